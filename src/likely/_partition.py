@@ -1,0 +1,107 @@
+r"""log Z(α), the normaliser of the robust likelihood, exact to rounding on [0, ∞).
+
+:math:`Z(\alpha) = \int e^{-\rho(x, \alpha, 1)}\,dx` has no closed form, and near :math:`\alpha = 2` it behaves
+like :math:`b \log b` with :math:`b = |\alpha - 2|`: a spline cannot follow that. Scaling :math:`x` by
+:math:`b^{1/2 - 1/\alpha}` splits the singular part off, and what is left is smooth in :math:`t`:
+
+    log Z = base + envelope · Q(t) + u · R(b)
+
+==========  ============================  ========  =========  =============================
+α           base                          envelope  t          u
+==========  ============================  ========  =========  =============================
+[0, 1)      log(π√2)                      α         √α         0
+[1, 2]      ½ log 2π - b log(b) / 2α      b         √b         b · expm1((2/α - 1) · log b)
+(2, 3)      ½ log 2π + b log(b) / 2α      b         √b         b · expm1((2/α - 1) · log b)
+[3, ∞]      0                             1         3/α        0
+==========  ============================  ========  =========  =============================
+
+Q and R are Chebyshev series (tools/fit_partition.py fits them; a table for each precision).
+"""
+
+import math
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from likely import _partition_table as table
+
+_HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
+_LOG_PI_SQRT2 = math.log(math.pi * math.sqrt(2))
+
+
+def log_partition(alpha: Tensor) -> Tensor:
+    """log Z(α), differentiable twice; +∞ below zero, where the integral diverges."""
+    result: Tensor = _LogPartition.apply(alpha)
+    return result
+
+
+class _LogPartition(torch.autograd.Function):
+    """Keeps only α for the backward pass instead of every step of the series."""
+
+    @staticmethod
+    def forward(alpha: Tensor) -> Tensor:
+        return _evaluate(alpha)[0]
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        (alpha,) = ctx.saved_tensors
+        return grad * _evaluate(alpha)[1]
+
+
+def _evaluate(alpha: Tensor) -> tuple[Tensor, Tensor]:
+    """log Z and its derivative."""
+    q_table, r_table = _tables(alpha.dtype, alpha.device)
+    positive = alpha.clamp(min=0)
+    piece = (alpha >= 1).long() + (alpha > 2).long() + (alpha >= 3).long()
+    low, near, high = piece == 0, (piece == 1) | (piece == 2), piece == 3
+
+    # Each case is computed everywhere, from an argument that is harmless outside its own piece.
+    root = torch.where(low, positive, 1.0).clamp(min=torch.finfo(alpha.dtype).tiny).sqrt()
+    a = torch.where(near, positive, 1.0)
+    # At α = 2 the slope is infinite: one unit in the last place away it is finite and has the right sign.
+    b = (a - 2).abs().clamp(min=torch.finfo(alpha.dtype).eps)
+    sign = torch.where(piece == 1, -1.0, 1.0).to(alpha.dtype)
+    inverse = 3 / torch.where(high, positive, 3.0)
+
+    t = torch.where(low, root, torch.where(near, b.sqrt(), inverse))
+    q, dq = _clenshaw(q_table, piece, t)
+    r, dr = _clenshaw(r_table, piece, b)
+
+    log_b = b.log()
+    exponent = 2 / a - 1
+    growth = torch.expm1(exponent * log_b)
+    u = b * growth
+    du = growth + (growth + 1) * (exponent - sign * 2 * b * log_b / a.square())
+
+    below = _LOG_PI_SQRT2 + positive * q
+    below_slope = q + 0.5 * t * dq
+    around = _HALF_LOG_2PI + sign * b * log_b / (2 * a) + b * q + u * r
+    around_slope = (log_b + 1) / (2 * a) + sign * (q + 0.5 * t * dq + du * r + u * dr - b * log_b / (2 * a.square()))
+    value = torch.where(low, below, torch.where(near, around, q))
+    slope = torch.where(low, below_slope, torch.where(near, around_slope, t.square() * dq / -3))
+    return torch.where(alpha < 0, torch.inf, value), torch.where(alpha < 0, 0.0, slope)
+
+
+def _clenshaw(coefficients: Tensor, piece: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+    """A Chebyshev series on [0, 1] and its derivative, each element with its own piece's coefficients."""
+    x = 4 * t - 2
+    value, previous = torch.zeros_like(t), torch.zeros_like(t)
+    slope, previous_slope = torch.zeros_like(t), torch.zeros_like(t)
+    for row in coefficients.flip(0)[:-1]:
+        slope, previous_slope = 4 * value + x * slope - previous_slope, slope
+        value, previous = row[piece] + x * value - previous, value
+    slope = 2 * value + 0.5 * x * slope - previous_slope
+    value = coefficients[0][piece] + 0.5 * x * value - previous
+    return value, slope
+
+
+@cache
+def _tables(dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+    q, r = (table.Q_DOUBLE, table.R_DOUBLE) if dtype == torch.float64 else (table.Q_SINGLE, table.R_SINGLE)
+    return tuple(torch.tensor(rows, dtype=dtype, device=device).T.contiguous() for rows in (q, r))  # type: ignore[return-value]

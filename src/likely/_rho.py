@@ -1,0 +1,114 @@
+r"""ρ(z, α), Barron's general robust loss of a standardised residual, and its derivatives without cancellation.
+
+With :math:`b = |\alpha - 2|`, :math:`v = z/\sqrt b`, :math:`h = \sqrt{1 + v^2}` and :math:`L = 2 \log h`,
+
+.. math:: \rho = \frac b\alpha (h^\alpha - 1), \qquad
+          \partial_z \rho = \frac z h h^{\alpha - 1}.
+
+Every power of :math:`h` and every difference below is arranged so that nothing large is subtracted and nothing
+overflows before ρ itself does: from α = 1 on :math:`h^\alpha - 1` is split into :math:`v^2 h^{\alpha-2}` and
+:math:`h^{\alpha-2} - 1`, which stays exact as :math:`b \to 0`; below 1 it is :math:`\mathrm{expm1}(\alpha L/2)`,
+which stays exact as :math:`\alpha \to 0`. All real α and ±∞ are allowed; only the likelihood needs α ≥ 0.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+# e^h = 1 + h + …: the terms of d/dh (expm1(h)/h), enough for float64 up to |h| = ½.
+_SERIES = [(k + 1) / math.factorial(k + 2) for k in range(14)]
+
+
+def rho(z: Tensor, alpha: Tensor) -> Tensor:
+    """ρ(z, α) elementwise for tensors of one dtype, differentiable twice in both."""
+    z, alpha = torch.broadcast_tensors(z, alpha)
+    result: Tensor = _Rho.apply(z, alpha)
+    return result
+
+
+class _Rho(torch.autograd.Function):
+    """Keeps z and α, nothing else, for the backward pass."""
+
+    @staticmethod
+    def forward(z: Tensor, alpha: Tensor) -> Tensor:
+        return _value(_parts(z, alpha))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        parts = _parts(*ctx.saved_tensors)
+        wants_z, wants_alpha = ctx.needs_input_grad
+        return grad * _slope_z(parts) if wants_z else None, grad * _slope_alpha(parts) if wants_alpha else None
+
+
+class _Parts(NamedTuple):
+    alpha: Tensor
+    b: Tensor
+    g: Tensor  # z / h, at most √b in size
+    h: Tensor
+    L: Tensor
+
+    def power(self, p: Tensor) -> Tensor:
+        """h^p: through L where h is near one (rounding h would be magnified), by ``pow`` elsewhere."""
+        near = self.h < math.e
+        exponent = 0.5 * p * torch.where(near, self.L, 0.0)
+        return torch.where(near, exponent.exp(), torch.where(near, 1.0, self.h) ** p)
+
+
+def _parts(z: Tensor, alpha: Tensor) -> _Parts:
+    limits = torch.finfo(z.dtype)
+    alpha = alpha.clamp(-(limits.eps**-2), limits.eps**-2)  # as good as ±∞
+    # ∂ρ/∂α has a vertical tangent at α = 2; one rounding step away it is finite, so α can leave 2.
+    b = (alpha - 2).abs().clamp(min=limits.eps)
+    z = z.clamp(-(limits.max**0.9), limits.max**0.9)
+    v = z * b.rsqrt()
+    h = torch.hypot(torch.ones_like(v), v)
+    near = h < math.e
+    L = torch.where(near, torch.log1p(torch.where(near, v, 0.0).square()), 2 * h.log())
+    return _Parts(alpha, b, z / h, h, L)
+
+
+def _value(parts: _Parts) -> Tensor:
+    alpha, b, g, _, L = parts
+    high = alpha >= 1
+    a = torch.where(high, alpha, 1.0)
+    above = (g.square() * parts.power(a) + b * torch.expm1(0.5 * (a - 2) * L)) / a
+    exponent = 0.5 * torch.where(high, 0.0, alpha) * L
+    below = 0.5 * b * L * _exprel(exponent)
+    return torch.where(high, above, below)
+
+
+def _slope_z(parts: _Parts) -> Tensor:
+    return parts.g * parts.power(parts.alpha - 1)
+
+
+def _slope_alpha(parts: _Parts) -> Tensor:
+    alpha, b, g, _, L = parts
+    high = alpha >= 1
+    a = torch.where(high, alpha, 1.0)
+    sign = torch.where(a > 2, 1.0, -1.0).to(a.dtype)
+    above = parts.power(a) * (b / a * L - (2 / a + 1) / a * g.square()) / 2
+    above = above + 2 * sign * torch.expm1(0.5 * (a - 2) * L) / a.square()
+    exponent = 0.5 * torch.where(high, 0.0, alpha) * L
+    below = 0.5 * (L.square() * _exprel_slope(exponent) - exponent.exp() * (L - g.square() / b))
+    return torch.where(high, above, below)
+
+
+def _exprel(x: Tensor) -> Tensor:
+    nonzero = torch.where(x == 0, 1.0, x)
+    return torch.where(x == 0, 1 + 0.5 * x, torch.expm1(nonzero) / nonzero)
+
+
+def _exprel_slope(x: Tensor) -> Tensor:
+    small = x.abs() < 0.5
+    near = torch.where(small, x, 0.0)
+    series = torch.full_like(x, _SERIES[-1])
+    for coefficient in reversed(_SERIES[:-1]):
+        series = series * near + coefficient
+    far = torch.where(small, 1.0, x)
+    return torch.where(small, series, (far * far.exp() - torch.expm1(far)) / far.square())

@@ -1,0 +1,37 @@
+"""Elementary functions that stay exact where the textbook form cancels or overflows."""
+
+import torch
+from torch import Tensor
+
+
+def log1p_square(z: Tensor) -> Tensor:
+    """log(1 + z²) that does not overflow before z does."""
+    large = z.abs() > 1e9
+    return torch.where(
+        large, 2 * torch.where(large, z, 1.0).abs().log(), torch.log1p(torch.where(large, 0.0, z).square())
+    )
+
+
+_STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
+_SHIFT = 8
+
+
+def log_gamma_ratio(x: Tensor, d: Tensor | float) -> Tensor:
+    """log Γ(x + d) - log Γ(x) - d log x for x > 0 and d ≥ 0, without cancellation for large x.
+
+    The recurrence of Γ lifts x by 8, where seven terms of Stirling's series are exact to rounding.
+    """
+
+    def stirling(y: Tensor) -> Tensor:
+        inverse_square = y.square().reciprocal()
+        series = torch.full_like(y, _STIRLING[-1])
+        for coefficient in reversed(_STIRLING[:-1]):
+            series = series * inverse_square + coefficient
+        return series / y
+
+    lifted = x + _SHIFT
+    result = (lifted + (d - 0.5)) * torch.log1p(d / lifted) - d + stirling(lifted + d) - stirling(lifted)
+    result = result + d * torch.log1p(_SHIFT / x)
+    for j in range(_SHIFT):
+        result = result - torch.log1p(d / (x + j))
+    return result

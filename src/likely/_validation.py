@@ -1,0 +1,111 @@
+"""What can go wrong with an argument, said in one line that names it and the remedy.
+
+Shapes, dtypes and Python numbers are always checked. Tensor values are looked at on the CPU only, or anywhere
+under ``validate_args=True``: elsewhere the look would make the device wait.
+"""
+
+import torch
+from torch import Tensor
+
+REDUCTIONS = ("mean", "sum", "none")
+
+
+def may_look(tensor: Tensor, validate_args: bool | None) -> bool:
+    """Whether the values of ``tensor`` may be inspected here."""
+    if torch.compiler.is_compiling() or tensor.is_meta:
+        return False
+    return tensor.device.type == "cpu" if validate_args is None else validate_args
+
+
+def check_reduction(reduction: str) -> None:
+    if reduction not in REDUCTIONS:
+        raise ValueError(f"reduction must be one of {', '.join(REDUCTIONS)}; got {reduction!r}")
+
+
+def check_floating(name: str, tensor: Tensor) -> None:
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"{name} must be a tensor, got {type(tensor).__name__}: wrap it in torch.as_tensor")
+    if not tensor.is_floating_point():
+        raise TypeError(f"{name} must be floating point, got {tensor.dtype}: call {name}.float()")
+
+
+def check_same_shape(prediction: Tensor, target: Tensor) -> None:
+    if prediction.shape != target.shape:
+        raise ValueError(
+            f"prediction has shape {tuple(prediction.shape)} and target {tuple(target.shape)}: "
+            "reshape one to the other, for broadcasting here would pair the wrong rows"
+        )
+
+
+def check_broadcast(**tensors: Tensor) -> None:
+    try:
+        torch.broadcast_shapes(*(t.shape for t in tensors.values()))
+    except RuntimeError:
+        shapes = ", ".join(f"{name} {tuple(t.shape)}" for name, t in tensors.items())
+        raise ValueError(f"these shapes do not broadcast: {shapes}") from None
+
+
+def check_positive(name: str, value: float | Tensor, validate_args: bool | None = None) -> None:
+    _check_above(name, value, "> 0", lambda x: x > 0, validate_args)
+
+
+def check_not_negative(name: str, value: float | Tensor, validate_args: bool | None = None) -> None:
+    _check_above(name, value, "≥ 0", lambda x: x >= 0, validate_args)
+
+
+def _check_above(name, value, rule, holds, validate_args) -> None:  # type: ignore[no-untyped-def]
+    if not isinstance(value, Tensor):
+        if not holds(value):
+            raise ValueError(f"{name} must be {rule}, got {value}")
+    elif may_look(value, validate_args) and not bool(holds(value).all()):
+        if bool(value.isnan().any()):
+            raise ValueError(
+                f"{name} holds NaN: lower its learning rate, clip its gradients (likely.clip_gradients) "
+                "or look for NaN in the input"
+            )
+        raise ValueError(f"{name} must be {rule} everywhere, got {value.min().item():.6g}")
+
+
+def check_index(index: Tensor | None, rows: int, validate_args: bool | None = None) -> Tensor:
+    if index is None:
+        raise ValueError(
+            "a Data parameter needs index=, the row numbers of this batch: wrap the dataset in likely.IndexedDataset"
+        )
+    if not isinstance(index, Tensor) or index.is_floating_point() or index.is_complex() or index.dtype == torch.bool:
+        kind = index.dtype if isinstance(index, Tensor) else type(index).__name__
+        raise TypeError(f"index must be an integer tensor, got {kind}: call index.long()")
+    if index.ndim != 1:
+        raise ValueError(f"index must have one dimension, the batch, got shape {tuple(index.shape)}")
+    if index.numel() and may_look(index, validate_args):
+        low, high = int(index.min()), int(index.max())
+        if low < 0 or high >= rows:
+            raise IndexError(
+                f"index runs from {low} to {high}, but Data holds rows 0 to {rows - 1}: Data(n) too small?"
+            )
+    return index.long()
+
+
+def prepare(prediction: Tensor, target: Tensor, **parameters: float | Tensor) -> tuple[Tensor, ...]:
+    """Bring every argument to one floating dtype, at least float32, after checking that they fit."""
+    check_floating("prediction", prediction)
+    if not isinstance(target, Tensor):
+        raise TypeError(f"target must be a tensor, got {type(target).__name__}: wrap it in torch.as_tensor")
+    head, *tail = promote(prediction, **parameters)
+    target = target.to(head.dtype)
+    names = dict(zip(parameters, tail, strict=True))
+    check_broadcast(prediction=head, target=target, **names)
+    return head, target, *tail
+
+
+def promote(first: Tensor, **parameters: float | Tensor) -> tuple[Tensor, ...]:
+    dtype = torch.promote_types(first.dtype, torch.float32)
+    for value in parameters.values():
+        if isinstance(value, Tensor):
+            dtype = torch.promote_types(dtype, value.dtype)
+    tensors = (first, *parameters.values())
+    return tuple(torch.as_tensor(t, dtype=dtype, device=first.device) for t in tensors)
+
+
+def reduce(nll: Tensor, reduction: str) -> Tensor:
+    check_reduction(reduction)
+    return nll if reduction == "none" else nll.sum() if reduction == "sum" else nll.mean()

@@ -1,0 +1,215 @@
+"""What all likelihood losses share: slots for parameters, one forward pass, reductions, weights."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.distributions import Distribution
+from torch.distributions.transforms import Transform
+
+from likely._forgotten import Watch
+from likely._validation import (
+    check_floating,
+    check_not_negative,
+    check_positive,
+    check_reduction,
+    check_same_shape,
+    reduce,
+)
+from likely.constraints import ShiftedSoftplus
+from likely.parameters import Data, Fixed, Global, Parameter, Predicted
+
+ParameterLike = Parameter | float | Tensor | None
+Phi = dict[str, Any]
+
+
+class Slot(NamedTuple):
+    """Where a likelihood's parameter may go, and where it starts if nobody says."""
+
+    constraint: Transform
+    init: float
+    zero_allowed: bool = False
+
+
+SCALE = Slot(ShiftedSoftplus(0.01), 1.0)
+TEMPERATURE = Slot(ShiftedSoftplus(0.2), 1.0)
+
+
+class LikelihoodLoss(nn.Module):
+    r"""What all likelihood losses share. Subclasses name their ``slots`` and write ``_nll`` and ``_distribution``.
+
+    ``reduction`` is ``"mean"``, ``"sum"`` or ``"none"``; ``full=False`` leaves out the constants, as the paper
+    does; ``validate_args`` (default: on the CPU only) checks tensor values on every device.
+
+    >>> import torch, likely
+    >>> loss_fn = likely.NormalLoss()
+    >>> isinstance(loss_fn, likely.LikelihoodLoss), list(loss_fn.state_dict())
+    (True, ['scale.raw'])
+    """
+
+    slots: ClassVar[Mapping[str, Slot]] = {}
+
+    def __init__(
+        self,
+        *,
+        reduction: str = "mean",
+        full: bool = True,
+        validate_args: bool | None = None,
+        **parameters: Any,
+    ) -> None:
+        super().__init__()
+        check_reduction(reduction)
+        self.reduction, self.full, self.validate_args = reduction, full, validate_args
+        self._watch = Watch()
+        for name, slot in self.slots.items():
+            setattr(self, name, as_parameter(name, parameters.pop(name), slot))
+        if parameters:
+            raise TypeError(
+                f"{type(self).__name__} has no parameter {', '.join(parameters)}; it has {', '.join(self.slots)}"
+            )
+
+    def forward(
+        self,
+        prediction: Tensor,
+        target: Tensor,
+        *,
+        features: Tensor | None = None,
+        index: Tensor | None = None,
+        sample_weight: Tensor | None = None,
+    ) -> Tensor:
+        r"""The negative log-likelihood, reduced; a weighted mean is :math:`\sum w \ell / \sum w`."""
+        if self.training and not torch.compiler.is_compiling():
+            self._watch.look(self, prediction)
+        nll, weight = self._elementwise(prediction, target, features, index)
+        return self._reduce(nll, weight, sample_weight)
+
+    def excess(
+        self,
+        prediction: Tensor,
+        target: Tensor,
+        *,
+        features: Tensor | None = None,
+        index: Tensor | None = None,
+        sample_weight: Tensor | None = None,
+    ) -> Tensor:
+        """The NLL above its value at a zero residual: never negative, so fit for logging.
+
+        A likelihood of real numbers is a density and its NLL may fall below zero; that is no error, but it
+        makes a poor curve.
+        """
+        self._check(prediction, target)
+        with torch.no_grad():
+            phi = self._phi(prediction, features, index)
+            above = self._nll(prediction, target, phi) - self._lowest(prediction, target, phi)
+            return self._reduce(above.clamp(min=0), self._mask(target), sample_weight)
+
+    def distribution(
+        self, prediction: Tensor, *, features: Tensor | None = None, index: Tensor | None = None
+    ) -> Distribution:
+        """The predictive distribution, a :class:`torch.distributions.Distribution`."""
+        check_floating("prediction", prediction)
+        return self._distribution(prediction, self._phi(prediction, features, index))
+
+    def extra_repr(self) -> str:
+        """The options that differ from their defaults, for ``repr``."""
+        options = {"reduction": "mean", "full": True, "beta": 0.0, "label_smoothing": 0.0, "log_input": True}
+        return ", ".join(f"{k}={getattr(self, k)!r}" for k, v in options.items() if getattr(self, k, v) != v)
+
+    def _elementwise(
+        self, prediction: Tensor, target: Tensor, features: Tensor | None, index: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """The NLL of every element, and the weight that masks some, if any."""
+        self._check(prediction, target)
+        return self._nll(prediction, target, self._phi(prediction, features, index)), self._mask(target)
+
+    def _phi(self, prediction: Tensor, features: Tensor | None, index: Tensor | None) -> Phi:
+        """Every parameter's value, with axes added so that it broadcasts to one number an element."""
+        outer = self._outer(prediction)
+        phi = {}
+        for name in self.slots:
+            parameter: Parameter = getattr(self, name)
+            value = parameter(features=features, index=index)
+            batch = value.shape[: value.ndim - len(parameter.shape)]
+            gap = len(outer) - len(batch) - len(parameter.shape)
+            if batch and gap > 0:
+                value = value.reshape(*batch, *(1,) * gap, *parameter.shape)
+            if not _fits(value.shape, outer):
+                source = {Data: "index", Predicted: "features"}.get(type(parameter), "its shape")
+                raise ValueError(
+                    f"{name} has shape {tuple(value.shape)} and does not broadcast to the prediction's "
+                    f"{tuple(outer)}: check {source}"
+                )
+            phi[name] = value
+        return phi
+
+    def _reduce(self, nll: Tensor, mask: Tensor | None, sample_weight: Tensor | None) -> Tensor:
+        weight = mask
+        if sample_weight is not None:
+            own = sample_weight.reshape(sample_weight.shape + (1,) * (nll.ndim - sample_weight.ndim))
+            if not _fits(own.shape, nll.shape):
+                raise ValueError(
+                    f"sample_weight has shape {tuple(sample_weight.shape)}, the loss {tuple(nll.shape)}: "
+                    "give one weight a row"
+                )
+            check_not_negative("sample_weight", sample_weight, self.validate_args)
+            weight = own if mask is None else own * mask
+        if weight is None:
+            return reduce(nll, self.reduction)
+        weighted = nll * weight
+        if self.reduction == "none":
+            return weighted
+        if self.reduction == "sum":
+            return weighted.sum()
+        total = weight.expand_as(nll).sum()
+        return weighted.sum() / torch.where(total > 0, total, 1.0)
+
+    def _outer(self, prediction: Tensor) -> torch.Size:
+        return prediction.shape
+
+    def _check(self, prediction: Tensor, target: Tensor) -> None:
+        check_floating("prediction", prediction)
+        check_same_shape(prediction, target)
+
+    def _mask(self, target: Tensor) -> Tensor | None:
+        return None
+
+    def _options(self) -> dict[str, Any]:
+        return {"reduction": "none", "full": self.full, "validate_args": self.validate_args}
+
+    def _nll(self, prediction: Tensor, target: Tensor, phi: Phi) -> Tensor:
+        raise TypeError(f"{type(self).__name__} defines no likelihood: use one of its subclasses")
+
+    def _lowest(self, prediction: Tensor, target: Tensor, phi: Phi) -> Tensor:
+        """The NLL of the best prediction there is for this target."""
+        return self._nll(target.to(prediction.dtype), target, phi)
+
+    def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
+        raise TypeError(f"{type(self).__name__} defines no distribution: use one of its subclasses")
+
+
+def as_parameter(name: str, given: ParameterLike, slot: Slot) -> Parameter:
+    if isinstance(given, Parameter):
+        parameter = given
+    elif given is None:
+        parameter = Global()
+    elif isinstance(given, nn.Parameter):
+        raise TypeError(
+            f"{name} is an nn.Parameter: use likely.Global(init=…), which keeps it positive while it learns"
+        )
+    elif isinstance(given, int | float | Tensor):
+        parameter = Fixed(given)
+    else:
+        raise TypeError(f"{name} must be a number or one of likely.Fixed, Global, Data, Predicted; got {given!r}")
+    if isinstance(parameter, Fixed):
+        check = check_not_negative if slot.zero_allowed else check_positive
+        check(name, parameter.value, True)
+    parameter.settle(name, slot.constraint, slot.init)
+    return parameter
+
+
+def _fits(shape: torch.Size, into: torch.Size) -> bool:
+    try:
+        return tuple(torch.broadcast_shapes(shape, into)) == tuple(into)
+    except RuntimeError:
+        return False

@@ -1,0 +1,63 @@
+"""Several likelihoods at once."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor, nn
+
+from likely.losses._base import SCALE, LikelihoodLoss, as_parameter
+
+
+class MultiTaskLoss(nn.Module):
+    r"""A sum over tasks, each weighed by its own learned scale (Kendall, Gal & Cipolla 2018).
+
+    A likelihood loss brings its scale or temperature along. Any other loss :math:`L` is taken for a squared
+    error and enters as :math:`L / 2\sigma^2 + \log\sigma`, with a :class:`~likely.Global` σ of its own.
+    Predictions and targets come as mappings by task name; so may ``features``, ``index`` and ``sample_weight``.
+
+    >>> import torch, likely
+    >>> loss_fn = likely.MultiTaskLoss({"depth": likely.LaplaceLoss(), "class": likely.SoftmaxLoss()})
+    >>> predictions = {"depth": torch.zeros(4), "class": torch.zeros(4, 3)}
+    >>> targets = {"depth": torch.ones(4), "class": torch.tensor([0, 1, 2, 0])}
+    >>> loss_fn(predictions, targets)
+    tensor(2.7918, grad_fn=<AddBackward0>)
+    >>> {name: round(term.item(), 3) for name, term in loss_fn.terms(predictions, targets).items()}
+    {'depth': 1.693, 'class': 1.099}
+    """
+
+    def __init__(self, losses: Mapping[str, nn.Module]) -> None:
+        super().__init__()
+        if not losses:
+            raise ValueError("losses must name at least one task, e.g. {'depth': likely.LaplaceLoss()}")
+        self.losses = nn.ModuleDict(
+            {k: v if isinstance(v, LikelihoodLoss) else _Weighted(v) for k, v in losses.items()}
+        )
+
+    def forward(self, prediction: Mapping[str, Tensor], target: Mapping[str, Tensor], **extras: Any) -> Tensor:
+        """The sum of all terms."""
+        terms = list(self.terms(prediction, target, **extras).values())
+        return sum(terms[1:], start=terms[0])
+
+    def terms(self, prediction: Mapping[str, Tensor], target: Mapping[str, Tensor], **extras: Any) -> dict[str, Tensor]:
+        """Every task's term by name, for logging."""
+        for what, given in (("prediction", prediction), ("target", target)):
+            if missing := [name for name in self.losses if name not in given]:
+                raise ValueError(f"{what} lacks the task {', '.join(missing)}; it has {', '.join(given)}")
+
+        def extra(name: str) -> dict[str, Any]:
+            picked = {k: v.get(name) if isinstance(v, Mapping) else v for k, v in extras.items()}
+            return {k: v for k, v in picked.items() if v is not None}
+
+        return {name: loss(prediction[name], target[name], **extra(name)) for name, loss in self.losses.items()}
+
+
+class _Weighted(nn.Module):
+    def __init__(self, loss: nn.Module) -> None:
+        super().__init__()
+        self.loss = loss
+        self.scale = as_parameter("scale", None, SCALE)
+
+    def forward(self, prediction: Tensor, target: Tensor, **unused: Any) -> Tensor:
+        scale = self.scale()
+        weighted: Tensor = self.loss(prediction, target) / (2 * scale.square()) + scale.log()
+        return weighted

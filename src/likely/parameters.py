@@ -1,0 +1,347 @@
+r"""Likelihood parameters φ: *who* they depend on × *how many* there are.
+
+========================  ==================================================================================
+:class:`Fixed`            nobody: a number that does not learn, as in the losses everybody uses
+:class:`Global`           nobody: one value (or one a target, channel, pixel) that learns
+:class:`Data`             the row number: every training example has its own
+:class:`Predicted`        the input: a small network reads it off features
+========================  ==================================================================================
+
+``shape`` is the shape of one example's φ and broadcasts to one example's prediction: ``()`` is a single value,
+``(C, 1, 1)`` one a channel, ``(C, H, W)`` one a pixel. ``init`` and ``constraint`` may be left to the loss that
+takes the parameter: it knows where its parameter may go, and starts it where the loss is the familiar one.
+"""
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributions.transforms import Transform
+
+from likely._standardize import Standardize
+from likely._validation import check_floating, check_index
+from likely.tables import Table
+
+__all__ = ["Data", "Fixed", "Global", "Parameter", "Predicted"]
+
+Start = float | Sequence[float] | Tensor
+
+
+class Parameter(nn.Module):
+    """What the four kinds share: a shape, a start, and a constraint between storage and use.
+
+    >>> import likely
+    >>> isinstance(likely.Global(), likely.parameters.Parameter)
+    True
+    """
+
+    constraint: Transform | None
+
+    def __init__(
+        self,
+        shape: int | Sequence[int] = (),
+        *,
+        init: Start | None = None,
+        constraint: Transform | None = None,
+        validate_args: bool | None = None,
+    ) -> None:
+        super().__init__()
+        if constraint is not None and not isinstance(constraint, Transform):
+            raise TypeError(
+                f"constraint must be a torch Transform such as likely.constraints.Exp(), got {constraint!r}"
+            )
+        self.shape = (shape,) if isinstance(shape, int) else tuple(int(s) for s in shape)
+        self.init, self.constraint, self.validate_args = init, constraint, validate_args
+        self.ready = False
+        if constraint is not None and init is not None:
+            self.settle("parameter", constraint, init)
+
+    def settle(self, name: str, constraint: Transform, init: Start) -> None:
+        """Fill in what was left open and make the storage; a parameter shared by two losses settles once."""
+        if self.ready:
+            return
+        self.constraint = self.constraint or constraint
+        self.init = init if self.init is None else self.init
+        start = torch.as_tensor(self.init, dtype=torch.get_default_dtype()).detach()
+        try:
+            start = start.expand(self.shape)
+        except RuntimeError:
+            raise ValueError(f"init of {name} has shape {tuple(start.shape)}, its shape is {self.shape}") from None
+        # The inverse is taken in double, so that the start is the number named, to rounding.
+        raw = self.constraint.inv(start.double()).to(start.dtype)
+        if not bool(raw.isfinite().all()):
+            raise ValueError(f"{name} cannot start at {self.init}: {self.constraint!r} does not reach it")
+        self._build(raw.clone())
+        self.ready = True
+
+    def _build(self, raw: Tensor) -> None:
+        raise TypeError("use Fixed, Global, Data or Predicted")
+
+    def _constrain(self, raw: Tensor) -> Tensor:
+        value: Tensor = self.constraint(raw)  # type: ignore[misc]
+        return value
+
+    def _check_ready(self) -> None:
+        if not self.ready:
+            raise RuntimeError(
+                f"this {type(self).__name__} has no constraint or init yet: hand it to a loss, or name both"
+            )
+
+    def extra_repr(self) -> str:
+        """Shape, start and constraint, for ``repr``."""
+        start = f"{self.init:g}" if isinstance(self.init, int | float) else "…"
+        return ", ".join(
+            ([f"shape={self.shape}"] if self.shape else [])
+            + ([f"init={start}, {self.constraint!r}"] if self.ready else [])
+        )
+
+
+class Fixed(Parameter):
+    """A value that does not learn: ``NormalLoss(scale=Fixed(1))`` is half the squared error.
+
+    >>> import torch, likely
+    >>> likely.NormalLoss(scale=likely.Fixed(2.0)).scale.value
+    tensor(2.)
+    """
+
+    value: Tensor
+
+    def __init__(self, value: Start = 1.0) -> None:
+        value = torch.as_tensor(value, dtype=torch.get_default_dtype()).detach().clone()
+        super().__init__(tuple(value.shape))
+        self.register_buffer("value", value)
+        self.ready = True
+
+    def forward(self, features: Tensor | None = None, index: Tensor | None = None) -> Tensor:
+        """The value, whatever is asked."""
+        return self.value
+
+    def extra_repr(self) -> str:
+        """The value, for ``repr``."""
+        return f"{self.value.item():g}" if self.value.numel() == 1 else f"shape={self.shape}"
+
+
+class Global(Parameter):
+    """One φ for all examples, learned with the model; defined in training and testing alike.
+
+    >>> import torch, likely
+    >>> scale = likely.Global(init=2.0, constraint=likely.constraints.Exp())
+    >>> scale.raw
+    Parameter containing:
+    tensor(0.6931, requires_grad=True)
+    >>> scale.value
+    tensor(2., grad_fn=<ExpBackward0>)
+    """
+
+    raw: nn.Parameter
+
+    def _build(self, raw: Tensor) -> None:
+        self.raw = nn.Parameter(raw)
+
+    @property
+    def value(self) -> Tensor:
+        """The constrained value, in the graph."""
+        self._check_ready()
+        return self._constrain(self.raw)
+
+    def forward(self, features: Tensor | None = None, index: Tensor | None = None) -> Tensor:
+        """The value, whatever is asked."""
+        return self.value
+
+
+class Data(Parameter):
+    """One φ a training row. It is undefined for rows outside the training set.
+
+    The rows live in a :class:`likely.tables.Table` (``table_options`` reach it: ``optimizer``, ``lr``, ``clip``,
+    ``weight_decay``) and step during ``backward``: there is nothing to hand to an optimizer. In evaluation
+    mode it refuses to answer, unless ``fallback`` says what stands in for a row's own value: the ``"mean"``
+    over the table or the ``"init"``.
+
+    >>> import torch, likely
+    >>> loss_fn = likely.SoftmaxLoss(temperature=likely.Data(3, lr=0.5))
+    >>> logits = torch.tensor([[4.0, 0.0], [4.0, 0.0]])
+    >>> loss_fn(logits, torch.tensor([0, 1]), index=torch.tensor([0, 2])).backward()
+    >>> loss_fn.temperature.value   # a right label cools, a wrong one heats, row 1 was not seen
+    tensor([0.7547, 1.0000, 1.3145])
+    """
+
+    table: Table
+    start: Tensor
+
+    def __init__(
+        self,
+        n: int,
+        shape: int | Sequence[int] = (),
+        *,
+        init: Start | None = None,
+        constraint: Transform | None = None,
+        fallback: str | None = None,
+        validate_args: bool | None = None,
+        **table_options: Any,
+    ) -> None:
+        if not isinstance(n, int) or n < 1:
+            raise ValueError(f"n must be the number of training rows, a positive integer; got {n!r}")
+        if fallback not in (None, "mean", "init"):
+            raise ValueError(f"fallback must be None, 'mean' or 'init'; got {fallback!r}")
+        self.n, self.fallback, self.table_options = n, fallback, table_options
+        super().__init__(shape, init=init, constraint=constraint, validate_args=validate_args)
+
+    def _build(self, raw: Tensor) -> None:
+        self.table = Table(raw.expand(self.n, *self.shape), **self.table_options)
+        self.register_buffer("start", raw, persistent=False)
+
+    @property
+    def value(self) -> Tensor:
+        """All rows, constrained; shape ``(n, *shape)``."""
+        self._check_ready()
+        return self._constrain(self.table.rows)
+
+    @torch.compiler.disable
+    def forward(self, features: Tensor | None = None, index: Tensor | None = None) -> Tensor:
+        """The rows of ``index`` in training, the fallback in evaluation."""
+        self._check_ready()
+        if self.training:
+            return self._constrain(self.table(check_index(index, self.n, self.validate_args)))
+        if self.fallback == "mean":
+            return self.value.mean(0)
+        if self.fallback == "init":
+            return self._constrain(self.start)
+        raise RuntimeError(
+            "Data parameters belong to training rows and are undefined in evaluation: pass fallback='mean' or "
+            "'init' to Data, or use Global or Predicted"
+        )
+
+    def extra_repr(self) -> str:
+        """Rows, shape, start and constraint, for ``repr``."""
+        return ", ".join(filter(None, [f"n={self.n}", super().extra_repr()]))
+
+
+class Predicted(Parameter):
+    r"""φ as a function of the input, read off ``features`` by a small network.
+
+    ``in_features`` numbers go through ``hidden`` ReLU layers (none: a linear map) to ``shape``; or ``net``, any
+    module, does it, and what it returns is added to the unconstrained start. ``normalize`` standardises the
+    features by their running mean and deviation, as the paper found it needs. ``weights`` draws the last layer:
+    ``"glorot"``, ``"he"``, or ``"zero"``, which starts φ exactly at ``init``. ``isolated`` stops the gradient at
+    the features, so that φ learns without touching the model.
+
+    Features have the shape ``(batch, in_features)``, or ``(batch, …, in_features)`` for φ at every position of a
+    sequence. With ``spatial=True`` they are maps ``(batch, in_features, H, W)`` and the network is a 1×1
+    convolution; axes that are 1 or missing in ``shape`` are averaged over, as the paper does for one φ an image.
+
+    >>> import torch, likely
+    >>> loss_fn = likely.NormalLoss(scale=likely.Predicted(8, weights="zero"))
+    >>> x, y, h = torch.zeros(5, 3), torch.ones(5, 3), torch.randn(5, 8)
+    >>> loss_fn(x, y, features=h)
+    tensor(1.4189, grad_fn=<MeanBackward0>)
+    """
+
+    start: Tensor
+
+    def __init__(
+        self,
+        in_features: int | None,
+        shape: int | Sequence[int] = (),
+        *,
+        net: nn.Module | None = None,
+        hidden: Sequence[int] = (),
+        isolated: bool = False,
+        normalize: bool = True,
+        weights: str = "glorot",
+        spatial: bool = False,
+        init: Start | None = None,
+        constraint: Transform | None = None,
+        validate_args: bool | None = None,
+    ) -> None:
+        if weights not in ("glorot", "he", "zero"):
+            raise ValueError(f"weights must be 'glorot', 'he' or 'zero'; got {weights!r}")
+        if in_features is None and (net is None or normalize):
+            raise ValueError("in_features may be None only with net= and normalize=False")
+        if net is not None and hidden:
+            raise ValueError("give net or hidden, not both")
+        self.in_features, self.hidden, self.weights = in_features, tuple(hidden), weights
+        self.isolated, self.normalize, self.spatial = isolated, normalize, spatial
+        self._given_net = (net,)  # in a tuple, so that it is registered once, as ``net``
+        super().__init__(shape, init=init, constraint=constraint, validate_args=validate_args)
+        if spatial and len(self.shape) not in (0, 2, 3):
+            raise ValueError(f"with spatial=True shape is (), (H, W) or (C, H, W); got {self.shape}")
+
+    def _build(self, raw: Tensor) -> None:
+        self.normalizer = Standardize(self.in_features) if self.normalize else nn.Identity()  # type: ignore[arg-type]
+        channels = (self.shape[0] if len(self.shape) == 3 else 1) if self.spatial else math.prod(self.shape)
+        if self.spatial:
+            raw = raw.reshape(channels, -1).mean(1)
+        (net,) = self._given_net
+        if net is not None:
+            self.net, self._given_net = net, (None,)
+            self.register_buffer("start", raw)
+        else:
+            self.net = self._mlp(channels, raw.flatten())
+
+    def _mlp(self, outputs: int, bias: Tensor) -> nn.Sequential:
+        sizes = (self.in_features, *self.hidden, outputs)
+        layers: list[nn.Module] = []
+        for fan_in, fan_out in pairwise(sizes):
+            linear = nn.Linear(fan_in, fan_out)  # type: ignore[arg-type]
+            if self.weights == "he":
+                nn.init.kaiming_uniform_(linear.weight, nonlinearity="relu")
+            else:
+                nn.init.xavier_uniform_(linear.weight)
+            nn.init.zeros_(linear.bias)
+            layers += [linear, nn.ReLU()]
+        last = layers[-2]
+        assert isinstance(last, nn.Linear)
+        if self.weights == "zero":
+            nn.init.zeros_(last.weight)
+        last.bias.data.copy_(bias)
+        return nn.Sequential(*layers[:-1])
+
+    def forward(self, features: Tensor | None = None, index: Tensor | None = None) -> Tensor:
+        """φ of every row of ``features``."""
+        self._check_ready()
+        features = self._check_features(features)
+        with torch.autocast(features.device.type, enabled=False):
+            features = features.to(torch.promote_types(features.dtype, torch.float32))
+            inputs = features.movedim(1, -1) if self.spatial else features
+            raw = self.net(self.normalizer(inputs.detach() if self.isolated else inputs))
+            raw = self._shaped(raw, inputs.shape[:-1])
+            return self._constrain(raw)
+
+    def _shaped(self, raw: Tensor, outer: torch.Size) -> Tensor:
+        if self.spatial:
+            raw = raw.movedim(-1, 1)
+            raw = raw + self.start[:, None, None] if "start" in self._buffers else raw
+            height, width = self.shape[-2:] or (1, 1)
+            raw = raw.mean(-2, keepdim=True) if height == 1 else raw
+            raw = raw.mean(-1, keepdim=True) if width == 1 else raw
+            if raw.shape[-2:] != (height, width):
+                raise ValueError(f"features give maps of {tuple(raw.shape[-2:])}, shape wants {(height, width)}")
+            return raw.reshape(raw.shape[0], *self.shape)
+        try:
+            raw = raw.reshape(*outer, *self.shape)
+        except RuntimeError:
+            raise ValueError(f"net returned shape {tuple(raw.shape)}, expected {(*outer, *self.shape)}") from None
+        return raw + self.start if "start" in self._buffers else raw
+
+    def _check_features(self, features: Tensor | None) -> Tensor:
+        if features is None:
+            raise ValueError(
+                "a Predicted parameter needs features=, what its network reads (e.g. the last hidden layer)"
+            )
+        check_floating("features", features)
+        axis = 1 if self.spatial else -1
+        if self.spatial and features.ndim != 4:
+            raise ValueError(f"with spatial=True features are (batch, channels, H, W), got {tuple(features.shape)}")
+        if features.ndim < 2 or (self.in_features is not None and features.shape[axis] != self.in_features):
+            raise ValueError(
+                f"features have shape {tuple(features.shape)}, Predicted expects {self.in_features} on axis {axis}"
+            )
+        return features
+
+    def extra_repr(self) -> str:
+        """Sizes, start and constraint, for ``repr``."""
+        flags = [name for name in ("isolated", "spatial") if getattr(self, name)]
+        return ", ".join(filter(None, [str(self.in_features), super().extra_repr(), *flags]))
