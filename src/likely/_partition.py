@@ -42,7 +42,7 @@ class _LogPartition(torch.autograd.Function):
 
     @staticmethod
     def forward(alpha: Tensor) -> Tensor:
-        return _evaluate(alpha)[0]
+        return _evaluate(alpha.reshape(-1))[0].view(alpha.shape)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
@@ -51,11 +51,11 @@ class _LogPartition(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:
         (alpha,) = ctx.saved_tensors
-        return grad * _evaluate(alpha)[1]
+        return grad * _evaluate(alpha.reshape(-1))[1].view(alpha.shape)
 
 
 def _evaluate(alpha: Tensor) -> tuple[Tensor, Tensor]:
-    """log Z and its derivative."""
+    """log Z and its derivative, for α with one axis (the compiler takes an index without axes for a number)."""
     q_table, r_table = _tables(alpha.dtype, alpha.device)
     positive = alpha.clamp(min=0)
     piece = (alpha >= 1).long() + (alpha > 2).long() + (alpha >= 3).long()
@@ -101,7 +101,21 @@ def _clenshaw(coefficients: Tensor, piece: Tensor, t: Tensor) -> tuple[Tensor, T
     return value, slope
 
 
+def _as_tensors(dtype: torch.dtype, *tables: tuple[tuple[float, ...], ...]) -> tuple[Tensor, ...]:
+    return tuple(torch.tensor(t, dtype=dtype).T.contiguous() for t in tables)
+
+
+_SINGLE = _as_tensors(torch.float32, table.Q_SINGLE, table.R_SINGLE)
+_DOUBLE = _as_tensors(torch.float64, table.Q_DOUBLE, table.R_DOUBLE)
+
+
 @cache
-def _tables(dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
-    q, r = (table.Q_DOUBLE, table.R_DOUBLE) if dtype == torch.float64 else (table.Q_SINGLE, table.R_SINGLE)
-    return tuple(torch.tensor(rows, dtype=dtype, device=device).T.contiguous() for rows in (q, r))  # type: ignore[return-value]
+def _copies(dtype: torch.dtype, device: torch.device) -> tuple[Tensor, ...]:
+    return tuple(t.to(device) for t in (_DOUBLE if dtype == torch.float64 else _SINGLE))
+
+
+def _tables(dtype: torch.dtype, device: torch.device) -> tuple[Tensor, ...]:
+    # The compiler cannot look into a cache; it folds the copy into its graph instead.
+    if device.type == "cpu" or torch.compiler.is_compiling():
+        return tuple(t.to(device) for t in (_DOUBLE if dtype == torch.float64 else _SINGLE))
+    return _copies(dtype, device)

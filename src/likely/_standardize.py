@@ -47,7 +47,7 @@ class Standardize(nn.Module):
         """``x`` with every feature at mean zero and deviation one."""
         if self.training and x.numel():
             self._update(x.detach())
-        constant = self.var <= 1e-10 * self.mean.square()
+        constant = self.var.sqrt() <= 4 * torch.finfo(self.var.dtype).eps * self.mean.abs()  # rounding, no more
         return (x - self.mean) / torch.where(constant, 1.0, self.var).sqrt()
 
 

@@ -45,6 +45,14 @@ def check_broadcast(**tensors: Tensor) -> None:
         raise ValueError(f"these shapes do not broadcast: {shapes}") from None
 
 
+def fits(shape: torch.Size, into: torch.Size) -> bool:
+    """Whether ``shape`` broadcasts to ``into`` without enlarging it."""
+    try:
+        return tuple(torch.broadcast_shapes(shape, into)) == tuple(into)
+    except RuntimeError:
+        return False
+
+
 def check_positive(name: str, value: float | Tensor, validate_args: bool | None = None) -> None:
     _check_above(name, value, "> 0", lambda x: x > 0, validate_args)
 

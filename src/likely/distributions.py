@@ -142,13 +142,15 @@ class Robust(_LocationScale):
         zero = self.alpha == 0
         safe = self.expand(self.batch_shape)
         safe.alpha = torch.where(zero, 2.0, self.alpha)
-        return torch.where(zero, torch.inf, safe._expect(lambda z, _: z.square()))
+        # z² e^-ρ peaks where e^αv = 3/2 in v = sinh⁻¹ z, far out when α is small.
+        beyond = 2 * math.log(1.5) / safe.alpha.detach().clamp(min=1e-3)
+        return torch.where(zero, torch.inf, safe._expect(lambda z, _: z.square(), beyond))
 
-    def _expect(self, f: Any) -> Tensor:
+    def _expect(self, f: Any, beyond: Tensor | float = 0.0) -> Tensor:
         """E f(z, α) by the trapezoid rule in sinh⁻¹ z, which converges exponentially for even integrands."""
         alpha = self.alpha.unsqueeze(-1)
         with torch.no_grad():
-            end = torch.asinh(_reach(alpha, 80.0)) + 2 * math.log(1.5) / alpha.clamp(min=1e-3)
+            end = (torch.asinh(_reach(self.alpha, 80.0)) + beyond).unsqueeze(-1)
             steps = torch.linspace(0, 1, 401, dtype=alpha.dtype, device=alpha.device)
             v = end * steps
             log_jacobian = v + torch.log1p(torch.exp(-2 * v)) - math.log(2)

@@ -19,6 +19,7 @@ from likely._validation import (
     check_not_negative,
     check_positive,
     check_reduction,
+    fits,
     may_look,
     prepare,
     promote,
@@ -272,7 +273,7 @@ def softmax_nll(
     _check_labels(logits, target, axis, ignore_index, validate_args)
     logits, temperature = promote(logits, temperature=temperature)
     outer = logits.shape[:axis] + logits.shape[axis + 1 :]
-    if torch.broadcast_shapes(temperature.shape, outer) != outer:
+    if not fits(temperature.shape, outer):
         raise ValueError(f"temperature {tuple(temperature.shape)} does not broadcast to {tuple(outer)}, a value a row")
     ruled_out = logits.isneginf()
     cooled = torch.where(ruled_out, 0.0, logits) / temperature.expand(outer).unsqueeze(axis)

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.distributions.transforms import Transform
 
 from likely._standardize import Standardize
-from likely._validation import check_floating, check_index
+from likely._validation import check_floating, check_index, may_look
 from likely.tables import Table
 
 __all__ = ["Data", "Fixed", "Global", "Parameter", "Predicted"]
@@ -72,7 +72,7 @@ class Parameter(nn.Module):
             raise ValueError(f"init of {name} has shape {tuple(start.shape)}, its shape is {self.shape}") from None
         # The inverse is taken in double, so that the start is the number named, to rounding.
         raw = self.constraint.inv(start.double()).to(start.dtype)
-        if not bool(raw.isfinite().all()):
+        if may_look(raw, True) and not bool(raw.isfinite().all()):
             raise ValueError(f"{name} cannot start at {self.init}: {self.constraint!r} does not reach it")
         self._build(raw.clone())
         self.ready = True

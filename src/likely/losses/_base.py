@@ -15,6 +15,7 @@ from likely._validation import (
     check_positive,
     check_reduction,
     check_same_shape,
+    fits,
     reduce,
 )
 from likely.constraints import ShiftedSoftplus
@@ -134,7 +135,7 @@ class LikelihoodLoss(nn.Module):
             gap = len(outer) - len(batch) - len(parameter.shape)
             if batch and gap > 0:
                 value = value.reshape(*batch, *(1,) * gap, *parameter.shape)
-            if not _fits(value.shape, outer):
+            if not fits(value.shape, outer):
                 source = {Data: "index", Predicted: "features"}.get(type(parameter), "its shape")
                 raise ValueError(
                     f"{name} has shape {tuple(value.shape)} and does not broadcast to the prediction's "
@@ -147,7 +148,7 @@ class LikelihoodLoss(nn.Module):
         weight = mask
         if sample_weight is not None:
             own = sample_weight.reshape(sample_weight.shape + (1,) * (nll.ndim - sample_weight.ndim))
-            if not _fits(own.shape, nll.shape):
+            if not fits(own.shape, nll.shape):
                 raise ValueError(
                     f"sample_weight has shape {tuple(sample_weight.shape)}, the loss {tuple(nll.shape)}: "
                     "give one weight a row"
@@ -206,10 +207,3 @@ def as_parameter(name: str, given: ParameterLike, slot: Slot) -> Parameter:
         check(name, parameter.value, True)
     parameter.settle(name, slot.constraint, slot.init)
     return parameter
-
-
-def _fits(shape: torch.Size, into: torch.Size) -> bool:
-    try:
-        return tuple(torch.broadcast_shapes(shape, into)) == tuple(into)
-    except RuntimeError:
-        return False

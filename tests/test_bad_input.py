@@ -1,0 +1,236 @@
+"""Each mistake a one-line error that names the argument and the remedy."""
+
+import pytest
+import torch
+from torch import nn
+
+import likely
+from likely import functional as F
+
+x, y = torch.zeros(4), torch.ones(4)
+logits, labels = torch.zeros(4, 3), torch.tensor([0, 1, 2, 0])
+nan = float("nan")
+
+
+def predicted(**options):
+    return likely.NormalLoss(scale=likely.Predicted(5, **options))
+
+
+def data():
+    return likely.NormalLoss(scale=likely.Data(6))
+
+
+MISTAKES = {
+    "prediction and target of different shapes": (
+        lambda: likely.NormalLoss()(torch.zeros(4, 1), y),
+        ValueError,
+        r"prediction has shape \(4, 1\) and target \(4,\): reshape",
+    ),
+    "shapes that do not broadcast": (
+        lambda: F.normal_nll(x, y, scale=torch.ones(3)),
+        ValueError,
+        r"do not broadcast: prediction \(4,\), target \(4,\), scale \(3,\)",
+    ),
+    "integer prediction": (
+        lambda: likely.NormalLoss()(x.long(), y),
+        TypeError,
+        r"prediction.*call prediction.float\(\)",
+    ),
+    "integer logits": (lambda: F.softmax_nll(logits.long(), labels, temperature=1.0), TypeError, "logits.*floating"),
+    "a list for a prediction": (lambda: F.normal_nll([0.0], y, scale=1.0), TypeError, "prediction must be a tensor"),
+    "a list for a target": (lambda: F.normal_nll(x, [0.0], scale=1.0), TypeError, "target must be a tensor"),
+    "negative fixed scale": (lambda: likely.NormalLoss(scale=-1.0), ValueError, "scale must be > 0"),
+    "zero fixed scale": (lambda: likely.NormalLoss(scale=likely.Fixed(0.0)), ValueError, "scale must be > 0"),
+    "zero scale in a tensor": (
+        lambda: F.laplace_nll(x, y, scale=torch.tensor([1.0, 0.0, 1.0, 1.0])),
+        ValueError,
+        "scale must be > 0 everywhere, got 0",
+    ),
+    "zero scale as a number": (lambda: F.laplace_nll(x, y, scale=0), ValueError, "scale must be > 0, got 0"),
+    "NaN scale as a number": (lambda: F.laplace_nll(x, y, scale=nan), ValueError, "scale must be > 0, got nan"),
+    "negative temperature": (lambda: likely.SoftmaxLoss(temperature=-2), ValueError, "temperature must be > 0"),
+    "negative df": (lambda: F.student_t_nll(x, y, df=-1.0, scale=1.0), ValueError, "df must be > 0"),
+    "negative alpha": (lambda: likely.RobustLoss(alpha=-0.5), ValueError, "alpha must be ≥ 0"),
+    "negative alpha in a tensor": (
+        lambda: F.robust_nll(x, y, alpha=torch.tensor(-0.5), scale=1.0),
+        ValueError,
+        "alpha must be ≥ 0 everywhere",
+    ),
+    "a start out of reach": (
+        lambda: likely.SoftmaxLoss(temperature=likely.Global(init=0.1)),
+        ValueError,
+        r"temperature cannot start at 0.1: ShiftedSoftplus\(0.2\) does not reach it",
+    ),
+    "a start of another shape": (
+        lambda: likely.NormalLoss(likely.Global((2,), init=[1.0, 1, 1])),
+        ValueError,
+        "init of scale",
+    ),
+    "index of floats": (lambda: data()(x, y, index=torch.zeros(4)), TypeError, r"index.*call index.long\(\)"),
+    "index of booleans": (
+        lambda: data()(x, y, index=torch.ones(4).bool()),
+        TypeError,
+        "index must be an integer tensor",
+    ),
+    "index as a list": (
+        lambda: data()(x, y, index=[0, 1, 2, 3]),
+        TypeError,
+        "index must be an integer tensor, got list",
+    ),
+    "index missing": (lambda: data()(x, y), ValueError, "index=.*IndexedDataset"),
+    "index beyond the table": (
+        lambda: data()(x, y, index=torch.tensor([0, 1, 2, 6])),
+        IndexError,
+        "from 0 to 6, but Data holds rows 0 to 5",
+    ),
+    "negative index": (lambda: data()(x, y, index=torch.tensor([-1, 1, 2, 3])), IndexError, "from -1"),
+    "index of another length": (
+        lambda: data()(x, y, index=torch.tensor([1, 2, 3])),
+        ValueError,
+        r"scale has shape \(3,\).*check index",
+    ),
+    "index with two axes": (
+        lambda: data()(x, y, index=torch.zeros(4, 1).long()),
+        ValueError,
+        "index must have one dimension",
+    ),
+    "no rows": (lambda: likely.Data(0), ValueError, "n must be the number of training rows"),
+    "unknown fallback": (lambda: likely.Data(3, fallback="zero"), ValueError, "fallback"),
+    "features missing": (lambda: predicted()(x, y), ValueError, "needs features="),
+    "features of another width": (
+        lambda: predicted()(x, y, features=torch.zeros(4, 6)),
+        ValueError,
+        r"features have shape \(4, 6\), Predicted expects 5 on axis -1",
+    ),
+    "features of integers": (
+        lambda: predicted()(x, y, features=torch.zeros(4, 5).long()),
+        TypeError,
+        "features must be floating",
+    ),
+    "features of another batch": (lambda: predicted()(x, y, features=torch.zeros(3, 5)), ValueError, "check features"),
+    "maps that are none": (
+        lambda: predicted(spatial=True)(x, y, features=torch.zeros(4, 5)),
+        ValueError,
+        r"\(batch, channels, H, W\)",
+    ),
+    "maps of another size": (
+        lambda: likely.NormalLoss(likely.Predicted(5, (1, 4, 4), spatial=True))(
+            torch.zeros(2, 1, 4, 4), torch.zeros(2, 1, 4, 4), features=torch.zeros(2, 5, 3, 3)
+        ),
+        ValueError,
+        r"maps of \(3, 3\), shape wants \(4, 4\)",
+    ),
+    "net and hidden": (lambda: likely.Predicted(5, net=nn.Linear(5, 1), hidden=(3,)), ValueError, "not both"),
+    "a net of the wrong size": (
+        lambda: predicted(net=nn.Linear(5, 2))(x, y, features=torch.zeros(4, 5)),
+        ValueError,
+        r"net returned shape \(4, 2\), expected \(4,\)",
+    ),
+    "unknown weights": (lambda: likely.Predicted(5, weights="ones"), ValueError, "weights"),
+    "evaluating a Data loss": (lambda: data().eval()(x, y, index=labels), RuntimeError, "fallback='mean'"),
+    "NaN in phi": (
+        lambda: F.normal_nll(x, y, scale=torch.tensor([1.0, nan, 1.0, 1.0])),
+        ValueError,
+        "scale holds NaN: lower its learning rate",
+    ),
+    "phi that does not fit": (
+        lambda: likely.NormalLoss(likely.Global((3,)))(x, y),
+        ValueError,
+        r"scale has shape \(3,\)",
+    ),
+    "an nn.Parameter": (
+        lambda: likely.NormalLoss(nn.Parameter(torch.ones(()))),
+        TypeError,
+        r"use likely.Global\(init=",
+    ),
+    "a string for a parameter": (lambda: likely.NormalLoss("global"), TypeError, "scale must be a number or one of"),
+    "an unknown parameter": (
+        lambda: likely.NormalLoss(sigma=1.0),
+        TypeError,
+        "NormalLoss has no parameter sigma; it has scale",
+    ),
+    "a constraint that is none": (
+        lambda: likely.Global(constraint=torch.exp),
+        TypeError,
+        "constraint must be a torch Transform",
+    ),
+    "unknown reduction": (
+        lambda: likely.NormalLoss(reduction="avg"),
+        ValueError,
+        "reduction must be one of mean, sum, none",
+    ),
+    "unknown reduction in a call": (lambda: F.normal_nll(x, y, scale=1.0, reduction="avg"), ValueError, "reduction"),
+    "labels of another shape": (
+        lambda: likely.SoftmaxLoss()(logits, labels[:, None]),
+        ValueError,
+        r"target of class numbers has shape \(4, 1\), expected \(4,\)",
+    ),
+    "probabilities of another shape": (lambda: likely.SoftmaxLoss()(logits, y), ValueError, "target of probabilities"),
+    "labels out of range": (
+        lambda: likely.SoftmaxLoss()(logits, torch.tensor([0, 1, 2, 3])),
+        ValueError,
+        "class 0 to 3, but the logits have classes 0 to 2",
+    ),
+    "logits without classes": (
+        lambda: likely.SoftmaxLoss()(torch.tensor(1.0), torch.tensor(0)),
+        ValueError,
+        "class axis",
+    ),
+    "a temperature a class": (
+        lambda: F.softmax_nll(logits, labels, temperature=torch.ones(3)),
+        ValueError,
+        r"temperature \(3,\) does not broadcast to \(4,\)",
+    ),
+    "smoothing out of range": (lambda: likely.SoftmaxLoss(label_smoothing=1.5), ValueError, "label_smoothing"),
+    "negative counts": (lambda: likely.PoissonLoss()(x, -y), ValueError, "target must be ≥ 0"),
+    "weights of another shape": (
+        lambda: likely.NormalLoss()(x, y, sample_weight=torch.ones(3)),
+        ValueError,
+        "sample_weight",
+    ),
+    "negative weights": (lambda: likely.NormalLoss()(x, y, sample_weight=-y), ValueError, "sample_weight must be ≥ 0"),
+    "no tasks": (lambda: likely.MultiTaskLoss({}), ValueError, "at least one task"),
+    "a loss class for a loss": (
+        lambda: likely.param_groups(nn.Linear(1, 1), likely.NormalLoss, lr=0.1),
+        TypeError,
+        "loss_fn must be",
+    ),
+    "a negative learning rate": (
+        lambda: likely.param_groups(nn.Linear(1, 1), likely.NormalLoss(), lr=-1),
+        ValueError,
+        "lr must be > 0",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_says_what_to_do(mistake):
+    call, kind, message = MISTAKES[mistake]
+    with pytest.raises(kind, match=message) as error:
+        call()
+    assert "\n" not in str(error.value)
+
+
+def test_values_go_unchecked_where_asked():
+    bad = torch.tensor([1.0, -1.0, 1.0, 1.0])
+    assert F.normal_nll(x, y, scale=bad, validate_args=False).isnan()
+    loss_fn = likely.NormalLoss(likely.Global(init=1.0), validate_args=False)
+    with torch.no_grad():
+        loss_fn.scale.raw.fill_(nan)
+    assert loss_fn(x, y).isnan()
+    with pytest.raises(ValueError, match="NaN"):
+        likely.NormalLoss(loss_fn.scale)(x, y)
+
+
+def test_shapes_are_checked_without_values():
+    with pytest.raises(ValueError, match="reshape"):
+        likely.NormalLoss(validate_args=False)(torch.zeros(4, 1), y)
+
+
+def test_meta_tensors_pass():
+    """No value can be looked at on the meta device, so a pass there proves that no check synchronises."""
+    with torch.device("meta"):
+        for loss_fn in (likely.NormalLoss(), likely.StudentTLoss(), likely.RobustLoss(), likely.HuberLoss()):
+            assert loss_fn(torch.empty(4), torch.empty(4)).is_meta
+        loss_fn = likely.SoftmaxLoss()
+        assert loss_fn(torch.empty(4, 3), torch.empty(4, dtype=torch.long)).is_meta

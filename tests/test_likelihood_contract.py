@@ -1,0 +1,297 @@
+"""The contract: every likelihood × every property."""
+
+import copy
+import math
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from scipy import integrate, optimize
+
+import likely
+from likelihoods import LIKELIHOODS, Likelihood
+from likely import functional as F
+
+every = pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=str)
+real = pytest.mark.parametrize("likelihood", [c for c in LIKELIHOODS if c.support == "real"], ids=str)
+learned = pytest.mark.parametrize("likelihood", [c for c in LIKELIHOODS if c.phi], ids=str)
+
+
+def elementwise(likelihood: Likelihood, *args, **phi):
+    return likelihood.nll(*args, **phi, reduction="none")
+
+
+def as_double(value: float) -> torch.Tensor:
+    return torch.tensor(value, dtype=torch.float64)
+
+
+@real
+def test_the_density_integrates_to_one(likelihood):
+    def density(y: float) -> float:
+        return math.exp(-elementwise(likelihood, as_double(0.3), as_double(y), **likelihood.phi).item())
+
+    # x = 0.3 + sinh(v): heavy tails become exponential ones.
+    total, _ = integrate.quad(lambda v: density(0.3 + math.sinh(v)) * math.cosh(v), -25, 25, limit=400, points=[0])
+    assert total == pytest.approx(1, abs=1e-7)
+
+
+@pytest.mark.parametrize("likelihood", [c for c in LIKELIHOODS if c.support == "count"], ids=str)
+def test_the_probabilities_of_counts_sum_to_one(likelihood):
+    counts = torch.arange(4000, dtype=torch.float64)
+    total = torch.exp(-elementwise(likelihood, as_double(1.1), counts, **likelihood.phi)).sum()
+    assert total.item() == pytest.approx(1, abs=1e-12)
+
+
+def test_the_probabilities_of_classes_sum_to_one():
+    logits = torch.randn(1, 7, dtype=torch.float64).expand(7, 7)
+    total = torch.exp(-F.softmax_nll(logits, torch.arange(7), temperature=0.4, reduction="none")).sum()
+    assert total.item() == pytest.approx(1, abs=1e-12)
+
+
+@pytest.mark.parametrize("likelihood", [c for c in LIKELIHOODS if c.reference], ids=str)
+def test_equals_torch_distributions(likelihood):
+    prediction, target = likelihood.draw(50, 3)
+    expected = -likelihood.reference(prediction, **likelihood.phi).log_prob(target)
+    torch.testing.assert_close(
+        elementwise(likelihood, prediction, target, **likelihood.phi), expected, rtol=1e-6, atol=1e-6
+    )
+
+
+@every
+def test_loss_distribution_is_the_same_density(likelihood):
+    prediction, target = likelihood.draw(20, 3)
+    loss_fn = likelihood.loss(**likelihood.phi, reduction="none")
+    expected = -loss_fn.distribution(prediction).log_prob(target)
+    torch.testing.assert_close(loss_fn(prediction, target), expected, rtol=1e-5, atol=1e-5)
+
+
+@every
+def test_gradients_and_their_gradients(likelihood):
+    prediction, target = likelihood.draw(4, 3)
+    phi = [as_double(v).requires_grad_() for v in likelihood.phi.values()]
+
+    def nll(x, *values):
+        return elementwise(likelihood, x, target, **dict(zip(likelihood.phi, values, strict=True)))
+
+    assert torch.autograd.gradcheck(nll, (prediction.requires_grad_(), *phi))
+    assert torch.autograd.gradgradcheck(nll, (prediction, *phi))
+
+
+@every
+def test_the_slope_falls_towards_the_target(likelihood):
+    """The paper: reducing the error always reduces the NLL."""
+    if likelihood.support == "real":
+        size = torch.linspace(0, 20, 200, dtype=torch.float64)
+        nll = elementwise(likelihood, torch.zeros_like(size), size, **likelihood.phi)
+        assert (nll.diff() > 0).all()
+    elif likelihood.support != "count":
+        logit = torch.linspace(-20, 20, 200, dtype=torch.float64)
+        stack = logit if likelihood.support == "binary" else torch.stack([torch.zeros_like(logit), logit], 1)
+        labels = torch.ones(200, dtype=torch.float64 if likelihood.support == "binary" else torch.long)
+        assert (elementwise(likelihood, stack, labels, **likelihood.phi).diff() < 0).all()
+    else:
+        rates = torch.linspace(-3, 5, 200, dtype=torch.float64)
+        nll = elementwise(likelihood, rates, torch.full_like(rates, 3), **likelihood.phi)
+        assert rates[nll.argmin()].exp().item() == pytest.approx(3, rel=0.05)
+
+
+def test_the_appendix_gradient_of_the_variance_with_its_sign_turned():
+    """Errata: what the paper prints is the gradient of the log-likelihood."""
+    residual, variance = as_double(1.3), as_double(0.8).requires_grad_()
+    F.normal_nll(as_double(0.0), residual, scale=variance.sqrt()).backward()
+    printed = (-1 + residual.square() / variance) / (2 * variance)
+    torch.testing.assert_close(variance.grad, -printed.detach())
+
+
+def test_the_appendix_gradient_of_the_inverse_temperature():
+    """Errata: the paper's τ multiplies the logits; ours divides them."""
+    logits, tau = torch.randn(1, 5, dtype=torch.float64), as_double(0.6).requires_grad_()
+    F.softmax_nll(logits, torch.tensor([2]), temperature=1 / tau).backward()
+    expected = -logits[0, 2] + (logits[0] * torch.softmax(logits[0] * tau.detach(), 0)).sum()
+    torch.testing.assert_close(tau.grad, expected)
+
+
+@pytest.mark.parametrize("likelihood", [c for c in LIKELIHOODS if c.best], ids=str)
+def test_the_best_constant_scale_is_the_closed_form(likelihood):
+    residual = torch.randn(200, dtype=torch.float64) * 3
+    loss_fn = likelihood.loss().double()
+    optimizer = torch.optim.LBFGS(
+        loss_fn.parameters(), max_iter=100, line_search_fn="strong_wolfe", tolerance_grad=1e-10
+    )
+
+    def closure():
+        optimizer.zero_grad()
+        loss = loss_fn(torch.zeros_like(residual), residual)
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    assert loss_fn.scale.value.item() == pytest.approx(likelihood.best(residual), rel=1e-5)
+
+
+@real
+def test_the_best_scale_makes_the_score_vanish(likelihood):
+    """For z = r/σ, d/dσ is zero where the mean of z·ψ(z) is one: the closed form of every scale family."""
+    residual = torch.randn(300, dtype=torch.float64) * 2
+    rest = {k: v for k, v in likelihood.phi.items() if k != "scale"}
+
+    def nll(log_scale: float) -> float:
+        return likelihood.nll(torch.zeros_like(residual), residual, scale=math.exp(log_scale), **rest).item()
+
+    best = math.exp(optimize.minimize_scalar(nll, bracket=(-1, 1), tol=1e-12).x)
+    z = (residual / best).requires_grad_()
+    (score,) = torch.autograd.grad(likelihood.nll(torch.zeros_like(z), z, scale=1.0, **rest, reduction="sum"), z)
+    assert (z * score).mean().item() == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize("likelihood", [c for c in LIKELIHOODS if c.plain], ids=str)
+def test_at_one_it_is_the_familiar_loss(likelihood):
+    prediction, target = likelihood.draw(30, 4)
+    phi = {k: (1.345 if k == "delta" else 1.0) for k in likelihood.phi}
+    gap = elementwise(likelihood, prediction, target, **phi) - likelihood.plain(prediction, target)
+    torch.testing.assert_close(gap, gap.mean().expand_as(gap), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("z", [0.0, 1e-3, 1.0, 30.0])
+def test_limits(z):
+    x, y = as_double(0.0), as_double(z)
+    normal = F.normal_nll(x, y, scale=1.5).item()
+    assert F.robust_nll(x, y, alpha=2.0, scale=1.5).item() == pytest.approx(normal, rel=1e-14)
+    assert F.student_t_nll(x, y, df=1e12, scale=1.5).item() == pytest.approx(normal, rel=1e-8)
+    assert F.huber_nll(x, y, delta=1e3, scale=1.5).item() == pytest.approx(normal, rel=1e-12)
+    cauchy = -torch.distributions.Cauchy(x, as_double(1.5 * math.sqrt(2))).log_prob(y).item()
+    assert F.robust_nll(x, y, alpha=0.0, scale=1.5).item() == pytest.approx(cauchy, rel=1e-14)
+    assert F.student_t_nll(x, y, df=1.0, scale=1.5 * math.sqrt(2)).item() == pytest.approx(cauchy, rel=1e-12)
+    laplace = F.laplace_nll(x, y, scale=1.5).item()
+    assert F.huber_nll(x, y, delta=1e-4, scale=1.5e-4).item() == pytest.approx(laplace, rel=1e-3)
+
+
+def test_a_count_without_dispersion_is_poisson():
+    prediction, target = torch.linspace(-3, 6, 40), torch.arange(40.0)
+    poisson = F.poisson_nll(prediction, target, reduction="none")
+    torch.testing.assert_close(
+        F.negative_binomial_nll(prediction, target, dispersion=1e-12, reduction="none"), poisson, rtol=2e-5, atol=2e-5
+    )
+
+
+@learned
+def test_broadcasts_over_every_shape(likelihood):
+    shape = (2, 3, 4, 5)
+    prediction, target = likelihood.draw(*shape)
+    outer = target.shape
+    expected = elementwise(likelihood, prediction, target, **likelihood.phi)
+    assert expected.shape == outer
+    for kept in np.ndindex(*(2,) * len(outer)):
+        sizes = [n if keep else 1 for n, keep in zip(outer, kept, strict=True)]
+        phi = {k: torch.full(sizes, v, dtype=torch.float64) for k, v in likelihood.phi.items()}
+        torch.testing.assert_close(elementwise(likelihood, prediction, target, **phi), expected)
+
+
+@every
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_dtypes(likelihood, dtype):
+    prediction, target = likelihood.draw(6, 3)
+    prediction = prediction.to(dtype)
+    target = target.to(dtype) if target.is_floating_point() else target
+    got = likelihood.nll(prediction, target, **likelihood.phi)
+    assert got.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+    wide = target.double() if target.is_floating_point() else target
+    assert got.item() == pytest.approx(likelihood.nll(prediction.double(), wide, **likelihood.phi).item(), rel=1e-5)
+    loss_fn = likelihood.loss()
+    loss = loss_fn(prediction.requires_grad_(), target)
+    loss.backward()
+    assert prediction.grad.dtype == dtype
+    assert prediction.grad.isfinite().all()
+    assert all(p.dtype == torch.float32 for p in loss_fn.parameters())
+
+
+@every
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_reductions_and_weights(likelihood, reduction):
+    prediction, target = likelihood.draw(6, 3)
+    weight = torch.tensor([1.0, 0.0, 2.0, 1.0, 0.0, 0.5], dtype=torch.float64)
+    each = elementwise(likelihood, prediction, target, **likelihood.phi)
+    loss_fn = likelihood.loss(**likelihood.phi, reduction=reduction)
+    reduce = {"mean": torch.mean, "sum": torch.sum, "none": lambda x: x}[reduction]
+    torch.testing.assert_close(loss_fn(prediction, target), reduce(each))
+    torch.testing.assert_close(likelihood.nll(prediction, target, **likelihood.phi, reduction=reduction), reduce(each))
+    wide = weight.reshape(6, *(1,) * (each.ndim - 1)).expand_as(each)
+    weighted = {"mean": (each * wide).sum() / wide.sum(), "sum": (each * wide).sum(), "none": each * wide}[reduction]
+    torch.testing.assert_close(loss_fn(prediction, target, sample_weight=weight), weighted)
+    nothing = loss_fn(prediction, target, sample_weight=torch.zeros(6, dtype=torch.float64))
+    assert (nothing == 0).all()
+
+
+@every
+def test_full_differs_from_the_papers_form_by_a_constant(likelihood):
+    prediction, target = likelihood.draw(20, 3)
+    if likelihood.support in ("class", "binary"):
+        pytest.skip("a probability has no constant to leave out")
+    gap = likelihood.loss(**likelihood.phi, reduction="none")(prediction, target) - likelihood.loss(
+        **likelihood.phi, reduction="none", full=False
+    )(prediction, target)
+    if likelihood.support == "count":
+        gap = gap - torch.lgamma(target + 1)
+    torch.testing.assert_close(gap, gap.flatten()[0].expand_as(gap))
+
+
+@every
+def test_excess_is_zero_at_best_and_never_negative(likelihood):
+    prediction, target = likelihood.draw(20, 3)
+    loss_fn = likelihood.loss(**likelihood.phi, reduction="none")
+    above = loss_fn.excess(prediction, target)
+    assert (above >= 0).all()
+    assert not above.requires_grad
+    if likelihood.support == "real":
+        assert loss_fn.excess(target, target).abs().max() < 1e-12
+    if likelihood.support == "count":
+        best = torch.where(target == 0, -60.0, target).abs().log() * torch.where(target == 0, -20.0, 1.0)
+        assert loss_fn.excess(best, target).abs().max() < 1e-6
+    if likelihood.support == "class":
+        sure = 1e3 * torch.nn.functional.one_hot(target, 3).double()
+        assert loss_fn.excess(sure, target).abs().max() < 1e-12
+
+
+# The compiler instantiates autograd functions itself and is warned for it by torch.
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
+@every
+def test_compiles_as_one_graph(likelihood):
+    prediction, target = likelihood.draw(6, 3, dtype=torch.float32)
+    prediction.requires_grad_()
+    loss_fn = likelihood.loss()
+    torch._dynamo.reset()
+    compiled = torch.compile(loss_fn, fullgraph=True, backend="aot_eager")
+    leaves = [prediction, *loss_fn.parameters()]
+    for got, expected in zip(
+        [compiled(prediction, target), *torch.autograd.grad(compiled(prediction, target), leaves)],
+        [loss_fn(prediction, target), *torch.autograd.grad(loss_fn(prediction, target), leaves)],
+        strict=True,
+    ):
+        torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-6)
+
+
+@learned
+def test_state_dict_pickle_and_deepcopy(likelihood):
+    loss_fn = likelihood.loss(**{k: likely.Global(init=v) for k, v in likelihood.phi.items()})
+    assert sorted(loss_fn.state_dict()) == sorted(f"{name}.raw" for name in likelihood.phi)
+    prediction, target = likelihood.draw(5, 3)
+    expected = loss_fn(prediction, target)
+    for twin in (pickle.loads(pickle.dumps(loss_fn)), copy.deepcopy(loss_fn)):
+        assert torch.equal(twin(prediction, target), expected)
+        assert repr(twin) == repr(loss_fn)
+    fresh = likelihood.loss(**{k: likely.Global() for k in likelihood.phi})
+    fresh.load_state_dict(loss_fn.state_dict())
+    assert torch.equal(fresh(prediction, target), expected)
+
+
+@real
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_no_nan_for_any_finite_input(likelihood, dtype):
+    for size in (0.0, 1e-38, 1e-20, 1e-4, 1.0, 1e4, 1e19, 1e30):
+        for scale in (1e-4, 1.0, 1e4):
+            target = torch.tensor(size, dtype=dtype).requires_grad_()
+            phi = {k: torch.tensor(scale if k == "scale" else v).requires_grad_() for k, v in likelihood.phi.items()}
+            nll = elementwise(likelihood, torch.zeros_like(target), target, **phi)
+            grads = torch.autograd.grad(nll, [target, *phi.values()])
+            assert not any(g.isnan() for g in (nll, *grads)), (size, scale)
