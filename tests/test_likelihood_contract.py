@@ -79,6 +79,22 @@ def test_gradients_and_their_gradients(likelihood):
 
 
 @every
+def test_works_under_functional_transforms(likelihood):
+    prediction, target = likelihood.draw(4, 3)
+    names = list(likelihood.phi)
+
+    def nll(x, y, *values):
+        return likelihood.nll(x, y, **dict(zip(names, values, strict=True)), validate_args=False)
+
+    phi = [torch.full((4,), v, dtype=torch.float64) for v in likelihood.phi.values()]
+    got = torch.func.vmap(torch.func.grad(nll))(prediction, target, *phi)
+    for row in range(4):
+        leaf = prediction[row].clone().requires_grad_()
+        (expected,) = torch.autograd.grad(nll(leaf, target[row], *(p[row] for p in phi)), leaf)
+        torch.testing.assert_close(got[row], expected)
+
+
+@every
 def test_the_slope_falls_towards_the_target(likelihood):
     """The paper: reducing the error always reduces the NLL."""
     if likelihood.support == "real":

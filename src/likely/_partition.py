@@ -40,6 +40,8 @@ def log_partition(alpha: Tensor) -> Tensor:
 class _LogPartition(torch.autograd.Function):
     """Keeps only α for the backward pass instead of every step of the series."""
 
+    generate_vmap_rule = True
+
     @staticmethod
     def forward(alpha: Tensor) -> Tensor:
         return _evaluate(alpha.reshape(-1))[0].view(alpha.shape)

@@ -31,6 +31,8 @@ def rho(z: Tensor, alpha: Tensor) -> Tensor:
 class _Rho(torch.autograd.Function):
     """Keeps z and α, nothing else, for the backward pass."""
 
+    generate_vmap_rule = True
+
     @staticmethod
     def forward(z: Tensor, alpha: Tensor) -> Tensor:
         return _value(_parts(z, alpha))

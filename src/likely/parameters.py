@@ -73,7 +73,9 @@ class Parameter(nn.Module):
         # The inverse is taken in double, so that the start is the number named, to rounding.
         raw = self.constraint.inv(start.double()).to(start.dtype)
         if may_look(raw, True) and not bool(raw.isfinite().all()):
-            raise ValueError(f"{name} cannot start at {self.init}: {self.constraint!r} does not reach it")
+            raise ValueError(
+                f"{name} cannot start at {self.init}: {self.constraint!r} does not reach it; name another constraint"
+            )
         self._build(raw.clone())
         self.ready = True
 
