@@ -1,0 +1,73 @@
+"""What only a CUDA device can show. Run there: pytest tests/test_gpu.py"""
+
+import pytest
+import torch
+
+import likely
+from likelihoods import LIKELIHOODS
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture
+def no_waiting():
+    torch.cuda.set_sync_debug_mode("error")
+    yield
+    torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=str)
+def test_agrees_with_the_cpu(likelihood):
+    prediction, target = likelihood.draw(64, 5, dtype=torch.float32)
+    here = likelihood.loss()
+    there = likelihood.loss().cuda()
+    leaf, far = prediction.clone().requires_grad_(), prediction.cuda().requires_grad_()
+    expected, got = here(leaf, target), there(far, target.cuda())
+    expected.backward()
+    got.backward()
+    torch.testing.assert_close(got.cpu(), expected, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(far.grad.cpu(), leaf.grad, rtol=1e-4, atol=1e-6)
+    for p, q in zip(here.parameters(), there.parameters(), strict=True):
+        torch.testing.assert_close(q.grad.cpu(), p.grad, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["global", "data", "predicted"])
+@pytest.mark.parametrize("likelihood", [c for c in LIKELIHOODS if c.phi], ids=str)
+def test_a_step_never_waits_for_the_device(likelihood, kind, request):
+    make = {
+        "global": likely.Global,
+        "data": lambda: likely.Data(100),
+        "predicted": lambda: likely.Predicted(7, hidden=(6,)),
+    }[kind]
+    loss_fn = likelihood.loss(**{name: make() for name in likelihood.phi}).cuda()
+    prediction, target = (t.cuda() for t in likelihood.draw(64, 5, dtype=torch.float32))
+    prediction.requires_grad_()
+    features, index = torch.randn(64, 7, device="cuda"), torch.randint(0, 100, (64,), device="cuda")
+    loss_fn(prediction, target, features=features, index=index).backward()  # tables of constants travel once
+    request.getfixturevalue("no_waiting")
+    for _ in range(3):
+        loss_fn(prediction, target, features=features, index=index).backward()
+
+
+def test_a_loss_left_on_the_cpu_still_works():
+    loss_fn = likely.RobustLoss()
+    loss_fn(torch.zeros(4, device="cuda"), torch.ones(4, device="cuda")).backward()
+    assert loss_fn.scale.raw.grad.device.type == "cpu"
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+@pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=str)
+def test_compiles_with_inductor(likelihood):
+    prediction, target = (t.cuda() for t in likelihood.draw(64, 5, dtype=torch.float32))
+    loss_fn = likelihood.loss().cuda()
+    torch._dynamo.reset()
+    compiled = torch.compile(loss_fn, fullgraph=True)
+    torch.testing.assert_close(compiled(prediction, target), loss_fn(prediction, target), rtol=1e-5, atol=1e-5)
+
+
+def test_samples_on_the_device():
+    d = likely.distributions.Robust(torch.tensor([0.5, 2.5], device="cuda", requires_grad=True), 0.0, 1.0)
+    x = d.rsample((1000,))
+    assert x.is_cuda
+    x.sum().backward()
+    torch.testing.assert_close(d.cdf(d.icdf(torch.tensor(0.9, device="cuda"))), torch.full((2,), 0.9, device="cuda"))
