@@ -15,6 +15,7 @@ takes the parameter: it knows where its parameter may go, and starts it where th
 import math
 from collections.abc import Sequence
 from itertools import pairwise
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -184,11 +185,11 @@ class Data(Parameter):
         validate_args: bool | None = None,
         **table_options: Any,
     ) -> None:
-        if not isinstance(n, int) or n < 1:
+        if not isinstance(n, Integral) or n < 1:
             raise ValueError(f"n must be the number of training rows, a positive integer; got {n!r}")
         if fallback not in (None, "mean", "init"):
             raise ValueError(f"fallback must be None, 'mean' or 'init'; got {fallback!r}")
-        self.n, self.fallback, self.table_options = n, fallback, table_options
+        self.n, self.fallback, self.table_options = int(n), fallback, table_options
         super().__init__(shape, init=init, constraint=constraint, validate_args=validate_args)
 
     def _build(self, raw: Tensor) -> None:
@@ -201,7 +202,6 @@ class Data(Parameter):
         self._check_ready()
         return self._constrain(self.table.rows)
 
-    @torch.compiler.disable
     def forward(self, features: Tensor | None = None, index: Tensor | None = None) -> Tensor:
         """The rows of ``index`` in training, the fallback in evaluation."""
         self._check_ready()
@@ -215,6 +215,9 @@ class Data(Parameter):
             "Data parameters belong to training rows and are undefined in evaluation: pass fallback='mean' or "
             "'init' to Data, or use Global or Predicted"
         )
+
+    # What torch.compiler.disable sets; the decorator itself would load the compiler with `import likely`.
+    forward._torchdynamo_disable = True  # type: ignore[attr-defined]
 
     def extra_repr(self) -> str:
         """Rows, shape, start and constraint, for ``repr``."""

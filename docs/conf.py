@@ -1,0 +1,102 @@
+"""Sphinx settings. Everything here works without a network, both to build and to read the pages."""
+
+import importlib.metadata
+import os
+import re
+import subprocess
+import sys
+from html import escape
+from pathlib import Path
+
+from docutils import nodes
+from docutils.utils.math import MathError
+from docutils.utils.math.latex2mathml import tex2mathml
+from sphinx.application import Sphinx
+from sphinx.util import logging
+
+from likely.reproduce._svg import css_variables, inline, to_svg
+from likely.reproduce.grid import grid_figure
+
+HERE = Path(__file__).parent
+
+project = "likely"
+author = "The likely developers"
+project_copyright = author
+release = importlib.metadata.version("likely")
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
+myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
+myst_heading_anchors = 3
+exclude_patterns = ["_build", "_generated"]
+
+autodoc_default_options = {"members": True, "member-order": "bysource", "exclude-members": "extra_repr"}
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 88
+
+html_theme = "furo"
+html_title = "likely"
+html_static_path = ["_static"]
+html_css_files = ["likely.css"]
+html_copy_source = False
+html_show_sphinx = False
+html_math_renderer = "mathml"
+pygments_style = "default"
+pygments_dark_style = "github-dark"
+
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+
+# `\frac12` is good TeX, but docutils' converter wants `\frac{1}{2}`.
+_TOKEN = r"\s*(\d|[A-Za-z]|\\[A-Za-z]+)"
+_BARE_FRACTION = re.compile(rf"\\([td]?frac){_TOKEN}{_TOKEN}")
+# "log x" needs its thin space, "log(x)" does not.
+_FUNCTION = re.compile(r"<mo>&ApplyFunction;</mo>(?!\s*(<mrow>)?\s*<mo[^>]*>\()")
+
+
+def mathml(self, node: nodes.math | nodes.math_block) -> None:
+    """Write a formula as MathML, which browsers show by themselves: no script, no download."""
+    block = isinstance(node, nodes.math_block)
+    source = node.astext()
+    braced = _BARE_FRACTION.sub(r"\\\1{\2}{\3}", source)
+    if block and ("\\\\" in braced or "&" in braced) and "\\begin" not in braced:
+        braced = rf"\begin{{aligned}}{braced}\end{{aligned}}"
+    try:
+        self.body.append(_FUNCTION.sub(r"\g<0><mspace width='0.17em'/>", tex2mathml(braced, as_block=block)))
+    except MathError as error:
+        logging.getLogger(__name__).warning("math not understood: %s (%s)", source, error, location=node)
+        self.body.append(f"<code>{escape(source)}</code>")
+    raise nodes.SkipNode
+
+
+def trim(app: Sphinx, doctree: nodes.document) -> None:
+    """Drop the blank line that ends an example: doctest needs it, readers do not."""
+    for block in doctree.findall(nodes.literal_block):
+        if block.rawsource == block.astext():
+            block.rawsource = block.rawsource.rstrip()
+            block[:] = [nodes.Text(block.rawsource)]
+
+
+def generate(app: Sphinx) -> None:
+    """Write what the pages show of the package itself, so that none of it goes stale."""
+    folder = HERE / "_generated"
+    folder.mkdir(exist_ok=True)
+    light, dark = css_variables(dark=False), css_variables(dark=True)
+    folder.joinpath("grid.html").write_text(
+        f"<style>\n.picture {{ {light} }}\n"
+        f'body[data-theme="dark"] .picture {{ {dark} }}\n'
+        f'@media (prefers-color-scheme: dark) {{ body:not([data-theme="light"]) .picture {{ {dark} }} }}\n'
+        f'</style>\n<div class="picture">{inline(to_svg(grid_figure()), "grid")}</div>\n'
+    )
+    environment = {**os.environ, "COLUMNS": "88", "NO_COLOR": "1", "TERM": "dumb"}
+    for words in ("--help", "reproduce --help", "reproduce --list"):
+        command = [Path(sys.executable).with_name("likely"), *words.split()]
+        shown = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+        folder.joinpath(f"likely {words}.txt".replace(" ", "-")).write_text(shown.strip() + "\n")
+
+
+def setup(app: Sphinx) -> None:
+    app.connect("builder-inited", generate)
+    app.connect("doctree-read", trim)
+    app.add_html_math_renderer("mathml", inline_renderers=(mathml, None), block_renderers=(mathml, None))

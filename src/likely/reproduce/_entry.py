@@ -1,0 +1,95 @@
+"""What a table or figure of the paper is, what running it takes, and what comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+T = TypeVar("T")
+Kind = Literal["Table", "Figure"]
+Direction = Literal["lower", "higher"]
+Verdict = Literal["holds", "holds in part", "does not hold"]
+
+
+def _silent(_fraction: float) -> None:
+    return None
+
+
+@dataclass(frozen=True)
+class Context:
+    """The settings of one run, and where to report how far it has come (a fraction of one)."""
+
+    quick: bool = False
+    seed: int = 0
+    data: Path | None = None
+    progress: Callable[[float], None] = _silent
+
+    def track(self, steps: Sequence[T]) -> Iterator[T]:
+        """Yield the steps, reporting progress after each.
+
+        >>> list(Context().track("abc"))
+        ['a', 'b', 'c']
+        """
+        for done, step in enumerate(steps, start=1):
+            yield step
+            self.progress(done / len(steps))
+
+
+@dataclass(frozen=True)
+class Table:
+    """A frame whose index labels its rows, with the columns in which a value can be best.
+
+    A key of ``best`` that is one column name compares down that column; a tuple of names compares those columns
+    within each row. Values that print alike at ``digits`` decimals are tied, and all of them are best.
+    """
+
+    frame: pd.DataFrame
+    caption: str
+    best: Mapping[str | tuple[str, ...], Direction] = field(default_factory=dict)
+    digits: int = 3
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An SVG with the words for those who cannot see it; a wide one gets the full width of the page."""
+
+    svg: str
+    alt: str
+    caption: str
+    wide: bool = False
+
+
+@dataclass(frozen=True)
+class Result:
+    """What an entry found. ``notes`` says in words, with the numbers, why the verdict is what it is."""
+
+    verdict: Verdict
+    notes: str
+    tables: tuple[Table, ...] = ()
+    pictures: tuple[Picture, ...] = ()
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One table or figure of the paper; ``run`` is None until it is built."""
+
+    name: str
+    kind: Kind
+    number: int
+    title: str
+    claim: str
+    run: Callable[[Context], Result] | None = None
+
+    @property
+    def what(self) -> str:
+        """The label the paper prints, such as ``Figure 7``."""
+        return f"{self.kind} {self.number}"
+
+    @property
+    def state(self) -> str:
+        return "not built yet" if self.run is None else "built"

@@ -1,0 +1,125 @@
+"""One run of one entry, as files: NAME.json with the numbers, NAME-1.svg, NAME-2.svg … beside it.
+
+The report is made from these files alone, so running one entry again keeps the others, and a run that was cut short
+loses nothing that had finished.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from likely.reproduce._entry import Context, Entry, Picture, Result, Table
+from likely.reproduce._machine import machine, versions
+
+FORMAT = 1  # raised when files written before can no longer be read; such files count as not run
+
+
+@dataclass(frozen=True)
+class Record:
+    """What came of running an entry: a result, or the error that stopped it."""
+
+    name: str
+    quick: bool
+    seed: int
+    command: str
+    versions: dict[str, str]
+    machine: dict[str, str | int]
+    result: Result | None = None
+    error: str | None = None
+    traceback: str | None = None
+
+
+def run_entry(entry: Entry, context: Context, command: str) -> Record:
+    """Run an entry under its seed. An exception ends this entry only and becomes its record."""
+    import torch
+
+    if entry.run is None:
+        raise ValueError(f"{entry.name} ({entry.what}) is not built yet")
+    about = (entry.name, context.quick, context.seed, command, versions(), machine())
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(context.seed)
+        try:
+            return Record(*about, result=entry.run(context))
+        except Exception as error:
+            message = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            return Record(*about, error=message, traceback=traceback.format_exc())
+
+
+def save(record: Record, folder: Path) -> None:
+    """Write the record's files, replacing those of an earlier run of the same entry."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob(f"{record.name}-[0-9]*.svg"):
+        old.unlink()
+    pictures = record.result.pictures if record.result else ()
+    for number, picture in enumerate(pictures, start=1):
+        (folder / f"{record.name}-{number}.svg").write_text(picture.svg, encoding="utf-8")
+    text = json.dumps(_as_json(record), indent=1, ensure_ascii=False, allow_nan=False)
+    # Through a second file, so that a run killed here leaves the old record or the new one, never half of one.
+    partial = folder / f"{record.name}.json.partial"
+    partial.write_text(text + "\n", encoding="utf-8")
+    os.replace(partial, folder / f"{record.name}.json")
+
+
+def load(name: str, folder: Path) -> Record | None:
+    """The record of an entry, or None where there is none that this version can read."""
+    path = folder / f"{name}.json"
+    if not path.exists():
+        return None
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    if stored.pop("format", None) != FORMAT:
+        return None
+    if result := stored.pop("result"):
+        svgs = ((folder / f"{name}-{i}.svg").read_text(encoding="utf-8") for i in range(1, len(result["pictures"]) + 1))
+        result = Result(
+            result["verdict"],
+            result["notes"],
+            tuple(_table_from_json(table) for table in result["tables"]),
+            tuple(Picture(svg, **words) for svg, words in zip(svgs, result["pictures"], strict=True)),
+        )
+    return Record(**stored, result=result)
+
+
+def _as_json(record: Record) -> dict[str, Any]:
+    stored = {"format": FORMAT, **vars(record)}
+    if result := record.result:
+        stored["result"] = {
+            "verdict": result.verdict,
+            "notes": result.notes,
+            "tables": [_table_as_json(table) for table in result.tables],
+            "pictures": [{"alt": p.alt, "caption": p.caption, "wide": p.wide} for p in result.pictures],
+        }
+    return stored
+
+
+def _table_as_json(table: Table) -> dict[str, Any]:
+    frame = table.frame.reset_index()
+    rows = [{str(column): _to_json(value) for column, value in row.items()} for row in frame.to_dict("records")]
+    best = [{"columns": columns, "better": better} for columns, better in table.best.items()]
+    index = [str(name) for name in frame.columns[: table.frame.index.nlevels]]
+    return {"caption": table.caption, "digits": table.digits, "best": best, "index": index, "rows": rows}
+
+
+def _table_from_json(stored: dict[str, Any]) -> Table:
+    import pandas as pd
+
+    rows = [{column: _from_json(value) for column, value in row.items()} for row in stored["rows"]]
+    best = {tuple(c) if isinstance(c := one["columns"], list) else c: one["better"] for one in stored["best"]}
+    return Table(pd.DataFrame(rows).set_index(stored["index"]), stored["caption"], best, stored["digits"])
+
+
+def _to_json(value: Any) -> Any:
+    """Plain Python for numpy's scalars; JSON has no NaN, and no infinities, which become words."""
+    value = value.item() if hasattr(value, "item") else value
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
+    return value
+
+
+def _from_json(value: Any) -> Any:
+    return {None: math.nan, "inf": math.inf, "-inf": -math.inf}.get(value, value)

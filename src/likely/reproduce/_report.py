@@ -1,0 +1,145 @@
+"""The report: one HTML page that needs nothing but itself, made from the records in a folder."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jinja2 import Environment
+from markupsafe import Markup, escape
+
+from likely.reproduce._entry import Entry, Picture, Table
+from likely.reproduce._machine import machine, versions
+from likely.reproduce._record import Record, load
+from likely.reproduce._svg import css_variables, inline
+
+PAPER = "It Is Likely That Your Loss Should be a Likelihood"
+BEST = "font-weight: 700;"
+CSS_CLASS = {"holds": "holds", "holds in part": "in-part", "does not hold": "fails", "failed": "fails"}
+
+
+@dataclass(frozen=True)
+class Item:
+    """An entry with what the page shows of it."""
+
+    entry: Entry
+    record: Record | None
+    here: tuple[dict[str, str], dict[str, str | int]]
+
+    @property
+    def state(self) -> str:
+        if self.record is None:
+            return "not run" if self.entry.run else "not built yet"
+        return self.record.result.verdict if self.record.result else "failed"
+
+    @property
+    def css(self) -> str:
+        return CSS_CLASS.get(self.state, "idle")
+
+    @property
+    def pictures(self) -> list[tuple[Picture, Markup]]:
+        result = self.record.result if self.record else None
+        found = enumerate(result.pictures if result else (), start=1)
+        return [(picture, Markup(inline(picture.svg, f"{self.entry.name}-{n}"))) for n, picture in found]
+
+    @property
+    def tables(self) -> list[tuple[Table, Markup]]:
+        result = self.record.result if self.record else None
+        found = enumerate(result.tables if result else (), start=1)
+        return [(table, Markup(table_html(table, f"{self.entry.name}-{n}"))) for n, table in found]
+
+    @property
+    def elsewhere(self) -> str:
+        """The versions and the machine of a record that was not made here, else nothing."""
+        if self.record is None or (self.record.versions, self.record.machine) == self.here:
+            return ""
+        made_with = [f"{name} {version}" for name, version in self.record.versions.items()]
+        return ", ".join([*made_with, *(f"{name} {value}" for name, value in self.record.machine.items())])
+
+
+def write_report(entries: Sequence[Entry], out: Path, command: str) -> Path:
+    """Write OUT/report.html from the records in OUT/results and return its path."""
+    here = (versions(), machine())
+    items = [Item(entry, load(entry.name, out / "results"), here) for entry in entries]
+    template = resources.files("likely.reproduce").joinpath("report.html.jinja").read_text(encoding="utf-8")
+    environment = Environment(autoescape=True)
+    environment.filters["words"] = words
+    page = environment.from_string(template)
+    path = out / "report.html"
+    out.mkdir(parents=True, exist_ok=True)
+    html = page.render(
+        paper=PAPER,
+        summary=_summary(items),
+        items=items,
+        command=command,
+        versions=here[0],
+        machine=here[1],
+        light=css_variables(dark=False),
+        dark=css_variables(dark=True),
+    )
+    path.write_text(html + "\n", encoding="utf-8")
+    return path
+
+
+def table_html(table: Table, name: str) -> str:
+    """The table with its best values, as they are printed, in bold."""
+    shown = table.frame.infer_objects()
+    digits = {column: _decimals(shown[column], table.digits) for column in shown.columns}
+    shown = shown.round({column: places for column, places in digits.items() if places is not None})
+    printers = {column: partial(_printed, digits=places) for column, places in digits.items()}
+    style = shown.style.set_uuid(name).format(printers, escape="html")
+    style.format_index(escape="html", axis="index").format_index(escape="html", axis="columns").hide(names=True)
+    for columns, better in table.best.items():
+        highlight = style.highlight_min if better == "lower" else style.highlight_max
+        if isinstance(columns, str):
+            highlight(subset=[columns], axis="index", props=BEST)
+        else:
+            highlight(subset=list(columns), axis="columns", props=BEST)
+    html: str = style.to_html()
+    # pandas gives the names of the index a header row of their own; they fit in the corner above it.
+    corners = (f'<th class="label">{escape(label or "")}</th>' for label in shown.index.names)
+    return re.sub(r'<th class="blank[^"]*"\s*>&nbsp;</th>', lambda _: next(corners), html)
+
+
+def words(text: str) -> Markup:
+    """Text as HTML: what stands between backticks is code, and a minus before a digit is a minus."""
+    parts = [
+        f"<code>{escape(part)}</code>" if code else re.sub(r"(?<!\w)-(?=[\d∞])", "−", str(escape(part)))
+        for part, code in zip(text.split("`"), itertools.cycle((False, True)), strict=False)
+    ]
+    return Markup("".join(parts))
+
+
+def _decimals(column: pd.Series[Any], digits: int) -> int | None:
+    """How many decimals a column is printed with: none for counts, even where a missing one made them floats."""
+    if not pd.api.types.is_float_dtype(column.dtype):
+        return None
+    finite = column[np.isfinite(column)]
+    return 0 if len(finite) and (finite == finite.round()).all() else digits
+
+
+def _printed(value: Any, digits: int | None) -> str:
+    if digits is not None:
+        return "–" if math.isnan(value) else f"{value:z,.{digits}f}".replace("inf", "∞").replace("-", "−")
+    return f"{value:,}" if isinstance(value, int | np.integer) and not isinstance(value, bool) else str(value)
+
+
+def _summary(items: Sequence[Item]) -> str:
+    kinds = Counter(item.entry.kind for item in items)
+    states = Counter(item.state for item in items)
+    counts = []
+    for state in (*CSS_CLASS, "not run", "not built yet"):
+        if states[state]:
+            verb = state if states[state] == 1 else state.replace("holds", "hold").replace("does", "do")
+            counts.append(f"{states[state]} {verb}")
+    return f"Its {kinds['Table']} tables and {kinds['Figure']} figures, redone: {', '.join(counts)}."
