@@ -124,6 +124,6 @@ def test_behaves_like_a_torch_distribution():
     assert d.rsample((7,)).shape == (7, 2)
     torch.testing.assert_close(d.expand((3, 2)).log_prob(torch.ones(3, 2))[0], d.log_prob(torch.ones(2)))
     with pytest.raises(ValueError, match="alpha"):
-        Robust(-0.1, 0.0, 1.0)
+        Robust(-0.1, 0.0, 1.0, validate_args=True)
     with pytest.raises(ValueError, match="scale"):
-        Huber(1.0, 0.0, 0.0)
+        Huber(1.0, 0.0, 0.0, validate_args=True)

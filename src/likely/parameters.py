@@ -15,7 +15,6 @@ takes the parameter: it knows where its parameter may go, and starts it where th
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from numbers import Integral
 from typing import Any
 
 import torch
@@ -185,7 +184,7 @@ class Data(Parameter):
         validate_args: bool | None = None,
         **table_options: Any,
     ) -> None:
-        if not isinstance(n, Integral) or n < 1:
+        if not hasattr(n, "__index__") or n < 1:
             raise ValueError(f"n must be the number of training rows, a positive integer; got {n!r}")
         if fallback not in (None, "mean", "init"):
             raise ValueError(f"fallback must be None, 'mean' or 'init'; got {fallback!r}")
