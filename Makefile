@@ -58,10 +58,8 @@ bare: ## the wheel without extras, in a venv of its own: imports, and the comman
 reproduce: $(INSTALLED) ## the paper's tables and figures, quick mode, in runs/report.html
 	$(BIN)/likely reproduce --quick --out runs
 
-bench: ## speed against the libraries we compare with
-	@compgen -G 'benchmarks/*.py' >/dev/null || { echo "There are no benchmarks yet." >&2; exit 1; }
-	@$(MAKE) --no-print-directory $(PEERS)
-	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
+bench: $(PEERS) ## what we claim, measured against the libraries we compare with
+	$(BIN)/likely bench
 
 clean: ## remove everything made here, .venv included
 	rm -rf .venv runs dist build docs/_build docs/_generated .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -6,11 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from typer.testing import CliRunner, Result
 
 import likely
-from likely import cli, reproduce
+from likely import bench, cli, reproduce
 from likely.reproduce import ENTRIES, Context, Entry
 
 CHECK_IMPORTS = """
@@ -171,9 +172,9 @@ def test_the_command_to_redo_names_a_data_folder_unless_the_environment_does(
 ) -> None:
     context = Context(data=tmp_path / "my data")
     monkeypatch.delenv("LIKELY_DATA", raising=False)
-    assert cli.command(["vae"], context) == f"likely reproduce vae --seed 0 --data '{tmp_path}/my data'"
+    assert cli.command("reproduce", ["vae"], context) == f"likely reproduce vae --seed 0 --data '{tmp_path}/my data'"
     monkeypatch.setenv("LIKELY_DATA", str(context.data))
-    assert cli.command(["vae"], context) == "likely reproduce vae --seed 0"
+    assert cli.command("reproduce", ["vae"], context) == "likely reproduce vae --seed 0"
 
 
 def test_the_console_script_is_installed() -> None:
@@ -183,3 +184,19 @@ def test_the_console_script_is_installed() -> None:
     done = subprocess.run([script, "reproduce", "nothing"], capture_output=True, text=True)
     assert done.returncode == 2
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize(("verdict", "code"), [("holds", 0), ("does not hold", 1)])
+def test_bench_prints_its_tables_and_fails_when_a_bar_is_missed(
+    verdict: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = reproduce.Table(pd.DataFrame({"error": [0.25]}, index=["ours"]), "A caption.")
+    result = reproduce.Result(verdict, "Some notes.", (table,))
+    made = (Entry("fake", "Benchmark", 1, "Fake", "A claim.", lambda context: result),)
+    monkeypatch.setattr(bench, "BENCHES", made)
+    done = likely_command("bench", "--quick", "--out", str(tmp_path))
+    assert done.exit_code == code
+    assert all(part in done.stdout for part in ("Some notes.", "0.25", "A caption."))
+    assert json.loads((tmp_path / "fake.json").read_text())["command"] == "likely bench fake --quick --seed 0"
+    assert likely_command("bench", "--list").stdout.splitlines()[1].split()[0] == "fake"
+    assert likely_command("bench", "fakes").exit_code == 2

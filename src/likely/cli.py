@@ -1,4 +1,4 @@
-"""The `likely` command: `likely info` and `likely reproduce`.
+"""The `likely` command: `likely info`, `likely reproduce` and `likely bench`.
 
 Everything heavy is imported by the command that needs it, so `likely --help` answers at once; and typer is imported
 inside `build`, so that an install without the `cli` extra gets a sentence instead of a traceback.
@@ -9,7 +9,9 @@ import json
 import os
 import shlex
 import sys
+import textwrap
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -79,17 +81,44 @@ def build() -> "typer.Typer":
         listing: Annotated[bool, typer.Option("--list", help="List the entries and stop.")] = False,
     ) -> None:
         """Redo tables and figures of the paper and write a report, OUT/report.html."""
-        from likely.reproduce import Context
+        from likely.reproduce import ENTRIES, Context
 
         if listing:
-            print_entries()
+            print_entries(ENTRIES)
             return
         if names and everything:
             refuse("give names or --all, not both")
         if data and not data.is_dir():
             refuse(f"the data folder {data} does not exist: correct --data or LIKELY_DATA, or unset it")
-        records = run(choose(names or []), Context(quick, seed, data), out, all_built=not names)
+        context, entries = Context(quick, seed, data), choose(names or [], ENTRIES)
+        from likely.reproduce._report import write_report
+
+        try:
+            records = run("reproduce", entries, context, out / "results")
+        finally:
+            print(write_report(ENTRIES, out, command("reproduce", names or [], context)))
         raise typer.Exit(any(record.error for record in records))
+
+    @app.command()
+    def bench(
+        names: Annotated[list[str] | None, typer.Argument(metavar="NAME", help="Benchmarks; none means all.")] = None,
+        quick: Annotated[bool, typer.Option("--quick", help="Coarser grids and fewer repeats.")] = False,
+        seed: Annotated[int, typer.Option(help="The seed everything random starts from.", min=0)] = 0,
+        out: Annotated[Path, typer.Option(help="The folder for NAME.json.", file_okay=False)] = Path("runs/bench"),
+        listing: Annotated[bool, typer.Option("--list", help="List the benchmarks and stop.")] = False,
+    ) -> None:
+        """Measure what we claim against its bar, print the tables and keep the numbers in OUT/NAME.json."""
+        from likely.bench import BENCHES
+        from likely.reproduce import Context
+
+        if listing:
+            print_entries(BENCHES)
+            return
+        records = run("bench", choose(names or [], BENCHES), Context(quick, seed), out)
+        for record in records:
+            print_result(record)
+        held = all(record.result and record.result.verdict == "holds" for record in records)
+        raise typer.Exit(not held)
 
     return app
 
@@ -118,73 +147,71 @@ def readable(about: dict[str, dict[str, object]]) -> str:
 
 def refuse(message: str) -> NoReturn:
     """End with one line and the exit code of a wrong command line."""
-    print(f"likely reproduce: {message}", file=sys.stderr)
+    print(f"likely: {message}", file=sys.stderr)
     raise SystemExit(2)
 
 
-def choose(names: list[str]) -> list["Entry"]:
-    """The entries of these names, or all that are built, in the paper's order."""
-    from likely.reproduce import ENTRIES
-
-    known = {entry.name: entry for entry in ENTRIES}
+def choose(names: list[str], entries: Sequence["Entry"]) -> list["Entry"]:
+    """The entries of these names, or all that are built, in their order."""
+    known = {entry.name: entry for entry in entries}
     for name in names:
         if name not in known:
             (close,) = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
-            refuse(f"no entry is named {name!r}; did you mean {close!r}? See likely reproduce --list")
+            refuse(f"no entry is named {name!r}; did you mean {close!r}? --list shows them all")
         if known[name].run is None:
-            refuse(f"{name} ({known[name].what}) is not built yet. See likely reproduce --list")
-    return [entry for entry in ENTRIES if entry.run and (entry.name in names or not names)]
+            refuse(f"{name} ({known[name].what}) is not built yet; --list shows those that are")
+    return [entry for entry in entries if entry.run and (entry.name in names or not names)]
 
 
-def print_entries() -> None:
-    """The table of `likely reproduce --list`."""
+def print_entries(entries: Sequence["Entry"]) -> None:
+    """The table of `--list`."""
     from rich.console import Console
     from rich.table import Table
 
-    from likely.reproduce import ENTRIES
-
     table = Table("name", "what", "title", "state", box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for entry in ENTRIES:
+    for entry in entries:
         table.add_row(entry.name, entry.what, entry.title, entry.state, style=None if entry.run else "dim")
     # A pipe has no width; without one given, rich would fold the lines at 80 columns.
     Console(highlight=False, width=None if sys.stdout.isatty() else 120).print(table)
 
 
-def command(names: list[str], context: "Context") -> str:
+def print_result(record: "Record") -> None:
+    """A benchmark's tables and its verdict, for a terminal."""
+    print(f"\n{record.name}: {record.error or (record.result and record.result.notes)}")
+    for table in record.result.tables if record.result else ():
+        print(f"\n{table.frame.to_string()}\n{textwrap.fill(table.caption, 100)}")
+
+
+def command(verb: str, names: list[str], context: "Context") -> str:
     """What to type to get the same again; a data folder that the environment names goes without saying."""
-    words = ["likely", "reproduce", *names, *(["--quick"] if context.quick else []), "--seed", str(context.seed)]
+    words = ["likely", verb, *names, *(["--quick"] if context.quick else []), "--seed", str(context.seed)]
     named = context.data is not None and str(context.data) != os.environ.get("LIKELY_DATA")
     return shlex.join(words + (["--data", str(context.data)] if named else []))
 
 
-def run(entries: list["Entry"], context: "Context", out: Path, *, all_built: bool) -> list["Record"]:
-    """Run the entries with a bar for each, and write the report of what there is even if interrupted."""
+def run(verb: str, entries: list["Entry"], context: "Context", folder: Path) -> list["Record"]:
+    """Run the entries with a bar for each, keeping every record in `folder` as soon as it is there."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-    from likely.reproduce import ENTRIES, run_entry, save
-    from likely.reproduce._report import write_report
+    from likely.reproduce import run_entry, save
 
     console = Console(stderr=True, highlight=False)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     records = []
-    try:
-        with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
-            for entry in entries:
-                bar = bars.add_task(entry.name, total=1.0)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
+        for entry in entries:
+            bar = bars.add_task(entry.name, total=1.0)
 
-                def tell(fraction: float, bar: TaskID = bar) -> None:
-                    bars.update(bar, completed=fraction)
+            def tell(fraction: float, bar: TaskID = bar) -> None:
+                bars.update(bar, completed=fraction)
 
-                started = time.perf_counter()
-                record = run_entry(entry, replace(context, progress=tell), command([entry.name], context))
-                save(record, out / "results")
-                records.append(record)
-                bars.remove_task(bar)
-                outcome = record.result.verdict if record.result else f"failed: {record.error}"
-                line = f"{entry.name:<26}{entry.what:<11}{time.perf_counter() - started:6.1f} s  {outcome}"
-                console.print(line, markup=False, soft_wrap=True)
-    finally:
-        names = [] if all_built else [entry.name for entry in entries]
-        print(write_report(ENTRIES, out, command(names, context)))
+            started = time.perf_counter()
+            record = run_entry(entry, replace(context, progress=tell), command(verb, [entry.name], context))
+            save(record, folder)
+            records.append(record)
+            bars.remove_task(bar)
+            outcome = record.result.verdict if record.result else f"failed: {record.error}"
+            line = f"{entry.name:<26}{entry.what:<11}{time.perf_counter() - started:6.1f} s  {outcome}"
+            console.print(line, markup=False, soft_wrap=True)
     return records

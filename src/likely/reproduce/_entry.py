@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 T = TypeVar("T")
-Kind = Literal["Table", "Figure"]
+Kind = Literal["Table", "Figure", "Benchmark"]
 Direction = Literal["lower", "higher"]
 Verdict = Literal["holds", "holds in part", "does not hold"]
 
@@ -76,7 +76,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Entry:
-    """One table or figure of the paper; ``run`` is None until it is built."""
+    """One table or figure of the paper, or a benchmark; ``run`` is None until it is built."""
 
     name: str
     kind: Kind

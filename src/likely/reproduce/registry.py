@@ -1,7 +1,7 @@
 """Every table and figure of the paper, in its order and with its printed numbers.
 
-An entry is built when it names its module here: `run=_module("loss_likelihood")`. The module is imported only when
-it runs, so that listing the entries costs nothing.
+An entry is built when it names its module here: `module("likely.reproduce.loss_likelihood")`. That is imported only
+when it runs, so that listing the entries costs nothing.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from likely.reproduce._entry import Context, Entry, Result
 
 
 def _run_module(module: str, context: Context) -> Result:
-    result: Result = import_module(f"likely.reproduce.{module}").run(context)
+    result: Result = import_module(module).run(context)
     return result
 
 
-def _module(module: str) -> Callable[[Context], Result]:
-    return partial(_run_module, module)
+def module(name: str) -> Callable[[Context], Result]:
+    """The `run` of a module that is imported when it is called."""
+    return partial(_run_module, name)
 
 
 ENTRIES: tuple[Entry, ...] = (
@@ -30,7 +31,7 @@ ENTRIES: tuple[Entry, ...] = (
         "The loss as a likelihood",
         "A free scale or temperature trades certainty for credit: the likelihood is best when the parameter matches "
         "the error, with nothing tuned by hand.",
-        _module("loss_likelihood"),
+        module("likely.reproduce.loss_likelihood"),
     ),
     Entry(
         "conditioning",
@@ -39,7 +40,7 @@ ENTRIES: tuple[Entry, ...] = (
         "Three kinds of conditioning",
         "A temperature can be one for all rows (global), one for each training row (data), or computed from the input "
         "(predicted); global and predicted ones also exist at test time, data ones do not.",
-        _module("conditioning"),
+        module("likely.reproduce.conditioning"),
     ),
     Entry(
         "dimensionality",
@@ -48,7 +49,7 @@ ENTRIES: tuple[Entry, ...] = (
         "Three dimensionalities of an image loss",
         "An image loss can carry one parameter for an image, one for each channel or one for each pixel and channel, "
         "and each choice is a different likelihood.",
-        _module("dimensionality"),
+        module("likely.reproduce.dimensionality"),
     ),
     Entry(
         "robust-classification",
@@ -167,7 +168,7 @@ ENTRIES: tuple[Entry, ...] = (
         "The offset of the softplus",
         "A slight offset in the map from logits to temperatures greatly improves stability and convergence; without it "
         "the optimisation frequently diverged.",
-        _module("offset_stability"),
+        module("likely.reproduce.offset_stability"),
     ),
     Entry(
         "conditioning-cost",

@@ -1,0 +1,24 @@
+"""Benchmarks: each measures, in one process, what we claim, and holds it against a bar.
+
+From the command line, ``likely bench``; from Python:
+
+>>> from likely.bench import BENCHES
+>>> BENCHES[0].name
+'numerics'
+"""
+
+from likely.reproduce import Entry
+from likely.reproduce.registry import module
+
+BENCHES: tuple[Entry, ...] = (
+    Entry(
+        "numerics",
+        "Benchmark",
+        1,
+        "The robust likelihood, exactly",
+        "log Z, ρ and their gradients are right to rounding for every shape, around α = 0 and 2 too.",
+        module("likely.bench.numerics"),
+    ),
+)
+
+__all__ = ["BENCHES"]
