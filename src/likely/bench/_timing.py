@@ -1,0 +1,37 @@
+"""Times of several ways to do one thing, taken in turns in one process, so that they share the machine's mood."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import pandas as pd
+import torch
+
+
+def compare(ways: Mapping[str, Callable[[], object]], *, repeats: int, patience: float = 20.0) -> pd.DataFrame:
+    """Median and spread (the distance of the quartiles) of each way's seconds, on one thread.
+
+    A way that takes longer than ``patience`` seconds is run once, the others ``repeats`` times in turns.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    taken: dict[str, list[float]] = {name: [] for name in ways}
+    try:
+        for _ in range(repeats):
+            for name, way in ways.items():
+                if not taken[name] or max(taken[name]) <= patience:
+                    taken[name].append(_seconds(way))
+    finally:
+        torch.set_num_threads(threads)
+    rows = {name: (np.median(t), float(np.ptp(np.quantile(t, [0.25, 0.75]))), len(t)) for name, t in taken.items()}
+    return pd.DataFrame.from_dict(rows, orient="index", columns=["seconds", "spread", "runs"])
+
+
+def _seconds(way: Callable[[], object]) -> float:
+    gc.collect()
+    start = time.perf_counter()
+    way()
+    return time.perf_counter() - start

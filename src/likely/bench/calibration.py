@@ -1,0 +1,163 @@
+"""Recalibration: how fast, in how little memory, and how safe, beside the libraries people use."""
+
+from __future__ import annotations
+
+import multiprocessing
+import resource
+import tempfile
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
+from scipy.special import log_softmax
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.frozen import FrozenEstimator
+
+from likely.bench._timing import compare
+from likely.calibration import GlobalTemperature, LinearTemperature
+from likely.reproduce import Context, Result, Table
+
+FASTER_THAN_TEMPERATURES, FASTER_THAN_VECTORS, MEGABYTES, EXACT = 25, 3, 64, 1e-6
+
+
+def run(context: Context) -> Result:
+    """Fit one temperature, and a linear one, to many logits, with every library that is installed."""
+    rows, classes = (5_000, 200) if context.quick else (50_000, 1_000)
+    logits, y = problem(rows, classes, context.seed)
+    ours: dict[str, Callable[[], Any]] = {
+        "likely GlobalTemperature": lambda: GlobalTemperature().fit(logits, y),
+        "likely LinearTemperature": lambda: LinearTemperature().fit(logits, y),
+    }
+    times = compare({**ours, **peers(logits, y)}, repeats=5)
+    context.progress(0.8)
+    times["likely GlobalTemperature is"] = times["seconds"] / times["seconds"]["likely GlobalTemperature"]
+    error = abs(GlobalTemperature().fit(logits, y).temperature_ / exact_temperature(logits, y) - 1)
+    extra = {name: extra_megabytes(name, logits, y) for name in ("GlobalTemperature", "LinearTemperature")}
+    context.progress(1.0)
+    found = _checks(times["seconds"], error, extra, judge_speed=not context.quick)
+    checks = pd.DataFrame.from_dict(found, orient="index", columns=["measured", "bar", "met"])
+    met = bool((checks["met"] != "no").all())
+    size = f"{rows:,} × {classes:,} float32 logits"
+    times.index.name = checks.index.name = "what"
+    return Result(
+        "holds" if met else "does not hold",
+        f"{size}; " + ("every bar that could be measured is met." if met else "some bars are missed."),
+        tables=(
+            Table(times, f"{size}, one thread, in turns in one process; × is how many times faster ours is.", digits=2),
+            Table(checks, "The bars of this benchmark."),
+        ),
+    )
+
+
+def problem(rows: int, classes: int, seed: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Logits of a classifier that is too sure, more so on one half of the rows, which a shift betrays."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, classes, rows)
+    logits = rng.standard_normal((rows, classes), dtype=np.float32)
+    logits[np.arange(rows), y] += 3
+    hard = rng.random(rows) < 0.5
+    logits[hard, : classes // 2] += 0.5
+    logits *= np.where(hard, 3, 1.5)[:, None].astype(np.float32)
+    return logits, y
+
+
+def peers(logits: NDArray[np.float32], y: NDArray[np.int64]) -> dict[str, Callable[[], Any]]:
+    """The same by scikit-learn and, where it is installed, probmetrics."""
+
+    def by_sklearn() -> object:
+        frozen = FrozenEstimator(_Logits().fit(logits, y))
+        return CalibratedClassifierCV(frozen, method="temperature").fit(logits, y)
+
+    found: dict[str, Callable[[], Any]] = {"scikit-learn temperature": by_sklearn}
+    if find_spec("probmetrics"):
+        from probmetrics import calibrators
+        from probmetrics.distributions import CategoricalLogits
+
+        def by_probmetrics(name: str) -> Callable[[], Any]:
+            given, labels = CategoricalLogits(torch.from_numpy(logits)), torch.from_numpy(y)
+            return lambda: getattr(calibrators, name)().fit_torch(given, labels)
+
+        found["probmetrics temperature"] = by_probmetrics("TemperatureScalingCalibrator")
+        found["probmetrics vector scaling"] = by_probmetrics("VectorScalingCalibrator")
+    return found
+
+
+class _Logits(ClassifierMixin, BaseEstimator):
+    """A classifier whose decision is its input, so that only the calibration is timed."""
+
+    def fit(self, X: Any, y: Any) -> _Logits:
+        self.classes_ = np.unique(y)
+        return self
+
+    def decision_function(self, X: Any) -> Any:
+        return X
+
+    def predict(self, X: Any) -> Any:
+        return X.argmax(1)
+
+
+def exact_temperature(logits: NDArray[np.float32], y: NDArray[np.int64]) -> float:
+    """The temperature by Brent's method in double precision."""
+    rows = np.arange(len(y))
+
+    def loss(log_tau: float) -> float:
+        tau, total = np.exp(log_tau), 0.0
+        for part in np.array_split(rows, max(1, len(rows) // 2000)):
+            total -= log_softmax(logits[part].astype(np.float64) * tau, axis=1)[np.arange(len(part)), y[part]].sum()
+        return total
+
+    return float(np.exp(-minimize_scalar(loss, bracket=(-2.0, 0.0), tol=1e-10).x))
+
+
+def extra_megabytes(name: str, logits: NDArray[np.float32], y: NDArray[np.int64]) -> float:
+    """What a fit adds to the peak memory of a process of its own that holds a memory map of the logits."""
+    with tempfile.TemporaryDirectory() as folder:
+        np.save(Path(folder) / "logits.npy", logits)
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            return pool.apply(_measure, (name, folder, y))
+
+
+def _measure(name: str, folder: str, y: NDArray[np.int64]) -> float:
+    from likely import calibration
+
+    torch.set_num_threads(1)
+    small, labels = problem(500, 20, 0)
+    getattr(calibration, name)().fit(small, labels)  # what the libraries take at first use is not the fit's
+    logits = np.load(Path(folder) / "logits.npy")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    getattr(calibration, name)().fit(logits, y)
+    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+
+
+def _checks(
+    seconds: pd.Series[float], error: float, extra: Mapping[str, float], *, judge_speed: bool
+) -> dict[str, tuple[str, str, str]]:
+    """Measured values beside their bars; a small quick problem says nothing about speed."""
+
+    def row(measured: float, bar: float, *, above: bool, unit: str) -> tuple[str, str, str]:
+        words = f"{'≥' if above else '≤'} {bar:g}{unit}"
+        if np.isnan(measured):
+            return "not installed", words, "–"
+        met = measured >= bar if above else measured <= bar
+        return f"{measured:.3g}{unit}", words, "–" if above and not judge_speed else "yes" if met else "no"
+
+    temperatures = [t for name, t in seconds.items() if str(name).endswith(" temperature")]
+    vectors = seconds.get("probmetrics vector scaling", np.nan)
+    return {
+        "GS, faster than the fastest peer": row(
+            min(temperatures) / seconds["likely GlobalTemperature"], FASTER_THAN_TEMPERATURES, above=True, unit="×"
+        ),
+        "LS, faster than probmetrics' VS": row(
+            vectors / seconds["likely LinearTemperature"], FASTER_THAN_VECTORS, above=True, unit="×"
+        ),
+        "GS, relative error": row(error, EXACT, above=False, unit=""),
+        "GS, extra memory": row(extra["GlobalTemperature"], MEGABYTES, above=False, unit=" MB"),
+        "LS, extra memory": row(extra["LinearTemperature"], MEGABYTES, above=False, unit=" MB"),
+    }
