@@ -4,7 +4,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from likely import constraints, distributions, functional, losses, optim, parameters, tables
+    from likely import (
+        calibration,
+        constraints,
+        datasets,
+        distributions,
+        functional,
+        losses,
+        metrics,
+        optim,
+        parameters,
+        plots,
+        tables,
+    )
     from likely.indexed import IndexedDataset
     from likely.losses import (
         BernoulliLoss,
@@ -42,28 +54,40 @@ __all__ = [
     "SoftmaxLoss",
     "StudentTLoss",
     "Supervised",
+    "calibration",
     "clip_gradients",
     "constraints",
+    "datasets",
     "distributions",
     "functional",
     "losses",
+    "metrics",
     "optim",
     "param_groups",
     "parameters",
+    "plots",
     "tables",
 ]
 
-_HOMES = ("losses", "parameters", "optim", "indexed")
+_HOMES = {
+    name: home
+    for home, names in {
+        "indexed": ["IndexedDataset"],
+        "optim": ["Supervised", "clip_gradients", "param_groups"],
+        "parameters": ["Data", "Fixed", "Global", "Predicted"],
+    }.items()
+    for name in names
+}
 
 
 def __getattr__(name: str) -> Any:
     """Load a name when it is first asked for, so that `likely --help` need not wait for torch."""
     if name not in __all__:
         raise AttributeError(f"module 'likely' has no attribute {name!r}")
-    homes = (import_module(f"likely.{home}") for home in _HOMES)
-    found = next((getattr(home, name) for home in homes if name in home.__all__), None)
-    globals()[name] = found or import_module(f"likely.{name}")
-    return globals()[name]
+    home = "losses" if name.endswith("Loss") else _HOMES.get(name)
+    found = getattr(import_module(f"likely.{home}"), name) if home else import_module(f"likely.{name}")
+    globals()[name] = found
+    return found
 
 
 def __dir__() -> list[str]:

@@ -6,11 +6,11 @@ the eigenbasis of the weighted Gram matrix the evidence of every :math:`\lambda`
 one-dimensional search over the whole line, not a fixed-point iteration that may end anywhere:
 
 .. math:: \log p(\lambda) = \tfrac12 \sum_j \left(\frac{r_j^2}{e_j + \lambda} - \log(1 + e_j / \lambda)\right)
-          - \text{rate} \cdot s, \qquad s = \sqrt{d / \lambda}.
+          - \text{rate} \cdot s - \tfrac12 (s / \text{scale})^2, \qquad s = \sqrt{d / \lambda}.
 
-:math:`s` is how far the prior lets :math:`u` spread over the rows. Its exponential prior (a penalised-complexity prior)
-has its mode at the base model :math:`w = 0`: on few rows evidence alone overstates the spread, and that is what hurts.
-Where no spread is worth its price the answer is :math:`w = 0` exactly, :math:`\lambda = \infty`.
+:math:`s` is how far the prior lets :math:`u` spread over the rows. Its own prior (exponential, half-normal, or both) has
+its mode at the base model :math:`w = 0`: on few rows evidence alone overstates the spread, and that is what hurts. Where
+no spread is worth its price the answer is :math:`w = 0` exactly, :math:`\lambda = \infty`.
 """
 
 import math
@@ -76,7 +76,8 @@ def fit_linear(
     features: Rows,
     evaluate: Evaluate,
     *,
-    rate: float,
+    rate: float = 0.0,
+    scale: float = math.inf,
     penalty: str | float | None = "evidence",
     sample_weight: NDArray[np.float64] | None = None,
     max_iter: int = 50,
@@ -92,11 +93,15 @@ def fit_linear(
     mean, deviation = moments(features, weight)
     design = _Design(features, mean, deviation, weight)
     state = _State(np.zeros(design.width), 0.0, math.inf if penalty == "evidence" else float(penalty or 0.0))
+
+    def choose(values: NDArray[np.float64], response: NDArray[np.float64]) -> float:
+        return best_precision(values, response, spread=design.spread, rate=rate, scale=scale)
+
     stride = max(1, len(features) // max(_SAMPLE, 4 * design.width))
     stages = [(stride, 100 * tol), (1, tol)] if stride > 1 else [(1, tol)]
     n_iter = 0
     for step, enough in stages:
-        n_iter += _score(design, evaluate, state, step, rate if penalty == "evidence" else None, max_iter, enough)
+        n_iter += _score(design, evaluate, state, step, choose if penalty == "evidence" else None, max_iter, enough)
     return Solution(mean, deviation, design.back(state.w), float(state.b), float(state.precision), n_iter)
 
 
@@ -111,7 +116,13 @@ class _State:
 
 
 def _score(
-    design: "_Design", evaluate: Evaluate, state: _State, stride: int, rate: float | None, max_iter: int, tol: float
+    design: "_Design",
+    evaluate: Evaluate,
+    state: _State,
+    stride: int,
+    choose: Callable[[NDArray[np.float64], NDArray[np.float64]], float] | None,
+    max_iter: int,
+    tol: float,
 ) -> int:
     """Fisher scoring from ``state``, in place, on every ``stride``-th row; the number of passes it took."""
     best, step_w, step_b, iteration = math.inf, np.zeros_like(state.w), 0.0, 0
@@ -128,9 +139,12 @@ def _score(
         values, vectors = linalg.eigh(hessian)
         values = values.clip(min=0)
         response = vectors.T @ (hessian @ state.w - gradient)
-        if rate is not None:
-            state.precision = best_precision(values, response, spread=design.spread, rate=rate)
+        if choose is not None:
+            state.precision = choose(values, response)
         best = state.penalised(loss)
+        if choose is not None and math.isinf(state.precision):
+            # Not worth it, seen from here: back to the base model, for good, or the two views could alternate.
+            choose, best = None, math.inf
         step_w = vectors @ _shrunk(response, values, state.precision) - state.w
         step_b = -(slope_b + float(cross @ step_w)) / mass
         state.w, state.b = state.w + step_w, state.b + step_b
@@ -142,7 +156,14 @@ def _score(
     return iteration
 
 
-def best_precision(values: NDArray[np.float64], response: NDArray[np.float64], *, spread: float, rate: float) -> float:
+def best_precision(
+    values: NDArray[np.float64],
+    response: NDArray[np.float64],
+    *,
+    spread: float,
+    rate: float = 0.0,
+    scale: float = math.inf,
+) -> float:
     """The λ of most evidence for eigenvalues and responses of a quadratic problem; ∞ if no finite one beats it."""
     top = float(values.max(initial=0.0))
     if top <= 0:
@@ -151,7 +172,8 @@ def best_precision(values: NDArray[np.float64], response: NDArray[np.float64], *
     def cost(log_precision: float) -> float:
         precision = math.exp(log_precision)
         fitted = (response**2 / (values + precision)).sum() - np.log1p(values / precision).sum()
-        return float(rate * math.sqrt(spread / precision) - 0.5 * fitted)
+        s = math.sqrt(spread / precision)
+        return float(rate * s + 0.5 * (s / scale) ** 2 - 0.5 * fitted)
 
     grid = np.linspace(math.log(top) - 16, math.log(top) + 12, 113)
     costs = [cost(x) for x in grid]
