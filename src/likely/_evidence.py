@@ -8,14 +8,14 @@ one-dimensional search over the whole line, not a fixed-point iteration that may
 .. math:: \log p(\lambda) = \tfrac12 \sum_j \left(\frac{r_j^2}{e_j + \lambda} - \log(1 + e_j / \lambda)\right)
           - \text{rate} \cdot s - \tfrac12 (s / \text{scale})^2, \qquad s = \sqrt{d / \lambda}.
 
-:math:`s` is how far the prior lets :math:`u` spread over the rows. Its own prior (exponential, half-normal, or both) has
-its mode at the base model :math:`w = 0`: on few rows evidence alone overstates the spread, and that is what hurts. Where
-no spread is worth its price the answer is :math:`w = 0` exactly, :math:`\lambda = \infty`.
+:math:`s` is how far the prior lets :math:`u` spread over the rows. Its own prior (exponential, half-normal, or both)
+has its mode at the base model :math:`w = 0`: on few rows evidence alone overstates the spread, and that is what hurts.
+Where no spread is worth its price the answer is :math:`w = 0` exactly, :math:`\lambda = \infty`.
 """
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -93,15 +93,15 @@ def fit_linear(
     mean, deviation = moments(features, weight)
     design = _Design(features, mean, deviation, weight)
     state = _State(np.zeros(design.width), 0.0, math.inf if penalty == "evidence" else float(penalty or 0.0))
-
-    def choose(values: NDArray[np.float64], response: NDArray[np.float64]) -> float:
-        return best_precision(values, response, spread=design.spread, rate=rate, scale=scale)
-
+    ridge = _Ridge(design.spread, rate, scale) if penalty == "evidence" else None
     stride = max(1, len(features) // max(_SAMPLE, 4 * design.width))
     stages = [(stride, 100 * tol), (1, tol)] if stride > 1 else [(1, tol)]
-    n_iter = 0
-    for step, enough in stages:
-        n_iter += _score(design, evaluate, state, step, choose if penalty == "evidence" else None, max_iter, enough)
+    n_iter = sum(_score(design, evaluate, state, ridge, step, max_iter, enough) for step, enough in stages)
+    if ridge and math.isfinite(state.precision):
+        # The parabolas chose among ridges; whether any is worth having is decided by the losses themselves.
+        base = design.loss(evaluate, np.zeros(design.width), 0.0)
+        if base - state.penalised(design.loss(evaluate, state.w, state.b)) <= ridge.cost(state.values, state.precision):
+            state = _State(np.zeros(design.width), 0.0, math.inf)
     return Solution(mean, deviation, design.back(state.w), float(state.b), float(state.precision), n_iter)
 
 
@@ -110,6 +110,18 @@ class _State:
     w: NDArray[np.float64]
     b: float
     precision: float
+    values: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))  # the curvature's eigenvalues, last seen
+
+    radius: float = 2.0  # how far log λ may move at once
+    direction: float = 0.0
+
+    def move(self, precision: float) -> None:
+        """Take a new precision. Each change of direction halves the radius, so that log λ cannot swing for ever."""
+        if math.isfinite(self.precision) and math.isfinite(precision):
+            direction = math.log(precision / self.precision)
+            self.radius *= 0.5 if direction * self.direction < 0 else 1.0
+            self.direction = direction
+        self.precision = precision
 
     def penalised(self, loss: float) -> float:
         return loss + (0.5 * self.precision * float(self.w @ self.w) if math.isfinite(self.precision) else 0.0)
@@ -119,8 +131,8 @@ def _score(
     design: "_Design",
     evaluate: Evaluate,
     state: _State,
+    ridge: "_Ridge | None",
     stride: int,
-    choose: Callable[[NDArray[np.float64], NDArray[np.float64]], float] | None,
     max_iter: int,
     tol: float,
 ) -> int:
@@ -137,51 +149,65 @@ def _score(
         hessian = gram - np.outer(cross, cross) / mass
         gradient = slope_w - cross * (slope_b / mass)
         values, vectors = linalg.eigh(hessian)
-        values = values.clip(min=0)
+        state.values = values.clip(min=0)
         response = vectors.T @ (hessian @ state.w - gradient)
-        if choose is not None:
-            state.precision = choose(values, response)
+        if ridge:
+            state.move(ridge.best(state.values, response, around=state.precision, radius=state.radius))
         best = state.penalised(loss)
-        if choose is not None and math.isinf(state.precision):
-            # Not worth it, seen from here: back to the base model, for good, or the two views could alternate.
-            choose, best = None, math.inf
-        step_w = vectors @ _shrunk(response, values, state.precision) - state.w
+        step_w = vectors @ _shrunk(response, state.values, state.precision) - state.w
         step_b = -(slope_b + float(cross @ step_w)) / mass
         state.w, state.b = state.w + step_w, state.b + step_b
-        ridge = state.precision if math.isfinite(state.precision) else 0.0
-        gain = step_w @ hessian @ step_w + ridge * step_w @ step_w + mass * (step_b + cross @ step_w / mass) ** 2
+        pull = state.precision if math.isfinite(state.precision) else 0.0
+        gain = step_w @ hessian @ step_w + pull * step_w @ step_w + mass * (step_b + cross @ step_w / mass) ** 2
         # The next step would gain a thousandth of this one.
         if 0.5 * gain <= tol * design.total:
             break
     return iteration
 
 
-def best_precision(
-    values: NDArray[np.float64],
-    response: NDArray[np.float64],
-    *,
-    spread: float,
-    rate: float = 0.0,
-    scale: float = math.inf,
-) -> float:
-    """The λ of most evidence for eigenvalues and responses of a quadratic problem; ∞ if no finite one beats it."""
-    top = float(values.max(initial=0.0))
-    if top <= 0:
-        return math.inf
+@dataclass(frozen=True)
+class _Ridge:
+    """The prior of the weights' precision, and the precision of most evidence."""
 
-    def cost(log_precision: float) -> float:
-        precision = math.exp(log_precision)
-        fitted = (response**2 / (values + precision)).sum() - np.log1p(values / precision).sum()
-        s = math.sqrt(spread / precision)
-        return float(rate * s + 0.5 * (s / scale) ** 2 - 0.5 * fitted)
+    spread: float  # what s² is at precision one
+    rate: float
+    scale: float
 
-    grid = np.linspace(math.log(top) - 16, math.log(top) + 12, 113)
-    costs = [cost(x) for x in grid]
-    k = int(np.argmin(costs))
-    if costs[k] >= 0:
-        return math.inf
-    bounds = (grid[max(k - 1, 0)], grid[min(k + 1, len(grid) - 1)])
-    return math.exp(optimize.minimize_scalar(cost, bounds=bounds, method="bounded", options={"xatol": 1e-6}).x)
+    def cost(self, values: NDArray[np.float64], precision: float) -> float:
+        """What a ridge costs in nats: the volume of weights it opens, and the prior of their spread."""
+        s = math.sqrt(self.spread / precision)
+        return float(0.5 * np.log1p(values / precision).sum() + self.rate * s + 0.5 * (s / self.scale) ** 2)
+
+    def best(
+        self,
+        values: NDArray[np.float64],
+        response: NDArray[np.float64],
+        *,
+        around: float = math.inf,
+        radius: float = 2.0,
+    ) -> float:
+        """The λ of most evidence for a parabola, ∞ if no finite one beats it; or the best in the vicinity of one.
+
+        From w = 0 all of the line is searched. From elsewhere the parabola is no guide to what happens near zero.
+        """
+        top = float(values.max(initial=0.0))
+        if top <= 0:
+            return math.inf
+
+        def loss(log_precision: float) -> float:
+            precision = math.exp(log_precision)
+            return self.cost(values, precision) - float(0.5 * (response**2 / (values + precision)).sum())
+
+        if math.isfinite(around):
+            bounds = (math.log(around) - radius, math.log(around) + radius)
+        else:
+            grid = np.linspace(math.log(top) - 16, math.log(top) + 12, 113)
+            losses = [loss(x) for x in grid]
+            k = int(np.argmin(losses))
+            if losses[k] >= 0:
+                return math.inf
+            bounds = (grid[max(k - 1, 0)], grid[min(k + 1, len(grid) - 1)])
+        return math.exp(optimize.minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 1e-6}).x)
 
 
 def _shrunk(response: NDArray[np.float64], values: NDArray[np.float64], precision: float) -> NDArray[np.float64]:
@@ -230,6 +256,15 @@ class _Design:
 
     def back(self, w: NDArray[np.float64]) -> NDArray[np.float64]:
         return w if self.rotation is None else self.rotation @ w
+
+    def loss(self, evaluate: Evaluate, w: NDArray[np.float64], b: float) -> float:
+        """The loss alone."""
+        total = 0.0
+        for rows in self.features.blocks():
+            x = self.block(rows)
+            each, *_ = evaluate(rows, x @ torch.as_tensor(w).to(x) + b)
+            total += float((each * self.weight[rows].to(x)).double().sum())
+        return total
 
     def pass_over(self, evaluate: Evaluate, w: NDArray[np.float64], b: float, stride: int) -> tuple[Any, ...]:
         """Loss, slopes and curvature at (w, b), in one pass over the rows, each standing for ``stride`` of them."""
