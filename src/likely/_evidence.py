@@ -96,7 +96,13 @@ def fit_linear(
     ridge = _Ridge(design.spread, rate, scale) if penalty == "evidence" else None
     stride = max(1, len(features) // max(_SAMPLE, 4 * design.width))
     stages = [(stride, 100 * tol), (1, tol)] if stride > 1 else [(1, tol)]
-    n_iter = sum(_score(design, evaluate, state, ridge, step, max_iter, enough) for step, enough in stages)
+    n_iter = 0
+    for step, enough in stages:
+        # What an effect explains is no longer noise, so the dispersion is taken again once there is one.
+        for again in range(2 if ridge else 1):
+            if ridge and not design.temper(evaluate, state, step) and again:
+                break
+            n_iter += _score(design, evaluate, state, ridge, step, max_iter, enough)
     if ridge and math.isfinite(state.precision):
         # The parabolas chose among ridges; whether any is worth having is decided by the losses themselves.
         base = design.loss(evaluate, np.zeros(design.width), 0.0)
@@ -238,7 +244,9 @@ class _Design:
         self, features: Rows, mean: NDArray[np.float64], deviation: NDArray[np.float64], weight: NDArray[np.float64]
     ) -> None:
         self.features, self.mean, self.deviation = features, mean, deviation
-        self.weight, self.total = torch.as_tensor(weight), float(weight.sum())
+        self.given, self.total = torch.as_tensor(weight), float(weight.sum())
+        self.weight = self.given
+        self.dispersion: float | None = None
         n, d = features.shape
         self.rotation: NDArray[np.float64] | None = None
         self.spread = float(d)
@@ -265,6 +273,26 @@ class _Design:
             each, *_ = evaluate(rows, x @ torch.as_tensor(w).to(x) + b)
             total += float((each * self.weight[rows].to(x)).double().sum())
         return total
+
+    def temper(self, evaluate: Evaluate, state: _State, stride: int) -> bool:
+        """Divide the likelihood by its dispersion; whether that changed it enough to fit again.
+
+        The dispersion is how much the slopes vary beyond what the curvature says. Under the true model the two agree.
+        Where they do not, something the model misses moves the slopes, and evidence would take that for an effect of
+        whatever features there are. Dividing by the excess (quasi-likelihood) prices it as noise.
+        """
+        squares = curvatures = 0.0
+        for rows in self.features.blocks(stride):
+            x = self.block(rows)
+            _, slope, curvature = evaluate(rows, x @ torch.as_tensor(state.w).to(x) + state.b)
+            weight = self.given[rows].to(slope)
+            squares += float((weight * slope.square()).double().sum())
+            curvatures += float((weight * curvature).double().sum())
+        dispersion = max(1.0, squares / curvatures) if curvatures > 0 else 1.0
+        changed = self.dispersion is None or dispersion < 0.95 * self.dispersion
+        if changed:
+            self.dispersion, self.weight = dispersion, self.given / dispersion
+        return changed
 
     def pass_over(self, evaluate: Evaluate, w: NDArray[np.float64], b: float, stride: int) -> tuple[Any, ...]:
         """Loss, slopes and curvature at (w, b), in one pass over the rows, each standing for ``stride`` of them."""

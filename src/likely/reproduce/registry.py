@@ -110,6 +110,7 @@ ENTRIES: tuple[Entry, ...] = (
         "Recalibrating classifiers, ECE",
         "Temperatures predicted from logits (LS) or features (LFS) calibrate better than one temperature and than "
         "Platt, isotonic and vector scaling.",
+        module("likely.reproduce.classifier_calibration"),
     ),
     Entry(
         "regressor-calibration",
@@ -117,6 +118,7 @@ ENTRIES: tuple[Entry, ...] = (
         5,
         "Recalibrating regressors, CAL",
         "Predicted scales often calibrate regressors better than isotonic regression and one global scale.",
+        module("likely.reproduce.regressor_calibration"),
     ),
     Entry(
         "corruption-aupr",
@@ -160,6 +162,7 @@ ENTRIES: tuple[Entry, ...] = (
         12,
         "Miscalibration by layer size",
         "The wider a regressor, the more it overfits and the more overconfident it is.",
+        module("likely.reproduce.miscalibration_by_size"),
     ),
     Entry(
         "offset-stability",
