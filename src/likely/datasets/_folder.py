@@ -1,0 +1,48 @@
+"""Where data files are, and what to say when one is not there."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+VARIABLE = "LIKELY_DATA"
+
+
+def folder(data: str | os.PathLike[str] | None) -> Path:
+    """The data folder: the one given, else the one the environment names."""
+    named = data if data is not None else os.environ.get(VARIABLE)
+    if not named:
+        raise FileNotFoundError(f"no data folder is known: pass data=, or set {VARIABLE} to a folder")
+    return Path(named)
+
+
+def names(kind: str, data: str | os.PathLike[str] | None) -> list[str]:
+    """The sets of one kind that are in the folder, in order; none where there is no folder."""
+    if data is None and not os.environ.get(VARIABLE):
+        return []
+    return sorted(path.stem for path in (folder(data) / kind).glob("*.npz"))
+
+
+def read(kind: str, name: str, data: str | os.PathLike[str] | None) -> dict[str, NDArray[np.generic]]:
+    """All arrays of ``KIND/NAME.npz``."""
+    try:
+        path = folder(data) / kind / f"{name}.npz"
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"{error} that holds {kind}/{name}.npz") from None
+    if not path.is_file():
+        there = ", ".join(names(kind, data)) or "nothing"
+        raise FileNotFoundError(
+            f"{path} is missing: put the file there, or name another folder by data= or {VARIABLE}. "
+            f"Under {kind}/ there is {there}"
+        )
+    # Pickled arrays could run code; every file of ours does without.
+    with np.load(path, allow_pickle=False) as stored:
+        return {key: stored[key] for key in stored.files}
+
+
+def need(arrays: dict[str, NDArray[np.generic]], keys: tuple[str, ...], where: str) -> None:
+    """Refuse a file that lacks an array."""
+    missing = [key for key in keys if key not in arrays]
+    if missing:
+        raise ValueError(f"{where}.npz lacks the arrays {', '.join(missing)}; it has {', '.join(arrays)}")

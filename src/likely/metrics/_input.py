@@ -1,0 +1,161 @@
+"""What every metric does with its arguments: arrays of any kind in, checked, out as NumPy arrays and weights.
+
+Metrics run on the CPU and sum in float64. A mistake is a one-line error that names the argument and the remedy.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+from typing_extensions import TypeAliasType  # a dependency of torch; in typing from Python 3.12 on
+
+# With a name of their own, so that signatures in the documentation say Array and not what it is made of.
+Array = TypeAliasType("Array", NDArray[Any])
+Input = TypeAliasType("Input", ArrayLike | Tensor)
+
+_BLOCK = 1 << 20
+
+
+class Classified(NamedTuple):
+    """Labels, a row of probabilities for each, and the weight of each row."""
+
+    labels: Array
+    probabilities: Array
+    weight: Array
+    precision: torch.dtype
+
+
+class Judged(NamedTuple):
+    """One probability a row, whether what it speaks of came true, and the weight of the row."""
+
+    confidence: Array
+    hit: Array
+    weight: Array
+    precision: torch.dtype
+
+
+def as_array(name: str, value: Input) -> Array:
+    """``value`` as a NumPy array of numbers without NaN, in its own precision (bfloat16 as float32)."""
+    if isinstance(value, Tensor):
+        value = (value.float() if value.dtype == torch.bfloat16 else value).numpy(force=True)
+    array = np.asarray(value)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must hold numbers, got {array.dtype}: encode it first, as with LabelEncoder")
+    if array.size == 0:
+        raise ValueError(f"{name} is empty: give at least one row")
+    if array.dtype.kind == "f" and np.isnan(array).any():
+        raise ValueError(f"{name} holds NaN: drop or impute those rows")
+    return array
+
+
+def as_weight(sample_weight: Input | None, rows: int) -> Array:
+    """The weights of the rows in float64, ones if not given."""
+    if sample_weight is None:
+        return np.ones(rows)
+    weight = as_array("sample_weight", sample_weight).astype(np.float64)
+    if weight.shape != (rows,):
+        raise ValueError(f"sample_weight has shape {weight.shape}, expected ({rows},): one weight a row")
+    if not (weight >= 0).all() or not np.isfinite(weight).all():
+        raise ValueError(f"sample_weight must be finite and ≥ 0, got {weight.min():.6g} to {weight.max():.6g}: clip it")
+    if not weight.any():
+        raise ValueError("sample_weight is zero everywhere: give some row a positive weight")
+    return weight
+
+
+def classified(y_true: Input, y_prob: Input, sample_weight: Input | None) -> Classified:
+    """Check labels against probabilities; a vector becomes the two columns 1 - p and p."""
+    probabilities, precision = _as_probabilities(y_prob)
+    labels = as_labels(y_true, *probabilities.shape)
+    return Classified(labels, probabilities, as_weight(sample_weight, len(labels)), precision)
+
+
+def judged(data: Classified, pos_label: int | None) -> Judged:
+    """The top class of each row (``pos_label=None``), or one class for all rows; rows of no weight are left out."""
+    labels, probabilities, weight, precision = data
+    if pos_label is None:
+        chosen = probabilities.argmax(1)
+        confidence = np.take_along_axis(probabilities, chosen[:, None], 1)[:, 0]
+        hit = chosen == labels
+    else:
+        classes = probabilities.shape[1]
+        if not 0 <= pos_label < classes:
+            raise ValueError(f"pos_label must be a class from 0 to {classes - 1}, or None for the top; got {pos_label}")
+        confidence, hit = probabilities[:, pos_label], labels == pos_label
+    kept = weight > 0
+    return Judged(confidence[kept].astype(np.float64), hit[kept].astype(np.float64), weight[kept], precision)
+
+
+def _as_probabilities(y_prob: Input) -> tuple[Array, torch.dtype]:
+    given = y_prob.dtype if isinstance(y_prob, Tensor) else None
+    array = as_array("y_prob", y_prob)
+    if array.dtype not in (np.float16, np.float32, np.float64):
+        array, given = array.astype(np.float64), None
+    precision = given or torch.from_numpy(np.empty(0, array.dtype)).dtype
+    half = precision in (torch.float16, torch.bfloat16)
+    slack, tolerance = (1e-2, 2e-2) if half else (1e-6, 1e-3)
+    if array.ndim not in (1, 2) or (array.ndim == 2 and array.shape[1] < 2):
+        raise ValueError(
+            f"y_prob has shape {array.shape}: give (rows, classes), or (rows,) with the probability of class 1"
+        )
+    low, high = float(array.min()), float(array.max())
+    if low < -slack or high > 1 + slack:
+        raise ValueError(f"y_prob must lie in [0, 1], got {low:.6g} to {high:.6g}: turn logits to probabilities first")
+    if low < 0 or high > 1:
+        array = array.clip(0, 1)
+    if array.ndim == 1:
+        return np.stack([1 - array, array], 1), precision
+    sums = array.sum(1, dtype=np.float64)
+    worst = int(np.abs(sums - 1).argmax())
+    if abs(sums[worst] - 1) > tolerance:
+        raise ValueError(f"the rows of y_prob must sum to one, row {worst} sums to {sums[worst]:.6g}: normalise them")
+    return array, precision
+
+
+def as_labels(y_true: Input, rows: int, classes: int) -> Array:
+    """The class numbers of ``rows`` rows."""
+    labels = as_array("y_true", y_true)
+    if labels.shape != (rows,):
+        raise ValueError(f"y_true has shape {labels.shape}, expected ({rows},): one class number a row of y_prob")
+    if labels.dtype.kind == "f" and (labels != np.floor(labels)).any():
+        raise ValueError("y_true must hold class numbers, got fractions: pass labels first, then probabilities")
+    if labels.min() < 0 or labels.max() >= classes:
+        raise ValueError(
+            f"y_true holds class {labels.min():.0f} to {labels.max():.0f}, but y_prob has classes 0 to {classes - 1}: "
+            "number the classes by the columns of y_prob"
+        )
+    return labels.astype(np.intp)
+
+
+def as_logits(logits: Input) -> Array:
+    """Logits (rows, classes), or (rows,) of class 1; -∞ rules a class out."""
+    z = as_array("logits", logits)
+    if z.ndim not in (1, 2) or (z.ndim == 2 and z.shape[1] < 2):
+        raise ValueError(f"logits have shape {z.shape}: give (rows, classes), or (rows,) with the logit of class 1")
+    if np.isposinf(z).any() or (z.ndim == 2 and np.isneginf(z).all(1).any()):
+        raise ValueError("logits must be below +∞ and leave each row a class: clip them")
+    return z
+
+
+def row_blocks(rows: int, width: int) -> Iterator[slice]:
+    """Slices over the rows, each of a million numbers, so that float64 copies stay small."""
+    step = max(1, _BLOCK // max(width, 1))
+    for start in range(0, rows, step):
+        yield slice(start, start + step)
+
+
+def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(choices)}; got {value!r}")
+
+
+def average(values: Array, weight: Array, reduction: str) -> float | Array:
+    """The weighted mean over the rows (axis 0) and all else, or the values themselves."""
+    check_choice("reduction", reduction, ("mean", "none"))
+    if reduction == "none":
+        return values
+    kept = weight > 0  # 0 · ∞ must not count
+    rows = values[kept].reshape(int(kept.sum()), -1).mean(1)
+    return float(np.dot(rows, weight[kept]) / weight[kept].sum())

@@ -1,0 +1,73 @@
+"""Calibration error without bins: Błasiok and Nakkiran's smooth ECE."""
+
+import numpy as np
+from scipy import fft
+
+from likely.metrics._input import Array, Input, Judged, classified, judged
+
+_GRID = 1 << 16
+_SMALLEST = 1e-4
+
+
+def smooth_calibration_error(
+    y_true: Input,
+    y_prob: Input,
+    *,
+    bandwidth: float | None = None,
+    pos_label: int | None = None,
+    sample_weight: Input | None = None,
+) -> float:
+    r"""Smooth ECE: the calibration error seen through a kernel that chooses its own width (Błasiok & Nakkiran, 2023).
+
+    .. math:: \mathrm{smECE}_\sigma = \int_0^1 \left|\sum_i w_i (y_i - c_i) K_\sigma(t, c_i)\right|\,dt
+
+    with the Gaussian kernel reflected at 0 and 1. Its value falls as σ grows, and the smooth ECE is the one point
+    where :math:`\mathrm{smECE}_\sigma = \sigma`: no bins to choose, and small changes of the probabilities change
+    it little, which no binned ECE can say. ``bandwidth`` fixes σ instead.
+
+    Confidence is the top class's probability unless ``pos_label`` is given, as in
+    :func:`expected_calibration_error`. Residuals are put on a grid of 65,536 cells and smoothed by a cosine
+    transform, in O(n) plus some 50 ms. The fixed point is found to 1e-9 down to σ = 1e-4; if it lies below, the
+    value at 1e-4 is returned. ``relplot``, the authors' package, stops its search at 1e-3 and agrees to that.
+
+    >>> from likely.metrics import smooth_calibration_error
+    >>> y, p = [1, 1, 0, 1], [0.9, 0.9, 0.6, 0.6]
+    >>> round(smooth_calibration_error(y, p), 4)
+    0.0903
+    >>> round(smooth_calibration_error(y, p, bandwidth=0.01), 4)
+    0.1
+    """
+    coefficients = _cosines(judged(classified(y_true, y_prob, sample_weight), pos_label))
+    if bandwidth is not None:
+        if not _SMALLEST <= bandwidth < np.inf:
+            raise ValueError(f"bandwidth must be ≥ {_SMALLEST}, got {bandwidth}; or None, to let it be chosen")
+        return _smoothed(coefficients, bandwidth)
+
+    from scipy.optimize import brentq
+
+    at_smallest = _smoothed(coefficients, _SMALLEST)
+    if at_smallest <= _SMALLEST:
+        return at_smallest
+    # At most 1 at σ = 1, for no residual exceeds 1; rounding may lift it above.
+    return float(brentq(lambda width: _smoothed(coefficients, width) - width, _SMALLEST, 1 + 1e-6, xtol=1e-9))
+
+
+def _cosines(data: Judged) -> Array:
+    """Σ wᵢ (yᵢ - cᵢ) cos(πkcᵢ) for k = 0 … grid size, each residual split between its two neighbours on the grid."""
+    mass = data.weight / data.weight.sum() * (data.hit - data.confidence)
+    place = data.confidence * _GRID
+    left = np.minimum(place.astype(np.intp), _GRID - 1)
+    right_share = place - left
+    grid: Array = np.bincount(left, mass * (1 - right_share), _GRID + 1)
+    grid += np.bincount(left + 1, mass * right_share, _GRID + 1)
+    grid[1:-1] /= 2  # DCT-I counts inner points twice
+    transformed: Array = fft.dct(grid, type=1)
+    return transformed
+
+
+def _smoothed(coefficients: Array, width: float) -> float:
+    """∫|smoothed residuals|: a reflected Gaussian multiplies the k-th cosine by exp(-(πkσ)²/2)."""
+    k = np.arange(len(coefficients))
+    damped = coefficients * np.exp(-0.5 * (np.pi * width * k) ** 2)
+    curve = np.abs(fft.dct(damped, type=1))
+    return float((curve.sum() - 0.5 * (curve[0] + curve[-1])) / _GRID)

@@ -1,0 +1,251 @@
+"""How far predicted probabilities are from what happens: binned calibration errors and the Brier score."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from scipy import special
+
+from likely.metrics._bins import Bins, make_bins
+from likely.metrics._input import Array, Input, average, check_choice, classified, judged, row_blocks
+
+__all__ = [
+    "BrierDecomposition",
+    "brier_decomposition",
+    "brier_score",
+    "classwise_calibration_error",
+    "expected_calibration_error",
+    "maximum_calibration_error",
+]
+
+
+def expected_calibration_error(
+    y_true: Input,
+    y_prob: Input,
+    *,
+    n_bins: int = 15,
+    strategy: str = "uniform",
+    norm: str = "l1",
+    debiased: bool = False,
+    pos_label: int | None = None,
+    sample_weight: Input | None = None,
+) -> float:
+    r"""ECE: how far confidence is from accuracy, on average over bins of confidence.
+
+    .. math:: \mathrm{ECE} = \sum_b m_b\, |\bar y_b - \bar c_b|
+
+    with the share of rows :math:`m_b`, the accuracy :math:`\bar y_b` and the mean confidence :math:`\bar c_b` of
+    bin :math:`b`; ``norm="l2"`` is :math:`(\sum_b m_b (\bar y_b - \bar c_b)^2)^{1/2}`.
+
+    The confidence is the probability of the top class (Guo et al., 2017), also when ``y_prob`` is a vector with
+    the probability of class 1. ``pos_label=k`` judges the probability of class k instead, which for k = 1 is what
+    scikit-learn, torchmetrics and netcal do with two classes.
+
+    Bins are :math:`(\text{lo}, \text{hi}]`, as Guo's, with c = 0 in the first; edges are k/n rounded as the
+    probabilities are, so that 0.2 is an edge in every precision. torchmetrics has [lo, hi) and a bin of its own
+    for c = 1, netcal [lo, hi) with 1 in the last; both differ from Guo where a confidence sits on an edge.
+    ``strategy="quantile"`` makes bins of equal weight; equal confidences stay together.
+
+    The plain ECE is biased upwards, for even perfect probabilities miss in a finite bin. ``debiased=True`` with
+    ``norm="l2"`` subtracts :math:`\bar y_b (1 - \bar y_b) / (n_b - 1)` from each squared gap (Bröcker, 2012; Kumar et
+    al., 2019; bins of one row count as zero); with ``norm="l1"`` it subtracts the excess that normal noise of that
+    variance adds (Kumar's resampling, in closed form). Both stop at zero. Weights enter :math:`n_b` as Kish's
+    effective size: a row counted twice tells no more than once.
+
+    >>> from likely.metrics import expected_calibration_error
+    >>> y, p = [1, 1, 0, 1], [0.9, 0.9, 0.6, 0.6]
+    >>> round(expected_calibration_error(y, p), 6)    # two bins: |1 - .9| / 2 + |.5 - .6| / 2
+    0.1
+    >>> round(expected_calibration_error(y, p, norm="l2", debiased=True), 6)
+    0.0
+    """
+    check_choice("norm", norm, ("l1", "l2"))
+    bins = make_bins(judged(classified(y_true, y_prob, sample_weight), pos_label), n_bins, strategy)
+    return _binned_error(bins, norm, debiased)
+
+
+def maximum_calibration_error(
+    y_true: Input,
+    y_prob: Input,
+    *,
+    n_bins: int = 15,
+    strategy: str = "uniform",
+    pos_label: int | None = None,
+    sample_weight: Input | None = None,
+) -> float:
+    r"""MCE: the gap between confidence and accuracy in the worst bin, :math:`\max_b |\bar y_b - \bar c_b|`.
+
+    Bins are those of :func:`expected_calibration_error`; empty ones do not count. A bin of few rows easily has
+    the largest gap, so look at ``strategy="quantile"`` too.
+
+    >>> from likely.metrics import maximum_calibration_error
+    >>> round(maximum_calibration_error([1, 1, 0, 1], [0.9, 0.9, 0.6, 0.7]), 6)
+    0.6
+    """
+    bins = make_bins(judged(classified(y_true, y_prob, sample_weight), pos_label), n_bins, strategy)
+    return float(np.abs(bins.accuracy - bins.confidence).max())
+
+
+def classwise_calibration_error(
+    y_true: Input,
+    y_prob: Input,
+    *,
+    n_bins: int = 15,
+    strategy: str = "uniform",
+    norm: str = "l1",
+    debiased: bool = False,
+    average: str | None = "macro",
+    sample_weight: Input | None = None,
+) -> float | Array:
+    r"""Classwise ECE: the calibration error of every class's probability, not only the top one's.
+
+    :math:`\frac1K \sum_k \mathrm{ECE}_k`, where :math:`\mathrm{ECE}_k` is :func:`expected_calibration_error` of
+    the probability of class k against :math:`y = k` (Kull et al., 2019). ``average=None`` returns the K errors.
+    With many classes most probabilities are near zero, and so is the mean: compare it at equal K only.
+
+    >>> from likely.metrics import classwise_calibration_error
+    >>> y, p = [0, 1, 2, 2], [[0.8, 0.1, 0.1], [0.2, 0.6, 0.2], [0.1, 0.2, 0.7], [0.1, 0.1, 0.8]]
+    >>> round(classwise_calibration_error(y, p), 6)
+    0.183333
+    >>> classwise_calibration_error(y, p, average=None).round(6)
+    array([0.15, 0.2 , 0.2 ])
+    """
+    check_choice("norm", norm, ("l1", "l2"))
+    if average not in ("macro", None):
+        raise ValueError(f"average must be 'macro' or None, got {average!r}")
+    data = classified(y_true, y_prob, sample_weight)
+    classes = range(data.probabilities.shape[1])
+    errors = np.array([_binned_error(make_bins(judged(data, k), n_bins, strategy), norm, debiased) for k in classes])
+    return errors if average is None else float(errors.mean())
+
+
+def _binned_error(bins: Bins, norm: str, debiased: bool) -> float:
+    gap = np.abs(bins.accuracy - bins.confidence)
+    noise = bins.accuracy * (1 - bins.accuracy)
+    if norm == "l1":
+        error = float(np.dot(bins.mass, gap))
+        if debiased:
+            error = max(0.0, 2 * error - float(np.dot(bins.mass, _mean_size(gap, np.sqrt(noise / bins.size)))))
+        return error
+    squares = gap**2
+    if debiased:
+        # Not exactly 1: the effective size of one weighted row carries rounding.
+        several = bins.size > 1 + 1e-9
+        squares = np.where(several, squares - noise / np.where(several, bins.size - 1, 1), 0.0)
+    return math.sqrt(max(0.0, float(np.dot(bins.mass, squares))))
+
+
+def _mean_size(mean: Array, std: Array) -> Array:
+    """E|X| of a normal X."""
+    z = mean / np.where(std > 0, std, 1)
+    folded = std * math.sqrt(2 / math.pi) * np.exp(-0.5 * z**2) + mean * special.erf(z / math.sqrt(2))
+    return np.where(std > 0, folded, mean)
+
+
+def brier_score(
+    y_true: Input,
+    y_prob: Input,
+    *,
+    scale_by_half: bool | str = "auto",
+    sample_weight: Input | None = None,
+    reduction: str = "mean",
+) -> float | Array:
+    r"""The Brier score: squared distance from the probabilities to the one-hot label.
+
+    :math:`\frac1n \sum_i \sum_k (p_{ik} - [y_i = k])^2`, halved for two classes, where it is then the familiar
+    :math:`(p_i - y_i)^2`. ``scale_by_half`` follows :func:`sklearn.metrics.brier_score_loss`; most papers on many
+    classes do not halve. A proper score: it falls both with calibration and with sharpness.
+    ``reduction="none"`` returns a value a row.
+
+    >>> from likely.metrics import brier_score
+    >>> round(brier_score([1, 0], [0.8, 0.3]), 6)
+    0.065
+    >>> round(brier_score([0, 2], [[0.8, 0.1, 0.1], [0.2, 0.2, 0.6]]), 6)
+    0.15
+    """
+    data = classified(y_true, y_prob, sample_weight)
+    rows, classes = data.probabilities.shape
+    score = np.empty(rows)
+    for block in row_blocks(rows, classes):
+        gap = data.probabilities[block].astype(np.float64)
+        gap[np.arange(len(gap)), data.labels[block]] -= 1
+        score[block] = np.square(gap).sum(1)
+    return average(score * _brier_factor(classes, scale_by_half), data.weight, reduction)
+
+
+def _brier_factor(classes: int, scale_by_half: bool | str) -> float:
+    if scale_by_half not in (True, False, "auto"):
+        raise ValueError(f"scale_by_half must be True, False or 'auto', got {scale_by_half!r}")
+    return 0.5 if (classes == 2 if scale_by_half == "auto" else scale_by_half) else 1.0
+
+
+class BrierDecomposition(NamedTuple):
+    """The parts of a Brier score; see :func:`brier_decomposition`.
+
+    >>> from likely.metrics import BrierDecomposition
+    >>> BrierDecomposition(0.125, 0.25, 0.25, 0.0, 0.0).score
+    0.125
+    """
+
+    reliability: float
+    resolution: float
+    uncertainty: float
+    within_bin_variance: float
+    within_bin_covariance: float
+
+    @property
+    def score(self) -> float:
+        """The Brier score that the parts add up to."""
+        between = self.reliability - self.resolution + self.uncertainty
+        return between + self.within_bin_variance - 2 * self.within_bin_covariance
+
+
+def brier_decomposition(
+    y_true: Input,
+    y_prob: Input,
+    *,
+    n_bins: int = 15,
+    strategy: str = "uniform",
+    scale_by_half: bool | str = "auto",
+    sample_weight: Input | None = None,
+) -> BrierDecomposition:
+    r"""Murphy's parts of the Brier score, with the two that binning leaves, so that they add up exactly.
+
+    .. math:: \underbrace{\sum_b m_b (\bar p_b - \bar y_b)^2}_\text{reliability}
+              - \underbrace{\sum_b m_b (\bar y_b - \bar y)^2}_\text{resolution}
+              + \underbrace{\bar y (1 - \bar y)}_\text{uncertainty}
+              + \underbrace{\overline{(p - \bar p_b)^2}}_\text{within-bin variance}
+              - 2\, \underbrace{\overline{(y - \bar y_b)(p - \bar p_b)}}_\text{within-bin covariance}
+
+    (Murphy, 1973; Stephenson, Coelho & Jolliffe, 2008), summed over classes and scaled as in :func:`brier_score`.
+    Reliability is what recalibration can remove, resolution what the model knows, uncertainty what the labels
+    leave to know. The within-bin terms vanish when each bin holds one value.
+
+    >>> from likely.metrics import brier_decomposition, brier_score
+    >>> y, p = [1, 1, 0, 1], [0.9, 0.92, 0.61, 0.65]
+    >>> parts = brier_decomposition(y, p)
+    >>> round(parts.reliability, 6), round(parts.resolution, 6), round(parts.uncertainty, 6)
+    (0.0125, 0.0625, 0.1875)
+    >>> round(parts.score - brier_score(y, p), 12)
+    0.0
+    """
+    data = classified(y_true, y_prob, sample_weight)
+    classes = data.probabilities.shape[1]
+    parts = np.zeros(5)
+    for k in range(classes):
+        if classes == 2 and k == 0:
+            continue  # bins of 1 - p are closed on the other side; both classes take those of class 1
+        one = judged(data, k)
+        bins = make_bins(one, n_bins, strategy)
+        share = one.weight / one.weight.sum()
+        base = float(np.dot(bins.mass, bins.accuracy))
+        surplus = one.confidence - bins.confidence[bins.of_row]
+        parts += [
+            np.dot(bins.mass, (bins.confidence - bins.accuracy) ** 2),
+            np.dot(bins.mass, (bins.accuracy - base) ** 2),
+            base * (1 - base),
+            np.dot(share, surplus**2),
+            np.dot(share, (one.hit - bins.accuracy[bins.of_row]) * surplus),
+        ]
+    parts *= _brier_factor(classes, scale_by_half) * (2 if classes == 2 else 1)
+    return BrierDecomposition(*map(float, parts))

@@ -1,0 +1,126 @@
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+
+from likely.metrics import expected_calibration_error
+from likely.plots import PITDisplay, ReliabilityDisplay, TemperatureMapDisplay
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    from matplotlib import pyplot
+
+    yield
+    pyplot.close("all")
+
+
+def predictions(rows=400):
+    rng = np.random.default_rng(0)
+    p = rng.uniform(size=rows)
+    return rng.random(rows) < p**2, p
+
+
+def drawn(display):
+    display.figure_.canvas.draw()
+    assert display.ax_.figure is display.figure_
+    return display
+
+
+def test_importing_loads_no_matplotlib():
+    code = "import likely.plots, likely.metrics, sys; print(any(name.startswith('matplotlib') for name in sys.modules))"
+    shown = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    assert shown.strip() == "False"
+
+
+def test_without_matplotlib_the_error_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    with pytest.raises(ImportError, match=r"pip install 'likely\[plots\]'"):
+        ReliabilityDisplay.from_predictions(*predictions())
+
+
+@pytest.mark.parametrize("options", [{}, {"pos_label": 1}, {"strategy": "quantile", "n_bins": 5}])
+def test_reliability_shows_the_bins_of_the_ece(options):
+    y, p = predictions()
+    display = drawn(ReliabilityDisplay.from_predictions(y, p, name="net", **options))
+    assert display.ece == pytest.approx(expected_calibration_error(y, p, **options))
+    line = display.ax_.lines[1]
+    np.testing.assert_allclose(line.get_xydata(), np.stack([display.confidence, display.accuracy], 1))
+    assert line.get_label() == f"net (ECE {display.ece:.3f})"
+    (below,) = display.ax_.child_axes
+    assert sum(bar.get_height() for bar in below.patches) == pytest.approx(1)
+
+
+def test_two_models_share_the_axes():
+    y, p = predictions()
+    first = ReliabilityDisplay.from_predictions(y, p, name="one")
+    second = drawn(ReliabilityDisplay.from_predictions(y, p**2, name="two", ax=first.ax_))
+    assert second.ax_ is first.ax_
+    assert len(first.ax_.child_axes) == 1
+    assert len(first.ax_.lines) == 3  # the diagonal once
+    assert [text.get_text()[:3] for text in first.ax_.get_legend().get_texts()] == ["one", "two"]
+
+
+def test_reliability_of_an_estimator():
+    X = np.random.default_rng(0).normal(size=(200, 2))
+    y = np.where(X[:, 0] > 0, "yes", "no")
+    model = LogisticRegression().fit(X, y)
+    display = drawn(ReliabilityDisplay.from_estimator(model, X, y, histogram=False))
+    assert display.ece == pytest.approx(expected_calibration_error(y == "yes", model.predict_proba(X)))
+    assert display.ax_.lines[1].get_label().startswith("LogisticRegression")
+    with pytest.raises(ValueError, match="not fitted with: maybe"):
+        ReliabilityDisplay.from_estimator(model, X, np.where(X[:, 0] > 0, "yes", "maybe"))
+
+
+def test_pit_of_the_truth_stays_in_its_band():
+    y = torch.randn(2000, generator=torch.Generator().manual_seed(0))
+    display = drawn(PITDisplay.from_predictions(y, torch.distributions.Normal(torch.zeros(2000), torch.ones(2000))))
+    band = display.ax_.patches[-1]
+    low, high = band.get_y(), band.get_y() + band.get_height()
+    assert low < 1 < high
+    assert ((low <= display.heights) & (display.heights <= high)).sum() >= 9
+    narrow = drawn(PITDisplay.from_predictions(y, mean=np.zeros(2000), scale=np.full(2000, 0.5), n_bins=20, name="x"))
+    assert narrow.heights[0] > 3 * narrow.heights[10]
+    assert narrow.heights.mean() == pytest.approx(1)
+
+
+def test_pit_with_weights():
+    y = np.array([-1.0, 1.0])
+    display = PITDisplay.from_predictions(y, mean=[0, 0], scale=1.0, n_bins=2, sample_weight=[3, 1])
+    np.testing.assert_allclose(display.heights, [1.5, 0.5])
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: 1 + np.abs(x[:, 0]),
+        lambda x: torch.as_tensor(x).square().sum(1, keepdim=True).requires_grad_() + 0.01,
+        lambda x: np.ones(len(x)),
+        lambda x: np.exp(3 * x[:, 1]),
+    ],
+)
+def test_a_map_shows_the_function(function):
+    X = np.random.default_rng(0).normal(size=(30, 2))
+    display = drawn(TemperatureMapDisplay.from_function(function, X, np.arange(30) % 3, resolution=50))
+    corner = function(np.array([[display.x[3], display.y[7]]]))
+    assert display.values[7, 3] == pytest.approx(float(np.asarray(torch.as_tensor(corner).detach()).item()))
+    shown = np.concatenate([points.get_offsets() for points in display.ax_.collections[1:]])
+    assert len(shown) == 30
+    assert display.x[0] < X[:, 0].min() < X[:, 0].max() < display.x[-1]
+
+
+def test_map_mistakes():
+    with pytest.raises(ValueError, match=r"X has shape \(4, 3\), expected \(n, 2\)"):
+        TemperatureMapDisplay.from_function(lambda x: x, np.zeros((4, 3)))
+    with pytest.raises(ValueError, match="one positive value a point"):
+        TemperatureMapDisplay.from_function(lambda x: -np.ones(len(x)), np.zeros((4, 2)))
+    with pytest.raises(ValueError, match="one class a point"):
+        TemperatureMapDisplay.from_function(lambda x: x, np.zeros((4, 2)), [0, 1])
+    with pytest.raises(ValueError, match="n_bins"):
+        PITDisplay.from_predictions([0.0], mean=[0.0], scale=1.0, n_bins=0)
+    with pytest.raises(ValueError, match="band must lie"):
+        PITDisplay.from_predictions([0.0], mean=[0.0], scale=1.0, band=1.0)
