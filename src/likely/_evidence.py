@@ -42,7 +42,10 @@ class Rows:
 
     def __getitem__(self, rows: slice) -> Tensor:
         part = self.array[rows]
-        tensor = part.detach() if isinstance(part, Tensor) else torch.from_numpy(np.ascontiguousarray(part))
+        if not isinstance(part, Tensor):
+            # torch cannot mark memory as read-only and warns of it: such a block is copied.
+            part = torch.from_numpy(np.array(part, copy=True if not part.flags.writeable else None, order="C"))
+        tensor = part.detach()
         return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
     def blocks(self, stride: int = 1) -> Iterator[slice]:
@@ -78,6 +81,7 @@ def fit_linear(
     *,
     rate: float = 0.0,
     scale: float = math.inf,
+    quasi: bool = True,
     penalty: str | float | None = "evidence",
     sample_weight: NDArray[np.float64] | None = None,
     max_iter: int = 50,
@@ -86,7 +90,8 @@ def fit_linear(
     """Minimise Σ ℓ(b + x·w) + λ/2 |w|² and choose λ by evidence (or take the number given; None is no penalty).
 
     ``evaluate(rows, u)`` returns ℓ, its slope and its expected curvature (Fisher information) in u for those rows.
-    It stops after a step worth less than ``tol`` in the mean loss. Long tables are first fitted on a
+    ``quasi`` divides the likelihood by its dispersion, for slopes that vary more than the model says. It stops after a
+    step worth less than ``tol`` in the mean loss. Long tables are first fitted on a
     regular sample of their rows, which leaves two passes or so over all of them.
     """
     weight = np.ones(len(features)) if sample_weight is None else sample_weight
@@ -99,8 +104,8 @@ def fit_linear(
     n_iter = 0
     for step, enough in stages:
         # What an effect explains is no longer noise, so the dispersion is taken again once there is one.
-        for again in range(2 if ridge else 1):
-            if ridge and not design.temper(evaluate, state, step) and again:
+        for again in range(2 if ridge and quasi else 1):
+            if ridge and quasi and not design.temper(evaluate, state, step) and again:
                 break
             n_iter += _score(design, evaluate, state, ridge, step, max_iter, enough)
     if ridge and math.isfinite(state.precision):

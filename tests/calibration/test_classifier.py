@@ -20,8 +20,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from likely.calibration import FeatureTemperature, GlobalTemperature, LinearTemperature
-from likely.calibration._classifier import METHODS, CalibratedClassifier
+from likely.calibration import CalibratedClassifier, FeatureTemperature, GlobalTemperature, LinearTemperature
+from likely.calibration._classifier import METHODS
 
 
 @parametrize_with_checks(

@@ -142,7 +142,7 @@ def test_auto_with_slack_prefers_the_simple():
 
 
 def test_auto_takes_candidates():
-    logits, y, features = mixed(300)
+    logits, y, features = mixed()
     only = AutoCalibrator({"LFS": FeatureTemperature(), "GS": GlobalTemperature()}).fit(logits, y, features)
     assert only.name_ == "LFS"
     np.testing.assert_array_equal(only.predict(logits, features), logits.argmax(1))

@@ -11,8 +11,7 @@ from sklearn.exceptions import NotFittedError
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from likely.calibration import FeatureTemperature, GlobalTemperature, LinearTemperature
-from likely.calibration._module import CalibratedModule
+from likely.calibration import CalibratedModule, FeatureTemperature, GlobalTemperature, LinearTemperature
 
 
 class Network(nn.Module):

@@ -18,7 +18,12 @@ _KEPT = 2**22  # numbers: so many calibrated logits are kept between two steps, 
 
 
 class Composition(Calibrator, _BaseComposition):
-    """Calibrators in a row, each fitted on the logits the one before it gives. Made by :func:`compose`."""
+    """Calibrators in a row, each fitted on the logits the one before it gives. Made by :func:`compose`.
+
+    >>> from likely.calibration import GlobalTemperature, VectorScaling, compose
+    >>> [name for name, _ in compose(VectorScaling(), GlobalTemperature()).steps]
+    ['vectorscaling', 'globaltemperature']
+    """
 
     def __init__(self, steps: list[tuple[str, Calibrator]], *, cv: int | None = 5, inputs: str = "logits") -> None:
         super().__init__(inputs=inputs)

@@ -186,7 +186,9 @@ class LinearScale(ScaleCalibrator):
             nll = family.nll(torch.zeros_like(own), own, scale=factor, reduction="none", validate_args=False)
             return nll, slope * (1 - family.pull(own / factor)), family.information * slope.square()
 
-        self.solution_ = fit_linear(source, evaluate, rate=RATE, penalty=self.penalty, sample_weight=weight)
+        self.solution_ = fit_linear(
+            source, evaluate, rate=RATE, quasi=False, penalty=self.penalty, sample_weight=weight
+        )
         self.precision_, self.n_iter_ = self.solution_.precision, self.solution_.n_iter
         u = torch.cat([self.solution_(source[rows]) for rows in source.blocks()])
         self.range_ = (float(u.min()), float(u.max()))

