@@ -157,19 +157,19 @@ def _score(
             state.w, state.b = state.w - step_w, state.b - step_b
             continue
         # The intercept is profiled out: it has no prior.
-        hessian = gram - np.outer(cross, cross) / mass
-        gradient = slope_w - cross * (slope_b / mass)
-        values, vectors = linalg.eigh(hessian)
+        gram -= np.outer(cross, cross / mass)
+        pull = gram @ state.w - (slope_w - cross * (slope_b / mass))
+        values, vectors = linalg.eigh(gram, overwrite_a=True)
         state.values = values.clip(min=0)
-        response = vectors.T @ (hessian @ state.w - gradient)
+        response = vectors.T @ pull
         if ridge:
             state.move(ridge.best(state.values, response, around=state.precision, radius=state.radius))
         best = state.penalised(loss)
         step_w = vectors @ _shrunk(response, state.values, state.precision) - state.w
         step_b = -(slope_b + float(cross @ step_w)) / mass
         state.w, state.b = state.w + step_w, state.b + step_b
-        pull = state.precision if math.isfinite(state.precision) else 0.0
-        gain = step_w @ hessian @ step_w + pull * step_w @ step_w + mass * (step_b + cross @ step_w / mass) ** 2
+        curvature = state.values + (state.precision if math.isfinite(state.precision) else 0.0)
+        gain = curvature @ (vectors.T @ step_w) ** 2 + mass * (step_b + cross @ step_w / mass) ** 2
         # The next step would gain a thousandth of this one.
         if 0.5 * gain <= tol * design.total:
             break

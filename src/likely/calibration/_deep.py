@@ -50,7 +50,7 @@ class DeepTemperature(Calibrator):
         max_iter: int = 400,
         patience: int = 40,
         batch_size: int = 1024,
-        guard: float = 2.0,
+        guard: float = 3.0,
         random_state: Any = None,
         inputs: str = "logits",
     ) -> None:
