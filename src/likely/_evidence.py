@@ -303,7 +303,7 @@ class _Design:
         """Loss, slopes and curvature at (w, b), in one pass over the rows, each standing for ``stride`` of them."""
         loss = slope_b = mass = 0.0
         slope_w, cross = np.zeros(self.width), np.zeros(self.width)
-        gram = np.zeros((self.width, self.width))
+        gram = torch.zeros((self.width, self.width), dtype=torch.float64, device=self.features.device)
         for rows in self.features.blocks(stride):
             x = self.block(rows)
             weight = stride * self.weight[rows].to(x)
@@ -314,5 +314,5 @@ class _Design:
             mass += float(curvature.double().sum())
             slope_w += (slope @ x).double().cpu().numpy()
             cross += (curvature @ x).double().cpu().numpy()
-            gram += (x.T @ (curvature[:, None] * x)).double().cpu().numpy()
-        return loss, slope_w, slope_b, gram, cross, max(mass, np.finfo(float).tiny)
+            gram += x.T @ (curvature[:, None] * x)
+        return loss, slope_w, slope_b, gram.cpu().numpy(), cross, max(mass, np.finfo(float).tiny)
