@@ -114,7 +114,9 @@ def build() -> "typer.Typer":
         if listing:
             print_entries(BENCHES)
             return
-        records = run("bench", choose(names or [], BENCHES), Context(quick, seed), out)
+        data = os.environ.get("LIKELY_DATA")
+        context = Context(quick, seed, Path(data) if data else None)
+        records = run("bench", choose(names or [], BENCHES), context, out)
         for record in records:
             print_result(record)
         held = all(record.result and record.result.verdict == "holds" for record in records)

@@ -1,0 +1,36 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from likely.bench import safety
+from likely.reproduce import Context
+
+
+def test_measures_every_file_and_judges(tmp_path):
+    rng = np.random.default_rng(0)
+    (tmp_path / "logits").mkdir()
+    y = rng.integers(0, 3, 2200)
+    arrays = {"logits": 4 * (np.eye(3)[y] + rng.normal(size=(2200, 3))), "labels": y, "is_val": np.arange(2200) < 1000}
+    np.savez(tmp_path / "logits" / "plain.npz", **arrays)
+    np.savez(tmp_path / "logits" / "rich.npz", features=rng.normal(size=(2200, 4)), **arrays)
+    result = safety.run(Context(quick=True, data=tmp_path))
+    assert list(result.tables[0].frame.index) == [("plain", "LS"), ("rich", "LFS"), ("rich", "LS")]
+    assert result.tables[0].frame.abs().to_numpy().max() < 0.01
+    with pytest.raises(FileNotFoundError, match="LIKELY_DATA"):
+        safety.run(Context(quick=True, data=tmp_path / "logits"))
+
+
+@pytest.mark.parametrize(
+    ("n", "difference", "message"),
+    [
+        (1000, 0.01, "clearly worse"),
+        (1000, 0.0001, "not better in the mean"),
+        (250, 0.006, "small splits"),
+        (1000, -0.01, ""),
+    ],
+)
+def test_the_bars(n, difference, message):
+    rows = [("net", "LS", n, difference, 0.001)] * 5
+    found = "; ".join(safety.judge(pd.DataFrame(rows, columns=["network", "method", "n", "difference", "error"])))
+    assert message in found
+    assert bool(found) == bool(message)
