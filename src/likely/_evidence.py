@@ -157,9 +157,10 @@ def _score(
             state.w, state.b = state.w - step_w, state.b - step_b
             continue
         # The intercept is profiled out: it has no prior.
-        gram -= np.outer(cross, cross / mass)
-        pull = gram @ state.w - (slope_w - cross * (slope_b / mass))
-        values, vectors = linalg.eigh(gram, overwrite_a=True)
+        gram.addr_(torch.as_tensor(cross), torch.as_tensor(cross), alpha=-1 / mass)
+        hessian = gram.numpy().T  # symmetric, and in the order that LAPACK can overwrite
+        pull = hessian @ state.w - (slope_w - cross * (slope_b / mass))
+        values, vectors = linalg.eigh(hessian, overwrite_a=True)
         state.values = values.clip(min=0)
         response = vectors.T @ pull
         if ridge:
@@ -315,4 +316,4 @@ class _Design:
             slope_w += (slope @ x).double().cpu().numpy()
             cross += (curvature @ x).double().cpu().numpy()
             gram += x.T @ (curvature[:, None] * x)
-        return loss, slope_w, slope_b, gram.cpu().numpy(), cross, max(mass, np.finfo(float).tiny)
+        return loss, slope_w, slope_b, gram.cpu(), cross, max(mass, np.finfo(float).tiny)

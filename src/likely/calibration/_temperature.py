@@ -177,29 +177,27 @@ def fit_inverse_temperature(
     labels = torch.as_tensor(y)
     weights = None if weight is None else torch.as_tensor(weight)
 
-    def pass_over(tau: float, parts: list[tuple[slice, Tensor, Tensor]]) -> tuple[float, float]:
+    def pass_over(tau: float, stride: int) -> tuple[float, float]:
         first = second = 0.0
-        for rows, block, own in parts if parts else _stream(logits, labels):
-            _, slope, curvature = tempered(block, own, tau)
+        for rows in logits.blocks(stride):
+            block = logits[rows]
+            _, slope, curvature = tempered(block, labels[rows].to(block.device), tau)
             if weights is not None:
                 slope, curvature = (t * weights[rows].to(t) for t in (slope, curvature))
             first += float(slope.double().sum())
             second += float(curvature.double().sum())
         return first, second
 
-    head = slice(0, len(logits), max(1, len(logits) // start))  # spread over the rows, which may be sorted
-    sample = [(head, logits[head], labels[head].to(logits.device))]
-    # Logits of unit deviation are where confidence starts; the bound keeps perfectly separated rows finite.
-    block = sample[0][1]
+    stride = max(1, len(logits) // start)  # spread over the rows, which may be sorted
+    block = logits[next(logits.blocks(stride))]
     below = (block - block.amax(1, keepdim=True))[block.isfinite()]
+    # Logits of unit deviation are where confidence starts; the bound keeps perfectly separated rows finite.
     centre = 1 / max(float(below.square().mean().sqrt()), 1e-30)
     log_tau = math.log(centre)
-    for parts, passes in ((sample, 40), ([], 20)):
-        if not parts and head.step == 1:
-            break
+    for step, passes in ((stride, 40), (1, 20)) if stride > 1 else ((1, 60),):
         for _ in range(passes):
             tau = math.exp(log_tau)
-            first, second = pass_over(tau, parts)
+            first, second = pass_over(tau, step)
             # Newton in τ; far from the optimum a step in log τ of at most one.
             move = -first / max(second, 1e-300) / tau
             move = math.log1p(move) if move > -0.5 else -1.0
@@ -210,9 +208,3 @@ def fit_inverse_temperature(
             if abs(move) < 1e-4:
                 break
     return math.exp(log_tau)
-
-
-def _stream(logits: Rows, labels: Tensor) -> Any:
-    for rows in logits.blocks():
-        block = logits[rows]
-        yield rows, block, labels[rows].to(block.device)
