@@ -29,7 +29,15 @@ myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
 myst_heading_anchors = 3
 exclude_patterns = ["_build", "_generated"]
 
-autodoc_default_options = {"members": True, "member-order": "bysource", "exclude-members": "extra_repr"}
+# scikit-learn writes a set_…_request method for every method with arguments of its own; they are its business.
+REQUESTS = [
+    f"set_{method}_request" for method in ("fit", "predict", "predict_proba", "score", "temperature", "transform")
+]
+autodoc_default_options = {
+    "members": True,
+    "member-order": "bysource",
+    "exclude-members": ", ".join(["extra_repr", *REQUESTS]),
+}
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 python_use_unqualified_type_names = True

@@ -96,7 +96,7 @@ class Robust(_LocationScale):
     r"""Barron's robust distribution, :math:`p(x) = e^{-\rho(x - \mu, \alpha, \sigma)} / \sigma Z(\alpha)`.
 
     :math:`\alpha = 0` is a Cauchy of scale :math:`\sqrt2\sigma`, 2 the normal, larger α lighter tails. The CDF is
-    a Gauss–Legendre sum in :math:`\sinh^{-1} z` (in float64 right to 1e-14 for |z| up to 1e4, to 1e-8 beyond), the
+    a Gauss–Legendre sum in :math:`\sinh^{-1} z` (in float64 right to 1e-14 up to 1e4 scales out, to 1e-8 beyond), the
     quantile its inverse by safeguarded Newton steps, samples come by rejection and carry implicit gradients.
 
     >>> import torch
