@@ -68,6 +68,12 @@ def test_pickles_copies_and_compares(constraint):
         assert twin(double(0.3)) == constraint(double(0.3))
 
 
+@given(x=st.floats(-15, 15))
+def test_the_slope_of_the_softplus_is_its_derivative(x):
+    f, raw = ShiftedSoftplus(0.2), double(x).requires_grad_()
+    torch.testing.assert_close(f.slope(raw), torch.autograd.grad(f(raw), raw)[0])
+
+
 @pytest.mark.parametrize(("offset", "floor"), [(0.2, 0.224), (0.01, 0.0142)])
 def test_the_shifted_softplus_decays_to_its_floor_not_to_its_offset(offset, floor):
     f = ShiftedSoftplus(offset)

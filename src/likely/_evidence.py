@@ -91,8 +91,8 @@ def fit_linear(
 
     ``evaluate(rows, u)`` returns ℓ, its slope and its expected curvature (Fisher information) in u for those rows.
     ``quasi`` divides the likelihood by its dispersion, for slopes that vary more than the model says. It stops after a
-    step worth less than ``tol`` in the mean loss. Long tables are first fitted on a
-    regular sample of their rows, which leaves two passes or so over all of them.
+    step worth less than ``tol`` in the mean loss. Long tables are first fitted on a regular sample of their rows,
+    which leaves two passes or so over all of them.
     """
     weight = np.ones(len(features)) if sample_weight is None else sample_weight
     mean, deviation = moments(features, weight)
@@ -122,7 +122,6 @@ class _State:
     b: float
     precision: float
     values: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))  # the curvature's eigenvalues, last seen
-
     radius: float = 2.0  # how far log λ may move at once
     direction: float = 0.0
 
@@ -271,14 +270,18 @@ class _Design:
     def back(self, w: NDArray[np.float64]) -> NDArray[np.float64]:
         return w if self.rotation is None else self.rotation @ w
 
+    def evaluated(
+        self, evaluate: Evaluate, w: NDArray[np.float64], b: float, stride: int = 1
+    ) -> Iterator[tuple[slice, Tensor, tuple[Tensor, Tensor, Tensor]]]:
+        """Block by block: the rows, their features, and what ``evaluate`` says of them at (w, b)."""
+        for rows in self.features.blocks(stride):
+            x = self.block(rows)
+            yield rows, x, evaluate(rows, x @ torch.as_tensor(w).to(x) + b)
+
     def loss(self, evaluate: Evaluate, w: NDArray[np.float64], b: float) -> float:
         """The loss alone."""
-        total = 0.0
-        for rows in self.features.blocks():
-            x = self.block(rows)
-            each, *_ = evaluate(rows, x @ torch.as_tensor(w).to(x) + b)
-            total += float((each * self.weight[rows].to(x)).double().sum())
-        return total
+        parts = self.evaluated(evaluate, w, b)
+        return sum(float((each * self.weight[rows].to(x)).double().sum()) for rows, x, (each, _, _) in parts)
 
     def temper(self, evaluate: Evaluate, state: _State, stride: int) -> bool:
         """Divide the likelihood by its dispersion; whether that changed it enough to fit again.
@@ -288,9 +291,7 @@ class _Design:
         whatever features there are. Dividing by the excess (quasi-likelihood) prices it as noise.
         """
         squares = curvatures = 0.0
-        for rows in self.features.blocks(stride):
-            x = self.block(rows)
-            _, slope, curvature = evaluate(rows, x @ torch.as_tensor(state.w).to(x) + state.b)
+        for rows, _, (_, slope, curvature) in self.evaluated(evaluate, state.w, state.b, stride):
             weight = self.given[rows].to(slope)
             squares += float((weight * slope.square()).double().sum())
             curvatures += float((weight * curvature).double().sum())
@@ -305,11 +306,9 @@ class _Design:
         loss = slope_b = mass = 0.0
         slope_w, cross = np.zeros(self.width), np.zeros(self.width)
         gram = torch.zeros((self.width, self.width), dtype=torch.float64, device=self.features.device)
-        for rows in self.features.blocks(stride):
-            x = self.block(rows)
+        for rows, x, terms in self.evaluated(evaluate, w, b, stride):
             weight = stride * self.weight[rows].to(x)
-            u = x @ torch.as_tensor(w).to(x) + b
-            each, slope, curvature = (t * weight for t in evaluate(rows, u))
+            each, slope, curvature = (t * weight for t in terms)
             loss += float(each.double().sum())
             slope_b += float(slope.double().sum())
             mass += float(curvature.double().sum())

@@ -64,6 +64,10 @@ class ShiftedSoftplus(_Bijection):
         soft = y * (math.log(2) + self.offset) - self.offset
         return soft + torch.log(-torch.expm1(-soft))
 
+    def slope(self, x: Tensor) -> Tensor:
+        """f'(x)."""
+        return torch.sigmoid(x) / (math.log(2) + self.offset)
+
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         """log f'(x)."""
         return torch.nn.functional.logsigmoid(x) - math.log(math.log(2) + self.offset)

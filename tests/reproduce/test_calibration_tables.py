@@ -8,21 +8,10 @@ import pytest
 import torch
 
 from likely.datasets import Logits
-from likely.reproduce import Context, Result, classifier_calibration, miscalibration_by_size, regressor_calibration
+from likely.reproduce import Context, classifier_calibration, miscalibration_by_size, regressor_calibration
 from likely.reproduce._comparison import Comparison, Difference, beside_paper, paired
 from likely.reproduce._regressors import Regressors, predict, train
-
-
-def check_presentable(result: Result) -> None:
-    assert result.notes.endswith(".")
-    assert "nan" not in result.notes
-    for picture in result.pictures:
-        assert picture.svg.startswith("<?xml")
-        assert picture.alt.endswith(".")
-        assert picture.caption.endswith(".")
-    for table in result.tables:
-        assert table.caption.endswith(".")
-        assert table.frame.index.is_unique
+from presentable import check_presentable
 
 
 def made(measures: tuple[str, str], baseline: str, **methods: tuple[float, float]) -> Comparison:

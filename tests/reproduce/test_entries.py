@@ -7,20 +7,9 @@ import pandas as pd
 import pytest
 import torch
 
-from likely.reproduce import Context, Result, conditioning, dimensionality, loss_likelihood, offset_stability
+from likely.reproduce import Context, conditioning, dimensionality, loss_likelihood, offset_stability
 from likely.reproduce.grid import COLUMNS, ROWS, SIZE, learned_scales
-
-
-def check_presentable(result: Result) -> None:
-    assert result.notes.endswith(".")
-    assert "nan" not in result.notes
-    for picture in result.pictures:
-        assert picture.svg.startswith("<?xml")
-        assert picture.alt.endswith(".")
-        assert picture.caption.endswith(".")
-    for table in result.tables:
-        assert table.caption.endswith(".")
-        assert table.frame.index.is_unique
+from presentable import check_presentable
 
 
 def test_loss_likelihood_finds_the_closed_forms() -> None:

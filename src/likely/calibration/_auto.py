@@ -14,7 +14,7 @@ from torch import Tensor
 
 from likely._evidence import Rows
 from likely.calibration._base import Calibrator, like
-from likely.calibration._compose import compose, deal, fit_rows, take
+from likely.calibration._compose import compose, deal, take
 from likely.calibration._scaling import StructuredMatrixScaling, VectorScaling
 from likely.calibration._temperature import FeatureTemperature, GlobalTemperature, LinearTemperature
 
@@ -96,7 +96,7 @@ class AutoCalibrator(Calibrator):
             for name in candidates
             if self.scores_[name] - self.scores_[best] <= self.slack * _standard_error(rows[name] - rows[best], mass)
         )
-        self.best_ = fit_rows(clone(candidates[self.name_]), logits, y, features, weight)
+        self.best_: Calibrator = clone(candidates[self.name_])._fit_checked(logits, y, features, weight)
 
     def _calibrate(self, logits: Tensor, features: Tensor | None) -> Tensor:
         return self.best_._calibrate(logits, features)
@@ -126,7 +126,7 @@ def _held_out(
 ) -> NDArray[np.float64]:
     """The NLL of each row that was held out."""
     part = None if weight is None else weight[kept]
-    fitted = fit_rows(clone(calibrator), take(logits, kept), y[kept], take(features, kept), part)
+    fitted = clone(calibrator)._fit_checked(take(logits, kept), y[kept], take(features, kept), part)
     extra = None if features is None else take(features, held)[slice(None)]
     calibrated = fitted._calibrate(take(logits, held)[slice(None)], extra)
     log_p = torch.log_softmax(calibrated.double(), 1).cpu().numpy()

@@ -42,10 +42,7 @@ class Calibrator(BaseEstimator):
         rows = self._rows(logits)
         labels = check_labels(y, rows)
         weight = check_weight(sample_weight, len(rows))
-        self.n_classes_ = rows.shape[1]
-        self.classes_ = np.arange(self.n_classes_)
-        self._fit(rows, labels, check_features(features, len(rows)), weight)
-        return self
+        return self._fit_checked(rows, labels, check_features(features, len(rows)), weight)
 
     def transform(self, logits: Any, features: Any = None) -> Any:
         """Calibrated logits."""
@@ -69,6 +66,15 @@ class Calibrator(BaseEstimator):
     def temperature(self, logits: Any, features: Any = None) -> Any:
         """What each row's logits are divided by."""
         raise AttributeError(f"{type(self).__name__} has no temperature: it does more than divide the logits")
+
+    def _fit_checked(
+        self, logits: Rows, y: NDArray[np.int64], features: Rows | None, weight: NDArray[np.float64] | None
+    ) -> Self:
+        """Fit on rows that have been checked already, as the steps of a composition are."""
+        self.n_classes_ = logits.shape[1]
+        self.classes_ = np.arange(self.n_classes_)
+        self._fit(logits, y, features, weight)
+        return self
 
     def _rows(self, logits: Any) -> Rows:
         if self.inputs not in INPUTS:

@@ -59,7 +59,7 @@ class Composition(Calibrator, _BaseComposition):
         for position, (name, step) in enumerate(self.steps, 1):
             if step.inputs != "logits":
                 raise ValueError(f"{name} has inputs={step.inputs!r}: steps are handed logits; say inputs= to compose")
-            self.fitted_.append(fit_rows(clone(step), logits, y, features, weight))
+            self.fitted_.append(clone(step)._fit_checked(logits, y, features, weight))
             if position < len(self.steps):
                 logits = self._passed_on(step, logits, y, features, weight)
 
@@ -79,7 +79,7 @@ class Composition(Calibrator, _BaseComposition):
         for fold in folds:
             others = np.setdiff1d(np.arange(len(y)), fold)
             part = None if weight is None else weight[others]
-            fitted = fit_rows(clone(step), take(logits, others), y[others], take(features, others), part)
+            fitted = clone(step)._fit_checked(take(logits, others), y[others], take(features, others), part)
             out[torch.as_tensor(fold)] = fitted._calibrate(
                 take(logits, fold)[slice(None)], None if features is None else take(features, fold)[slice(None)]
             )
@@ -112,20 +112,6 @@ def compose(*calibrators: Calibrator, cv: int | None = 5, inputs: str = "logits"
     kinds = [type(calibrator).__name__.lower() for calibrator in calibrators]
     names = [kind if kinds.count(kind) == 1 else f"{kind}-{i + 1}" for i, kind in enumerate(kinds)]
     return Composition(list(zip(names, calibrators, strict=True)), cv=cv, inputs=inputs)
-
-
-def fit_rows(
-    calibrator: Calibrator,
-    logits: Rows,
-    y: NDArray[np.int64],
-    features: Rows | None,
-    weight: NDArray[np.float64] | None,
-) -> Calibrator:
-    """Fit on rows that have been checked already."""
-    calibrator.n_classes_ = logits.shape[1]
-    calibrator.classes_ = np.arange(calibrator.n_classes_)
-    calibrator._fit(logits, y, features, weight)
-    return calibrator
 
 
 @overload

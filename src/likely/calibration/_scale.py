@@ -206,7 +206,7 @@ class LinearScale(ScaleCalibrator):
 def _link(u: Tensor) -> tuple[Tensor, Tensor]:
     """The shifted softplus and the slope of its logarithm."""
     factor = _LINK(u)
-    return factor, torch.sigmoid(u) / (math.log(2) + _LINK.offset) / factor
+    return factor, _LINK.slope(u) / factor
 
 
 def default_features(forecast: Forecast) -> Rows:

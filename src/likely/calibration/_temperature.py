@@ -65,7 +65,7 @@ class _PredictedTemperature(Calibrator):
         labels = torch.as_tensor(y)
 
         def evaluate(rows: slice, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            tau, slope = _link(u)
+            tau, slope = _LINK(u), _LINK.slope(u)
             nll, first, second = tempered(logits[rows], labels[rows].to(u.device), inverse * tau)
             return nll, first * inverse * slope, second * (inverse * slope).square()
 
@@ -90,7 +90,8 @@ class _PredictedTemperature(Calibrator):
     def _temperature(self, source: Tensor) -> Tensor:
         if source.shape[1] != len(self.solution_.coef):
             raise ValueError(f"features have {source.shape[1]} columns, the fit had {len(self.solution_.coef)}")
-        return self.global_temperature_ / _link(self.solution_(source))[0]
+        temperature: Tensor = self.global_temperature_ / _LINK(self.solution_(source))
+        return temperature
 
     def _source(self, logits: Any, features: Any) -> Any:
         raise TypeError("use LinearTemperature or FeatureTemperature")
@@ -145,11 +146,6 @@ class FeatureTemperature(_PredictedTemperature):
         if features is None:
             raise ValueError("FeatureTemperature needs features=, the input of the network's last layer")
         return features
-
-
-def _link(u: Tensor) -> tuple[Tensor, Tensor]:
-    """The shifted softplus and its slope."""
-    return _LINK(u), torch.sigmoid(u) / (math.log(2) + _LINK.offset)
 
 
 def tempered(logits: Tensor, labels: Tensor, inverse: Tensor | float) -> tuple[Tensor, Tensor, Tensor]:
