@@ -1,0 +1,85 @@
+"""What self-tuning linear regressions share: checks, units, predictions with their uncertainty."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from likely.linear._design import Array, Design, Posterior, standardized
+
+
+class DynamicLinearModel(RegressorMixin, BaseEstimator):
+    """A linear regression that learns its prior. Subclasses write ``_solve``, which sets what it learns.
+
+    Weights of rows count them: a weight of two is the row twice. Answers do not depend on the units of X or y.
+    """
+
+    _sparse = False  # whether X may be sparse
+    _power = 1.0  # a penalty weight p multiplies the penalty, so it divides the prior's scale by p to this power
+
+    def __init__(self, *, fit_intercept: bool = True, penalty_weights: Any = None) -> None:
+        self.fit_intercept = fit_intercept
+        self.penalty_weights = penalty_weights
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Learn the weights, the noise and the prior from rows."""
+        accept = ["csr", "csc"] if self._sparse else False
+        X, y = validate_data(
+            self, X, y, accept_sparse=accept, accept_large_sparse=False, dtype=np.float64, y_numeric=True
+        )
+        design = standardized(
+            X,
+            np.asarray(y, dtype=np.float64),
+            check_row_weights(sample_weight, X),
+            self.fit_intercept,
+            self._check_penalty_weights(X.shape[1]),
+        )
+        coef = self._solve(design)
+        self.coef_, self.intercept_ = design.restored(coef)
+        # What new rows need to be put into the fit's units; the table itself is let go.
+        self._design = replace(design, x=np.zeros((0, design.shape[1])), y=np.zeros(0), offset=None, weight=None)
+        return self
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """The expected target, and with ``return_std`` its standard deviation: the noise and the weights' together."""
+        check_is_fitted(self)
+        accept = ["csr", "csc"] if self._sparse else False
+        X = validate_data(self, X, accept_sparse=accept, dtype=np.float64, reset=False)
+        mean = X @ self.coef_ + self.intercept_
+        if not return_std:
+            return mean
+        return mean, np.sqrt(self.sigma_**2 + self._posterior.variance(self._design.prepared(X)))
+
+    def _solve(self, design: Design) -> Array:
+        raise TypeError("use one of the estimators in likely.linear")
+
+    sigma_: float
+    _posterior: Posterior
+
+    def _check_penalty_weights(self, columns: int) -> Array | None:
+        if self.penalty_weights is None:
+            return None
+        weights = np.asarray(self.penalty_weights, dtype=np.float64)
+        if weights.shape != (columns,) or not np.isfinite(weights).all() or (weights < 0).any():
+            raise ValueError(f"penalty_weights must hold a finite weight ≥ 0 for each of the {columns} columns of X")
+        scaled: Array = weights**self._power
+        return scaled
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = self._sparse
+        return tags
+
+
+def check_row_weights(sample_weight: Any, X: Any) -> Array | None:
+    """Weights of rows: not negative, and not all zero."""
+    if sample_weight is None:
+        return None
+    weight: Array = _check_sample_weight(
+        sample_weight, X, dtype=np.float64, ensure_non_negative=True, allow_all_zero_weights=False
+    )
+    return weight

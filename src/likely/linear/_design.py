@@ -1,0 +1,226 @@
+"""Rows and columns made comparable: what every self-tuning linear model is fitted on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg, sparse
+
+Array = NDArray[np.float64]
+_WIDE = 4  # the Gram matrix is formed where it is at most so many times as large as the table
+
+
+@dataclass(frozen=True)
+class Design:
+    """A table with centred columns of deviation one, and a centred target.
+
+    In these units a prior of one scale means the same for every column, so that no answer depends on the units of
+    the columns or of the target. A weight is a number of rows: ``rows`` is their sum, and all that enters an answer are
+    sums over rows. Constant columns are left out, and so are those whose weights have no prior, of which the
+    others and the target are cleared. A sparse table is scaled but stays as it is; its centring is left to ``offset``.
+    """
+
+    x: Any
+    y: Array
+    rows: float
+    live: NDArray[np.intp]  # the columns of X that x has
+    mean: Array  # of every column of X, as is the deviation
+    deviation: Array
+    target: float
+    offset: Array | None = None
+    weight: Array | None = None  # of the rows of a sparse table; those of a dense one are in its rows
+    free: Free | None = None
+    spent: float = 1.0  # degrees of freedom that went into what has no prior
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.x.shape  # type: ignore[no-any-return]
+
+    @property
+    def freedom(self) -> float:
+        """Rows less what was spent."""
+        return max(self.rows - self.spent, 1.0)
+
+    @property
+    def has_gram(self) -> bool:
+        """Whether sums of products of columns are the shorter description."""
+        n, d = self.shape
+        return self.offset is None and d <= max(_WIDE * n, 1000)
+
+    @cached_property
+    def gram(self) -> Array:
+        gram: Array = self.x.T @ self.x
+        return gram
+
+    @cached_property
+    def xy(self) -> Array:
+        xy: Array = self.x.T @ (self.y if self.weight is None else self.weight * self.y)
+        return xy
+
+    @cached_property
+    def yy(self) -> float:
+        return self.squared(self.y)
+
+    def squared(self, rows: Array) -> float:
+        """The sum of squares of something each row has one of."""
+        return float(rows @ (rows if self.weight is None else self.weight * rows))
+
+    def residual(self, coef: Array) -> float:
+        """The sum of squares the weights leave."""
+        if self.has_gram:
+            return max(float(self.yy + coef @ (self.gram @ coef - 2 * self.xy)), 0.0)
+        shift = 0.0 if self.offset is None else self.offset @ coef
+        return self.squared(self.y - self.x @ coef + shift)
+
+    def columns(self, active: NDArray[np.intp]) -> Array:
+        """Some columns, dense and centred."""
+        if self.offset is None:
+            chosen: Array = self.x[:, active]
+            return chosen
+        dense = np.asarray(self.x[:, active].todense()) - self.offset[active]
+        return dense if self.weight is None else dense * np.sqrt(self.weight)[:, None]
+
+    def scaled(self, scale: Array) -> Any:
+        """The table with its columns multiplied."""
+        if self.offset is None:
+            return np.asfortranarray(self.x * scale)
+        x = self.x.copy()
+        x.data *= np.repeat(scale, np.diff(x.indptr))
+        return x
+
+    def restored(self, coef: Array) -> tuple[Array, float]:
+        """Coefficients and intercept in the units the columns came in."""
+        full = np.zeros(len(self.mean))
+        full[self.live] = coef
+        if self.free is not None:
+            full[self.free.index] = self.free.target - self.free.columns @ coef
+        full /= self.deviation
+        return full, self.target - float(self.mean @ full)
+
+    def prepared(self, X: Any) -> Array:
+        """New rows in the units of the fit."""
+        x = X[:, self.live]
+        x = np.asarray(x.todense()) if sparse.issparse(x) else x
+        prepared: Array = (x - self.mean[self.live]) / self.deviation[self.live]
+        return prepared
+
+
+@dataclass(frozen=True)
+class Free:
+    """Columns whose weights have no prior: how much of them is in the other columns and in the target."""
+
+    index: NDArray[np.intp]
+    columns: Array
+    target: Array
+
+
+def standardized(x: Any, y: Array, weight: Array | None, fit_intercept: bool, penalty: Array | None = None) -> Design:
+    """The design of a table; rows of no weight are left out.
+
+    ``penalty`` multiplies each column's deviation, which divides the scale of its weight's prior; 0 is no prior.
+    """
+    if weight is not None:
+        seen = weight > 0
+        x, y, weight = x[seen], y[seen], weight[seen]
+    total = float(len(y) if weight is None else weight.sum())
+    if sparse.issparse(x):
+        return _sparse(x, y, weight, total, fit_intercept, penalty)
+    mean = np.average(x, axis=0, weights=weight) if fit_intercept else np.zeros(x.shape[1])
+    target = float(np.average(y, weights=weight)) if fit_intercept else 0.0
+    x, y = np.subtract(x, mean, order="F"), y - target
+    if weight is not None:
+        root = np.sqrt(weight)
+        x *= root[:, None]
+        y *= root
+    deviation, live = _usable(np.sqrt(np.einsum("ij,ij->j", x, x) / total), mean)
+    free, spent = None, float(fit_intercept)
+    if penalty is not None:
+        deviation = deviation * np.where(penalty > 0, penalty, 1.0)
+        index = live[penalty[live] == 0]
+        live = live[penalty[live] > 0]
+        if len(index):
+            known = x[:, index] / deviation[index]
+            basis, _ = linalg.qr(known, mode="economic")
+            columns, own = linalg.lstsq(known, np.column_stack([x[:, live] / deviation[live], y]))[0], basis.T @ y
+            free, spent = Free(index, columns[:, :-1], columns[:, -1]), spent + len(index)
+            x, y = x - basis @ (basis.T @ x), y - basis @ own
+    if len(live) < x.shape[1]:
+        x = np.asfortranarray(x[:, live])
+    x /= deviation[live]
+    return Design(x, y, total, live, mean, deviation, target, free=free, spent=spent)
+
+
+def _sparse(x: Any, y: Array, weight: Array | None, total: float, fit_intercept: bool, penalty: Array | None) -> Design:
+    if penalty is not None and not penalty.all():
+        raise ValueError("penalty_weights must be positive for a sparse X: give a dense X to leave columns unpenalised")
+    x = sparse.csc_array(x, dtype=np.float64, copy=True)
+    share = np.full(len(y), 1 / total) if weight is None else weight / total
+    mean = x.T @ share if fit_intercept else np.zeros(x.shape[1])
+    target = float(share @ y) if fit_intercept else 0.0
+    second = x.multiply(x).T @ share
+    deviation, live = _usable(np.sqrt(np.maximum(second - mean**2, 0.0)), mean)
+    deviation = deviation if penalty is None else deviation * penalty
+    x = x[:, live]
+    x.data /= np.repeat(deviation[live], np.diff(x.indptr))
+    offset = mean[live] / deviation[live]
+    spent = float(fit_intercept)
+    return Design(x, y - target, total, live, mean, deviation, target, offset=offset, weight=weight, spent=spent)
+
+
+def _usable(deviation: Array, mean: Array) -> tuple[Array, NDArray[np.intp]]:
+    """Deviations, one for a column whose own is a rounding error of its mean, and the columns that do vary."""
+    varies = deviation > 1e-10 * np.abs(mean)
+    return np.where(varies, deviation, 1.0), np.flatnonzero(varies)
+
+
+class Posterior:
+    """The normal posterior of weights under a ridge on the active columns; ``variance`` is that of x·w."""
+
+    def __init__(self, design: Design, noise: float, strength: float, active: NDArray[np.intp] | None = None) -> None:
+        self.active = np.arange(design.shape[1]) if active is None else active
+        self.noise, self.strength, self.rows = noise, max(strength, 0.0), design.rows
+        n, d = len(design.y), len(self.active)
+        self.columns: Array | None = None
+        if d > n and self.strength > 0:  # by rows, which are fewer
+            self.columns = design.columns(self.active)
+            self.matrix = self.columns @ self.columns.T
+        elif active is None and design.has_gram:
+            self.matrix = design.gram.copy()
+        else:
+            columns = design.columns(self.active)
+            self.matrix = columns.T @ columns
+        # Columns that repeat one another share a weight: a trace of ridge says so.
+        floor = 1e-10 * max(float(np.trace(self.matrix)) / max(len(self.matrix), 1), 1e-300)
+        self.matrix[np.diag_indices(len(self.matrix))] += max(self.strength, floor)
+
+    @cached_property
+    def root(self) -> Array:
+        root: Array = linalg.cholesky(self.matrix, lower=True, check_finite=False)
+        return root
+
+    def mean(self, xy: Array) -> Array:
+        """The weights that the active columns' products with the target speak for."""
+        if self.columns is not None:
+            seen = self.columns.T @ linalg.cho_solve((self.root, True), self.columns @ xy)
+            shrunk: Array = (xy - seen) / self.strength
+            return shrunk
+        solved: Array = linalg.cho_solve((self.root, True), xy) if len(xy) else xy
+        return solved
+
+    def variance(self, x: Array) -> Array:
+        """Of the mean response at standardised rows, the intercept's part included."""
+        x = x[:, self.active]
+        common = np.full(len(x), self.noise / self.rows)
+        if not len(self.active):
+            return common
+        own = x if self.columns is None else x @ self.columns.T
+        seen = (linalg.solve_triangular(self.root, own.T, lower=True) ** 2).sum(0)
+        if self.columns is None:
+            plain: Array = common + self.noise * seen
+            return plain
+        left: Array = common + self.noise / self.strength * np.maximum(np.einsum("ij,ij->i", x, x) - seen, 0.0)
+        return left

@@ -1,0 +1,196 @@
+"""Logistic regression that learns the scale of its prior."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import torch
+from scipy import linalg
+from scipy.special import expit, log_expit
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor
+
+from likely._evidence import Rows, fit_linear
+from likely.functional import bernoulli_nll
+from likely.linear._base import check_row_weights
+from likely.linear._design import Array, Design, standardized
+from likely.linear._solvers import solve_lasso
+
+PRIORS = ("normal", "laplace")
+
+
+class DynamicLogisticRegression(ClassifierMixin, BaseEstimator):
+    r"""Logistic regression under a normal (Dynamic Ridge) or Laplace (Dynamic Lasso) prior whose scale is learned.
+
+    Under ``prior="normal"`` the scale has the most evidence in Laplace's approximation; under ``"laplace"`` a path of
+    lassos is followed from zero weights down, until the approximate leave-one-out likelihood stops improving. Columns
+    are put into units of their deviations first. With more than two classes each is set against the rest.
+
+    Learned: ``coef_``, ``intercept_``, ``prior_scale_`` (one a class), ``classes_``.
+
+    >>> import numpy as np
+    >>> from likely.linear import DynamicLogisticRegression
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(300, 50))
+    >>> y = X[:, 0] - X[:, 1] + 0.5 * rng.logistic(size=300) > 0
+    >>> model = DynamicLogisticRegression(prior="laplace").fit(X, y)
+    >>> bool(np.abs(model.coef_[0, :2]).min() > 4 * np.abs(model.coef_[0, 2:]).max())
+    True
+    """
+
+    def __init__(self, prior: str = "normal", *, fit_intercept: bool = True, max_iter: int = 100) -> None:
+        self.prior = prior
+        self.fit_intercept = fit_intercept
+        self.max_iter = max_iter
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Learn the weights and the prior's scale from labelled rows."""
+        if self.prior not in PRIORS:
+            raise ValueError(f"prior must be 'normal' or 'laplace', got {self.prior!r}")
+        X, y = validate_data(self, X, y, dtype=np.float64)
+        check_classification_targets(y)
+        weight = check_row_weights(sample_weight, X)
+        if weight is not None:
+            X, y, weight = X[weight > 0], y[weight > 0], weight[weight > 0]
+        self.classes_, label = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(f"the rows hold one class only, {self.classes_[0]!r}: two are needed to tell them apart")
+        fit = _fit_normal if self.prior == "normal" else _fit_laplace
+        positive = [1] if len(self.classes_) == 2 else range(len(self.classes_))
+        found = [fit(X, (label == k).astype(np.float64), weight, self.fit_intercept, self.max_iter) for k in positive]
+        self.coef_ = np.stack([each.coef for each in found])
+        self.intercept_ = np.array([each.intercept for each in found])
+        self.prior_scale_ = np.array([each.scale for each in found])
+        self.n_iter_ = np.array([each.n_iter for each in found])
+        return self
+
+    def decision_function(self, X: Any) -> Any:
+        """The log odds of the second class, or of each class against the rest."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        odds = X @ self.coef_.T + self.intercept_
+        return odds[:, 0] if len(self.classes_) == 2 else odds
+
+    def predict_proba(self, X: Any) -> Any:
+        """The probability of each class."""
+        odds = self.decision_function(X)
+        if odds.ndim == 1:
+            return np.column_stack([expit(-odds), expit(odds)])
+        # Far out all classes may have a probability of zero: the logarithm keeps them apart.
+        log_p = log_expit(odds)
+        p = np.exp(log_p - log_p.max(1, keepdims=True))
+        return p / p.sum(1, keepdims=True)
+
+    def predict(self, X: Any) -> Any:
+        """The most probable class."""
+        odds = self.decision_function(X)
+        return self.classes_[(odds > 0).astype(int) if odds.ndim == 1 else odds.argmax(1)]
+
+
+@dataclass(frozen=True)
+class _Fit:
+    coef: Array
+    intercept: float
+    scale: float
+    n_iter: int
+
+
+def _fit_normal(X: Array, y: Array, weight: Array | None, fit_intercept: bool, max_iter: int) -> _Fit:
+    if not fit_intercept:
+        # The solver always has an intercept: rows and their mirror images together have none.
+        X, y = np.concatenate([X, -X]), np.concatenate([y, 1 - y])
+        weight = np.full(len(y), 0.5) if weight is None else np.concatenate([weight, weight]) / 2
+    target = torch.as_tensor(y)
+    start = float(np.average(y, weights=weight))
+    offset = math.log(start / (1 - start))
+
+    def evaluate(rows: slice, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        odds = u + offset
+        p = torch.sigmoid(odds)
+        own = target[rows].to(u)
+        nll = bernoulli_nll(odds, own, temperature=1.0, reduction="none", validate_args=False)
+        return nll, p - own, (p * (1 - p)).clamp(min=1e-12)
+
+    found = fit_linear(Rows(X), evaluate, quasi=False, sample_weight=weight, max_iter=max_iter, tol=1e-10)
+    coef = found.coef / found.deviation
+    scale = math.sqrt(1 / found.precision) if found.precision > 0 else math.inf
+    intercept = found.intercept + offset - float(found.mean @ coef)
+    return _Fit(coef, intercept if fit_intercept else 0.0, scale, found.n_iter)
+
+
+def _fit_laplace(X: Array, y: Array, weight: Array | None, fit_intercept: bool, max_iter: int) -> _Fit:
+    design = standardized(X, y, weight, fit_intercept)
+    x, mass = design.prepared(X), np.ones(len(y)) if weight is None else weight
+    state = _State(np.zeros(x.shape[1]), 0.0)
+    if fit_intercept:
+        start = float(np.average(y, weights=mass))
+        state.intercept = math.log(start / (1 - start))
+    pull = x.T @ (mass * (y - expit(state.intercept)))
+    strength = float(np.abs(pull).max(initial=0.0))
+    best, least, best_strength = state, _left_out(x, y, mass, state, fit_intercept), math.inf
+    waited = n_iter = 0
+    while strength > 0 and waited < 4 and n_iter < 10 * max_iter:
+        strength *= 0.79
+        state, steps = _newton(x, y, mass, state, strength, fit_intercept)
+        n_iter += steps
+        if np.count_nonzero(state.coef) >= 0.9 * mass.sum():
+            break
+        loss = _left_out(x, y, mass, state, fit_intercept)
+        waited += 1
+        if loss < least:
+            best, least, best_strength, waited = state, loss, strength, 0
+    coef, _ = design.restored(best.coef)
+    return _Fit(coef, best.intercept - float(design.mean @ coef), 1 / best_strength, n_iter)
+
+
+@dataclass
+class _State:
+    coef: Array
+    intercept: float
+
+
+def _newton(x: Array, y: Array, mass: Array, state: _State, strength: float, fit_intercept: bool) -> tuple[_State, int]:
+    """A lasso of each parabola that touches the likelihood at the last one's answer."""
+    for step in range(1, 26):  # noqa: B007
+        odds = x @ state.coef + state.intercept
+        p = expit(odds)
+        curvature = mass * np.maximum(p * (1 - p), 1e-5)
+        response = odds + mass * (y - p) / curvature
+        center = curvature @ x / curvature.sum() if fit_intercept else np.zeros(x.shape[1])
+        middle = float(curvature @ response / curvature.sum()) if fit_intercept else 0.0
+        root = np.sqrt(curvature)
+        design = Design(
+            np.asfortranarray((x - center) * root[:, None]),
+            (response - middle) * root,
+            float(mass.sum()),
+            np.arange(x.shape[1]),
+            center,
+            np.ones(x.shape[1]),
+            middle,
+        )
+        coef, _ = solve_lasso(design, strength, state.coef, 1e-6)
+        moved = float(np.abs(coef - state.coef).max(initial=0.0))
+        state = _State(coef, middle - float(center @ coef) if fit_intercept else 0.0)
+        if moved < 1e-4 * (1 + float(np.abs(coef).max(initial=0.0))):
+            break
+    return state, step
+
+
+def _left_out(x: Array, y: Array, mass: Array, state: _State, fit_intercept: bool) -> float:
+    """The negative log-likelihood of each row without it, to first order: its log odds move by its leverage."""
+    active = np.flatnonzero(state.coef)
+    odds = x @ state.coef + state.intercept
+    p = expit(odds)
+    curvature = np.maximum(p * (1 - p), 1e-12)
+    columns = np.column_stack([np.ones(len(y)), x[:, active]]) if fit_intercept else x[:, active]
+    if not columns.shape[1]:
+        return float(-(mass * log_expit((2 * y - 1) * odds)).sum())
+    basis, _ = linalg.qr(columns * np.sqrt(mass * curvature)[:, None], mode="economic")
+    leverage = np.minimum((basis**2).sum(1) / np.maximum(mass, 1.0), 0.99)
+    without = odds - leverage / (1 - leverage) * (y - p) / curvature
+    return float(-(mass * log_expit((2 * y - 1) * without)).sum())

@@ -1,0 +1,108 @@
+"""Weights that are zero or not, everything about them learned."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from likely.linear._base import DynamicLinearModel
+from likely.linear._design import Array, Design, Posterior
+from likely.linear._solvers import (
+    Spectrum,
+    SpikeSlabFit,
+    from_weights,
+    lasso_by_validation,
+    reweighted_lasso,
+    spike_slab,
+)
+
+_EASY = 25  # iterations: what takes more may have got stuck, and is tried from elsewhere too
+
+
+class SpikeSlabRegression(DynamicLinearModel):
+    r"""Spike and slab: each weight is zero, or has a magnitude and a sign; the shares and sizes are learned.
+
+    :math:`w_j = 0` with probability :math:`1 - \pi`; else :math:`|w_j|` is about :math:`N(\mu, \tau^2)` and its sign
+    positive with probability η. π, η, μ, τ and the noise σ maximise the evidence, whose posterior is found by
+    expectation consistency (vector approximate message passing). One μ covers dense weights, weights of one sign, and
+    weights of like size and either sign. Where the first answer took long to find, others are tried, from Multi Lasso
+    too, and the one of most evidence is taken.
+
+    Learned: ``coef_`` (posterior means), ``inclusion_`` (the probability that a weight is not zero), ``sigma_``,
+    ``prior_share_`` (π), ``prior_positive_`` (η), ``prior_mean_`` (μ), ``prior_scale_`` (τ), ``evidence_``.
+
+    >>> import numpy as np
+    >>> from likely.linear import SpikeSlabRegression
+    >>> rng = np.random.default_rng(0)
+    >>> X, w = rng.normal(size=(60, 100)), np.zeros(100)
+    >>> w[:10] = rng.uniform(1, 2, size=10)
+    >>> model = SpikeSlabRegression().fit(X, X @ w + 0.1 * rng.normal(size=60))
+    >>> round(model.prior_share_, 2), round(model.prior_mean_, 1)
+    (0.1, 1.5)
+    >>> bool(np.abs(model.coef_ - w).max() < 0.1)
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        fit_intercept: bool = True,
+        penalty_weights: Any = None,
+        warm_start: bool = False,
+        max_iter: int = 300,
+        tol: float = 1e-4,
+    ) -> None:
+        super().__init__(fit_intercept=fit_intercept, penalty_weights=penalty_weights)
+        self.warm_start = warm_start
+        self.max_iter = max_iter
+        self.tol = tol
+
+    def _solve(self, design: Design) -> Array:
+        d = design.shape[1]
+        last = getattr(self, "_last", None) if self.warm_start else None
+        if last is not None and len(last.moments.mean) != d:
+            last = None
+        fit = likeliest(design, max_iter=self.max_iter, tol=self.tol, last=last)
+        self._last = fit
+        full = np.zeros(len(design.mean))
+        self.inclusion_ = full.copy()
+        if fit is None:
+            self.sigma_, self.prior_share_, self.prior_positive_ = math.sqrt(design.yy / design.freedom), 0.0, 0.5
+            self.prior_mean_, self.prior_scale_, self.evidence_, self.n_iter_ = 0.0, 0.0, -math.inf, 0
+            self._posterior = Posterior(design, self.sigma_**2, 0.0, np.zeros(0, dtype=np.intp))
+            return np.zeros(d)
+        self.inclusion_[design.live] = fit.moments.plus + fit.moments.minus
+        self.sigma_ = math.sqrt(fit.noise)
+        self.prior_share_, self.prior_positive_ = fit.slab.share, fit.slab.positive
+        self.prior_mean_, self.prior_scale_ = fit.slab.mean, math.sqrt(fit.slab.variance)
+        self.evidence_, self.n_iter_ = fit.evidence, fit.n_iter
+        self._posterior = Posterior(design, fit.noise, fit.precision * fit.noise)
+        return fit.moments.mean
+
+
+def likeliest(
+    design: Design, *, max_iter: int = 300, tol: float = 1e-4, last: SpikeSlabFit | None = None
+) -> SpikeSlabFit | None:
+    """The spike and slab of most evidence among those found from several starts; None where there is no signal."""
+    if design.shape[1] == 0 or design.yy <= 0 or not np.abs(design.xy).any():
+        return None
+    spectrum = Spectrum(design)
+    settings: dict[str, Any] = {"max_iter": max_iter, "tol": tol}
+    if last is not None:
+        warm = spike_slab(design, spectrum, start=(last.slab, last.noise, *last.state), **settings)
+        if warm.converged:
+            return warm
+    found = [spike_slab(design, spectrum, **settings)]
+    if found[0].converged and found[0].n_iter <= _EASY:
+        return found[0]
+    sparse = reweighted_lasso(design, lasso_by_validation(design))
+    starts: list[dict[str, Any]] = [{"humps": 0.0, "damping": 0.5}, {"damping": 0.3}]
+    if sparse.coef.any():
+        starts.append({"start": from_weights(design, sparse.coef, sparse.noise), "damping": 0.5})
+    found += [spike_slab(design, spectrum, **start, **settings) for start in starts]
+    converged = [fit for fit in found if fit.converged]
+    if not converged:  # near a phase transition the turns slow down: the least noise is the furthest along
+        return min((fit for fit in found if np.isfinite(fit.moments.mean).all()), key=lambda fit: fit.noise)
+    return max(converged, key=lambda fit: fit.evidence)
