@@ -14,7 +14,13 @@ def test_measures_every_file_and_judges(tmp_path):
     np.savez(tmp_path / "logits" / "plain.npz", **arrays)
     np.savez(tmp_path / "logits" / "rich.npz", features=rng.normal(size=(2200, 4)), **arrays)
     result = safety.run(Context(quick=True, data=tmp_path))
-    assert list(result.tables[0].frame.index) == [("plain", "LS"), ("rich", "LFS"), ("rich", "LS")]
+    assert list(result.tables[0].frame.index) == [
+        ("plain", "DS"),
+        ("plain", "LS"),
+        ("rich", "DS"),
+        ("rich", "LFS"),
+        ("rich", "LS"),
+    ]
     assert result.tables[0].frame.abs().to_numpy().max() < 0.01
     with pytest.raises(FileNotFoundError, match="LIKELY_DATA"):
         safety.run(Context(quick=True, data=tmp_path / "logits"))

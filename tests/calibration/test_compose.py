@@ -9,7 +9,7 @@ from joblib import parallel_config
 from scipy.special import log_softmax
 from sklearn.base import clone
 
-from likely.calibration import _compose
+from likely.calibration import _cross_fit, _held_out
 from likely.calibration._auto import AutoCalibrator, default_candidates
 from likely.calibration._compose import compose
 from likely.calibration._scaling import StructuredMatrixScaling, VectorScaling
@@ -56,7 +56,7 @@ def test_many_logits_are_not_kept(monkeypatch):
     logits, y, features = mixed(400)
     make = lambda: compose(VectorScaling(), FeatureTemperature(), cv=None)  # noqa: E731
     kept = make().fit(logits, y, features).transform(logits, features)
-    monkeypatch.setattr(_compose, "_KEPT", 0)
+    monkeypatch.setattr(_cross_fit, "KEPT", 0)
     np.testing.assert_allclose(make().fit(logits, y, features).transform(logits, features), kept, atol=1e-6)
 
 
@@ -95,7 +95,7 @@ def test_inputs_belong_to_the_whole():
     probabilities = torch.softmax(torch.as_tensor(logits), 1)
     answer = compose(VectorScaling(), LinearTemperature(), inputs="probabilities").fit(probabilities, y)
     assert torch.isfinite(answer.predict_proba(probabilities)).all()
-    with pytest.raises(ValueError, match="say inputs= to compose"):
+    with pytest.raises(ValueError, match="say inputs= to the whole"):
         compose(VectorScaling(inputs="probabilities")).fit(logits, y)
     with pytest.raises(ValueError, match="at least one"):
         compose().fit(logits, y)
@@ -109,12 +109,34 @@ def test_weights_reach_every_step():
     np.testing.assert_allclose(whole.predict_proba(logits), part.predict_proba(logits), atol=1e-4)
 
 
-def test_folds_have_their_share_of_every_class():
-    y = np.repeat([0, 1, 2], [50, 10, 3])
-    folds = _compose.deal(y, 5, np.random.RandomState(0))
+def test_folds_do_not_repeat_the_class_frequencies_of_the_rows_fitted():
+    folds = _held_out.deal(63, 5, np.random.RandomState(0))
     assert sorted(np.concatenate(folds)) == list(range(63))
-    for fold in folds:
-        np.testing.assert_array_equal(np.bincount(y[fold], minlength=2)[:2], [10, 2])
+    # Labels of pure chance: a bias that follows their frequencies must not look good on rows held out.
+    rng, gains = np.random.default_rng(0), []
+    for _ in range(10):
+        logits, y = 0.1 * rng.normal(size=(120, 20)), rng.integers(0, 20, 120)
+        two = {"GS": GlobalTemperature(), "VS": VectorScaling(penalty=1.0)}
+        scores = AutoCalibrator(two).fit(logits, y).scores_
+        gains.append(scores["GS"] - scores["VS"])
+    assert np.mean(gains) < 0
+
+
+def test_steps_that_chains_share_are_fitted_once(monkeypatch):
+    logits, y, _ = mixed(200)
+    fits = []
+    fit = VectorScaling._fit
+    monkeypatch.setattr(VectorScaling, "_fit", lambda self, *rows: fits.append(len(rows[1])) or fit(self, *rows))
+    three = {
+        "VS": VectorScaling(),
+        "VS → LS": compose(VectorScaling(), LinearTemperature()),
+        "VS → GS": compose(VectorScaling(), GlobalTemperature()),
+    }
+    auto = AutoCalibrator(three, slack=np.inf).fit(logits, y)
+    assert sorted(fits) == [160] * 5 + [200]
+    for name, calibrator in three.items():
+        alone = calibrator.fit(logits, y).transform(logits)
+        np.testing.assert_allclose(auto.members_[name].transform(logits), alone, atol=1e-9)
 
 
 def test_auto_finds_what_is_there():
@@ -123,6 +145,7 @@ def test_auto_finds_what_is_there():
     assert nll(auto, fresh, labels, told) < nll(GlobalTemperature().fit(logits, y), fresh, labels) - 0.05
     assert set(auto.scores_) == set(default_candidates(3, features=True))
     assert auto.scores_[auto.name_] == min(auto.scores_.values())
+    assert set(auto.members_) == {name for name, errors in auto.behind_.items() if errors <= 2}
     assert auto.scores_[auto.name_] == pytest.approx(nll(auto, fresh, labels, told), abs=0.2)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(auto)).transform(fresh, told), auto.transform(fresh, told))
 
@@ -135,16 +158,31 @@ def test_auto_repeats_itself_on_any_number_of_workers():
     assert first.scores_ == pytest.approx(again.scores_)
 
 
-def test_auto_with_slack_prefers_the_simple():
-    logits, y, _ = mixed(100)
-    few = {"GS": GlobalTemperature(), "VS": VectorScaling()}
-    assert AutoCalibrator(few, slack=1e6).fit(logits, y).name_ == "GS"
+def test_auto_averages_what_it_cannot_tell_apart():
+    logits, y, features = mixed(100)
+    few = {"GS": GlobalTemperature(), "LFS": FeatureTemperature()}
+    both = AutoCalibrator(few, slack=np.inf).fit(logits, y, features)
+    alone = [calibrator.fit(logits, y, features).transform(logits, features) for calibrator in few.values()]
+    np.testing.assert_allclose(both.transform(logits, features), np.mean(alone, axis=0))
+    temperature = both.temperature(logits, features)
+    np.testing.assert_allclose(both.transform(logits, features), logits / temperature[:, None])
+    assert len(AutoCalibrator(few, slack=0).fit(logits, y, features).members_) == 1
+
+
+def test_some_of_many_rows_choose(monkeypatch):
+    logits, y, features = mixed(600)
+    monkeypatch.setattr("likely.calibration._auto.KEPT", 900)
+    few = {"GS": GlobalTemperature(), "VS → LFS": compose(VectorScaling(), FeatureTemperature(), cv=None)}
+    auto = AutoCalibrator(few).fit(logits, y, features)
+    assert list(auto.members_) == ["VS → LFS"]
+    whole = few["VS → LFS"].fit(logits, y, features).transform(logits, features)
+    np.testing.assert_allclose(auto.transform(logits, features), whole)
 
 
 def test_auto_takes_candidates():
     logits, y, features = mixed()
     only = AutoCalibrator({"LFS": FeatureTemperature(), "GS": GlobalTemperature()}).fit(logits, y, features)
-    assert only.name_ == "LFS"
+    assert list(only.members_) == ["LFS"]
     np.testing.assert_array_equal(only.predict(logits, features), logits.argmax(1))
     expected = FeatureTemperature().fit(logits, y, features).temperature(logits, features)
     np.testing.assert_allclose(only.temperature(logits, features), expected)

@@ -169,11 +169,11 @@ def test_conformal_coverage():
 
 def test_conformal_splits_for_an_unfitted_estimator_and_refuses_what_it_cannot_keep():
     pytest.importorskip("crepes")
-    X, y = data(80)
+    X, y = data(400)
     model = ConformalRegressor(CalibratedRegressor(Ridge())).fit(X, y)
-    assert model.n_calibration_ == 20
+    assert model.n_calibration_ == 100
     lower, upper = model.predict_interval(X, coverage=0.9)
     assert (lower < model.predict(X)).all()
     assert np.ptp(upper - lower) > 0.1
-    with pytest.raises(ValueError, match="needs 99 calibration rows or more, there are 20"):
-        model.predict_interval(X, coverage=0.99)
+    with pytest.raises(ValueError, match="needs 999 calibration rows or more, there are 100"):
+        model.predict_interval(X, coverage=0.999)

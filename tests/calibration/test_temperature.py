@@ -9,7 +9,7 @@ from scipy.special import log_softmax, softmax
 from sklearn.base import clone
 
 from likely import _evidence
-from likely.calibration import FeatureTemperature, GlobalTemperature, LinearTemperature
+from likely.calibration import FeatureTemperature, GlobalTemperature, LinearTemperature, _leading
 
 METHODS = [GlobalTemperature, LinearTemperature, FeatureTemperature]
 
@@ -215,3 +215,26 @@ def test_two_rows_and_one_class():
     for method in METHODS:
         logits, features = np.array([[1.0, 0.0], [0.0, 2.0]]), np.ones((2, 3))
         assert np.isfinite(method().fit(logits, [0, 0], features).predict_proba(logits, features)).all()
+
+
+def test_many_features_are_read_along_their_leading_directions(monkeypatch):
+    rng = np.random.default_rng(0)
+    logits, y, causes = problem(2400, effect=0.5)
+    wide = causes @ rng.normal(size=(6, 300)) + 0.3 * rng.normal(size=(2400, 300)) + 5
+    half, rest = slice(0, 1200), slice(1200, None)
+    fast = FeatureTemperature().fit(logits[half], y[half], wide[half])
+    monkeypatch.setattr(_leading, "DIRECTIONS", 300)
+    exact = FeatureTemperature().fit(logits[half], y[half], wide[half])
+    losses = [nll(c.transform(logits[rest], wide[rest]), y[rest]).mean() for c in (fast, exact)]
+    base = nll(GlobalTemperature().fit(logits[half], y[half]).transform(logits[rest]), y[rest]).mean()
+    assert losses[0] == pytest.approx(losses[1], abs=0.003)
+    assert losses[0] < base - 0.05
+    # The answer is a line in the features themselves, whatever it was found through.
+    assert fast.solution_.coef.shape == (300,)
+    assert np.corrcoef(fast.temperature(logits, wide), exact.temperature(logits, wide))[0, 1] > 0.99
+
+
+def test_more_features_than_rows_that_mean_nothing_change_nothing():
+    logits, y, _ = problem(60)
+    fitted = FeatureTemperature().fit(logits, y, np.random.default_rng(1).normal(size=(60, 500)))
+    assert fitted.precision_ == np.inf

@@ -10,19 +10,21 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import log_softmax
 
-from likely.calibration import FeatureTemperature, GlobalTemperature, LinearTemperature
+from likely.calibration import DeepTemperature, FeatureTemperature, GlobalTemperature, LinearTemperature
 from likely.datasets import Logits, list_logits, load_logits
 from likely.reproduce import Context, Result, Table
+from likely.reproduce._comparison import Difference, paired
 
 SMALL, SIZES = 1000, (250, 500, 1000, 2500, 5000)
+METHODS = {"LS": LinearTemperature, "LFS": FeatureTemperature, "DS": DeepTemperature}  # LS and DS read the logits
 
 
 def run(context: Context) -> Result:
-    """Fit LS and LFS on calibration rows of several numbers, and hold them against GS on the other rows."""
+    """Fit LS, LFS and DS on calibration rows of several numbers, and hold them against GS on the other rows."""
     names = list_logits(context.data)
     if not names:
         raise FileNotFoundError("no logits/*.npz in the data folder: set LIKELY_DATA to one that has them")
-    work = [(name, method) for name in names for method in ("LS", "LFS")]
+    work = [(name, method) for name in names for method in METHODS]
     seeds = range(context.seed, context.seed + (1 if context.quick else 3))
     sizes = SIZES[:3] if context.quick else SIZES
     rows = [row for name, method in context.track(work) for row in measure(name, method, sizes, seeds, context.data)]
@@ -55,23 +57,23 @@ def measure(
             order = np.random.default_rng([seed, n]).permutation(len(rows.labels))
             if n <= len(order) // 2:
                 difference = compare(rows, method, order[:n], order[len(order) // 2 :])
-                yield name, method, n, difference.mean(), difference.std() / np.sqrt(len(difference))
+                yield name, method, n, difference.mean, difference.error
 
 
-def compare(rows: Logits, method: str, fit: NDArray[np.int64], test: NDArray[np.int64]) -> NDArray[np.float64]:
-    """The NLL of each test row, less that under one temperature."""
+def compare(rows: Logits, method: str, fit: NDArray[np.int64], test: NDArray[np.int64]) -> Difference:
+    """The mean NLL of the test rows, less that under one temperature."""
     features = rows.features if method == "LFS" else None
-    calibrator = FeatureTemperature() if method == "LFS" else LinearTemperature()
-    part = None if features is None else features[fit]
-    calibrator.fit(rows.logits[fit], rows.labels[fit], part)
+    known, new = (None, None) if features is None else (features[fit], features[test])
+    ours = METHODS[method]().fit(rows.logits[fit], rows.labels[fit], known)
     base = GlobalTemperature().fit(rows.logits[fit], rows.labels[fit])
-    ours = calibrator.transform(rows.logits[test], None if features is None else features[test])
-    return _nll(ours, rows.labels[test]) - _nll(base.transform(rows.logits[test]), rows.labels[test])
+    logits, labels = rows.logits[test], rows.labels[test]
+    return paired(nll(ours.transform(logits, new), labels), nll(base.transform(logits), labels), test_per_train=0)
 
 
-def _nll(logits: NDArray[np.float32], y: NDArray[np.int64]) -> NDArray[np.float64]:
-    nll: NDArray[np.float64] = -log_softmax(logits.astype(np.float64), axis=1)[np.arange(len(y)), y]
-    return nll
+def nll(logits: NDArray[np.float32], y: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The NLL of each row."""
+    found: NDArray[np.float64] = -log_softmax(logits.astype(np.float64), axis=1)[np.arange(len(y)), y]
+    return found
 
 
 def judge(splits: pd.DataFrame) -> list[str]:

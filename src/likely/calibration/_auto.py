@@ -1,4 +1,4 @@
-"""The calibrator that cross-validation likes best."""
+"""The calibrators that cross-validation likes best, averaged."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils import check_random_state
@@ -14,22 +13,23 @@ from torch import Tensor
 
 from likely._evidence import Rows
 from likely.calibration._base import Calibrator, like
-from likely.calibration._compose import compose, deal, take
+from likely.calibration._compose import Composition, compose
+from likely.calibration._cross_fit import KEPT, Chain, CrossFits
 from likely.calibration._scaling import StructuredMatrixScaling, VectorScaling
 from likely.calibration._temperature import FeatureTemperature, GlobalTemperature, LinearTemperature
 
-_CHOICE = 2**23  # numbers: so many logits, at most, take part in the choice; all take part in the fit
 _MATRIX = 200  # a matrix of more classes than this has more entries than calibration sets can speak for
 
 
 class AutoCalibrator(Calibrator):
-    """Tries temperatures, vector and matrix scaling and their compositions; keeps the best by cross-validated NLL.
+    """Tries temperatures, vector and matrix scaling and their compositions; averages the best by cross-validated NLL.
 
-    ``candidates`` maps names to calibrators, simplest first; None stands for Global, Linear and Feature Scaling
-    (the last where ``fit`` is given features), vector and structured matrix scaling, and those followed by Linear or
-    Feature Scaling. Of the candidates within ``slack`` standard errors of the best, in paired differences over the
-    rows, the first is taken. ``scores_`` has the cross-validated NLL of each, ``name_`` the winner's name and
-    ``best_`` the winner, fitted on all rows.
+    ``candidates`` maps names to calibrators; None stands for Global, Linear and Feature Scaling (the last where ``fit``
+    is given features), vector and structured matrix scaling, and those followed by Linear or Feature Scaling.
+    Candidates within ``slack`` standard errors of the best, in paired differences over the rows, cannot be told from
+    it: the answer is the mean of their logits, with ``slack=0`` the best alone. ``scores_`` has the cross-validated
+    NLL of each candidate, ``behind_`` how many standard errors it is behind the best, ``name_`` the name of the best,
+    and ``members_`` those averaged, fitted on all rows.
 
     >>> import numpy as np
     >>> from likely.calibration import AutoCalibrator, GlobalTemperature, VectorScaling
@@ -37,8 +37,8 @@ class AutoCalibrator(Calibrator):
     >>> y = rng.integers(0, 3, 1000)
     >>> logits = 3 * np.eye(3)[y] + 2 * rng.normal(size=(1000, 3)) + [4, 0, 0]    # too fond of class 0
     >>> auto = AutoCalibrator({"GS": GlobalTemperature(), "VS": VectorScaling()}).fit(logits, y)
-    >>> auto.name_
-    'VS'
+    >>> list(auto.members_)
+    ['VS']
     >>> auto.scores_["VS"] < auto.scores_["GS"]
     True
     """
@@ -48,7 +48,7 @@ class AutoCalibrator(Calibrator):
         candidates: dict[str, Calibrator] | None = None,
         *,
         cv: int = 5,
-        slack: float = 0.0,
+        slack: float = 2.0,
         random_state: Any = 0,
         n_jobs: int | None = None,
         inputs: str = "logits",
@@ -61,10 +61,11 @@ class AutoCalibrator(Calibrator):
         self.n_jobs = n_jobs
 
     def temperature(self, logits: Any, features: Any = None) -> Any:
-        """The temperature of each row, where the chosen calibrator has one."""
+        """The temperature of each row, where all members have one: their harmonic mean."""
         rows = self._rows(logits)
         plain = torch.cat([rows[part] for part in rows.blocks()])
-        return like(self.best_.temperature(plain, features), logits)
+        inverse = torch.stack([1 / member.temperature(plain, features) for member in self.members_.values()])
+        return like(1 / inverse.mean(0), logits)
 
     def _fit(
         self, logits: Rows, y: NDArray[np.int64], features: Rows | None, weight: NDArray[np.float64] | None
@@ -76,30 +77,33 @@ class AutoCalibrator(Calibrator):
         candidates = self.candidates or default_candidates(
             logits.shape[1], linear=finite, features=features is not None
         )
-        thin = max(1, -(-len(y) * logits.shape[1] // _CHOICE))
-        folds = [fold[::thin] for fold in deal(y, self.cv, check_random_state(self.random_state))]
-        everyone = np.concatenate(folds)
-        jobs = [(name, fold) for name in candidates for fold in folds]
-        answers = Parallel(n_jobs=self.n_jobs)(
-            delayed(_held_out)(candidates[name], logits, y, features, weight, np.setdiff1d(everyone, fold), fold)
-            for name, fold in jobs
-        )
-        held: dict[str, list[NDArray[np.float64]]] = {name: [] for name in candidates}
-        for (name, _), answer in zip(jobs, answers, strict=True):
-            held[name].append(answer)
-        rows = {name: np.concatenate(parts) for name, parts in held.items()}
-        mass = np.concatenate([np.ones(len(fold)) if weight is None else weight[fold] for fold in folds])
-        self.scores_ = {name: float(np.average(each, weights=mass)) for name, each in rows.items()}
-        best = min(self.scores_, key=lambda name: self.scores_[name])
-        self.name_ = next(
-            name
-            for name in candidates
-            if self.scores_[name] - self.scores_[best] <= self.slack * _standard_error(rows[name] - rows[best], mass)
-        )
-        self.best_: Calibrator = clone(candidates[self.name_])._fit_checked(logits, y, features, weight)
+        # Some of the rows choose, where there are very many; all take part in the fit.
+        thin = -(-len(y) // (KEPT // logits.shape[1]))
+        some, random = slice(0, len(y), thin), check_random_state(self.random_state)
+        extra = None if features is None else Rows(features[some])
+        mass = np.ones(len(y[some])) if weight is None else weight[some]
+        folds = max(2, min(self.cv, len(mass) // 2))
+        fits = CrossFits(Rows(logits[some]), y[some], extra, mass, cv=folds, random=random, n_jobs=self.n_jobs)
+        losses = {name: _nll(fits.held_out(_chain(each)), y[some]) for name, each in candidates.items()}
+        self.scores_ = {name: float(np.average(each, weights=mass)) for name, each in losses.items()}
+        self.name_ = min(self.scores_, key=lambda name: self.scores_[name])
+        self.behind_ = {name: _in_errors(each - losses[self.name_], mass) for name, each in losses.items()}
+        if thin > 1:
+            fits = CrossFits(logits, y, features, weight, cv=None, random=random)
+        self.members_ = {
+            name: self._member(candidates[name], fits) for name in candidates if self.behind_[name] <= self.slack
+        }
+
+    def _member(self, candidate: Calibrator, fits: CrossFits) -> Calibrator:
+        fitted = fits.fitted(_chain(candidate))
+        if not isinstance(candidate, Composition):
+            return fitted[0]
+        member: Composition = clone(candidate)
+        member.fitted_, member.n_classes_, member.classes_ = fitted, self.n_classes_, self.classes_
+        return member
 
     def _calibrate(self, logits: Tensor, features: Tensor | None) -> Tensor:
-        return self.best_._calibrate(logits, features)
+        return torch.stack([member._calibrate(logits, features) for member in self.members_.values()]).mean(0)
 
 
 def default_candidates(classes: int, *, linear: bool = True, features: bool = False) -> dict[str, Calibrator]:
@@ -115,26 +119,18 @@ def default_candidates(classes: int, *, linear: bool = True, features: bool = Fa
     return {"GS": GlobalTemperature(), **temperatures, **scalings, **pairs}
 
 
-def _held_out(
-    calibrator: Calibrator,
-    logits: Rows,
-    y: NDArray[np.int64],
-    features: Rows | None,
-    weight: NDArray[np.float64] | None,
-    kept: NDArray[np.int64],
-    held: NDArray[np.int64],
-) -> NDArray[np.float64]:
-    """The NLL of each row that was held out."""
-    part = None if weight is None else weight[kept]
-    fitted = clone(calibrator)._fit_checked(take(logits, kept), y[kept], take(features, kept), part)
-    extra = None if features is None else take(features, held)[slice(None)]
-    calibrated = fitted._calibrate(take(logits, held)[slice(None)], extra)
-    log_p = torch.log_softmax(calibrated.double(), 1).cpu().numpy()
-    # A true class that was ruled out costs ∞ under every candidate, and must not hide how they differ elsewhere.
-    nll: NDArray[np.float64] = np.minimum(-log_p[np.arange(len(held)), y[held]], 1e6)
-    return nll
+def _chain(candidate: Calibrator) -> Chain:
+    return candidate.chain if isinstance(candidate, Composition) else (candidate,)
 
 
-def _standard_error(difference: NDArray[np.float64], weight: NDArray[np.float64]) -> float:
+def _in_errors(difference: NDArray[np.float64], weight: NDArray[np.float64]) -> float:
     mean = np.average(difference, weights=weight)
-    return float(np.sqrt((weight**2 * (difference - mean) ** 2).sum()) / weight.sum())
+    error = np.sqrt((weight**2 * (difference - mean) ** 2).sum()) / weight.sum()
+    return float(mean / error) if error > 0 else 0.0
+
+
+def _nll(logits: Rows, y: NDArray[np.int64]) -> NDArray[np.float64]:
+    log_p = torch.cat([torch.log_softmax(logits[part].double(), 1).cpu() for part in logits.blocks()])
+    # A true class that was ruled out costs ∞ under every candidate, and must not hide how they differ elsewhere.
+    nll: NDArray[np.float64] = np.minimum(-log_p.numpy()[np.arange(len(y)), y], 1e6)
+    return nll

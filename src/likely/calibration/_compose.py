@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Self, overload
+from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.base import clone
 from sklearn.utils.metaestimators import _BaseComposition
 from torch import Tensor
 
 from likely._evidence import Rows
 from likely.calibration._base import Calibrator, like
-
-_KEPT = 2**22  # numbers: so many calibrated logits are kept between two steps, more are computed again at every pass
+from likely.calibration._cross_fit import Chain, CrossFits
 
 
 class Composition(Calibrator, _BaseComposition):
@@ -55,35 +53,13 @@ class Composition(Calibrator, _BaseComposition):
     ) -> None:
         if not self.steps:
             raise ValueError("compose needs at least one calibrator")
-        self.fitted_: list[Calibrator] = []
-        for position, (name, step) in enumerate(self.steps, 1):
-            if step.inputs != "logits":
-                raise ValueError(f"{name} has inputs={step.inputs!r}: steps are handed logits; say inputs= to compose")
-            self.fitted_.append(clone(step)._fit_checked(logits, y, features, weight))
-            if position < len(self.steps):
-                logits = self._passed_on(step, logits, y, features, weight)
+        fits = CrossFits(logits, y, features, weight, cv=self.cv, random=np.random.RandomState(0))
+        self.fitted_ = fits.fitted(self.chain)
 
-    def _passed_on(
-        self,
-        step: Calibrator,
-        logits: Rows,
-        y: NDArray[np.int64],
-        features: Rows | None,
-        weight: NDArray[np.float64] | None,
-    ) -> Rows:
-        """What the next step is fitted on: logits of rows the step was not fitted on, where they fit into memory."""
-        if self.cv is None or len(logits) * logits.shape[1] > _KEPT or len(y) < 2 * self.cv:
-            return _Calibrated(self.fitted_[-1], logits, features).kept()
-        folds = deal(y, self.cv, np.random.RandomState(0))
-        out = torch.empty(logits.shape, dtype=logits[slice(0, 1)].dtype, device=logits.device)
-        for fold in folds:
-            others = np.setdiff1d(np.arange(len(y)), fold)
-            part = None if weight is None else weight[others]
-            fitted = clone(step)._fit_checked(take(logits, others), y[others], take(features, others), part)
-            out[torch.as_tensor(fold)] = fitted._calibrate(
-                take(logits, fold)[slice(None)], None if features is None else take(features, fold)[slice(None)]
-            )
-        return Rows(out)
+    @property
+    def chain(self) -> Chain:
+        """The steps without their names."""
+        return tuple(step for _, step in self.steps)
 
     def _calibrate(self, logits: Tensor, features: Tensor | None) -> Tensor:
         for step in self.fitted_:
@@ -112,35 +88,3 @@ def compose(*calibrators: Calibrator, cv: int | None = 5, inputs: str = "logits"
     kinds = [type(calibrator).__name__.lower() for calibrator in calibrators]
     names = [kind if kinds.count(kind) == 1 else f"{kind}-{i + 1}" for i, kind in enumerate(kinds)]
     return Composition(list(zip(names, calibrators, strict=True)), cv=cv, inputs=inputs)
-
-
-@overload
-def take(rows: Rows, index: NDArray[np.int64]) -> Rows: ...
-@overload
-def take(rows: None, index: NDArray[np.int64]) -> None: ...
-def take(rows: Rows | None, index: NDArray[np.int64]) -> Rows | None:
-    """Some of the rows, in memory."""
-    return None if rows is None else Rows(rows[index])  # type: ignore[index]
-
-
-def deal(y: NDArray[np.int64], folds: int, random: np.random.RandomState) -> list[NDArray[np.int64]]:
-    """Rows in folds: sorted by class and dealt out in turn, so that each has its share of every class, however rare."""
-    dealt = np.lexsort((random.random_sample(len(y)), y))
-    return [dealt[k::folds] for k in range(min(folds, len(y)))]
-
-
-class _Calibrated(Rows):
-    """The logits a fitted calibrator gives, computed as they are read."""
-
-    def __init__(self, calibrator: Calibrator, logits: Rows, features: Rows | None) -> None:
-        self.calibrator, self.logits, self.features = calibrator, logits, features
-        self.shape, self.device = logits.shape, logits.device
-
-    def __getitem__(self, rows: slice) -> Tensor:
-        features = None if self.features is None else self.features[rows]
-        return self.calibrator._calibrate(self.logits[rows], features)
-
-    def kept(self) -> Rows:
-        """The same rows, in memory where they are few."""
-        small = len(self) * self.shape[1] <= _KEPT
-        return Rows(torch.cat([self[part] for part in self.blocks()])) if small else self

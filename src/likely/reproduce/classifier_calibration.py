@@ -67,7 +67,6 @@ PAPER = {
 }
 SPLITS = 5
 QUICK_CLASSES, QUICK_FEATURES = 10, 64  # quick runs leave greater networks out, and Auto
-AUTO_FEATURES = 256  # of more features Auto is told nothing: it would fit LFS twenty times
 SHOWN = {VS: "gold", LS: "blue", LFS: "green", BOTH: "violet", AUTO: "red"}
 MEASURES = ("ECE", "NLL")
 
@@ -173,11 +172,10 @@ def calibrated(
     logits, labels, features = outputs.logits, outputs.labels, outputs.features
     done = {UNCALIBRATED: logits[test]}
     for name in methods:
-        told = None if features is None or (name == AUTO and features.shape[1] > AUTO_FEATURES) else features
-        if told is None and name in NEED_FEATURES:
+        if features is None and name in NEED_FEATURES:
             continue
-        known, new = (None, None) if told is None else (told[fit], told[test])
-        calibrator = METHODS[name](told is not None).fit(logits[fit], labels[fit], known)
+        known, new = (None, None) if features is None else (features[fit], features[test])
+        calibrator = METHODS[name](features is not None).fit(logits[fit], labels[fit], known)
         done[name] = calibrator.transform(logits[test], new)
     return done
 
