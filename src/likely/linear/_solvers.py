@@ -229,7 +229,9 @@ def spike_slab(
     spectrum: Spectrum,
     *,
     start: SpikeSlabStart | None = None,
+    share: float = 0.3,
     humps: float = 0.9,
+    hold: int = 1,
     damping: float = 0.8,
     max_iter: int = 150,
     tol: float = 1e-4,
@@ -241,9 +243,13 @@ def spike_slab(
     hand over are damped, which is what keeps the turns from diverging. On designs without structure this finds
     the truth far below the lasso's phase transition; on others it is still a stationary point of an approximate
     evidence, by which it can be compared.
+
+    A start without weights takes a ``share`` of as many weights as there are rows not to be zero, with two ``humps``,
+    and holds on to that for the first ``hold`` turns: a prior learned from the first answers, which are blurred, may
+    hide the ones that it would have found.
     """
     n, d = design.freedom, design.shape[1]
-    slab, noise, pull, precision = start or _blank(design, humps)
+    slab, noise, pull, precision = start or _blank(design, share, humps)
     least, huge = 1e-10 * design.yy / n, 1e4 * math.sqrt(design.yy / n)
     values = spectrum.values
     handed: tuple[Array, float] | None = None
@@ -251,7 +257,7 @@ def spike_slab(
     while n_iter < max_iter and not converged:
         n_iter += 1
         moments = slab.posterior(pull, precision)
-        if n_iter > 1:
+        if n_iter > hold:
             slab = moments.slab()
         certainty = 1 / max(float(moments.variance.mean()), 1e-300)
         ridge = min(max(certainty - precision, 1e-6 * certainty), 1e6 * certainty)
@@ -284,10 +290,10 @@ def spike_slab(
 SpikeSlabStart = tuple[Slab, float, Array, float]  # the prior, the noise, and what the rows say with which precision
 
 
-def _blank(design: Design, humps: float) -> SpikeSlabStart:
+def _blank(design: Design, share: float, humps: float) -> SpikeSlabStart:
     """Nothing known of any weight, and a hundredth of the target taken for noise."""
     n, d = design.freedom, design.shape[1]
-    share, noise = 0.3 * min(1.0, n / d), design.yy / n / 101
+    share, noise = share * min(1.0, n / d), design.yy / n / 101
     power = max(design.yy - n * noise, 0.0) / (design.rows * d * share)
     slab = Slab(share, 0.5, humps * math.sqrt(power), (1 - humps**2) * power)
     return slab, noise, np.zeros(d), 1e-3 / max(share * power, 1e-300)
