@@ -21,11 +21,13 @@ MODULES = [
     "likely.functional",
     "likely.calibration",
     "likely.datasets",
+    "likely.linear",
     "likely.metrics",
     "likely.plots",
     "likely.losses",
     "likely.optim",
     "likely.parameters",
+    "likely.priors",
     "likely.tables",
 ]
 

@@ -10,11 +10,13 @@ if TYPE_CHECKING:
         datasets,
         distributions,
         functional,
+        linear,
         losses,
         metrics,
         optim,
         parameters,
         plots,
+        priors,
         tables,
     )
     from likely.indexed import IndexedDataset
@@ -60,12 +62,14 @@ __all__ = [
     "datasets",
     "distributions",
     "functional",
+    "linear",
     "losses",
     "metrics",
     "optim",
     "param_groups",
     "parameters",
     "plots",
+    "priors",
     "tables",
 ]
 

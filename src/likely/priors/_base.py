@@ -1,0 +1,283 @@
+"""One module for all priors: the weights it looks at, the scales it owns, and the two objectives."""
+
+import copy
+import math
+import warnings
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, distributed, nn
+
+from likely._validation import check_positive, may_look
+from likely.constraints import Exp
+from likely.parameters import Global
+from likely.priors._select import Which, fan_in, select
+
+_DIRECTIONS = 1024  # rows that `observe` looks at: its cost, and the most directions it can tell apart
+_COLLAPSED = 0.03  # of its start: weights that learn grow, and only the fall to zero takes a scale there
+
+
+class Prior(nn.Module):
+    """What the priors share: which weights, how many scales, and how they learn.
+
+    ``per`` says who shares a scale: ``"all"`` weights, those of a ``"tensor"``, or none (``"element"``). ``which``
+    chooses the weights: by default all of two or more dimensions outside normalisation layers; otherwise a predicate
+    ``(name, parameter) -> bool`` or a list of names. ``n`` is the number of training rows; its order of magnitude is
+    enough. The weights stay the model's: ``prior.parameters()`` holds the scales only. Hand them to the optimizer
+    without weight decay.
+
+    >>> import torch, likely
+    >>> from likely.priors import NormalPrior
+    >>> model = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.LayerNorm(8), torch.nn.Linear(8, 1))
+    >>> prior = NormalPrior(model)
+    >>> list(prior.scale), [name for name, _ in prior.named_parameters()]
+    (['0.weight', '2.weight'], ['scales.0.raw', 'scales.1.raw'])
+    """
+
+    power: ClassVar[int]
+    spectrum: Tensor
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        per: str = "tensor",
+        which: Which = None,
+        objective: str = "evidence",
+        n: int = 1000,
+    ) -> None:
+        super().__init__()
+        if per not in ("all", "tensor", "element"):
+            raise ValueError(f"per must be 'all', 'tensor' or 'element'; got {per!r}")
+        if objective not in ("evidence", "map"):
+            raise ValueError(f"objective must be 'evidence' or 'map'; got {objective!r}")
+        check_positive("n", n)
+        self.per, self.objective, self.n = per, objective, n
+        self._model = (model,)  # in a tuple, so that the model's parameters are not registered here too
+        self._names = tuple(select(model, which))
+        self._warned = objective != "map"
+        weights = self.weights
+        first = next(iter(weights.values()))
+        kind = torch.empty(0, dtype=torch.promote_types(first.dtype, torch.float32), device=first.device)
+        shapes = [weight.shape for weight in weights.values()] if per == "element" else [()] * len(self._groups())
+        self.scales = nn.ModuleList(Global(tuple(s), init=1.0, constraint=Exp()) for s in shapes).to(kind)
+        # Until rows are observed, each input direction is taken to be known as well as n standardised rows know it.
+        known = [sum(fan_in(weights[name]) for name in group) for group in self._groups()]
+        spectrum = torch.tensor([[float(n)] * min(k, _DIRECTIONS) + [0.0] * (_DIRECTIONS - k) for k in known])
+        self.register_buffer("spectrum", spectrum.to(kind) if self._by_evidence else torch.empty(0))
+        # The evidence starts from wide scales: weights that start under a narrow one never get to show their worth.
+        if objective == "map":
+            self.fit_()
+        self._start = [float(s.value.detach().mean()) for s in self._scales()] if objective == "map" else []
+
+    @property
+    def weights(self) -> dict[str, nn.Parameter]:
+        """The model's parameters that have this prior."""
+        return {name: self._model[0].get_parameter(name) for name in self._names}
+
+    @property
+    def scale(self) -> dict[str, Tensor]:
+        """The scale of every weight tensor, in the graph."""
+        return self._spread(self._scales())
+
+    def forward(self) -> Tensor:
+        """The negative log-prior of the weights, in nats; divide it by the number of rows."""
+        terms = list(self._element_terms() if self.per == "element" else self._shared_terms())
+        if not self._warned:
+            self._warn_of_collapse()
+        return torch.stack(terms).sum()
+
+    def _shared_terms(self) -> Iterator[Tensor]:
+        weights = self.weights
+        for i, (group, scale) in enumerate(zip(self._groups(), self._scales(), strict=True)):
+            value, count = scale.value, sum(weights[name].numel() for name in group)
+            for name in group:
+                yield self._nll(weights[name], value, reduction="sum", full=not self._by_evidence)
+            if self._by_evidence:
+                yield torch.log1p(self._determined(self.spectrum[i], value)).sum() / self.power - count * value.log()
+
+    def _element_terms(self) -> Iterator[Tensor]:
+        exact = self.objective == "map"
+        for weight, scale in zip(self.weights.values(), self._scales(), strict=True):
+            wide = weight.to(torch.promote_types(weight.dtype, torch.float32))
+            size, share = (wide, 1.0) if exact else (self._softened(wide), self._share(wide))
+            yield share * self._nll(size, scale.value, reduction="sum", full=exact)
+
+    @torch.no_grad()
+    def fit_(self) -> None:
+        """Set every scale to its best for the weights as they are, in closed form or a few fixed-point steps."""
+        weights = self.weights
+        for i, (group, scale) in enumerate(zip(self._groups(), self._scales(), strict=True)):
+            kind = scale.raw.dtype
+            if self.per == "element":
+                weight = weights[group[0]].to(kind)
+                size = weight.abs() if self.objective == "map" else self._softened(weight).abs()
+                scale.raw.copy_(size.clamp(min=torch.finfo(kind).tiny).log())
+                continue
+            total = torch.stack([weights[name].to(kind).abs().pow(self.power).sum() for name in group]).sum()
+            count = sum(weights[name].numel() for name in group)
+            raw = scale.raw.clone()
+            if not self._by_evidence:
+                raw = (total / count).log() / self.power
+            for _ in range(60 if self._by_evidence else 0):
+                ratio = self._determined(self.spectrum[i], raw.exp())
+                raw = 0.5 * (raw + (total / (ratio / (1 + ratio)).sum()).log() / self.power)
+            # Weights that are all zero say nothing of their scale, and it stays.
+            scale.raw.copy_(torch.where(raw.isfinite(), raw, scale.raw))
+
+    def observe(self, rows: Tensor, n: int | None = None) -> None:
+        """Learn from the NLL of some rows how many directions the data determines, then fit the shared scales.
+
+        ``rows`` are the unreduced losses of one batch, still in the graph; the first 1024 are used, at the price of a
+        backward pass and a copy of the weights each, so once in ten epochs is enough. More rows see more directions.
+        ``n`` is the number of training rows, if it is not the one given at the start. Under DDP every process must
+        call it. Scales that nothing shares (``per="element"``) and ``objective="map"`` have no use for it.
+
+        >>> import torch, likely
+        >>> model = torch.nn.Linear(50, 1)
+        >>> prior = likely.priors.NormalPrior(model, n=40)
+        >>> x = torch.randn(40, 50)
+        >>> prior.observe(likely.NormalLoss(reduction="none")(model(x), x[:, :1]), n=40)
+        >>> int((prior.spectrum > 1e-3).sum())  # of 50 directions 40 rows can see 40
+        40
+        """
+        self.n = self.n if n is None else n
+        if not self._by_evidence:
+            return
+        rows = rows.flatten()
+        kept = rows[:_DIRECTIONS]
+        weights = self.weights
+        signs = torch.eye(len(kept), dtype=rows.dtype, device=rows.device)
+        slopes = torch.autograd.grad(
+            kept, list(weights.values()), signs, retain_graph=True, allow_unused=True, is_grads_batched=True
+        )
+        by_name = {name: g.flatten(1) for name, g in zip(weights, slopes, strict=True) if g is not None}
+        self.spectrum.zero_()
+        for row, group in zip(self.spectrum, self._groups(), strict=True):
+            parts = [by_name[name].to(row) for name in group if name in by_name]
+            if parts:
+                slope = torch.cat(parts, dim=1)
+                gram = slope @ slope.T if len(slope) <= slope.shape[1] else slope.T @ slope
+                row[: len(gram)] = torch.linalg.eigvalsh(gram.double()).clamp(min=0) * (self.n / len(kept))
+        if distributed.is_available() and distributed.is_initialized():
+            distributed.all_reduce(self.spectrum)
+            self.spectrum /= distributed.get_world_size()
+        before = [scale.raw.detach().clone() for scale in self._scales()]
+        self.fit_()
+        with torch.no_grad():  # by a factor of e at most: the weights, too, have yet to follow
+            for scale, old in zip(self._scales(), before, strict=True):
+                scale.raw.copy_(torch.clamp(scale.raw, old - 1, old + 1))
+
+    @torch.no_grad()
+    def weight_decay(self, n: int | None = None) -> dict[str, Tensor]:
+        r"""What to hold the penalty at to get the same: λ of :math:`\frac\lambda2\theta^2` or :math:`\lambda|\theta|`.
+
+        That is torch's ``weight_decay`` for a normal prior and a loss that is the mean of ``n`` terms.
+
+        >>> import torch, likely
+        >>> prior = likely.priors.NormalPrior(torch.nn.Linear(3, 1), objective="map")
+        >>> prior.scales[0].raw.data.fill_(0.5).exp()
+        tensor(1.6487)
+        >>> prior.weight_decay(n=100)
+        {'weight': tensor(0.0037)}
+        """
+        weights = self.weights
+        softened = self.per == "element" and self.objective == "evidence"
+        return {
+            name: (self._share(weights[name]) if softened else 1.0) / (value**self.power * (n or self.n))
+            for name, value in self.scale.items()
+        }
+
+    @torch.no_grad()
+    def prune_(self, threshold: float | None = None) -> float:
+        """Set to zero the weights the prior takes for zero, or those below ``threshold``; the fraction that is zero.
+
+        With ``per="element"`` a weight counts as zero where it no longer holds up its own scale: below the ε of the
+        hyperprior, less than a tenth of the size a weight is usually drawn with.
+
+        >>> import torch, likely
+        >>> prior = likely.priors.LaplacePrior(torch.nn.Linear(64, 10), per="element")
+        >>> 0 < prior.prune_() < 0.2
+        True
+        """
+        zeros = total = 0
+        for name, weight in self.weights.items():
+            if threshold is None:
+                weight.masked_fill_(self._is_zero(name, weight), 0.0)
+            else:
+                weight.masked_fill_(weight.abs() < threshold, 0.0)
+            zeros, total = zeros + int((weight == 0).sum()), total + weight.numel()
+        return zeros / total
+
+    def extra_repr(self) -> str:
+        """The options, for ``repr``."""
+        return f"{len(self._names)} tensors, per={self.per!r}, objective={self.objective!r}, n={self.n}"
+
+    @property
+    def _by_evidence(self) -> bool:
+        return self.per != "element" and self.objective == "evidence"
+
+    def _scales(self) -> list[Global]:
+        return [scale for scale in self.scales if isinstance(scale, Global)]
+
+    def _spread(self, owned: list[Global]) -> dict[str, Tensor]:
+        """The values of parameters, one a group, under the names of the weights."""
+        values = [parameter.value for parameter in owned]
+        return dict(zip(self._names, values * len(self._names) if self.per == "all" else values, strict=True))
+
+    def _groups(self) -> list[tuple[str, ...]]:
+        return [self._names] if self.per == "all" else [(name,) for name in self._names]
+
+    def _epsilon(self, weight: Tensor) -> float:
+        return 0.04 / math.sqrt(fan_in(weight))
+
+    def _share(self, weight: Tensor) -> float:
+        """How much a weight counts, for the pull at zero (share / ε) to be the universal threshold.
+
+        A row's information about a layer is spread over its outputs, which leaves n / outputs for each weight.
+        """
+        total = sum(w.numel() for w in self.weights.values())
+        information = self.n * fan_in(weight) / weight.numel()
+        return self._epsilon(weight) * math.sqrt(2 * information * math.log(max(total, 2)))
+
+    def _is_zero(self, name: str, weight: Tensor) -> Tensor:
+        if self.per != "element":
+            raise ValueError("a shared scale does not say which weights are zero: give a threshold, or per='element'")
+        return weight.abs() < self._epsilon(weight)
+
+    def _warn_of_collapse(self) -> None:
+        for (name, value), start in zip(self.scale.items(), self._start * len(self._names), strict=False):
+            if not may_look(value, None):
+                return
+            middle = float(value.detach().median())
+            if middle < _COLLAPSED * start:
+                self._warned = True
+                warnings.warn(
+                    f"{type(self).__name__} collapses: the scale of {name} has fallen from {start:.3g} to {middle:.3g} "
+                    "and takes the weights with it, for objective='map' has no lower bound; use objective='evidence'",
+                    UserWarning,
+                    stacklevel=4,
+                )
+                return
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Prior":
+        if id(self._model[0]) not in memo:
+            raise RuntimeError(
+                "a prior belongs to its model: copy both at once, the model first, as in copy.deepcopy((model, prior))"
+            )
+        new = type(self).__new__(type(self))
+        memo[id(self)] = new
+        new.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        return new
+
+    def _nll(self, weight: Tensor, scale: Tensor, **options: Any) -> Tensor:
+        raise TypeError("use NormalPrior, LaplacePrior or SpikeSlabPrior")
+
+    def _softened(self, weight: Tensor) -> Tensor:
+        """The weight's size under the hyperprior: never below ε."""
+        raise TypeError("use NormalPrior, LaplacePrior or SpikeSlabPrior")
+
+    def _determined(self, spectrum: Tensor, scale: Tensor) -> Tensor:
+        """How much wider the prior is than what the data leaves open, in each direction, to the ``power``."""
+        raise TypeError("use NormalPrior, LaplacePrior or SpikeSlabPrior")

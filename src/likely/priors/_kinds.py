@@ -1,0 +1,154 @@
+"""The normal, the Laplace, and the spike and slab."""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from likely.constraints import Interval
+from likely.functional import laplace_nll, normal_nll
+from likely.parameters import Global
+from likely.priors._base import Prior
+from likely.priors._select import Which
+
+_SHARE = Interval(1e-4, 1 - 1e-4)  # its logarithms, and their slopes, stay finite
+
+
+class NormalPrior(Prior):
+    r"""Weight decay that tunes itself: :math:`\theta \sim N(0, \sigma^2)`, with σ learned (the paper's D-Ridge).
+
+    With a shared scale the best one is :math:`\sigma^2 = \sum\theta^2/\gamma`, where γ counts the directions that the
+    data determines, not the weights. ``per="element"`` is a scale a weight.
+
+    >>> import torch, likely
+    >>> model = torch.nn.Linear(20, 1)
+    >>> prior = likely.priors.NormalPrior(model, n=500)
+    >>> optimizer = torch.optim.Adam([*model.parameters(), *prior.parameters()], lr=1e-2)
+    >>> x, y = torch.randn(500, 20), torch.randn(500, 1)
+    >>> loss = torch.nn.functional.mse_loss(model(x), y) + prior() / 500
+    >>> loss.backward()
+    >>> prior.scale["weight"].shape
+    torch.Size([])
+    """
+
+    power = 2
+
+    def _nll(self, weight: Tensor, scale: Tensor, **options: Any) -> Tensor:
+        return normal_nll(weight, torch.zeros_like(weight), scale=scale, validate_args=False, **options)
+
+    def _softened(self, weight: Tensor) -> Tensor:
+        return torch.hypot(weight, torch.full_like(weight, self._epsilon(weight)))
+
+    def _determined(self, spectrum: Tensor, scale: Tensor) -> Tensor:
+        return spectrum * scale.square()
+
+
+class LaplacePrior(Prior):
+    r"""L1 that tunes itself: :math:`\theta \sim \mathrm{Laplace}(0, b)`, with b learned (the paper's D-LASSO).
+
+    ``per="element"`` is the paper's M-LASSO: weights that matter widen their own scale and are hardly shrunk, the
+    others go to zero, where :meth:`prune_` finds them.
+
+    >>> import torch, likely
+    >>> model = torch.nn.Linear(20, 1)
+    >>> prior = likely.priors.LaplacePrior(model, per="element", n=500)
+    >>> prior.scale["weight"].shape
+    torch.Size([1, 20])
+    """
+
+    power = 1
+
+    def _nll(self, weight: Tensor, scale: Tensor, **options: Any) -> Tensor:
+        return laplace_nll(weight, torch.zeros_like(weight), scale=scale, validate_args=False, **options)
+
+    def _softened(self, weight: Tensor) -> Tensor:
+        return weight.abs() + self._epsilon(weight)
+
+    def _determined(self, spectrum: Tensor, scale: Tensor) -> Tensor:
+        # The evidence of a weight that is zero is erfcx(1 / (b √(2e))) · √(π / 2e) / b, and 1 / (1 + √π x) ≈ erfcx(x).
+        return scale * (spectrum * (2 / math.pi)).sqrt()
+
+
+class SpikeSlabPrior(Prior):
+    r"""Some weights are zero and the rest are normal: :math:`(1-\pi)\,\mathrm{Laplace}(0, ε) + \pi\,N(0, \sigma^2)`.
+
+    The share π of weights in the slab and the slab's σ are learned, for ``"all"`` weights or for each ``"tensor"``. The
+    spike does not learn, and the slab stays wider than it, so that nothing can collapse; ``objective="map"`` counts
+    every weight fully, where the default counts it for what the data can say of it.
+
+    >>> import torch, likely
+    >>> prior = likely.priors.SpikeSlabPrior(torch.nn.Linear(20, 1), n=500)
+    >>> [name for name, _ in prior.named_parameters()]
+    ['scales.0.raw', 'inclusions.0.raw']
+    >>> prior.inclusion()["weight"].shape
+    torch.Size([1, 20])
+    """
+
+    power = 2
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        per: str = "tensor",
+        which: Which = None,
+        objective: str = "evidence",
+        n: int = 1000,
+    ) -> None:
+        if per == "element":
+            raise ValueError("a spike and slab already decides for each weight: use per='tensor' or 'all'")
+        super().__init__(model, per=per, which=which, n=n)
+        if objective not in ("evidence", "map"):
+            raise ValueError(f"objective must be 'evidence' or 'map'; got {objective!r}")
+        self.objective = objective
+        inclusions = [Global(init=0.5, constraint=_SHARE) for _ in self.scales]
+        self.inclusions = nn.ModuleList(inclusions).to(self._scales()[0].raw)
+
+    @property
+    def scale(self) -> dict[str, Tensor]:
+        """The slab's scale for every weight tensor."""
+        return {name: value + self._epsilon(self.weights[name]) for name, value in self._spread(self._scales()).items()}
+
+    @torch.no_grad()
+    def inclusion(self) -> dict[str, Tensor]:
+        """The probability of every weight to come from the slab."""
+        return {name: (slab - spike).sigmoid() for name, (spike, slab) in self._log_densities()}
+
+    @torch.no_grad()
+    def fit_(self) -> None:
+        """One step of expectation-maximisation."""
+        weights, included = self.weights, self.inclusion()
+        for group, scale, share in zip(self._groups(), self._scales(), self._shares(), strict=True):
+            mass = torch.cat([included[name].flatten() for name in group])
+            squares = torch.cat([weights[name].to(mass).square().flatten() for name in group])
+            wide = (mass * squares).sum() / mass.sum().clamp(min=1e-6)
+            narrow = max(self._epsilon(weights[name]) for name in group)
+            scale.raw.copy_((wide.sqrt() - narrow).clamp(min=narrow).log())
+            share.raw.copy_(_SHARE.inv(mass.mean().clamp(1e-3, 1 - 1e-3)))
+
+    @property
+    def _by_evidence(self) -> bool:
+        return False
+
+    def _shared_terms(self) -> Iterator[Tensor]:
+        weights = self.weights
+        for name, (spike, slab) in self._log_densities():
+            share = 1.0 if self.objective == "map" else self._share(weights[name])
+            yield -share * torch.logaddexp(spike, slab).sum()
+
+    def _log_densities(self) -> Iterator[tuple[str, tuple[Tensor, Tensor]]]:
+        weights, shares = self.weights, self._spread(self._shares())
+        options: dict[str, Any] = {"reduction": "none", "validate_args": False}
+        for name, slab in self.scale.items():
+            weight, share = weights[name], shares[name]
+            zero = torch.zeros_like(weight)
+            spike_nll = laplace_nll(weight, zero, scale=self._epsilon(weight), **options)
+            yield name, ((-share).log1p() - spike_nll, share.log() - normal_nll(weight, zero, scale=slab, **options))
+
+    def _shares(self) -> list[Global]:
+        return [share for share in self.inclusions if isinstance(share, Global)]
+
+    def _is_zero(self, name: str, weight: Tensor) -> Tensor:
+        return self.inclusion()[name] < 0.5
