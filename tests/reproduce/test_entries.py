@@ -7,7 +7,14 @@ import pandas as pd
 import pytest
 import torch
 
-from likely.reproduce import Context, conditioning, dimensionality, loss_likelihood, offset_stability
+from likely.reproduce import (
+    Context,
+    adaptive_regularization,
+    conditioning,
+    dimensionality,
+    loss_likelihood,
+    offset_stability,
+)
 from likely.reproduce.grid import COLUMNS, ROWS, SIZE, learned_scales
 from presentable import check_presentable
 
@@ -125,3 +132,17 @@ def test_offset_stability_runs_from_end_to_end(monkeypatch: pytest.MonkeyPatch) 
     # The floor of offset 0.2 keeps the NLL within 1/.224 of what it is at temperature 1.
     assert np.isfinite(frame.loc["offset 0.2", ["calibration NLL", "test NLL"]].astype(float)).all()
     assert torch.get_num_threads() >= 1
+
+
+def test_adaptive_regularization(monkeypatch) -> None:
+    monkeypatch.setattr(adaptive_regularization, "SHARES", (0.05, 0.3))
+    told: list[float] = []
+    result = adaptive_regularization.run(Context(quick=True, progress=told.append))
+    by_method, by_share = (table.frame for table in result.tables)
+    assert (
+        by_method.loc["Dynamic Lasso", "L1, a tenth not zero"] < 1.2 * by_method.loc["best λ", "L1, a tenth not zero"]
+    )
+    assert (by_share["spike and slab"] < 0.7 * by_share["best single strength"]).all()
+    assert "has no minimum" in result.notes
+    assert "paper's objective" in result.pictures[0].svg
+    assert told[-1] == 1

@@ -58,6 +58,7 @@ ENTRIES: tuple[Entry, ...] = (
         "Predicted temperature in logistic regression",
         "A predicted temperature rises around outliers, which then pull less on the boundary, and the joint model "
         "classifies better.",
+        module("likely.reproduce.robust_classification"),
     ),
     Entry(
         "vae",
@@ -102,6 +103,7 @@ ENTRIES: tuple[Entry, ...] = (
         "Self-tuning ridge and lasso",
         "Dynamic Ridge and Dynamic Lasso find the strength that best recovers the true weights; Multi-Lasso beats "
         "every single strength.",
+        module("likely.reproduce.adaptive_regularization"),
     ),
     Entry(
         "classifier-calibration",
@@ -134,6 +136,7 @@ ENTRIES: tuple[Entry, ...] = (
         9,
         "Robust variants in three domains",
         "Likelihood parameters make classification, regression and dimensionality reduction robust alike.",
+        module("likely.reproduce.robust_models"),
     ),
     Entry(
         "robust-regression-linear",
@@ -148,6 +151,7 @@ ENTRIES: tuple[Entry, ...] = (
         10,
         "Robust linear regression compared",
         "A scale predicted from x and y rivals RANSAC in a fraction of its time; a scale for each row does not.",
+        module("likely.reproduce.robust_regression"),
     ),
     Entry(
         "vae-shape-scale",

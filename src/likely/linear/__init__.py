@@ -1,0 +1,23 @@
+"""Linear models whose regularisation tunes itself, and linear models that shrug off outliers."""
+
+from likely.linear._lasso import DynamicLasso, MultiLasso
+from likely.linear._logistic import DynamicLogisticRegression
+from likely.linear._regression import DynamicRegression
+from likely.linear._ridge import DynamicRidge, MultiRidge
+from likely.linear._robust_logistic import RobustLogisticRegression
+from likely.linear._robust_pca import RobustPCA
+from likely.linear._robust_regression import RobustLinearRegression
+from likely.linear._spike_slab import SpikeSlabRegression
+
+__all__ = [
+    "DynamicLasso",
+    "DynamicLogisticRegression",
+    "DynamicRegression",
+    "DynamicRidge",
+    "MultiLasso",
+    "MultiRidge",
+    "RobustLinearRegression",
+    "RobustLogisticRegression",
+    "RobustPCA",
+    "SpikeSlabRegression",
+]

@@ -1,0 +1,212 @@
+"""Logistic regression that learns where not to trust its labels."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.special import log_softmax, softmax
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor
+
+from likely._evidence import Rows, fit_linear
+from likely.calibration._temperature import tempered
+from likely.functional import softmax_nll
+from likely.linear._base import check_row_weights
+from likely.linear._robust_rows import middle_and_spread
+
+Array = NDArray[np.float64]
+_RIDGE = 0.1  # on the temperature's slopes while starts are compared; then it is learned
+_FAR = 20.0  # |log T| beyond this is as good as ∞
+
+
+class RobustLogisticRegression(ClassifierMixin, BaseEstimator):
+    r"""Logistic regression with a predicted temperature: :math:`\mathrm{softmax}((W x + b) / T(x))`, log T linear in x.
+
+    Where labels contradict the boundary the temperature rises, and rows there pull less on it. Both are learned
+    jointly, from all rows and from the rows near the middle; the likelier fit is kept. Where a temperature that
+    varies is not worth its price in evidence, this is plain logistic regression. It helps against wrong labels that sit
+    together somewhere; labels flipped at random leave nothing for a temperature to read.
+
+    Args:
+        C: inverse strength of the ridge on W, whose inputs are put into robust units first.
+        max_iter: steps at most, of each of the searches.
+        tol: the searches end when the largest slope of the mean loss is below this.
+
+    Attributes:
+        classes_, coef_, intercept_: as scikit-learn's, for a row of temperature one.
+        temperature_coef_, temperature_intercept_: log T as a line in x; the median training row has temperature one.
+        weights_: how far each training row is trusted, from 0 to 1: one over its temperature, at most one.
+        n_iter_: steps of the last search.
+
+    >>> import numpy as np
+    >>> from likely.linear import RobustLogisticRegression
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.vstack([rng.normal(size=(90, 2)) + shift for shift in (-2, 2, -8)])
+    >>> y = np.repeat(["low", "high", "high"], 90)                   # the lowest third says that it is high
+    >>> model = RobustLogisticRegression().fit(X, y)
+    >>> round(model.score(X[:180], y[:180]), 2), bool(model.weights_[180:].max() < 0.1)
+    (1.0, True)
+    """
+
+    def __init__(self, *, C: float = 1.0, max_iter: int = 200, tol: float = 1e-5) -> None:
+        self.C = C
+        self.max_iter = max_iter
+        self.tol = tol
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Learn the boundary and the temperature; a weight of two is the row twice."""
+        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
+        check_classification_targets(y)
+        weight = check_row_weights(sample_weight, X)
+        if not self.C > 0:
+            raise ValueError(f"C must be positive, got {self.C}")
+        counts = np.ones(len(y)) if weight is None else weight
+        seen = counts > 0
+        self.classes_, labels = np.unique(y, return_inverse=True)
+        if len(np.unique(labels[seen])) < 2:
+            raise ValueError(
+                "This solver needs samples of at least 2 classes in the data, but the data contains only one class: "
+                f"{self.classes_[labels[seen][0]]!r}"
+            )
+        middle, spread = middle_and_spread(X[seen], counts[seen])
+        problem = _Problem((X[seen] - middle) / spread, labels[seen], counts[seen], len(self.classes_), self.C)
+        lines, slopes, self.n_iter_ = problem.solve(self.max_iter, self.tol)
+        # The median row gets temperature one, the others theirs in relation to it.
+        self.temperature_coef_ = slopes / spread
+        typical = float(middle_and_spread((X[seen] @ self.temperature_coef_)[:, None], counts[seen])[0][0])
+        self.temperature_intercept_ = -typical
+        lines = lines * math.exp(float(middle @ self.temperature_coef_) - typical)
+        self.coef_ = lines[:, :-1] / spread
+        self.intercept_ = lines[:, -1] - self.coef_ @ middle
+        self.weights_ = np.minimum(1.0, 1 / self.temperature(X))
+        return self
+
+    def temperature(self, X: Any) -> Any:
+        """What the logits of each row are divided by: high where the labels are not to be trusted."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        return np.exp(np.clip(X @ self.temperature_coef_ + self.temperature_intercept_, -_FAR, _FAR))
+
+    def decision_function(self, X: Any) -> Any:
+        """The logits over the temperature; for two classes, that of the second."""
+        logits = self._logits(X) / self.temperature(X)[:, None]
+        return logits[:, 0] if len(self.classes_) == 2 else logits
+
+    def predict_proba(self, X: Any) -> Any:
+        """The probability of each class, blurred where the temperature is high."""
+        return softmax(_all_logits(self._logits(X) / self.temperature(X)[:, None]), axis=1)
+
+    def predict(self, X: Any) -> Any:
+        """The most probable class, which the temperature cannot change."""
+        best = _all_logits(self._logits(X)).argmax(1)
+        return self.classes_[best]
+
+    def outlier_score(self, X: Any, y: Any) -> Any:
+        """How badly each label fits: its NLL at the temperature of a typical row. Higher is worse."""
+        logits = torch.from_numpy(_all_logits(self._logits(X)))
+        labels = np.asarray(y)
+        known = np.isin(labels, self.classes_)
+        if labels.shape != (len(logits),) or not known.all():
+            raise ValueError(f"y must hold one of the classes {self.classes_} for each row")
+        target = torch.from_numpy(np.searchsorted(self.classes_, labels))
+        return softmax_nll(logits, target, temperature=1.0, reduction="none").numpy()
+
+    def _logits(self, X: Any) -> Array:
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        logits: Array = X @ self.coef_.T + self.intercept_
+        return logits
+
+
+def _all_logits(logits: Array) -> Array:
+    """A logit for each class: of two classes the first has none of its own."""
+    return np.column_stack([np.zeros(len(logits)), logits]) if logits.shape[1] == 1 else logits
+
+
+class _Problem:
+    """Rows in robust units, and the joint loss of lines W (the intercept last) and slopes c of log T."""
+
+    def __init__(self, x: Array, labels: NDArray[np.intp], weight: Array, classes: int, C: float) -> None:
+        self.x, self.labels, self.weight, self.C = np.column_stack([x, np.ones(len(x))]), labels, weight, C
+        self.shape = (1 if classes == 2 else classes, x.shape[1] + 1)
+        self.size = self.shape[0] * self.shape[1]
+        mean = np.average(x, axis=0, weights=weight)
+        deviation = np.sqrt(np.average(np.square(x - mean), axis=0, weights=weight))
+        self.deviation = np.where(deviation > 1e-12 * (1 + np.abs(mean)), deviation, np.inf)
+        self.mean, self.features = mean, (x - mean) / self.deviation
+        self.hot = np.eye(classes)[labels]
+
+    def solve(self, max_iter: int, tol: float) -> tuple[Array, Array, int]:
+        """Lines and slopes of log T = slopes · x, in robust units, and the steps that the last search took."""
+        options = {"maxiter": max_iter, "gtol": tol * self.weight.sum(), "ftol": 1e-12, "maxls": 50}
+
+        def search(start: Array, weight: Array, free: slice, ridge: float) -> Any:
+            point = start.copy()
+
+            def loss(part: Array) -> tuple[float, Array]:
+                point[free] = part
+                value, slope = self.loss(point, weight, ridge)
+                return value, slope[free]
+
+            found = minimize(loss, start[free], jac=True, method="L-BFGS-B", options=options)
+            point[free] = found.x
+            return found.fun, point.copy(), found.nit
+
+        nothing = np.zeros(self.size + self.features.shape[1])
+        lines, slopes, everything = slice(None, self.size), slice(self.size, None), slice(None)
+        plain = search(nothing, self.weight, lines, _RIDGE)
+        found = []
+        for start in (self.weight, *self.central()):
+            _, point, _ = plain if start is self.weight else search(nothing, start, lines, _RIDGE)
+            _, point, _ = search(point, self.weight, slopes, _RIDGE)
+            found.append(search(point, self.weight, everything, _RIDGE))
+        _, point, _ = min(found, key=lambda each: each[0])
+        ridge = self.learned_ridge(point)
+        last = search(point, self.weight, everything, ridge) if math.isfinite(ridge) else plain
+        slopes_in_x = last[1][slopes] / self.deviation
+        # log T was a line through the mean of the rows.
+        return last[1][lines].reshape(self.shape) * math.exp(self.mean @ slopes_in_x), slopes_in_x, int(last[2])
+
+    def loss(self, point: Array, weight: Array, ridge: float) -> tuple[float, Array]:
+        """The weighted NLL, the ridges, and the slopes of both."""
+        w, c = point[: self.size].reshape(self.shape), point[self.size :]
+        inverse = np.exp(-np.clip(self.features @ c, -_FAR, _FAR))[:, None]
+        cooled = _all_logits(self.x @ w.T) * inverse
+        logs = log_softmax(cooled, axis=1)
+        excess = (np.exp(logs) - self.hot) * weight[:, None]
+        pull = (excess * inverse)[:, -self.shape[0] :].T @ self.x
+        pull[:, :-1] += w[:, :-1] / self.C
+        value = -(weight @ (logs * self.hot).sum(1)) + 0.5 * np.square(w[:, :-1]).sum() / self.C + 0.5 * ridge * c @ c
+        return float(value), np.concatenate([pull.ravel(), ridge * c - (excess * cooled).sum(1) @ self.features])
+
+    def central(self) -> list[Array]:
+        """Weights of the rows nearest the middle of all, and of those nearest the middle of their own class."""
+        distance = np.square(self.x[:, :-1]).sum(1)
+        own = np.empty_like(distance)
+        for label in np.unique(self.labels):
+            rows = self.labels == label
+            middle, spread = middle_and_spread(self.x[rows, :-1], self.weight[rows])
+            away = np.square((self.x[rows, :-1] - middle) / spread).sum(1)
+            own[rows] = away / (middle_and_spread(away[:, None], self.weight[rows])[0][0] or 1.0)
+        halves = [self.weight * (each <= middle_and_spread(each[:, None], self.weight)[0]) for each in (distance, own)]
+        return [half for half in halves if len(np.unique(self.labels[half > 0])) == len(np.unique(self.labels))]
+
+    def learned_ridge(self, point: Array) -> float:
+        """The ridge on the temperature's slopes that has most evidence, given the lines."""
+        logits = torch.from_numpy(_all_logits(self.x @ point[: self.size].reshape(self.shape).T))
+        labels = torch.from_numpy(self.labels)
+
+        def evaluate(rows: slice, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            inverse = torch.exp(-u.clamp(-_FAR, _FAR))
+            nll, first, second = tempered(logits[rows], labels[rows], inverse)
+            return nll, -first * inverse, second * inverse.square()
+
+        found = fit_linear(Rows(self.features), evaluate, quasi=False, sample_weight=self.weight)
+        return found.precision

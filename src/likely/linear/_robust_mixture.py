@@ -1,0 +1,268 @@
+r"""Two scales: most rows have a small one, the others a large one, and no row says which it is.
+
+.. math:: p(r) = \pi\, \tfrac1{s} f(r / s) + (1 - \pi)\, \tfrac1{S} f(r / S), \qquad \pi \ge \tfrac12,\ S \ge 3 s.
+
+Expectation–maximisation is reweighted least squares in which a row weighs what its chance of being an inlier says;
+outliers are left out of the line altogether, as even at a large scale far inputs would bend it. It climbs to the
+nearest top, so much depends on the start, and the highest top is not the one to take: far rows that sit together
+cost more nats as outliers than a bad fit of everything does. So several starts climb, and the one that leaves a
+majority of the rows closest wins, as in least trimmed squares.
+
+Where the noise of the inliers goes with the inputs, s is a predicted scale (the tilt): rows are divided by it first.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.random import RandomState
+from numpy.typing import NDArray
+from scipy.special import chdtri, expit, ndtr
+
+from likely.linear._robust_density import Array, Density
+from likely.linear._robust_rows import TINY, RobustRows, rms, solved
+from likely.linear._robust_scales import PredictedScales, refine_predicted
+
+_KEPT = 5  # elemental starts that climb
+_TRIMMED = (200, 50)  # elemental starts left at each step of trimming
+_GLANCE = 4  # steps after which one start is chosen
+_ATTEMPT = 15  # steps in which a varying scale is found, if all is well with the rows but that
+_SEARCHED = 1000  # rows that starts are looked for on
+_COMPARED = 5000  # rows that they are compared on
+_NUMBERS = 2e6  # about as many as a stack of starts may hold
+_TILTED = 0.05  # deviation of the inliers' log scales from which they are not taken for one
+_CLEARLY = 0.9  # a majority must come this much closer for a fit that is less likely to be taken
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Several fits at once: coefficients, small and large scale and share of inliers, an entry for each fit."""
+
+    betas: Array
+    inner: Array
+    outer: Array
+    share: Array
+    density: Density
+    n_iter: int = 0
+    tilt: PredictedScales | None = None  # how the small scale of the first fit varies with the inputs, if it does
+
+    def log_odds(self, residuals: Array) -> Array:
+        """Of being an inlier."""
+        odds = np.log(self.share * self.outer / ((1 - self.share) * self.inner))[:, None]
+        loss = self.density.loss
+        return odds + loss(residuals / self.outer[:, None]) - loss(residuals / self.inner[:, None])
+
+    @property
+    def beta(self) -> Array:
+        """The coefficients of the first fit."""
+        first: Array = self.betas[0]
+        return first
+
+    @property
+    def scale(self) -> float:
+        """The small scale of the first fit."""
+        return float(self.inner[0])
+
+    def trust(self, residuals: Array, features: Array) -> Array:
+        """Each row's chance of being an inlier of the first fit."""
+        if self.tilt is not None:
+            residuals = residuals / self.tilt.relative(features)
+        chance: Array = expit(self.only(0).log_odds(residuals[None])[0])
+        return chance
+
+    def only(self, which: int) -> Mixture:
+        """One of the fits."""
+        rows = slice(which, which + 1)
+        return Mixture(
+            self.betas[rows], self.inner[rows], self.outer[rows], self.share[rows], self.density, self.n_iter
+        )
+
+
+def fit_mixture(
+    rows: RobustRows, density: Density, n_starts: int, max_iter: int, tol: float, random: RandomState
+) -> Mixture:
+    """The mixture that leaves a majority of the rows closest, among those that the starts lead to."""
+    perfect = rows.perfect_fit()
+    if perfect is not None:
+        scale, share = np.array([TINY]), np.array([1 - 1 / (2 * len(rows.y))])
+        return Mixture(perfect[None], scale, 3 * scale, share, density)
+    sample = rows if len(rows.y) <= _COMPARED else rows.some(random.choice(len(rows.y), _COMPARED, replace=False))
+    everywhere_and_near = np.vstack([np.ones(len(sample.y)), sample.central(sample.x)])
+    starts, _ = sample.many_least_squares(everywhere_and_near)
+    if _nothing_to_find(sample, starts, everywhere_and_near[1], density):
+        return _climb(rows, _begun(rows, starts[:1], density, clean=True), max_iter, tol)
+    tilt = None if _far_inputs(sample) else _tilt(sample, starts[0], sample.weight, density, _ATTEMPT, 20 * tol)
+    if tilt:
+        level = _levelled(sample, tilt)
+        levelled, _ = level.many_least_squares(everywhere_and_near)
+        if _nothing_to_find(level, levelled, everywhere_and_near[1], density):
+            level = _levelled(rows, tilt)
+            return replace(_climb(level, _begun(level, levelled[:1], density, clean=True), max_iter, tol), tilt=tilt)
+    starts = np.vstack([starts, _reweighted(sample, starts), _elemental(sample, n_starts, random)])
+    found = _climb(sample, _begun(sample, starts, density), _GLANCE, 10 * tol)
+    closeness = _trimmed(sample, np.abs(sample.residuals(found.betas)))
+    likeliest, closest = int(_likelihood(sample, found).argmax()), int(closeness.argmin())
+    best = found.only(closest if closeness[closest] < _CLEARLY * closeness[likeliest] else likeliest)
+    chance = expit(best.log_odds(sample.residuals(best.betas))[0])
+    tilt = _tilt(sample, best.beta, chance * sample.weight, density, max_iter, 20 * tol)
+    if not tilt:
+        return _climb(rows, best, max_iter, tol)
+    inner = np.array([tilt.scale])
+    best = replace(best, betas=tilt.beta[None], inner=inner, outer=np.maximum(3 * inner, best.outer))
+    return replace(_climb(_levelled(rows, tilt), best, max_iter, tol), tilt=tilt)
+
+
+def _tilt(
+    rows: RobustRows, beta: Array, weight: Array, density: Density, max_iter: int, tol: float
+) -> PredictedScales | None:
+    """How the scale of rows with these weights varies with the inputs, where it does.
+
+    A score test asks whether the logarithms of their residuals go with the inputs (squares would leave it to the
+    largest few), and only then is a predicted scale fitted.
+    """
+    features, sizes = rows.table[:, :-1], np.abs(rows.residuals(beta))
+    if weight.sum() < 5 * features.shape[1]:
+        return None
+    excess = np.log(sizes + 0.1 * rows.radius(sizes) + TINY)
+    excess = weight * (excess - np.average(excess, weights=weight))
+    centred = features - np.average(features, axis=0, weights=weight)
+    push, spread = excess @ centred, (centred.T * np.square(excess)) @ centred
+    if push @ solved(spread, push) < chdtri(len(push), 1e-3):
+        return None
+    seen = np.flatnonzero(weight > 0.01 * rows.weight)
+    trusted = replace(rows.some(seen), weight=weight[seen])
+    tilt = refine_predicted(trusted, features[seen], density, max_iter, tol)
+    return tilt if tilt.log_scale(features[seen]).std() > _TILTED else None
+
+
+def _levelled(rows: RobustRows, tilt: PredictedScales) -> RobustRows:
+    """Rows divided by their scale, which makes it the same for all."""
+    relative = tilt.relative(rows.table[:, :-1])
+    return replace(rows, x=rows.x / relative[:, None], y=rows.y / relative)
+
+
+def _nothing_to_find(rows: RobustRows, beta: Array, near: Array, density: Density) -> bool:
+    """Whether least squares leaves residuals that look normal, and the rows in the middle say much the same.
+
+    Outliers in the target show in the first, by the distance to the normal, skewness and kurtosis; inputs that bend the
+    fit towards them show in the second. Most tables have neither, and then there is no need to search.
+    """
+    n, p = rows.x.shape
+    if density.likelihood != "normal" or n < 4 * p or not rows.counted_once:
+        return False
+    residuals, central = rows.residuals(beta)
+    z = np.sort(residuals / rms(residuals, rows.weight))
+    share = (np.arange(n) + 0.5) / n
+    distance = np.abs(share - ndtr(z)).max() * math.sqrt(n)
+    moments = n / 6 * (np.mean(z**3) ** 2 + (np.mean(z**4) - 3) ** 2 / 4)  # Jarque and Bera's, of two freedoms
+    apart = rms(residuals - central, rows.weight * near)
+    return bool(distance < 1 and moments < 6 and apart < 0.7 * rows.radius(np.abs(central)))
+
+
+def _far_inputs(rows: RobustRows) -> bool:
+    """Whether some inputs are farther out than normal ones would be."""
+    table = rows.table[:, :-1]
+    return bool(np.abs(table).max() > math.sqrt(2 * math.log(2 * table.size)) + 1)
+
+
+def _begun(rows: RobustRows, betas: Array, density: Density, clean: bool = False) -> Mixture:
+    residuals = rows.residuals(betas)
+    inner = 1.4826 * rows.radius(np.abs(residuals)) + TINY
+    overall = np.sqrt(np.average(np.square(residuals), axis=1, weights=rows.weight))
+    if clean:
+        return Mixture(betas, overall, 3 * overall, np.full(len(betas), 0.98), density)
+    return Mixture(betas, inner, np.maximum(3 * inner, 1.5 * overall), np.full(len(betas), 0.7), density)
+
+
+def _climb(rows: RobustRows, start: Mixture, max_iter: int, tol: float) -> Mixture:
+    """Expectation–maximisation until no prediction moves by ``tol`` small scales.
+
+    The small scale is divided by what the coefficients leave of the inliers, or few rows would seem more precise.
+    """
+    beta, inner, outer, share, density = start.betas, start.inner, start.outer, start.share, start.density
+    p, total, weight = rows.x.shape[1], rows.weight.sum(), rows.weight
+    residuals, n_iter = rows.residuals(beta), start.n_iter
+    for _ in range(max_iter):
+        n_iter += 1
+        inlier = expit(Mixture(beta, inner, outer, share, density).log_odds(residuals))
+        inside = density.weight(residuals / inner[:, None]) * inlier
+        outside = density.weight(residuals / outer[:, None]) * (1 - inlier)
+        moved, _ = rows.many_least_squares(inside)
+        moving = np.abs(rows.x @ (moved - beta).T).max(0)
+        beta, residuals = moved, rows.residuals(moved)
+        squares, count = np.square(residuals), inlier @ weight
+        floor = 0.2 * 1.4826 * rows.radius(np.abs(residuals)) + TINY
+        inner = np.sqrt((inside * squares) @ weight / np.maximum(count - p, 0.3 * count))
+        inner = np.maximum(inner, floor)
+        outer = np.sqrt((outside * squares) @ weight / np.maximum(total - count, TINY))
+        outer = np.maximum(outer, 3 * inner)
+        share = np.clip(count / total, 0.5, 1 - 1 / (2 * len(rows.y)))
+        if len(beta) == 1:
+            density = density.refitted(residuals[0], inner[0], inlier[0] * weight)
+        if (moving <= tol * inner).all():
+            break
+    return Mixture(beta, inner, outer, share, density, n_iter)
+
+
+def _likelihood(rows: RobustRows, fitted: Mixture) -> Array:
+    """The log-likelihood of each fit up to a constant, its coefficients integrated out.
+
+    So a fit pays for precision that it owes to its freedom.
+    """
+    residuals = rows.residuals(fitted.betas)
+    inner, outer = fitted.inner[:, None], fitted.outer[:, None]
+    odds = fitted.log_odds(residuals)
+    # log(π f + (1 − π) F) is log(π f) less the logarithm of the chance of being an inlier.
+    each = np.log(fitted.share[:, None] / inner) - fitted.density.loss(residuals / inner) + np.logaddexp(0, -odds)
+    _, gram = rows.many_least_squares(expit(odds) / inner**2 + expit(-odds) / outer**2)
+    likelihood: Array = each @ rows.weight - 0.5 * np.linalg.slogdet(gram)[1]
+    return likelihood
+
+
+def _reweighted(rows: RobustRows, beta: Array) -> Array:
+    """A few steps towards the Cauchy likelihood's fit."""
+    for _ in range(4):
+        residuals = rows.residuals(beta)
+        scale = 2.385 * 1.4826 * rows.radius(np.abs(residuals)) + TINY
+        beta, _ = rows.many_least_squares(1 / (1 + np.square(residuals / scale[:, None])))
+    return beta
+
+
+def _elemental(rows: RobustRows, n_starts: int, random: RandomState) -> Array:
+    """Fits through as many rows as there are coefficients, the best few of many after two steps of trimming."""
+    if len(rows.y) > _SEARCHED:
+        rows = rows.some(random.choice(len(rows.y), _SEARCHED, replace=False))
+    n, p = rows.x.shape
+    # So many that a sample without outliers is nearly sure to be there, when half of the rows are such.
+    enough = math.ceil(math.log(1e-4) / math.log1p(-(0.5**p))) if p < 50 else n_starts
+    m = min(n_starts, enough, int(_NUMBERS / (n + p * p)), int(5 * _NUMBERS / (n * p)))
+    if m < 1 or n <= p:
+        return np.empty((0, p))
+    chosen = _samples(n, p, m, random)
+    x, y = rows.x[chosen], rows.y[chosen]
+    across = x.transpose(0, 2, 1)
+    beta = solved(across @ x, (across @ y[..., None])[..., 0])
+    for kept in _TRIMMED:
+        sizes = np.abs(rows.residuals(beta))
+        radius = rows.radius(sizes)
+        best = np.argsort(radius)[:kept]
+        beta, _ = rows.many_least_squares((sizes[best] <= radius[best, None]).astype(float))
+    last: Array = beta[np.argsort(rows.radius(np.abs(rows.residuals(beta))))[:_KEPT]]
+    return last
+
+
+def _samples(n: int, p: int, m: int, random: RandomState) -> NDArray[np.intp]:
+    """About m samples of p of n rows, none of them twice in one."""
+    if n < p * p:
+        return np.argpartition(random.random_sample((m, n)), p, axis=1)[:, :p]
+    drawn = np.sort(random.randint(0, n, (2 * m, p)), axis=1)
+    return drawn[(np.diff(drawn, axis=1) > 0).all(1)][:m]
+
+
+def _trimmed(rows: RobustRows, sizes: Array) -> Array:
+    """The mean square of the majority that is fitted best."""
+    inside: NDArray[np.float64] = (sizes <= rows.radius(sizes)[:, None]) * rows.weight
+    trimmed: Array = np.sqrt((inside * np.square(sizes)).sum(1) / inside.sum(1))
+    return trimmed

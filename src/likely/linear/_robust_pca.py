@@ -1,0 +1,186 @@
+"""Principal components that learn how far to trust each row."""
+
+from __future__ import annotations
+
+import math
+from numbers import Integral
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+Array = NDArray[np.float64]
+
+
+class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    r"""Principal components with a scale for each row, under an inverse-gamma hyperprior.
+
+    What the subspace leaves of row :math:`i`, of length :math:`r_i` in :math:`q = d - k` dimensions, is normal with
+    scale :math:`\sigma_i = s u_i`. Free scales have no best value; under the hyperprior :math:`\nu / u^2 \sim
+    \chi^2_\nu` it is :math:`u^2 = (\nu + r^2 / s^2) / (\nu + q)`, and each row weighs :math:`1 / u^2`. So PCA of
+    reweighted rows, from two starts: the directions of all rows, and the half of the rows nearest the middle. The fit
+    that leaves a majority closest is kept.
+
+    Args:
+        n_components: dimensions k of the subspace. With as many as there are columns nothing is left to tell
+            outliers by, and this is PCA.
+        df: degrees of freedom ν of the hyperprior: the fewer, the less an outlier weighs.
+        max_iter: steps at most, for each start.
+        tol: the steps end when the subspace turns by less than this angle (radians).
+
+    Attributes:
+        components_, mean_, explained_variance_, explained_variance_ratio_, n_components_: as PCA's, of trusted rows.
+        scale_: s, the scale of what is left of a typical row.
+        weights_: how far each training row is trusted, from 0 to 1: its weight, at most one.
+        n_iter_: steps of the fit that was kept.
+
+    >>> import numpy as np
+    >>> from likely.linear import RobustPCA
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(200, 1)) @ [[3.0, 4.0]] + 0.1 * rng.normal(size=(200, 2))
+    >>> X[:40] = 20 * rng.normal(size=(40, 2))                       # a fifth is noise
+    >>> pca = RobustPCA(1).fit(X)
+    >>> pca.components_.round(1), bool(np.median(pca.weights_[:40]) < 0.01)
+    (array([[0.6, 0.8]]), True)
+    """
+
+    components_: Array
+    mean_: Array
+    scale_: float
+    n_components_: int
+    n_features_in_: int
+
+    def __init__(self, n_components: int = 2, *, df: float = 4.0, max_iter: int = 100, tol: float = 1e-4) -> None:
+        self.n_components = n_components
+        self.df = df
+        self.max_iter = max_iter
+        self.tol = tol
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn the subspace and how far to trust each row."""
+        X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
+        n, d = X.shape
+        if not isinstance(self.n_components, Integral) or not 1 <= self.n_components <= min(n, d):
+            raise ValueError(
+                f"n_components={self.n_components!r} must be an integer from 1 to min(n_samples={n}, n_features={d})"
+            )
+        if not self.df > 0:
+            raise ValueError(f"df must be positive, got {self.df}")
+        fits = [self._reweighted(X, *start) for start in _starts(X, int(self.n_components))]
+        best = min(fits, key=lambda fit: _trimmed(_left(X, fit.mean, fit.components)))
+        self.mean_, self.scale_, self.n_iter_ = best.mean, best.scale, best.n_iter
+        share = best.weight / best.weight.sum()
+        scores = (X - best.mean) @ best.components.T
+        variance = share @ np.square(scores)
+        order = np.argsort(-variance)
+        turned = best.components[order]
+        # The largest loading of each component is positive, as scikit-learn has it.
+        signs = np.sign(turned[np.arange(len(turned)), np.abs(turned).argmax(1)])
+        self.components_ = turned * signs[:, None]
+        self.explained_variance_ = variance[order]
+        total = float(share @ np.square(X - best.mean).sum(1))
+        self.explained_variance_ratio_ = self.explained_variance_ / total if total else np.zeros(len(order))
+        self.n_components_ = len(order)
+        self.weights_ = np.minimum(1.0, best.weight)
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """The coordinates of each row in the subspace."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        return (X - self.mean_) @ self.components_.T
+
+    def inverse_transform(self, X: Any) -> Any:
+        """The points of the subspace that have these coordinates."""
+        check_is_fitted(self)
+        X = np.asarray(X, dtype=np.float64)
+        return X @ self.components_ + self.mean_
+
+    def scale(self, X: Any) -> Any:
+        """The scale that each row would have been given: how far from the subspace it is, in each dimension left."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        squares = _left(X, self.mean_, self.components_)
+        return np.sqrt((self.df * self.scale_**2 + squares) / (self.df + self._left_over))
+
+    def outlier_score(self, X: Any) -> Any:
+        """How badly each row fits: its scale. Higher is worse."""
+        return self.scale(X)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_components_
+
+    @property
+    def _left_over(self) -> int:
+        return self.n_features_in_ - int(self.n_components)
+
+    def _reweighted(self, X: Array, mean: Array, components: Array) -> _Fit:
+        n, q = len(X), self._left_over
+        squares = _left(X, mean, components)
+        nothing = 1e-24 * float(np.square(X - mean).sum(1).mean()) + 1e-300
+        if q == 0 or np.median(squares) <= nothing:
+            weight = (squares <= max(nothing, 1e3 * float(np.median(squares)))).astype(float)
+            mean, components = _principal(X, weight, len(components))
+            return _Fit(mean, components, weight, math.sqrt(nothing), 1)
+        variance, n_iter, turn = float(np.median(squares)) / q, 0, math.inf
+        weight = np.ones(n)
+        while n_iter < self.max_iter and turn > self.tol:
+            n_iter += 1
+            weight = (self.df + q) / (self.df + squares / variance)
+            variance = max(float(weight @ squares) / (n * q), nothing)
+            mean, moved = _principal(X, weight, len(components))
+            turn = _turn(components, moved)
+            components, squares = moved, _left(X, mean, moved)
+        return _Fit(mean, components, weight, math.sqrt(variance), n_iter)
+
+
+class _Fit(NamedTuple):
+    mean: Array
+    components: Array
+    weight: Array
+    scale: float
+    n_iter: int
+
+
+def _starts(X: Array, k: int) -> list[tuple[Array, Array]]:
+    """A middle and a subspace: of rows drawn in to one distance, and of the half of them that is nearest."""
+    middle = np.median(X, axis=0)
+    distance = np.sqrt(np.square(X - middle).sum(1))
+    near = (distance <= np.median(distance)).astype(float)
+    drawn_in = 1 / np.square(np.maximum(distance, 1e-9 * distance.max() or 1.0))
+    return [(middle, _components(X - middle, drawn_in, k)), _principal(X, near, k)]
+
+
+def _principal(X: Array, weight: Array, k: int) -> tuple[Array, Array]:
+    """The weighted mean and principal components."""
+    mean = weight @ X / weight.sum()
+    return mean, _components(X - mean, weight, k)
+
+
+def _components(centred: Array, weight: Array, k: int) -> Array:
+    n, d = centred.shape
+    if d > n:
+        return np.linalg.svd(centred * np.sqrt(weight)[:, None], full_matrices=False)[2][:k]
+    return np.linalg.eigh((centred.T * weight) @ centred)[1][:, : -k - 1 : -1].T
+
+
+def _left(X: Array, mean: Array, components: Array) -> Array:
+    """The squared length of what the subspace leaves of each row."""
+    centred = X - mean
+    left: Array = np.square(centred - centred @ components.T @ components).sum(1)
+    return left
+
+
+def _trimmed(squares: Array) -> float:
+    """The mean of the smaller half."""
+    half = len(squares) // 2
+    return float(np.partition(squares, half)[: half + 1].mean())
+
+
+def _turn(before: Array, after: Array) -> float:
+    """The largest angle between two subspaces, from what one leaves of the other."""
+    out = after - after @ before.T @ before
+    return math.asin(min(1.0, float(np.linalg.norm(out, 2))))

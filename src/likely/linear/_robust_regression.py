@@ -1,0 +1,171 @@
+"""Linear regression that learns how far to trust each row."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from likely.linear._base import check_row_weights
+from likely.linear._robust_density import Array, Density
+from likely.linear._robust_mixture import Mixture, fit_mixture
+from likely.linear._robust_rows import RobustRows
+from likely.linear._robust_scales import DataScales, PredictedScales, fit_data, fit_predicted
+
+SCALES = ("mixture", "x", "xy", "data")
+
+
+class RobustLinearRegression(RegressorMixin, BaseEstimator):
+    r"""Least squares with scales that learn: MPLS-X, MPLS-XY, DPLS and, by default, a mixture of two scales.
+
+    A row whose scale is large pulls little, so learning the scales is learning whom to trust.
+
+    - ``scale="mixture"``: each row has the small scale or the large one, with a learned chance. It withstands outliers
+      in the target and in the inputs, up to nearly half of the rows. Where the inliers' noise goes with the inputs, the
+      small scale is a predicted one.
+    - ``scale="x"`` (MPLS-X): log σ is linear in the inputs. For noise that varies with them, and for outliers that they
+      give away.
+    - ``scale="xy"`` (MPLS-XY): linear in inputs and target. This is a way of weighting rows, not a density of y
+      given x, and new rows have no scale. Outliers on both sides of the line are beyond it.
+    - ``scale="data"`` (DPLS): a scale for each row under an inverse-gamma hyperprior, which is Student's t. For
+      outliers in the target only.
+
+    Args:
+        scale: where the scales come from.
+        likelihood: ``"normal"``, ``"laplace"``, ``"student_t"`` or ``"robust"`` (Barron's), the density of a residual
+            at its scale.
+        shape: Student's degrees of freedom or Barron's α from 0 to 2; learned where it is None.
+        df: degrees of freedom of the data scales' hyperprior; learned where it is None.
+        fit_intercept: whether the line may miss the origin.
+        n_starts: how many fits through a few rows the mixture's search may begin with.
+        max_iter: steps at most.
+        tol: the steps end when no prediction moves by this share of the scale.
+        random_state: for the rows of those starts.
+
+    Attributes:
+        coef_, intercept_: the line.
+        scale_: the scale of a row that is trusted: the small one of the mixture, the common one of data scales, the
+            median of predicted ones.
+        weights_: how far each training row is trusted, from 0 to 1: its chance of being an inlier, or its precision
+            over the one that belongs to ``scale_``, at most one.
+        n_iter_: steps taken.
+        outlier_scale_, inlier_share_: of the mixture.
+        scale_coef_, scale_intercept_: log σ of predicted scales as a line in the inputs (and the target); of the
+            mixture's small scale too, where the inliers' noise varies with the inputs.
+
+    >>> import numpy as np
+    >>> from likely.linear import RobustLinearRegression
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(200, 1))
+    >>> y = 3 * X[:, 0] + 1 + 0.1 * rng.normal(size=200)
+    >>> X[:60] += 10                                                 # a third of the inputs are far off
+    >>> model = RobustLinearRegression(random_state=0).fit(X, y)
+    >>> model.coef_.round(1), round(model.intercept_, 1), round(model.scale_, 1)
+    (array([3.]), 1.0, 0.1)
+    >>> bool(model.weights_[:60].max() < 0.01 < model.weights_[60:].mean())
+    True
+    """
+
+    def __init__(
+        self,
+        scale: str = "mixture",
+        likelihood: str = "normal",
+        *,
+        shape: float | None = None,
+        df: float | None = None,
+        fit_intercept: bool = True,
+        n_starts: int = 300,
+        max_iter: int = 100,
+        tol: float = 1e-3,
+        random_state: Any = None,
+    ) -> None:
+        self.scale = scale
+        self.likelihood = likelihood
+        self.shape = shape
+        self.df = df
+        self.fit_intercept = fit_intercept
+        self.n_starts = n_starts
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Learn the line and the scales; a weight of two is the row twice."""
+        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
+        y = np.asarray(y, dtype=np.float64)
+        weight = check_row_weights(sample_weight, X)
+        density = self._checked()
+        rows = RobustRows.of(X, y, weight, self.fit_intercept)
+        fitted: Mixture | DataScales | PredictedScales
+        unit = rows.spread[-1]
+        for name in ("scale_coef_", "scale_intercept_"):
+            self.__dict__.pop(name, None)
+        if self.scale == "mixture":
+            random = check_random_state(self.random_state)
+            fitted = fit_mixture(rows, density, self.n_starts, self.max_iter, self.tol, random)
+            self.outlier_scale_, self.inlier_share_ = float(fitted.outer[0] * unit), float(fitted.share[0])
+            if fitted.tilt is not None:
+                self._learned_line(fitted.tilt, rows, fitted.scale)
+        elif self.scale == "data":
+            fitted = fit_data(rows, density, self.df, self.max_iter, self.tol)
+        else:
+            fitted = fit_predicted(rows, self._features(rows.table), density, self.max_iter, self.tol)
+            self._learned_line(fitted, rows, fitted.scale)
+        self.coef_, self.intercept_ = rows.restored(fitted.beta)
+        self.scale_, self.density_, self.n_iter_ = float(fitted.scale * unit), fitted.density, fitted.n_iter
+        # In the rows' units, and for rows of no weight too.
+        table = (np.column_stack([X, y]) - rows.middle) / rows.spread
+        residuals = (y - X @ self.coef_ - self.intercept_) / unit
+        self.weights_ = fitted.trust(residuals, self._features(table))
+        return self
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """The line at these rows, and with ``return_std`` the standard deviation of a trusted row around it."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        mean = X @ self.coef_ + self.intercept_
+        if not return_std:
+            return mean
+        if self.scale == "xy":
+            raise ValueError("scale='xy' reads the target, so new rows have no scale: use scale='x' or 'mixture'")
+        return mean, self._scales(X) * self.density_.deviation
+
+    def outlier_score(self, X: Any, y: Any) -> Any:
+        """How badly each row fits: its NLL at the scale of a trusted row. Higher is worse.
+
+        Where inliers of the mixture differ in scale, a trusted row is one with these inputs.
+        """
+        check_is_fitted(self)
+        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, reset=False)
+        scale = self._scales(X) if self.scale == "mixture" else self.scale_
+        return self.density_.nll(y - X @ self.coef_ - self.intercept_, scale)
+
+    def _scales(self, X: Array) -> Array:
+        """The scale of each row, from its inputs."""
+        if not hasattr(self, "scale_coef_"):
+            return np.full(len(X), self.scale_)
+        scales: Array = np.exp(np.clip(X @ self.scale_coef_ + self.scale_intercept_, -300, 300))
+        return scales
+
+    def _checked(self) -> Density:
+        if self.scale not in SCALES:
+            raise ValueError(f"scale must be one of {', '.join(SCALES)}; got {self.scale!r}")
+        if self.df is not None and not self.df > 0:
+            raise ValueError(f"df must be positive, got {self.df}")
+        if self.max_iter < 1 or self.n_starts < 0:
+            raise ValueError(f"max_iter must be ≥ 1 and n_starts ≥ 0, got {self.max_iter} and {self.n_starts}")
+        return Density.of(self.likelihood, self.shape)
+
+    def _features(self, table: Array) -> Array:
+        """What predicted scales are linear in, of a table whose last column is the target."""
+        return table if self.scale == "xy" else table[:, :-1]
+
+    def _learned_line(self, fitted: PredictedScales, rows: RobustRows, scale: float) -> None:
+        """log σ in the units that the table came in, with this scale in the middle."""
+        units, middle = (self._features(each[None])[0] for each in (rows.spread, rows.middle))
+        self.scale_coef_ = fitted.slopes / units
+        level = np.log(scale * rows.spread[-1] / fitted.scale) + fitted.offset
+        self.scale_intercept_ = float(level - middle @ self.scale_coef_)

@@ -1,0 +1,132 @@
+"""Rows in units of their own middle and spread, which outliers cannot move, and least squares on them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+TINY = 1e-9  # of the target's spread; a scale below this is a perfect fit
+
+
+@dataclass(frozen=True)
+class RobustRows:
+    """A table and a target in robust units, with a last column of ones for the intercept; a weight counts rows."""
+
+    x: Array
+    y: Array
+    weight: Array
+    middle: Array  # of the columns and, last, of the target; zeros without an intercept
+    spread: Array
+    intercept: bool
+
+    @classmethod
+    def of(cls, X: Array, y: Array, weight: Array | None, intercept: bool) -> RobustRows:
+        """Rows of no weight are left out."""
+        weight = np.ones(len(y)) if weight is None else weight
+        seen = weight > 0
+        table, weight = np.column_stack([X[seen], y[seen]]), weight[seen]
+        middle, spread = middle_and_spread(table, weight, about_zero=not intercept)
+        table = (table - middle) / spread
+        ones = np.ones((len(table), 1 if intercept else 0))
+        return cls(np.hstack([table[:, :-1], ones]), table[:, -1], weight, middle, spread, intercept)
+
+    def restored(self, beta: Array) -> tuple[Array, float]:
+        """Coefficients and intercept in the units the table came in."""
+        slopes = beta[: len(self.spread) - 1]
+        coef = slopes * self.spread[-1] / self.spread[:-1]
+        if not self.intercept:
+            return coef, 0.0
+        return coef, float(self.middle[-1] + self.spread[-1] * beta[-1] - coef @ self.middle[:-1])
+
+    def some(self, index: NDArray[np.intp]) -> RobustRows:
+        """Some of the rows, in the same units."""
+        return RobustRows(self.x[index], self.y[index], self.weight[index], self.middle, self.spread, self.intercept)
+
+    @cached_property
+    def counted_once(self) -> bool:
+        """Whether every row counts for one."""
+        return bool((self.weight == 1).all())
+
+    @property
+    def table(self) -> Array:
+        """Columns and, last, target."""
+        return np.column_stack([self.x[:, : len(self.spread) - 1], self.y])
+
+    def residuals(self, beta: Array) -> Array:
+        """One row of residuals for each row of ``beta``."""
+        residuals: Array = self.y - beta @ self.x.T
+        return residuals
+
+    def least_squares(self, weight: Array) -> Array:
+        """The coefficients of smallest norm that minimise the weighted squares."""
+        root = np.sqrt(weight * self.weight)
+        return np.asarray(np.linalg.lstsq(self.x * root[:, None], self.y * root, rcond=None)[0], dtype=np.float64)
+
+    def perfect_fit(self) -> Array | None:
+        """The coefficients that leave no residual, if there are such: then there is no scale to learn."""
+        beta = self.least_squares(np.ones(len(self.y)))
+        return beta if rms(self.residuals(beta), self.weight) <= TINY else None
+
+    def many_least_squares(self, weight: Array) -> tuple[Array, Array]:
+        """The same for each row of weights, by the normal equations, which come back too."""
+        weight = weight * self.weight
+        gram = (self.x.T * weight[:, None, :]) @ self.x
+        return solved(gram, (weight * self.y) @ self.x), gram
+
+    def radius(self, residuals: Array) -> Array:
+        """For each row of absolute residuals the one that a majority of the table does not exceed.
+
+        The majority has room for as many rows as there are coefficients, which can be fitted exactly.
+        """
+        total, p = self.weight.sum(), self.x.shape[1]
+        needed = min((total + p + 1) / 2, total)
+        if self.counted_once:
+            index = min(int(needed), len(self.y) - 1)
+            return np.partition(residuals, index, axis=-1)[..., index]
+        order = np.argsort(residuals, axis=-1)
+        index = (np.cumsum(self.weight[order], axis=-1) >= needed * (1 - 1e-9)).argmax(-1)
+        return np.take_along_axis(residuals, np.take_along_axis(order, index[..., None], -1), -1)[..., 0]
+
+    def central(self, columns: Array) -> Array:
+        """One for the half of the rows that lie nearest the middle in these columns, nearly zero for the others."""
+        distance = np.square(columns).sum(1)
+        middle, _ = middle_and_spread(distance[:, None], self.weight)
+        return np.where(distance <= middle, 1.0, 1e-9)
+
+
+def rms(residuals: Array, weight: Array) -> float:
+    """The root of the mean square, but no less than what counts as nothing."""
+    return max(math.sqrt(np.average(np.square(residuals), weights=weight)), TINY)
+
+
+def solved(gram: Array, moments: Array) -> Array:
+    """A stack of normal equations; a trace of ridge keeps columns that repeat one another from failing."""
+    diagonal = np.arange(gram.shape[-1])
+    firm = gram.copy()
+    firm[..., diagonal, diagonal] += 1e-12 * gram[..., diagonal, diagonal].mean(-1, keepdims=True) + 1e-300
+    return np.asarray(np.linalg.solve(firm, moments[..., None])[..., 0], dtype=np.float64)
+
+
+def middle_and_spread(table: Array, weight: Array, about_zero: bool = False) -> tuple[Array, Array]:
+    """The weighted median of every column and, in normal deviations, the median distance to it.
+
+    A column more than half of which is one value has none, and gets its deviation; a constant one gets 1.
+    """
+    middle = np.zeros(table.shape[1]) if about_zero else _median(table, weight)
+    distance = np.abs(table - middle)
+    spread = 1.4826 * _median(distance, weight)
+    rms = np.sqrt(np.average(np.square(distance), axis=0, weights=weight))
+    rounding = 1e-12 * np.abs(middle)
+    return middle, np.where(spread > rounding, spread, np.where(rms > rounding, rms, 1.0))
+
+
+def _median(table: Array, weight: Array) -> Array:
+    order = np.argsort(table, axis=0)
+    index = (np.cumsum(weight[order], axis=0) >= 0.5 * weight.sum()).argmax(0)
+    median: Array = np.take_along_axis(table, np.take_along_axis(order, index[None], 0), 0)[0]
+    return median

@@ -1,0 +1,172 @@
+r"""A scale for each row: one of its own under a hyperprior (data), or one read off its inputs (predicted).
+
+**Data.** With :math:`\sigma_i = s u_i` free for each row the likelihood has no maximum: a scale falls to zero on a row
+that is fitted. Under the inverse-gamma hyperprior :math:`\nu / u^2 \sim \chi^2_\nu` the best scale is
+:math:`u^2 = (\nu + z^2) / (\nu + 1)` and what is left is Student's t, whose :math:`\nu` and :math:`s` can be learned.
+
+**Predicted.** With :math:`\log \sigma_i = a + b \cdot x_i` Fisher scoring for :math:`(a, b)` alternates with weighted
+least squares; they do not interact, as the information of a location and a scale is block diagonal. The information
+of log σ does not depend on where it is, so its eigenvectors are found once and the ridge on b is learned by evidence.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from likely._evidence import _Ridge
+from likely.linear._robust_density import Array, Density
+from likely.linear._robust_rows import TINY, RobustRows, middle_and_spread, rms
+
+_HELD = 8  # steps in which the scales find the start before the coefficients may leave it
+_RIDGES = 2  # times that the ridge is taken anew
+
+
+@dataclass(frozen=True)
+class DataScales:
+    """Coefficients, a common scale s, and the hyperprior's degrees of freedom."""
+
+    beta: Array
+    scale: float
+    df: float
+    density: Density
+    n_iter: int
+
+    def trust(self, residuals: Array, _features: Array) -> Array:
+        """Of each row: its precision over the common one, at most one."""
+        factor = np.ones(len(residuals))
+        for _ in range(20 if self.density.likelihood != "normal" else 1):
+            factor = _factor(residuals / self.scale, factor, self.df, self.density)
+        return np.minimum(1.0, 1 / factor)
+
+
+def fit_data(rows: RobustRows, density: Density, df: float | None, max_iter: int, tol: float) -> DataScales:
+    """From least squares, by reweighting: the nearest optimum, which rows with far inputs can spoil."""
+    weight, total = rows.weight, rows.weight.sum()
+    tails = Density("student_t", 4.0 if df is None else df, learn=df is None)
+    perfect = rows.perfect_fit()
+    if perfect is not None:
+        return DataScales(perfect, TINY, tails.shape, density, 0)
+    beta = rows.least_squares(np.ones(len(rows.y)))
+    residuals = rows.residuals(beta)
+    scale, factor, n_iter = rms(residuals, weight), np.ones(len(residuals)), 0
+    while n_iter < max_iter:
+        n_iter += 1
+        z = residuals / scale
+        factor = _factor(z, factor, tails.shape, density)  # u²
+        pull = density.weight(z / np.sqrt(factor)) / factor
+        moved = rows.least_squares(pull)
+        moving = np.abs(rows.x @ (moved - beta)).max()
+        beta, residuals = moved, rows.residuals(moved)
+        before = scale
+        scale = max(math.sqrt(weight @ (pull * np.square(residuals)) / total), TINY)
+        as_normal = residuals * np.sqrt(density.weight(residuals / scale))
+        density = density.refitted(residuals, scale, weight)
+        tails = tails.refitted(as_normal, scale, weight)
+        if moving <= tol * scale and abs(scale - before) <= 10 * tol * scale:
+            break
+    return DataScales(beta, scale, tails.shape, density, n_iter)
+
+
+def _factor(z: Array, factor: Array, df: float, density: Density) -> Array:
+    """One step towards each row's best u²."""
+    bent = density.weight(z / np.sqrt(factor))
+    return (df + bent * z * z) / (df + 1)
+
+
+@dataclass(frozen=True)
+class PredictedScales:
+    """Coefficients, and log σ as a line in the features."""
+
+    beta: Array
+    slopes: Array
+    offset: float
+    scale: float  # the median of them
+    density: Density
+    precision: float  # of the slopes' prior, in standardised features; ∞ where they are not worth having
+    n_iter: int
+
+    def trust(self, _residuals: Array, features: Array) -> Array:
+        """Of each row: its precision over that of the median row, at most one."""
+        return np.minimum(1.0, self.relative(features) ** -2)
+
+    def relative(self, features: Array) -> Array:
+        """Each row's scale over the median one."""
+        relative: Array = np.exp(np.clip(self.log_scale(features) - math.log(self.scale), -50, 50))
+        return relative
+
+    def log_scale(self, features: Array) -> Array:
+        """Of each row."""
+        log_scale: Array = features @ self.slopes + self.offset
+        return log_scale
+
+
+def refine_predicted(rows: RobustRows, features: Array, density: Density, max_iter: int, tol: float) -> PredictedScales:
+    """From all rows, which are to be trusted already, with slopes that are known to be there."""
+    return _Scoring(rows, features, density, max_iter, tol).run(np.ones(len(rows.y)), ridges=1, sure=True)
+
+
+def fit_predicted(rows: RobustRows, features: Array, density: Density, max_iter: int, tol: float) -> PredictedScales:
+    """From all rows and from those near the middle of the features; the start that ends likelier is kept."""
+    perfect = rows.perfect_fit()
+    if perfect is not None:
+        return PredictedScales(perfect, np.zeros(features.shape[1]), math.log(TINY), TINY, density, math.inf, 0)
+    scoring = _Scoring(rows, features, density, max_iter, tol)
+    likelier = min((scoring.run(start) for start in (np.ones(len(rows.y)), rows.central(features))), key=scoring.cost)
+    return scoring.run(np.exp(2 * (likelier.log_scale(features).min() - likelier.log_scale(features))), ridges=_RIDGES)
+
+
+class _Scoring:
+    def __init__(self, rows: RobustRows, features: Array, density: Density, max_iter: int, tol: float) -> None:
+        self.rows, self.max_iter, self.tol, self.density = rows, max_iter, tol, density
+        self.features, total = features, rows.weight.sum()
+        self.mean = np.average(features, axis=0, weights=rows.weight)
+        deviation = np.sqrt(np.average(np.square(features - self.mean), axis=0, weights=rows.weight))
+        self.deviation = np.where(deviation > 1e-12 * (1 + np.abs(self.mean)), deviation, np.inf)
+        standard = (features - self.mean) / self.deviation
+        values, self.vectors = np.linalg.eigh((standard.T * rows.weight) @ standard)
+        self.values = values.clip(min=0) * density.information
+        self.mass = total * density.information
+        self.directions = standard @ self.vectors
+        self.ridge = _Ridge(spread=float(features.shape[1]), rate=0.0, scale=math.inf)
+
+    def run(self, start: Array, ridges: int = 0, sure: bool = False) -> PredictedScales:
+        """The fit that this weighting of the rows leads to, at a ridge of one and then at the best, taken anew."""
+        rows, weight, density = self.rows, self.rows.weight, self.density
+        beta = rows.least_squares(start)
+        residuals = rows.residuals(beta)
+        w, offset = np.zeros(len(self.values)), math.log(rms(residuals, weight * start))
+        precision, n_iter, told, held = 1.0, 0, 0, 1 if sure else _HELD
+        floor = math.log(1e-3 * float(rows.radius(np.abs(residuals))) + TINY)  # or a scale may fall to zero
+        for n_iter in range(1, self.max_iter + 1):
+            log_scale = np.maximum(self.directions @ w + offset, floor)
+            bent = density.weight(residuals * np.exp(-log_scale))
+            if n_iter > held:
+                beta = rows.many_least_squares((bent * np.exp(-2 * log_scale))[None])[0][0]
+                residuals = rows.residuals(beta)
+            excess = weight * (bent * np.square(residuals * np.exp(-log_scale)) - 1)
+            response = self.values * w + excess @ self.directions
+            step, shift = response / (self.values + precision) - w, excess.sum() / self.mass
+            moving = float(np.abs(self.directions @ step + shift).max())
+            if moving < self.tol and n_iter > held:
+                if told == ridges:
+                    break
+                around = {"around": precision, "radius": 7.0} if sure else {}
+                precision, told = self.ridge.best(self.values, response, **around), told + 1
+                density = density.refitted(residuals * np.exp(-log_scale), 1.0, weight)
+                step = response / (self.values + precision) - w
+            # Far off the squares are huge and a whole step would overshoot.
+            damped = min(1.0, 1.0 / max(moving, 1e-300))
+            w, offset = w + damped * step, offset + damped * shift
+        slopes = self.vectors @ w / self.deviation
+        middle, _ = middle_and_spread(np.exp(self.directions @ w + offset)[:, None], weight)
+        offset -= float(self.mean @ slopes)
+        return PredictedScales(beta, slopes, offset, float(middle[0]), density, precision, n_iter)
+
+    def cost(self, fit: PredictedScales) -> float:
+        """What is minimised; with the target among the features it is not minus a log-likelihood."""
+        log_scale = fit.log_scale(self.features)
+        each = fit.density.nll(self.rows.residuals(fit.beta), np.exp(log_scale))
+        return float(self.rows.weight @ each)

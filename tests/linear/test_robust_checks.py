@@ -1,0 +1,50 @@
+"""scikit-learn's own checks of the robust linear models, and what they say to input that cannot be fitted."""
+
+import numpy as np
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from likely.linear._robust_logistic import RobustLogisticRegression
+from likely.linear._robust_pca import RobustPCA
+from likely.linear._robust_regression import SCALES, RobustLinearRegression
+
+
+@parametrize_with_checks(
+    [
+        RobustLinearRegression(),
+        RobustLinearRegression("x"),
+        RobustLinearRegression("xy", "laplace"),
+        RobustLinearRegression("data", "student_t"),
+        RobustLogisticRegression(),
+        RobustPCA(),
+    ]
+)
+def test_scikit_learn_checks(estimator, check) -> None:
+    check(estimator)
+
+
+ESTIMATORS = [*(RobustLinearRegression(scale) for scale in SCALES), RobustLogisticRegression(), RobustPCA(1)]
+X, Y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30) % 2
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=str)
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        (np.where(X > 1, np.nan, X), "NaN"),
+        (np.where(X > 1, np.inf, X), "infinity"),
+        (X[:1], "minimum of 2"),
+        (X[:, :0], "0 feature"),
+        (X[:, 0], "Expected 2D array"),
+    ],
+)
+def test_bad_tables_get_scikit_learns_errors(estimator, rows, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        estimator.fit(rows, Y[: len(rows)])
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS[:-1], ids=str)
+@pytest.mark.parametrize("weight", [np.zeros(30), -np.ones(30), np.ones(29)])
+def test_bad_weights_are_refused(estimator, weight) -> None:
+    with pytest.raises(ValueError, match="weight"):
+        estimator.fit(X, Y, sample_weight=weight)
