@@ -169,9 +169,9 @@ class LinearScale(ScaleCalibrator):
     and the shifted softplus f at .2. Without features it reads the row's mean and log scale. The ridge on w is learned
     by evidence (see :mod:`likely._evidence`). Evidence trusts the likelihood, and residuals may have tails it does not
     know; so b and w are multiplied by the share, from 0 to 1, of greatest gain on rows held out in five folds, less
-    ``margin`` standard errors of it. Where no gain is sure, this *is* Global Scaling. A new row gets no
-    scale beyond the range met in the fit and, if one of its features is beyond those met, no smaller one than Global
-    Scaling's. ``penalty=None`` is the unregularised method, whose NLL blows up on small sets.
+    ``margin`` standard errors of it. Where no gain is sure, this *is* Global Scaling. New rows have their features, and
+    their scales, taken within the ranges met in the fit. ``penalty=None`` is the unregularised method, whose NLL blows
+    up on small sets.
 
     >>> import numpy as np
     >>> from likely.calibration import LinearScale
@@ -261,13 +261,9 @@ class _Met:
         return cls(solution, torch.stack(lows).amin(0), torch.stack(highs).amax(0), (float(u.min()), float(u.max())))
 
     def __call__(self, x: Tensor) -> Tensor:
-        """u within its range and, where a feature is beyond its own, not below 0, which is Global Scaling.
-
-        A row unlike all that were met is more often one the regressor gets wrong than one to be surest of.
-        """
-        u = self.solution(x).clamp(*self.range)
-        beyond = ((x < self.low.to(x)) | (x > self.high.to(x))).any(1)
-        return torch.where(beyond, u.clamp(min=0), u)
+        """u within its range, of features within theirs: a line is no guide beyond the rows it was drawn through."""
+        inside = torch.minimum(torch.maximum(x, self.low.to(x)), self.high.to(x))
+        return self.solution(inside).clamp(*self.range)
 
 
 def default_features(forecast: Forecast) -> Rows:
