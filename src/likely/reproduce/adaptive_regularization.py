@@ -70,14 +70,19 @@ def run(context: Context) -> Result:
         "and on. What its figure shows is where training stopped; evidence, validation and hyperpriors are what make "
         "the claim true. 'Orders of magnitude' is true below the lasso's phase transition only (likely bench linear)."
     )
-    table = pd.DataFrame({"L2, dense": ridge.errors, "L1, a tenth not zero": lasso.errors})
+    names = list(dict.fromkeys([*ridge.errors.index, *lasso.errors.index]))
+    table = pd.DataFrame({"L2, dense": ridge.errors, "L1, a tenth not zero": lasso.errors}, index=names)
     return Result(
         verdict,
         notes,
         tables=(
-            Table(table, f"Error over |w|, medians of {len(seeds)} seeds, {size} × {size}.", digits=3),
             Table(
-                shares,
+                table.rename_axis("method"),
+                f"Error over |w|, medians of {len(seeds)} seeds, {size} × {size}.",
+                digits=3,
+            ),
+            Table(
+                shares.set_axis([f"{share:.0%}" for share in shares.index]).rename_axis("not zero"),
                 "Error over |w| by the share of weights that are not zero.",
                 {tuple(shares.columns[1:]): "lower"},
             ),
