@@ -84,6 +84,14 @@ class Design:
         dense = np.asarray(self.x[:, active].todense()) - self.offset[active]
         return dense if self.weight is None else dense * np.sqrt(self.weight)[:, None]
 
+    def gram_of(self, active: NDArray[np.intp]) -> Array:
+        """The products of some columns."""
+        if self.has_gram:
+            return self.gram[np.ix_(active, active)]
+        x = self.columns(active)
+        products: Array = x.T @ x
+        return products
+
     def scaled(self, scale: Array) -> Any:
         """The table with its columns multiplied."""
         if self.offset is None:
@@ -123,6 +131,9 @@ def standardized(x: Any, y: Array, weight: Array | None, fit_intercept: bool, pe
 
     ``penalty`` multiplies each column's deviation, which divides the scale of its weight's prior; 0 is no prior.
     """
+    largest = float(np.abs(y).max())
+    if largest > 1e150 or 0 < largest < 1e-150:
+        raise ValueError(f"y is as large as {largest:.0e}, and its squares beyond float64: give y in other units")
     if weight is not None:
         seen = weight > 0
         x, y, weight = x[seen], y[seen], weight[seen]
@@ -136,7 +147,7 @@ def standardized(x: Any, y: Array, weight: Array | None, fit_intercept: bool, pe
         root = np.sqrt(weight)
         x *= root[:, None]
         y *= root
-    deviation, live = _usable(np.sqrt(np.einsum("ij,ij->j", x, x) / total), mean)
+    deviation, live = _usable(_deviation(x, total), mean)
     free, spent = None, float(fit_intercept)
     if penalty is not None:
         deviation = deviation * np.where(penalty > 0, penalty, 1.0)
@@ -171,6 +182,17 @@ def _sparse(x: Any, y: Array, weight: Array | None, total: float, fit_intercept:
     return Design(x, y - target, total, live, mean, deviation, target, offset=offset, weight=weight, spent=spent)
 
 
+def _deviation(x: Array, total: float) -> Array:
+    """The root of the mean square of every column, of any size."""
+    largest = np.maximum(x.max(0), -x.min(0))
+    unit = np.where(largest > 0, largest, 1.0)
+    if ((unit > 1e-100) & (unit < 1e100)).all():
+        plain: Array = np.sqrt(np.einsum("ij,ij->j", x, x) / total)
+        return plain
+    deviation: Array = unit * np.sqrt(((x / unit) ** 2).sum(0) / total)
+    return deviation
+
+
 def _usable(deviation: Array, mean: Array) -> tuple[Array, NDArray[np.intp]]:
     """Deviations, one for a column whose own is a rounding error of its mean, and the columns that do vary."""
     varies = deviation > 1e-10 * np.abs(mean)
@@ -188,11 +210,8 @@ class Posterior:
         if d > n and self.strength > 0:  # by rows, which are fewer
             self.columns = design.columns(self.active)
             self.matrix = self.columns @ self.columns.T
-        elif active is None and design.has_gram:
-            self.matrix = design.gram.copy()
         else:
-            columns = design.columns(self.active)
-            self.matrix = columns.T @ columns
+            self.matrix = design.gram.copy() if active is None and design.has_gram else design.gram_of(self.active)
         # Columns that repeat one another share a weight: a trace of ridge says so.
         floor = 1e-10 * max(float(np.trace(self.matrix)) / max(len(self.matrix), 1), 1e-300)
         self.matrix[np.diag_indices(len(self.matrix))] += max(self.strength, floor)

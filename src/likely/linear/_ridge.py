@@ -213,8 +213,9 @@ class MultiRidge(DynamicLinearModel):
             square = np.bincount(group[active], weights**2, len(variance))
             new = np.where(variance > 0, square / np.maximum(used, 1e-12), 0.0)
             new[new < 1e-8 * new.max(initial=0.0)] = 0.0
-            x = design.columns(active)
-            residual = float(((design.y - x @ weights) ** 2).sum())
+            full = np.zeros(design.shape[1])
+            full[active] = weights
+            residual = design.residual(full)
             left = max(design.freedom - float(seen.sum()), 0.01 * design.freedom)
             before, noise = noise, max(residual / left, 1e-14 * design.yy / design.freedom)
             kept = new > 0
@@ -226,8 +227,7 @@ class MultiRidge(DynamicLinearModel):
 
     def _weights(self, design: Design, active: Any, variance: Array, noise: float) -> tuple[Array, Array, Array]:
         """The posterior mean of the active weights, their variances and covariances."""
-        x = design.columns(active)
-        precision = x.T @ x / noise
+        precision = design.gram_of(active) / noise
         precision[np.diag_indices(len(active))] += 1 / variance
         covariance = linalg.cho_solve((linalg.cholesky(precision, lower=True), True), np.eye(len(active)))
         return covariance @ design.xy[active] / noise, covariance.diagonal(), covariance
