@@ -49,7 +49,7 @@ class ScalePipeline(_Delegate):
 
     :func:`compose_scales` makes one. Only the last may be an :class:`IsotonicScale`, which changes more than scales.
     A step's scales for its own rows fit them too well, so the next step is fitted on scales of rows held out in ``cv``
-    folds. ``None`` fits it on the scales as they are: quantiles then come out closer (CAL), likelihoods lower.
+    folds (``None``: on the scales as they are).
 
     >>> import numpy as np
     >>> from likely.calibration import IsotonicScale, LinearScale, ScalePipeline
