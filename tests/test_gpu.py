@@ -71,3 +71,27 @@ def test_samples_on_the_device():
     assert x.is_cuda
     x.sum().backward()
     torch.testing.assert_close(d.cdf(d.icdf(torch.tensor(0.9, device="cuda"))), torch.full((2,), 0.9, device="cuda"))
+
+
+@pytest.mark.parametrize("kind", ["NormalPrior", "LaplacePrior", "SpikeSlabPrior"])
+def test_a_prior_never_waits_for_the_device(kind, request):
+    model = torch.nn.Linear(7, 3).cuda()
+    prior = getattr(likely.priors, kind)(model)
+    request.getfixturevalue("no_waiting")
+    prior().backward()
+
+
+@pytest.mark.parametrize("kind", ["LinearTemperature", "FeatureTemperature", "DeepTemperature", "VectorScaling"])
+def test_calibrators_agree_with_the_cpu(kind):
+    random = torch.Generator().manual_seed(0)
+    y = torch.randint(0, 3, (1000,), generator=random)
+    features = torch.randn(1000, 200, generator=random)
+    noise = torch.randn(1000, 3, generator=random) * features[:, :1].exp()
+    logits = 3 * torch.nn.functional.one_hot(y, 3) + noise
+    own = features if kind in ("FeatureTemperature", "DeepTemperature") else None
+    make = getattr(likely.calibration, kind)
+    here = make().fit(logits, y, own).predict_proba(logits, own)
+    far = None if own is None else own.cuda()
+    there = make().fit(logits.cuda(), y.cuda(), far).predict_proba(logits.cuda(), far)
+    assert there.is_cuda
+    torch.testing.assert_close(there.cpu(), here, rtol=1e-4, atol=1e-5)

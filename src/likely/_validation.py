@@ -110,8 +110,11 @@ def promote(first: Tensor, **parameters: float | Tensor) -> tuple[Tensor, ...]:
     for value in parameters.values():
         if isinstance(value, Tensor):
             dtype = torch.promote_types(dtype, value.dtype)
-    tensors = (first, *parameters.values())
-    return tuple(torch.as_tensor(t, dtype=dtype, device=first.device) for t in tensors)
+    # A number is filled in on the device: copied there, it would make the device wait.
+    return tuple(
+        value.to(first.device, dtype) if isinstance(value, Tensor) else first.new_full((), value, dtype=dtype)
+        for value in (first, *parameters.values())
+    )
 
 
 def reduce(nll: Tensor, reduction: str) -> Tensor:
