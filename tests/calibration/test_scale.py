@@ -13,6 +13,7 @@ from likely.calibration._deep_scale import DeepScale
 from likely.calibration._isotonic_scale import IsotonicScale, Recalibrated, polya_tree
 from likely.calibration._scale import GlobalScale, LinearScale
 from likely.calibration._scale_pipeline import AutoScale, ScalePipeline, compose_scales
+from likely.distributions import StudentT
 
 CALIBRATORS = [
     GlobalScale(),
@@ -211,7 +212,24 @@ def test_isotonic_leaves_a_calibrated_forecast_alone():
     assert bent < 0.7 * steps
 
 
-@pytest.mark.parametrize("family", [Normal, Laplace])
+def test_heavy_tails_get_a_student_t():
+    rng = np.random.default_rng(0)
+    mean, y = np.zeros(300), 2 * rng.standard_t(3, size=300)
+    fitted = IsotonicScale().fit(mean, None, y)
+    df, factor = fitted.tails_
+    assert df <= 4
+    assert factor * fitted.global_scale_ == pytest.approx(2, rel=0.2)
+    fresh = torch.as_tensor(2 * rng.standard_t(3, size=5000))
+    zeros = np.zeros(5000)
+    normal = GlobalScale().fit(mean, None, y).distribution(zeros, None)
+    assert fitted.distribution(zeros, None).log_prob(fresh).mean() > normal.log_prob(fresh).mean() + 0.05
+    assert IsotonicScale().fit(mean, None, rng.normal(size=300)).tails_ is None
+    assert np.isfinite(fitted.predict_scale(mean, None)).all()
+
+
+@pytest.mark.parametrize(
+    "family", [Normal, Laplace, lambda loc, scale: StudentT(torch.full_like(loc, 6.0), loc, scale)]
+)
 def test_recalibrated_is_a_distribution(family):
     raw = np.random.default_rng(0).dirichlet(np.ones(16))
     levels = torch.as_tensor(np.concatenate([[0], raw.cumsum()]))

@@ -4,10 +4,14 @@ Kuleshov's isotonic map takes a forecast's CDF value F(y) to the share of held-o
 the probability integral transform. It has steps, so no density. Here the same map is the posterior mean of a Pólya
 tree: the unit interval is halved ten times, each half's share has a Beta prior centred at one half, and how firmly it
 is centred is learned by evidence. Much data gives Kuleshov's map; a forecast that is calibrated already is left alone.
+
+Few rows cannot teach a map both tails and middle. So residuals with heavy tails first get a Student t of their own, and
+the map bends what that leaves.
 """
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
 from typing import Any
 
@@ -20,17 +24,20 @@ from torch.distributions import Distribution, Laplace, Normal, constraints
 
 from likely.calibration._base import like
 from likely.calibration._scale import Forecast, ScaleCalibrator
+from likely.distributions import StudentT
+from likely.functional import student_t_nll
 
 _DEPTH = 10
+_TAILS = (2.5, 3.0, 4.0, 6.0, 10.0, 20.0)  # degrees of freedom that are tried: all have a variance
 _FIRMNESS = np.geomspace(0.01, 1e4, 61)
 
 
 class IsotonicScale(ScaleCalibrator):
     """Isotonic recalibration: one monotone map of the forecasts' CDFs, smoothed by evidence so that it has a density.
 
-    The scales are fitted globally first; then the map bends the common shape: skew, heavy tails, a sharp peak, bias.
-    Where the shape is right the map is the identity and this *is* Global Scaling. ``distribution`` is a
-    :class:`Recalibrated`; ``predict_scale`` gives its standard deviation.
+    The scales are fitted globally first, with a Student t where it is worth ½ log n nats; then the map bends the common
+    shape: skew, a sharp peak, bias. Where the shape is right the map is the identity and this *is* Global Scaling.
+    ``distribution`` is a :class:`Recalibrated`; ``predict_scale`` gives its standard deviation.
 
     >>> import numpy as np, torch
     >>> from likely.calibration import GlobalScale, IsotonicScale
@@ -47,18 +54,52 @@ class IsotonicScale(ScaleCalibrator):
     """
 
     def _fit(self, z: Tensor, forecast: Forecast, weight: NDArray[np.float64] | None) -> None:
-        pit = self._family.distribution(z.new_zeros(()), z.new_ones(())).cdf(z).double().cpu().numpy()
+        self.tails_ = heavy_tails(z, weight, self._family.nll)
+        pit = self._base(z.new_zeros(()), z.new_ones(())).cdf(z).double().cpu().numpy()
         self.levels_, self.firmness_ = polya_tree(pit, weight)
 
     def distribution(self, mean: Any, scale: Any, features: Any = None) -> Distribution:
         """The recalibrated distribution of every row: log_prob, cdf, icdf, sample."""
         forecast = self._checked(mean, scale, features)
-        base = self._family.distribution(forecast.mean, self._scale(forecast))
+        base = self._base(forecast.mean, self._scale(forecast))
         return Recalibrated(base, torch.as_tensor(self.levels_).to(forecast.mean))
+
+    def _base(self, mean: Tensor, scale: Tensor) -> Any:
+        if self.tails_ is None:
+            return self._family.distribution(mean, scale)
+        df, factor = self.tails_
+        return StudentT(torch.full_like(mean, df), mean, scale * factor)
 
     def predict_scale(self, mean: Any, scale: Any, features: Any = None) -> Any:
         """The standard deviation of every row."""
         return like(self.distribution(mean, scale, features).stddev, mean)
+
+
+def heavy_tails(z: Tensor, weight: NDArray[np.float64] | None, plain: Any) -> tuple[float, float] | None:
+    """The degrees of freedom and the scale of the likeliest Student t; None if it is not worth a parameter more."""
+    z = z.double().cpu()
+    mass = torch.ones_like(z) if weight is None else torch.as_tensor(weight)
+    total = float(mass.sum())
+    if len(z) < 10 or not z.any():
+        return None
+
+    def cost(nll: Any, **parameters: float) -> float:
+        each = nll(torch.zeros_like(z), z, reduction="none", validate_args=False, **parameters)
+        return float((each * mass).sum())
+
+    best, found = cost(plain, scale=1.0) - 0.5 * math.log(max(total, 2.0)), None
+    for df in _TAILS:
+        # From below: each step weighs the far residuals down by what the last scale makes of them.
+        square = float((z.square() * mass).sum()) / total * (df - 2) / df
+        for _ in range(30):
+            square = float((mass * z.square() * (df + 1) / (df + z.square() / max(square, 1e-12))).sum()) / total
+        scale = math.sqrt(square)
+        if scale < 1e-3:  # rows that are hit exactly have no tails
+            continue
+        now = cost(student_t_nll, df=df, scale=scale)
+        if now < best:
+            best, found = now, (df, scale)
+    return found
 
 
 def polya_tree(pit: NDArray[np.float64], weight: NDArray[np.float64] | None) -> tuple[NDArray[np.float64], float]:
@@ -106,7 +147,7 @@ class Recalibrated(Distribution):
     arg_constraints: dict[str, constraints.Constraint] = {}  # noqa: RUF012 (torch's own spelling)
     support = constraints.real
 
-    def __init__(self, base: Normal | Laplace, levels: Tensor, validate_args: bool | None = None) -> None:
+    def __init__(self, base: Normal | Laplace | StudentT, levels: Tensor, validate_args: bool | None = None) -> None:
         self.base, self.levels = base, levels
         super().__init__(base.batch_shape, validate_args=validate_args)
 
@@ -154,17 +195,37 @@ class Recalibrated(Distribution):
 
     @cached_property
     def _moments(self) -> tuple[float, float]:
-        """Mean and variance of z = (y - loc) / scale, by Gauss-Legendre quadrature between the knots."""
+        """Mean and variance of z = (y - loc) / scale, by Gauss-Legendre quadrature between the knots.
+
+        The base is symmetric, and so are the knots: the outermost bins, which have no end, share what is left of its
+        moments.
+        """
         levels = self.levels.double().cpu()
-        standard = type(self.base)(levels.new_zeros(()), levels.new_ones(()))
-        ends = standard.icdf(torch.linspace(0, 1, len(levels), dtype=torch.float64)).clamp(-40, 40)
+        zero, one = levels.new_zeros(()), levels.new_ones(())
+        standard: Any
+        if isinstance(self.base, StudentT):
+            standard = StudentT(self.base.df.flatten()[0].double().cpu(), zero, one)
+        else:
+            standard = type(self.base)(zero, one)
+        knots = standard.icdf(torch.linspace(0, 1, len(levels), dtype=torch.float64))
+        ends = knots[1:-1]
         nodes, weights = (torch.as_tensor(part) for part in np.polynomial.legendre.leggauss(64))
         half = ends.diff()[:, None] / 2
         z = ends[:-1, None] + half * (1 + nodes)
-        density = levels.diff()[:, None] * (len(levels) - 1) * standard.log_prob(z).exp() * half * weights
-        total = density.sum()
-        mean = (density * z).sum() / total
-        return float(mean), float((density * (z - mean).square()).sum() / total)
+        density = standard.log_prob(z).exp() * half * weights
+        inner = torch.stack([(density * z**k).sum(1) for k in range(3)])
+        # Beyond the last knot: the first moment by z = edge + unit · v / (1 - v), the others by what the bins leave.
+        edge = ends[-1]
+        unit, v = edge.clamp(min=1.0), (1 + nodes) / 2
+        far = edge + unit * v / (1 - v)
+        first = (standard.log_prob(far).exp() * far * unit / (1 - v).square() * weights / 2).sum()
+        mass, square = (1 - inner[0].sum()) / 2, (standard.variance - inner[2].sum()) / 2
+        outer = torch.stack([mass, first, square])[:, None]
+        signs = torch.tensor([1.0, -1.0, 1.0], dtype=torch.float64)[:, None]
+        moments = torch.cat([signs * outer, inner, outer], dim=1)
+        slope = levels.diff() * (len(levels) - 1)
+        total, mean, second = (moments * slope).sum(1).tolist()
+        return mean / total, second / total - (mean / total) ** 2
 
     def _straight(self, level: Tensor) -> Tensor:
         """The inverse of R."""
