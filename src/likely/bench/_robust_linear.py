@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from sklearn.linear_model import (
     TheilSenRegressor,
 )
 
+from likely.bench._timing import timed
 from likely.linear import RobustLinearRegression, RobustLogisticRegression, RobustPCA
 from likely.reproduce import Table
 from likely.reproduce._comparison import one_core
@@ -174,15 +175,19 @@ def compare(cell: str, d: int, seeds: range) -> dict[str, Any]:
 def _measured(fit: Callable[[Array, Array], Any], X: Array, y: Array, truth: Array) -> tuple[float, float]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        start = time.process_time()
-        try:
-            model = fit(X, y)
-        except ValueError:  # RANSAC that finds no consensus
-            return np.inf, time.process_time() - start
-    taken = time.process_time() - start
+        model, taken = timed(partial(_fitted, fit, X, y))
+    if model is None:
+        return np.inf, taken
     model = getattr(model, "estimator_", model)
     found = np.append(model.coef_, model.intercept_)
     return float(np.linalg.norm(found - truth) / np.linalg.norm(truth)), taken
+
+
+def _fitted(fit: Callable[[Array, Array], Any], X: Array, y: Array) -> Any:
+    try:
+        return fit(X, y)
+    except ValueError:  # RANSAC that finds no consensus
+        return None
 
 
 def mislabelled(seed: int, rows: int = 400) -> tuple[Array, NDArray[np.int64], NDArray[np.bool_]]:
@@ -202,9 +207,8 @@ def classification(seeds: range) -> dict[str, float]:
         X, y, _ = mislabelled(seed)
         fresh, labels, bad = mislabelled(seed + 10_000, 4000)
         for name, model in (("likely", RobustLogisticRegression()), ("plain", LogisticRegression())):
-            start = time.process_time()
-            model.fit(X, y)
-            found[f"{name} ms"].append(1e3 * (time.process_time() - start))
+            _, taken = timed(partial(model.fit, X, y))
+            found[f"{name} ms"].append(1e3 * taken)
             found[name].append(model.score(fresh[~bad], labels[~bad]))
     return {name: float(np.median(values)) for name, values in found.items()}
 
@@ -234,9 +238,8 @@ def components(seeds: range) -> dict[str, float]:
     for seed in seeds:
         X, basis = spoiled_subspace(seed)
         for name, way in ways.items():
-            start = time.process_time()
-            fitted = way(X)
-            found.setdefault(f"{name} ms", []).append(1e3 * (time.process_time() - start))
+            fitted, taken = timed(partial(way, X))
+            found.setdefault(f"{name} ms", []).append(1e3 * taken)
             found.setdefault(name, []).append(float(np.degrees(subspace_angles(fitted.T, basis).max())))
     return {name: float(np.median(values)) for name, values in found.items()}
 

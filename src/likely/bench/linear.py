@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from dataclasses import dataclass
 from itertools import product
@@ -19,6 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from likely.bench._robust_linear import run_robust
+from likely.bench._timing import timed
 from likely.datasets import LinearProblem, list_regression, load_regression, make_linear
 from likely.linear import DynamicLasso, DynamicRegression, DynamicRidge, MultiLasso, SpikeSlabRegression
 from likely.reproduce import Context, Result, Table
@@ -227,12 +227,10 @@ def _error(model: Any, problem: LinearProblem) -> float:
 
 
 def _seconds(model: Any, problem: LinearProblem) -> float:
-    """CPU time of a fit, the least of three, which is what the machine's other work adds least to."""
-    taken = []
+    """CPU time of a fit, the least of three; a slow one is fitted once."""
+    taken: list[float] = []
     for _ in range(3):
-        start = time.process_time()
-        model.fit(problem.X, problem.y)
-        taken.append(time.process_time() - start)
+        taken.append(timed(lambda: model.fit(problem.X, problem.y))[1])
         if taken[0] > 0.5:
             break
     return min(taken)

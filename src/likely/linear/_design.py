@@ -10,7 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, sparse
 
+from likely.linear._tridiagonal import Tridiagonal
+
 Array = NDArray[np.float64]
+
 _WIDE = 4  # the Gram matrix is formed where it is at most so many times as large as the table
 
 
@@ -55,6 +58,17 @@ class Design:
     def gram(self) -> Array:
         gram: Array = self.x.T @ self.x
         return gram
+
+    @cached_property
+    def smaller(self) -> Array:
+        """The products of the columns or, where those are fewer, of the rows."""
+        n, d = self.shape
+        return self.gram if d <= n else np.asarray(self.x @ self.x.T)
+
+    @cached_property
+    def reduced(self) -> Tridiagonal:
+        """The same, made tridiagonal: once for all that is fitted to the table."""
+        return Tridiagonal(self.smaller)
 
     @cached_property
     def xy(self) -> Array:
@@ -209,7 +223,7 @@ class Posterior:
         self.columns: Array | None = None
         if d > n and self.strength > 0:  # by rows, which are fewer
             self.columns = design.columns(self.active)
-            self.matrix = self.columns @ self.columns.T
+            self.matrix = design.smaller.copy() if active is None else self.columns @ self.columns.T
         else:
             self.matrix = design.gram.copy() if active is None and design.has_gram else design.gram_of(self.active)
         # Columns that repeat one another share a weight: a trace of ridge says so.

@@ -19,7 +19,7 @@ from likely._evidence import Rows, fit_linear
 from likely.functional import bernoulli_nll
 from likely.linear._base import check_row_weights
 from likely.linear._design import Array, Design, standardized
-from likely.linear._solvers import solve_lasso
+from likely.linear._solvers import PATIENCE, STEP, solve_lasso
 
 PRIORS = ("normal", "laplace")
 
@@ -134,8 +134,8 @@ def _fit_laplace(X: Array, y: Array, weight: Array | None, fit_intercept: bool, 
     strength = float(np.abs(pull).max(initial=0.0))
     best, least, best_strength = state, _left_out(x, y, mass, state, fit_intercept), math.inf
     waited = n_iter = 0
-    while strength > 0 and waited < 4 and n_iter < 10 * max_iter:
-        strength *= 0.79
+    while strength > 0 and waited < PATIENCE and n_iter < 10 * max_iter:
+        strength *= STEP
         state, steps = _newton(x, y, mass, state, strength, fit_intercept)
         n_iter += steps
         if np.count_nonzero(state.coef) >= 0.9 * mass.sum():

@@ -12,7 +12,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from likely.linear._base import DynamicLinearModel
 from likely.linear._design import Array, Design, Posterior
-from likely.linear._tridiagonal import Tridiagonal
 
 _PER_TARGET = ("coef_", "intercept_", "sigma_", "prior_scale_", "prior_mean_", "penalty_", "evidence_", "n_iter_")
 
@@ -94,15 +93,13 @@ class RidgeEvidence:
     def __init__(self, design: Design, learn_mean: bool = False) -> None:
         n, d = design.shape
         self.freedom, self.evaluations = design.freedom, 0
-        total = design.x.sum(1)
         # By columns, the residual is what is left of y; by rows, it is λ times a product with the inverse.
         self.by_columns = d <= n
-        matrix = design.gram if self.by_columns else design.x @ design.x.T
-        vectors = np.column_stack([design.y, total]) if learn_mean else design.y[:, None]
+        vectors = np.column_stack([design.y, design.x.sum(1)]) if learn_mean else design.y[:, None]
         self.inner = vectors.T @ vectors
-        self.reduced = Tridiagonal(matrix)
+        self.reduced = design.reduced
         self.vectors = self.reduced.turned(design.x.T @ vectors if self.by_columns else vectors)
-        self.size = max(float(np.trace(matrix)) / max(min(n, d), 1), 1e-300)
+        self.size = max(float(np.trace(design.smaller)) / max(min(n, d), 1), 1e-300)
         self.floor = max(design.yy, 1e-300) / self.freedom * 1e-20
         self.learn_mean = learn_mean
 

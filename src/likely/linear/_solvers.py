@@ -16,11 +16,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import lasso_path
 
 from likely.linear._design import Array, Design
-from likely.linear._tridiagonal import Tridiagonal
 
 _PSEUDO = 2.0  # weights of either sign and no particular size that the slab is taken to have seen before
-_STEP = 0.79  # from one strength of the path to the next: thirty for three decades
-_PATIENCE = 4  # strengths without improvement after which the path ends
+STEP = 0.79  # from one strength of the path to the next: thirty for three decades
+PATIENCE = 4  # strengths without improvement after which the path ends
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,6 @@ class LassoFit:
     strength: float
     noise: float  # variance: the residual over the rows less the active columns
     n_iter: int
-
     scale: Array | None = None  # of every weight's prior, where each has its own
 
     @property
@@ -51,10 +49,10 @@ def lasso_by_validation(design: Design, *, start: LassoFit | None = None, tol: f
         return best
     strength, coef, least, waited, n_iter = best.strength, best.coef, design.yy / n, 0, 0
     if start is not None and len(start.coef) == d:
-        strength, coef = min(strength, start.strength / _STEP**_PATIENCE), start.coef
+        strength, coef = min(strength, start.strength / STEP**PATIENCE), start.coef
     residual, margin, top = design.yy, 0.25 * math.sqrt(n), best.strength
-    while waited < _PATIENCE and strength > 1e-6 * top:
-        strength *= _STEP
+    while waited < PATIENCE and strength > 1e-6 * top:
+        strength *= STEP
         coef, steps = solve_lasso(design, strength, coef, tol * residual / design.yy)
         n_iter += steps
         k = int(np.count_nonzero(coef))
@@ -212,7 +210,7 @@ class Spectrum:
     def __init__(self, design: Design) -> None:
         n, d = design.shape
         self.x = design.x if d > n else None
-        self.reduced = Tridiagonal(design.gram if self.x is None else design.x @ design.x.T)
+        self.reduced = design.reduced
         self.values = self.reduced.values()
         self.unseen = d - len(self.values)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.linalg import lapack
 
-from likely.linear._design import Array
+if TYPE_CHECKING:
+    from likely.linear._design import Array
 
 
 class Tridiagonal:
