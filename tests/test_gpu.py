@@ -1,4 +1,4 @@
-"""What only a CUDA device can show. Run there: pytest tests/test_gpu.py"""
+"""What only a CUDA device can show. Run there: pytest -m gpu"""
 
 import pytest
 import torch
@@ -6,7 +6,8 @@ import torch
 import likely
 from likelihoods import LIKELIHOODS
 
-pytestmark = pytest.mark.gpu
+# Torch calls its debug mode a prototype, each time it is switched on.
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:Synchronization debug mode")]
 
 
 @pytest.fixture

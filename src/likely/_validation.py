@@ -65,7 +65,7 @@ def _check_above(name, value, rule, holds, validate_args) -> None:  # type: igno
     if not isinstance(value, Tensor):
         if not holds(value):
             raise ValueError(f"{name} must be {rule}, got {value}")
-    elif may_look(value, validate_args) and not bool(holds(value).all()):
+    elif value.numel() and may_look(value, validate_args) and not bool(holds(value.detach().min())):
         if bool(value.isnan().any()):
             raise ValueError(
                 f"{name} holds NaN: lower its learning rate, clip its gradients (likely.clip_gradients) "

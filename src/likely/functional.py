@@ -2,25 +2,27 @@ r"""Negative log-likelihoods as pure functions: the one place where a density is
 
 Everything broadcasts. ``full=True`` keeps every constant, so that the result is minus a log density;
 ``full=False`` drops those that no parameter can move, as the paper writes them. Half precision is computed in
-float32. ``validate_args`` (default: on the CPU only) looks at tensor values too.
+float32. ``validate_args`` (default: on the CPU only) looks at tensor values too. Where a fused kernel exists
+(:mod:`likely.kernels`), it computes loss and gradients in one pass over memory.
 """
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
+from likely import kernels
 from likely._partition import log_partition
 from likely._rho import rho
+from likely._softmax import linear_softmax_nll, softmax_nll
 from likely._special import log1p_square, log_gamma_ratio
 from likely._validation import (
     check_floating,
     check_not_negative,
     check_positive,
     check_reduction,
-    fits,
-    may_look,
     prepare,
     promote,
     reduce,
@@ -31,6 +33,7 @@ __all__ = [
     "huber_log_partition",
     "huber_nll",
     "laplace_nll",
+    "linear_softmax_nll",
     "negative_binomial_nll",
     "normal_nll",
     "poisson_nll",
@@ -69,9 +72,7 @@ def normal_nll(
     tensor(2.5000)
     """
     check_positive("scale", scale, validate_args)
-    prediction, target, scale = prepare(prediction, target, scale=scale)
-    nll = 0.5 * ((target - prediction) / scale).square() + scale.log()
-    return reduce(nll + _HALF_LOG_2PI if full else nll, reduction)
+    return _location_nll("normal", prediction, target, _HALF_LOG_2PI if full else 0.0, reduction, scale=scale)
 
 
 def laplace_nll(
@@ -95,9 +96,7 @@ def laplace_nll(
     tensor(2.)
     """
     check_positive("scale", scale, validate_args)
-    prediction, target, scale = prepare(prediction, target, scale=scale)
-    nll = (target - prediction).abs() / scale + scale.log()
-    return reduce(nll + math.log(2) if full else nll, reduction)
+    return _location_nll("laplace", prediction, target, math.log(2) if full else 0.0, reduction, scale=scale)
 
 
 def student_t_nll(
@@ -127,10 +126,53 @@ def student_t_nll(
     """
     check_positive("df", df, validate_args)
     check_positive("scale", scale, validate_args)
-    prediction, target, df, scale = prepare(prediction, target, df=df, scale=scale)
+    constant = _HALF_LOG_2PI if full else 0.0
+    return _location_nll("student_t", prediction, target, constant, reduction, scale=scale, df=df)
+
+
+def _normal(prediction: Tensor, target: Tensor, scale: Tensor) -> Tensor:
+    return 0.5 * ((target - prediction) / scale).square() + scale.log()
+
+
+def _laplace(prediction: Tensor, target: Tensor, scale: Tensor) -> Tensor:
+    return (target - prediction).abs() / scale + scale.log()
+
+
+def _student_t(prediction: Tensor, target: Tensor, scale: Tensor, df: Tensor) -> Tensor:
     z = (target - prediction) / scale
-    nll = 0.5 * (df + 1) * log1p_square(z * df.rsqrt()) + scale.log() - log_gamma_ratio(0.5 * df, 0.5)
-    return reduce(nll + _HALF_LOG_2PI if full else nll, reduction)
+    return 0.5 * (df + 1) * log1p_square(z * df.rsqrt()) + scale.log() - log_gamma_ratio(0.5 * df, 0.5)
+
+
+def _robust(prediction: Tensor, target: Tensor, scale: Tensor, alpha: Tensor) -> Tensor:
+    return rho((target - prediction) / scale, alpha) + scale.log() + log_partition(alpha)
+
+
+_LOCATION: dict[str, Callable[..., Tensor]] = {
+    "normal": _normal,
+    "laplace": _laplace,
+    "student_t": _student_t,
+    "robust": _robust,
+}
+kernels.PLAIN.update(_LOCATION)
+
+
+def _location_nll(
+    kind: str, prediction: Tensor, target: Tensor, constant: float, reduction: str, **parameters: Value
+) -> Tensor:
+    """By one kernel where there is one, else by the formula above."""
+    check_reduction(reduction)
+    if isinstance(prediction, Tensor):
+        dtype = torch.promote_types(prediction.dtype, torch.float32)
+        numbers = {k: v for k, v in parameters.items() if not isinstance(v, Tensor)}
+        parameters |= {k: prediction.new_full((), v, dtype=dtype) for k, v in numbers.items()}
+    inputs: tuple[Any, ...] = (prediction, target, *parameters.values())
+    if not (fused := kernels.applies(*inputs)):
+        inputs = prepare(prediction, target, **parameters)
+        fused = kernels.applies(*inputs)
+    if fused:
+        return kernels.location_nll(kind, *inputs, constant=constant, reduction=reduction)
+    nll = _LOCATION[kind](*inputs)
+    return reduce(nll + constant if constant else nll, reduction)
 
 
 def huber_nll(
@@ -201,9 +243,7 @@ def robust_nll(
     """
     check_not_negative("alpha", alpha, validate_args)
     check_positive("scale", scale, validate_args)
-    prediction, target, alpha, scale = prepare(prediction, target, alpha=alpha, scale=scale)
-    nll = rho((target - prediction) / scale, alpha) + scale.log() + log_partition(alpha)
-    return reduce(nll, reduction)
+    return _location_nll("robust", prediction, target, 0.0, reduction, scale=scale, alpha=alpha)
 
 
 def robust_rho(residual: Tensor, *, alpha: Value, scale: Value = 1.0) -> Tensor:
@@ -237,75 +277,6 @@ def robust_log_partition(alpha: Value) -> Tensor:
     """
     (alpha,) = promote(torch.as_tensor(alpha, dtype=None if isinstance(alpha, Tensor) else torch.get_default_dtype()))
     return log_partition(alpha)
-
-
-def softmax_nll(
-    logits: Tensor,
-    target: Tensor,
-    *,
-    temperature: Value,
-    ignore_index: int = -100,
-    label_smoothing: float = 0.0,
-    reduction: str = "mean",
-    validate_args: bool | None = None,
-) -> Tensor:
-    r"""The softmax likelihood: cross-entropy whose temperature is free to move.
-
-    For logits :math:`z`, class :math:`y` and temperature :math:`T > 0`, which *divides*,
-    :math:`\ell = -z_y / T + \log \sum_c e^{z_c / T}`; :math:`T = 1` is the cross-entropy. Classes are on axis 1,
-    as in :func:`torch.nn.functional.cross_entropy`; ``target`` holds class numbers or, in the shape of the
-    logits, probabilities. ``temperature`` broadcasts to the logits' shape without the class axis. A logit of
-    -∞ rules its class out and leaves the temperature's gradient finite.
-
-    >>> import torch
-    >>> from likely.functional import softmax_nll
-    >>> logits, target = torch.tensor([[2.0, 0.0], [0.0, 2.0]]), torch.tensor([0, 0])
-    >>> softmax_nll(logits, target, temperature=torch.tensor([1.0, 4.0]), reduction="none")
-    tensor([0.1269, 0.9741])
-    """
-    check_floating("logits", logits)
-    check_positive("temperature", temperature, validate_args)
-    check_reduction(reduction)
-    if logits.ndim == 0:
-        raise ValueError("logits must have a class axis: shape (classes,) or (batch, classes, …)")
-    axis = min(1, logits.ndim - 1)
-    soft = target.is_floating_point()
-    _check_labels(logits, target, axis, ignore_index, validate_args)
-    logits, temperature = promote(logits, temperature=temperature)
-    outer = logits.shape[:axis] + logits.shape[axis + 1 :]
-    if not fits(temperature.shape, outer):
-        raise ValueError(f"temperature {tuple(temperature.shape)} does not broadcast to {tuple(outer)}, a value a row")
-    ruled_out = logits.isneginf()
-    cooled = torch.where(ruled_out, 0.0, logits) / temperature.expand(outer).unsqueeze(axis)
-    cooled = torch.where(ruled_out, -torch.inf, cooled)
-    target = target.to(logits.dtype) if soft else target.long()
-    nll = F.cross_entropy(cooled, target, reduction="none", ignore_index=ignore_index, label_smoothing=label_smoothing)
-    if reduction == "mean" and not soft:
-        return nll.sum() / (target != ignore_index).sum().clamp(min=1)
-    return reduce(nll, reduction)
-
-
-def _check_labels(logits: Tensor, target: Tensor, axis: int, ignore_index: int, validate_args: bool | None) -> None:
-    classes = logits.shape[axis]
-    outer = logits.shape[:axis] + logits.shape[axis + 1 :]
-    if target.is_floating_point():
-        if target.shape != logits.shape:
-            raise ValueError(
-                f"target of probabilities has shape {tuple(target.shape)}, the logits {tuple(logits.shape)}: "
-                "give one probability a class, or class numbers as an integer tensor"
-            )
-    elif target.shape != outer:
-        raise ValueError(
-            f"target of class numbers has shape {tuple(target.shape)}, expected {tuple(outer)}: "
-            f"the logits {tuple(logits.shape)} without their class axis {axis}"
-        )
-    elif may_look(target, validate_args):
-        kept = target[target != ignore_index]
-        if kept.numel() and (int(kept.min()) < 0 or int(kept.max()) >= classes):
-            raise ValueError(
-                f"target holds class {int(kept.min())} to {int(kept.max())}, but the logits have classes 0 to "
-                f"{classes - 1}: mask labels with ignore_index={ignore_index}"
-            )
 
 
 def bernoulli_nll(

@@ -7,6 +7,7 @@ r"""Losses that are likelihoods: ``nn.Module`` losses whose parameters are free 
 
 from likely.losses._base import LikelihoodLoss
 from likely.losses._discrete import BernoulliLoss, NegativeBinomialLoss, PoissonLoss, SoftmaxLoss
+from likely.losses._language import TokenTemperature
 from likely.losses._multitask import MultiTaskLoss
 from likely.losses._real import HuberLoss, LaplaceLoss, NormalLoss, RobustLoss, StudentTLoss
 
@@ -22,4 +23,5 @@ __all__ = [
     "RobustLoss",
     "SoftmaxLoss",
     "StudentTLoss",
+    "TokenTemperature",
 ]

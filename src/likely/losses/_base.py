@@ -50,6 +50,7 @@ class LikelihoodLoss(nn.Module):
     """
 
     slots: ClassVar[Mapping[str, Slot]] = {}
+    beta: float = 0.0
 
     def __init__(
         self,
@@ -82,6 +83,9 @@ class LikelihoodLoss(nn.Module):
         r"""The negative log-likelihood, reduced; a weighted mean is :math:`\sum w \ell / \sum w`."""
         if self.training and not torch.compiler.is_compiling():
             self._watch.look(self, prediction)
+        if sample_weight is None and not self.beta:  # a fused kernel reduces as it goes
+            self._check(prediction, target)
+            return self._nll(prediction, target, self._phi(prediction, features, index), self.reduction)
         nll, weight = self._elementwise(prediction, target, features, index)
         return self._reduce(nll, weight, sample_weight)
 
@@ -175,10 +179,10 @@ class LikelihoodLoss(nn.Module):
     def _mask(self, target: Tensor) -> Tensor | None:
         return None
 
-    def _options(self) -> dict[str, Any]:
-        return {"reduction": "none", "full": self.full, "validate_args": self.validate_args}
+    def _options(self, reduction: str) -> dict[str, Any]:
+        return {"reduction": reduction, "full": self.full, "validate_args": self.validate_args}
 
-    def _nll(self, prediction: Tensor, target: Tensor, phi: Phi) -> Tensor:
+    def _nll(self, prediction: Tensor, target: Tensor, phi: Phi, reduction: str = "none") -> Tensor:
         raise TypeError(f"{type(self).__name__} defines no likelihood: use one of its subclasses")
 
     def _lowest(self, prediction: Tensor, target: Tensor, phi: Phi) -> Tensor:

@@ -52,14 +52,14 @@ class SoftmaxLoss(LikelihoodLoss):
     def _mask(self, target: Tensor) -> Tensor | None:
         return None if target.is_floating_point() else (target != self.ignore_index).float()
 
-    def _nll(self, prediction: Tensor, target: Tensor, phi: Phi) -> Tensor:
+    def _nll(self, prediction: Tensor, target: Tensor, phi: Phi, reduction: str = "none") -> Tensor:
         return functional.softmax_nll(
             prediction,
             target,
             **phi,
             ignore_index=self.ignore_index,
             label_smoothing=self.label_smoothing,
-            reduction="none",
+            reduction=reduction,
             validate_args=self.validate_args,
         )
 
@@ -95,8 +95,10 @@ class BernoulliLoss(LikelihoodLoss):
     def __init__(self, temperature: ParameterLike = None, **options: Any) -> None:
         super().__init__(temperature=temperature, **options)
 
-    def _nll(self, prediction: Tensor, target: Tensor, phi: Phi) -> Tensor:
-        return functional.bernoulli_nll(prediction, target, **phi, reduction="none", validate_args=self.validate_args)
+    def _nll(self, prediction: Tensor, target: Tensor, phi: Phi, reduction: str = "none") -> Tensor:
+        return functional.bernoulli_nll(
+            prediction, target, **phi, reduction=reduction, validate_args=self.validate_args
+        )
 
     def _lowest(self, prediction: Tensor, target: Tensor, phi: Phi) -> Tensor:
         target = target.to(torch.promote_types(prediction.dtype, torch.float32))
@@ -122,15 +124,15 @@ class PoissonLoss(LikelihoodLoss):
         super().__init__(**options)
         self.log_input = log_input
 
-    def _options(self) -> dict[str, Any]:
-        return {**super()._options(), "log_input": self.log_input}
+    def _options(self, reduction: str) -> dict[str, Any]:
+        return {**super()._options(reduction), "log_input": self.log_input}
 
-    def _nll(self, prediction: Tensor, target: Tensor, phi: Phi) -> Tensor:
-        return functional.poisson_nll(prediction, target, **phi, **self._options())
+    def _nll(self, prediction: Tensor, target: Tensor, phi: Phi, reduction: str = "none") -> Tensor:
+        return functional.poisson_nll(prediction, target, **phi, **self._options(reduction))
 
     def _lowest(self, prediction: Tensor, target: Tensor, phi: Phi) -> Tensor:
         rate = target.to(torch.promote_types(prediction.dtype, torch.float32))
-        return functional.poisson_nll(rate, target, **phi, **{**self._options(), "log_input": False})
+        return functional.poisson_nll(rate, target, **phi, **{**self._options("none"), "log_input": False})
 
     def _rate(self, prediction: Tensor) -> Tensor:
         return prediction.exp() if self.log_input else prediction
@@ -153,12 +155,12 @@ class NegativeBinomialLoss(PoissonLoss):
     def __init__(self, dispersion: ParameterLike = None, **options: Any) -> None:
         super().__init__(dispersion=dispersion, **options)
 
-    def _nll(self, prediction: Tensor, target: Tensor, phi: Phi) -> Tensor:
-        return functional.negative_binomial_nll(prediction, target, **phi, **self._options())
+    def _nll(self, prediction: Tensor, target: Tensor, phi: Phi, reduction: str = "none") -> Tensor:
+        return functional.negative_binomial_nll(prediction, target, **phi, **self._options(reduction))
 
     def _lowest(self, prediction: Tensor, target: Tensor, phi: Phi) -> Tensor:
         mean = target.to(torch.promote_types(prediction.dtype, torch.float32))
-        return functional.negative_binomial_nll(mean, target, **phi, **{**self._options(), "log_input": False})
+        return functional.negative_binomial_nll(mean, target, **phi, **{**self._options("none"), "log_input": False})
 
     def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
         odds = self._rate(prediction) * phi["dispersion"]

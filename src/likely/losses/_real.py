@@ -51,8 +51,8 @@ class NormalLoss(_ScaleLoss):
     def __init__(self, scale: ParameterLike = None, **options: Any) -> None:
         super().__init__(scale=scale, **options)
 
-    def _nll(self, prediction: Tensor, target: Tensor, phi: Phi) -> Tensor:
-        return functional.normal_nll(prediction, target, **phi, **self._options())
+    def _nll(self, prediction: Tensor, target: Tensor, phi: Phi, reduction: str = "none") -> Tensor:
+        return functional.normal_nll(prediction, target, **phi, **self._options(reduction))
 
     def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
         return torch.distributions.Normal(prediction, phi["scale"])
@@ -66,7 +66,7 @@ class LaplaceLoss(_ScaleLoss):
     >>> import torch, likely
     >>> loss_fn = likely.LaplaceLoss()
     >>> loss_fn(torch.zeros(2), torch.tensor([1.0, 3.0]))
-    tensor(2.6931, grad_fn=<MeanBackward0>)
+    tensor(2.6931, grad_fn=<...>)
     """
 
     slots: ClassVar[Mapping[str, Slot]] = {"scale": SCALE}
@@ -74,8 +74,8 @@ class LaplaceLoss(_ScaleLoss):
     def __init__(self, scale: ParameterLike = None, **options: Any) -> None:
         super().__init__(scale=scale, **options)
 
-    def _nll(self, prediction: Tensor, target: Tensor, phi: Phi) -> Tensor:
-        return functional.laplace_nll(prediction, target, **phi, **self._options())
+    def _nll(self, prediction: Tensor, target: Tensor, phi: Phi, reduction: str = "none") -> Tensor:
+        return functional.laplace_nll(prediction, target, **phi, **self._options(reduction))
 
     def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
         return torch.distributions.Laplace(prediction, phi["scale"])
@@ -89,7 +89,7 @@ class StudentTLoss(_ScaleLoss):
     >>> import torch, likely
     >>> loss_fn = likely.StudentTLoss(df=1.0)
     >>> loss_fn(torch.zeros(2), torch.tensor([1.0, 30.0]))
-    tensor(4.8931, grad_fn=<MeanBackward0>)
+    tensor(4.8931, grad_fn=<...>)
     """
 
     slots: ClassVar[Mapping[str, Slot]] = {"df": Slot(ShiftedSoftplus(0.01), 4.0), "scale": SCALE}
@@ -97,8 +97,8 @@ class StudentTLoss(_ScaleLoss):
     def __init__(self, df: ParameterLike = None, scale: ParameterLike = None, **options: Any) -> None:
         super().__init__(df=df, scale=scale, **options)
 
-    def _nll(self, prediction: Tensor, target: Tensor, phi: Phi) -> Tensor:
-        return functional.student_t_nll(prediction, target, **phi, **self._options())
+    def _nll(self, prediction: Tensor, target: Tensor, phi: Phi, reduction: str = "none") -> Tensor:
+        return functional.student_t_nll(prediction, target, **phi, **self._options(reduction))
 
     def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
         return distributions.StudentT(phi["df"], prediction, phi["scale"])
@@ -112,7 +112,7 @@ class HuberLoss(_ScaleLoss):
     >>> import torch, likely
     >>> loss_fn = likely.HuberLoss()
     >>> loss_fn(torch.zeros(2), torch.tensor([1.0, 10.0]))
-    tensor(7.5013, grad_fn=<MeanBackward0>)
+    tensor(7.5013, grad_fn=<...>)
     """
 
     slots: ClassVar[Mapping[str, Slot]] = {"delta": Slot(ShiftedSoftplus(0.01), 1.345), "scale": SCALE}
@@ -120,8 +120,8 @@ class HuberLoss(_ScaleLoss):
     def __init__(self, delta: ParameterLike = 1.345, scale: ParameterLike = None, **options: Any) -> None:
         super().__init__(delta=delta, scale=scale, **options)
 
-    def _nll(self, prediction: Tensor, target: Tensor, phi: Phi) -> Tensor:
-        return functional.huber_nll(prediction, target, **phi, **self._options())
+    def _nll(self, prediction: Tensor, target: Tensor, phi: Phi, reduction: str = "none") -> Tensor:
+        return functional.huber_nll(prediction, target, **phi, **self._options(reduction))
 
     def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
         return distributions.Huber(phi["delta"], prediction, phi["scale"])
@@ -135,7 +135,7 @@ class RobustLoss(_ScaleLoss):
     >>> import torch, likely
     >>> loss_fn = likely.RobustLoss(alpha=0.0)   # Cauchy's tails
     >>> loss_fn(torch.zeros(2), torch.tensor([1.0, 30.0]))
-    tensor(4.7498, grad_fn=<MeanBackward0>)
+    tensor(4.7498, grad_fn=<...>)
     """
 
     slots: ClassVar[Mapping[str, Slot]] = {
@@ -146,8 +146,8 @@ class RobustLoss(_ScaleLoss):
     def __init__(self, alpha: ParameterLike = None, scale: ParameterLike = None, **options: Any) -> None:
         super().__init__(alpha=alpha, scale=scale, **options)
 
-    def _nll(self, prediction: Tensor, target: Tensor, phi: Phi) -> Tensor:
-        return functional.robust_nll(prediction, target, **phi, **self._options())
+    def _nll(self, prediction: Tensor, target: Tensor, phi: Phi, reduction: str = "none") -> Tensor:
+        return functional.robust_nll(prediction, target, **phi, **self._options(reduction))
 
     def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
         return distributions.Robust(phi["alpha"], prediction, phi["scale"])

@@ -1,0 +1,181 @@
+"""The softmax likelihood, of logits or of the linear layer that makes them; re-exported by likely.functional."""
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from likely import kernels
+from likely._validation import check_floating, check_positive, check_reduction, fits, may_look, promote, reduce
+
+# With fewer classes than this a row is too short for a program of its own, and torch's cross-entropy is as good.
+_FEWEST_CLASSES = 256
+
+
+def softmax_nll(
+    logits: Tensor,
+    target: Tensor,
+    *,
+    temperature: Tensor | float,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+    reduction: str = "mean",
+    overwrite: bool = False,
+    validate_args: bool | None = None,
+) -> Tensor:
+    r"""The softmax likelihood: cross-entropy whose temperature is free to move.
+
+    For logits :math:`z`, class :math:`y` and temperature :math:`T > 0`, which *divides*,
+    :math:`\ell = -z_y / T + \log \sum_c e^{z_c / T}`; :math:`T = 1` is the cross-entropy. Classes are on axis 1,
+    as in :func:`torch.nn.functional.cross_entropy`; ``target`` holds class numbers or, in the shape of the
+    logits, probabilities. ``temperature`` broadcasts to the logits' shape without the class axis. A logit of
+    -∞ rules its class out and leaves the temperature's gradient finite.
+
+    ``overwrite=True`` lets a kernel put the gradient where the logits were, which saves their memory once more; what
+    the logits held is then gone, and the backward pass goes through the loss once only.
+
+    >>> import torch
+    >>> from likely.functional import softmax_nll
+    >>> logits, target = torch.tensor([[2.0, 0.0], [0.0, 2.0]]), torch.tensor([0, 0])
+    >>> softmax_nll(logits, target, temperature=torch.tensor([1.0, 4.0]), reduction="none")
+    tensor([0.1269, 0.9741])
+    """
+    check_floating("logits", logits)
+    check_positive("temperature", temperature, validate_args)
+    check_reduction(reduction)
+    if logits.ndim == 0:
+        raise ValueError("logits must have a class axis: shape (classes,) or (batch, classes, …)")
+    axis = min(1, logits.ndim - 1)
+    outer = logits.shape[:axis] + logits.shape[axis + 1 :]
+    _check_labels(logits, target, axis, ignore_index, validate_args)
+    if not isinstance(temperature, Tensor):
+        dtype = torch.promote_types(logits.dtype, torch.float32)
+        temperature = logits.new_full((), temperature, dtype=dtype)
+    if not fits(temperature.shape, outer):
+        raise ValueError(f"temperature {tuple(temperature.shape)} does not broadcast to {tuple(outer)}, a value a row")
+    if _has_kernel(logits, target, temperature):
+        return kernels.softmax_nll(
+            logits,
+            target.long(),
+            temperature.reshape(()) if temperature.numel() == 1 else temperature.expand(outer),
+            ignore_index=ignore_index,
+            smoothing=label_smoothing,
+            reduction=reduction,
+            overwrite=overwrite,
+        )
+    nll = _plain(logits, target, temperature, ignore_index=ignore_index, label_smoothing=label_smoothing)
+    if reduction == "mean" and not target.is_floating_point():
+        return nll.sum() / (target != ignore_index).sum().clamp(min=1)
+    return reduce(nll, reduction)
+
+
+def _plain(logits: Tensor, target: Tensor, temperature: Tensor, *, ignore_index: int, label_smoothing: float) -> Tensor:
+    """The NLL of every row, differentiable any number of times."""
+    logits, temperature = promote(logits, temperature=temperature)
+    axis = min(1, logits.ndim - 1)
+    ruled_out = logits.isneginf()
+    outer = logits.shape[:axis] + logits.shape[axis + 1 :]
+    cooled = torch.where(ruled_out, 0.0, logits) / temperature.expand(outer).unsqueeze(axis)
+    cooled = torch.where(ruled_out, -torch.inf, cooled)
+    target = target.to(logits.dtype) if target.is_floating_point() else target.long()
+    return F.cross_entropy(cooled, target, reduction="none", ignore_index=ignore_index, label_smoothing=label_smoothing)
+
+
+kernels.PLAIN["softmax"] = _plain
+
+
+def _has_kernel(logits: Tensor, target: Tensor, temperature: Tensor) -> bool:
+    if not logits.is_cuda or logits.ndim != 2 or logits.shape[1] < _FEWEST_CLASSES or target.is_floating_point():
+        return False
+    return kernels.applies(logits, temperature) and type(target) is Tensor
+
+
+def linear_softmax_nll(
+    hidden: Tensor,
+    weight: Tensor,
+    target: Tensor,
+    temperature: Tensor | float = 1.0,
+    *,
+    bias: Tensor | None = None,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+    reduction: str = "mean",
+    chunk: int = 1024,
+    validate_args: bool | None = None,
+) -> Tensor:
+    r"""The softmax likelihood of a linear layer over a large vocabulary, whose logits never exist all at once.
+
+    ``softmax_nll(hidden @ weight.T + bias, target, temperature=temperature)``, with ``hidden`` (…, width), ``weight``
+    (classes, width), ``target`` (…) and a temperature that broadcasts to it, such as one a token. The rows are taken
+    in chunks of ``chunk``, each of which leaves nothing but its part of the gradients, in the dtypes of the
+    inputs: one backward pass can go through the result, and gradients of gradients cannot.
+
+    >>> import torch, likely
+    >>> hidden, weight, target = torch.randn(2, 5, 8), torch.randn(1000, 8), torch.randint(0, 1000, (2, 5))
+    >>> temperature = torch.full((2, 5), 1.5)
+    >>> loss = likely.linear_softmax_nll(hidden, weight, target, temperature)
+    >>> logits = (hidden @ weight.T).flatten(0, 1)
+    >>> torch.allclose(loss, likely.functional.softmax_nll(logits, target.flatten(), temperature=1.5))
+    True
+    """
+    check_floating("hidden", hidden)
+    check_positive("temperature", temperature, validate_args)
+    if reduction not in ("mean", "sum"):
+        raise ValueError(f"reduction must be mean or sum, got {reduction!r}: a loss a row is softmax_nll's")
+    if weight.ndim != 2 or weight.shape[1] != hidden.shape[-1]:
+        raise ValueError(
+            f"weight has shape {tuple(weight.shape)}, expected (classes, {hidden.shape[-1]}), as nn.Linear's"
+        )
+    if target.shape != hidden.shape[:-1] or target.is_floating_point():
+        raise ValueError(
+            f"target must hold class numbers in shape {tuple(hidden.shape[:-1])}, hidden's without its last axis; "
+            f"got {target.dtype} in shape {tuple(target.shape)}"
+        )
+    _check_range(target, len(weight), ignore_index, validate_args)
+    if not isinstance(temperature, Tensor):
+        temperature = hidden.new_full((), temperature, dtype=torch.float32)
+    if not fits(temperature.shape, target.shape):
+        raise ValueError(
+            f"temperature {tuple(temperature.shape)} does not broadcast to {tuple(target.shape)}, a value a token"
+        )
+    if torch.is_autocast_enabled(hidden.device.type):
+        dtype = torch.get_autocast_dtype(hidden.device.type)
+        hidden, weight, bias = hidden.to(dtype), weight.to(dtype), bias if bias is None else bias.to(dtype)
+    one = temperature.numel() == 1
+    return kernels.linear_softmax_nll(
+        hidden.flatten(0, -2) if hidden.ndim > 1 else hidden.unsqueeze(0),
+        weight,
+        bias,
+        target.reshape(-1).long(),
+        temperature.reshape(()) if one else temperature.expand(target.shape).reshape(-1),
+        ignore_index=ignore_index,
+        smoothing=label_smoothing,
+        reduction=reduction,
+        chunk=chunk,
+    )
+
+
+def _check_labels(logits: Tensor, target: Tensor, axis: int, ignore_index: int, validate_args: bool | None) -> None:
+    outer = logits.shape[:axis] + logits.shape[axis + 1 :]
+    if target.is_floating_point():
+        if target.shape != logits.shape:
+            raise ValueError(
+                f"target of probabilities has shape {tuple(target.shape)}, the logits {tuple(logits.shape)}: "
+                "give one probability a class, or class numbers as an integer tensor"
+            )
+    elif target.shape != outer:
+        raise ValueError(
+            f"target of class numbers has shape {tuple(target.shape)}, expected {tuple(outer)}: "
+            f"the logits {tuple(logits.shape)} without their class axis {axis}"
+        )
+    else:
+        _check_range(target, logits.shape[axis], ignore_index, validate_args)
+
+
+def _check_range(target: Tensor, classes: int, ignore_index: int, validate_args: bool | None) -> None:
+    if may_look(target, validate_args):
+        kept = target[target != ignore_index]
+        if kept.numel() and (int(kept.min()) < 0 or int(kept.max()) >= classes):
+            raise ValueError(
+                f"target holds class {int(kept.min())} to {int(kept.max())}, but the logits have classes 0 to "
+                f"{classes - 1}: mask labels with ignore_index={ignore_index}"
+            )

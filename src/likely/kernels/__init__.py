@@ -1,0 +1,46 @@
+"""Fused kernels behind :mod:`likely.functional`, which alone decides when they are used.
+
+On CUDA they are written in Triton, on the CPU in C++; each has a plain formula in torch beside it that gives the same
+numbers and takes over wherever a kernel does not apply: other dtypes and devices, ``torch.func``, forward-mode
+differentiation, gradients of gradients, and ``torch.compile``, whose own fusion reaches across the loss.
+"""
+
+from functools import cache
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import forward_ad
+
+from likely.kernels import _native
+from likely.kernels._linear_softmax import linear_softmax_nll
+from likely.kernels._location import PLAIN, location_nll
+from likely.kernels._softmax import softmax_nll
+
+__all__ = ["PLAIN", "applies", "linear_softmax_nll", "location_nll", "softmax_nll"]
+
+_ON_CUDA = (torch.float32, torch.bfloat16, torch.float16)
+
+
+def applies(*tensors: Any) -> bool:
+    """Whether kernels exist for these, here and now: tensors that are not empty, of one device and a known dtype."""
+    if torch.compiler.is_compiling() or _transformed():
+        return False
+    if not all(type(t) in (Tensor, nn.Parameter) and t.numel() for t in tensors):
+        return False
+    devices, dtypes = {t.device for t in tensors}, {t.dtype for t in tensors}
+    if len(devices) > 1:
+        return False
+    if tensors[0].is_cuda:
+        return dtypes.issubset(_ON_CUDA) and _has_triton()
+    return tensors[0].device.type == "cpu" and dtypes == {torch.float32} and _native.library() is not None
+
+
+def _transformed() -> bool:
+    return torch._C._are_functorch_transforms_active() or getattr(forward_ad, "_current_level", -1) >= 0
+
+
+@cache
+def _has_triton() -> bool:
+    return find_spec("triton") is not None

@@ -1,0 +1,89 @@
+"""The softmax NLL of a linear layer, a chunk of rows at a time: its logits never exist all at once."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from likely.kernels._location import rescaled
+from likely.kernels._softmax import row_weight
+
+
+def linear_softmax_nll(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    target: Tensor,
+    temperature: Tensor,
+    *,
+    ignore_index: int,
+    smoothing: float,
+    reduction: str,
+    chunk: int,
+) -> Tensor:
+    """The NLL of hidden (rows, width), reduced; ``temperature`` is one number or one a row."""
+    factor = row_weight(target, ignore_index, reduction)
+    with torch.autocast(hidden.device.type, enabled=False):
+        total: Tensor = _LinearSoftmax.apply(
+            hidden, weight, bias, target, temperature, ignore_index, smoothing, factor, chunk
+        )
+    return total
+
+
+class _LinearSoftmax(torch.autograd.Function):
+    """The sum over rows of weighted NLLs; gradients are computed chunk by chunk in the forward pass."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        target: Tensor,
+        temperature: Tensor,
+        ignore_index: int,
+        smoothing: float,
+        factor: Tensor,
+        chunk: int,
+    ) -> Tensor:
+        wants_hidden, wants_weight, wants_bias, _, wants_temperature, *_ = ctx.needs_input_grad
+        learning = any(ctx.needs_input_grad)
+        d_hidden = torch.empty_like(hidden) if wants_hidden else None
+        d_weight = torch.zeros_like(weight) if wants_weight else None
+        d_bias = torch.zeros_like(bias) if wants_bias and bias is not None else None
+        d_temperature = torch.zeros_like(temperature) if wants_temperature else None
+        total = torch.zeros((), device=hidden.device, dtype=torch.promote_types(hidden.dtype, torch.float32))
+        # In float16 one row's share of a mean is too small a number: it waits for the factor of the backward pass.
+        later = factor if hidden.dtype == torch.float16 else torch.ones_like(factor)
+        factor = factor / later
+        for start in range(0, len(hidden), chunk):
+            rows = slice(start, start + chunk)
+            own = temperature if temperature.numel() == 1 else temperature[rows]
+            logits = hidden[rows] @ weight.T if bias is None else torch.addmm(bias, hidden[rows], weight.T)
+            options = (target[rows], own, ignore_index, smoothing, factor)
+            if not learning:
+                total += torch.ops.likely.softmax_sum(logits, *options, False)[0]
+                continue
+            loss, slope = torch.ops.likely.softmax_sum_(logits, *options)  # logits hold their gradient now
+            total += loss
+            if d_hidden is not None:
+                torch.mm(logits, weight, out=d_hidden[rows])
+            if d_weight is not None:
+                d_weight.addmm_(logits.T, hidden[rows])
+            if d_bias is not None:
+                d_bias += logits.sum(0)
+            if d_temperature is not None:
+                (d_temperature if temperature.numel() == 1 else d_temperature[rows]).add_(slope)
+        ctx.slopes, ctx.later = (d_hidden, d_weight, d_bias, None, d_temperature), later
+        return total * later
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        if ctx.slopes is None or torch.is_grad_enabled():
+            raise RuntimeError(
+                "linear_softmax_nll keeps no graph: go through its backward pass once, or compute the logits and call "
+                "softmax_nll, to keep the graph or to differentiate again"
+            )
+        slopes, ctx.slopes = ctx.slopes, None
+        present = iter(rescaled([s for s in slopes if s is not None], grad * ctx.later))
+        return *(None if s is None else next(present) for s in slopes), None, None, None, None

@@ -1,0 +1,270 @@
+r"""Normal, Laplace, Student's t and robust NLLs as torch operators that compute loss and gradients in one pass.
+
+``likely::location_sum`` adds the NLLs up and computes every gradient on the way, so that the backward pass has
+nothing left to do; ``likely::location_each`` and ``likely::location_slopes`` are the two passes of an NLL that is not
+reduced. On CUDA they are Triton kernels, on the CPU compiled code, and gradients of gradients go through the plain
+formulas that :mod:`likely.functional` leaves in ``PLAIN``.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from likely._validation import check_broadcast, reduce
+from likely.kernels import _native
+
+Slopes = tuple[Tensor, Tensor, Tensor]
+
+PLAIN: dict[str, Callable[..., Tensor]] = {}  # (prediction, target, scale[, shape]) -> NLL without constants
+
+LIBRARY = torch.library.Library("likely", "FRAGMENT")
+_INPUTS = "str kind, Tensor prediction, Tensor target, Tensor scale, Tensor? shape"
+LIBRARY.define(
+    f"location_sum({_INPUTS}, float constant, float factor, bool[] wanted) -> (Tensor, Tensor, Tensor, Tensor)"
+)
+LIBRARY.define(f"location_each({_INPUTS}, float constant) -> Tensor")
+LIBRARY.define(f"location_slopes({_INPUTS}, Tensor upstream, bool[] wanted) -> (Tensor, Tensor, Tensor)")
+LIBRARY.define("rescale_(Tensor(a!)[] values, Tensor factor) -> ()")
+
+
+def location_nll(
+    kind: str,
+    prediction: Tensor,
+    target: Tensor,
+    scale: Tensor,
+    shape: Tensor | None = None,
+    *,
+    constant: float,
+    reduction: str,
+) -> Tensor:
+    """The NLL, reduced, of tensors that broadcast; a parameter is read as one number or as one an element."""
+    parameters = [scale] if shape is None else [scale, shape]
+    if target.shape != prediction.shape or any(p.ndim and p.shape != prediction.shape for p in parameters):
+        check_broadcast(prediction=prediction, target=target, scale=scale, shape=scale if shape is None else shape)
+        everything = torch.broadcast_tensors(prediction, target, *parameters)
+        prediction, target = everything[:2]
+        parameters = [p if p.numel() == 1 else e for p, e in zip(parameters, everything[2:], strict=True)]
+    prediction, target, scale, *rest = (t.contiguous() for t in (prediction, target, *parameters))
+    inputs = (kind, prediction, target, scale, rest[0] if rest else None)
+    if reduction == "none" or in_half(*inputs[1:]):
+        return reduce(torch.ops.likely.location_each(*inputs, constant), reduction)
+    learning = torch.is_grad_enabled()
+    moving = [prediction.requires_grad or target.requires_grad, *(p.requires_grad for p in (scale, *rest)), False]
+    factor = 1 / prediction.numel() if reduction == "mean" else 1.0
+    total: Tensor = torch.ops.likely.location_sum(*inputs, constant, factor, [learning and m for m in moving[:3]])[0]
+    return total
+
+
+def in_half(*tensors: Tensor | None) -> bool:
+    """Whether a gradient is a float16, in which it must be scaled up (by a GradScaler) before it is stored."""
+    return any(t is not None and t.dtype == torch.float16 and t.requires_grad for t in tensors)
+
+
+def outputs(prediction: Tensor, scale: Tensor, shape: Tensor | None, wanted: Sequence[bool]) -> list[Tensor]:
+    """Room for the slopes of prediction, scale and shape; none for those that nobody asked for."""
+    inputs = (prediction, scale, prediction if shape is None else shape)
+    return [torch.empty_like(t) if asked else t.new_empty(0) for t, asked in zip(inputs, wanted, strict=True)]
+
+
+def _sum_cpu(
+    kind: str,
+    prediction: Tensor,
+    target: Tensor,
+    scale: Tensor,
+    shape: Tensor | None,
+    constant: float,
+    factor: float,
+    wanted: Sequence[bool],
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    slopes = outputs(prediction, scale, shape, wanted)
+    sums = _fill_cpu(kind, prediction, target, scale, shape, slopes, constant=constant, factor=factor)
+    return prediction.new_tensor(sums), slopes[0], slopes[1], slopes[2]
+
+
+def _slopes_cpu(
+    kind: str,
+    prediction: Tensor,
+    target: Tensor,
+    scale: Tensor,
+    shape: Tensor | None,
+    upstream: Tensor,
+    wanted: Sequence[bool],
+) -> Slopes:
+    slopes = outputs(prediction, scale, shape, wanted)
+    _fill_cpu(kind, prediction, target, scale, shape, slopes, upstream=upstream.contiguous())
+    return slopes[0], slopes[1], slopes[2]
+
+
+def _each_cpu(
+    kind: str, prediction: Tensor, target: Tensor, scale: Tensor, shape: Tensor | None, constant: float
+) -> Tensor:
+    each = torch.empty_like(prediction)
+    inputs = {"prediction": prediction, "target": target, "scale": scale, "shape": shape}
+    _native.location(kind, constant=constant, factor=1.0, each=each, **inputs)
+    return each
+
+
+def _fill_cpu(
+    kind: str,
+    prediction: Tensor,
+    target: Tensor,
+    scale: Tensor,
+    shape: Tensor | None,
+    slopes: list[Tensor],
+    *,
+    upstream: Tensor | None = None,
+    constant: float = 0.0,
+    factor: float = 1.0,
+) -> float:
+    """Write the slopes that have room; the sum of the NLLs."""
+    room = dict(
+        zip(("d_prediction", "d_scale", "d_shape"), (s if s.numel() > 1 else None for s in slopes), strict=True)
+    )
+    if prediction.numel() == 1 and slopes[0].numel():
+        room["d_prediction"] = slopes[0]
+    total, d_scale, d_shape = _native.location(
+        kind,
+        constant=constant,
+        factor=factor,
+        prediction=prediction,
+        target=target,
+        scale=scale,
+        shape=shape,
+        upstream=upstream,
+        **room,
+    )
+    for slope, value in zip(slopes[1:], (d_scale, d_shape), strict=True):
+        if slope.numel() == 1:
+            slope.fill_(value)
+    return total
+
+
+def _rescale_cpu(values: Sequence[Tensor], factor: Tensor) -> None:
+    if factor.item() != 1:
+        for value in values:
+            value.mul_(factor)
+
+
+def _sum_fake(
+    kind: str,
+    prediction: Tensor,
+    target: Tensor,
+    scale: Tensor,
+    shape: Tensor | None,
+    constant: float,
+    factor: float,
+    wanted: Sequence[bool],
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    slopes = outputs(prediction, scale, shape, wanted)
+    return prediction.new_empty((), dtype=torch.float32), slopes[0], slopes[1], slopes[2]
+
+
+def _each_fake(
+    kind: str, prediction: Tensor, target: Tensor, scale: Tensor, shape: Tensor | None, constant: float
+) -> Tensor:
+    return torch.empty_like(prediction, dtype=torch.float32)
+
+
+def _slopes_fake(
+    kind: str,
+    prediction: Tensor,
+    target: Tensor,
+    scale: Tensor,
+    shape: Tensor | None,
+    upstream: Tensor,
+    wanted: Sequence[bool],
+) -> Slopes:
+    slopes = outputs(prediction, scale, shape, wanted)
+    return slopes[0], slopes[1], slopes[2]
+
+
+def _on_cuda(name: str) -> Callable[..., Any]:
+    """The Triton implementation, imported when it is first called."""
+
+    def call(*args: Any) -> Any:
+        from likely.kernels import _location_triton
+
+        return getattr(_location_triton, name)(*args)
+
+    return call
+
+
+for _name, _cpu, _fake in (
+    ("location_sum", _sum_cpu, _sum_fake),
+    ("location_each", _each_cpu, _each_fake),
+    ("location_slopes", _slopes_cpu, _slopes_fake),
+):
+    LIBRARY.impl(_name, _cpu, "CPU")
+    LIBRARY.impl(_name, _on_cuda(_name), "CUDA")
+    torch.library.register_fake(f"likely::{_name}", _fake, lib=LIBRARY)
+LIBRARY.impl("rescale_", _rescale_cpu, "CPU")
+LIBRARY.impl("rescale_", _on_cuda("rescale_"), "CUDA")
+torch.library.register_fake("likely::rescale_", lambda values, factor: None, lib=LIBRARY)
+
+
+def _remember(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    ctx.kind, prediction, target, scale, shape, *ctx.rest = inputs
+    ctx.save_for_backward(prediction, target, scale, *([] if shape is None else [shape]))
+    if isinstance(output, tuple):
+        ctx.slopes = output[1:]
+        ctx.mark_non_differentiable(*ctx.slopes)
+        ctx.set_materialize_grads(False)
+
+
+def _inputs(ctx: Any) -> tuple[Any, ...]:
+    prediction, target, scale, *rest = ctx.saved_tensors
+    return ctx.kind, prediction, target, scale, rest[0] if rest else None
+
+
+def _plain_gradients(ctx: Any, grad: Tensor, factor: float) -> tuple[Tensor | None, ...]:
+    """Gradients that can be differentiated again."""
+    inputs = ctx.saved_tensors
+    nll = PLAIN[ctx.kind](*inputs)
+    asked = [t for t in inputs if t.requires_grad]
+    weight = factor * (grad if grad.ndim == nll.ndim else grad.expand_as(nll))
+    found = iter(torch.autograd.grad(nll, asked, weight, create_graph=True))
+    gradients = [next(found) if t.requires_grad else None for t in inputs]
+    return gradients[0], gradients[1], gradients[2], gradients[3] if len(inputs) > 3 else None
+
+
+def _spread(ctx: Any, slopes: Sequence[Tensor]) -> tuple[Tensor | None, ...]:
+    """Slopes of prediction, scale and shape as gradients of prediction, target, scale and shape."""
+    d_prediction, d_scale, d_shape = (s if s.numel() else None for s in slopes)
+    needs = ctx.needs_input_grad
+    d_target = -d_prediction if needs[2] and d_prediction is not None else None
+    return d_prediction if needs[1] else None, d_target, d_scale, d_shape
+
+
+def rescaled(slopes: Sequence[Tensor], grad: Tensor) -> list[Tensor]:
+    """Slopes · grad, in place: no pass over memory where the loss is the end of the graph and ``grad`` is one."""
+    if type(grad) is not Tensor:  # being traced: a graph must not write over what its forward half returned
+        return [s * grad for s in slopes]
+    if present := [s for s in slopes if s.numel()]:
+        torch.ops.likely.rescale_(present, grad)
+    return list(slopes)
+
+
+def _sum_backward(ctx: Any, grad: Tensor | None, *_: None) -> tuple[Any, ...]:
+    constant, factor, wanted = ctx.rest
+    if grad is None:
+        return (None,) * 8
+    if torch.is_grad_enabled():
+        return None, *_plain_gradients(ctx, grad, factor), None, None, None
+    slopes, ctx.slopes = ctx.slopes, None
+    if slopes is None:  # the graph was kept, and the first pass has used them up
+        slopes = torch.ops.likely.location_sum(*_inputs(ctx), constant, factor, wanted)[1:]
+    return None, *_spread(ctx, rescaled(slopes, grad)), None, None, None
+
+
+def _each_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    if torch.is_grad_enabled():
+        return None, *_plain_gradients(ctx, grad, 1.0), None
+    needs = ctx.needs_input_grad
+    wanted = [needs[1] or needs[2], needs[3], needs[4]]
+    return None, *_spread(ctx, torch.ops.likely.location_slopes(*_inputs(ctx), grad, wanted)), None
+
+
+torch.library.register_autograd("likely::location_sum", _sum_backward, setup_context=_remember, lib=LIBRARY)
+torch.library.register_autograd("likely::location_each", _each_backward, setup_context=_remember, lib=LIBRARY)

@@ -1,0 +1,80 @@
+"""The compiled CPU kernels of location.cpp, where the wheel brought them (see hatch_build.py)."""
+
+import ctypes
+import os
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from likely.kernels._coefficients import partition
+
+KINDS = ("normal", "laplace", "student_t", "robust")
+PARTS, TERMS = 4, 10  # as in location.cpp
+_A_THREAD = 1 << 16  # elements worth a thread of their own
+
+_TENSORS = ("prediction", "target", "scale", "shape", "upstream", "each", "d_prediction", "d_scale", "d_shape")
+
+
+class _Job(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in _TENSORS),
+        *((name, ctypes.c_int64) for name in ("scale_step", "shape_step")),
+        *((name, ctypes.c_float) for name in ("factor", "constant")),
+    )
+
+
+@cache
+def library() -> ctypes.CDLL | None:
+    """The library for this processor, or None."""
+    for generation in (torch.backends.cpu.get_cpu_capability(), "DEFAULT"):
+        try:
+            found = ctypes.CDLL(str(Path(__file__).with_name(f"location-{generation}.so")))
+        except OSError:  # not built, or for another system
+            continue
+        found.likely_location.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64] + [ctypes.c_void_p] * 4
+        found.likely_location.restype = None
+        return found
+    return None
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor()
+
+
+if hasattr(os, "register_at_fork"):  # threads do not survive a fork
+    os.register_at_fork(after_in_child=_threads.cache_clear)
+
+
+def location(kind: str, *, constant: float, factor: float, **tensors: Tensor | None) -> tuple[float, float, float]:
+    """Fill the tensors each, d_prediction, d_scale and d_shape that are given; return the three sums.
+
+    Float32 and contiguous all; ``scale`` and ``shape`` hold one number or one an element. The sums are of the loss
+    and of the slopes of scale and shape, as if each were one number.
+    """
+    native, prediction, scale = library(), tensors["prediction"], tensors["scale"]
+    assert native is not None
+    assert prediction is not None
+    assert scale is not None
+    shape = tensors.get("shape")
+    tensors["shape"] = scale if shape is None else shape  # read, not used
+    n, steps = prediction.numel(), [int(t is not None and t.numel() > 1) for t in (scale, tensors["shape"])]
+    pointers = [None if (t := tensors.get(name)) is None else t.data_ptr() for name in _TENSORS]
+    job = _Job(*pointers, *steps, factor, constant)
+    q, r = partition(PARTS, TERMS)
+
+    def between(start: int, end: int) -> list[float]:
+        sums = (ctypes.c_double * 3)()
+        native.likely_location(KINDS.index(kind), start, end, ctypes.byref(job), q.ctypes.data, r.ctypes.data, sums)
+        return list(sums)
+
+    workers = max(1, min(torch.get_num_threads(), n // _A_THREAD))
+    ends = [n * k // workers for k in range(workers + 1)]
+    if workers == 1:
+        total, d_scale, d_shape = between(0, n)
+    else:
+        total, d_scale, d_shape = map(sum, zip(*_threads().map(between, ends[:-1], ends[1:]), strict=True))
+    return total, d_scale, d_shape

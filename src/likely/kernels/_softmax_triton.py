@@ -1,0 +1,203 @@
+# Kernels are compiled by Triton, which reads their types off the call.
+# mypy: disable-error-code="no-untyped-def, attr-defined"
+"""Triton kernels of likely.kernels._softmax: one program a row, online softmax in float32.
+
+The row is read twice, the second time mostly from the cache: all rows in flight together are smaller than it.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from likely.kernels._softmax import gathered
+
+BLOCK, WARPS = 2048, 4
+
+
+@triton.jit
+def _sums(logits, classes, cold, SMOOTHING: tl.constexpr, BLOCK: tl.constexpr):
+    """log Σ eᵘ, E u over finite u, and the sums of u and of finite u."""
+    highest = -float("inf")
+    total = 0.0
+    first = 0.0
+    plain = 0.0
+    finite = 0.0
+    for start in range(0, classes, BLOCK):
+        index = start + tl.arange(0, BLOCK)
+        mask = index < classes
+        u = tl.load(logits + index, mask, other=-float("inf")).to(tl.float32) * cold
+        known = tl.where(u == -float("inf"), 0.0, u)
+        above = tl.maximum(highest, tl.max(u))
+        base = tl.where(above == -float("inf"), 0.0, above)
+        e = tl.exp(u - base)
+        shrink = tl.exp(highest - base)
+        total = total * shrink + tl.sum(e)
+        first = first * shrink + tl.sum(e * known)
+        highest = above
+        if SMOOTHING > 0:
+            plain += tl.sum(tl.where(mask, u, 0.0))
+            finite += tl.sum(known)
+    return highest + tl.log(total), first / total, plain, finite
+
+
+@triton.jit
+def _write_slopes(logits, slopes, classes, own, cold, norm, weight, SMOOTHING: tl.constexpr, BLOCK: tl.constexpr):
+    for start in range(0, classes, BLOCK):
+        index = start + tl.arange(0, BLOCK)
+        mask = index < classes
+        u = tl.load(logits + index, mask, other=-float("inf")).to(tl.float32) * cold
+        p = tl.exp(u - norm) - SMOOTHING / classes
+        slope = tl.where(index == own, p - (1.0 - SMOOTHING), p)
+        tl.store(slopes + index, slope * weight * cold, mask)
+
+
+@triton.jit
+def _softmax_kernel(
+    logits,
+    target,
+    temperature,
+    factor,
+    upstream,
+    norms,
+    each,
+    d_logits,
+    d_temperature,
+    classes,
+    stride,
+    out_stride,
+    ignore_index,
+    SMOOTHING: tl.constexpr,
+    PER_ROW: tl.constexpr,
+    FORWARD: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    row = tl.program_id(0).to(tl.int64)
+    logits += row * stride
+    own = tl.load(target + row)
+    cold = 1.0 / tl.load(temperature + row if PER_ROW else temperature).to(tl.float32)
+    weight = tl.load(factor).to(tl.float32) if upstream is None else tl.load(upstream + row).to(tl.float32)
+    if own == ignore_index:
+        if FORWARD:
+            tl.store(each + row, 0.0)
+            tl.store(d_temperature + row, 0.0)
+            if norms is not None:
+                tl.store(norms + row, 0.0)
+        if d_logits is not None:
+            d_logits += row * out_stride
+            for start in range(0, classes, BLOCK):
+                index = start + tl.arange(0, BLOCK)
+                tl.store(d_logits + index, tl.zeros([BLOCK], tl.float32), index < classes)
+    else:
+        if FORWARD:
+            u = tl.load(logits + own).to(tl.float32) * cold
+            norm, mean, plain, finite = _sums(logits, classes, cold, SMOOTHING, BLOCK)
+            nll = norm - (1.0 - SMOOTHING) * u
+            slope = (1.0 - SMOOTHING) * tl.where(u == -float("inf"), 0.0, u) - mean
+            if SMOOTHING > 0:
+                nll -= SMOOTHING * plain / classes
+                slope += SMOOTHING * finite / classes
+            if norms is not None:
+                tl.store(norms + row, norm)
+                tl.store(each + row, nll)
+                tl.store(d_temperature + row, slope * cold)
+            else:
+                tl.store(each + row, weight * nll)
+                tl.store(d_temperature + row, weight * slope * cold)
+        else:
+            norm = tl.load(norms + row)
+        if d_logits is not None:
+            _write_slopes(logits, d_logits + row * out_stride, classes, own, cold, norm, weight, SMOOTHING, BLOCK)
+
+
+def _launch(
+    logits: Tensor,
+    target: Tensor,
+    temperature: Tensor,
+    ignore_index: int,
+    smoothing: float,
+    *,
+    factor: Tensor | None = None,
+    upstream: Tensor | None = None,
+    norms: Tensor | None = None,
+    each: Tensor | None = None,
+    d_logits: Tensor | None = None,
+    d_temperature: Tensor | None = None,
+) -> None:
+    rows, classes = logits.shape
+    block = min(BLOCK, triton.next_power_of_2(classes))
+    with torch.cuda.device_of(logits):
+        _softmax_kernel[(rows,)](
+            logits,
+            target,
+            temperature,
+            target if factor is None else factor,
+            upstream,
+            norms,
+            each,
+            d_logits,
+            d_temperature,
+            classes,
+            logits.stride(0),
+            0 if d_logits is None else d_logits.stride(0),
+            ignore_index,
+            SMOOTHING=smoothing,
+            PER_ROW=temperature.numel() > 1,
+            FORWARD=each is not None,
+            BLOCK=block,
+            num_warps=max(1, min(WARPS, block // 256)),
+        )
+
+
+def _rows(logits: Tensor) -> Tensor:
+    return logits.new_empty(len(logits), dtype=torch.float32)
+
+
+def softmax_sum(
+    logits: Tensor,
+    target: Tensor,
+    temperature: Tensor,
+    ignore_index: int,
+    smoothing: float,
+    factor: Tensor,
+    learning: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    each, slope = _rows(logits), _rows(logits)
+    d_logits = torch.empty_like(logits) if learning else None
+    rows = (logits, target, temperature, ignore_index, smoothing)
+    _launch(*rows, factor=factor, each=each, d_logits=d_logits, d_temperature=slope)
+    return each.sum(), logits.new_empty(0) if d_logits is None else d_logits, gathered(slope, temperature)
+
+
+def softmax_sum_(
+    logits: Tensor, target: Tensor, temperature: Tensor, ignore_index: int, smoothing: float, factor: Tensor
+) -> tuple[Tensor, Tensor]:
+    each, slope = _rows(logits), _rows(logits)
+    rows = (logits, target, temperature, ignore_index, smoothing)
+    _launch(*rows, factor=factor, each=each, d_logits=logits, d_temperature=slope)
+    return each.sum(), gathered(slope, temperature)
+
+
+def softmax_each(
+    logits: Tensor, target: Tensor, temperature: Tensor, ignore_index: int, smoothing: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    each, norms, slope = _rows(logits), _rows(logits), _rows(logits)
+    rows = (logits, target, temperature, ignore_index, smoothing)
+    one = torch.ones((), device=logits.device)
+    _launch(*rows, factor=one, norms=norms, each=each, d_temperature=slope)
+    return each, norms, slope
+
+
+def softmax_slopes(
+    logits: Tensor,
+    target: Tensor,
+    temperature: Tensor,
+    ignore_index: int,
+    smoothing: float,
+    norm: Tensor,
+    upstream: Tensor,
+) -> Tensor:
+    d_logits = torch.empty_like(logits)
+    rows = (logits, target, temperature, ignore_index, smoothing)
+    _launch(*rows, upstream=upstream.contiguous(), norms=norm, d_logits=d_logits)
+    return d_logits

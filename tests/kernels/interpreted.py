@@ -1,0 +1,81 @@
+"""The Triton kernels on the CPU, by Triton's interpreter: run by test_triton.py in a process of its own."""
+
+import warnings
+from contextlib import nullcontext
+
+import torch
+
+from kernels.cases import KINDS, assert_close, draw, in_double
+from likely.kernels import _softmax
+
+
+def location() -> None:
+    from likely.kernels import _location_triton
+
+    for kind, plain in KINDS.items():
+        for n, scales, shapes in ((1500, 1500, 1500), (1500, 1, 1), (7, 7, 1)):
+            inputs = draw(kind, n, scales=scales, shapes=shapes)
+            given = (kind, *[t.detach() for t in inputs], *([None] if len(inputs) == 3 else []))
+            wanted = [True, True, len(inputs) == 4]
+            total, *slopes = _location_triton.location_sum(*given, 0.0, 0.5, wanted)
+            value, (d_prediction, _, *rest) = in_double(plain, inputs, "sum", torch.tensor(0.5))
+            assert_close(total, 0.5 * value, of=1e-5)
+            for mine, theirs in zip(slopes, (d_prediction, *rest), strict=False):
+                assert_close(mine, theirs, of=2e-4)
+            upstream = torch.randn(n)
+            each, gradients = in_double(plain, inputs, "none", upstream)
+            assert_close(_location_triton.location_each(*given, 0.0), each, of=1e-5)
+            slopes = _location_triton.location_slopes(*given, upstream, wanted)
+            for mine, theirs in zip(slopes, (gradients[0], *gradients[2:]), strict=False):
+                assert_close(mine, theirs, of=2e-4)
+
+
+def rescale() -> None:
+    from likely.kernels import _location_triton
+
+    values = [torch.randn(n) for n in (3000, 1, 20, 5)]
+    for factor in (1.0, 3.0):
+        scaled = [v.clone() for v in values]
+        _location_triton.rescale_(scaled, torch.tensor(factor))
+        for a, b in zip(scaled, values, strict=True):
+            torch.testing.assert_close(a, factor * b)
+
+
+def softmax() -> None:
+    from likely.kernels import _softmax_triton
+
+    _softmax_triton.BLOCK = 256
+    for classes in (300, 1000):
+        for smoothing in (0.0, 0.1):
+            for temperature in (torch.rand(5) + 0.5, torch.tensor(1.3)):
+                logits, target = 4 * torch.randn(5, classes), torch.randint(0, classes, (5,))
+                target[1] = -100
+                if not smoothing:
+                    logits[0, (target[0] + 1) % classes] = -torch.inf
+                rows, factor, upstream = (target, temperature, -100, smoothing), torch.tensor(0.25), torch.randn(5)
+                sums = _softmax_triton.softmax_sum(logits, *rows, factor, True)
+                compare(sums, _softmax._sum_cpu(logits, *rows, factor, True))
+                each = _softmax_triton.softmax_each(logits, *rows)
+                expected = _softmax._each_cpu(logits, *rows)
+                kept = target != -100
+                compare([e[kept] for e in each], [e[kept] for e in expected])
+                slopes = _softmax_triton.softmax_slopes(logits, *rows, each[1], upstream)
+                compare([slopes], [_softmax._slopes_cpu(logits, *rows, expected[1], upstream)])
+                in_place = logits.clone()
+                total, slope = _softmax_triton.softmax_sum_(in_place, *rows, factor)
+                compare((total, in_place, slope), sums)
+
+
+def compare(got, expected) -> None:
+    for a, b in zip(got, expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=5e-5)
+
+
+if __name__ == "__main__":
+    warnings.filterwarnings("ignore", category=RuntimeWarning)  # numpy's, for lanes that are not picked
+    torch.cuda.device_of = lambda tensor: nullcontext()
+    torch.manual_seed(0)
+    location()
+    rescale()
+    softmax()
+    print("as it should be")

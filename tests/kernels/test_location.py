@@ -1,0 +1,140 @@
+"""The compiled CPU kernels against the plain formulas in float64."""
+
+import pytest
+import torch
+from torch.library import opcheck
+
+from kernels.cases import KINDS, SHAPED, assert_close, draw, in_double, reduced
+from likely import functional as F
+from likely import kernels
+from likely.kernels import _native
+
+pytestmark = pytest.mark.skipif(_native.library() is None, reason="installed without a C++ compiler")
+every = pytest.mark.parametrize("kind", KINDS)
+nll = kernels.location_nll
+
+
+@every
+@pytest.mark.parametrize("n", [1, 5, 16, 777, 70001])
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("parameters", ["one", "each", "mixed"])
+def test_value_and_gradients(kind, n, reduction, parameters):
+    inputs = draw(kind, n, scales=1 if parameters == "one" else n, shapes=n if parameters == "each" else 1)
+    got = nll(kind, *inputs, constant=0.0, reduction=reduction)
+    weight = torch.randn_like(got)
+    value, gradients = in_double(KINDS[kind], inputs, reduction, weight)
+    assert_close(got.detach(), value, of=1e-5)
+    for mine, theirs in zip(torch.autograd.grad(got, inputs, weight), gradients, strict=True):
+        assert mine.shape == theirs.shape
+        assert_close(mine, theirs, of=2e-4)
+
+
+@every
+def test_a_graph_can_be_kept(kind):
+    inputs = draw(kind, 100, scales=100, shapes=100)
+    loss = nll(kind, *inputs, constant=0.0, reduction="mean")
+    first = torch.autograd.grad(loss, inputs, torch.tensor(3.0), retain_graph=True)
+    kept = [g.clone() for g in first]
+    second = torch.autograd.grad(loss, inputs, torch.tensor(6.0))
+    for a, b in zip(kept, second, strict=True):
+        torch.testing.assert_close(2 * a, b)
+
+
+@every
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+def test_gradients_of_gradients_are_the_plain_ones(kind, reduction):
+    inputs = draw(kind, 50, scales=50, shapes=50)
+
+    def twice(value):
+        first = torch.autograd.grad(value.sum(), inputs, create_graph=True)
+        return torch.autograd.grad(sum(g.square().sum() for g in first), inputs)
+
+    plain = reduced(KINDS[kind](*inputs), reduction)
+    for a, b in zip(twice(nll(kind, *inputs, constant=0.0, reduction=reduction)), twice(plain), strict=True):
+        torch.testing.assert_close(a, b)
+
+
+@every
+def test_only_what_learns_gets_a_gradient(kind):
+    inputs = [t.detach() for t in draw(kind, 30, scales=30, shapes=1)]
+    inputs[2].requires_grad_()
+    nll(kind, *inputs, constant=0.0, reduction="mean").backward()
+    assert inputs[2].grad is not None
+    assert all(t.grad is None for k, t in enumerate(inputs) if k != 2)
+    with torch.no_grad():
+        assert not nll(kind, *inputs, constant=0.0, reduction="mean").requires_grad
+
+
+@pytest.mark.parametrize("shape", [(3, 1, 1), (4, 3, 1, 5), (1, 1), (5,)])
+def test_parameters_of_any_shape(shape):
+    prediction, target = torch.randn(4, 3, 2, 5, requires_grad=True), torch.randn(4, 3, 2, 5)
+    alpha, scale = (torch.rand(shape) + 0.5 for _ in range(2))
+    leaves = [prediction, alpha.requires_grad_(), scale.requires_grad_()]
+    got = F.robust_nll(prediction, target, alpha=alpha, scale=scale)
+    expected = F._robust(prediction, target, scale, alpha).mean()
+    torch.testing.assert_close(got, expected)
+    for a, b in zip(torch.autograd.grad(got, leaves), torch.autograd.grad(expected, leaves), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
+
+
+def test_strides_and_a_target_that_learns():
+    prediction, target = torch.randn(6, 8, requires_grad=True), torch.randn(8, 6, requires_grad=True)
+    leaves = [prediction, target]
+    got = F.normal_nll(prediction.T[::2], target[::2], scale=0.7)
+    expected = F._normal(prediction.T[::2], target[::2], torch.tensor(0.7)).mean() + F._HALF_LOG_2PI
+    torch.testing.assert_close(got, expected)
+    for a, b in zip(torch.autograd.grad(got, leaves), torch.autograd.grad(expected, leaves), strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_threads_share_the_work():
+    threads = torch.get_num_threads()
+    inputs = draw("robust", 300_001, scales=300_001, shapes=1)
+    try:
+        results = []
+        for n in (1, 3):
+            torch.set_num_threads(n)
+            loss = nll("robust", *inputs, constant=0.0, reduction="mean")
+            results.append([loss, *torch.autograd.grad(loss, inputs)])
+    finally:
+        torch.set_num_threads(threads)
+    for a, b in zip(*results, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_an_empty_batch_and_double_precision_keep_the_plain_path():
+    assert not kernels.applies(torch.empty(0))
+    assert not kernels.applies(torch.zeros(3, dtype=torch.float64))
+    assert kernels.applies(torch.zeros(3))
+    assert F.normal_nll(torch.empty(0), torch.empty(0), scale=1.0, reduction="sum") == 0
+
+
+@every
+def test_broken_numbers_stay_visible(kind):
+    for position, value in [(0, float("nan")), (2, -1.0), (2, float("nan"))]:
+        inputs = [t.detach() for t in draw(kind, 20, scales=20, shapes=20)]
+        inputs[position][3] = value
+        each = nll(kind, *inputs, constant=0.0, reduction="none")
+        assert each[3].isnan()
+        assert not each[:3].isnan().any()
+
+
+@every
+def test_opcheck(kind):
+    inputs = draw(kind, 40, scales=40, shapes=1)
+    shape = inputs[3] if kind in SHAPED else None
+    given = (kind, *inputs[:3], shape)
+    wanted = [True, True, shape is not None]
+    opcheck(torch.ops.likely.location_sum, (*given, 0.5, 0.1, wanted))
+    opcheck(torch.ops.likely.location_each, (*given, 0.5))
+    still = tuple(t.detach() if isinstance(t, torch.Tensor) else t for t in given)
+    opcheck(torch.ops.likely.location_slopes, (*still, torch.randn(40), wanted))
+    opcheck(torch.ops.likely.rescale_, ([torch.randn(4), torch.randn(3)], torch.tensor(2.0)))
+
+
+def test_autocast_changes_nothing():
+    x, y = torch.randn(50), torch.randn(50)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        inside = F.robust_nll(x, y, alpha=1.3, scale=0.8)
+    assert inside.dtype == torch.float32
+    torch.testing.assert_close(inside, F.robust_nll(x, y, alpha=1.3, scale=0.8))
