@@ -1,0 +1,79 @@
+"""AE+S: an autoencoder with a scale that is read off the row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from likely.outliers._base import Contamination
+from likely.outliers._columns import Array
+from likely.outliers._scaled import ScaledDetector
+
+
+class ScaledAutoencoderDetector(ScaledDetector):
+    r"""AE+S: an autoencoder whose scale is predicted from the row.
+
+    As :class:`ScaledPCADetector`, with a hidden layer of ReLUs on both sides of the code.
+
+    Args:
+        n_components: dimensions of the code; the rounded root of the number of columns if None.
+        likelihood: ``"normal"``, ``"student_t"`` or ``"robust"``, of what is left.
+        dimension: one scale for each ``"feature"`` of a row, or one for the whole ``"row"``, as in the paper.
+        score_by: ``"nll"``, minus the log-likelihood, a value; or ``"scale"``, log σ, as in the paper.
+        hidden: units of each hidden layer, of the autoencoder and of the network that predicts the scale.
+        dropout: the share of hidden units left out before the code at each step.
+        learning_rate, batch_size, max_steps: of Adam.
+        contamination: the share of rows to call outliers, or ``"auto"``.
+        random_state: for the start of the networks, the batches and dropout.
+
+    Attributes:
+        module_: the encoder, the decoder and the loss with its scale, as a torch module.
+        offset_: the score (of ``score_samples``) below which a row is an outlier.
+
+    >>> import numpy as np
+    >>> from likely.outliers import ScaledAutoencoderDetector
+    >>> rng = np.random.default_rng(0)
+    >>> t = rng.uniform(-2, 2, size=500)
+    >>> X = np.column_stack([t, t**2, np.sin(t)]) + 0.1 * rng.normal(size=(500, 3))
+    >>> X[:20] += 2 * rng.normal(size=(20, 3))
+    >>> scores = ScaledAutoencoderDetector(random_state=0).fit(X).outlier_score(X)
+    >>> bool(np.median(scores[:20]) > np.quantile(scores[20:], 0.9))
+    True
+    """
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        likelihood: str = "normal",
+        dimension: str = "feature",
+        score_by: str = "nll",
+        hidden: int = 32,
+        dropout: float = 0.2,
+        learning_rate: float = 1e-2,
+        batch_size: int = 512,
+        max_steps: int = 300,
+        contamination: Contamination = "auto",
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(
+            n_components=n_components,
+            likelihood=likelihood,
+            dimension=dimension,
+            score_by=score_by,
+            hidden=hidden,
+            dropout=dropout,
+            learning_rate=learning_rate,
+            batch_size=batch_size,
+            max_steps=max_steps,
+            contamination=contamination,
+            random_state=random_state,
+        )
+
+    def _autoencoder(self, rows: Array, components: int) -> tuple[nn.Module, nn.Module]:
+        width = rows.shape[1]
+        thinned = (nn.ReLU(), nn.Dropout(self.dropout), nn.Linear(self.hidden, components))
+        encoder = nn.Sequential(nn.Linear(width, self.hidden), *thinned)
+        decoder = nn.Sequential(nn.Linear(components, self.hidden), nn.ReLU(), nn.Linear(self.hidden, width))
+        return encoder, decoder

@@ -1,0 +1,125 @@
+"""Several likelihoods of a row, averaged: the detector to start with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from likely.outliers._base import Contamination, OutlierDetector, units
+from likely.outliers._columns import Array
+from likely.outliers._scatter import ScatterDetector
+from likely.outliers._views import Histograms, Nearest, Tails
+
+_HEARD = 3  # of five views
+
+
+class LikelihoodDetector(OutlierDetector):
+    r"""Outliers by five likelihoods of a row, each of which sees what others miss: the detector to start with.
+
+    - ``ellipse``: log σ of the row under one full covariance, as :class:`ScatterDetector` has it;
+    - ``nearest``: log σ² of the row around the nearest of a few rows, in the coordinates in which that covariance is
+      the identity: clusters, and what lies between them;
+    - ``components``: the density of each principal coordinate, by histograms: dependence of columns;
+    - ``columns``: the density of each column, by histograms: rare values;
+    - ``tails``: the share of values in each column that are as far out.
+
+    Each is put in units of its own: the median is zero and the upper quartile one. The score is the mean of the three
+    that find the row oddest, for no outlier is one in every view. Missing values and categories are treated as
+    :class:`ScatterDetector` does; a missing value is usual in its own column.
+
+    Args:
+        contamination: the share of rows to call outliers, or ``"auto"``.
+        random_state: for the rows that others are near to.
+
+    Attributes:
+        scatter_: the covariance, as a fitted :class:`ScatterDetector`.
+        offset_: the score (of ``score_samples``) below which a row is an outlier.
+
+    >>> import numpy as np
+    >>> from likely.outliers import LikelihoodDetector
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.choice([-3.0, 3.0], size=(500, 2)) + 0.3 * rng.normal(size=(500, 2))       # four clusters
+    >>> X[0] = 0                                                                            # in the middle of all
+    >>> detector = LikelihoodDetector(random_state=0).fit(X)
+    >>> int(detector.outlier_score(X).argmax()), detector.predict(X)[:3]
+    (0, array([-1,  1,  1]))
+    >>> np.allclose(detector.explain(X).sum(1), detector.outlier_score(X))
+    True
+    """
+
+    scatter_: ScatterDetector
+
+    def __init__(self, *, contamination: Contamination = "auto", random_state: Any = None) -> None:
+        super().__init__(contamination=contamination)
+        self.random_state = random_state
+
+    def scale(self, X: Any) -> Any:
+        """σ of each row under one covariance: about one where it is ordinary."""
+        return np.exp(self.scatter_._scores(self._table(X)))
+
+    def explain(self, X: Any) -> Any:
+        """What each feature adds to the score of each row. The sum over features is ``outlier_score``."""
+        return super().explain(X)
+
+    def _learn(self, table: Array, weight: Array | None) -> Array:
+        self.scatter_ = ScatterDetector()
+        self.scatter_.columns_, self.scatter_.n_features_in_ = self.columns_, self.n_features_in_
+        self.scatter_._learn(table, weight)
+        own = np.ones(len(table)) if weight is None else weight
+        z = self.columns_.standard(table)
+        w, _, _ = self.scatter_._whitened(z)
+        self._turn = self.scatter_._axes
+        self._tails, self._columns = Tails.learn(z, own), Histograms.learn(z, own)
+        self._components = Histograms.learn(w @ self._turn, own)
+        self._nearest = Nearest.learn(w, own, check_random_state(self.random_state))
+        views = np.concatenate([self._views(z) for _, z in self.columns_.blocks(table)])
+        self._middle, self._unit = units(views, weight)
+        return self._of_three(views)
+
+    def _scores(self, table: Array) -> Array:
+        scores = np.empty(len(table))
+        for rows, z in self.columns_.blocks(table):
+            scores[rows] = self._of_three(self._views(z))
+        return scores
+
+    def _of_three(self, views: Array) -> Array:
+        """The mean of the three highest, each in its units."""
+        own = (views - self._middle) / self._unit
+        mean: Array = np.partition(own, own.shape[1] - _HEARD, axis=1)[:, -_HEARD:].mean(1)
+        return mean
+
+    def _views(self, z: Array) -> Array:
+        """The five scores of standard rows, in nats."""
+        w, seen, _ = self.scatter_._whitened(z)
+        return np.column_stack(
+            [
+                self.scatter_._log_scale(np.square(w).sum(1), seen),
+                self._nearest.log_scale(w),
+                self._components.each(w @ self._turn).sum(1),
+                self._columns.each(z).sum(1),
+                self._tails.each(z).sum(1),
+            ]
+        )
+
+    def _contributions(self, table: Array) -> Array:
+        """A third of what each of the three says, shared out by what each column adds above what is usual there."""
+        found = np.zeros((len(table), len(self.columns_.owner)))
+        for rows, z in self.columns_.blocks(table):
+            own = (self._views(z) - self._middle) / self._unit
+            rank = own.argsort(1).argsort(1)
+            heard = np.where(rank >= own.shape[1] - _HEARD, own / _HEARD, 0.0)
+            w, _, missing = self.scatter_._whitened(z)
+            odd = np.maximum(self._components.each(w @ self._turn) - self._components.usual, 0)
+            added = (
+                np.square(w),
+                self._nearest.each(w),
+                odd @ np.square(self._turn.T),
+                np.maximum(self._columns.each(z) - self._columns.usual, 0),
+                np.maximum(self._tails.each(z) - self._tails.usual, 0),
+            )
+            for view, each in zip(heard.T, added, strict=True):
+                shown = np.where(missing, 0.0, each) + 1e-12
+                found[rows] += shown * (view / shown.sum(1))[:, None]
+        return found
