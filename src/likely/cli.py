@@ -1,4 +1,4 @@
-"""The `likely` command: `likely info`, `likely reproduce` and `likely bench`.
+"""The `likely` command: `likely audit`, `likely info`, `likely reproduce` and `likely bench`.
 
 Everything heavy is imported by the command that needs it, so `likely --help` answers at once; and typer is imported
 inside `build`, so that an install without the `cli` extra gets a sentence instead of a traceback.
@@ -122,6 +122,9 @@ def build() -> "typer.Typer":
         held = all(record.result and record.result.verdict == "holds" for record in records)
         raise typer.Exit(not held)
 
+    from likely._cli_audit import audit_command
+
+    app.command("audit")(audit_command)
     return app
 
 

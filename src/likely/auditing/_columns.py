@@ -1,0 +1,189 @@
+"""What each column holds, and the same as numbers that models can read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+Kind = Literal["number", "category", "date", "text", "identifier", "constant", "empty"]
+MODELLED = ("number", "category", "date")
+_MOSTLY = 0.9  # a column is of numbers if so many of its values are; the others are odd cells
+_LEVELS = 10  # of a category that get a column of zeros and ones each
+FAR = 1e18  # further out is not told apart, so that squares stay finite in single precision
+_ISO_DATE = r"\d{4}-\d{2}-\d{2}(?:[ T]\d{2}:\d{2}.*)?"
+
+
+class OddCell(NamedTuple):
+    """A value that is not of its column's kind."""
+
+    row: int
+    column: str
+    value: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The kind of every column, the columns with their own types, and the cells that do not fit theirs.
+
+    Numbers are floats, dates days since 1970, categories strings; what is missing is NaN or None.
+    """
+
+    kinds: dict[str, Kind]
+    typed: pd.DataFrame
+    odd: tuple[OddCell, ...]
+
+    def named(self, *kinds: str) -> list[str]:
+        """The columns of these kinds."""
+        return [name for name, kind in self.kinds.items() if kind in kinds]
+
+
+def read_columns(frame: pd.DataFrame) -> Columns:
+    """Tell what each column holds.
+
+    >>> columns = read_columns(pd.DataFrame({"size": ["1", "2.5", "large"] * 1 + ["3"] * 9, "colour": list("rgb") * 4}))
+    >>> columns.kinds
+    {'size': 'number', 'colour': 'category'}
+    >>> columns.odd
+    (OddCell(row=2, column='size', value='large', reason='not a number'),)
+    """
+    kinds: dict[str, Kind] = {}
+    typed: dict[str, Any] = {}
+    odd: list[OddCell] = []
+    for name in frame.columns:
+        kinds[name], typed[name], strange = _read(str(name), frame[name])
+        odd += strange
+    return Columns(kinds, pd.DataFrame(typed, index=frame.index), tuple(odd))
+
+
+def design(typed: pd.DataFrame, kinds: dict[str, Kind]) -> tuple[NDArray[np.float32], list[str]]:
+    """Numbers for models, NaN where a value is missing, and the column each is of.
+
+    A category of up to ten levels has a column of zeros and ones a level; one of more, the place of its level in the
+    order of frequency, which trees can cut.
+    """
+    parts: list[NDArray[np.float32]] = []
+    owners: list[str] = []
+    for name, kind in kinds.items():
+        if kind not in MODELLED or name not in typed:
+            continue
+        if kind != "category":
+            found = np.clip(typed[name].to_numpy(np.float64), -FAR, FAR).astype(np.float32)[:, None]
+        else:
+            codes, levels = ranked(typed[name])
+            few = len(levels) <= _LEVELS
+            found = np.where(codes < 0, np.nan, codes).astype(np.float32)[:, None]
+            if few:
+                found = np.where(np.isnan(found), np.nan, found == np.arange(len(levels))).astype(np.float32)
+        parts.append(found)
+        owners += [name] * found.shape[1]
+    if not parts:
+        return np.zeros((len(typed), 0), np.float32), []
+    return np.concatenate(parts, axis=1), owners
+
+
+def standardised(X: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Columns of mean zero and deviation one, NaN where a value is missing.
+
+    >>> standardised(np.array([[1.0, np.nan], [3.0, np.nan]])).tolist()
+    [[-1.0, nan], [1.0, nan]]
+    """
+    seen = np.isfinite(X)
+    count = np.maximum(seen.sum(0), 1)
+    centred = X - np.where(seen, X, 0.0).sum(0, dtype=np.float64) / count
+    spread = np.sqrt(np.square(np.where(seen, centred, 0.0)).sum(0) / count)
+    return np.asarray(centred / np.where(spread > 0, spread, 1.0))
+
+
+def for_a_line(X: NDArray[np.floating], most: int = 200) -> NDArray[np.float64]:
+    """Standardised columns without gaps and without far values; of very many, the first."""
+    return np.clip(np.nan_to_num(standardised(X[:, :most])), -5, 5)
+
+
+def ranked(column: pd.Series[Any]) -> tuple[NDArray[np.int64], list[str]]:
+    """Each value as the place of its level in the order of frequency, -1 where it is missing, and the levels."""
+    codes, levels = pd.factorize(column)
+    counts = np.bincount(codes[codes >= 0], minlength=len(levels))
+    order = np.argsort(-counts, kind="stable")
+    place = np.empty(len(levels) + 1, np.int64)
+    place[order], place[-1] = np.arange(len(levels)), -1
+    names = [str(levels[i]) for i in order]
+    return place[codes], [name.removesuffix(".0") for name in names] if levels.dtype.kind == "f" else names
+
+
+def _read(name: str, column: pd.Series[Any]) -> tuple[Kind, Any, list[OddCell]]:
+    missing = column.isna().to_numpy(bool)
+    if missing.all():
+        return "empty", np.full(len(column), np.nan), []
+    if pd.api.types.is_bool_dtype(column.dtype):
+        return _settled("category", _strings(column, missing)), _strings(column, missing), []
+    if pd.api.types.is_datetime64_any_dtype(column.dtype) or pd.api.types.is_timedelta64_dtype(column.dtype):
+        days = _days(column)
+        return _settled("date", days), days, []
+    if pd.api.types.is_numeric_dtype(column.dtype) and not pd.api.types.is_complex_dtype(column.dtype):
+        values = column.to_numpy(np.float64, na_value=np.nan)
+        return _numbers(name, values, [])
+    return _words(name, column, missing)
+
+
+def _words(name: str, column: pd.Series[Any], missing: NDArray[np.bool_]) -> tuple[Kind, Any, list[OddCell]]:
+    """A column of anything: numbers or dates with a few odd cells, or a category, or names, or text."""
+    words = _strings(column, missing)
+    present = words[~missing]
+    read = pd.to_numeric(pd.Series(present), errors="coerce")
+    readable = read.notna().to_numpy()
+    # "nan" and the like are numbers to nobody who wrote a word into a column of words.
+    if readable.mean() >= _MOSTLY:
+        values = np.full(len(words), np.nan)
+        values[~missing] = read.to_numpy(np.float64)
+        strange = np.flatnonzero(~missing)[~readable]
+        return _numbers(name, values, [OddCell(int(i), name, words[i], "not a number") for i in strange])
+    dated = pd.Series(present).str.fullmatch(_ISO_DATE).to_numpy(bool)
+    if dated.mean() >= _MOSTLY:
+        stamps = pd.to_datetime(pd.Series(present), format="ISO8601", errors="coerce", utc=True)
+        days = np.full(len(words), np.nan)
+        days[~missing] = _days(stamps)
+        strange = np.flatnonzero(~missing)[stamps.isna().to_numpy()]
+        return _settled("date", days), days, [OddCell(int(i), name, words[i], "not a date") for i in strange]
+    distinct = len(set(present.tolist()))
+    if distinct > max(50, len(present) // 2):
+        long = np.mean([len(word) for word in present[:1000]]) > 40
+        return ("text" if long or distinct < len(present) else "identifier"), words, []
+    return _settled("category", words), words, []
+
+
+def _numbers(name: str, values: NDArray[np.float64], odd: list[OddCell]) -> tuple[Kind, Any, list[OddCell]]:
+    infinite = np.isinf(values)
+    if infinite.any():
+        odd += [OddCell(int(i), name, str(values[i]), "infinite") for i in np.flatnonzero(infinite)]
+        values = np.where(infinite, np.nan, values)
+    # A column that counts the rows says nothing about them.
+    with np.errstate(over="ignore", invalid="ignore"):
+        counts = len(values) > 20 and bool((np.diff(values) == 1).all())
+    return ("identifier" if counts else _settled("number", values)), values, odd
+
+
+def _settled(kind: Kind, values: NDArray[Any]) -> Kind:
+    present = values[~pd.isna(values)]
+    if not len(present):
+        return "empty"
+    return "constant" if bool((present == present[0]).all()) else kind
+
+
+def _days(column: pd.Series[Any]) -> NDArray[np.float64]:
+    if pd.api.types.is_timedelta64_dtype(column.dtype):
+        return np.asarray(column / pd.Timedelta(days=1), dtype=np.float64)
+    zone = getattr(column.dtype, "tz", None)
+    start = pd.Timestamp(0, tz="UTC") if zone is not None else pd.Timestamp(0)
+    return np.asarray((column - start) / pd.Timedelta(days=1), dtype=np.float64)
+
+
+def _strings(column: pd.Series[Any], missing: NDArray[np.bool_]) -> NDArray[Any]:
+    words = np.empty(len(column), dtype=object)
+    words[:] = None
+    words[~missing] = [str(value) for value in column[~missing].tolist()]
+    return words

@@ -1,0 +1,169 @@
+"""Rows that are there twice, or almost, within a table and across two."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+
+from likely.auditing._columns import Columns, design, read_columns, standardised
+from likely.auditing._finding import Finding, Reason, worst_first
+from likely.auditing._source import Table
+
+_CLOSER = 0.05  # of the distance at which rows usually have a neighbour: no chance meeting in three dimensions
+_DIRECTIONS = 6  # along which neighbours are looked for
+_ORDINARY = 0.3  # of the rows: if so many are copies, copies are ordinary
+_LEAST = 3  # columns of numbers; in fewer dimensions chance neighbours are as close
+
+
+@dataclass(frozen=True)
+class Twins:
+    """For each row the first row it repeats (-1: none), whether exactly, and whether the target differs."""
+
+    of: NDArray[np.int64]
+    exact: NDArray[np.bool_]
+    disagree: NDArray[np.bool_]
+
+    @property
+    def first(self) -> NDArray[np.bool_]:
+        """One row of every group of equal ones, unless copies are ordinary."""
+        return ~self.exact | bool(self.exact.mean() > _ORDINARY)
+
+    @property
+    def groups(self) -> NDArray[np.int64]:
+        """The same number for rows that repeat each other: a model that has seen one has seen the other."""
+        return np.where(self.of >= 0, self.of, np.arange(len(self.of)))
+
+
+def find_twins(columns: Columns, target: str | None) -> Twins:
+    """The row that each row repeats in all columns but the target and those that number the rows.
+
+    >>> from likely.auditing._columns import read_columns
+    >>> table = pd.DataFrame({"a": [1, 2, 1], "b": [5.0, 6.0, 5.0], "y": ["p", "q", "q"]})
+    >>> twins = find_twins(read_columns(table), "y")
+    >>> twins.of, twins.disagree
+    (array([-1, -1,  0]), array([False, False,  True]))
+    """
+    names = [name for name, kind in columns.kinds.items() if name != target and kind not in ("identifier", "empty")]
+    table = columns.typed[names]
+    n = len(table)
+    of, exact, disagree = np.full(n, -1), np.zeros(n, bool), np.zeros(n, bool)
+    if not names:
+        return Twins(of, exact, disagree)
+    code = pd.util.hash_pandas_object(table, index=False).to_numpy()
+    _, leader, group = np.unique(code, return_index=True, return_inverse=True)
+    copies = leader[group] != np.arange(n)
+    of[copies], exact[copies] = leader[group][copies], True
+    near = _near(columns, names, np.flatnonzero(~copies))
+    of[near[:, 1]] = near[:, 0]
+    if target is not None:
+        own = pd.factorize(columns.typed[target])[0]
+        twin = of >= 0
+        disagree[twin] = own[twin] != own[of[twin]]
+        if columns.kinds[target] in ("number", "date"):  # near rows may have near targets
+            disagree &= exact
+    return Twins(of, exact, disagree)
+
+
+def repeated_rows(columns: Columns, twins: Twins, target: str | None) -> Finding | None:
+    """The rows that repeat another."""
+    suspicious = twins.of >= 0
+    count = int(suspicious.sum())
+    if not count:
+        return None
+    if count > len(columns.typed) * _ORDINARY:
+        return Finding(
+            "duplicates",
+            "Rows that are there twice",
+            f"{count:,} rows repeat an earlier one: in so few columns, or values, that is no wonder.",
+            numbers={"rows": 0, "repeated": count},
+        )
+    near, disagree = int((suspicious & ~twins.exact).sum()), int(twins.disagree.sum())
+
+    def explain(rows: NDArray[np.int64]) -> Any:
+        for row in rows:
+            other = int(twins.of[row])
+            how = "equals" if twins.exact[row] else "almost equals"
+            reasons = [Reason("all columns" if twins.exact[row] else "nearly all", f"as in row {other}", share=1.0)]
+            if twins.disagree[row] and target is not None:
+                here, there = columns.typed[target].iloc[[row, other]]
+                how += f" row {other}, but has another {target}"
+                reasons.append(Reason(target, str(here), f"{there} in row {other}", 1.0))
+            else:
+                how += f" row {other}"
+            yield how, reasons
+
+    parts = [f"{count:,} rows repeat an earlier one"]
+    parts += [f"{near:,} of them not quite exactly"] if near else []
+    parts += [f"{disagree:,} with another target"] if disagree else []
+    certainty = np.where(twins.disagree, 1.0, np.where(twins.exact, 0.99, 0.9)) * suspicious
+    return Finding(
+        "duplicates",
+        "Rows that are there twice",
+        ", ".join(parts) + ".",
+        scores={"repeats_row": twins.of},
+        numbers={"rows": count, "near": near, "other_target": disagree},
+        **worst_first("duplicates", certainty, suspicious, explain),
+    )
+
+
+def across(frame: pd.DataFrame, test: Table, target: str | None) -> Finding:
+    """Rows of a second table that are rows of the first, too, exactly or almost."""
+    names = [name for name in frame.columns if name in test.frame.columns]
+    if not names:
+        raise ValueError(f"{test.name} has no column in common with the first table")
+    both = read_columns(pd.concat([frame[names], test.frame[names]], ignore_index=True))
+    twins = find_twins(both, target if target in names else None)
+    shared = np.zeros(len(frame), bool)
+    later = np.flatnonzero((twins.of >= 0) & (twins.of < len(frame)) & (np.arange(len(twins.of)) >= len(frame)))
+    shared[twins.of[later]] = True
+    partner = {int(twins.of[row]): int(row) - len(frame) for row in reversed(later)}
+
+    def explain(rows: NDArray[np.int64]) -> Any:
+        for row in rows:
+            other = partner[int(row)]
+            yield f"is row {other} of {test.name}, too", [Reason("all columns", f"as in row {other} of {test.name}")]
+
+    return Finding(
+        "overlap",
+        "Rows that are in both tables",
+        f"{len(later):,} of the {len(test.frame):,} rows of {test.name} are in the first table, too."
+        if len(later)
+        else f"No row of {test.name} is in the first table.",
+        numbers={"rows": int(shared.sum()), "test_rows": len(later)},
+        **worst_first("overlap", shared.astype(np.float64), shared, explain),
+    )
+
+
+def _near(columns: Columns, names: list[str], rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Pairs (earlier, later) of rows far closer to each other than rows are to their neighbours."""
+    nothing = np.zeros((0, 2), np.int64)
+    X, owners = design(columns.typed[names].iloc[rows], {name: columns.kinds[name] for name in names})
+    numbers = sum(columns.kinds[name] in ("number", "date") for name in set(owners))
+    if numbers < _LEAST or len(rows) < 20:
+        return nothing
+    # Missing here and there is alike; missing and present are far apart.
+    X = np.nan_to_num(standardised(X).astype(np.float32), nan=-9.0)
+    random = np.random.RandomState(0).normal(size=(X.shape[1], min(_DIRECTIONS, X.shape[1])))
+    shadow = X @ np.linalg.qr(random)[0].astype(np.float32)
+    tree = cKDTree(shadow)
+    some = np.random.RandomState(1).permutation(len(rows))[:2_000]
+    usual = float(np.median(tree.query(shadow[some], k=2)[0][:, 1]))
+    if usual == 0:
+        return nothing
+    distance, other = tree.query(shadow, k=2, distance_upper_bound=_CLOSER * usual, workers=-1)
+    # The nearest of a row may be listed before itself.
+    here = np.arange(len(rows))
+    partner = np.where(other[:, 0] == here, other[:, 1], other[:, 0])
+    found = np.flatnonzero(np.isfinite(distance[:, 1]) & (partner < len(rows)))
+    pairs = np.unique(np.sort(np.column_stack([found, partner[found]]), axis=1), axis=0)
+    if not len(pairs):
+        return nothing
+    # Close in a few directions is a hint; close in all columns is what counts.
+    gap = np.linalg.norm(X[pairs[:, 0]] - X[pairs[:, 1]], axis=1)
+    close = gap < _CLOSER * usual * np.sqrt(X.shape[1] / shadow.shape[1])
+    return np.asarray(rows[pairs[close]])

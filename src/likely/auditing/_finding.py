@@ -1,0 +1,116 @@
+"""What an audit finds: suspicious rows, each with its reasons, and tables and pictures about the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from likely.reproduce import Picture, Table
+
+EXPLAINED = 500  # suspicious rows of a finding that get reasons, and a place on the page; the CSV has all
+
+
+@dataclass(frozen=True)
+class Reason:
+    """One line of why a row is suspicious: what stands there, what was expected, and its share of the matter.
+
+    >>> Reason("age", "900", "usually 2 to 48", share=0.97).expected
+    'usually 2 to 48'
+    """
+
+    what: str
+    value: str
+    expected: str = ""
+    share: float = 0.0
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A suspicious row: how sure that is, from 0 to 1, in one line and in several.
+
+    >>> Suspect(7, "targets", 0.97, "27,100, expected 14 to 22").row
+    7
+    """
+
+    row: int
+    kind: str
+    score: float
+    headline: str
+    reasons: tuple[Reason, ...] = ()
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One kind of problem.
+
+    ``rows`` are the suspicious ones, the worst first, with ``certainty`` from 0 to 1; ``suspects`` are the first of
+    them with reasons. ``scores`` are columns of the CSV, one value for every row of the data; ``numbers`` go into the
+    JSON summary. ``pictures`` are drawn when a page asks for them.
+
+    >>> Finding("leaks", "Columns that give the target away", "None does.").rows.size
+    0
+    """
+
+    name: str
+    title: str
+    summary: str
+    rows: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    certainty: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    suspects: tuple[Suspect, ...] = ()
+    scores: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+    tables: tuple[Table, ...] = ()
+    pictures: tuple[Callable[[], Picture], ...] = ()
+
+
+def worst_first(
+    kind: str, certainty: NDArray[np.float64], suspicious: NDArray[np.bool_], explain: Callable[..., Any]
+) -> dict[str, Any]:
+    """``rows``, ``certainty`` and ``suspects`` of a finding.
+
+    ``explain(rows)`` gives a headline and reasons for each of some rows.
+
+    >>> import numpy as np
+    >>> found = worst_first("odd", np.array([0.2, 0.9, 0.95]), np.array([False, True, True]),
+    ...                     lambda rows: [(f"row {row} is odd", ()) for row in rows])
+    >>> found["rows"], found["suspects"][0].headline
+    (array([2, 1]), 'row 2 is odd')
+    """
+    rows = np.flatnonzero(suspicious)
+    rows = rows[np.argsort(-certainty[rows], kind="stable")]
+    top = rows[:EXPLAINED]
+    suspects = tuple(
+        Suspect(int(row), kind, float(certainty[row]), headline, tuple(reasons))
+        for row, (headline, reasons) in zip(top, explain(top) if len(top) else (), strict=True)
+    )
+    return {"rows": rows, "certainty": certainty[rows], "suspects": suspects}
+
+
+def number(value: float) -> str:
+    """A number for people: four digits that matter, thousands apart.
+
+    >>> number(1234567.8), number(0.000123456), number(3.0), number(float("nan"))
+    ('1,234,568', '0.0001235', '3', 'missing')
+    """
+    if np.isnan(value):
+        return "missing"
+    if value == 0 or 1e-4 <= abs(value) < 1e9:
+        digits = max(0, 3 - int(np.floor(np.log10(abs(value))))) if value else 0
+        shown = f"{value:,.{digits}f}"
+        return shown.rstrip("0").rstrip(".") if "." in shown else shown
+    return f"{value:.4g}"
+
+
+def label(name: str) -> str:
+    r"""A name from the data as a label of a picture: short, on one line, and never taken for mathematics.
+
+    >>> label("price in $"), label("x" * 50)
+    ('price in \\$', 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…')
+    """
+    shown = "".join(sign for sign in name if sign.isprintable())
+    shown = shown if len(shown) <= 40 else shown[:39] + "…"
+    return shown.replace("$", r"\$")

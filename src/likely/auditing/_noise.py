@@ -1,0 +1,122 @@
+"""Regions where targets are noisy: a small tree over the columns, its levels measured on rows it was not grown on."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.tree import DecisionTreeRegressor
+
+from likely.auditing._columns import FAR, Columns, ranked
+from likely.auditing._finding import Finding, number
+from likely.reproduce import Table
+
+_LEAVES, _ROWS = 8, 50_000
+_NOISY = 1.3  # times the usual level
+
+
+class Reading(NamedTuple):
+    """What a column of the tree's table says: a number, or whether a category has this level."""
+
+    column: str
+    level: str | None = None
+    missing: bool = False
+
+
+class Region(NamedTuple):
+    """Where, how many rows are there, and how noisy they are in units of the usual."""
+
+    rule: str
+    rows: int
+    level: float
+    error: float
+
+
+def noisy_regions(
+    columns: Columns, leave_out: set[str], rows: NDArray[np.int64], noise: NDArray[np.float64], what: str
+) -> Finding:
+    """Cut the rows into regions by how large ``noise`` is there, and name those well above the usual."""
+    X, readings = _readable(columns, leave_out, rows)
+    regions = grow(X, noise, readings) if len(readings) and len(rows) >= 100 else []
+    regions.sort(key=lambda region: -region.level)
+    noisy = [own for own in regions if own.level >= _NOISY and own.level - 2 * own.error > 1]
+    frame = pd.DataFrame(regions, columns=["region", "rows", "noise", "± error"]).set_index("region")
+    return Finding(
+        "noise",
+        "Where targets are noisy",
+        f"Where {noisy[0].rule}, {what} is {noisy[0].level:.1f} times the usual."
+        if noisy
+        else f"No region stands out: {what} is much the same everywhere.",
+        numbers={"regions": [{"where": r.rule, "rows": r.rows, "noise": round(r.level, 3)} for r in noisy]},
+        tables=(Table(frame, f"{what.capitalize()} by region, in units of the mean over all rows.", digits=2),)
+        if len(regions) > 1
+        else (),
+    )
+
+
+def grow(X: NDArray[np.float64], noise: NDArray[np.float64], readings: list[Reading]) -> list[Region]:
+    """The leaves of a tree grown on one half of the rows, with their levels on the other.
+
+    >>> x = np.random.default_rng(0).uniform(size=(2000, 1))
+    >>> noise = np.abs(np.random.default_rng(1).normal(size=2000)) * np.where(x[:, 0] > 0.5, 3, 1)
+    >>> worst = max(grow(x, noise, [Reading("x")]), key=lambda region: region.level)
+    >>> worst.rule.startswith("x > 0."), 1.2 < worst.level < 1.8
+    (True, True)
+    """
+    order = np.random.RandomState(0).permutation(len(noise))[:_ROWS]
+    fit, held = order[::2], order[1::2]
+    floor = max(20, len(fit) // 40)
+    tree = DecisionTreeRegressor(max_leaf_nodes=_LEAVES, min_samples_leaf=floor, random_state=0).fit(X[fit], noise[fit])
+    leaf, everywhere = tree.apply(X[held]), float(noise[held].mean()) or 1.0
+    own = {int(node): noise[held][leaf == node] / everywhere for node in np.unique(leaf)}
+    share = len(noise) / len(held)
+    return [
+        Region(
+            _rule(tree.tree_, node, readings),
+            round(len(values) * share),
+            float(values.mean()),
+            float(values.std() / np.sqrt(len(values))),
+        )
+        for node, values in own.items()
+    ]
+
+
+def _rule(tree: Any, leaf: int, readings: list[Reading]) -> str:
+    """The cuts on the way to a leaf, the last of each column and side."""
+    sides = ((tree.children_left, 0), (tree.children_right, 1))
+    parent = {int(child): (node, side) for children, side in sides for node, child in enumerate(children)}
+    cuts: dict[tuple[int, int], str] = {}
+    node = leaf
+    while node:
+        node, side = parent[node]
+        reading = readings[int(tree.feature[node])]
+        if reading.level is not None:
+            words = f"{reading.column} is {'' if side else 'not '}{reading.level}"
+        else:
+            words = f"{reading.column} {'≤>'[side]} {number(float(tree.threshold[node]))}"
+            if reading.missing and bool(tree.missing_go_to_left[node]) == (side == 0):
+                words += " or missing"
+        cuts.setdefault((int(tree.feature[node]), side), words)
+    return ", ".join(reversed(cuts.values())) or "everywhere"
+
+
+def _readable(
+    columns: Columns, leave_out: set[str], rows: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], list[Reading]]:
+    """Columns that a rule can name: numbers, and the levels of categories that have few."""
+    parts, readings = [], []
+    for name, kind in columns.kinds.items():
+        if name in leave_out:
+            continue
+        if kind == "number":
+            values = np.clip(columns.typed[name].to_numpy(np.float64)[rows], -FAR, FAR)
+            parts.append(values)
+            readings.append(Reading(name, None, bool(np.isnan(values).any())))
+        elif kind == "category":
+            codes, levels = ranked(columns.typed[name])
+            for place, level in enumerate(levels[:10] if len(levels) > 2 else levels[:1]):
+                parts.append((codes[rows] == place).astype(np.float64))
+                readings.append(Reading(name, level))
+    return (np.column_stack(parts) if parts else np.zeros((len(rows), 0))), readings

@@ -1,0 +1,152 @@
+"""Predictions for rows that the models were not fitted to: the mean of two that err differently."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+)
+from sklearn.feature_selection import SelectKBest, f_classif, f_regression
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+
+from likely.calibration._held_out import deal
+
+Array = NDArray[np.float64]
+Progress = Callable[[float], None]
+Groups = NDArray[np.int64] | None
+
+FOLDS = 5
+FITTED = 20_000  # rows a model is fitted to, at most; all rows are predicted
+TREES, ROUNDS = 100, 100  # of forests, of boosting
+DEALS = 2  # of folds, where rows are few: the luck of the deal is larger than what a second one costs
+_FEW = 2_000
+_MANY = 10_000  # rows from which boosting is stronger than a forest, and far quicker
+_WIDE = 300  # columns models read; of more, those that tell most about the target in the rows fitted
+_PREDICTED = 100_000  # rows at a time
+_FLOOR = 1e-4  # of a probability: a forest that never saw a class here has not ruled it out
+
+
+def fold_out(
+    n: int, seed: int, most: int = FITTED, groups: Groups = None
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Rows to fit, at most so many, and rows to predict, for each fold; rows of one group are in the same fold.
+
+    >>> [(len(fit), len(held)) for fit, held in fold_out(1000, seed=0, most=500)]
+    [(500, 200), (500, 200), (500, 200), (500, 200), (500, 200)]
+    """
+    random = np.random.RandomState(seed)
+    member = np.arange(n) if groups is None else np.unique(groups, return_inverse=True)[1]
+    for fold in deal(int(member.max()) + 1, FOLDS, random):
+        inside = np.isin(member, fold)
+        yield np.sort(random.permutation(np.flatnonzero(~inside))[:most]), np.flatnonzero(inside)
+
+
+def classify(
+    X: NDArray[np.float32],
+    y: NDArray[np.int64],
+    seed: int,
+    progress: Progress = lambda _: None,
+    groups: Groups = None,
+) -> Array:
+    """The log-probability of every class for every row."""
+    classes = int(y.max()) + 1
+
+    def predict(fit: NDArray[np.int64], rows: NDArray[np.int64]) -> Array:
+        total = np.zeros((len(rows), classes))
+        there = np.unique(y[fit])
+        if len(there) == 1:
+            total[:, there] = 1.0
+            return total
+        models = (_forest(classify=True), _line()) if len(fit) < _MANY else (_boosting(classify=True), _line())
+        for model in models:
+            fitted = _screened(model, f_classif, X.shape[1]).fit(X[fit], y[fit])
+            for part in _parts(len(rows)):
+                total[part, fitted.classes_] += fitted.predict_proba(X[rows[part]]) / len(models)
+        return total
+
+    mean = _average(predict, len(y), seed, progress, groups)
+    mean = np.maximum(mean, _FLOOR / classes)
+    return np.asarray(np.log(mean / mean.sum(1, keepdims=True)))
+
+
+def regress(
+    X: NDArray[np.float32], u: Array, seed: int, progress: Progress = lambda _: None, groups: Groups = None
+) -> Array:
+    """The expected target of every row. Targets beyond 3 count as 3: one with a wrong unit must not bend the model."""
+    tame = np.clip(u, -3, 3)
+
+    def predict(fit: NDArray[np.int64], rows: NDArray[np.int64]) -> Array:
+        models = [_boosting(classify=False), *([_forest(classify=False)] if len(fit) < _MANY else [])]
+        total = np.zeros(len(rows))
+        for model in models:
+            fitted = _screened(model, f_regression, X.shape[1]).fit(X[fit], tame[fit])
+            for part in _parts(len(rows)):
+                total[part] += fitted.predict(X[rows[part]]) / len(models)
+        return total
+
+    return _average(predict, len(u), seed, progress, groups)
+
+
+def _average(predict: Callable[..., Array], n: int, seed: int, progress: Progress, groups: Groups) -> Array:
+    """The mean over deals of the predictions for rows held out."""
+    total: Any = 0.0
+    deals = DEALS if n <= _FEW else 1
+    for deal_number in range(deals):
+        found: Any = None
+        for done, (fit, rows) in enumerate(fold_out(n, seed + deal_number, groups=groups)):
+            own = predict(fit, rows)
+            found = np.zeros((n, *own.shape[1:])) if found is None else found
+            found[rows] = own
+            progress((deal_number * FOLDS + done + 1) / (deals * FOLDS))
+        total = total + found
+    return np.asarray(total / deals)
+
+
+def _forest(*, classify: bool) -> Any:
+    kind = ExtraTreesClassifier if classify else ExtraTreesRegressor
+    filled = SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True)
+    return make_pipeline(filled, kind(TREES, min_samples_leaf=2 if classify else 3, random_state=0))
+
+
+def _boosting(*, classify: bool) -> Any:
+    kind = HistGradientBoostingClassifier if classify else HistGradientBoostingRegressor
+    return kind(max_iter=ROUNDS, early_stopping=False, random_state=0)
+
+
+def _line() -> Any:
+    filled = SimpleImputer(strategy="median", keep_empty_features=True)
+    tamed = FunctionTransformer(np.clip, kw_args={"a_min": -5, "a_max": 5})
+    return make_pipeline(filled, StandardScaler(), tamed, LogisticRegression(C=0.3, max_iter=300))
+
+
+def _screened(model: Any, test: Any, width: int) -> Any:
+    if width <= _WIDE:
+        return model
+    filled = SimpleImputer(strategy="median", keep_empty_features=True)
+    return make_pipeline(filled, SelectKBest(_tells(test), k=_WIDE), model)
+
+
+def _tells(test: Any) -> Any:
+    """A screening test under which a column that does not vary tells nothing, instead of NaN and a warning."""
+
+    def score(X: Any, y: Any) -> Any:
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return np.nan_to_num(test(X, y)[0], nan=-1.0)
+
+    return score
+
+
+def _parts(n: int) -> Iterator[slice]:
+    return (slice(start, start + _PREDICTED) for start in range(0, n, _PREDICTED))

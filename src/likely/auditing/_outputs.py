@@ -1,0 +1,142 @@
+"""The audit of a model's outputs on rows it was not trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from likely.auditing._audit import Audit, Progress
+from likely.auditing._calibration import classifier_calibration, regressor_calibration
+from likely.auditing._columns import Columns, Kind
+from likely.auditing._duplicates import find_twins, repeated_rows
+from likely.auditing._finding import Finding
+from likely.auditing._images import thumbnails
+from likely.auditing._labels import wrong_labels
+from likely.auditing._read import read_array
+from likely.auditing._rows import odd_rows
+from likely.auditing._targets import wrong_targets
+from likely.auditing._wrong_labels import judge_labels
+from likely.auditing._wrong_targets import Squash, judge_targets
+from likely.reproduce import Table
+
+_DIRECTIONS = 50  # of the features, along which odd rows and copies are looked for
+
+
+def audit_logits(
+    logits: Any,
+    labels: Any,
+    features: Any,
+    images: Any,
+    classes: Sequence[str] | None,
+    seed: int,
+    progress: Progress,
+    name: str = "a classifier's outputs",
+) -> Audit:
+    """Labels and calibration by the logits; odd rows and copies by the features."""
+    progress("reading", 0.0)
+    z, y = read_array(logits, "logits"), read_array(labels, "labels")
+    if z.ndim != 2 or z.shape[1] < 2 or z.dtype.kind not in "fiu":
+        raise ValueError(f"logits must be numbers of the shape (rows, classes), got {z.dtype} of {z.shape}")
+    if len(z) < 20:
+        raise ValueError(f"there are {len(z)} rows of logits: 20 or more are needed")
+    if not np.isfinite(z).all():
+        raise ValueError("logits hold NaN or infinities: clean them first")
+    if y.shape != (len(z),):
+        raise ValueError(f"labels must hold one class a row, shape ({len(z)},); got {y.shape}")
+    if y.dtype.kind not in "iub" or y.min() < 0 or y.max() >= z.shape[1]:
+        raise ValueError(f"labels must be class numbers from 0 to {z.shape[1] - 1}")
+    if classes is not None and len(classes) != z.shape[1]:
+        raise ValueError(f"there are {len(classes)} class names for {z.shape[1]} classes")
+    names = [str(own) for own in classes] if classes is not None else [f"class {c}" for c in range(z.shape[1])]
+    h = _features(features, len(z))
+    z, y = z.astype(np.float32 if z.dtype.itemsize <= 4 else np.float64), y.astype(np.int64)
+    everyone = np.arange(len(z))
+    progress("judging labels", 0.0)
+    verdict = judge_labels(z, y, h, seed)
+    findings = [
+        wrong_labels(verdict, y, names, everyone, len(z)),
+        _noisy_classes(verdict.temperature, y, names),
+        classifier_calibration(z, y, verdict),
+        *_in_space(z if h is None else h, progress),
+    ]
+    found = tuple(finding for finding in findings if finding is not None)
+    shown = thumbnails(images, len(z)) if images is not None else None
+    notes = () if h is not None else ("No features were given, so odd rows and temperatures are read off the logits.",)
+    return Audit(name, len(z), "classification", "label", found, notes, thumbnails=shown)
+
+
+def audit_predictions(
+    mean: NDArray[np.float64], y: NDArray[np.float64], features: Any, images: Any, seed: int, progress: Progress
+) -> Audit:
+    """Targets and calibration by a regressor's predictions; odd rows and copies by its features."""
+    squash = Squash.of(y)
+    u, centre = squash(y), squash(mean)
+    everyone = np.arange(len(y))
+    progress("judging targets", 0.0)
+    h = _features(features, len(y))
+    reduced = np.zeros((len(y), 0)) if h is None else _leading(h)
+    verdict = judge_targets(centre, u, reduced, seed)
+    findings = [
+        wrong_targets(verdict, u, squash, "target", everyone, len(y)),
+        regressor_calibration(centre, u, verdict),
+        *(() if h is None else _in_space(h, progress)),
+    ]
+    found = tuple(finding for finding in findings if finding is not None)
+    shown = thumbnails(images, len(y)) if images is not None else None
+    return Audit("a model's predictions", len(y), "regression", "target", found, thumbnails=shown)
+
+
+def _features(features: Any, rows: int) -> NDArray[np.floating] | None:
+    if features is None:
+        return None
+    h = read_array(features, "features")
+    if h.ndim != 2 or len(h) != rows or h.dtype.kind not in "fiub":
+        raise ValueError(f"features must be numbers of the shape ({rows}, width), got {h.dtype} of {h.shape}")
+    h = h.astype(np.float32 if h.dtype.itemsize <= 4 else np.float64)
+    if not np.isfinite(h).all():
+        raise ValueError("features hold NaN or infinities: clean them first")
+    return h
+
+
+def _in_space(x: NDArray[np.floating], progress: Progress) -> list[Finding | None]:
+    """Odd rows and copies among rows of numbers without names."""
+    progress("looking for odd rows", 0.0)
+    reduced = _leading(x)
+    names = [f"direction {j}" for j in range(reduced.shape[1])]
+    kinds: dict[str, Kind] = dict.fromkeys(names, "number")
+    columns = Columns(kinds, pd.DataFrame(reduced, columns=names), ())
+    twins = find_twins(columns, None)
+    return [repeated_rows(columns, twins, None), odd_rows(columns, set(), twins.first, named=False)]
+
+
+def _leading(x: NDArray[np.floating]) -> NDArray[np.float64]:
+    """The rows along the directions in which they spread most."""
+    centred: NDArray[np.float64] = np.subtract(x, x.mean(0), dtype=np.float64)
+    if x.shape[1] <= _DIRECTIONS:
+        return centred
+    some = centred[np.random.RandomState(0).permutation(len(x))[:20_000]]
+    directions = np.linalg.eigh(some.T @ some)[1][:, -_DIRECTIONS:]
+    return np.asarray(centred @ directions[:, ::-1])
+
+
+def _noisy_classes(temperature: NDArray[np.float64], y: NDArray[np.int64], classes: Sequence[str]) -> Finding:
+    """The temperature by label: where it is high, the model is less sure than it looks."""
+    relative = pd.Series(temperature / np.median(temperature)).groupby(y).agg(["mean", "size"])
+    frame = pd.DataFrame({"temperature": relative["mean"], "rows": relative["size"]})
+    frame.index = pd.Index([classes[int(c)] for c in frame.index], name="label")
+    frame = frame.sort_values("temperature", ascending=False)
+    worst = frame.iloc[0]
+    flat = bool(frame["temperature"].max() < 1.02)
+    return Finding(
+        "noise",
+        "Where labels are noisy",
+        "The temperature is much the same for all labels."
+        if flat
+        else f"The temperature is highest for {frame.index[0]}: {worst['temperature']:.2f} times the usual.",
+        numbers={"temperature": {str(k): round(float(v), 4) for k, v in frame["temperature"].items()}},
+        tables=(Table(frame.head(12), "Predicted temperature by label, in units of the median.", digits=2),),
+    )

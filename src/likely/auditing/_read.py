@@ -1,0 +1,158 @@
+"""Tables from files and from Python: nothing is unpickled, nothing is written, and what had to be mended is told."""
+
+from __future__ import annotations
+
+import os
+import warnings
+import zipfile
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from likely.auditing._source import Table, own_names
+from likely.auditing._text import read_text
+
+_ARROW = "reading {} needs pyarrow: pip install 'likely[arrow]'"
+
+
+def read_table(data: Any) -> Table:
+    """A table from a path, a frame (pandas, Polars, Arrow), an array, a tensor or a mapping of columns.
+
+    >>> read_table({"a": [1, 2], "b": ["x", "y"]}).frame.shape
+    (2, 2)
+    """
+    if isinstance(data, str | os.PathLike):
+        return _from_file(Path(data))
+    frame = _from_python(data)
+    names, notes = own_names([str(name) for name in frame.columns])
+    frame.columns = pd.Index(names)
+    return _checked(Table(frame.reset_index(drop=True), "the data", notes))
+
+
+def read_array(source: Any, name: str) -> NDArray[Any]:
+    """An array from a ``.npy`` file (or an npz of one array), or whatever NumPy or torch makes one of."""
+    if not isinstance(source, str | os.PathLike):
+        return np.asarray(source.detach().cpu() if hasattr(source, "detach") else source)
+    arrays = _arrays(Path(source))
+    if len(arrays) != 1:
+        raise ValueError(f"{source} holds {len(arrays)} arrays ({', '.join(arrays)}): {name} must be one array")
+    return next(iter(arrays.values()))
+
+
+def _from_python(data: Any) -> pd.DataFrame:
+    if isinstance(data, pd.DataFrame):
+        return data.copy(deep=False)
+    if isinstance(data, pd.Series):
+        return data.to_frame()
+    if hasattr(data, "get_column") and hasattr(data, "columns"):  # Polars; its own to_pandas would need pyarrow
+        return pd.DataFrame({name: data.get_column(name).to_numpy() for name in data.columns})
+    if hasattr(data, "to_pandas"):
+        return pd.DataFrame(data.to_pandas())
+    if isinstance(data, dict):
+        return pd.DataFrame(data)
+    array = read_array(data, "the data")
+    if array.dtype.names:
+        return pd.DataFrame({name: array[name] for name in array.dtype.names})
+    if array.ndim not in (1, 2):
+        raise ValueError(f"an array to audit must have the shape (rows, columns), got {array.shape}")
+    columns = array.reshape(len(array), -1)
+    return pd.DataFrame(columns, columns=[f"x{i}" for i in range(columns.shape[1])])
+
+
+def _from_file(path: Path) -> Table:
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is not a file" if path.exists() else f"{path} does not exist")
+    kind = path.with_suffix("").suffix.lower() if path.suffix.lower() == ".gz" else path.suffix.lower()
+    readers: dict[str, Callable[[Path], Table]] = {
+        **dict.fromkeys((".csv", ".tsv", ".txt"), read_text),
+        **dict.fromkeys((".parquet", ".pq"), _from_parquet),
+        **dict.fromkeys((".arrow", ".feather", ".ipc"), _from_arrow),
+        **dict.fromkeys((".npz", ".npy"), _from_numpy),
+    }
+    if kind not in readers:
+        raise ValueError(f"{path.name} has no ending this reads: {', '.join(readers)}")
+    return _checked(readers[kind](path))
+
+
+def _checked(table: Table) -> Table:
+    if not len(table.frame.columns):
+        raise ValueError(f"{table.name} has no columns")
+    if not len(table.frame):
+        raise ValueError(f"{table.name} has a header and no rows")
+    return table
+
+
+def _from_parquet(path: Path) -> Table:
+    try:
+        from pyarrow import parquet
+    except ImportError:
+        raise ImportError(_ARROW.format(path.name)) from None
+    return _from_pyarrow(path, parquet.read_table)
+
+
+def _from_arrow(path: Path) -> Table:
+    try:
+        from pyarrow import ArrowInvalid, feather, ipc
+    except ImportError:
+        raise ImportError(_ARROW.format(path.name)) from None
+
+    def read(source: Path) -> Any:
+        try:
+            return feather.read_table(source)
+        except ArrowInvalid:
+            return ipc.open_stream(source.read_bytes()).read_all()
+
+    return _from_pyarrow(path, read)
+
+
+def _from_pyarrow(path: Path, read: Callable[[Path], Any]) -> Table:
+    try:
+        table = read(path)
+    except (ValueError, OSError) as error:  # ArrowInvalid is a ValueError
+        raise ValueError(f"{path.name} cannot be read: {error}") from None
+    names, notes = own_names(list(table.column_names))
+    return Table(table.rename_columns(names).to_pandas(ignore_metadata=True), path.name, notes, path=path)
+
+
+def _from_numpy(path: Path) -> Table:
+    arrays = _arrays(path)
+    columns: dict[str, Any] = {}
+    labels = arrays.pop("feature_names", None)
+    target = str(arrays.pop("target_name", "y"))
+    lengths = Counter(len(array) for array in arrays.values() if array.ndim)
+    rows = len(arrays["X"]) if "X" in arrays else lengths.most_common(1)[0][0] if lengths else 0
+    left_out = [name for name, array in arrays.items() if array.ndim not in (1, 2) or len(array) != rows]
+    for name, array in arrays.items():
+        if name in left_out:
+            continue
+        if array.ndim == 1:
+            columns[target if name == "y" else name] = array
+        elif name == "X" and labels is not None and len(labels) == array.shape[1]:
+            columns.update((str(label), array[:, j]) for j, label in enumerate(labels))
+        else:
+            stem = "x" if name in ("X", "data") else f"{name} "
+            columns.update((f"{stem}{j}", array[:, j]) for j in range(array.shape[1]))
+    notes = (f"These arrays have other shapes and are left out: {', '.join(left_out)}.",) if left_out else ()
+    return Table(pd.DataFrame(columns), path.name, notes, path=path)
+
+
+def _arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """The arrays of a file; pickled ones could run code, so they are refused."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = np.load(path, allow_pickle=False)
+            if isinstance(found, np.ndarray):
+                return {"data": found}
+            with found:
+                return {name: found[name] for name in found.files}
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path} does not exist") from None
+    except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
+        reason = "it holds pickled objects, which could run code" if "pickle" in str(error) else str(error)
+        raise ValueError(f"{path.name} is not read: {reason}") from None

@@ -1,0 +1,158 @@
+"""The audit of a table."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from likely.auditing._audit import Audit, Progress
+from likely.auditing._calibration import classifier_calibration, regressor_calibration
+from likely.auditing._cells import odd_cells
+from likely.auditing._columns import Columns, design, for_a_line, ranked, read_columns
+from likely.auditing._duplicates import across, find_twins, repeated_rows
+from likely.auditing._finding import Finding
+from likely.auditing._labels import wrong_labels
+from likely.auditing._leaks import leaking_columns
+from likely.auditing._noise import noisy_regions
+from likely.auditing._out_of_fold import classify, regress
+from likely.auditing._read import read_table
+from likely.auditing._rows import odd_rows
+from likely.auditing._targets import wrong_targets
+from likely.auditing._wrong_labels import judge_labels
+from likely.auditing._wrong_targets import Squash, judge_targets
+
+TASKS = ("auto", "classification", "regression")
+_CLASSES = 100  # more are no classification
+_FEWEST = 20  # rows with a target that a model can be fitted to
+
+
+def audit_table(data: Any, target: str | None, task: str, test: Any, seed: int, progress: Progress) -> Audit:
+    """Rows, cells and copies; with a target, labels or targets, noise, calibration and leaks."""
+    if task not in TASKS:
+        raise ValueError(f"task must be one of {', '.join(TASKS)}, got {task!r}")
+    progress("reading", 0.0)
+    table = read_table(data)
+    if target is not None:
+        target = _known(str(target), list(table.frame.columns))
+    columns = read_columns(table.frame)
+    n = len(table.frame)
+    progress("looking for copies", 0.0)
+    twins = find_twins(columns, target)
+    findings = [odd_cells(columns, table.ragged, n), repeated_rows(columns, twins, target)]
+    if test is not None:
+        findings.append(across(table.frame, read_table(test), target))
+    progress("looking for odd rows", 0.0)
+    findings.append(odd_rows(columns, {target} if target else set(), twins.first))
+    notes = [*table.notes, *_left_out(columns, target)]
+    if target is None:
+        judged, task = [], "none"
+        notes.append("No target was named, so no labels, targets, noise or leaks were looked for.")
+    else:
+        task = settle(columns, target, task)
+        judged = _with_target(columns, twins.groups, target, task, seed, progress, notes)
+    found = tuple(finding for finding in (*judged, *findings) if finding is not None)
+    return Audit(table.name, n, task, target, found, tuple(notes), table.frame, source=table.path)
+
+
+def settle(columns: Columns, target: str, task: str) -> str:
+    """Classification for words and for a few whole numbers, else regression."""
+    kind = columns.kinds[target]
+    values = columns.typed[target].dropna()
+    if kind in ("constant", "empty") or not len(values):
+        raise ValueError(f"the target {target!r} has the same value in every row, or none: there is nothing to predict")
+    if kind in ("text", "identifier"):
+        raise ValueError(f"the target {target!r} has a different value in nearly every row: name another column")
+    words = not pd.api.types.is_numeric_dtype(values.dtype)
+    if task == "regression" and words:
+        raise ValueError(f"the target {target!r} holds words, which cannot be regressed: use task='classification'")
+    if task != "auto":
+        return task
+    few = not words and values.nunique() <= min(20, max(2, len(values) // 20)) and bool((values % 1 == 0).all())
+    return "classification" if words or few else "regression"
+
+
+def _with_target(
+    columns: Columns,
+    groups: NDArray[np.int64],
+    target: str,
+    task: str,
+    seed: int,
+    progress: Progress,
+    notes: list[str],
+) -> list[Finding]:
+    n = len(columns.typed)
+    rows = np.flatnonzero(columns.typed[target].notna().to_numpy())
+    if len(rows) < n:
+        notes.append(f"{n - len(rows):,} rows have no {target}; they are not judged by it.")
+    if len(rows) < _FEWEST:
+        raise ValueError(f"only {len(rows)} rows have a {target}: {_FEWEST} or more are needed to judge it")
+    X, _ = design(columns.typed, {name: kind for name, kind in columns.kinds.items() if name != target})
+    if not X.shape[1]:
+        raise ValueError(f"there is no column besides {target} that a model could read")
+    X, groups = (X, groups) if len(rows) == n else (X[rows], groups[rows])
+
+    def tell(share: float) -> None:
+        progress("predicting out of fold", share)
+
+    def leaks(y: Any, *, labels: bool) -> Finding:
+        progress("looking for leaks", 0.0)
+        return leaking_columns(columns, target, y, rows, labels=labels)
+
+    if task == "regression":
+        y = columns.typed[target].to_numpy(np.float64)[rows]
+        squash = Squash.of(y)
+        u = squash(y)
+        mean = regress(X, u, seed, tell, groups)
+        progress("judging targets", 0.0)
+        judged = judge_targets(mean, u, for_a_line(X), seed)
+        noise = np.minimum(np.abs(u - mean), 8 * np.median(np.abs(u - mean))) * (1 - judged.wrong)
+        return [
+            wrong_targets(judged, u, squash, target, rows, n),
+            noisy_regions(columns, {target}, rows, noise, f"the scatter of {target}"),
+            regressor_calibration(mean, u, judged),
+            leaks(u, labels=False),
+        ]
+    codes, classes = ranked(columns.typed[target])
+    most = min(_CLASSES, len(rows) // 2)
+    if len(classes) > most:
+        raise ValueError(
+            f"{target} has {len(classes):,} classes, more than {most}: group them, or use task='regression'"
+        )
+    labels = codes[rows]
+    logits = classify(X, labels, seed, tell, groups)
+    progress("judging labels", 0.0)
+    verdict = judge_labels(logits, labels, None, seed)
+    noise = np.minimum(verdict.nll, 5.0) * (1 - verdict.wrong)
+    return [
+        wrong_labels(verdict, labels, classes, rows, n),
+        noisy_regions(columns, {target}, rows, noise, f"the uncertainty of {target}"),
+        classifier_calibration(logits, labels, verdict),
+        leaks(labels.astype(np.float64), labels=True),
+    ]
+
+
+def _left_out(columns: Columns, target: str | None) -> list[str]:
+    reasons = {
+        "identifier": "has a value of its own in every row",
+        "text": "is text",
+        "constant": "has the same value in every row",
+        "empty": "is empty",
+    }
+    notes = []
+    for kind, reason in reasons.items():
+        names = [name for name in columns.named(kind) if name != target]
+        if names:
+            shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+            notes.append(f"Left out of the models: {shown}, which {reason}.")
+    return notes
+
+
+def _known(name: str, names: list[str]) -> str:
+    if name in names:
+        return name
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.0)
+    raise ValueError(f"there is no column {name!r}; did you mean {close[0]!r}? There are {len(names)} columns")
