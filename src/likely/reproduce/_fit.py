@@ -8,23 +8,13 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
+from likely._training import fit_constants
 from likely.losses import LikelihoodLoss
 
 
 def descend(loss_fn: LikelihoodLoss, prediction: Tensor, target: Tensor) -> float:
     """Minimise the loss over its parameters, in place and in double, and return it at the minimum."""
-    loss_fn.double()
-    search = {"max_iter": 200, "line_search_fn": "strong_wolfe", "tolerance_change": 1e-13}
-    optimizer = torch.optim.LBFGS(loss_fn.parameters(), **search)  # type: ignore[arg-type]
-
-    def closure() -> Tensor:
-        optimizer.zero_grad()
-        loss: Tensor = loss_fn(prediction.double(), target)
-        loss.backward()
-        return loss
-
-    optimizer.step(closure)
-    return closure().item()
+    return fit_constants(loss_fn, lambda: loss_fn(prediction.double(), target))
 
 
 @contextmanager

@@ -1,13 +1,15 @@
 """Figure 13: learning curves of a predicted temperature for several maps from the real line to temperatures.
 
-The paper recalibrates a ResNet-50 on CIFAR-100. Here a small network memorises 200 of scikit-learn's digits, and a
-temperature is predicted from its hidden layer on 700 others: the same ingredients, on data that is always at hand.
+The paper recalibrates a ResNet-50 on CIFAR-100. The full run does so too where the outputs of one are in the data
+folder. Else a small network memorises 200 of scikit-learn's digits, and a temperature is predicted from its hidden
+layer on 700 others: the same ingredients, on data that is always at hand.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +24,8 @@ from torch import Tensor, nn
 from torch.distributions.transforms import Transform
 
 from likely.constraints import Exp, ShiftedSoftplus
+from likely.datasets import list_logits, load_logits
+from likely.functional import softmax_nll
 from likely.losses import SoftmaxLoss
 from likely.parameters import Global, Predicted
 from likely.reproduce._entry import Context, Picture, Result, Table, Verdict
@@ -40,6 +44,7 @@ WITHOUT, WITH = "offset 0", ("offset 0.01", "offset 0.05", "offset 0.2")
 PAPERS_CHOICE = "offset 0.2"
 GLOBAL = "one temperature (GS)"
 SHOWN_RATE = 0.1
+NETWORK = "cifar100_resnet50"
 
 
 class Effort(NamedTuple):
@@ -51,7 +56,8 @@ class Effort(NamedTuple):
 
 
 QUICK, FULL = Effort(5, 100, (0.03, SHOWN_RATE)), Effort(10, 300, (0.01, 0.03, SHOWN_RATE, 0.3))
-TRAINED, CALIBRATED, HIDDEN, BATCH, EVERY = 200, 700, 64, 64, 5
+REAL = Effort(8, 300, (SHOWN_RATE, 0.3))
+TRAINED, CALIBRATED, HIDDEN, BATCH, EVERY = 200, 700, 64, 64, 10
 FREQUENTLY = 0.2  # the share of runs from which we call divergence frequent
 
 # (seeds, evaluations, 3): the NLL on the calibration rows, on the test rows, and the lowest temperature of the former
@@ -60,29 +66,33 @@ Curves = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Task:
-    """What recalibration starts from: hidden features, logits and labels of rows the network has not seen."""
+    """What recalibration starts from: hidden features, logits and labels of rows the network has not seen.
+
+    The first ``calibrated`` of them are fitted to, the others test.
+    """
 
     features: Tensor
     logits: Tensor
     labels: Tensor
+    calibrated: int
 
     @property
     def parts(self) -> tuple[slice, slice]:
         """The calibration rows and the test rows."""
-        return slice(None, CALIBRATED), slice(CALIBRATED, None)
+        return slice(None, self.calibrated), slice(self.calibrated, None)
 
 
 @one_thread()
 def run(context: Context) -> Result:
     """Fit a predicted temperature through each map, at each learning rate, for several seeds."""
-    count, steps, rates = QUICK if context.quick else FULL
+    make, (count, steps, rates), about = source(context)
     seeds = range(context.seed, context.seed + count)
     work = [(seed, rate, name) for seed in seeds for rate in rates for name in MAPS]
     tasks: dict[int, Task] = {}
     curves: dict[tuple[float, str], list[Curves]] = {(rate, name): [] for rate in rates for name in MAPS}
     for seed, rate, name in context.track(work):
         if seed not in tasks:
-            tasks[seed] = overtrained(seed)
+            tasks[seed] = make(seed)
         curves[rate, name].append(calibrate(tasks[seed], MAPS[name], rate, steps, seed))
     stacked = {key: np.stack(found) for key, found in curves.items()}
     plain = np.array([uncalibrated(task) for task in tasks.values()])
@@ -94,14 +104,15 @@ def run(context: Context) -> Result:
     verdict, notes = judge(summary, calm=[r for r in rates if not failures[f"lr {r:g}"].any()])
     return Result(
         verdict,
-        notes,
+        " ".join([about, notes, *others(failures, count)]),
         tables=(
             Table(
                 summary,
                 f"After {steps} steps of Adam at learning rate {SHOWN_RATE:g}: medians over seeds; the spread is the "
                 "distance of the quartiles of the test NLL. Steps are counted until the median calibration NLL stays "
                 "below the uncalibrated one. A run has diverged when it ends above the uncalibrated NLL or is no "
-                "longer finite. The paper prints curves but no numbers.",
+                f"longer finite. Rates are for {HIDDEN} features, and for d features {HIDDEN}/d of that, by which a "
+                "step moves a temperature as far. The paper prints curves but no numbers.",
                 {"calibration NLL": "lower", "test NLL": "lower", "steps": "lower", "diverged": "lower"},
             ),
             Table(
@@ -112,6 +123,24 @@ def run(context: Context) -> Result:
         ),
         pictures=(_maps(), _lowest(shown), _curves(shown, plain, fitted, 0), _curves(shown, plain, fitted, 1)),
     )
+
+
+def source(context: Context) -> tuple[Callable[[int], Task], Effort, str]:
+    """How to get a seed's task, how much of it to run, and what to say of it."""
+    data = context.data
+    if context.quick or data is None or NETWORK not in list_logits(data):
+        effort = QUICK if context.quick else FULL
+        return overtrained, effort, f"The network memorised {TRAINED} of scikit-learn's digits, others for each seed."
+
+    @cache
+    def stored() -> Task:
+        found = load_logits(NETWORK, data).described
+        order = np.argsort(~found.calibration, kind="stable")
+        assert found.features is not None
+        features, logits, labels = (torch.from_numpy(a[order]) for a in (found.features, found.logits, found.labels))
+        return Task(features, logits, labels, int(found.calibration.sum()))
+
+    return lambda seed: stored(), REAL, "The network is the paper's: a ResNet-50 trained on CIFAR-100."
 
 
 def overtrained(seed: int) -> Task:
@@ -129,35 +158,39 @@ def overtrained(seed: int) -> Task:
         optimizer.step()
     with torch.no_grad():
         features = body(images[rest])
-        return Task(features, head(features), labels[rest])
+        return Task(features, head(features), labels[rest], CALIBRATED)
 
 
 def calibrate(task: Task, constraint: Transform, rate: float, steps: int, seed: int) -> Curves:
     """One seed's curves, every few steps, while a temperature predicted from the features is learned."""
     torch.manual_seed(seed)
-    temperature = Predicted(HIDDEN, constraint=constraint)
+    temperature = Predicted(task.features.shape[1], constraint=constraint)
     # No checks of values here: a temperature that reaches zero is what this experiment is about.
     loss_fn = SoftmaxLoss(temperature, validate_args=False)
-    optimizer = torch.optim.Adam(loss_fn.parameters(), lr=rate)
-    curve = [evaluate(loss_fn, temperature, task)]
+    # Adam moves every weight by the rate, and so the temperature by the rate times the number of features.
+    optimizer = torch.optim.Adam(loss_fn.parameters(), lr=rate * HIDDEN / task.features.shape[1])
+    curve = [evaluate(temperature, task)]
     for step in range(1, steps + 1):
-        rows = torch.randint(CALIBRATED, (BATCH,))
+        rows = torch.randint(task.calibrated, (BATCH,))
         optimizer.zero_grad()
         loss_fn(task.logits[rows], task.labels[rows], features=task.features[rows]).backward()
         optimizer.step()
         if step % EVERY == 0:
-            curve.append(evaluate(loss_fn, temperature, task))
+            curve.append(evaluate(temperature, task))
     return np.array(curve)
 
 
 @torch.no_grad()
-def evaluate(loss_fn: SoftmaxLoss, temperature: Predicted, task: Task) -> list[float]:
+def evaluate(temperature: Predicted, task: Task) -> list[float]:
     """The NLL on both parts, infinite where it is no number, and the lowest temperature on the first."""
-    loss_fn.eval()
-    found = [float(loss_fn(task.logits[part], task.labels[part], features=task.features[part])) for part in task.parts]
-    lowest = float(temperature(features=task.features[task.parts[0]]).min())
-    loss_fn.train()
-    return [*(value if np.isfinite(value) else np.inf for value in found), lowest]
+    temperature.eval()
+    found = temperature(features=task.features)
+    temperature.train()
+    nll = [
+        float(softmax_nll(task.logits[part], task.labels[part], temperature=found[part], validate_args=False))
+        for part in task.parts
+    ]
+    return [*(value if np.isfinite(value) else np.inf for value in nll), float(found[task.parts[0]].min())]
 
 
 def uncalibrated(task: Task) -> list[float]:
@@ -220,6 +253,16 @@ def judge(summary: pd.DataFrame, calm: Sequence[float]) -> tuple[Verdict, str]:
         f"with {PAPERS_CHOICE} ends {abs(gap):.3f} nats {'above' if gap > 0 else 'below'} a single fitted temperature."
     )
     return verdict, notes
+
+
+def others(failures: pd.DataFrame, seeds: int) -> list[str]:
+    """What happened at the rates that are not shown and at which some run diverged."""
+    sentences = []
+    for column in failures.columns.drop(f"lr {SHOWN_RATE:g}"):
+        if failures[column].any():
+            shares = ", ".join(f"{failures.loc[name, column] / seeds:.0%} with {name}" for name in failures.index)
+            sentences.append(f"At {column.removeprefix('lr ')} there diverged {shares}.")
+    return sentences
 
 
 def _calm(rates: Sequence[float]) -> str:

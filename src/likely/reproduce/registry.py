@@ -74,6 +74,7 @@ ENTRIES: tuple[Entry, ...] = (
         2,
         "Predicted scale in deep regressors",
         "A predicted scale improves calibration and error on seven of eight tabular sets, and likelihood on five.",
+        module("likely.reproduce.robust_regression_deep"),
     ),
     Entry(
         "svhn-temperatures",
@@ -88,6 +89,7 @@ ENTRIES: tuple[Entry, ...] = (
         3,
         "Outlier detection on ODDS, median AUC",
         "A scale learned for each row makes PCA and an autoencoder the two best of fifteen detectors by median AUC.",
+        module("likely.reproduce.outlier_detection"),
     ),
     Entry(
         "outlier-distribution",
@@ -95,6 +97,7 @@ ENTRIES: tuple[Entry, ...] = (
         6,
         "Outlier detection on ODDS, all sets",
         "Over the whole ODDS benchmark PCA+S and AE+S are competitive with the other detectors.",
+        module("likely.reproduce.outlier_distribution"),
     ),
     Entry(
         "adaptive-regularization",
@@ -144,6 +147,7 @@ ENTRIES: tuple[Entry, ...] = (
         6,
         "Predicted scale in linear regressors",
         "A predicted scale improves calibration and error on all eight tabular sets, and likelihood on seven.",
+        module("likely.reproduce.robust_regression_linear"),
     ),
     Entry(
         "robust-regression",
@@ -183,6 +187,7 @@ ENTRIES: tuple[Entry, ...] = (
         7,
         "Space and time of each conditioning",
         "A global parameter costs O(p) space, data parameters O(pn), predicted ones O(pd).",
+        module("likely.reproduce.conditioning_cost"),
     ),
 )
 
