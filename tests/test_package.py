@@ -16,6 +16,7 @@ import likely
 ROOT = Path(__file__).parents[1]
 MODULES = [
     "likely",
+    "likely.auditing",
     "likely.constraints",
     "likely.distributions",
     "likely.functional",
@@ -23,9 +24,11 @@ MODULES = [
     "likely.datasets",
     "likely.linear",
     "likely.metrics",
+    "likely.neural",
     "likely.plots",
     "likely.losses",
     "likely.optim",
+    "likely.outliers",
     "likely.parameters",
     "likely.priors",
     "likely.tables",

@@ -5,20 +5,26 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from likely import (
+        auditing,
         calibration,
         constraints,
         datasets,
         distributions,
         functional,
+        integrations,
         linear,
         losses,
         metrics,
+        neural,
         optim,
+        outliers,
         parameters,
         plots,
         priors,
         tables,
     )
+    from likely.auditing import audit
+    from likely.functional import linear_softmax_nll
     from likely.indexed import IndexedDataset
     from likely.losses import (
         BernoulliLoss,
@@ -32,6 +38,7 @@ if TYPE_CHECKING:
         RobustLoss,
         SoftmaxLoss,
         StudentTLoss,
+        TokenTemperature,
     )
     from likely.optim import Supervised, clip_gradients, param_groups
     from likely.parameters import Data, Fixed, Global, Predicted
@@ -56,16 +63,23 @@ __all__ = [
     "SoftmaxLoss",
     "StudentTLoss",
     "Supervised",
+    "TokenTemperature",
+    "audit",
+    "auditing",
     "calibration",
     "clip_gradients",
     "constraints",
     "datasets",
     "distributions",
     "functional",
+    "integrations",
     "linear",
+    "linear_softmax_nll",
     "losses",
     "metrics",
+    "neural",
     "optim",
+    "outliers",
     "param_groups",
     "parameters",
     "plots",
@@ -76,7 +90,10 @@ __all__ = [
 _HOMES = {
     name: home
     for home, names in {
+        "auditing": ["audit"],
+        "functional": ["linear_softmax_nll"],
         "indexed": ["IndexedDataset"],
+        "losses": ["TokenTemperature"],
         "optim": ["Supervised", "clip_gradients", "param_groups"],
         "parameters": ["Data", "Fixed", "Global", "Predicted"],
     }.items()
