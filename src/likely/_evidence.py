@@ -26,6 +26,7 @@ from torch import Tensor
 
 Evaluate = Callable[[slice, Tensor], tuple[Tensor, Tensor, Tensor]]
 _SAMPLE = 5000  # rows that a first fit is made on
+_LEAP = 100.0  # the furthest that one step may move the intercept
 _BLOCK = 2**18  # numbers a block: 1 MB in float32, so that the passes stay in the cache and memory stays flat
 
 
@@ -166,7 +167,8 @@ def _score(
             state.move(ridge.best(state.values, response, around=state.precision, radius=state.radius))
         best = state.penalised(loss)
         step_w = vectors @ _shrunk(response, state.values, state.precision) - state.w
-        step_b = -(slope_b + float(cross @ step_w)) / mass
+        # Where labels are noise the loss is flat in the intercept, and one step would leave the numbers there are.
+        step_b = min(max(-(slope_b + float(cross @ step_w)) / mass, -_LEAP), _LEAP)
         state.w, state.b = state.w + step_w, state.b + step_b
         curvature = state.values + (state.precision if math.isfinite(state.precision) else 0.0)
         gain = curvature @ (vectors.T @ step_w) ** 2 + mass * (step_b + cross @ step_w / mass) ** 2

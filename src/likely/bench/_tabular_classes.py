@@ -107,7 +107,7 @@ def tables(labels: pd.DataFrame) -> Iterator[Table]:
     for measure, caption in {
         "accuracy": "Accuracy on right labels.",
         "ECE": "ECE on test labels as often wrong as those learned from.",
-        "AUPR": "Wrong labels among the training rows, found by the NLL of rows left out.",
+        "AUPR": "Wrong labels among the training rows, found by networks that were blind to them.",
     }.items():
         frame = labels.pivot_table(index=["set", "kind", "noise"], columns="method", values=measure, sort=False)
         yield Table(frame.dropna(how="all").dropna(axis=1, how="all"), caption)

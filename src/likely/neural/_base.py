@@ -121,8 +121,9 @@ class LikelihoodModel(BaseEstimator):
             folds = torch.arange(len(X), device=rows.x.device)[None] if folds is None else folds
             blind, phi = self.training_.blind(rows, folds), self.training_.blind_phi(rows, folds)
         self.n_steps_, self.best_steps_ = history.step, history.best_step.numpy()
-        self.outlier_scores_ = nll_at(rows, likelihood, blind, phi).double().cpu().numpy() + self._log_unit()
         self.out_of_fold_ = self._out_of_fold(blind.double().cpu(), {n: v.double().cpu() for n, v in phi.items()})
+        nll = nll_at(rows, likelihood, blind, phi).double().cpu().numpy()
+        self.outlier_scores_ = self._row_scores(rows, nll)
         recipe.forget()
         return self
 
@@ -199,7 +200,7 @@ class LikelihoodModel(BaseEstimator):
     def _out_of_fold(self, prediction: Tensor, phi: dict[str, Tensor]) -> Array: ...
 
     @abstractmethod
-    def _log_unit(self) -> float: ...
+    def _row_scores(self, rows: Rows, nll: Array) -> Array: ...
 
     @abstractmethod
     def _phi_shape(self, prediction: Tensor) -> torch.Size: ...

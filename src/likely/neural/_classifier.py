@@ -32,8 +32,8 @@ class LikelihoodClassifier(ClassifierMixin, LikelihoodModel):
 
     Attributes:
         classes_: the labels.
-        outlier_scores_: the NLL of every training label by networks that have not seen it: the higher, the more
-            likely the label is wrong.
+        outlier_scores_: how much likelier another label would be than the one given, for every training row, by
+            networks that have not seen it: the higher, the more likely the label is wrong.
         out_of_fold_: the class probabilities of every training row by networks that have not seen it.
 
     >>> import numpy as np
@@ -117,11 +117,12 @@ class LikelihoodClassifier(ClassifierMixin, LikelihoodModel):
         return np.asarray(phi["temperature"].mean(0), dtype=np.float64)
 
     def outlier_score(self, X: Any, y: Any) -> Array:
-        """The NLL of every label: the higher, the less it fits. For training rows see ``outlier_scores_``."""
+        """How much likelier another label would be: the higher, the less a label fits.
+
+        For training rows see ``outlier_scores_``.
+        """
         proba = self.predict_proba(X)
-        labels = self._encoded(column_or_1d(y))
-        score: Array = -np.log(np.maximum(proba[np.arange(len(proba)), labels], np.finfo(np.float64).tiny))
-        return score
+        return odds_against(proba, self._encoded(column_or_1d(y)))
 
     def _encoded(self, y: NDArray[Any]) -> NDArray[np.intp]:
         unknown = np.setdiff1d(y, self.classes_)
@@ -149,8 +150,26 @@ class LikelihoodClassifier(ClassifierMixin, LikelihoodModel):
     def _out_of_fold(self, prediction: Tensor, phi: dict[str, Tensor]) -> Array:
         return np.asarray(torch.softmax(prediction / phi["temperature"].expand(len(prediction))[:, None], -1))
 
-    def _log_unit(self) -> float:
-        return 0.0
+    def _row_scores(self, rows: Rows, nll: Array) -> Array:
+        return odds_against(self.out_of_fold_, rows.y.cpu().numpy())
 
     def _phi_shape(self, prediction: Tensor) -> torch.Size:
         return prediction.shape[:-1]
+
+
+def odds_against(proba: Array, labels: NDArray[np.intp]) -> Array:
+    """The best other class against the one given.
+
+    The difference of their probabilities and, to order those that are nearly zero or one, a tenth of their log-odds.
+
+    >>> import numpy as np
+    >>> odds_against(np.array([[0.5, 0.5], [0.9, 0.1]]), np.array([0, 1])).round(2)
+    array([0.  , 1.02])
+    """
+    proba, rows = proba.clip(min=np.finfo(np.float64).tiny), np.arange(len(labels))
+    own = proba[rows, labels]
+    others = proba.copy()
+    others[rows, labels] = 0
+    best = others.max(1)
+    score: Array = best - own + 0.1 * np.log(best / own)
+    return score

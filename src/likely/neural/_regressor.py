@@ -209,8 +209,8 @@ class LikelihoodRegressor(RegressorMixin, LikelihoodModel):
         )
         return np.asarray(restored if self.several_targets_ else restored[:, 0])
 
-    def _log_unit(self) -> float:
-        return float(np.log(self.target_units_.spread).mean())
+    def _row_scores(self, rows: Rows, nll: Array) -> Array:
+        return nll + float(np.log(self.target_units_.spread).mean())
 
     def _phi_shape(self, prediction: Tensor) -> torch.Size:
         return prediction.shape
