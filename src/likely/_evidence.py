@@ -310,7 +310,7 @@ class _Design:
         gram = torch.zeros((self.width, self.width), dtype=torch.float64, device=self.features.device)
         for rows, x, terms in self.evaluated(evaluate, w, b, stride):
             weight = stride * self.weight[rows].to(x)
-            each, slope, curvature = (t * weight for t in terms)
+            each, slope, curvature = (t.to(x) * weight for t in terms)  # logits may be wider than the features
             loss += float(each.double().sum())
             slope_b += float(slope.double().sum())
             mass += float(curvature.double().sum())
