@@ -279,6 +279,7 @@ def test_classifier_streams_name_their_classes() -> None:
     assert model.score(X, y) > 0.9
     with pytest.raises(ValueError, match="not among the classes"):
         model.partial_fit(X[:5], [2, 2, 2, 2, 2])
+    assert list(model.set_params(max_steps=20).fit(X, y + 5).classes_) == [5, 6]  # not those named before
 
 
 @pytest.mark.parametrize("objective", ["two_stage", "joint"])

@@ -98,7 +98,10 @@ class LikelihoodClassifier(ClassifierMixin, LikelihoodModel):
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None) -> Self:
         """One pass over more rows; where the first of them lack some classes, ``classes`` names all."""
         self._named = classes
-        return super().partial_fit(X, y, sample_weight)
+        try:
+            return super().partial_fit(X, y, sample_weight)
+        finally:
+            self._named = None  # a later fit learns the classes from its own labels
 
     def predict_proba(self, X: Any) -> Array:
         """The probability of each class; of several models their mean."""

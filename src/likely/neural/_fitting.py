@@ -271,10 +271,11 @@ def fit_two_stage(rows: Rows, likelihood: Likelihood, recipe: Recipe) -> tuple[T
     second = fit_second(rows, likelihood, blind, recipe, "second")
     if second.fitted is None:
         return training, second, blind, history
-    spread = next(iter(second.mean(rows.x, blind)[name] for name in UNITS if name in likelihood.kinds))
+    phi = second.mean(rows.x, blind)
+    spread = next(phi[name] for name in UNITS if name in phi)
     weight = rows.weight / spread.reshape(len(rows.x), -1).mean(1)
-    again = Training(copy.deepcopy(training.fitted), None, training.optimizer)
-    again.optimizer = recipe.optimizer_of(again.fitted.model, again.fitted.loss_fn)
+    fitted = copy.deepcopy(training.fitted)
+    again = Training(fitted, None, recipe.optimizer_of(fitted.model, fitted.loss_fn))
     weighted = replace(rows, weight=weight / weight.mean())
     further = again.run(weighted, folds, replace(recipe, seed=recipe.seed + 2), "members-again")
     seen_again = again.blind(rows, folds)
@@ -344,8 +345,9 @@ def fit_second(rows: Rows, likelihood: Likelihood, blind: Tensor, recipe: Recipe
     constants = fit_likelihood(rows, likelihood, blind)
     if not likelihood.having("predicted"):
         return Second(None, constants, {}, 0.0)
-    recipe = replace(recipe, folds=recipe.folds or 5, seed=recipe.seed + 1, **SECOND)
-    members = min(recipe.folds or 5, len(rows.x))
+    assert recipe.folds is not None
+    members = min(recipe.folds, len(rows.x))
+    recipe = replace(recipe, seed=recipe.seed + 1, **SECOND)
     inputs = torch.cat([rows.x, blind], -1)
     with torch.random.fork_rng():
         torch.manual_seed(recipe.seed)
