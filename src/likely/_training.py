@@ -121,8 +121,10 @@ def train(
     return history
 
 
-def fit_constants(loss_fn: nn.Module, loss: Callable[[], Tensor]) -> float:
-    """Minimise ``loss()`` over the few parameters of ``loss_fn``, in place and in double; returns the minimum.
+def fit_constants(loss_fn: nn.Module, *losses: Callable[[], Tensor]) -> float:
+    """Minimise the sum of ``losses`` over the few parameters of ``loss_fn``, in place and in double; the minimum.
+
+    Each of them is computed, differentiated and forgotten before the next: many rows need not be held at once.
 
     >>> import torch, likely
     >>> loss_fn, residuals = likely.NormalLoss(), torch.tensor([3.0, -3.0]).double()
@@ -131,18 +133,21 @@ def fit_constants(loss_fn: nn.Module, loss: Callable[[], Tensor]) -> float:
     3.0
     """
     if not any(True for _ in loss_fn.parameters()):
-        return loss().item()
+        return sum(loss().item() for loss in losses)
     search = {"max_iter": 200, "line_search_fn": "strong_wolfe", "tolerance_change": 1e-13}
     optimizer = torch.optim.LBFGS(loss_fn.double().parameters(), **search)  # type: ignore[arg-type]
 
-    def closure() -> Tensor:
+    def closure() -> float:
         optimizer.zero_grad()
-        value = loss()
-        value.backward()
-        return value
+        total = 0.0
+        for loss in losses:
+            value = loss()
+            value.backward()
+            total += value.item()
+        return total
 
     optimizer.step(closure)
-    return closure().item()
+    return closure()
 
 
 @torch.no_grad()

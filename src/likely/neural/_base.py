@@ -24,7 +24,7 @@ from likely.losses import LikelihoodLoss
 from likely.neural._fitting import Recipe, Rows, Second, fit_members, fit_two_stage, nll_at, start_members
 from likely.neural._likelihoods import Likelihood
 from likely.neural._members import fresh
-from likely.neural._rows import CHUNK
+from likely.neural._rows import in_chunks
 
 OBJECTIVES = ("two_stage", "joint", "beta", "faithful")
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
@@ -173,22 +173,23 @@ class LikelihoodModel(BaseEstimator):
         predictions, phis = zip(*(part._own_components(X) for part in self._parts()), strict=True)
         return torch.cat(predictions), {name: torch.cat([phi[name] for phi in phis]) for name in phis[0]}
 
-    @torch.no_grad()
     def _own_components(self, X: NDArray[np.floating]) -> tuple[Tensor, dict[str, Tensor]]:
         model, loss_fn = self.training_.fitted.model, self.training_.fitted.loss_fn
-        parts = []
-        for start in range(0, len(X), CHUNK):
-            x = self.units_.inputs(X[start : start + CHUNK], next(model.parameters()).device)
+        device = next(model.parameters()).device
+
+        def compute(rows: slice) -> dict[str, Tensor]:
+            x = self.units_.inputs(X[rows], device)
             prediction, features = model(x)
-            shape = self._phi_shape(prediction)
             if self.second_ is None:
                 phi = {name: getattr(loss_fn, name)(features=features) for name in loss_fn.slots}
             else:
                 phi = self.second_(x, prediction.mean(0))
-            phi = {name: value.expand(shape) for name, value in phi.items()}
-            parts.append((prediction.double().cpu(), {name: value.double().cpu() for name, value in phi.items()}))
-        names = parts[0][1]
-        return torch.cat([p for p, _ in parts], 1), {n: torch.cat([phi[n] for _, phi in parts], 1) for n in names}
+            shape = self._phi_shape(prediction)
+            values = {"prediction": prediction, **{name: value.expand(shape) for name, value in phi.items()}}
+            return {name: value.double().cpu() for name, value in values.items()}
+
+        phi = in_chunks(len(X), compute, 1)
+        return phi.pop("prediction"), phi
 
     @abstractmethod
     def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[NDArray[np.floating], NDArray[Any]]: ...
@@ -223,7 +224,7 @@ class LikelihoodModel(BaseEstimator):
             names = ", ".join(OPTIMIZERS)
             raise ValueError(f"optimizer must be one of {names} or a torch optimizer; got {self.optimizer!r}")
         settings = {name: repr(value) for name, value in self.get_params(deep=False).items() if name not in FREE}
-        about = {"rows": len(rows.x), "sum of inputs": float(rows.x.double().sum()), "seed": int(seed), **settings}
+        about = {"rows": len(rows.x), "sum of inputs": rows.checksum(), "seed": int(seed), **settings}
         return Recipe(
             make=self._make(rows),
             hidden=tuple(self.hidden),

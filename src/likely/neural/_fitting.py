@@ -19,7 +19,7 @@ from likely.linear import DynamicLogisticRegression, DynamicRidge, RobustLinearR
 from likely.losses import LikelihoodLoss, NormalLoss
 from likely.neural._likelihoods import UNITS, Fitted, Likelihood
 from likely.neural._members import MLP, Copies, Heads, tensors_of
-from likely.neural._rows import CHUNK, JUDGED, Batches, deal
+from likely.neural._rows import CHUNK, JUDGED, Batches, deal, in_chunks
 from likely.optim import param_groups
 
 HEADS, DROPPED = 32, 0.2  # hidden units between the inputs and the likelihood's parameters, and their dropout
@@ -82,6 +82,10 @@ class Rows:
     def shape(self) -> tuple[int, ...]:
         """Of one row's likelihood parameter: one a target, or one for all logits."""
         return tuple(self.y.shape[1:])
+
+    def checksum(self) -> float:
+        """The sum of all inputs, by which a resumed run knows its table."""
+        return sum(float(some.double().sum()) for some in self.x.split(CHUNK))
 
     def nll(self, loss_fn: LikelihoodLoss, prediction: Tensor, index: Tensor, features: Tensor | None) -> Tensor:
         """(members, rows) of predictions (members, rows, outputs); the index has a row for each member, or one."""
@@ -301,7 +305,7 @@ def nll_at(rows: Rows, likelihood: Likelihood, prediction: Tensor, phi: Mapping[
 @torch.no_grad()
 def blindly(folds: Tensor, n: int, compute: Callable[[Tensor], Tensor]) -> Tensor:
     """``compute(index)`` of shape (members, rows, …) for every row, by the member that has not seen it."""
-    values = torch.cat([compute(index) for index in folds.split(CHUNK, dim=1)], 1)
+    values = in_chunks(folds.shape[1], lambda some: {"": compute(folds[:, some])}, 1)[""]
     answer = values.new_empty(n, *values.shape[2:])
     answer[folds.flatten()] = values.flatten(0, 1)
     return answer
@@ -321,23 +325,26 @@ class Second:
         """Each parameter of each row by each member: (members, rows, targets), or (members, rows), or broadcasting."""
         if self.fitted is None:
             return {name: value[None] for name, value in self.constants.items()}
-        phi = self.unbounded(torch.cat([x, prediction], -1))
+        phi = self.unbounded(x, prediction)
         # No row is surer or less sure than any met in training: a network may say anything elsewhere.
         return {name: value.clamp(*self.range[name]) for name, value in phi.items()}
 
     @torch.no_grad()
-    def unbounded(self, inputs: Tensor) -> dict[str, Tensor]:
+    def unbounded(self, x: Tensor, prediction: Tensor) -> dict[str, Tensor]:
         """What the networks say."""
         assert self.fitted is not None
-        features, loss_fn = self.fitted.model(inputs), self.fitted.loss_fn
+        features, loss_fn = self.fitted.model(torch.cat([x, prediction], -1)), self.fitted.loss_fn
         return {name: getattr(loss_fn, name)(features=features) for name in loss_fn.slots}
 
     def mean(self, x: Tensor, prediction: Tensor) -> dict[str, Tensor]:
         """The members' mean, some rows at a time."""
         if self.fitted is None:
             return self.constants
-        parts = [self(*some) for some in zip(x.split(CHUNK), prediction.split(CHUNK), strict=True)]
-        return {name: torch.cat([part[name].mean(0) for part in parts]) for name in parts[0]}
+
+        def means(some: slice) -> dict[str, Tensor]:
+            return {name: value.mean(0) for name, value in self(x[some], prediction[some]).items()}
+
+        return in_chunks(len(x), means, 0)
 
 
 def fit_second(rows: Rows, likelihood: Likelihood, blind: Tensor, recipe: Recipe, stage: str) -> Second:
@@ -348,16 +355,15 @@ def fit_second(rows: Rows, likelihood: Likelihood, blind: Tensor, recipe: Recipe
     assert recipe.folds is not None
     members = min(recipe.folds, len(rows.x))
     recipe = replace(recipe, seed=recipe.seed + 1, **SECOND)
-    inputs = torch.cat([rows.x, blind], -1)
     with torch.random.fork_rng():
         torch.manual_seed(recipe.seed)
-        model = Heads(members, inputs.shape[1], HEADS, DROPPED)
+        model = Heads(members, rows.x.shape[1] + blind.shape[1], HEADS, DROPPED)
         loss_fn = likelihood.undata().loss(members, rows.shape, width=model.width, start=constants, relative=OFFSET)
     fitted = Fitted(model, loss_fn).to(rows.x)
 
     def nll(index: Tensor) -> Tensor:
         prediction = blind[index].expand(members, -1, -1)
-        return rows.nll(fitted.loss_fn, prediction, index, fitted.model(inputs[index]))
+        return rows.nll(fitted.loss_fn, prediction, index, fitted.model(torch.cat([rows.x[index], blind[index]], -1)))
 
     folds = deal(len(rows.x), members, recipe.seed).to(rows.x.device)
     optimizer = torch.optim.Adam(fitted.parameters(), lr=recipe.learning_rate, fused=True)
@@ -365,19 +371,23 @@ def fit_second(rows: Rows, likelihood: Likelihood, blind: Tensor, recipe: Recipe
     if int(history.best_step) == 0:
         return Second(None, constants, {}, 0.0)
     second = Second(fitted.eval(), constants, {}, -float(history.best))
-    parts = [second.unbounded(some) for some in inputs.split(CHUNK)]
-    for name in likelihood.kinds:
-        met = torch.cat([part[name] for part in parts], 1).flatten(0, 1)
-        second.range[name] = (met.amin(0), met.amax(0))
+    for name, met in in_chunks(len(rows.x), lambda some: second.unbounded(rows.x[some], blind[some]), 1).items():
+        second.range[name] = (met.flatten(0, 1).amin(0), met.flatten(0, 1).amax(0))
     return second
 
 
 def fit_likelihood(rows: Rows, likelihood: Likelihood, prediction: Tensor) -> dict[str, Tensor]:
     """One value of each parameter for all rows: the likeliest at these predictions."""
     loss_fn = likelihood.constant().loss(1, rows.shape, start=_rough(rows, prediction), relative=0.0).to(rows.x.device)
-    index, weight = torch.arange(len(rows.x), device=rows.x.device), rows.weight.double() / rows.weight.sum()
+    total = rows.weight.double().sum()
     own = replace(rows, y=rows.y.double()) if rows.shape else rows
-    fit_constants(loss_fn, lambda: (own.nll(loss_fn, prediction[None].double(), index, None) * weight).sum())
+
+    def part(index: Tensor) -> Tensor:
+        nll = own.nll(loss_fn, prediction[None, index].double(), index, None)
+        return (nll * rows.weight[index] / total).sum()
+
+    some = torch.arange(len(rows.x), device=rows.x.device).split(8 * CHUNK)
+    fit_constants(loss_fn, *(partial(part, index) for index in some))
     with torch.no_grad():
         found = {name: getattr(loss_fn, name)().float().reshape(rows.shape) for name in likelihood.kinds}
     return {name: value.clamp(min=FLOOR) if name == "scale" else value for name, value in found.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,7 +27,8 @@ class Units:
     @classmethod
     def standard(cls, table: NDArray[np.floating], weight: Array) -> Units:
         """Mean and deviation; a constant column has its own size, so that rounding does not become a signal."""
-        size = np.maximum(np.abs(table).max(0).astype(np.float64), np.finfo(np.float64).tiny)  # squares may overflow
+        largest = np.max([np.abs(table[rows]).max(0) for rows in _chunks(len(table))], 0)
+        size = np.maximum(largest.astype(np.float64), np.finfo(np.float64).tiny)  # squares may overflow
         mean, square = np.zeros(table.shape[1]), np.zeros(table.shape[1])
         for rows in _chunks(len(table)):
             mean += weight[rows] @ (table[rows] / size) / weight.sum()
@@ -52,6 +53,21 @@ class Units:
 
 def _chunks(n: int) -> Iterator[slice]:
     return (slice(start, min(start + CHUNK, n)) for start in range(0, n, CHUNK))
+
+
+@torch.no_grad()
+def in_chunks(n: int, compute: Callable[[slice], Mapping[str, Tensor]], dim: int) -> dict[str, Tensor]:
+    """What ``compute`` says of some rows at a time, joined along ``dim``.
+
+    Written in place: small tensors that stay, between large ones that come and go, would leave the memory in holes.
+    """
+    joined: dict[str, Tensor] = {}
+    for rows in _chunks(n):
+        for name, value in compute(rows).items():
+            if name not in joined:
+                joined[name] = value.new_empty(*value.shape[:dim], n, *value.shape[dim + 1 :])
+            joined[name].narrow(dim, rows.start, rows.stop - rows.start).copy_(value)
+    return joined
 
 
 def deal(n: int, folds: int, seed: int) -> Tensor:
