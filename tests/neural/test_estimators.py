@@ -305,3 +305,14 @@ def test_linear_models_start_at_dynamic_ridge() -> None:
     assert model.n_steps_ == 0
     ridge = DynamicRidge().fit(X, y)
     assert np.corrcoef(model.predict(X), ridge.predict(X))[0, 1] > 0.999
+
+
+@pytest.mark.parametrize("likelihood", ["normal", "laplace", "student_t", "robust"])
+@pytest.mark.parametrize("objective", ["two_stage", "joint"])
+def test_a_line_may_fit_almost_exactly(likelihood: str, objective: str) -> None:
+    """Far below the floor of a scale in units of the target's spread."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 2))
+    y = X @ [1.0, 2.0] + 1e-4 * rng.normal(size=300)
+    model = LikelihoodRegressor(likelihood=likelihood, conditioning="global", objective=objective, random_state=0)
+    assert model.set_params(max_steps=40).fit(X, y).scale(X).max() < 0.02

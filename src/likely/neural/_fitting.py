@@ -25,6 +25,7 @@ from likely.optim import param_groups
 HEADS, DROPPED = 32, 0.2  # hidden units between the inputs and the likelihood's parameters, and their dropout
 MARGIN = 2.0  # standard errors by which held-out rows must gain before a parameter may vary
 OFFSET = 0.2  # of the map to a scale or temperature, relative to the one for all rows
+LOW = 0.01  # the same for a scale that networks learn with the mean: the paper's, relative to the line's residuals
 SECOND: dict[str, Any] = {"learning_rate": 0.003, "batch_size": 1024, "max_steps": 500, "patience": 100}
 MULTIPLIER = 1.0  # of the likelihood's learning rate; the paper's is .1, with rates ten times lower than ours
 TINY = 1e-12
@@ -157,9 +158,10 @@ def start_members(
             start = fit_likelihood(rows, likelihood, drawn)
     own: dict[str, Any] = {"beta": 0.5} if objective == "beta" else {}
     faithful = objective == "faithful"
-    loss_fn = likelihood.loss(
-        members, rows.shape, width=features.shape[-1], rows=len(rows.x), isolated=faithful, start=start, **own
-    ).to(rows.x.device)
+    own |= {"width": features.shape[-1], "rows": len(rows.x), "isolated": faithful, "start": start}
+    if rows.shape:
+        own["relative"] = LOW
+    loss_fn = likelihood.loss(members, rows.shape, **own).to(rows.x.device)
     plain = likelihood.plain().loss(members, rows.shape).to(rows.x.device) if faithful else None
     return Training(Fitted(model, loss_fn), plain, recipe.optimizer_of(model, loss_fn))
 
