@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.special import ndtr
 
 from likely.auditing._columns import MODELLED, Columns
 from likely.auditing._finding import Finding, Reason, Suspect, number, worst_first
 from likely.outliers import ScatterDetector
+from likely.outliers._base import false_alarms
 from likely.reproduce import Table
 
 _WIDE = 200  # columns under one covariance; wider tables are cut into blocks
@@ -125,24 +125,6 @@ class _Common:
                 share = table[name].map(self.shares[name]).to_numpy(np.float64)
                 found[:, j] = np.where(np.isnan(share), np.inf, -2 * np.log(np.maximum(share, 1e-300)))
         return found
-
-
-def false_alarms(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The share of false alarms among rows at least as odd, if the middle half of the scores is that of a normal.
-
-    >>> scores = np.append(np.random.default_rng(0).normal(size=1000), [9.0, 10.0])
-    >>> (false_alarms(scores) < 0.1).nonzero()[0]
-    array([1000, 1001])
-    """
-    lower, middle, upper = np.quantile(scores, [0.25, 0.5, 0.75])
-    spread = max(upper - middle, middle - lower) / 0.6745
-    if spread == 0:
-        return np.where(scores > middle, 0.0, 1.0)
-    order = np.argsort(-scores)
-    rates = ndtr((middle - scores[order]) / spread) * len(scores) / np.arange(1, len(scores) + 1)
-    found = np.empty(len(scores))
-    found[order] = np.minimum(np.minimum.accumulate(rates[::-1])[::-1], 1.0)
-    return found
 
 
 def _blamed(suspects: tuple[Suspect, ...]) -> tuple[Table, ...]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from likely._training import train
 from likely.calibration._held_out import sure
 
 _FOLDS = 5
@@ -51,31 +52,44 @@ def fit_networks(
     folds = torch.randperm(n, generator=random) % _FOLDS
     out = ((torch.arange(_FOLDS)[:, None] == folds) * weight.cpu()).to(x)  # a row's weight where it is left out
     kept = weight.to(x) - out
-    layers = [
+    start = [
         torch.randn(_FOLDS, d, hidden, generator=random) / math.sqrt(d),
         torch.randn(_FOLDS, 1, hidden, generator=random),
         torch.zeros(_FOLDS, hidden, 1),
         torch.zeros(_FOLDS, 1, 1),
     ]
-    layers = [layer.to(x).requires_grad_() for layer in layers]
-    optimizer = torch.optim.Adam(layers, lr=lr)
-    start, best, best_step, answer = None, -math.inf, 0, layers
-    for step in range(max_iter + 1):
+    layers = nn.ParameterList(layer.to(x) for layer in start)
+    at_start: list[Tensor] = []
+    seen: list[Tensor] = []  # u and its slope, which the judge leaves for the step that follows
+
+    def judge() -> Tensor:
         with torch.enable_grad():
             u = _network(layers, x)
         nll, slope = (torch.stack(parts) for parts in zip(*map(evaluate, u.detach()), strict=True))
+        seen[:] = u, (slope * kept / kept.sum()).to(u)
         held = (nll * out).double().sum(0)
-        start = held if start is None else start
-        gain = sure(start - held, margin)
-        if gain > best:
-            best, best_step, answer = gain, step, [layer.detach().clone() for layer in layers]
-        if step - best_step > max(20, max_iter // 5):
-            break
-        optimizer.zero_grad()
-        u.backward((slope * kept / kept.sum()).to(u))
-        optimizer.step()
+        at_start[:] = at_start or [held]
+        return torch.tensor([-sure(at_start[0] - held, margin)], dtype=torch.float64)
+
+    def loss(step: int) -> Tensor:
+        u, slope = seen
+        return (u * slope).sum()
+
+    history = train(
+        loss,
+        layers,
+        torch.optim.Adam(layers, lr=lr),
+        max_steps=max_iter,
+        judge=judge,
+        members=[list(layers)],
+        every=1,
+        patience=max(20, max_iter // 5),
+        seed=seed,
+    )
+    answer = [layer.detach() for layer in layers]
     u = _network(answer, x).mean(0)
-    return Networks(answer, (float(u.min()), float(u.max())), best_step, best / float(weight.sum()))
+    gain = -float(history.best) / float(weight.sum())
+    return Networks(answer, (float(u.min()), float(u.max())), int(history.best_step), gain)
 
 
 def few(n: int, width: int) -> slice:
@@ -83,6 +97,6 @@ def few(n: int, width: int) -> slice:
     return slice(0, n, max(1, -(-n * width // _NUMBERS)))
 
 
-def _network(layers: list[Tensor], x: Tensor) -> Tensor:
+def _network(layers: Iterable[Tensor], x: Tensor) -> Tensor:
     first, shift, last, bias = layers
     return (torch.tanh(x @ first + shift) @ last + bias)[..., 0]

@@ -130,17 +130,30 @@ def threshold(scores: Array, weight: Array | None, contamination: Contamination)
     if contamination != "auto":
         # A hair lower, for 1 - 0.1 is not nine tenths.
         return float(quantiles(scores, weight, [1 - contamination - 1e-9])[0])
+    named = scores[false_alarms(scores, weight) <= _FALSE]
+    return float(np.nextafter(named.min(), -np.inf) if len(named) else scores.max())
+
+
+def false_alarms(scores: Array, weight: Array | None = None) -> Array:
+    """The share of false alarms among rows at least as odd, if the middle half of the scores is that of a normal.
+
+    >>> import numpy as np
+    >>> from likely.outliers._base import false_alarms
+    >>> scores = np.append(np.random.default_rng(0).normal(size=1000), [9.0, 10.0])
+    >>> (false_alarms(scores) < 0.1).nonzero()[0]
+    array([1000, 1001])
+    """
     lower, middle, upper = quantiles(scores, weight, [0.25, 0.5, 0.75])
     # Where half of the rows are alike, what sets the others apart is all there is to go by.
     spread = max(upper - middle, middle - lower) / 0.6745 or float(scores.std())
     if spread == 0:
-        return float(middle)
+        return np.ones(len(scores))
     order = np.argsort(-scores)
     above = np.cumsum(np.ones(len(scores)) if weight is None else weight[order])
-    surprising = ndtr((middle - scores[order]) / spread) <= _FALSE * above / above[-1]
-    if not surprising.any():
-        return float(scores.max())
-    return float(np.nextafter(scores[order][surprising][-1], -np.inf))
+    rates = ndtr((middle - scores[order]) / spread) * above[-1] / above
+    found = np.empty(len(scores))
+    found[order] = np.minimum(np.minimum.accumulate(rates[::-1])[::-1], 1.0)
+    return found
 
 
 def quantiles(values: Array, weight: Array | None, levels: Any) -> Array:
