@@ -20,6 +20,7 @@ from torch.distributions import MixtureSameFamily
 
 from likely.neural import LikelihoodClassifier, LikelihoodRegressor
 from likely.neural._base import LikelihoodModel
+from likely.neural._members import CheapDropout
 
 QUICK = {"max_steps": 60, "random_state": 0}
 FOLDS = "folds and batches are dealt by row: a row of weight two is in one fold, a row twice may be in two"
@@ -206,7 +207,14 @@ def test_any_module_any_number_of_features() -> None:
         ({"objective": "mse"}, "objective must be one of two_stage"),
         ({"folds": None}, "two_stage' learns from rows left out"),
         ({"folds": 1}, "folds must be at least 2"),
-        ({"ensemble": 0}, "ensemble must be None"),
+        ({"ensemble": 0}, "ensemble == 0, must be >= 1"),
+        ({"batch_size": 0}, "batch_size == 0, must be >= 1"),
+        ({"max_steps": -1}, "max_steps == -1, must be >= 0"),
+        ({"patience": 0}, "patience == 0, must be >= 1"),
+        ({"dropout": 1.0}, r"dropout == 1\.0, must be < 1"),
+        ({"learning_rate": 0.0}, r"learning_rate == 0\.0, must be > 0"),
+        ({"weight_decay": -1.0}, r"weight_decay == -1\.0, must be >= 0"),
+        ({"hidden": (64, 0)}, "a hidden layer == 0"),
         ({"optimizer": "newton"}, "optimizer must be one of adamw"),
         ({"model": nn.Linear(3, 2)}, "returns 2 numbers a row, the targets need 1"),
     ],
@@ -215,6 +223,22 @@ def test_errors_say_what_to_do(settings: dict[str, object], message: str) -> Non
     X, y, _ = heteroscedastic(30)
     with pytest.raises(ValueError, match=message):
         LikelihoodRegressor(**settings).fit(X, y)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("settings", [{"hidden": 64}, {"folds": 2.5}, {"max_steps": None}, {"learning_rate": "high"}])
+def test_arguments_of_the_wrong_kind(settings: dict[str, object]) -> None:
+    with pytest.raises(TypeError, match=f"{next(iter(settings))} must"):
+        LikelihoodRegressor(**settings).fit([[0.0], [1.0]], [0.0, 1.0])  # type: ignore[arg-type]
+
+
+def test_dropout_drops_the_share_asked_for_and_keeps_the_mean() -> None:
+    dropout, x = CheapDropout(0.3).train(), torch.ones(5, 200, 64)
+    torch.manual_seed(0)
+    dropped = dropout(x)
+    assert abs(float((dropped == 0).float().mean()) - 0.3) < 0.01
+    assert abs(float(dropped.mean()) - 1) < 0.02
+    assert not torch.equal(dropped, dropout(x))
+    assert torch.equal(dropout.eval()(x), x)
 
 
 def test_a_model_that_is_none() -> None:

@@ -8,6 +8,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import joblib
@@ -15,7 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils import check_random_state
+from sklearn.utils import check_random_state, check_scalar
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import Tensor, nn
 
@@ -214,8 +215,16 @@ class LikelihoodModel(BaseEstimator):
             raise ValueError("objective='two_stage' learns from rows left out: give folds, or choose objective='joint'")
         if self.folds is not None and self.folds < 2:
             raise ValueError(f"folds must be at least 2, or None to train one model on all rows; got {self.folds}")
-        if self.ensemble is not None and self.ensemble < 1:
-            raise ValueError(f"ensemble must be None or the number of members, got {self.ensemble}")
+        if not np.iterable(self.hidden) or isinstance(self.hidden, str):
+            raise TypeError(f"hidden must list the units of each hidden layer, as in (64, 64); got {self.hidden!r}")
+        for units in self.hidden:
+            check_scalar(units, "a hidden layer", Integral, min_val=1)
+        for name, least in (("folds", 2), ("ensemble", 1), ("batch_size", 1), ("max_steps", 0), ("patience", 1)):
+            if getattr(self, name) is not None or name in ("max_steps", "patience"):
+                check_scalar(getattr(self, name), name, Integral, min_val=least)
+        check_scalar(self.dropout, "dropout", Real, min_val=0, max_val=1, include_boundaries="left")
+        check_scalar(self.learning_rate, "learning_rate", Real, min_val=0, include_boundaries="neither")
+        check_scalar(self.weight_decay, "weight_decay", Real, min_val=0)
         return Likelihood.of(self.families, self.likelihood, self.conditioning)
 
     def _recipe(self, rows: Rows, seed: int) -> Recipe:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Sequence
+from functools import cache
 from itertools import pairwise
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -73,8 +73,14 @@ class Heads(nn.Module):
         return torch.cat([x.expand(len(features), *x.shape[-2:]), features], -1)
 
 
+COINS = 2**20
+
+
 class CheapDropout(nn.Module):
-    """Dropout, whose coins are bytes from numpy's generator: torch's own takes longer than a small network's layer."""
+    """Dropout, whose coins are thrown once and read from another place every time.
+
+    Throwing them anew takes longer than a small network's layer.
+    """
 
     def __init__(self, p: float) -> None:
         super().__init__()
@@ -84,12 +90,17 @@ class CheapDropout(nn.Module):
         """``x`` with a share of its numbers at zero in training."""
         if not self.training or self.p == 0:
             return x
-        if x.device.type != "cpu":
+        if x.device.type != "cpu" or 2 * x.numel() > COINS:
             return nn.functional.dropout(x, self.p)
-        dropped = round(256 * self.p)
-        random = np.random.Generator(np.random.SFC64(int(torch.randint(2**62, ()))))
-        coins = torch.frombuffer(bytearray(random.bytes(x.numel())), dtype=torch.uint8).reshape(x.shape)
-        return x * (coins >= dropped).to(x.dtype).mul_(256 / (256 - dropped))
+        start = int(torch.randint(COINS - x.numel(), ()))
+        return x * _coins(self.p)[start : start + x.numel()].view(x.shape)
+
+
+@cache
+def _coins(p: float) -> Tensor:
+    """Zero, or what keeps the mean."""
+    kept = torch.rand(COINS, generator=torch.Generator().manual_seed(0)) >= p
+    return kept.float() / (1 - p)
 
 
 class Copies(nn.Module):
