@@ -98,7 +98,7 @@ def generate(app: Sphinx) -> None:
         f'</style>\n<div class="picture">{inline(to_svg(grid_figure()), "grid")}</div>\n'
     )
     environment = {**os.environ, "COLUMNS": "88", "NO_COLOR": "1", "TERM": "dumb"}
-    for words in ("--help", "audit --help", "reproduce --help", "reproduce --list"):
+    for words in ("--help", "audit --help", "reproduce --help", "reproduce --list", "bench --help", "bench --list"):
         command = [Path(sys.executable).with_name("likely"), *words.split()]
         shown = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
         folder.joinpath(f"likely {words}.txt".replace(" ", "-")).write_text(shown.strip() + "\n")

@@ -42,17 +42,19 @@ def test_oracles_are_the_best_of_their_kind():
 def test_the_automatic_choice_is_judged(monkeypatch):
     monkeypatch.setattr(linear, "oracle_ridge", lambda problem: 1e-9)
     monkeypatch.setattr(linear, "product", lambda *axes: [((40, 10), 0.3, 0.5, "signed", 0.0)] * 3)
-    table, missed = linear.automatic(range(2), Context())
+    table, [bar] = linear.automatic(range(2), Context())
     assert len(table.frame) == 3
-    assert "above 1.1 times the better oracle in 3 of 3 settings" in missed[0]
+    assert bar.met is False
+    assert bar.value == table.frame["ratio"].max()
+    assert bar.case.endswith("; 3 of 3 settings miss")
 
 
 def test_real_sets(tmp_path):
     (tmp_path / "regression").mkdir()
     problem = Setting(200, 5, 1.0, 1.0, "normal").make(0)
     np.savez(tmp_path / "regression" / "line.npz", X=problem.X, y=problem.y)
-    table, missed = linear.real(Context(quick=True, data=tmp_path))
-    assert missed == []
+    table, bars = linear.real(Context(quick=True, data=tmp_path))
+    assert [bar.met for bar in bars] == [True, True]
     assert table.frame.loc["line", "automatic"] < 0.5
     empty, none = linear.real(Context(data=tmp_path / "regression"))
     assert empty.frame.empty

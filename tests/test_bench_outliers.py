@@ -50,11 +50,10 @@ def scores(ours: float, forest: float) -> pd.DataFrame:
 
 def test_the_bars_follow_the_numbers(monkeypatch) -> None:
     monkeypatch.setattr(bench, "rivals", lambda: {"IF": RIVALS["IF"]})
-    assert bench.judge(scores(0.9, 0.8)) == []
-    missed = bench.judge(scores(0.7, 0.8))
-    assert len(missed) == 2
-    assert "mean AUC" in missed[0]
-    assert "IF" in missed[0]
+    assert all(bar.met for bar in bench.judge(scores(0.9, 0.8)))
+    missed = [bar for bar in bench.judge(scores(0.7, 0.8)) if not bar.met]
+    assert [bar.name for bar in missed] == [f"{bench.DEFAULT}, mean AUC", f"{bench.DEFAULT}, mean AP"]
+    assert missed[0].case == "the best rival is IF"
     frame = bench.summary(scores(0.9, 0.8), "all rows")
     assert frame.loc["IF", "wins, AUC"] == "6 of 6"
     assert frame.loc["IF", "p, AUC"] == pytest.approx(2 / 2**6)

@@ -27,16 +27,16 @@ def test_measures_every_file_and_judges(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("n", "difference", "message"),
+    ("n", "difference", "missed"),
     [
-        (1000, 0.01, "clearly worse"),
-        (1000, 0.0001, "not better in the mean"),
-        (250, 0.006, "small splits"),
-        (1000, -0.01, ""),
+        (1000, 0.01, ["splits clearly worse", "mean NLL less GS's"]),
+        (1000, 0.0001, ["mean NLL less GS's"]),
+        (250, 0.006, ["share of splits worse", "worst NLL less GS's"]),
+        (1000, -0.01, []),
     ],
 )
-def test_the_bars(n, difference, message):
+def test_the_bars(n, difference, missed):
     rows = [("net", "LS", n, difference, 0.001)] * 5
-    found = "; ".join(safety.judge(pd.DataFrame(rows, columns=["network", "method", "n", "difference", "error"])))
-    assert message in found
-    assert bool(found) == bool(message)
+    bars = list(safety.judge(pd.DataFrame(rows, columns=["network", "method", "n", "difference", "error"])))
+    assert len(bars) == 2
+    assert [bar.name.split(": ")[1] for bar in bars if not bar.met] == missed

@@ -1,6 +1,7 @@
 """The command line: what it prints, how it ends, and how little it loads before it must."""
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -12,7 +13,8 @@ from typer.testing import CliRunner, Result
 
 import likely
 from likely import bench, cli, reproduce
-from likely.reproduce import ENTRIES, Context, Entry
+from likely.reproduce import ENTRIES, Bar, Context, Entry
+from likely.reproduce._run import command
 
 CHECK_IMPORTS = """
 import sys, time
@@ -52,7 +54,9 @@ def entries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reproduce, "ENTRIES", made)
 
 
-@pytest.mark.parametrize("words", [["--help"], ["reproduce", "--help"], ["reproduce", "--list"], ["--version"]])
+@pytest.mark.parametrize(
+    "words", [["--help"], ["reproduce", "--help"], ["reproduce", "--list"], ["bench", "--list"], ["--version"]]
+)
 def test_asking_for_words_loads_no_library(words: list[str]) -> None:
     code = CHECK_IMPORTS.format(words=words)
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
@@ -172,9 +176,9 @@ def test_the_command_to_redo_names_a_data_folder_unless_the_environment_does(
 ) -> None:
     context = Context(data=tmp_path / "my data")
     monkeypatch.delenv("LIKELY_DATA", raising=False)
-    assert cli.command("reproduce", ["vae"], context) == f"likely reproduce vae --seed 0 --data '{tmp_path}/my data'"
+    assert command("reproduce", ["vae"], context) == f"likely reproduce vae --seed 0 --data '{tmp_path}/my data'"
     monkeypatch.setenv("LIKELY_DATA", str(context.data))
-    assert cli.command("reproduce", ["vae"], context) == "likely reproduce vae --seed 0"
+    assert command("reproduce", ["vae"], context) == "likely reproduce vae --seed 0"
 
 
 def test_the_console_script_is_installed() -> None:
@@ -187,16 +191,30 @@ def test_the_console_script_is_installed() -> None:
 
 
 @pytest.mark.parametrize(("verdict", "code"), [("holds", 0), ("does not hold", 1)])
-def test_bench_prints_its_tables_and_fails_when_a_bar_is_missed(
+def test_bench_prints_one_table_and_fails_when_a_bar_is_missed(
     verdict: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = reproduce.Table(pd.DataFrame({"error": [0.25]}, index=["ours"]), "A caption.")
-    result = reproduce.Result(verdict, "Some notes.", (table,))
-    made = (Entry("fake", "Benchmark", 1, "Fake", "A claim.", lambda context: result),)
-    monkeypatch.setattr(bench, "BENCHES", made)
-    done = likely_command("bench", "--quick", "--out", str(tmp_path))
-    assert done.exit_code == code
-    assert all(part in done.stdout for part in ("Some notes.", "0.25", "A caption."))
+    values = iter([4.0, 2.0])
+
+    def measure(context: Context) -> reproduce.Result:
+        bars = (Bar("speed [of it]", next(values), "≥", 3, "×", 0.1), Bar("unmeasured", math.nan, "≤", 1))
+        return reproduce.Result(verdict, "Some notes.", (table,), bars=bars)
+
+    monkeypatch.setattr(bench, "BENCHES", (Entry("fake", "Benchmark", 1, "Fake", "A claim.", measure),))
+    words = ("bench", "--quick", "--out", str(tmp_path), "--against", str(tmp_path / "nothing"))
+    first, second = likely_command(*words), likely_command(*words)
+    assert first.exit_code == second.exit_code == code
+    rows = [[line.split("  ") for line in done.stdout.splitlines()] for done in (first, second)]
+    cells = [[[cell.strip() for cell in line if cell.strip()] for line in lines] for lines in rows]
+    assert cells[0][0] == ["benchmark", "measure", "measured", "bar", "met", "change"]
+    assert cells[0][1] == ["fake", "speed [of it]", "4.00 ± 0.10×", "≥ 3×", "yes", "–"]
+    assert cells[0][2] == ["fake", "unmeasured", "not measured", "≤ 1", "–", "–"]
+    assert cells[1][1] == ["fake", "speed [of it]", "2.00 ± 0.10×", "≥ 3×", "no", "× 0.5 worse"]
+    assert f"fake: {verdict}. No earlier run" in first.stdout
+    assert "2 measures: 1 missed, 1 not judged, 1 worse than in the last run." in second.stdout
+    assert second.stdout.splitlines()[-1] == str(tmp_path / "bench.html")
+    assert "A caption." in (tmp_path / "bench.html").read_text()
     assert json.loads((tmp_path / "fake.json").read_text())["command"] == "likely bench fake --quick --seed 0"
     assert likely_command("bench", "--list").stdout.splitlines()[1].split()[0] == "fake"
     assert likely_command("bench", "fakes").exit_code == 2

@@ -71,8 +71,8 @@ def normal_nll(
     >>> normal_nll(torch.zeros(2), torch.tensor([1.0, 3.0]), scale=1.0, full=False)
     tensor(2.5000)
     """
-    check_positive("scale", scale, validate_args)
-    return _location_nll("normal", prediction, target, _HALF_LOG_2PI if full else 0.0, reduction, scale=scale)
+    constant = _HALF_LOG_2PI if full else 0.0
+    return _location_nll("normal", prediction, target, constant, reduction, validate_args, scale=scale)
 
 
 def laplace_nll(
@@ -95,8 +95,8 @@ def laplace_nll(
     >>> laplace_nll(torch.zeros(2), torch.tensor([1.0, 3.0]), scale=1.0, full=False)
     tensor(2.)
     """
-    check_positive("scale", scale, validate_args)
-    return _location_nll("laplace", prediction, target, math.log(2) if full else 0.0, reduction, scale=scale)
+    constant = math.log(2) if full else 0.0
+    return _location_nll("laplace", prediction, target, constant, reduction, validate_args, scale=scale)
 
 
 def student_t_nll(
@@ -124,10 +124,8 @@ def student_t_nll(
     >>> student_t_nll(x, y, df=1.0, scale=1.0), normal_nll(x, y, scale=1.0)
     (tensor(4.8931), tensor(226.1689))
     """
-    check_positive("df", df, validate_args)
-    check_positive("scale", scale, validate_args)
     constant = _HALF_LOG_2PI if full else 0.0
-    return _location_nll("student_t", prediction, target, constant, reduction, scale=scale, df=df)
+    return _location_nll("student_t", prediction, target, constant, reduction, validate_args, scale=scale, df=df)
 
 
 def _normal(prediction: Tensor, target: Tensor, scale: Tensor) -> Tensor:
@@ -154,19 +152,40 @@ _LOCATION: dict[str, Callable[..., Tensor]] = {
     "robust": _robust,
 }
 kernels.PLAIN.update(_LOCATION)
+_CHECKS = {"scale": check_positive, "df": check_positive, "alpha": check_not_negative}
 
 
 def _location_nll(
-    kind: str, prediction: Tensor, target: Tensor, constant: float, reduction: str, **parameters: Value
+    kind: str,
+    prediction: Tensor,
+    target: Tensor,
+    constant: float,
+    reduction: str,
+    validate_args: bool | None,
+    **parameters: Value,
 ) -> Tensor:
     """By one kernel where there is one, else by the formula above."""
     check_reduction(reduction)
+    given = dict(parameters)
+
+    def check() -> None:
+        for name, value in given.items():
+            _CHECKS[name](name, value, validate_args)
+
     if isinstance(prediction, Tensor):
         dtype = torch.promote_types(prediction.dtype, torch.float32)
         numbers = {k: v for k, v in parameters.items() if not isinstance(v, Tensor)}
         parameters |= {k: prediction.new_full((), v, dtype=dtype) for k, v in numbers.items()}
     inputs: tuple[Any, ...] = (prediction, target, *parameters.values())
-    if not (fused := kernels.applies(*inputs)):
+    fused = kernels.applies(*inputs)
+    if fused and prediction.device.type == "cpu" and reduction != "none":
+        total = kernels.location_nll(kind, *inputs, constant=constant, reduction=reduction)
+        # A parameter out of range makes the sum infinite or NaN: only then is a pass over memory to find it well spent.
+        if not math.isfinite(total.item()):
+            check()
+        return total
+    check()
+    if not fused:
         inputs = prepare(prediction, target, **parameters)
         fused = kernels.applies(*inputs)
     if fused:
@@ -241,9 +260,7 @@ def robust_nll(
     >>> robust_nll(x, y, alpha=2.0, scale=1.0), robust_nll(x, y, alpha=0.0, scale=1.0)
     (tensor(226.1689), tensor(4.7498))
     """
-    check_not_negative("alpha", alpha, validate_args)
-    check_positive("scale", scale, validate_args)
-    return _location_nll("robust", prediction, target, 0.0, reduction, scale=scale, alpha=alpha)
+    return _location_nll("robust", prediction, target, 0.0, reduction, validate_args, scale=scale, alpha=alpha)
 
 
 def robust_rho(residual: Tensor, *, alpha: Value, scale: Value = 1.0) -> Tensor:

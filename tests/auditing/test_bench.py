@@ -38,9 +38,9 @@ def test_without_data_nothing_is_measured(tmp_path: object) -> None:
 def test_the_bars() -> None:
     labels = pd.DataFrame({"data": ["a", "b"], "share": 0.05, "likely": [0.9, 0.79], "cleanlab": 0.7, "1 - max": 0.1})
     targets = pd.DataFrame({"likely": [0.6], "cleanlab": [0.6], "residual": [0.5]})
-    found = audit._checks(labels, targets, pd.DataFrame(), np.nan)
-    met = {name: row[2] for name, row in found.items()}
-    assert met["wrong labels at 5%, AP of the worst set"] == "no"
-    assert met["wrong labels, above cleanlab"] == "yes"
-    assert met["wrong targets, above cleanlab"] == "no"
-    assert met["a million rows, 50 columns, CPU time"] == "–"
+    met = {bar.name: bar.met for bar in audit.checks(labels, targets, pd.DataFrame(), np.nan)}
+    assert met["wrong labels at 5%, AP of the worst set"] is False
+    assert met["wrong labels, AP above cleanlab"] is True
+    assert met["wrong targets, AP above cleanlab"] is False
+    assert met["labels that people found wrong, AP above cleanlab"] is None
+    assert met["a million rows, 50 columns, CPU time"] is None

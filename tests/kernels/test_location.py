@@ -138,3 +138,44 @@ def test_autocast_changes_nothing():
         inside = F.robust_nll(x, y, alpha=1.3, scale=0.8)
     assert inside.dtype == torch.float32
     torch.testing.assert_close(inside, F.robust_nll(x, y, alpha=1.3, scale=0.8))
+
+
+BAD = [("normal", "scale", 0.0), ("laplace", "scale", -1.0), ("student_t", "df", -3.0), ("student_t", "df", 0.0)]
+BAD += [
+    ("robust", "alpha", -0.1),
+    ("robust", "scale", 0.0),
+    ("robust", "scale", torch.nan),
+    ("robust", "alpha", torch.nan),
+]
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize(("kind", "name", "value"), BAD)
+def test_a_parameter_out_of_range_is_named_wherever_it_stands(kind, name, value, reduction):
+    """Sums are looked at first, and parameters only if a sum is not finite: so every bad one must show there."""
+    nll = getattr(F, f"{kind}_nll")
+    others = {"scale"} | {"student_t": {"df"}, "robust": {"alpha"}}.get(kind, set())
+    for position in (0, 16, 36):
+        parameters = {other: torch.ones(37) for other in others}
+        parameters[name][position] = value
+        with pytest.raises(ValueError, match=f"{name} (must be|holds NaN)"):
+            nll(torch.randn(37), torch.randn(37), reduction=reduction, **parameters)
+        assert not nll(torch.randn(37), torch.randn(37), validate_args=False, **parameters).isfinite()
+
+
+def test_a_loss_that_overflows_is_no_error():
+    far = torch.tensor([1e30, 0.0])
+    assert F.normal_nll(torch.zeros(2), far, scale=torch.ones(2)).item() == torch.inf
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0, 1.5, 1.999])
+def test_slopes_of_far_residuals(alpha):
+    inputs = [torch.tensor([1e8, -1e16, 1e19, 3e34]), torch.zeros(4), torch.full((4,), 0.7), torch.full((4,), alpha)]
+    leaves = [t.requires_grad_() for t in inputs]
+    doubles = [t.detach().double().requires_grad_() for t in inputs]
+    got = torch.autograd.grad(F.robust_nll(*leaves[:2], scale=leaves[2], alpha=leaves[3], reduction="sum"), leaves[0])[
+        0
+    ]
+    expected = torch.autograd.grad(KINDS["robust"](*doubles).sum(), doubles[0])[0]
+    fits = expected.abs() < 1e38
+    torch.testing.assert_close(got[fits].double(), expected[fits], rtol=2e-5, atol=1e-37)

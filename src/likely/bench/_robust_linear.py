@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -22,9 +22,10 @@ from sklearn.linear_model import (
     TheilSenRegressor,
 )
 
+from likely.bench._bars import worst
 from likely.bench._timing import timed
 from likely.linear import RobustLinearRegression, RobustLogisticRegression, RobustPCA
-from likely.reproduce import Table
+from likely.reproduce import Bar, Table
 from likely.reproduce._comparison import one_core
 
 Array = NDArray[np.float64]
@@ -36,8 +37,8 @@ ACCURACY, DEGREES, FASTER = 0.95, 3.0, 5.0
 
 
 @one_core()
-def run_robust(seeds: range, quick: bool, track: Callable[[list[Any]], Iterable[Any]]) -> tuple[list[Table], list[str]]:
-    """Tables and the bars that are missed; quick takes three seeds and three cells, and judges no speed."""
+def run_robust(seeds: range, quick: bool, track: Callable[[list[Any]], Iterable[Any]]) -> tuple[list[Table], list[Bar]]:
+    """Tables and bars; quick takes three seeds and three cells, and judges no speed."""
     seeds = seeds[:3] if quick else seeds
     cells = [CELLS[0], CELLS[3], CELLS[7]] if quick else list(CELLS)
     work = [(cell, d) for d in (1, 10) for cell in cells]
@@ -46,7 +47,6 @@ def run_robust(seeds: range, quick: bool, track: Callable[[list[Any]], Iterable[
     regression = pd.DataFrame([compare(cell, d, many[d]) for cell, d in track(work)])
     regression = regression.set_index(["d", "cell"])
     others = pd.DataFrame({"classification": classification(seeds), "components": components(seeds)}).T
-    missed = judge(regression, others, judge_speed=not quick)
     return [
         Table(
             regression,
@@ -62,7 +62,7 @@ def run_robust(seeds: range, quick: bool, track: Callable[[list[Any]], Iterable[
             "outliers in 20 dimensions: degrees between the true subspace of 3 and the fitted one. Medians over "
             f"{len(seeds)} seeds.",
         ),
-    ], missed
+    ], list(judge(regression, others, judge_speed=not quick))
 
 
 def problem(cell: str, d: int, seed: int) -> tuple[Array, Array, Array]:
@@ -244,22 +244,15 @@ def components(seeds: range) -> dict[str, float]:
     return {name: float(np.median(values)) for name, values in found.items()}
 
 
-def judge(regression: pd.DataFrame, others: pd.DataFrame, *, judge_speed: bool) -> list[str]:
-    """The bars that are missed, in words."""
-    missed = []
-    for (d, cell), row in regression.iterrows():
-        where = f"robust regression, d = {d}, {cell}"
-        if row["× best peer"] > NEAR_PEERS:
-            missed.append(f"{where}: {row['× best peer']:.2f} times the error of {row['best peer']}")
-        if cell == "clean" and row[OURS] > NEAR_OLS * row["OLS"]:
-            missed.append(f"{where}: {row[OURS] / row['OLS']:.2f} times the error of OLS")
-        if judge_speed and row["likely ms"] > row["RANSAC ms"]:
-            missed.append(f"{where}: {row['likely ms']:.1f} ms where RANSAC takes {row['RANSAC ms']:.1f}")
-    if others.loc["classification", "likely"] < ACCURACY:
-        missed.append(f"robust logistic regression: accuracy {others.loc['classification', 'likely']:.3f}")
-    if others.loc["components", "likely"] > DEGREES:
-        missed.append(f"robust PCA: {others.loc['components', 'likely']:.1f} degrees off")
+def judge(regression: pd.DataFrame, others: pd.DataFrame, *, judge_speed: bool) -> Iterator[Bar]:
+    """Near the best peer everywhere and least squares where nothing is wrong, and no slower than RANSAC."""
+    name = "robust regression"
+    yield from worst(f"{name}, error over the best peer's", regression["× best peer"], "≤", NEAR_PEERS)
+    clean = regression[regression.index.get_level_values("cell") == "clean"]
+    yield from worst(f"{name}, error over OLS's on clean rows", clean[OURS] / clean["OLS"], "≤", NEAR_OLS)
+    taken = regression["likely ms"] / regression["RANSAC ms"]
+    yield from worst(f"{name}, time over RANSAC's", taken, "≤", 1 if judge_speed else None)
+    yield Bar("robust logistic regression, accuracy", others.loc["classification", "likely"], "≥", ACCURACY)
+    yield Bar("robust PCA, degrees off", others.loc["components", "likely"], "≤", DEGREES, "°")
     speed = others.loc["components", "MinCovDet ms"] / others.loc["components", "likely ms"]
-    if judge_speed and speed < FASTER:
-        missed.append(f"robust PCA: {speed:.1f} times faster than MinCovDet")
-    return missed
+    yield Bar("robust PCA, faster than MinCovDet", speed, "≥", FASTER if judge_speed else None, "×")

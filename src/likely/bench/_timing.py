@@ -33,6 +33,13 @@ def compare(ways: Mapping[str, Callable[[], object]], *, repeats: int, patience:
     return pd.DataFrame.from_dict(rows, orient="index", columns=["seconds", "spread", "runs"])
 
 
+def ratio(times: pd.DataFrame, slow: str, fast: str) -> tuple[float, float]:
+    """How many times faster one way of `compare` is than another, and half the spread of that number."""
+    found = float(times["seconds"][slow] / times["seconds"][fast])
+    relative = times["spread"] / times["seconds"]
+    return found, found * float(np.hypot(relative[slow], relative[fast])) / 2
+
+
 def timed(way: Callable[[], T]) -> tuple[T, float]:
     """What a way finds, and the seconds of CPU it took, to which the machine's other work adds little."""
     start = time.process_time()

@@ -23,9 +23,10 @@ from likely.auditing._out_of_fold import classify, regress
 from likely.auditing._rows import odd_rows
 from likely.auditing._wrong_labels import judge_labels
 from likely.auditing._wrong_targets import Squash, judge_targets
+from likely.bench._bars import result_of, worst
 from likely.bench._timing import timed
 from likely.datasets import load_regression
-from likely.reproduce import Context, Result, Table
+from likely.reproduce import Bar, Context, Result, Table
 
 SHARES = (0.02, 0.05, 0.1)
 LABELLED = ("iris", "wine", "breast_cancer", "digits")
@@ -49,13 +50,8 @@ def run(context: Context) -> Result:
     context.progress(0.7)
     seconds = np.nan if context.quick else million(context.seed)
     context.progress(1.0)
-    checks = _checks(labels, targets, people, seconds)
-    bars = pd.DataFrame.from_dict(checks, orient="index", columns=["measured", "bar", "met"])
-    bars.index.name = "what"
-    met = bool((bars["met"] != "no").all())
     peer = "cleanlab" if find_spec("cleanlab") else "self-confidence and the residual, which cleanlab would use,"
     tables = [
-        Table(bars, "The bars of this benchmark."),
         *_means(labels, ["data", "share"], "Average precision of planted wrong labels, by the share planted."),
         *_means(targets, ["data", "planted"], "Average precision of planted wrong targets, one row in twenty."),
         *_means(
@@ -63,10 +59,8 @@ def run(context: Context) -> Result:
         ),
         *_means(people, ["data", "labels"], "Average precision of labels that people found wrong, by stored outputs."),
     ]
-    notes = f"Beside {peer} on the same out-of-fold predictions: " + (
-        "every bar that could be measured is met." if met else "some bars are missed."
-    )
-    return Result("holds" if met else "does not hold", notes, tuple(tables))
+    notes = f"Beside {peer} on the same out-of-fold predictions."
+    return result_of(checks(labels, targets, people, seconds), tables, notes=notes)
 
 
 def planted_labels(name: str, seeds: range, quick: bool) -> Iterator[dict[str, Any]]:
@@ -202,38 +196,21 @@ def _means(found: pd.DataFrame, by: list[str], caption: str) -> list[Table]:
     return [Table(mean, caption, best, digits=3)]
 
 
-def _checks(
-    labels: pd.DataFrame, targets: pd.DataFrame, people: pd.DataFrame, seconds: float
-) -> dict[str, tuple[str, str, str]]:
-    found: dict[str, tuple[str, str, str]] = {}
-
-    def check(what: str, measured: float, bar: float, *, below: bool = False, unit: str = "") -> None:
-        words = f"{'≤' if below else '≥'} {bar:.3g}{unit}"
-        if np.isnan(measured):
-            found[what] = ("not measured", words, "–")
-        else:
-            met = measured <= bar if below else measured >= bar
-            found[what] = (f"{measured:.3g}{unit}", words, "yes" if met else "no")
-
-    def lead(what: str, frame: pd.DataFrame, *others: str) -> None:
-        """Ours in the mean, and the best of the others."""
-        for other in others:
-            if not len(frame):
-                found[f"{what}, above {other}"] = ("not measured", "", "–")
-                continue
-            ours, theirs = float(frame["likely"].mean()), float(frame[other].mean())
-            found[f"{what}, above {other}"] = (f"{ours:.4f}", f"> {theirs:.4f}", "yes" if ours > theirs else "no")
-
-    check(
-        "wrong labels at 5%, AP of the worst set",
-        labels[labels["share"] == 0.05].groupby("data")["likely"].mean().min(),
-        WRONG_LABELS,
-    )
-    lead("wrong labels", labels, "cleanlab", "1 - max")
-    lead("wrong targets", targets, "cleanlab", "residual")
+def checks(labels: pd.DataFrame, targets: pd.DataFrame, people: pd.DataFrame, seconds: float) -> Iterator[Bar]:
+    """Average precision against its bar and against the others'; the time of a million rows."""
+    at_5 = labels[labels["share"] == 0.05].groupby("data")["likely"].mean()
+    yield from worst("wrong labels at 5%, AP of the worst set", at_5, "≥", WRONG_LABELS, cases="sets")
+    yield from _leads("wrong labels", labels, "cleanlab", "1 - max")
+    yield from _leads("wrong targets", targets, "cleanlab", "residual")
     for (network, kind), own in people.groupby(["data", "labels"], sort=False) if len(people) else ():
-        lead(f"{network}, {kind}", own, "cleanlab", "1 - max")
+        yield from _leads(f"{network}, {kind}", own, "cleanlab", "1 - max")
     if not len(people):
-        lead("labels that people found wrong", people, "cleanlab")
-    check("a million rows, 50 columns, CPU time", seconds, SECONDS, below=True, unit=" s")
-    return found
+        yield from _leads("labels that people found wrong", people, "cleanlab")
+    yield Bar("a million rows, 50 columns, CPU time", seconds, "≤", SECONDS, " s")
+
+
+def _leads(what: str, found: pd.DataFrame, *others: str) -> Iterator[Bar]:
+    """Ours in the mean, held against each of the others."""
+    for other in others:
+        ours, theirs = (found["likely"].mean(), found[other].mean()) if len(found) else (np.nan, None)
+        yield Bar(f"{what}, AP above {other}", ours, ">", theirs)

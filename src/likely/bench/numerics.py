@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import mpmath as mp
 import numpy as np
-import pandas as pd
 import torch
 from torch import Tensor
 
+from likely.bench._bars import result_of
 from likely.bench._robust_reference import log_partition, log_partition_slope, rho, rho_slopes
 from likely.functional import robust_log_partition, robust_rho
-from likely.reproduce import Context, Result, Table
+from likely.reproduce import Bar, Context, Result
 
 BARS = {
     "log Z(α)": {torch.float64: 1e-12, torch.float32: 5e-7},
@@ -27,22 +27,16 @@ _SLOPE_SCALE = mp.mpf("1e-3")  # ∂ρ/∂α passes through zero: its error is r
 
 def run(context: Context) -> Result:
     """Measure every error in both precisions and hold it against its bar."""
-    rows = []
+    bars = []
     for dtype in context.track((torch.float64, torch.float32)):
         measured = {**partition_errors(dtype, dense=not context.quick), **rho_errors(dtype)}
-        for name, error in measured.items():
-            bar = BARS[name][dtype]
-            rows.append((name, str(dtype).removeprefix("torch."), f"{error:.1e}", f"{bar:.0e}", error <= bar))
-    frame = pd.DataFrame(rows, columns=["quantity", "precision", "largest error", "bar", "met"])
-    met = bool(frame["met"].all())
-    frame["met"] = frame["met"].map({True: "yes", False: "no"})
-    caption = (
-        "Relative errors, α in [0, 400] for Z and [0, 8] for ρ, |x/σ| from 1e-4 to 1e4, densest around α = 0, 1 and 2; "
-        "∂ρ/∂α relative to 1e-3 plus its size, away from |α - 2| < 1e-6, where it has a vertical tangent."
+        precision = str(dtype).removeprefix("torch.")
+        bars += [Bar(f"{name}, {precision}", error, "≤", BARS[name][dtype]) for name, error in measured.items()]
+    notes = (
+        "The largest relative errors, α in [0, 400] for Z and [0, 8] for ρ, |x/σ| from 1e-4 to 1e4, densest around "
+        "α = 0, 1 and 2; ∂ρ/∂α relative to 1e-3 plus its size, away from |α - 2| < 1e-6, where its tangent is vertical."
     )
-    notes = "Every error is below its bar." if met else "Some errors are above their bars."
-    table = Table(frame.set_index(["quantity", "precision"]), caption)
-    return Result("holds" if met else "does not hold", notes, (table,))
+    return result_of(bars, notes=notes)
 
 
 def shapes(*, dense: bool) -> list[float]:

@@ -14,10 +14,11 @@ from sklearn.datasets import load_diabetes, load_digits
 from torch import Tensor, nn
 
 from likely import param_groups
+from likely.bench._bars import result_of
 from likely.datasets import list_regression, load_regression
 from likely.losses import LikelihoodLoss, NormalLoss, SoftmaxLoss
 from likely.priors import LaplacePrior, NormalPrior, Prior, SpikeSlabPrior
-from likely.reproduce import Context, Result, Table
+from likely.reproduce import Bar, Context, Result, Table
 
 DECAYS = (0.0, 1e-3, 1e-2, 1e-1, 1.0)
 REAL = ("wine_white", "bank32nh")
@@ -65,12 +66,9 @@ def run(context: Context) -> Result:
             prunes.extend((name, seed, *row) for row in compare_pruning(split, seed))
     decay = pd.DataFrame(decays, columns=["set", "network", "seed", "best decay", "tuned", "learned"])
     prune = pd.DataFrame(prunes, columns=["set", "seed", "prior", "plain", "pruned", "share zero"])
-    failures = judge(decay, prune)
-    bars = len(shapes) + 2 * (1 + len(real))
-    return Result(
-        "holds" if not failures else "holds in part" if len(failures) < bars / 2 else "does not hold",
-        "; ".join(failures) or "A learned L2 is as good as a tuned one, and most weights of an MLP can go.",
-        tables=(
+    return result_of(
+        judge(decay, prune),
+        (
             Table(
                 paired(decay, ["set", "network"], "tuned", "learned"),
                 "Test error (share wrong, or MSE over the variance) with the weight decay that was best on held-out "
@@ -133,19 +131,18 @@ def paired(rows: pd.DataFrame, by: list[str], base: str, ours: str, *means: str)
     return table
 
 
-def judge(decay: pd.DataFrame, prune: pd.DataFrame) -> list[str]:
-    """The bars that are missed, in words. Worse is by more than twice the standard error, and by more than 1%."""
-    found = []
+def judge(decay: pd.DataFrame, prune: pd.DataFrame) -> Iterator[Bar]:
+    """No worse than what it replaces: by no more than twice the standard error, or than 1%. And most weights gone."""
     for (name, kind), row in paired(decay, ["set", "network"], "tuned", "learned").iterrows():
-        if row["difference"] > max(2 * row["error"], 0.01 * row["tuned"]):
-            found.append(f"the learned L2 is worse than the tuned on {name}, {kind}, by {row['difference']:.4f}")
+        yield _no_worse(f"learned L2, {name}, {kind}: error less the tuned one's", row, "tuned")
     sparse = prune[prune["prior"] == "Laplace"]
     for (name, prior), row in paired(sparse, ["set", "prior"], "plain", "pruned", "share zero").iterrows():
-        if row["difference"] > max(2 * row["error"], 0.01 * row["plain"]):
-            found.append(f"{prior} loses {row['difference']:.4f} on {name}")
-        if row["share zero"] < SPARSE:
-            found.append(f"{prior} leaves {1 - row['share zero']:.0%} of the weights on {name}")
-    return found
+        yield _no_worse(f"{prior}, {name}: error less that without a prior", row, "plain")
+        yield Bar(f"{prior}, {name}: share of weights that are zero", row["share zero"], "≥", SPARSE)
+
+
+def _no_worse(name: str, row: pd.Series[float], base: str) -> Bar:
+    return Bar(name, row["difference"], "≤", max(2 * row["error"], 0.01 * row[base]), spread=row["error"])
 
 
 def network(kind: str, x: Tensor, y: Tensor) -> nn.Module:

@@ -10,9 +10,10 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import log_softmax
 
+from likely.bench._bars import result_of
 from likely.calibration import DeepTemperature, FeatureTemperature, GlobalTemperature, LinearTemperature
 from likely.datasets import Logits, list_logits, load_logits
-from likely.reproduce import Context, Result, Table
+from likely.reproduce import Bar, Context, Result, Table
 from likely.reproduce._comparison import Difference, paired
 
 SMALL, SIZES = 1000, (250, 500, 1000, 2500, 5000)
@@ -29,14 +30,12 @@ def run(context: Context) -> Result:
     sizes = SIZES[:3] if context.quick else SIZES
     rows = [row for name, method in context.track(work) for row in measure(name, method, sizes, seeds, context.data)]
     splits = pd.DataFrame(rows, columns=["network", "method", "n", "difference", "error"])
-    failures = judge(splits)
     mean = splits.pivot_table(index=["network", "method"], columns="n", values="difference", aggfunc="mean")
     worst = splits.groupby(["method", "n"])["difference"].agg(["mean", "max", "count", lambda d: (d > 1e-4).mean()])
     worst.columns = pd.Index(["mean", "worst", "splits", "share worse"])
-    return Result(
-        "holds" if not failures else "does not hold",
-        "; ".join(failures) or "From 1000 rows on never clearly worse and better in the mean; below hardly ever.",
-        tables=(
+    return result_of(
+        judge(splits),
+        (
             Table(mean, "Test NLL less that of Global Scaling, mean over splits, by calibration rows.", digits=4),
             Table(worst, "Over all networks; a split is worse if it loses more than .0001.", digits=4),
         ),
@@ -76,16 +75,17 @@ def nll(logits: NDArray[np.float32], y: NDArray[np.int64]) -> NDArray[np.float64
     return found
 
 
-def judge(splits: pd.DataFrame) -> list[str]:
-    """The bars that are missed, in words."""
-    found = []
+def judge(splits: pd.DataFrame) -> Iterator[Bar]:
+    """Of each method: never clearly worse and better in the mean on many rows, hardly ever worse on few."""
     for method, own in splits.groupby("method"):
         large, small = own[own["n"] >= SMALL], own[own["n"] < SMALL]
-        clearly = large[(large["difference"] > 0.003) & (large["difference"] > 2 * large["error"])]
-        if len(clearly):
-            found.append(f"{method} is clearly worse on {len(clearly)} of {len(large)} splits of 1000 rows or more")
-        if len(large) and large["difference"].mean() >= 0:
-            found.append(f"{method} is not better in the mean from 1000 rows on")
-        if len(small) and ((small["difference"] > 1e-4).mean() > 0.1 or small["difference"].max() > 0.005):
-            found.append(f"{method} is worse on too many small splits, or by too much")
-    return found
+        if len(large):
+            clearly = (large["difference"] > 0.003) & (large["difference"] > 2 * large["error"])
+            mean, error = large["difference"].mean(), large["difference"].sem()
+            case = f"{len(large)} splits"
+            yield Bar(f"{method}, 1000 rows or more: splits clearly worse", clearly.sum().item(), "≤", 0, case=case)
+            yield Bar(f"{method}, 1000 rows or more: mean NLL less GS's", mean, "<", 0, spread=error, case=case)
+        if len(small):
+            share, case = (small["difference"] > 1e-4).mean(), f"{len(small)} splits"
+            yield Bar(f"{method}, fewer rows: share of splits worse", share, "≤", 0.1, case=case)
+            yield Bar(f"{method}, fewer rows: worst NLL less GS's", small["difference"].max(), "≤", 0.005, case=case)

@@ -8,7 +8,7 @@ fitted scale; `deep ensemble` is five networks whose means and scales learn join
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
@@ -24,11 +24,12 @@ from sklearn.neural_network import MLPRegressor
 from torch.distributions import Distribution, Normal
 
 from likely.bench import _tabular_classes as classes
+from likely.bench._bars import result_of, worst
 from likely.bench._timing import timed
 from likely.datasets import Regression, list_regression, load_regression, make_heteroscedastic
 from likely.metrics import negative_log_likelihood, quantile_calibration_error
 from likely.neural import LikelihoodRegressor
-from likely.reproduce import Context, Result, Table
+from likely.reproduce import Bar, Context, Result, Table
 from likely.reproduce._comparison import one_core
 
 Array = NDArray[np.float64]
@@ -82,12 +83,8 @@ def run(context: Context) -> Result:
     scores = pd.DataFrame(parts[0], columns=["set", "split", "method", "NLL", "MSE", "CAL", "seconds"])
     ratios = pd.DataFrame(parts[1], columns=["set", "split", "corruption", "method", "ratio"])
     labels = pd.DataFrame(parts[2], columns=classes.COLUMNS)
-    failures = [*judge(scores), *judge_corruption(ratios), *classes.judge(labels)]
-    return Result(
-        "holds" if not failures else "holds in part",
-        "; ".join(failures) or "Below one fitted scale, NGBoost and a deep ensemble, and not at the mean's cost.",
-        tables=(*tables(scores, ratios), *classes.tables(labels)),
-    )
+    bars = [*judge(scores), *judge_corruption(ratios), *classes.judge(labels)]
+    return result_of(bars, (*tables(scores, ratios), *classes.tables(labels)))
 
 
 def find_sets(context: Context) -> dict[str, Regression]:
@@ -186,34 +183,23 @@ def corrupted(split: Split, kind: str, share: float, seed: int) -> tuple[Array, 
     return X, y, wrong
 
 
-def judge(scores: pd.DataFrame) -> list[str]:
-    """The regression bars that are missed, in words."""
-    found = []
+def judge(scores: pd.DataFrame) -> Iterator[Bar]:
+    """A better likelihood than one fitted scale at no cost to the mean, and no worse than those who take longer."""
     mean = scores.pivot_table(index="set", columns="method", values=["NLL", "MSE", "CAL", "seconds"], aggfunc="mean")
     above = mean["NLL"][DEFAULT] - mean["NLL"][PLAIN]
-    if (above < 0).mean() < 0.9 or above.max() > 0.02:
-        found.append(
-            f"NLL below one fitted scale on {(above < 0).sum()} of {len(above)} sets, worst {above.max():+.3f}"
-        )
-    cost = mean["MSE"][DEFAULT] / mean["MSE"][PLAIN]
-    if cost.max() > 1.01:
-        found.append(f"MSE up to {cost.max():.3f} of the plain networks' ({cost.idxmax()})")
-    better = mean["CAL"][DEFAULT] < mean["CAL"][PLAIN]
-    if better.mean() < 0.9:
-        found.append(f"CAL better on {better.sum()} of {len(better)} sets")
-    worst = scores.loc[scores["method"] == DEFAULT, "NLL"].max()
-    if worst > 10:
-        found.append(f"a split has an NLL of {worst:.1f}")
+    better, case = mean["CAL"][DEFAULT] < mean["CAL"][PLAIN], f"{len(mean)} sets"
+    yield Bar("share of sets with an NLL below one fitted scale", (above < 0).mean(), "≥", 0.9, case=case)
+    yield from worst("NLL less that of one fitted scale", above, "≤", 0.02, cases="sets")
+    yield from worst("MSE over the plain networks'", mean["MSE"][DEFAULT] / mean["MSE"][PLAIN], "≤", 1.01, cases="sets")
+    yield Bar("share of sets with a better CAL", better.mean(), "≥", 0.9, case=case)
+    yield Bar("NLL of the worst split", scores.loc[scores["method"] == DEFAULT, "NLL"].max(), "≤", 10)
+    ranks = ranked(scores)
     for rival in (NGBOOST, ENSEMBLE):
         if rival in mean["NLL"]:
-            ranks = ranked(scores)
-            if ranks[DEFAULT] > ranks[rival]:
-                found.append(f"mean rank {ranks[DEFAULT]:.2f}, {rival} {ranks[rival]:.2f}")
+            yield Bar(f"mean rank, beside {rival}", ranks[DEFAULT], "≤", ranks[rival])
     if NGBOOST in mean["seconds"]:
-        slower = (mean["seconds"][DEFAULT] / mean["seconds"][NGBOOST]).max()
-        if slower > 1 / 3:
-            found.append(f"up to {slower:.2f} of NGBoost's time")
-    return found
+        slower = mean["seconds"][DEFAULT] / mean["seconds"][NGBOOST]
+        yield from worst("time over NGBoost's", slower, "≤", 1 / 3, cases="sets")
 
 
 def ranked(scores: pd.DataFrame) -> pd.Series:
@@ -223,11 +209,11 @@ def ranked(scores: pd.DataFrame) -> pd.Series:
     return shown.groupby("set").mean().rank(axis=1).mean()
 
 
-def judge_corruption(ratios: pd.DataFrame) -> list[str]:
-    """The bars on corrupted rows: 1.1 where the plain networks are beyond 1.5."""
+def judge_corruption(ratios: pd.DataFrame) -> Iterable[Bar]:
+    """Close to training on clean rows wherever the plain networks are not."""
     mean = ratios.pivot_table(index=["set", "corruption"], columns="method", values="ratio", aggfunc="mean")
-    missed = mean[(mean["plain"] > 1.5) & (mean["student_t"] > 1.1)]
-    return [f"{name}, {kind}: {row['student_t']:.2f} of clean training" for (name, kind), row in missed.iterrows()]
+    hurt = mean[mean["plain"] > 1.5]["student_t"]
+    return worst("MSE over that of clean training, by Student's t", hurt, "≤", 1.1)
 
 
 def tables(scores: pd.DataFrame, ratios: pd.DataFrame) -> Iterator[Table]:

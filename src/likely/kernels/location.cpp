@@ -20,10 +20,10 @@
 #else
 #define LANES 4
 #endif
-#define TILE 512    /* a multiple of LANES */
+#define TILE 256    /* a multiple of LANES */
 #define TERMS 10    /* of Q on a quarter of a piece */
 #define EPS 1.1920929e-7f
-#define LARGE 1e17f /* beyond, v*v is about to overflow, and 1 + v*v equals it */
+#define LARGE 2e15f /* beyond, v*v / EPS is about to overflow, and 1 + v*v equals v*v */
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -35,6 +35,7 @@ enum { NORMAL, LAPLACE, STUDENT_T, ROBUST };
 
 INLINE Vec all(float x) { return x - (Vec){0}; }
 INLINE Vec pick(Int where, Vec yes, Vec no) { return where ? yes : no; }
+
 INLINE Vec at_least(Vec x, float low) { return pick(x < low, all(low), x); }   /* keeps NaN, as at_most does */
 INLINE Vec at_most(Vec x, float high) { return pick(x > high, all(high), x); }
 INLINE Vec size(Vec x) { return (Vec)((Int)x & 0x7fffffff); }
@@ -77,7 +78,7 @@ INLINE Vec inverse_(Vec x) {
 }
 
 /* log x for x > 0: the mantissa in [sqrt 1/2, sqrt 2), then a polynomial; right to a few parts in 1e8. */
-INLINE Vec log_(Vec x) {
+INLINE Vec log_finite(Vec x) {
     Int shift = (Int)x - 0x3f3504f3;
     Vec e = __builtin_convertvector(shift >> 23, Vec);
     Vec f = (Vec)((shift & 0x007fffff) + 0x3f3504f3) - 1.0f;
@@ -90,16 +91,13 @@ INLINE Vec log_(Vec x) {
     p = p * f - 2.4999993993e-1f;
     p = p * f + 3.3333331174e-1f;
     Vec y = f * f * (f * p - 0.5f) + e * -2.12194440e-4f;
-    return pick(x <= 3.4e38f, f + y + e * 0.693359375f, x); /* infinity and NaN stay */
+    return f + y + e * 0.693359375f;
 }
+
+INLINE Vec log_(Vec x) { return pick(x <= 3.4e38f, log_finite(x), x); } /* infinity and NaN stay */
 
 /* For a number somebody gave, which may be wrong. */
 INLINE Vec log_any(Vec x) { return pick(x > 0.0f, log_(x), pick(x == 0.0f, all(-INFINITY), all(NAN))); }
-
-INLINE Vec log1p_(Vec x) {
-    Vec u = 1.0f + x;
-    return log_(u) + (x - (u - 1.0f)) / u;
-}
 
 /* 2^n and p with e^x = 2^n (1 + p). */
 INLINE Vec exp_parts(Vec x, Vec *p) {
@@ -115,11 +113,17 @@ INLINE Vec exp_parts(Vec x, Vec *p) {
     return (Vec)((__builtin_convertvector(n, Int) + 127) << 23);
 }
 
-INLINE Vec exp_(Vec x) { Vec p, s = exp_parts(x, &p); return s * p + s; }
-INLINE Vec expm1_(Vec x) { Vec p, s = exp_parts(x, &p); return s * p + (s - 1.0f); }
+/* e^x - 1 for x within a quarter of zero. */
+INLINE Vec expm1_small(Vec x) {
+    Vec p = 1.0f / 720 * x + 1.0f / 120;
+    p = p * x + 1.0f / 24;
+    p = p * x + 1.0f / 6;
+    p = p * x + 0.5f;
+    return p * x * x + x;
+}
 
 struct Psi { Vec value, slope, shape_slope; }; /* psi, dpsi/dz, dpsi/dshape */
-struct Normaliser { Vec value, slope, log; };   /* log Z, its slope, and log of the b that goes with tail() */
+struct Normaliser { Vec value, slope, log_b, b, inverse_b; }; /* log Z, its slope, and the b of log(1 + z*z / b) */
 
 INLINE Psi normal(Vec z) { return {0.5f * z * z, z, all(0.0f)}; }
 
@@ -128,15 +132,12 @@ INLINE Psi laplace(Vec z) {
     return {size(z), pick(size(z) > 0.0f, sign, z), all(0.0f)};
 }
 
-/* log(1 + z*z / b), z*z / (b + z*z) and z b / (b + z*z) for any z. */
-struct Tail { Vec log, share, pull; };
-
-INLINE Tail tail(Vec z, Vec b, Vec log_b) {
+/* log(1 + z*z / b) for any z. */
+INLINE Vec log_tail(Vec z, const Normaliser &of) {
     Int large = size(z) > LARGE;
-    Vec z2 = z * z, i = inverse_(pick(large, z, b + z2)), q = z2 * inverse_(b), u = 1.0f + q;
-    Vec log = log_(pick(large, size(z), u)), lost = (q - (u - 1.0f)) * b * i; /* in rounding 1 + q */
-    return {pick(large, 2.0f * log - log_b, log + lost), pick(large, all(1.0f), z2 * i),
-            b * i * pick(large, all(1.0f), z)};
+    Vec q = z * z * of.inverse_b, u = 1.0f + q, log = log_(pick(large, size(z), u));
+    Vec lost = pick(q < 1.0f, q - (u - 1.0f), all(0.0f)); /* in rounding u, over u; where u is larger it is nothing */
+    return pick(large, 2.0f * log - of.log_b, log + lost);
 }
 
 /* -log of Gamma(x + 1/2) / (Gamma(x) sqrt(x)) at x = df / 2: its series from 4 on, reached by the recurrence. */
@@ -153,19 +154,25 @@ INLINE Normaliser student_t_normaliser(Vec df) {
         sum += 0.5f * inverse;
     }
     slope += pick(low, sum, all(0.0f));
-    return {-series - 0.5f * log_(pick(low, product, all(1.0f))), -0.5f * slope, log_(df)};
+    Vec value = -series - 0.5f * log_(pick(low, product, all(1.0f)));
+    return {pick(df > 0.0f, value, all(NAN)), -0.5f * slope, log_(df), df, inverse_(df)};
 }
 
-INLINE Psi student_t(Tail t, Vec df) {
-    Vec more = 1.0f + inverse_(df);
-    return {0.5f * (df + 1.0f) * t.log, more * t.pull, 0.5f * (t.log - more * t.share)};
+/* With the share z*z / (df + z*z) and the pull z df / (df + z*z), of log = log(1 + z*z / df). */
+INLINE Psi student_t(Vec z, Vec log, const Normaliser &of) {
+    Int large = size(z) > LARGE;
+    Vec z2 = z * z, i = inverse_(pick(large, z, of.b + z2)), more = 1.0f + of.inverse_b;
+    Vec share = pick(large, all(1.0f), z2 * i), pull = of.b * i * pick(large, all(1.0f), z);
+    return {0.5f * (of.b + 1.0f) * log, more * pull, 0.5f * (log - more * share)};
 }
+
+INLINE Vec bounded(Vec z) { return at_least(at_most(z, 4.6e34f), -4.6e34f); } /* below, 1 / h is a normal number */
 
 INLINE Vec distance_from_two(Vec alpha) { return at_least(size(at_most(alpha, 7e13f) - 2.0f), EPS); }
 
 /* Outside its own piece of alpha a case may be anything: it is not picked. */
 INLINE Normaliser robust_normaliser(Vec alpha, const float *Q, const float *R) {
-    Vec b = distance_from_two(alpha), log_b = log_(b), i = inverse_(alpha);
+    Vec b = distance_from_two(alpha), log_b = log_finite(b), i = inverse_(alpha);
     Int low = alpha < 1.0f, above = alpha > 2.0f, high = alpha >= 3.0f, piece = 1 + low - above - high;
     Vec positive = at_least(alpha, 1e-37f), t = pick(high, 3.0f * i, root(pick(low, positive, b)));
     Vec quarter = at_most(4.0f * t - 0.5f + 12582912.0f - 12582912.0f, 3.0f), x = 8.0f * t - 2.0f * quarter - 1.0f;
@@ -179,14 +186,15 @@ INLINE Normaliser robust_normaliser(Vec alpha, const float *Q, const float *R) {
     Vec r0 = entry(R, part), r1 = entry(R + 16, part), r2 = entry(R + 32, part);
     Vec r = r0 + b * (r1 + b * r2), dr = r1 + 2.0f * b * r2;
 
-    Vec sign = pick(above, all(1.0f), all(-1.0f)), exponent = 2.0f * i - 1.0f;
-    Vec growth = expm1_(exponent * log_b), u = b * growth, bend = sign * b * log_b * i;
-    Vec du = growth + (growth + 1.0f) * (exponent - 2.0f * bend * i), chain = q + dt;
+    /* b^(2 / alpha - 1) - 1, whose logarithm is -bend and within a quarter of zero. */
+    Vec signed_b = pick(above, b, -b), bend = signed_b * log_b * i, growth = expm1_small(-bend), u = b * growth;
+    Vec du = growth - (growth + 1.0f) * i * (signed_b + 2.0f * bend), chain = q + dt;
     Vec near = 0.918938533f + 0.5f * bend + b * q + u * r;
-    Vec near_slope = 0.5f * i * (log_b + 1.0f - bend) + sign * (chain + du * r + u * dr);
+    Vec rest = chain + du * r + u * dr;
+    Vec near_slope = 0.5f * i * (log_b + 1.0f - bend) + pick(above, rest, -rest);
     Vec value = pick(low, 1.4913034f + positive * q, pick(high, q, near));
     Vec slope = pick(low, chain, pick(high, t * dt * (-2.0f / 3), near_slope));
-    return {pick(alpha < 0.0f, all(INFINITY), value), pick(alpha < 0.0f, all(0.0f), slope), log_b};
+    return {pick(alpha < 0.0f, all(INFINITY), value), pick(alpha < 0.0f, all(0.0f), slope), log_b, b, inverse_(b)};
 }
 
 /* (e^x - 1) / x and its derivative, given e^x. */
@@ -209,16 +217,19 @@ INLINE Vec exprel(Vec x, Vec e, Vec *slope) {
     return pick(small, v, far);
 }
 
-/* rho(z, alpha), with h = sqrt(1 + z*z / b), L = 2 log h and g = z / h. */
-INLINE Psi robust(Tail t, Vec alpha) {
-    Vec a = at_most(alpha, 7e13f), b = distance_from_two(alpha), i = inverse_(a), L = t.log, g2 = b * t.share;
-    Vec x = 0.5f * a * L, power = exp_(x), shrink = expm1_(x - L); /* h^alpha and h^(alpha - 2) - 1 */
+/* rho(z, alpha), with h = sqrt(1 + z*z / b) and L = 2 log h. One exponential, half = h^((alpha - 2) / 2), serves all of it:
+ * (z half)^2 overflows only where rho does, and from half - 1 comes h^(alpha - 2) - 1 without cancellation. */
+INLINE Psi robust(Vec z, Vec L, Vec alpha, const Normaliser &of) {
+    Vec a = at_most(alpha, 7e13f), b = of.b, i = inverse_(a), x = 0.5f * a * L, p, s = exp_parts(0.5f * (x - L), &p);
+    Vec half = s * p + s, half_less_1 = s * p + (s - 1.0f), shrink = half_less_1 * (half_less_1 + 2.0f);
+    Vec w = half * half, zw = z * half, zzw = zw * zw, power = w + zzw * of.inverse_b; /* h^(alpha - 2), h^alpha */
     Vec rel_slope, rel = exprel(x, power, &rel_slope), turned = pick(a > 2.0f, shrink, -shrink);
-    Vec above = (g2 * power + b * shrink) * i, below = 0.5f * b * L * rel;
-    Vec above_slope = i * (0.5f * power * (b * L - (2.0f * i + 1.0f) * g2) + 2.0f * turned * i);
-    Vec below_slope = 0.5f * (L * L * rel_slope - power * (L - t.share));
+    Vec above = (zzw + b * shrink) * i, below = 0.5f * b * L * rel;
+    Vec above_slope = i * (0.5f * (w * b * L + zzw * (L - 2.0f * i - 1.0f)) + 2.0f * turned * i);
+    Vec below_slope = 0.5f * (L * L * rel_slope - power * L + zzw * of.inverse_b);
     Int high = a >= 1.0f;
-    return {pick(high, above, below), t.pull * power, pick(high, above_slope, below_slope)};
+    above_slope = pick(power < 3e38f, above_slope, power); /* not the difference of two infinities */
+    return {pick(high, above, below), zw * half, pick(high, above_slope, below_slope)};
 }
 
 /* A parameter is one number (step 0) or one an element (step 1). What is null is not written; the sums are of the loss
@@ -233,13 +244,13 @@ struct Job {
 template <int kind> INLINE Normaliser normaliser(Vec shape, const float *Q, const float *R) {
     if (kind == STUDENT_T) return student_t_normaliser(shape);
     if (kind == ROBUST) return robust_normaliser(shape, Q, R);
-    return {all(0.0f), all(0.0f), all(0.0f)};
+    Vec none = all(0.0f);
+    return {none, none, none, none, none};
 }
 
 /* n is a multiple of LANES. */
 template <int kind> static void run(int64_t n, const Job &job, const float *Q, const float *R, double *totals) {
-    Vec z[TILE / LANES], inverse[TILE / LANES], logs[TILE / LANES], shape[TILE / LANES];
-    Tail tails[TILE / LANES];
+    Vec z[TILE / LANES], inverse[TILE / LANES], logs[TILE / LANES], tails[TILE / LANES];
     Normaliser own[TILE / LANES];
     Psi psi[TILE / LANES];
     if (n < 1) return;
@@ -259,15 +270,17 @@ template <int kind> static void run(int64_t n, const Job &job, const float *Q, c
         for (int j = 0; j < m; j++) {
             int64_t i = start + j * LANES;
             z[j] = (load(job.target + i) - load(job.prediction + i)) * inverse[j];
-            shape[j] = job.shape_step ? load(job.shape + i) : all(*job.shape);
             if (kind == NORMAL) psi[j] = normal(z[j]);
             if (kind == LAPLACE) psi[j] = laplace(z[j]);
-            if (kind == STUDENT_T) tails[j] = tail(z[j], shape[j], own[j].log);
-            if (kind == ROBUST)
-                tails[j] = tail(at_least(at_most(z[j], 4.6e34f), -4.6e34f), distance_from_two(shape[j]), own[j].log);
+            if (kind == STUDENT_T) tails[j] = log_tail(z[j], own[j]);
+            if (kind == ROBUST) tails[j] = log_tail(bounded(z[j]), own[j]);
         }
-        if (kind == STUDENT_T) for (int j = 0; j < m; j++) psi[j] = student_t(tails[j], shape[j]);
-        if (kind == ROBUST) for (int j = 0; j < m; j++) psi[j] = robust(tails[j], shape[j]);
+        if (kind == STUDENT_T) for (int j = 0; j < m; j++) psi[j] = student_t(z[j], tails[j], own[j]);
+        if (kind == ROBUST)
+            for (int j = 0; j < m; j++) {
+                Vec alpha = job.shape_step ? load(job.shape + start + j * LANES) : all(*job.shape);
+                psi[j] = robust(bounded(z[j]), tails[j], alpha, own[j]);
+            }
         Vec sums[3] = {};
         for (int j = 0; j < m; j++) {
             int64_t i = start + j * LANES;

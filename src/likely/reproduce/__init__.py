@@ -7,8 +7,22 @@ From the command line, ``likely reproduce``; from Python:
 (20, 'Figure 13')
 """
 
+from likely.reproduce._bar import Bar
 from likely.reproduce._entry import Context, Entry, Picture, Result, Table
 from likely.reproduce._record import Record, load, run_entry, save
 from likely.reproduce.registry import ENTRIES, find
 
-__all__ = ["ENTRIES", "Context", "Entry", "Picture", "Record", "Result", "Table", "find", "load", "run_entry", "save"]
+__all__ = [
+    "ENTRIES",
+    "Bar",
+    "Context",
+    "Entry",
+    "Picture",
+    "Record",
+    "Result",
+    "Table",
+    "find",
+    "load",
+    "run_entry",
+    "save",
+]

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
+from likely.reproduce._bar import Bar
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -72,6 +74,7 @@ class Result:
     notes: str
     tables: tuple[Table, ...] = ()
     pictures: tuple[Picture, ...] = ()
+    bars: tuple[Bar, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from likely.reproduce._bar import Bar
 from likely.reproduce._entry import Context, Entry, Picture, Result, Table
 from likely.reproduce._machine import machine, versions
 
@@ -81,6 +82,7 @@ def load(name: str, folder: Path) -> Record | None:
             result["notes"],
             tuple(_table_from_json(table) for table in result["tables"]),
             tuple(Picture(svg, **words) for svg, words in zip(svgs, result["pictures"], strict=True)),
+            tuple(bar_from_json(bar) for bar in result.get("bars", ())),
         )
     return Record(**stored, result=result)
 
@@ -93,8 +95,20 @@ def _as_json(record: Record) -> dict[str, Any]:
             "notes": result.notes,
             "tables": [_table_as_json(table) for table in result.tables],
             "pictures": [{"alt": p.alt, "caption": p.caption, "wide": p.wide} for p in result.pictures],
+            **({"bars": [bar_as_json(bar) for bar in result.bars]} if result.bars else {}),
         }
     return stored
+
+
+def bar_as_json(bar: Bar) -> dict[str, Any]:
+    """Its fields, without those that say nothing."""
+    told = {name: _to_json(value) for name, value in vars(bar).items()}
+    return {name: value for name, value in told.items() if value not in (None, "")}
+
+
+def bar_from_json(stored: dict[str, Any]) -> Bar:
+    """The same bar again."""
+    return Bar(**{"value": math.nan, "bar": None} | {name: _from_json(value) for name, value in stored.items()})
 
 
 def _table_as_json(table: Table) -> dict[str, Any]:

@@ -30,11 +30,12 @@ CSS_CLASS = {"holds": "holds", "holds in part": "in-part", "does not hold": "fai
 
 @dataclass(frozen=True)
 class Item:
-    """An entry with what the page shows of it."""
+    """An entry with what the page shows of it; for a benchmark also its bars beside those of the run before."""
 
     entry: Entry
     record: Record | None
-    here: tuple[dict[str, str], dict[str, str | int]]
+    bars: Sequence[Any] = ()
+    last: str = ""
 
     @property
     def state(self) -> str:
@@ -58,10 +59,9 @@ class Item:
         found = enumerate(result.tables if result else (), start=1)
         return [(table, Markup(table_html(table, f"{self.entry.name}-{n}"))) for n, table in found]
 
-    @property
-    def elsewhere(self) -> str:
-        """The versions and the machine of a record that was not made here, else nothing."""
-        if self.record is None or (self.record.versions, self.record.machine) == self.here:
+    def elsewhere(self, versions: dict[str, str], machine: dict[str, str | int]) -> str:
+        """The versions and the machine of a record that was not made with these, else nothing."""
+        if self.record is None or (self.record.versions, self.record.machine) == (versions, machine):
             return ""
         made_with = [f"{name} {version}" for name, version in self.record.versions.items()]
         return ", ".join([*made_with, *(f"{name} {value}" for name, value in self.record.machine.items())])
@@ -69,24 +69,38 @@ class Item:
 
 def write_report(entries: Sequence[Entry], out: Path, command: str) -> Path:
     """Write OUT/report.html from the records in OUT/results and return its path."""
-    here = (versions(), machine())
-    items = [Item(entry, load(entry.name, out / "results"), here) for entry in entries]
+    items = [Item(entry, load(entry.name, out / "results")) for entry in entries]
+    return write_page(
+        out / "report.html",
+        items,
+        title=PAPER,
+        kind="reproduction",
+        summary=_summary(items),
+        command=command,
+        records="results/",
+    )
+
+
+def write_page(
+    path: Path, items: Sequence[Item], *, title: str, kind: str, summary: str, command: str, records: str
+) -> Path:
+    """Write the page and return its path; ``records`` is where the records are, seen from it."""
     template = resources.files("likely.reproduce").joinpath("report.html.jinja").read_text(encoding="utf-8")
     environment = Environment(autoescape=True)
     environment.filters["words"] = words
-    page = environment.from_string(template)
-    path = out / "report.html"
-    out.mkdir(parents=True, exist_ok=True)
-    html = page.render(
-        paper=PAPER,
-        summary=_summary(items),
+    html = environment.from_string(template).render(
+        title=title,
+        kind=kind,
+        summary=summary,
         items=items,
         command=command,
-        versions=here[0],
-        machine=here[1],
+        records=records,
+        versions=versions(),
+        machine=machine(),
         light=css_variables(dark=False),
         dark=css_variables(dark=True),
     )
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(html + "\n", encoding="utf-8")
     return path
 
