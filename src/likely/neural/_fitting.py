@@ -25,6 +25,7 @@ from likely.optim import param_groups
 HEADS, DROPPED = 32, 0.2  # hidden units between the inputs and the likelihood's parameters, and their dropout
 MARGIN = 2.0  # standard errors by which held-out rows must gain before a parameter may vary
 OFFSET = 0.2  # of the map to a scale or temperature, relative to the one for all rows
+EDGE = 0.01  # of what the networks say in training: where they are surest and least sure they are heard no further
 LOW = 0.01  # the same for a scale that networks learn with the mean: the paper's, relative to the line's residuals
 SECOND: dict[str, Any] = {"learning_rate": 0.003, "batch_size": 1024, "max_steps": 500, "patience": 100}
 MULTIPLIER = 1.0  # of the likelihood's learning rate; the paper's is .1, with rates ten times lower than ours
@@ -328,7 +329,7 @@ class Second:
         if self.fitted is None:
             return {name: value[None] for name, value in self.constants.items()}
         phi = self.unbounded(x, prediction)
-        # No row is surer or less sure than any met in training: a network may say anything elsewhere.
+        # No row is surer or less sure than nearly all met in training: a network may say anything elsewhere.
         return {name: value.clamp(*self.range[name]) for name, value in phi.items()}
 
     @torch.no_grad()
@@ -374,7 +375,8 @@ def fit_second(rows: Rows, likelihood: Likelihood, blind: Tensor, recipe: Recipe
         return Second(None, constants, {}, 0.0)
     second = Second(fitted.eval(), constants, {}, -float(history.best))
     for name, met in in_chunks(len(rows.x), lambda some: second.unbounded(rows.x[some], blind[some]), 1).items():
-        second.range[name] = (met.flatten(0, 1).amin(0), met.flatten(0, 1).amax(0))
+        ends = np.quantile(met.flatten(0, 1).cpu().numpy(), [EDGE, 1 - EDGE], axis=0)
+        second.range[name] = (torch.as_tensor(ends[0]).to(met), torch.as_tensor(ends[1]).to(met))
     return second
 
 
