@@ -82,29 +82,37 @@ def test_every_cell_of_the_grid_is_what_its_place_says() -> None:
     assert cells[2][2].shape[-1] == SIZE
 
 
-def summary(diverged: dict[str, int], steps: dict[str, float]) -> pd.DataFrame:
-    return pd.DataFrame({"diverged": diverged, "steps": steps, "seeds": 10, "test − GS": 0.01})
-
-
 @pytest.mark.parametrize(
     ("without", "steps", "verdict"),
     [
-        (5, 80.0, "holds"),
-        (5, math.inf, "holds"),
-        (5, 10.0, "holds in part"),
-        (1, 80.0, "holds in part"),
-        (1, 10.0, "does not hold"),
+        (0.5, 80.0, "holds"),
+        (0.5, math.inf, "holds"),
+        (0.5, 10.0, "holds in part"),
+        (0.1, 80.0, "holds in part"),
+        (0.1, 10.0, "does not hold"),
     ],
 )
-def test_offset_stability_judges_by_its_numbers(without: int, steps: float, verdict: str) -> None:
+def test_offset_stability_judges_by_its_numbers(without: float, steps: float, verdict: str) -> None:
     names = ("exp", *offset_stability.WITH)
-    frame = summary({"offset 0": without, **dict.fromkeys(names, 1)}, {"offset 0": steps, **dict.fromkeys(names, 20.0)})
-    judged, notes = offset_stability.judge(frame, calm=[0.01, 0.03])
+    summary = pd.DataFrame({"steps": {"offset 0": steps, **dict.fromkeys(names, 20.0)}, "test − GS": 0.01})
+    shown = {"offset 0": without, **dict.fromkeys(names, 0.1)}
+    failures = pd.DataFrame({"lr 0.01": 0.0, "lr 0.03": 0.0, "lr 0.1": shown})
+    judged, notes = offset_stability.judge(summary, failures)
     assert judged == verdict
-    assert f"{without / 10:.0%} with offset 0" in notes
+    assert f"{without:.0%} with offset 0" in notes
     assert "At 0.01 and 0.03 none did" in notes
     assert "0.010 nats above" in notes
-    assert "none did" not in offset_stability.judge(frame, calm=[])[1]
+    assert "none did" not in offset_stability.judge(summary, failures[["lr 0.1"]])[1]
+
+
+def test_offset_stability_is_judged_at_every_rate() -> None:
+    names = ("exp", *offset_stability.WITH)
+    summary = pd.DataFrame({"steps": {"offset 0": 80.0, **dict.fromkeys(names, 20.0)}, "test − GS": 0.01})
+    failures = pd.DataFrame({"lr 0.1": dict.fromkeys(("offset 0", *names), 0.0), "lr 0.3": 0.0})
+    failures.loc["offset 0", "lr 0.3"] = 1.0
+    assert offset_stability.judge(summary, failures)[0] == "holds"
+    failures.loc["offset 0.2", "lr 0.3"] = 1.0
+    assert offset_stability.judge(summary, failures)[0] == "holds in part"
 
 
 def test_offset_stability_counts_steps_and_divergence() -> None:

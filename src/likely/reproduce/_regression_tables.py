@@ -30,7 +30,7 @@ from likely.reproduce._comparison import Comparison, Scores, beside_paper, one_c
 from likely.reproduce._entry import Context, Picture, Result, Table, Verdict
 from likely.reproduce._regressors import Regressors, predict, train
 from likely.reproduce._svg import MUTED, PALETTE, styled, to_svg
-from likely.reproduce.regressor_calibration import _standardised, regressions
+from likely.reproduce.regressor_calibration import regressions, standardised
 
 UNIT, FITTED, TEMP, LEVEL = "base, σ = 1", "base, σ fitted", "temp", "temp, from σ = 1"
 OURS, DEFAULT = "ours", "ours, as it comes"
@@ -140,7 +140,7 @@ def dealt(data: Regression, effort: Effort, seed: int) -> tuple[Tensor, Tensor, 
     rng = np.random.default_rng(seed)
     rows = min(len(data.y), effort.rows)
     n = 3 * rows // 4
-    splits = [_standardised(data, rng.permutation(len(data.y))[:rows], n) for _ in range(effort.splits)]
+    splits = [standardised(data, rng.permutation(len(data.y))[:rows], n) for _ in range(effort.splits)]
     x, y = (torch.stack(part) for part in zip(*splits, strict=True))
     return x, y, n
 

@@ -101,7 +101,7 @@ def run(context: Context) -> Result:
     summary = summarise(shown, plain, fitted)
     failures = pd.DataFrame({f"lr {r:g}": {n: diverged(stacked[r, n], plain).sum() for n in MAPS} for r in rates})
     failures.index.name = "temperature"
-    verdict, notes = judge(summary, calm=[r for r in rates if not failures[f"lr {r:g}"].any()])
+    verdict, notes = judge(summary, failures / count)
     return Result(
         verdict,
         " ".join([about, notes, *others(failures, count)]),
@@ -238,10 +238,15 @@ def steps_needed(curves: Curves, plain: Curves) -> float:
     return float(EVERY * (np.flatnonzero(above)[-1] + 1)) if above.any() else 0.0
 
 
-def judge(summary: pd.DataFrame, calm: Sequence[float]) -> tuple[Verdict, str]:
-    """Both halves of the claim, held against the numbers; at the rates in `calm` no run diverged at all."""
-    failed, steps = summary["diverged"] / summary["seeds"], summary["steps"]
-    stable = failed[WITHOUT] >= FREQUENTLY and failed[list(WITH)].max() < failed[WITHOUT]
+def judge(summary: pd.DataFrame, failures: pd.DataFrame) -> tuple[Verdict, str]:
+    """Both halves of the claim, held against the numbers and the shares of runs that diverged at each rate.
+
+    An offset makes training stable if no rate is left at which runs diverge as often as those without frequently do.
+    """
+    shown, steps = f"lr {SHOWN_RATE:g}", summary["steps"]
+    failed, calm = failures[shown], [name.removeprefix("lr ") for name in failures if not failures[name].any()]
+    hard = failures.loc[:, failures.loc[WITHOUT] >= FREQUENTLY]
+    stable = not hard.empty and bool((hard.loc[list(WITH)].max() < hard.loc[WITHOUT]).all())
     faster = steps[list(WITH)].max() < steps[WITHOUT]
     verdict: Verdict = "holds" if stable and faster else "holds in part" if stable or faster else "does not hold"
     gap = summary.loc[PAPERS_CHOICE, "test − GS"]
@@ -265,8 +270,8 @@ def others(failures: pd.DataFrame, seeds: int) -> list[str]:
     return sentences
 
 
-def _calm(rates: Sequence[float]) -> str:
-    return f"At {' and '.join(f'{rate:g}' for rate in rates)} none did, whatever the map. " if rates else ""
+def _calm(rates: Sequence[str]) -> str:
+    return f"At {' and '.join(rates)} none did, whatever the map. " if rates else ""
 
 
 def _count(steps: float) -> str:

@@ -184,7 +184,7 @@ def forecasts(data: Regression, effort: Effort, seed: int) -> list[tuple[Part, P
     rows = min(len(data.y), effort.rows)
     orders = [rng.permutation(len(data.y))[:rows] for _ in range(effort.splits)]
     half, quarter = rows // 2, rows // 4
-    x, y = (torch.stack(part) for part in zip(*(_standardised(data, own, half) for own in orders), strict=True))
+    x, y = (torch.stack(part) for part in zip(*(standardised(data, own, half) for own in orders), strict=True))
     generator = torch.Generator().manual_seed(seed)
     networks = Regressors(effort.splits, x.shape[2], WIDTH, predicted=True, generator=generator)
     train(networks, x[:, :half], y[:, :half], effort.steps, effort.rate)
@@ -196,7 +196,7 @@ def forecasts(data: Regression, effort: Effort, seed: int) -> list[tuple[Part, P
     return [(part(i, slice(half, half + quarter)), part(i, slice(half + quarter, None))) for i in range(effort.splits)]
 
 
-def _standardised(data: Regression, order: NDArray[np.int64], half: int) -> tuple[Tensor, Tensor]:
+def standardised(data: Regression, order: NDArray[np.int64], half: int) -> tuple[Tensor, Tensor]:
     """Inputs, imputed, and targets in units of their training rows."""
     x, y = data.X[order], data.y[order, None]
     inputs = make_pipeline(SimpleImputer(keep_empty_features=True), StandardScaler()).fit(x[:half])
