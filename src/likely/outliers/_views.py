@@ -15,6 +15,7 @@ _BINS = 50
 _KNOTS = 64  # on each side of the median
 _DRAWS, _ROWS = 10, 64
 _SAME = 1e-6  # relative to its squared length, the square of a row's distance to itself as rounded
+_LARGE, _FEW = 1e12, 2**13
 _NEAR = 1e-3  # the mean square distance in a column below which rows are alike
 
 
@@ -117,7 +118,7 @@ class Nearest:
 
     def log_scale(self, w: Array) -> Array:
         """The mean of log σ² over the draws."""
-        narrow = _narrow(w)
+        narrow = _enough(w)
         size = np.square(narrow).sum(1)
         mean = np.ones(len(w))
         for centres in self.centres:
@@ -132,7 +133,7 @@ class Nearest:
 
     def each(self, w: Array) -> Array:
         """The mean square distance in each column, to the nearest row that is not the same."""
-        narrow = _narrow(w)
+        narrow = _enough(w)
         size = np.square(narrow).sum(1)
         total = np.zeros_like(w)
         for centres in self.centres:
@@ -144,12 +145,17 @@ class Nearest:
 
 def _narrow(w: Array) -> NDArray[np.float32]:
     """Single precision, twice as fast and enough to tell which row is nearest."""
-    return w.clip(-1e12, 1e12).astype(np.float32)
+    return w.clip(-_LARGE, _LARGE).astype(np.float32)
 
 
-def _less_size(w: NDArray[np.float32], centres: NDArray[np.float32]) -> NDArray[np.float32]:
+def _enough(w: Array) -> NDArray[np.floating]:
+    """Many rows in single precision; few in double, in which they do not depend on the rows beside them."""
+    return w.clip(-_LARGE, _LARGE) if len(w) <= _FEW else _narrow(w)
+
+
+def _less_size(w: NDArray[np.floating], centres: NDArray[np.float32]) -> NDArray[np.floating]:
     """Squared distances (centres × rows), but for the squared lengths of w."""
-    squares: NDArray[np.float32] = (-2 * centres) @ w.T
+    squares: NDArray[np.floating] = (-2 * centres).astype(w.dtype) @ w.T
     squares += np.square(centres).sum(1)[:, None]
     return squares
 
