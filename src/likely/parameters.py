@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.distributions.transforms import Transform
 
 from likely._standardize import Standardize
-from likely._validation import check_floating, check_index, may_look
+from likely._validation import check_floating, may_look
 from likely.tables import Table
 
 __all__ = ["Data", "Fixed", "Global", "Parameter", "Predicted"]
@@ -157,10 +157,11 @@ class Global(Parameter):
 class Data(Parameter):
     """One φ a training row. It is undefined for rows outside the training set.
 
-    The rows live in a :class:`likely.tables.Table` (``table_options`` reach it: ``optimizer``, ``lr``, ``clip``,
-    ``weight_decay``) and step during ``backward``: there is nothing to hand to an optimizer. In evaluation
-    mode it refuses to answer, unless ``fallback`` says what stands in for a row's own value: the ``"mean"``
-    over the table or the ``"init"``.
+    The rows live in a :class:`likely.tables.Table` and step during ``backward``: there is nothing to hand to an
+    optimizer. ``table_options`` reach it: ``optimizer``, ``lr``, ``clip``, ``weight_decay``; and, for many rows,
+    ``store`` (``"device"``, ``"host"`` or the path of a file), ``dtype`` and ``sharded``. In evaluation mode it
+    refuses to answer, unless ``fallback`` says what stands in for a row's own value: the ``"mean"`` over the table
+    or the ``"init"``.
 
     >>> import torch, likely
     >>> loss_fn = likely.SoftmaxLoss(temperature=likely.Data(3, lr=0.5))
@@ -188,26 +189,30 @@ class Data(Parameter):
             raise ValueError(f"n must be the number of training rows, a positive integer; got {n!r}")
         if fallback not in (None, "mean", "init"):
             raise ValueError(f"fallback must be None, 'mean' or 'init'; got {fallback!r}")
+        if fallback == "mean" and table_options.get("sharded"):
+            raise ValueError("fallback='mean' needs all rows, and a sharded table has its part: use fallback='init'")
         self.n, self.fallback, self.table_options = int(n), fallback, table_options
         super().__init__(shape, init=init, constraint=constraint, validate_args=validate_args)
 
     def _build(self, raw: Tensor) -> None:
-        self.table = Table(raw.expand(self.n, *self.shape), **self.table_options)
+        rows = raw.expand(self.n, *self.shape)
+        self.table = Table(rows, validate_args=self.validate_args, **self.table_options)
         self.register_buffer("start", raw, persistent=False)
 
     @property
     def value(self) -> Tensor:
-        """All rows, constrained; shape ``(n, *shape)``."""
+        """All rows, constrained; shape ``(n, *shape)``. Of a sharded table those of this process."""
         self._check_ready()
-        return self._constrain(self.table.rows)
+        return self._constrain(_at_least_float32(self.table.rows))
 
     def forward(self, features: Tensor | None = None, index: Tensor | None = None) -> Tensor:
         """The rows of ``index`` in training, the fallback in evaluation."""
         self._check_ready()
         if self.training:
-            return self._constrain(self.table(check_index(index, self.n, self.validate_args)))
+            return self._constrain(self.table(index))
         if self.fallback == "mean":
-            return self.value.mean(0)
+            sums = [self._constrain(_at_least_float32(rows)).sum(0) for rows, _ in self.table.chunks()]
+            return (torch.stack(sums).sum(0) / self.n).to(self.start.device)
         if self.fallback == "init":
             return self._constrain(self.start)
         raise RuntimeError(
@@ -221,6 +226,10 @@ class Data(Parameter):
     def extra_repr(self) -> str:
         """Rows, shape, start and constraint, for ``repr``."""
         return ", ".join(filter(None, [f"n={self.n}", super().extra_repr()]))
+
+
+def _at_least_float32(rows: Tensor) -> Tensor:
+    return rows.to(torch.promote_types(rows.dtype, torch.float32))
 
 
 class Predicted(Parameter):

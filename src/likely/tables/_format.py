@@ -1,0 +1,161 @@
+"""A table's file: a header in JSON, the start of a row, then the rows. Nothing in it is ever unpickled.
+
+What is stored of a row is its bits xor those of the start: a row never touched is a hole in the file.
+"""
+
+import errno
+import json
+import os
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from likely.tables._memory import Pair
+
+MAGIC = b"likely table 1\n"
+HEADER = 4096
+WORDS = {torch.float64: torch.int64, torch.float32: torch.int32, torch.bfloat16: torch.int16}
+_NAMES = {str(dtype).removeprefix("torch."): dtype for dtype in WORDS}
+
+
+@dataclass(frozen=True)
+class Format:
+    """How many rows of which kind, and so how many bytes each."""
+
+    n: int
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    has_state: bool
+
+    def __post_init__(self) -> None:
+        if self.dtype not in WORDS:
+            raise ValueError(f"a table in a file has dtype {', '.join(_NAMES)}; got {self.dtype}")
+
+    def __str__(self) -> str:
+        state = "with mean squares" if self.has_state else "without mean squares"
+        return f"{self.n} rows of shape {self.shape}, {self.dtype}, {state}"
+
+    @property
+    def values(self) -> int:
+        """Numbers in a row."""
+        return torch.Size(self.shape).numel()
+
+    @property
+    def state_dtype(self) -> torch.dtype:
+        """That of a mean square."""
+        return torch.promote_types(self.dtype, torch.float32)
+
+    @property
+    def record(self) -> int:
+        """Bytes of a row and its mean square."""
+        return self.values * self.dtype.itemsize + self.has_state * self.state_dtype.itemsize
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file."""
+        return HEADER + (1 + self.n) * self.record
+
+    def position(self, index: Tensor) -> list[int]:
+        """Where rows begin; the start lies before the first."""
+        positions: list[int] = (HEADER + (index + 1) * self.record).tolist()
+        return positions
+
+    def encode(self, pair: Pair, start: Tensor) -> bytes:
+        """The bytes of rows, a record each."""
+        rows = (
+            pair.rows.to("cpu", self.dtype).reshape(len(pair.rows), self.values).contiguous().view(WORDS[self.dtype])
+            ^ start
+        )
+        columns = [rows.view(torch.uint8)]
+        if self.has_state:
+            columns.append(pair.mean_square.to("cpu", self.state_dtype).contiguous()[:, None].view(torch.uint8))
+        return torch.cat(columns, 1).numpy().tobytes()
+
+    def decode(self, raw: bytes | bytearray, start: Tensor) -> Pair:
+        """The rows of such bytes."""
+        content = np.frombuffer(bytearray(raw), dtype=np.uint8)  # torch's own refuses no bytes at all
+        records = torch.from_numpy(content).view(len(raw) // self.record, self.record)
+        split = self.values * self.dtype.itemsize
+        bits = _copied(records[:, :split]).view(WORDS[self.dtype]) ^ start
+        rows = bits.view(self.dtype).view(len(bits), *self.shape)
+        if not self.has_state:
+            return Pair(rows, torch.empty(0, dtype=self.state_dtype))
+        return Pair(rows, _copied(records[:, split:]).view(self.state_dtype).flatten())
+
+    def create(self, path: Path, start: Tensor, content: Iterable[Pair] = ()) -> None:
+        """Write a file that appears under its name, in place of an older table, once it is complete."""
+        if path.exists():
+            read_format(path)
+            with open(path, "rb") as older:
+                lock(older.fileno(), path)
+        header = {"rows": self.n, "shape": self.shape, "dtype": str(self.dtype).removeprefix("torch.")}
+        header |= {"mean_square": self.has_state, "id": uuid.uuid4().hex}
+        origin = torch.zeros(self.values, dtype=WORDS[self.dtype])
+        bits = start.to(self.dtype).reshape(-1).view(WORDS[self.dtype])
+        first = Pair(start[None], torch.zeros(1))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new = Path(f"{path}.new")
+        try:
+            with open(new, "wb") as file:
+                file.write((MAGIC + json.dumps(header).encode()).ljust(HEADER - 1) + b"\n")
+                file.write(self.encode(first, origin))
+                for pair in content:
+                    file.write(self.encode(pair, bits))
+                file.truncate(self.size)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(new, path)
+            _fsync_folder(path.parent)
+        except OSError as error:
+            new.unlink(missing_ok=True)
+            said = f"{error.strerror}; the table was not saved, an older one is as it was"
+            raise OSError(error.errno, said, str(path)) from error
+
+
+def lock(descriptor: int, path: Path) -> None:
+    """Make sure that nobody else has the table, until the file is closed."""
+    import fcntl  # which Windows has not
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise OSError(
+            errno.EBUSY, "the table is in use, by another process or by a Table not closed", str(path)
+        ) from None
+
+
+def _fsync_folder(folder: Path) -> None:
+    """So that the new name, too, outlasts a power failure."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _copied(part: Tensor) -> Tensor:
+    """Into memory of its own, where numbers of more bytes may begin."""
+    return part.clone(memory_format=torch.contiguous_format)
+
+
+def read_format(path: Path) -> tuple[Format, bytes]:
+    """What a file says it holds, and the number it was given; an error if it is no table or not all of one."""
+    with open(path, "rb") as file:
+        header = file.read(HEADER)
+        size = file.seek(0, os.SEEK_END)
+    try:
+        if not header.startswith(MAGIC):
+            raise ValueError("it begins otherwise")
+        found = json.loads(header[len(MAGIC) :])
+        form = Format(found["rows"], tuple(found["shape"]), _NAMES[found["dtype"]], found["mean_square"])
+        identity, expected = bytes.fromhex(found["id"]), form.size
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is not a table that likely wrote ({error}); it was left as it is") from None
+    if size != expected:
+        raise ValueError(f"{path} has {size} bytes, a table of {form} has {expected}: it was cut off or written over")
+    return form, identity

@@ -1,0 +1,71 @@
+"""One table for several processes: a copy each, kept equal, or a part each."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch import distributed as dist
+
+
+def processes() -> int:
+    """How many train together."""
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
+def gathered(index: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
+    """Every process's gradients, so that copies stay equal; their mean over processes, as DDP takes it."""
+    world = processes()
+    counts = [torch.zeros(1, dtype=torch.long, device=index.device) for _ in range(world)]
+    dist.all_gather(counts, torch.tensor([len(index)], device=index.device))
+    kept = [int(c) for c in counts]
+
+    def collected(own: Tensor) -> Tensor:
+        padded = own.new_zeros(max(kept), *own.shape[1:])
+        padded[: len(own)] = own
+        parts = [torch.empty_like(padded) for _ in range(world)]
+        dist.all_gather(parts, padded)
+        return torch.cat([part[:k] for part, k in zip(parts, kept, strict=True)])
+
+    return collected(index), collected(grad) / world
+
+
+class Shard:
+    """The rows that this process keeps, as many as the others or a few less, and the way to all others."""
+
+    def __init__(self, n: int) -> None:
+        self.world, self.rank = processes(), dist.get_rank() if processes() > 1 else 0
+        self.size = -(-n // self.world)
+        self.first = min(self.rank * self.size, n)
+        self.rows = slice(self.first, min(self.first + self.size, n))
+
+    def ask(self, index: Tensor, read: Callable[[Tensor], Tensor]) -> Tensor:
+        """The rows of ``index``, each from the process that keeps it."""
+        route = _Route(index // self.size, self.world)
+        answers = route.back(read(route.there(index) - self.first))
+        return torch.empty_like(answers).index_copy_(0, route.order, answers)
+
+    def give(self, index: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
+        """The gradients that all processes have for the rows kept here; their mean over processes."""
+        route = _Route(index // self.size, self.world)
+        return route.there(index) - self.first, route.there(grad) / self.world
+
+
+class _Route:
+    """From here to the owner of each row: in the order of the owners, and within one in the order of the batch."""
+
+    def __init__(self, owner: Tensor, world: int) -> None:
+        self.order = owner.argsort(stable=True)
+        sent = torch.bincount(owner, minlength=world)
+        received = torch.empty_like(sent)
+        dist.all_to_all_single(received, sent)
+        self.sent, self.received = sent.tolist(), received.tolist()
+
+    def there(self, values: Tensor) -> Tensor:
+        found = values.new_empty(sum(self.received), *values.shape[1:])
+        dist.all_to_all_single(found, values.index_select(0, self.order), self.received, self.sent)
+        return found
+
+    def back(self, values: Tensor) -> Tensor:
+        found = values.new_empty(sum(self.sent), *values.shape[1:])
+        dist.all_to_all_single(found, values.contiguous(), self.sent, self.received)
+        return found
