@@ -87,11 +87,6 @@ def test_an_exception_becomes_the_record() -> None:
     assert record.result is None
 
 
-def test_an_entry_that_is_not_built_cannot_run() -> None:
-    with pytest.raises(ValueError, match=r"vae \(Table 1\) is not built yet"):
-        run_entry(find("vae"), Context(), "c")
-
-
 def test_a_run_neither_depends_on_nor_disturbs_the_generator(tmp_path: Path) -> None:
     torch.manual_seed(1)
     before = torch.get_rng_state()

@@ -1,23 +1,31 @@
-"""Data for experiments: outputs of classifiers, regression and outlier sets from a local folder, and synthetic sets.
+"""Data for experiments: classifiers' outputs, regression, outlier and picture sets from a local folder, synthetic sets.
 
 Nothing is downloaded. Files are read from the folder given as ``data``, or named by the environment variable
-``LIKELY_DATA``; each is an npz, under ``logits/``, ``regression/`` or ``odds/``.
+``LIKELY_DATA``; each is an npz, under ``logits/``, ``regression/`` or ``odds/``. Pictures are under ``vision/``.
 """
 
+from likely.datasets._faces import Faces, has_faces, load_faces
 from likely.datasets._linear import LinearProblem, make_linear
 from likely.datasets._logits import Logits, list_logits, load_logits
 from likely.datasets._outliers import Outliers, list_outliers, load_outliers
 from likely.datasets._regression import Regression, list_regression, load_regression
 from likely.datasets._synthetic import make_heteroscedastic
+from likely.datasets._vision import Images, list_images, load_images
 
 __all__ = [
+    "Faces",
+    "Images",
     "LinearProblem",
     "Logits",
     "Outliers",
     "Regression",
+    "has_faces",
+    "list_images",
     "list_logits",
     "list_outliers",
     "list_regression",
+    "load_faces",
+    "load_images",
     "load_logits",
     "load_outliers",
     "load_regression",

@@ -14,14 +14,12 @@ from likely.reproduce._run import choose, command, print_entries, refuse, run
 
 
 def reproduce_command(
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME", help="Entries to run; none means all that are built.")
-    ] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="NAME", help="Entries to run; none means all.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer seeds and steps: seconds, not minutes.")] = False,
     seed: Annotated[int, typer.Option(help="The seed everything random starts from.", min=0)] = 0,
     out: Annotated[Path, typer.Option(help="The folder to write to.", file_okay=False)] = Path("runs"),
     data: Annotated[Path | None, typer.Option(help="The data folder.", envvar="LIKELY_DATA", file_okay=False)] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Run every entry that is built.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Run every entry.")] = False,
     listing: Annotated[bool, typer.Option("--list", help="List the entries and stop.")] = False,
 ) -> None:
     """Redo tables and figures of the paper and write a report, OUT/report.html."""

@@ -79,20 +79,16 @@ class Result:
 
 @dataclass(frozen=True)
 class Entry:
-    """One table or figure of the paper, or a benchmark; ``run`` is None until it is built."""
+    """One table or figure of the paper, or a benchmark, and how to redo it."""
 
     name: str
     kind: Kind
     number: int
     title: str
     claim: str
-    run: Callable[[Context], Result] | None = None
+    run: Callable[[Context], Result]
 
     @property
     def what(self) -> str:
         """The label the paper prints, such as ``Figure 7``."""
         return f"{self.kind} {self.number}"
-
-    @property
-    def state(self) -> str:
-        return "not built yet" if self.run is None else "built"

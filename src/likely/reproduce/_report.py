@@ -40,7 +40,7 @@ class Item:
     @property
     def state(self) -> str:
         if self.record is None:
-            return "not run" if self.entry.run else "not built yet"
+            return "not run"
         return self.record.result.verdict if self.record.result else "failed"
 
     @property
@@ -152,7 +152,7 @@ def _summary(items: Sequence[Item]) -> str:
     kinds = Counter(item.entry.kind for item in items)
     states = Counter(item.state for item in items)
     counts = []
-    for state in (*CSS_CLASS, "not run", "not built yet"):
+    for state in (*CSS_CLASS, "not run"):
         if states[state]:
             verb = state if states[state] == 1 else state.replace("holds", "hold").replace("does", "do")
             counts.append(f"{states[state]} {verb}")

@@ -26,22 +26,20 @@ def refuse(message: str) -> NoReturn:
 
 
 def choose(names: list[str], entries: Sequence[Entry]) -> list[Entry]:
-    """The entries of these names, or all that are built, in their order."""
+    """The entries of these names, or all, in their order."""
     known = {entry.name: entry for entry in entries}
     for name in names:
         if name not in known:
             (close,) = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
             refuse(f"no entry is named {name!r}; did you mean {close!r}? --list shows them all")
-        if known[name].run is None:
-            refuse(f"{name} ({known[name].what}) is not built yet; --list shows those that are")
-    return [entry for entry in entries if entry.run and (entry.name in names or not names)]
+    return [entry for entry in entries if entry.name in names or not names]
 
 
 def print_entries(entries: Sequence[Entry]) -> None:
     """The table of `--list`."""
-    table = Table("name", "what", "title", "state", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table = Table("name", "what", "title", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for entry in entries:
-        table.add_row(entry.name, entry.what, entry.title, entry.state, style=None if entry.run else "dim")
+        table.add_row(entry.name, entry.what, entry.title)
     print_table(table)
 
 

@@ -1,0 +1,56 @@
+"""Small outputs of long runs, kept with the package, from which a figure is drawn without training again.
+
+They are written by running an entry's module, as in ``python -m likely.reproduce.corruption_aupr``, with the pictures
+in ``LIKELY_DATA``; each file says what made it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from likely.datasets import list_images
+from likely.reproduce._entry import Context
+from likely.reproduce._machine import machine, versions
+
+OUTPUTS = Path(__file__).parent / "outputs"
+
+
+class Stored(NamedTuple):
+    """Arrays by name, and in words what made them."""
+
+    arrays: dict[str, NDArray[Any]]
+    made: str
+
+
+def trains(context: Context, name: str) -> bool:
+    """Whether to train anew: the pictures are there, and a GPU to learn them in minutes."""
+    return context.data is not None and name in list_images(context.data) and torch.cuda.is_available()
+
+
+def keep(name: str, arrays: Mapping[str, NDArray[Any]], seconds: float) -> Path:
+    """Write NAME.npz, with the command, versions and machine that made it."""
+    made_with = {"command": f"python -m likely.reproduce.{name}", "seconds": round(seconds)}
+    about = json.dumps({**made_with, **versions(), **machine()})
+    OUTPUTS.mkdir(exist_ok=True)
+    np.savez_compressed(OUTPUTS / f"{name}.npz", about=np.array(about), **dict(arrays))  # type: ignore[arg-type]
+    return OUTPUTS / f"{name}.npz"
+
+
+def stored(name: str) -> Stored:
+    """What the package keeps under this name."""
+    with np.load(OUTPUTS / f"{name}.npz", allow_pickle=False) as file:
+        arrays = {key: file[key] for key in file.files}
+    about = json.loads(str(arrays.pop("about")))
+    processor = about.get("gpu") or f"one core of {about['cpu']}"
+    made = (
+        f"Redrawn from stored outputs: `{about['command']}` made them in {about['seconds'] / 60:.0f} minutes on "
+        f"{processor}, with torch {about['torch']}."
+    )
+    return Stored(arrays, made)
