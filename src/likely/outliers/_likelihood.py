@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from likely.outliers._base import Contamination, OutlierDetector, quantiles, units
+from likely.outliers._base import Contamination, OutlierDetector, units
 from likely.outliers._columns import Array
 from likely.outliers._scatter import ScatterDetector
 from likely.outliers._views import Histograms, Nearest, Tails
 
 _HEARD = 3  # of five views
-_EDGE, _HUSHED = 0.98, 0.1  # what a view says of its oddest rows, beyond this share of all, counts so much
 
 
 class LikelihoodDetector(OutlierDetector):
@@ -27,9 +26,7 @@ class LikelihoodDetector(OutlierDetector):
     - ``tails``: the share of values in each column that are as far out.
 
     Each is put in units of its own: the median is zero and the upper quartile one. The score is the mean of the three
-    that find the row oddest, for no outlier is one in every view. Of its oddest rows a view says which they are, not
-    how much they matter: distances grow without bound and shares of rows do not, and so beyond the edge of its usual
-    range each counts a tenth. The score itself is stretched there again. Missing values and categories are treated as
+    that find the row oddest, for no outlier is one in every view. Missing values and categories are treated as
     :class:`ScatterDetector` does; a missing value is usual in its own column.
 
     Args:
@@ -79,27 +76,19 @@ class LikelihoodDetector(OutlierDetector):
         self._nearest = Nearest.learn(w, own, check_random_state(self.random_state))
         views = np.concatenate([self._views(z) for _, z in self.columns_.blocks(table)])
         self._middle, self._unit = units(views, weight)
-        self._edge = np.array([quantiles(view, weight, [_EDGE])[0] for view in ((views - self._middle) / self._unit).T])
-        self._end = float(np.median(np.sort(self._edge)[-_HEARD:]))
-        return self._of_three(self._in_units(views))
+        return self._of_three(views)
 
     def _scores(self, table: Array) -> Array:
         scores = np.empty(len(table))
         for rows, z in self.columns_.blocks(table):
-            scores[rows] = self._of_three(self._in_units(self._views(z)))
+            scores[rows] = self._of_three(self._views(z))
         return scores
 
-    def _in_units(self, views: Array) -> Array:
-        """Each view in its own units, hushed beyond its edge."""
+    def _of_three(self, views: Array) -> Array:
+        """The mean of the three highest, each in its units."""
         own = (views - self._middle) / self._unit
-        hushed: Array = own - (1 - _HUSHED) * np.maximum(own - self._edge, 0)
-        return hushed
-
-    def _of_three(self, own: Array) -> Array:
-        """The mean of the three highest, stretched beyond their edges as much as they were hushed."""
-        mean = np.partition(own, own.shape[1] - _HEARD, axis=1)[:, -_HEARD:].mean(1)
-        stretched: Array = mean + (1 / _HUSHED - 1) * np.maximum(mean - self._end, 0)
-        return stretched
+        mean: Array = np.partition(own, own.shape[1] - _HEARD, axis=1)[:, -_HEARD:].mean(1)
+        return mean
 
     def _views(self, z: Array) -> Array:
         """The five scores of standard rows, in nats."""
@@ -118,13 +107,9 @@ class LikelihoodDetector(OutlierDetector):
         """A third of what each of the three says, shared out by what each column adds above what is usual there."""
         found = np.zeros((len(table), len(self.columns_.owner)))
         for rows, z in self.columns_.blocks(table):
-            views = self._views(z)
-            own, loud = self._in_units(views), (views - self._middle) / self._unit
+            own = (self._views(z) - self._middle) / self._unit
             rank = own.argsort(1).argsort(1)
-            heard = np.where(rank >= own.shape[1] - _HEARD, loud / _HEARD, 0.0)
-            # What a view says is shared out among the views in full, and then scaled to what counts of it.
-            hushed = (own < loud).any(1)
-            heard[hushed] *= (self._of_three(own)[hushed] / heard[hushed].sum(1))[:, None]
+            heard = np.where(rank >= own.shape[1] - _HEARD, own / _HEARD, 0.0)
             w, _, missing = self.scatter_._whitened(z)
             odd = np.maximum(self._components.each(w @ self._turn) - self._components.usual, 0)
             added = (
