@@ -73,6 +73,6 @@ def run(verb: str, entries: list[Entry], context: Context, keep: Callable[[Recor
             records.append(record)
             bars.remove_task(bar)
             outcome = record.result.verdict if record.result else f"failed: {record.error}"
-            line = f"{entry.name:<26}{entry.what:<11}{time.perf_counter() - started:6.1f} s  {outcome}"
+            line = f"{entry.name:<26}{entry.what:<14}{time.perf_counter() - started:6.1f} s  {outcome}"
             console.print(line, markup=False, soft_wrap=True)
     return records
