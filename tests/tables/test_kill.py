@@ -65,7 +65,7 @@ def reported(shared):
 
 def kill_in(phase, shared, pid, luck):
     """Wait for a few saves and for the phase, and kill at a moment of it that differs from time to time."""
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     saves = 0 if phase == OPENING else luck.randrange(3)
     first = reported(shared) + EVERY * saves
     if phase == TRAINING:
