@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -45,6 +46,12 @@ def timed(way: Callable[[], T]) -> tuple[T, float]:
     start = time.process_time()
     found = way()
     return found, time.process_time() - start
+
+
+def peak_megabytes() -> float:
+    """The most memory that this process has had so far."""
+    (line,) = (x for x in Path("/proc/self/status").read_text().splitlines() if x.startswith("VmHWM"))
+    return int(line.split()[1]) / 1024
 
 
 def _seconds(way: Callable[[], object]) -> float:

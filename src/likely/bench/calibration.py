@@ -20,7 +20,7 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.frozen import FrozenEstimator
 
 from likely.bench._bars import result_of
-from likely.bench._timing import compare, ratio
+from likely.bench._timing import compare, peak_megabytes, ratio
 from likely.calibration import GlobalTemperature, LinearTemperature
 from likely.reproduce import Bar, Context, Result, Table
 
@@ -127,14 +127,9 @@ def _measure(name: str, folder: str, y: NDArray[np.int64]) -> float:
     getattr(calibration, name)().fit(small, labels)  # what the libraries take at first use is not the fit's
     logits = np.load(Path(folder) / "logits.npy")
     Path("/proc/self/clear_refs").write_text("5")  # the peak so far is forgotten, or it could hide the fit's own
-    before = _peak_megabytes()
+    before = peak_megabytes()
     getattr(calibration, name)().fit(logits, y)
-    return _peak_megabytes() - before
-
-
-def _peak_megabytes() -> float:
-    (line,) = (x for x in Path("/proc/self/status").read_text().splitlines() if x.startswith("VmHWM"))
-    return int(line.split()[1]) / 1024
+    return peak_megabytes() - before
 
 
 def checks(times: pd.DataFrame, error: float, extra: Mapping[str, float], *, judge_speed: bool) -> Iterator[Bar]:

@@ -17,7 +17,7 @@ from scipy.stats import wilcoxon
 from sklearn.ensemble import IsolationForest
 
 from likely.bench._bars import result_of
-from likely.bench.calibration import _peak_megabytes
+from likely.bench._timing import peak_megabytes
 from likely.datasets import Outliers, list_outliers, load_outliers
 from likely.outliers import (
     LikelihoodDetector,
@@ -221,4 +221,4 @@ def _streamed(file: str) -> tuple[float, float]:
     X = np.load(file, mmap_mode="r")
     LikelihoodDetector(random_state=0).fit(X).outlier_score(X)
     seconds = time.perf_counter() - start
-    return _peak_megabytes(), seconds
+    return peak_megabytes(), seconds

@@ -18,8 +18,7 @@ from torch import Tensor, nn
 
 from likely.bench._bars import result_of
 from likely.bench._table_networks import NETWORKS, seconds_of_steps
-from likely.bench._timing import timed
-from likely.bench.calibration import _peak_megabytes
+from likely.bench._timing import peak_megabytes, timed
 from likely.bench.losses import cpu_milliseconds
 from likely.reproduce import Bar, Context, Result
 from likely.reproduce import Table as Shown
@@ -141,7 +140,7 @@ def billion_rows(folder: Path, touched: int) -> dict[str, float]:
     save = time.perf_counter() - start
     after, _ = rate(_some(touched, LARGE_BATCH) for _ in range(16))
     return {
-        "MB resident at the peak": _peak_megabytes(),
+        "MB resident at the peak": peak_megabytes(),
         "rows a second": again,
         "rows a second, by the clock": wall,
         "rows a second, where the file was never touched": new,

@@ -22,10 +22,10 @@ from torch import Tensor, nn
 
 from likely._training import Progress
 from likely.losses import LikelihoodLoss
-from likely.neural._fitting import Recipe, Rows, Second, fit_members, fit_two_stage, nll_at, start_members
+from likely.neural._fitting import Recipe, Second, fit_members, fit_two_stage, nll_at, start_members
 from likely.neural._likelihoods import Likelihood
 from likely.neural._members import fresh
-from likely.neural._rows import in_chunks
+from likely.neural._rows import Rows, in_chunks
 
 OBJECTIVES = ("two_stage", "joint", "beta", "faithful")
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {

@@ -16,9 +16,8 @@ from torch import Tensor
 from likely._training import Progress
 from likely.losses import LikelihoodLoss
 from likely.neural._base import FLOATS, Array, LikelihoodModel
-from likely.neural._fitting import Rows
 from likely.neural._likelihoods import CLASSES
-from likely.neural._rows import Units
+from likely.neural._rows import Rows, Units
 
 
 class LikelihoodClassifier(ClassifierMixin, LikelihoodModel):

@@ -11,15 +11,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from likely._training import Checkpoint, History, Progress, fit_constants, train
-from likely.linear import DynamicLogisticRegression, DynamicRidge, RobustLinearRegression
-from likely.losses import LikelihoodLoss, NormalLoss
+from likely.losses import LikelihoodLoss
 from likely.neural._likelihoods import UNITS, Fitted, Likelihood
+from likely.neural._lines import draw_lines
 from likely.neural._members import MLP, Copies, Heads, tensors_of
-from likely.neural._rows import CHUNK, JUDGED, Batches, deal, in_chunks
+from likely.neural._rows import CHUNK, JUDGED, Batches, Rows, deal, in_chunks
 from likely.optim import param_groups
 
 HEADS, DROPPED = 32, 0.2  # hidden units between the inputs and the likelihood's parameters, and their dropout
@@ -32,7 +31,6 @@ MULTIPLIER = 1.0  # of the likelihood's learning rate; the paper's is .1, with r
 TINY = 1e-12
 STAGES = ("members", "second", "members-again", "second-again")
 FLOOR = 1e-6  # of the target's spread: a scale below it is a perfect fit
-STRAIGHT, FEW = 20_000, 2000  # rows that a line is fitted on before training: more hardly move it
 
 
 @dataclass(frozen=True)
@@ -69,34 +67,6 @@ class Recipe:
         """The run is done and its files are not needed any more."""
         for stage in STAGES if self.checkpoint is not None else ():
             Path(f"{self.checkpoint}.{stage}").unlink(missing_ok=True)
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Inputs (rows, inputs) and targets in standard units: numbers (rows, targets), or labels (rows,)."""
-
-    x: Tensor
-    y: Tensor
-    weight: Tensor
-    outputs: int
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of one row's likelihood parameter: one a target, or one for all logits."""
-        return tuple(self.y.shape[1:])
-
-    def checksum(self) -> float:
-        """The sum of all inputs, by which a resumed run knows its table."""
-        return sum(float(some.double().sum()) for some in self.x.split(CHUNK))
-
-    def nll(self, loss_fn: LikelihoodLoss, prediction: Tensor, index: Tensor, features: Tensor | None) -> Tensor:
-        """(members, rows) of predictions (members, rows, outputs); the index has a row for each member, or one."""
-        members = len(prediction)
-        index = index.expand(members, index.shape[-1])
-        if not self.shape:
-            prediction = prediction.movedim(-1, 1)
-        nll: Tensor = loss_fn(prediction, self.y[index], features=features, index=index)
-        return nll.mean(-1) if self.shape else nll
 
 
 @dataclass
@@ -153,7 +123,7 @@ def start_members(
         raise ValueError(f"the model returns {prediction.shape[-1]} numbers a row, the targets need {rows.outputs}")
     start = None
     if isinstance(model, MLP) and folds is not None:
-        _draw_lines(model, rows, folds, likelihood.family)
+        draw_lines(model, rows, folds, likelihood.family)
         if likelihood.having("global") or likelihood.having("predicted"):
             drawn = blindly(folds, len(rows.x), lambda index: model(rows.x[index])[0])
             start = fit_likelihood(rows, likelihood, drawn)
@@ -235,35 +205,6 @@ def _learn(
         callbacks=recipe.callbacks,
         checkpoint=recipe.saved(stage),
     )
-
-
-def _draw_lines(model: MLP, rows: Rows, folds: Tensor, family: type[LikelihoodLoss]) -> None:
-    """Networks start at a linear model that is blind like them; its prior is learned, or outliers cannot move it."""
-    most = STRAIGHT if family is NormalLoss else FEW
-    for m, out in enumerate(folds.cpu().numpy()):
-        kept = np.delete(np.arange(len(rows.x)), out)
-        kept = kept[:: -(-len(kept) // most)]  # spread over a table that may be sorted
-        x, y, weight = (part[kept].double().cpu().numpy() for part in (rows.x, rows.y, rows.weight))
-        own = {"X": x, "sample_weight": weight}
-        if not rows.shape:
-            _draw_boundaries(model, m, y.astype(int), own)
-            continue
-        for t in range(y.shape[1]):
-            line = DynamicRidge() if family is NormalLoss else RobustLinearRegression(random_state=0)
-            line.fit(y=y[:, t], **own)
-            model.line.weight.data[m, :, t] = torch.as_tensor(line.coef_, dtype=torch.float32)
-            model.line.bias.data[m, 0, t] = float(line.intercept_)
-
-
-def _draw_boundaries(model: MLP, m: int, labels: NDArray[np.int_], own: dict[str, Any]) -> None:
-    if len(np.unique(labels)) < 2:
-        return
-    line = DynamicLogisticRegression().fit(y=labels, **own)
-    weight, bias = (np.atleast_2d(line.coef_), np.atleast_1d(line.intercept_))
-    if len(line.classes_) == 2:  # scikit-learn keeps one row for two classes
-        weight, bias = np.vstack([-weight, weight]) / 2, np.hstack([-bias, bias]) / 2
-    model.line.weight.data[m, :, line.classes_] = torch.as_tensor(weight.T, dtype=torch.float32)
-    model.line.bias.data[m, 0, line.classes_] = torch.as_tensor(bias, dtype=torch.float32)
 
 
 def fit_two_stage(rows: Rows, likelihood: Likelihood, recipe: Recipe) -> tuple[Training, Second, Tensor, History]:

@@ -17,9 +17,8 @@ from likely._training import Progress
 from likely.losses import LikelihoodLoss
 from likely.metrics._predictive import quantile
 from likely.neural._base import FLOATS, Array, LikelihoodModel
-from likely.neural._fitting import Rows
 from likely.neural._likelihoods import REAL
-from likely.neural._rows import Units
+from likely.neural._rows import Rows, Units
 
 
 class LikelihoodRegressor(RegressorMixin, LikelihoodModel):

@@ -11,10 +11,39 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from likely.linear._robust_rows import middle_and_spread
+from likely.losses import LikelihoodLoss
 
 Array = NDArray[np.float64]
 CHUNK = 8192  # rows at a time where there is no gradient to keep
 JUDGED = 10_000  # rows that are looked at to tell when to stop: more would not tell better
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Inputs (rows, inputs) and targets in standard units: numbers (rows, targets), or labels (rows,)."""
+
+    x: Tensor
+    y: Tensor
+    weight: Tensor
+    outputs: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one row's likelihood parameter: one a target, or one for all logits."""
+        return tuple(self.y.shape[1:])
+
+    def checksum(self) -> float:
+        """The sum of all inputs, by which a resumed run knows its table."""
+        return sum(float(some.double().sum()) for some in self.x.split(CHUNK))
+
+    def nll(self, loss_fn: LikelihoodLoss, prediction: Tensor, index: Tensor, features: Tensor | None) -> Tensor:
+        """(members, rows) of predictions (members, rows, outputs); the index has a row for each member, or one."""
+        members = len(prediction)
+        index = index.expand(members, index.shape[-1])
+        if not self.shape:
+            prediction = prediction.movedim(-1, 1)
+        nll: Tensor = loss_fn(prediction, self.y[index], features=features, index=index)
+        return nll.mean(-1) if self.shape else nll
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,9 @@ in ``LIKELY_DATA``; each file says what made it.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +19,7 @@ from numpy.typing import NDArray
 
 from likely.datasets import list_images
 from likely.reproduce._entry import Context
+from likely.reproduce._fit import one_thread
 from likely.reproduce._machine import machine, versions
 
 OUTPUTS = Path(__file__).parent / "outputs"
@@ -32,6 +35,15 @@ class Stored(NamedTuple):
 def trains(context: Context, name: str) -> bool:
     """Whether to train anew: the pictures are there, and a GPU to learn them in minutes."""
     return context.data is not None and name in list_images(context.data) and torch.cuda.is_available()
+
+
+def train_and_keep(name: str, train: Callable[[Context, Path], Any]) -> None:
+    """Train on what is in LIKELY_DATA, telling how far it is, and keep the arrays of the tuple that it returns."""
+    start = time.monotonic()
+    context = Context(progress=lambda done: print(f"{done:.0%} after {time.monotonic() - start:.0f} s", flush=True))
+    with one_thread():
+        found = train(context, Path(os.environ["LIKELY_DATA"]))
+    print(keep(name, found._asdict(), time.monotonic() - start))
 
 
 def keep(name: str, arrays: Mapping[str, NDArray[Any]], seconds: float) -> Path:

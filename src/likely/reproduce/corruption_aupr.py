@@ -8,8 +8,6 @@ temperatures that are all one at first, which should do as well as MT if MT find
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -39,7 +37,7 @@ from likely.reproduce._corruption import (
 )
 from likely.reproduce._entry import Context, Picture, Result, Table, Verdict
 from likely.reproduce._fit import one_thread
-from likely.reproduce._stored import keep, stored, trains
+from likely.reproduce._stored import stored, train_and_keep, trains
 from likely.reproduce._svg import MUTED, PALETTE, styled, to_svg
 from likely.reproduce._vision import Recipe, digits
 
@@ -215,12 +213,8 @@ def _cifar(data: Path | None) -> tuple[Images, Images]:
 
 def main() -> None:
     """Train on the pictures in LIKELY_DATA and keep what draws the figure."""
-    start = time.monotonic()
-    context = Context(progress=lambda done: print(f"{done:.0%} after {time.monotonic() - start:.0f} s", flush=True))
-    found = everything(*_cifar(Path(os.environ["LIKELY_DATA"])), FULL, context)
-    print(keep("corruption_aupr", found._asdict(), time.monotonic() - start))
+    train_and_keep("corruption_aupr", lambda context, data: everything(*_cifar(data), FULL, context))
 
 
 if __name__ == "__main__":
-    with one_thread():
-        main()
+    main()

@@ -8,8 +8,6 @@ a row is; and learned afterwards, on held-out rows, for a network that is left a
 
 from __future__ import annotations
 
-import os
-import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,7 +27,7 @@ from likely.parameters import Fixed, Predicted
 from likely.reproduce._comparison import Difference, paired
 from likely.reproduce._entry import Context, Picture, Result, Table, Verdict
 from likely.reproduce._fit import one_thread
-from likely.reproduce._stored import keep, stored, trains
+from likely.reproduce._stored import stored, train_and_keep, trains
 from likely.reproduce._svg import INK, MUTED, PALETTE, styled, to_svg
 from likely.reproduce._vision import Recipe, digits, learn_afterwards, say, train_network
 
@@ -272,12 +270,12 @@ def _histograms(found: Found) -> Picture:
 
 def main() -> None:
     """Train on the digits in LIKELY_DATA and keep what draws the figure, which is no picture."""
-    start, data = time.monotonic(), Path(os.environ["LIKELY_DATA"])
-    context = Context(progress=lambda done: print(f"{done:.0%} after {time.monotonic() - start:.0f} s", flush=True))
-    found = everything(load_images("svhn", "train", data), load_images("svhn", "test", data), FULL, context)
-    print(keep("svhn_temperatures", found._asdict(), time.monotonic() - start))
+
+    def train(context: Context, data: Path) -> Found:
+        return everything(load_images("svhn", "train", data), load_images("svhn", "test", data), FULL, context)
+
+    train_and_keep("svhn_temperatures", train)
 
 
 if __name__ == "__main__":
-    with one_thread():
-        main()
+    main()

@@ -7,7 +7,6 @@ paper prints 222 to 253. The mean of squared differences in grey levels, from 0 
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -23,7 +22,7 @@ from likely.reproduce._bar import Bar
 from likely.reproduce._comparison import paired
 from likely.reproduce._entry import Context, Picture, Result, Table, Verdict
 from likely.reproduce._fit import one_thread
-from likely.reproduce._stored import OUTPUTS, keep, stored
+from likely.reproduce._stored import OUTPUTS, stored, train_and_keep
 from likely.reproduce._svg import MUTED, PALETTE, styled, to_svg
 from likely.reproduce._vae import Judged, Likelihood, Recipe, Training
 from likely.reproduce._vision import device, digits
@@ -305,12 +304,8 @@ def picture(found: Found, small: bool) -> Picture:
 
 def main() -> None:
     """Train on the faces in LIKELY_DATA and keep what draws the table."""
-    start = time.monotonic()
-    context = Context(progress=lambda done: print(f"{done:.0%} after {time.monotonic() - start:.0f} s", flush=True))
-    found = everything(*faces(Path(os.environ["LIKELY_DATA"])), FULL, context)
-    print(keep("vae", found._asdict(), time.monotonic() - start))
+    train_and_keep("vae", lambda context, data: everything(*faces(data), FULL, context))
 
 
 if __name__ == "__main__":
-    with one_thread():
-        main()
+    main()

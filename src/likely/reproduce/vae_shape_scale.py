@@ -6,9 +6,6 @@ reconstructions where the network has just been trained.
 
 from __future__ import annotations
 
-import os
-import time
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +18,7 @@ from likely.datasets import has_faces, load_faces
 from likely.reproduce import vae
 from likely.reproduce._entry import Context, Picture, Result, Table, Verdict
 from likely.reproduce._fit import one_thread
-from likely.reproduce._stored import OUTPUTS, keep, stored
+from likely.reproduce._stored import OUTPUTS, stored, train_and_keep
 from likely.reproduce._svg import HEAT, styled, to_svg
 from likely.reproduce._vae import CHUNK, Recipe, Training, values
 from likely.reproduce._vision import digits
@@ -184,11 +181,8 @@ def picture(found: Found, faces: Faces | None) -> Picture:
 
 def main() -> None:
     """Train on the faces in LIKELY_DATA and keep what draws the figure."""
-    start = time.monotonic()
-    found, _ = look(*vae.faces(Path(os.environ["LIKELY_DATA"])), vae.FULL.paper, Context())
-    print(keep("vae_shape_scale", found._asdict(), time.monotonic() - start))
+    train_and_keep("vae_shape_scale", lambda context, data: look(*vae.faces(data), vae.FULL.paper, context)[0])
 
 
 if __name__ == "__main__":
-    with one_thread():
-        main()
+    main()
