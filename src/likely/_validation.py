@@ -4,7 +4,11 @@ Shapes, dtypes and Python numbers are always checked. Tensor values are looked a
 under ``validate_args=True``: elsewhere the look would make the device wait.
 """
 
+from typing import Any
+
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 REDUCTIONS = ("mean", "sum", "none")
@@ -120,3 +124,15 @@ def promote(first: Tensor, **parameters: float | Tensor) -> tuple[Tensor, ...]:
 def reduce(nll: Tensor, reduction: str) -> Tensor:
     check_reduction(reduction)
     return nll if reduction == "none" else nll.sum() if reduction == "sum" else nll.mean()
+
+
+def check_sample_weight(sample_weight: Any, X: Any) -> NDArray[np.float64] | None:
+    """Weights of rows, where there are any: not negative, and not all zero."""
+    if sample_weight is None:
+        return None
+    from sklearn.utils.validation import _check_sample_weight
+
+    weight: NDArray[np.float64] = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    if not weight.any():  # scikit-learn looks for this from 1.8 on
+        raise ValueError("sample_weight is zero for every row: it must contain at least one non-zero number")
+    return weight

@@ -7,8 +7,9 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
+from likely._validation import check_sample_weight
 from likely.linear._design import Array, Design, Posterior, standardized
 
 
@@ -34,7 +35,7 @@ class DynamicLinearModel(RegressorMixin, BaseEstimator):
         design = standardized(
             X,
             np.asarray(y, dtype=np.float64),
-            check_row_weights(sample_weight, X),
+            check_sample_weight(sample_weight, X),
             self.fit_intercept,
             self._check_penalty_weights(X.shape[1]),
         )
@@ -73,13 +74,3 @@ class DynamicLinearModel(RegressorMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = self._sparse
         return tags
-
-
-def check_row_weights(sample_weight: Any, X: Any) -> Array | None:
-    """Weights of rows: not negative, and not all zero."""
-    if sample_weight is None:
-        return None
-    weight: Array = _check_sample_weight(
-        sample_weight, X, dtype=np.float64, ensure_non_negative=True, allow_all_zero_weights=False
-    )
-    return weight

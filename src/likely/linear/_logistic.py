@@ -16,8 +16,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from likely._evidence import Rows, fit_linear
+from likely._validation import check_sample_weight
 from likely.functional import bernoulli_nll
-from likely.linear._base import check_row_weights
 from likely.linear._design import Array, Design, standardized
 from likely.linear._solvers import PATIENCE, STEP, solve_lasso
 
@@ -54,7 +54,7 @@ class DynamicLogisticRegression(ClassifierMixin, BaseEstimator):
             raise ValueError(f"prior must be 'normal' or 'laplace', got {self.prior!r}")
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
-        weight = check_row_weights(sample_weight, X)
+        weight = check_sample_weight(sample_weight, X)
         if weight is not None:
             X, y, weight = X[weight > 0], y[weight > 0], weight[weight > 0]
         self.classes_, label = np.unique(y, return_inverse=True)

@@ -16,9 +16,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from likely._evidence import Rows, fit_linear
+from likely._validation import check_sample_weight
 from likely.calibration._temperature import tempered
 from likely.functional import softmax_nll
-from likely.linear._base import check_row_weights
 from likely.linear._robust_rows import middle_and_spread
 
 Array = NDArray[np.float64]
@@ -64,7 +64,7 @@ class RobustLogisticRegression(ClassifierMixin, BaseEstimator):
         """Learn the boundary and the temperature; a weight of two is the row twice."""
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
         check_classification_targets(y)
-        weight = check_row_weights(sample_weight, X)
+        weight = check_sample_weight(sample_weight, X)
         if not self.C > 0:
             raise ValueError(f"C must be positive, got {self.C}")
         counts = np.ones(len(y)) if weight is None else weight

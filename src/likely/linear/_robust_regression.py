@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from likely.linear._base import check_row_weights
+from likely._validation import check_sample_weight
 from likely.linear._robust_density import Array, Density
 from likely.linear._robust_mixture import Mixture, fit_mixture
 from likely.linear._robust_rows import RobustRows
@@ -96,7 +96,7 @@ class RobustLinearRegression(RegressorMixin, BaseEstimator):
         """Learn the line and the scales; a weight of two is the row twice."""
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
         y = np.asarray(y, dtype=np.float64)
-        weight = check_row_weights(sample_weight, X)
+        weight = check_sample_weight(sample_weight, X)
         density = self._checked()
         rows = RobustRows.of(X, y, weight, self.fit_intercept)
         fitted: Mixture | DataScales | PredictedScales

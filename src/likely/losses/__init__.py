@@ -5,7 +5,7 @@ r"""Losses that are likelihoods: ``nn.Module`` losses whose parameters are free 
 :class:`~likely.Predicted`; the last two ask for ``index=`` or ``features=`` in the call.
 """
 
-from likely.losses._base import LikelihoodLoss
+from likely.losses._base import LikelihoodLoss, Slot
 from likely.losses._discrete import BernoulliLoss, NegativeBinomialLoss, PoissonLoss, SoftmaxLoss
 from likely.losses._language import TokenTemperature
 from likely.losses._multitask import MultiTaskLoss
@@ -21,6 +21,7 @@ __all__ = [
     "NormalLoss",
     "PoissonLoss",
     "RobustLoss",
+    "Slot",
     "SoftmaxLoss",
     "StudentTLoss",
     "TokenTemperature",

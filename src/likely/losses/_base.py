@@ -26,7 +26,13 @@ Phi = dict[str, Any]
 
 
 class Slot(NamedTuple):
-    """Where a likelihood's parameter may go, and where it starts if nobody says."""
+    """Where a likelihood's parameter may go, and where it starts if nobody says.
+
+    >>> import likely
+    >>> from likely.losses import Slot
+    >>> Slot(likely.constraints.Exp(), init=2.0)
+    Slot(constraint=Exp(), init=2.0, zero_allowed=False)
+    """
 
     constraint: Transform
     init: float

@@ -17,10 +17,11 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state, check_scalar
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from likely._training import Progress
+from likely._validation import check_sample_weight
 from likely.losses import LikelihoodLoss
 from likely.neural._fitting import Recipe, Second, fit_members, fit_two_stage, nll_at, start_members
 from likely.neural._likelihoods import Likelihood
@@ -265,11 +266,8 @@ class LikelihoodModel(BaseEstimator):
 
 
 def _weights(sample_weight: Any, X: NDArray[np.floating]) -> Array:
-    weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-    if not weight.sum() > 0:
-        raise ValueError("sample_weight is zero for every row: there is nothing to fit")
-    answer: Array = weight / weight.mean()
-    return answer
+    weight = check_sample_weight(sample_weight, X)
+    return np.ones(len(X)) if weight is None else weight / weight.mean()
 
 
 def _fitted(member: Any, X: Any, y: Any, weight: Array) -> Any:

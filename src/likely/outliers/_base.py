@@ -8,8 +8,9 @@ from typing import Any, Literal, Self
 import numpy as np
 from scipy.special import ndtr
 from sklearn.base import BaseEstimator, OutlierMixin
-from sklearn.utils.validation import _check_sample_weight, check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
+from likely._validation import check_sample_weight
 from likely.outliers._columns import Array, Columns, is_frame
 
 Contamination = Literal["auto"] | float
@@ -38,11 +39,8 @@ class OutlierDetector(OutlierMixin, BaseEstimator):
         self._check_parameters()
         X = self._checked(X, reset=True)
         stride = max(1, len(X) // _SAMPLE)
-        weight = None
-        if sample_weight is not None:
-            weight = _check_sample_weight(
-                sample_weight, X, dtype=np.float64, ensure_non_negative=True, allow_all_zero_weights=False
-            )
+        weight = check_sample_weight(sample_weight, X)
+        if weight is not None:
             stride = stride if weight[::stride].any() else 1
             weight = weight[::stride]
         self.columns_, table = Columns.learn(X[::stride], weight)

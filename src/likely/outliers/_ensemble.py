@@ -7,8 +7,9 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, has_fit_parameter
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
+from likely._validation import check_sample_weight
 from likely.outliers._base import Contamination, OutlierDetector, threshold, units
 from likely.outliers._columns import Array
 from likely.outliers._likelihood import LikelihoodDetector
@@ -57,9 +58,7 @@ class EnsembleDetector(OutlierDetector):
         """Fit every detector; those that cannot weigh rows do not."""
         self._check_parameters()
         X = self._checked(X, reset=True)
-        weight = None
-        if sample_weight is not None:
-            weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        weight = check_sample_weight(sample_weight, X)
         given = self.detectors if self.detectors is not None else _default()
         self.detectors_ = [
             clone(one).fit(X, **({"sample_weight": weight} if has_fit_parameter(one, "sample_weight") else {}))
