@@ -1,0 +1,43 @@
+"""The benchmark page, from the results stored in benchmarks/."""
+
+import json
+from pathlib import Path
+
+from likely.bench import BENCHES
+from likely.reproduce._record import bar_from_json
+
+STORED = Path(__file__).parents[1] / "benchmarks"
+MARKS = {True: "✓", False: "✗", None: ""}
+
+
+def section(title: str, claim: str, path: Path) -> str:
+    """One benchmark: what it claims, where it was measured, and every figure beside its bar."""
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    about, result = stored["machine"], stored["result"]
+    where = about.get("gpu", f"{about['cores']} cores, {about['cpu']}")
+    bars = [bar_from_json(bar) for bar in result["bars"]]
+    rows = [
+        f"| {bar.name}{f' ({bar.case})' if bar.case else ''} | {bar.measured} | {bar.set_at} | {MARKS[bar.met]} |"
+        for bar in bars
+    ]
+    return "\n".join(
+        [
+            f"## {title}",
+            f"\n{claim}\n",
+            f"`{stored['command']}` · {where} · {result['verdict']}\n",
+            "| figure | measured | bar | |",
+            "|---|---|---|---|",
+            *rows,
+            "",
+        ]
+    )
+
+
+def page() -> str:
+    """Every stored benchmark, in the order of `likely bench --list`; a second file is one measured elsewhere."""
+    parts = []
+    for bench in BENCHES:
+        for path in sorted(STORED.glob(f"{bench.name}.json")) + sorted(STORED.glob(f"{bench.name}-*.json")):
+            device = " on an H200" if path.stem != bench.name else ""
+            parts.append(section(bench.title + device, bench.claim, path))
+    return "\n".join(parts)

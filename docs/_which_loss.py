@@ -1,0 +1,58 @@
+"""The decision picture of "Which loss should I use?", drawn from the two questions and their answers."""
+
+from html import escape
+
+LOSSES = "api/losses.html#likely."
+PARAMETERS = "api/parameters.html#likely."
+
+# (depth, answer, the name it leads to, where that is described)
+TARGET = (
+    (0, "a number", "", ""),
+    (1, "errors of one size and kind", "NormalLoss", LOSSES),
+    (1, "the median counts, not the mean", "LaplaceLoss", LOSSES),
+    (1, "some targets are wrong", "RobustLoss", LOSSES),
+    (1, "tails are heavy", "StudentTLoss", LOSSES),
+    (0, "a count", "", ""),
+    (1, "as spread as Poisson's", "PoissonLoss", LOSSES),
+    (1, "more spread than that", "NegativeBinomialLoss", LOSSES),
+    (0, "one of several classes", "SoftmaxLoss", LOSSES),
+    (0, "yes or no, perhaps for many", "BernoulliLoss", LOSSES),
+    (0, "the next token", "TokenTemperature", LOSSES),
+    (0, "several of these at once", "MultiTaskLoss", LOSSES),
+)
+NOISE = (
+    (0, "on nothing: it is one number", "Global()", PARAMETERS),
+    (0, "on the input, and the input shows it", "Predicted(width)", PARAMETERS),
+    (0, "on the row: some rows are wrong", "Data(rows)", PARAMETERS),
+    (0, "I know it already", "Fixed(2.0)", PARAMETERS),
+)
+WIDTH, STEP, LEAF, HEADING = 640, 40, 385, 46
+
+
+def tree(question: str, answers: tuple[tuple[int, str, str, str], ...], top: int) -> tuple[list[str], int]:
+    """A question and the answers below it, each tied to the one it refines; and where it ends."""
+    drawn = [f'<text x="0" y="{top + 24}" class="question">{escape(question)}</text>']
+    y, last = top + HEADING, {}
+    for depth, answer, leaf, page in answers:
+        x, middle = 34 + 30 * depth, y + STEP // 2
+        start = last.get(depth, top + HEADING - 8 if depth == 0 else y - STEP // 2 + 9)
+        drawn.append(f'<path d="M{x - 24} {start} V{middle} H{x - 6}" class="branch"/>')
+        drawn.append(f'<text x="{x}" y="{middle + 6}">{escape(answer)}</text>')
+        last = {d: at for d, at in last.items() if d < depth} | {depth: middle}
+        if leaf:
+            drawn.append(f'<a href="{page}{leaf.split("(")[0]}">')
+            drawn.append(f'<rect x="{LEAF}" y="{y + 4}" width="{WIDTH - LEAF - 1}" height="{STEP - 8}" rx="6"/>')
+            drawn.append(f'<text x="{LEAF + 14}" y="{middle + 6}" class="leaf">{escape(leaf)}</text></a>')
+        y += STEP
+    return drawn, y
+
+
+def picture() -> str:
+    """Both trees as one piece of SVG whose colours are the page's."""
+    first, y = tree("1  What is the target?", TARGET, 0)
+    second, y = tree("2  On what does its noise depend?", NOISE, y + 26)
+    body = "\n".join(first + second)
+    return (
+        f'<svg class="which-loss" viewBox="0 0 {WIDTH} {y + 4}" role="img" aria-label="A decision tree: what the target '
+        f'is leads to a loss, what its noise depends on to a parameter.">\n{body}\n</svg>\n'
+    )
