@@ -5,15 +5,16 @@ JOBS ?= 2
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 PEERS := .venv/.peers
+LOWEST_TESTS := tests/calibration tests/linear tests/metrics tests/neural tests/outliers tests/test_l*.py tests/test_p*.py
 
 # torch's own threads would fight with the test workers for the same cores.
-test: export OMP_NUM_THREADS ?= 1
+test lowest: export OMP_NUM_THREADS ?= 1
 ifneq ($(wildcard ../shared/data),)
 test bench: export LIKELY_DATA ?= $(abspath ../shared/data)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test lint types imports docs bare reproduce bench clean
+.PHONY: help venv test lint types imports docs links dist bare lowest reproduce bench clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
@@ -47,13 +48,30 @@ imports: $(INSTALLED) ## the floors of the house, by import-linter
 
 docs: $(INSTALLED) ## the site, in docs/_build/html
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
+	$(BIN)/python docs/_check_links.py docs/_build/html
 
-bare: ## the wheel without extras, in a venv of its own: imports, and the command says what it lacks
+links: $(INSTALLED) ## ask the pages that the site links to whether they are there; needs a network
+	$(BIN)/sphinx-build -q -b linkcheck docs docs/_build/links
+
+dist: $(INSTALLED) ## the sdist, and the wheel built from it, in dist/
+	@rm -rf dist && $(BIN)/python -m build --outdir dist . > build.log 2>&1 || { cat build.log; exit 1; }
+	@rm -f build.log && ls dist
+
+bare: dist ## the wheel without extras, in a venv of its own: README.md's code runs, the command says what it lacks
 	@rm -rf build/bare && $(PYTHON) -m venv build/bare
-	@build/bare/bin/python -m pip install -qq --no-compile --disable-pip-version-check -c constraints.txt .
+	@build/bare/bin/python -m pip install -qq --no-compile --disable-pip-version-check -c constraints.txt dist/likely-*.whl
 	@build/bare/bin/python -W error -c 'import likely; print("import likely", likely.__version__, "without extras: ok")'
+	@build/bare/bin/python -m doctest -o NORMALIZE_WHITESPACE -o ELLIPSIS README.md && echo "README.md without extras: ok"
 	@{ build/bare/bin/likely 2>&1 || true; } | tee /dev/stderr | grep -qF 'likely[cli]'
 	@rm -rf build/bare
+
+# Others' old versions warn of each other, so warnings are no errors here. Half the suite: what meets other libraries.
+lowest: ## the wheel on the lowest versions that pyproject.toml names, in a venv of its own
+	@rm -rf build/lowest && $(PYTHON) -m venv build/lowest
+	@$(PYTHON) tools/lowest.py cli arrow > build/lowest/constraints.txt
+	@build/lowest/bin/python -m pip install -qq --no-compile --disable-pip-version-check -c build/lowest/constraints.txt '.[cli,arrow]' pytest pytest-xdist hypothesis mpmath
+	@build/lowest/bin/python -m pytest -q -n $(JOBS) -p no:cacheprovider -o filterwarnings=ignore $(LOWEST_TESTS)
+	@rm -rf build/lowest
 
 reproduce: $(INSTALLED) ## the paper's tables and figures, quick mode, in runs/report.html
 	$(BIN)/likely reproduce --quick --out runs

@@ -53,6 +53,6 @@ def picture() -> str:
     second, y = tree("2  On what does its noise depend?", NOISE, y + 26)
     body = "\n".join(first + second)
     return (
-        f'<svg class="which-loss" viewBox="0 0 {WIDTH} {y + 4}" role="img" aria-label="A decision tree: what the target '
-        f'is leads to a loss, what its noise depends on to a parameter.">\n{body}\n</svg>\n'
+        f'<svg class="which-loss" viewBox="0 0 {WIDTH} {y + 4}" role="img" aria-label="A decision tree: what the '
+        f'target is leads to a loss, what its noise depends on to a parameter.">\n{body}\n</svg>\n'
     )

@@ -1,6 +1,8 @@
 """What the papers at the root say about files and commands is so."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -33,3 +35,29 @@ def test_every_extra_is_pinned() -> None:
     wanted = {name(requirement) for requirement in re.findall(r'"([^"]+)"', listed.group())} - {"likely"}
     pinned = {name(line) for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line}
     assert wanted <= pinned
+
+
+@pytest.mark.parametrize("folder", ["docs", "examples", "README.md"])
+def test_examples_need_no_private_name(folder: str) -> None:
+    path = ROOT / folder
+    texts = [path] if path.is_file() else [*path.rglob("*.md"), *path.rglob("*.py")]
+    private = re.compile(r"likely(\.\w+)*\._[a-z]|from likely[\w.]* import .*\b_[a-z]")
+    # The files that make the docs, which begin with an underscore, and conf.py, look inside.
+    shown = [
+        text for text in texts if not text.name.startswith("_") and text.name != "conf.py" and "_build" not in str(text)
+    ]
+    assert [text.name for text in shown if private.search(text.read_text())] == []
+
+
+def test_the_readme_cites_stored_benchmarks() -> None:
+    cited = re.findall(r"`likely bench ((?:[a-z]+ ?)+)`", (ROOT / "README.md").read_text())
+    names = {name for words in cited for name in words.split()}
+    assert names
+    assert [name for name in names if not (ROOT / "benchmarks" / f"{name}.json").exists()] == []
+
+
+def test_the_lowest_versions_are_those_of_the_project() -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "tools" / "lowest.py", "cli"], capture_output=True, text=True, check=True
+    )
+    assert {"torch==2.6", "numpy==2.0", "pandas==2.2.2"} <= set(done.stdout.split())
