@@ -1,6 +1,6 @@
 """Handing likelihood parameters to an optimizer, and a module whose forward pass is the loss."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -61,7 +61,9 @@ def param_groups(
 def clip_gradients(optimizer: torch.optim.Optimizer, loss_fn: nn.Module, max_norm: float = 1.0) -> RemovableHandle:
     """Clip the likelihood's gradient to the norm ``max_norm`` before every step of ``optimizer``.
 
-    The paper clips at 1. The returned handle's ``remove()`` ends it.
+    The paper clips at 1. The returned handle's ``remove()`` ends it. What a closure handed to ``optimizer.step``
+    differentiates, as Lightning does, is too late for it: clip there, or use
+    :class:`likely.integrations.lightning.LikelihoodModule`.
 
     >>> import torch, likely
     >>> loss_fn = likely.NormalLoss()
@@ -88,7 +90,7 @@ class Supervised(nn.Module):
     Wrap this, not the model, in DDP, FSDP or a Trainer: parameters used outside the wrapped forward pass are
     neither synchronised nor sharded. Predicted parameters find their features in what the model returns, if it
     returns ``(prediction, features)``; or in the output of the submodule that ``features`` names; or, with
-    ``features="input"``, in the input itself.
+    ``features="input"``, in the input itself; or in what a function ``features`` makes of the input.
 
     >>> import torch, likely
     >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
@@ -97,10 +99,12 @@ class Supervised(nn.Module):
     torch.Size([])
     """
 
-    def __init__(self, model: nn.Module, loss_fn: nn.Module, features: str | None = None) -> None:
+    def __init__(
+        self, model: nn.Module, loss_fn: nn.Module, features: str | Callable[..., Any] | None = None
+    ) -> None:
         super().__init__()
         self.model, self.loss_fn, self.features = model, loss_fn, features
-        if features not in (None, "input") and features not in dict(model.named_modules()):
+        if isinstance(features, str) and features != "input" and features not in dict(model.named_modules()):
             names = ", ".join(name for name, _ in model.named_modules() if name)
             raise ValueError(f"the model has no submodule {features!r}; it has {names}")
         # Tables keep themselves equal across processes; DDP would copy all of rank 0's rows at every step.
@@ -113,6 +117,8 @@ class Supervised(nn.Module):
 
     def predict(self, *inputs: Any) -> tuple[Any, Any]:
         """The model's prediction, and the features that Predicted parameters read."""
+        if callable(self.features):
+            return self.model(*inputs), self.features(*inputs)
         if self.features in (None, "input"):
             output = self.model(*inputs)
             if self.features == "input":

@@ -1,0 +1,239 @@
+"""Networks with their likelihood or calibrator behind them, as ``torch.export`` programs and ONNX files."""
+
+from __future__ import annotations
+
+import copy
+import os
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from sklearn.exceptions import NotFittedError
+from torch import Tensor, nn
+
+from likely.calibration import (
+    AutoCalibrator,
+    CalibratedModule,
+    Calibrator,
+    Composition,
+    FeatureTemperature,
+    GlobalTemperature,
+    LinearTemperature,
+    StructuredMatrixScaling,
+    VectorScaling,
+)
+from likely.calibration._temperature import LINK
+from likely.losses import LikelihoodLoss
+from likely.optim import Supervised
+from likely.parameters import Data
+
+__all__ = ["export", "to_onnx"]
+
+_LOWEST = -100.0  # below the highest logit a class counts as ruled out, as in the fit
+
+
+def export(module: nn.Module, example_inputs: Sequence[Any]) -> torch.export.ExportedProgram:
+    """A program of plain torch operations, in evaluation mode, for any number of rows.
+
+    * of a fitted :class:`likely.calibration.CalibratedModule`: calibrated logits. Its calibrator may be a
+      temperature (global, linear, by features), vector or structured matrix scaling, or made of these by ``compose``
+      or ``AutoCalibrator``;
+    * of a :class:`likely.Supervised`: the prediction and then the values of the loss's parameters, such as the scale,
+      in the order of the loss's arguments and in a shape that broadcasts to the prediction;
+    * of any other module: what it returns.
+
+    Args:
+        module: what to export; it stays as it is.
+        example_inputs: a tuple of positional arguments, with two rows or more.
+
+    >>> import torch, likely
+    >>> from likely.integrations.export import export
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
+    >>> trained = likely.Supervised(model, likely.NormalLoss(scale=likely.Predicted(8, (1,))), features="1")
+    >>> program = export(trained, (torch.randn(2, 4),))
+    >>> mean, scale = program.module()(torch.randn(5, 4))
+    >>> mean.shape, scale.shape
+    (torch.Size([5, 1]), torch.Size([5, 1]))
+    """
+    inputs = tuple(example_inputs) if isinstance(example_inputs, tuple | list) else (example_inputs,)
+    tensors = [value for value in inputs if isinstance(value, Tensor) and value.ndim]
+    if not tensors or any(len(value) < 2 for value in tensors):
+        raise ValueError("example_inputs must hold tensors with two rows or more: one row would fix the size at one")
+    rows = torch.export.Dim("rows", min=1)
+    shapes = tuple({0: rows} if isinstance(value, Tensor) and value.ndim else None for value in inputs)
+    whole = _exportable(module).eval()
+    with torch.no_grad():
+        return torch.export.export(
+            whole, inputs, dynamic_shapes=(shapes,) if isinstance(whole, _Calibrated | _Predictive) else shapes
+        )
+
+
+def to_onnx(module: nn.Module, example_inputs: Sequence[Any], path: str | os.PathLike[str]) -> None:
+    """Write what :func:`export` makes as an ONNX file, for onnxruntime and others.
+
+    The inputs are named ``input``, or ``input_0``, ``input_1`` … where there are several; the outputs ``logits`` of a
+    CalibratedModule, ``prediction`` and then the loss's parameters of a Supervised.
+
+    >>> import torch, tempfile, onnxruntime
+    >>> from likely.integrations.export import to_onnx
+    >>> path = tempfile.mkdtemp() + "/model.onnx"
+    >>> to_onnx(torch.nn.Linear(4, 1), (torch.randn(2, 4),), path)
+    >>> onnxruntime.InferenceSession(path).run(None, {"input": torch.randn(3, 4).numpy()})[0].shape
+    (3, 1)
+    """
+    program = export(module, example_inputs)
+    count = len(program.graph_signature.user_inputs)
+    inputs = ["input"] if count == 1 else [f"input_{i}" for i in range(count)]
+    outputs = _output_names(module)
+    with warnings.catch_warnings():
+        # torch deprecates what its own exporter still calls.
+        warnings.simplefilter("ignore", FutureWarning)
+        warnings.simplefilter("ignore", DeprecationWarning)
+        written = torch.onnx.export(program, dynamo=True, input_names=inputs, output_names=outputs, verbose=False)
+    assert written is not None
+    written.save(os.fspath(path))
+
+
+def _output_names(module: nn.Module) -> list[str] | None:
+    if isinstance(module, CalibratedModule):
+        return ["logits"]
+    if isinstance(module, Supervised):
+        return ["prediction", *getattr(module.loss_fn, "slots", {})]
+    return None
+
+
+def _exportable(module: nn.Module) -> nn.Module:
+    if isinstance(module, CalibratedModule):
+        return _Calibrated(module)
+    if isinstance(module, Supervised):
+        return _Predictive(module)
+    return copy.deepcopy(module)
+
+
+class _Predictive(nn.Module):
+    """A prediction and the parameters of its likelihood."""
+
+    def __init__(self, supervised: Supervised) -> None:
+        super().__init__()
+        if not isinstance(supervised.loss_fn, LikelihoodLoss):
+            raise TypeError(f"export knows the likelihood losses of likely, not {type(supervised.loss_fn).__name__}")
+        if any(isinstance(part, Data) and part.fallback is None for part in supervised.loss_fn.modules()):
+            raise ValueError("Data parameters belong to training rows: give them fallback='mean' or 'init' to export")
+        self.supervised = copy.deepcopy(supervised)
+
+    def forward(self, *inputs: Any) -> tuple[Tensor, ...]:
+        prediction, features = self.supervised.predict(*inputs)
+        loss_fn: Any = self.supervised.loss_fn
+        return (prediction, *loss_fn._phi(prediction, features, None).values())
+
+
+class _Calibrated(nn.Module):
+    """A classifier and its fitted calibrator, the latter written in torch."""
+
+    def __init__(self, calibrated: CalibratedModule) -> None:
+        super().__init__()
+        if not hasattr(calibrated.calibrator, "classes_"):
+            raise NotFittedError("the calibrator is not fitted: call fit with held-out rows first")
+        self.model, self.layer = copy.deepcopy(calibrated.model), calibrated.layer
+        self.calibrate = _in_torch(calibrated.calibrator)
+
+    def forward(self, *inputs: Any) -> Tensor:
+        # CalibratedModule would compare numbers of rows, and so fix them.
+        caught: list[Tensor] = []
+        layer = self.model.get_submodule(self.layer or "")
+        handle = layer.register_forward_pre_hook(lambda module, args: caught.append(args[0]))
+        output = self.model(*inputs)
+        handle.remove()
+        logits: Tensor = output if isinstance(output, Tensor) else output.logits
+        wide = torch.promote_types(logits.dtype, torch.float32)
+        features = caught[-1].flatten(1).to(wide) if self.layer else logits  # a model without layers has none
+        calibrated: Tensor = self.calibrate(logits.to(wide), features)
+        return calibrated.to(logits.dtype)
+
+
+def _in_torch(calibrator: Calibrator) -> nn.Module:
+    if isinstance(calibrator, GlobalTemperature):
+        return _Divide(calibrator.temperature_)
+    if isinstance(calibrator, LinearTemperature | FeatureTemperature):
+        return _Temperature(calibrator, by_features=isinstance(calibrator, FeatureTemperature))
+    if isinstance(calibrator, VectorScaling):
+        return _Affine(calibrator)
+    if isinstance(calibrator, Composition):
+        return _Chain([_in_torch(step) for step in calibrator.fitted_])
+    if isinstance(calibrator, AutoCalibrator):
+        return _Mean([_in_torch(member) for member in calibrator.members_.values()])
+    known = (GlobalTemperature, LinearTemperature, FeatureTemperature, VectorScaling, StructuredMatrixScaling)
+    names = ", ".join(each.__name__ for each in known)
+    raise TypeError(f"{type(calibrator).__name__} cannot be exported: calibrate with {names}, or several by compose")
+
+
+class _Divide(nn.Module):
+    def __init__(self, temperature: float) -> None:
+        super().__init__()
+        self.temperature = float(temperature)
+
+    def forward(self, logits: Tensor, features: Tensor) -> Tensor:
+        return logits / self.temperature
+
+
+class _Temperature(nn.Module):
+    """z f(b + w · x) / T₀ with the shifted softplus f, as fitted."""
+
+    weight: Tensor
+
+    def __init__(self, calibrator: Any, *, by_features: bool) -> None:
+        super().__init__()
+        solution, self.by_features = calibrator.solution_, by_features
+        slope = solution.coef / solution.deviation
+        self.register_buffer("weight", torch.as_tensor(slope, dtype=torch.float32))
+        self.bias = float(solution.intercept - solution.mean @ slope)
+        self.temperature = float(calibrator.global_temperature_)
+
+    def forward(self, logits: Tensor, features: Tensor) -> Tensor:
+        source = features if self.by_features else logits
+        u = source @ self.weight.to(source.dtype) + self.bias
+        inverse: Tensor = LINK(u) / self.temperature
+        return logits * inverse.to(logits.dtype)[:, None]
+
+
+class _Affine(nn.Module):
+    """z / T₀ + δ ∘ x + b + W x, where x are the centred logits over T₀."""
+
+    shift: Tensor
+    bias: Tensor
+    mixing: Tensor
+
+    def __init__(self, calibrator: VectorScaling) -> None:
+        super().__init__()
+        self.temperature, self.mixes = float(calibrator.global_temperature_), bool(calibrator.mixing_.size)
+        self.register_buffer("shift", torch.as_tensor(calibrator.factors_ - 1, dtype=torch.float32))
+        self.register_buffer("bias", torch.as_tensor(calibrator.bias_, dtype=torch.float32))
+        self.register_buffer("mixing", torch.as_tensor(calibrator.mixing_.T, dtype=torch.float32))
+
+    def forward(self, logits: Tensor, features: Tensor) -> Tensor:
+        tempered = logits / self.temperature
+        x = (tempered - tempered.amax(1, keepdim=True)).clamp(min=_LOWEST)
+        x = x - x.mean(1, keepdim=True)
+        moved = tempered + x * self.shift.to(x.dtype) + self.bias.to(x.dtype)
+        return moved + x @ self.mixing.to(x.dtype) if self.mixes else moved
+
+
+class _Chain(nn.Module):
+    def __init__(self, steps: list[nn.Module]) -> None:
+        super().__init__()
+        self.steps = nn.ModuleList(steps)
+
+    def forward(self, logits: Tensor, features: Tensor) -> Tensor:
+        for step in self.steps:
+            logits = step(logits, features)
+        return logits
+
+
+class _Mean(nn.Module):
+    def __init__(self, members: list[nn.Module]) -> None:
+        super().__init__()
+        self.members = nn.ModuleList(members)
+
+    def forward(self, logits: Tensor, features: Tensor) -> Tensor:
+        return torch.stack([member(logits, features) for member in self.members]).mean(0)

@@ -1,0 +1,203 @@
+"""Likelihood losses under Lightning: a module that trains a model with its loss, and a callback that watches φ."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from lightning.pytorch import Callback, LightningModule, Trainer
+from torch import Tensor, nn
+
+from likely._validation import check_positive
+from likely.integrations._phi import Caught, summary, trouble
+from likely.optim import Supervised, param_groups
+
+__all__ = ["LikelihoodModule", "LikelihoodMonitor"]
+
+
+class LikelihoodModule(LightningModule):
+    """A model and its likelihood loss, ready for a Lightning ``Trainer``.
+
+    Batches are ``(inputs, target)`` or, for :class:`likely.Data`, ``(inputs, target, index)`` as
+    :class:`likely.IndexedDataset` makes them; override :meth:`unpack` for others. It logs ``train_loss``,
+    ``val_loss`` and ``test_loss``; ``Trainer.predict`` returns the predictive distribution of every batch. The
+    rows of Data parameters are in checkpoints, as everything else is.
+
+    Args:
+        model: any module.
+        loss_fn: any likelihood loss.
+        lr: the model's learning rate; the likelihood's is ``multiplier`` times as high.
+        features: what Predicted parameters read, as in :class:`likely.Supervised`: the name of a submodule,
+            ``"input"``, None if the model returns ``(prediction, features)``; or a function of the inputs.
+        optimizer: makes the optimizer from parameter groups: a class of ``torch.optim`` or a ``functools.partial``.
+        multiplier, weight_decay: as in :func:`likely.param_groups`.
+        clip: the norm to which the likelihood's gradient is clipped, or None. The Trainer's clipping is separate.
+
+    >>> import torch, warnings, likely
+    >>> from lightning.pytorch import Trainer
+    >>> from likely.integrations.lightning import LikelihoodModule
+    >>> warnings.simplefilter("ignore")    # Lightning would have workers for this loader
+    >>> _ = torch.manual_seed(0)
+    >>> x = torch.randn(64, 3)
+    >>> loader = torch.utils.data.DataLoader(list(zip(x, x[:, :1])), batch_size=64)
+    >>> module = LikelihoodModule(torch.nn.Linear(3, 1), likely.NormalLoss(), lr=0.1)
+    >>> quiet = dict(logger=False, enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False)
+    >>> Trainer(max_epochs=20, accelerator="cpu", **quiet).fit(module, loader, loader)
+    >>> bool(module.loss_fn.scale.value < 1)
+    True
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss_fn: nn.Module,
+        lr: float = 1e-3,
+        *,
+        features: str | Callable[[Any], Tensor] | None = None,
+        optimizer: Callable[..., torch.optim.Optimizer] = torch.optim.AdamW,
+        multiplier: float = 0.1,
+        weight_decay: float = 0.0,
+        clip: float | None = 1.0,
+    ) -> None:
+        super().__init__()
+        if clip is not None:
+            check_positive("clip", clip)
+        self.supervised = Supervised(model, loss_fn, features)
+        # Lightning hands DDP this module, and DDP reads the list off what it is handed.
+        self._ddp_params_and_buffers_to_ignore = [
+            f"supervised.{name}" for name in self.supervised._ddp_params_and_buffers_to_ignore
+        ]
+        self.optimizer, self.clip = optimizer, clip
+        self.save_hyperparameters("lr", "multiplier", "weight_decay")
+
+    @property
+    def model(self) -> nn.Module:
+        """The model."""
+        return self.supervised.model
+
+    @property
+    def loss_fn(self) -> nn.Module:
+        """The likelihood."""
+        return self.supervised.loss_fn
+
+    def unpack(self, batch: Any) -> tuple[Any, Any, Tensor | None]:
+        """Inputs, target and row numbers of a batch; override it if your batches look different."""
+        if isinstance(batch, tuple | list) and len(batch) in (2, 3):
+            return batch[0], batch[1], batch[2] if len(batch) == 3 else None
+        raise TypeError(
+            "a batch must be (inputs, target) or (inputs, target, index): override LikelihoodModule.unpack for others"
+        )
+
+    def forward(self, *inputs: Any) -> Any:
+        """The model's prediction."""
+        return self.supervised.predict(*inputs)[0]
+
+    def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+        """The loss of a batch, logged as ``train_loss``."""
+        return self._loss("train", batch)
+
+    def validation_step(self, batch: Any, batch_idx: int) -> Tensor:
+        """The loss of a batch, logged as ``val_loss``."""
+        return self._loss("val", batch)
+
+    def test_step(self, batch: Any, batch_idx: int) -> Tensor:
+        """The loss of a batch, logged as ``test_loss``."""
+        return self._loss("test", batch)
+
+    def predict_step(self, batch: Any, batch_idx: int = 0, dataloader_idx: int = 0) -> Any:
+        """The predictive distribution; the bare prediction where the loss has none."""
+        inputs = batch[0] if isinstance(batch, tuple | list) else batch
+        prediction, features = self.supervised.predict(inputs)
+        distribution: Any = getattr(self.loss_fn, "distribution", None)
+        return prediction if distribution is None else distribution(prediction, features=features)
+
+    def on_before_optimizer_step(self, optimizer: Any) -> None:
+        """Clip the likelihood's gradient, unscaled."""
+        # likely.clip_gradients acts before the optimizer's step, and Lightning differentiates inside it.
+        if self.clip is not None:
+            nn.utils.clip_grad_norm_([p for p in self.loss_fn.parameters() if p.requires_grad], self.clip)
+
+    def configure_optimizers(self) -> Any:
+        """One optimizer with a group for the model and one for the likelihood."""
+        rates: Any = self.hparams
+        return self.optimizer(
+            param_groups(
+                self.supervised, self.loss_fn, rates.lr, multiplier=rates.multiplier, weight_decay=rates.weight_decay
+            )
+        )
+
+    def _loss(self, stage: str, batch: Any) -> Tensor:
+        inputs, target, index = self.unpack(batch)
+        loss: Tensor = self.supervised(inputs, target, index=index)
+        size = len(target) if isinstance(target, Tensor) else None
+        self.log(f"{stage}_loss", loss, prog_bar=stage != "test", batch_size=size)
+        return loss
+
+
+class LikelihoodMonitor(Callback):
+    """Logs every likelihood parameter of a module, any module's, and warns once when one collapses.
+
+    A single value is logged under its name, ``likelihood/scale``; many as ``likelihood/scale/mean``, ``/min`` and
+    ``/max``: those of a Data or Predicted parameter over the last batch. Collapsed is what is not finite, or lies at
+    the floor of its constraint for every row.
+
+    Args:
+        every_n_steps: how often; the Trainer's ``log_every_n_steps`` if None.
+
+    >>> import torch, likely
+    >>> from lightning.pytorch import Trainer
+    >>> from likely.integrations.lightning import LikelihoodMonitor
+    >>> trainer = Trainer(callbacks=[LikelihoodMonitor()], logger=False, enable_checkpointing=False, accelerator="cpu")
+    """
+
+    def __init__(self, every_n_steps: int | None = None) -> None:
+        super().__init__()
+        if every_n_steps is not None:
+            check_positive("every_n_steps", every_n_steps)
+        self.every_n_steps = every_n_steps
+        self._warned: set[str] = set()
+        self._caught: Caught | None = None
+        self._last_step = 0
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Start to look."""
+        whole = getattr(pl_module, "loss_fn", pl_module)
+        self._caught = Caught(whole if isinstance(whole, nn.Module) else pl_module)
+        self._last_step = trainer.global_step
+
+    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
+        """Log, every few steps."""
+        every: int = self.every_n_steps or trainer.log_every_n_steps  # type: ignore[attr-defined]
+        if trainer.global_step - self._last_step < every:
+            return
+        self._last_step = trainer.global_step
+        self._report(trainer)
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Look a last time, and leave no hooks behind."""
+        if self._last_step != trainer.global_step:
+            self._report(trainer)
+        self._forget()
+
+    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
+        """Leave no hooks behind."""
+        self._forget()
+
+    def _report(self, trainer: Trainer) -> None:
+        assert self._caught is not None
+        numbers: dict[str, float] = {}
+        for name, value in self._caught.values().items():
+            numbers |= summary(f"likelihood/{name}", value)
+            wrong = None if name in self._warned else trouble(self._caught.parameters[name], value)
+            if wrong:
+                self._warned.add(name)
+                warnings.warn(f"{name} {wrong}", UserWarning, stacklevel=2)
+        for logger in trainer.loggers:
+            logger.log_metrics(numbers, step=trainer.global_step)
+
+    def _forget(self) -> None:
+        if self._caught is not None:
+            self._caught.remove()
+            self._caught = None

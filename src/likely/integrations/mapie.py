@@ -1,0 +1,70 @@
+"""Conformal intervals by MAPIE that are as wide as our regressors are unsure.
+
+Classifiers need no adapter: MAPIE takes a fitted :class:`likely.neural.LikelihoodClassifier` or
+:class:`likely.calibration.CalibratedClassifier` as it is, and its sets are built on their probabilities.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from mapie.conformity_scores import BaseRegressionScore  # type: ignore[import-untyped,unused-ignore]
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+__all__ = ["ScaledScore"]
+
+
+class ScaledScore(BaseRegressionScore):
+    r"""The residual in units of the predicted scale, :math:`(y - \hat\mu(x)) / \hat\sigma(x)`, as a conformity score.
+
+    MAPIE's ``SplitConformalRegressor`` then gives intervals :math:`\hat\mu \pm q\,\hat\sigma(x)`. They hold the share
+    of targets asked for whatever the likelihood, and are wide only where the model says so.
+
+    Args:
+        estimator: the fitted regressor that MAPIE is given too; its ``predict`` takes ``return_std``, as that of
+            :class:`likely.neural.LikelihoodRegressor`, :class:`likely.calibration.CalibratedRegressor` and the models
+            in :mod:`likely.linear` does.
+        sym: whether both ends are equally far; otherwise each has a quantile of its own.
+
+    >>> import numpy as np
+    >>> from mapie.regression import SplitConformalRegressor
+    >>> from sklearn.linear_model import Ridge
+    >>> from likely.calibration import CalibratedRegressor
+    >>> from likely.integrations.mapie import ScaledScore
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(0, 4, size=(3000, 1))
+    >>> y = X[:, 0] + (0.5 + X[:, 0]) * rng.normal(size=3000)
+    >>> model = CalibratedRegressor(Ridge()).fit(X[:1000], y[:1000])
+    >>> conformal = SplitConformalRegressor(model, confidence_level=0.9, conformity_score=ScaledScore(model))
+    >>> _, intervals = conformal.conformalize(X[1000:], y[1000:]).predict_interval([[0.0], [4.0]])
+    >>> narrow, wide = np.diff(intervals[:, :, 0]).ravel()
+    >>> bool(wide > 5 * narrow)
+    True
+    """
+
+    def __init__(self, estimator: Any, sym: bool = True) -> None:
+        super().__init__(sym=sym, consistency_check=False)
+        self.estimator = estimator
+
+    def get_signed_conformity_scores(self, y: Any, y_pred: Any, X: Any = None, **kwargs: Any) -> NDArray[np.float64]:
+        """Residuals over scales."""
+        scores: NDArray[np.float64] = (np.asarray(y) - np.asarray(y_pred)) / self._scale(X)
+        return scores
+
+    def get_estimation_distribution(
+        self, y_pred: Any, conformity_scores: Any, X: Any = None, **kwargs: Any
+    ) -> NDArray[np.float64]:
+        """Predictions, moved by scores times scales."""
+        targets: NDArray[np.float64] = np.asarray(y_pred) + np.asarray(conformity_scores) * self._scale(X)[:, None]
+        return targets
+
+    def _scale(self, X: Any) -> NDArray[np.float64]:
+        if X is None:
+            raise ValueError("ScaledScore needs X: use it with SplitConformalRegressor, which hands it on")
+        check_is_fitted(self.estimator)
+        scale = np.asarray(self.estimator.predict(X, return_std=True)[1], dtype=np.float64)
+        if scale.ndim != 1 or not np.isfinite(scale).all():
+            raise ValueError("ScaledScore needs one finite standard deviation a row: use a likelihood that has one")
+        return np.maximum(scale, self.eps)

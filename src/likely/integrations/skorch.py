@@ -1,0 +1,207 @@
+"""Likelihood losses as criteria of skorch's nets, which scikit-learn's searches and pipelines take."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import torch
+from skorch import NeuralNetClassifier, NeuralNetRegressor  # type: ignore[import-untyped,unused-ignore]
+from skorch.callbacks import Callback  # type: ignore[import-untyped,unused-ignore]
+from skorch.utils import to_tensor  # type: ignore[import-untyped,unused-ignore]
+from torch import Tensor
+from torch.distributions import Distribution
+
+from likely._validation import check_positive
+from likely.integrations._phi import Caught, summary
+from likely.losses import BernoulliLoss, NormalLoss, SoftmaxLoss
+from likely.parameters import Data
+
+__all__ = ["LikelihoodHistory", "LikelihoodNetClassifier", "LikelihoodNetRegressor"]
+
+
+class LikelihoodHistory(Callback):
+    """Writes every likelihood parameter into the net's history, once an epoch: ``likelihood/scale`` and so on.
+
+    Predicted parameters are recorded by their mean, least and greatest value over the epoch's last batch. The nets
+    of this module have it already; add it to a net of your own.
+
+    >>> from skorch import NeuralNetRegressor
+    >>> import torch, likely
+    >>> from likely.integrations.skorch import LikelihoodHistory
+    >>> net = NeuralNetRegressor(torch.nn.Linear, criterion=likely.NormalLoss, callbacks=[LikelihoodHistory()])
+    """
+
+    _caught: Caught | None = None
+
+    def on_train_begin(self, net: Any, **_: Any) -> None:
+        """Start to look."""
+        self._forget()
+        self._caught = Caught(net.criterion_)
+
+    def on_epoch_end(self, net: Any, **_: Any) -> None:
+        """Record."""
+        assert self._caught is not None
+        for name, value in self._caught.values().items():
+            for key, number in summary(f"likelihood/{name}", value).items():
+                net.history.record(key, number)
+
+    def on_train_end(self, net: Any, **_: Any) -> None:
+        """Leave no hooks behind."""
+        self._forget()
+
+    def _forget(self) -> None:
+        if self._caught is not None:
+            self._caught.remove()
+            self._caught = None
+
+
+class _LikelihoodNet:
+    """What both nets add to skorch's: φ's learning rate, features, and φ in the history."""
+
+    features: str | None
+    multiplier: float
+    criterion: Any
+
+    @property
+    def _default_callbacks(self) -> list[tuple[str, Any]]:
+        first, last = super()._default_callbacks[:-1], super()._default_callbacks[-1:]  # type: ignore[misc]
+        return [*first, ("likelihood", LikelihoodHistory()), *last]  # before what prints
+
+    def initialize_criterion(self: Any) -> Any:
+        """A loss of its own for every fit: parameters handed over as objects would carry on from the last."""
+        options = copy.deepcopy(self.get_params_for("criterion"))
+        self.criterion_ = self.initialized_instance(copy.deepcopy(self.criterion), options)
+        if any(isinstance(part, Data) for part in self.criterion_.modules()):
+            raise ValueError(
+                "Data parameters need row numbers, which skorch does not hand on: use Global or Predicted, or train "
+                "with likely.integrations.lightning"
+            )
+        return self
+
+    def get_params_for_optimizer(self: Any, prefix: str, named_parameters: Any) -> Any:
+        """The groups, with φ at ``multiplier`` times the rate and without weight decay."""
+        check_positive("multiplier", self.multiplier)
+        (groups,), options = super().get_params_for_optimizer(prefix, named_parameters)  # type: ignore[misc]
+        own = {id(p) for p in self.criterion_.parameters()}
+        slow = {"lr": options["lr"] * self.multiplier, "weight_decay": 0.0}
+        split = []
+        for group in groups:
+            for likelihood in (False, True):
+                part = [p for p in group["params"] if (id(p) in own) == likelihood]
+                if part:
+                    split.append({**(slow if likelihood else {}), **group, "params": part})
+        return (split,), options
+
+    def infer(self: Any, x: Any, **fit_params: Any) -> Any:
+        """What the module returns, and the features."""
+        if self.features is None:
+            return super().infer(x, **fit_params)  # type: ignore[misc]
+        if self.features == "input":
+            return super().infer(x, **fit_params), to_tensor(x, device=self.device)  # type: ignore[misc]
+        caught: list[Tensor] = []
+        layer = self.module_.get_submodule(self.features)
+        handle = layer.register_forward_hook(lambda module, args, output: caught.append(output))
+        try:
+            prediction = super().infer(x, **fit_params)  # type: ignore[misc]
+        finally:
+            handle.remove()
+        return prediction, caught[-1]
+
+    def get_loss(self: Any, y_pred: Any, y_true: Tensor, X: Any = None, training: bool = False) -> Tensor:
+        """The likelihood loss of a batch."""
+        prediction, features = y_pred if isinstance(y_pred, tuple) else (y_pred, None)
+        y_true = to_tensor(y_true, device=self.device)
+        if not isinstance(self.criterion_, SoftmaxLoss) and y_true.numel() == prediction.numel():
+            y_true = y_true.reshape(prediction.shape).to(prediction.dtype)
+        loss: Tensor = self.criterion_(prediction, y_true, features=features)
+        return loss
+
+    @torch.no_grad()
+    def predict_dist(self: Any, X: Any) -> Distribution:
+        """The predictive distribution of every row."""
+        found = self.forward(X, training=False, device=self.device)
+        prediction, features = found if isinstance(found, tuple) else (found, None)
+        distribution: Distribution = self.criterion_.eval().distribution(prediction, features=features)
+        return distribution
+
+
+class LikelihoodNetRegressor(_LikelihoodNet, NeuralNetRegressor):
+    """skorch's ``NeuralNetRegressor`` with a likelihood loss, whose parameters learn.
+
+    All of skorch's arguments hold; ``criterion__scale`` and its like go to the loss, and searches may choose among
+    losses by ``criterion``. Targets may be a vector. Besides ``predict`` there is ``predict_dist``.
+
+    Args:
+        module: a module class or instance, as in skorch.
+        criterion: a likelihood loss, class or instance.
+        features: what Predicted parameters read: the name of a submodule, ``"input"``, or None where the module
+            returns ``(prediction, features)``.
+        multiplier: the likelihood's learning rate as a share of ``lr``.
+
+    >>> import numpy as np, torch, likely
+    >>> from likely.integrations.skorch import LikelihoodNetRegressor
+    >>> _ = torch.manual_seed(0)
+    >>> X = np.random.default_rng(0).normal(size=(200, 3)).astype(np.float32)
+    >>> net = LikelihoodNetRegressor(
+    ...     torch.nn.Linear(3, 1), criterion=likely.NormalLoss, lr=0.1, max_epochs=20, verbose=0
+    ... )
+    >>> scale = net.fit(X, X[:, 0]).history[:, "likelihood/scale"]
+    >>> scale[-1] < scale[0]
+    True
+    """
+
+    def __init__(
+        self,
+        module: Any,
+        *args: Any,
+        criterion: Any = NormalLoss,
+        features: str | None = None,
+        multiplier: float = 0.1,
+        **kwargs: Any,
+    ) -> None:
+        self.features, self.multiplier = features, multiplier
+        super().__init__(module, *args, criterion=criterion, **kwargs)
+
+    def check_data(self, X: Any, y: Any) -> None:
+        """Whatever the loss takes; skorch would refuse a vector."""
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """R², as scikit-learn's regressors have it."""
+        y = np.asarray(y)
+        return float(super().score(X, y.reshape(len(y), -1), sample_weight))
+
+
+class LikelihoodNetClassifier(_LikelihoodNet, NeuralNetClassifier):
+    """skorch's ``NeuralNetClassifier`` with a likelihood loss, whose temperature learns; the module returns logits.
+
+    Arguments are those of :class:`LikelihoodNetRegressor`. ``predict_proba`` divides logits by their temperature.
+
+    >>> import numpy as np, torch, likely
+    >>> from likely.integrations.skorch import LikelihoodNetClassifier
+    >>> X = np.random.default_rng(0).normal(size=(200, 3)).astype(np.float32)
+    >>> net = LikelihoodNetClassifier(torch.nn.Linear(3, 2), max_epochs=3, verbose=0).fit(X, (X[:, 0] > 0).astype(int))
+    >>> net.predict_proba(X[:5]).shape
+    (5, 2)
+    """
+
+    def __init__(
+        self,
+        module: Any,
+        *args: Any,
+        criterion: Any = SoftmaxLoss,
+        features: str | None = None,
+        multiplier: float = 0.1,
+        **kwargs: Any,
+    ) -> None:
+        self.features, self.multiplier = features, multiplier
+        super().__init__(module, *args, criterion=criterion, **kwargs)
+
+    def predict_proba(self, X: Any) -> Any:
+        """The probability of every class."""
+        probabilities: Any = self.predict_dist(X).probs  # type: ignore[attr-defined]
+        if isinstance(self.criterion_, BernoulliLoss):
+            probabilities = probabilities.reshape(-1, 1)
+            probabilities = torch.cat([1 - probabilities, probabilities], 1)
+        return probabilities.cpu().numpy()

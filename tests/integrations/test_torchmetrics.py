@@ -1,0 +1,134 @@
+"""Batch by batch, over processes and in collections the metrics are the functions of all rows."""
+
+import pickle
+
+import pytest
+import torch
+from torch.distributions import Normal, StudentT
+
+from likely import metrics
+
+pytest.importorskip("torchmetrics")
+from torchmetrics import MetricCollection
+
+from likely.integrations import torchmetrics as ours
+
+GENERATOR = torch.Generator().manual_seed(0)
+ROWS = 90
+PROBABILITIES = torch.softmax(2 * torch.randn(ROWS, 3, generator=GENERATOR), 1)
+LABELS = torch.randint(3, (ROWS,), generator=GENERATOR)
+P, Y = torch.rand(ROWS, generator=GENERATOR), torch.randint(2, (ROWS,), generator=GENERATOR)
+MEAN, SCALE = torch.randn(ROWS, generator=GENERATOR), 0.5 + torch.rand(ROWS, generator=GENERATOR)
+TARGET = torch.randn(ROWS, generator=GENERATOR)
+WEIGHT = torch.rand(ROWS, generator=GENERATOR)
+PARTS = [slice(0, 40), slice(40, 41), slice(41, ROWS)]
+
+CLASSES = {
+    "ECE": (ours.ExpectedCalibrationError, metrics.expected_calibration_error, {}),
+    "debiased": (ours.ExpectedCalibrationError, metrics.expected_calibration_error, {"norm": "l2", "debiased": True}),
+    "quantile": (ours.ExpectedCalibrationError, metrics.expected_calibration_error, {"strategy": "quantile"}),
+    "class": (ours.ExpectedCalibrationError, metrics.expected_calibration_error, {"pos_label": 1, "n_bins": 5}),
+    "MCE": (ours.MaximumCalibrationError, metrics.maximum_calibration_error, {"n_bins": 7}),
+    "smooth": (ours.SmoothCalibrationError, metrics.smooth_calibration_error, {}),
+    "classwise": (ours.ClasswiseCalibrationError, metrics.classwise_calibration_error, {"average": None}),
+    "Brier": (ours.BrierScore, metrics.brier_score, {"scale_by_half": True}),
+    "NLL": (ours.NegativeLogLikelihood, metrics.negative_log_likelihood, {}),
+}
+NUMBERS = {
+    "CAL": (ours.QuantileCalibrationError, metrics.quantile_calibration_error, {"levels": [0.1, 0.5, 0.9]}),
+    "area": (ours.MiscalibrationArea, metrics.miscalibration_area, {"kind": "quantile"}),
+    "CRPS": (ours.CRPS, metrics.crps, {}),
+    "NLL": (ours.NegativeLogLikelihood, metrics.negative_log_likelihood, {}),
+    "coverage": (ours.IntervalCoverage, metrics.interval_coverage, {"coverage": 0.8}),
+    "score": (ours.IntervalScore, metrics.interval_score, {"coverage": 0.8}),
+}
+
+
+def close(found, expected):
+    expected = torch.as_tensor(expected, dtype=torch.float64)
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
+
+
+def check(metric, batches, expected):
+    """Over batches, after a reset, through pickle, and as two processes would merge it."""
+    for _ in range(2):
+        for batch in batches:
+            metric.update(*batch)
+        close(metric.compute(), expected)
+        close(pickle.loads(pickle.dumps(metric)).compute(), expected)
+        metric.reset()
+    first, second = metric.clone(), metric.clone()
+    first.update(*batches[0])
+    for batch in batches[1:]:
+        second.update(*batch)
+    if hasattr(second, "merge_state"):  # from torchmetrics 1.6 on
+        second.merge_state(first)
+        close(second.compute(), expected)
+
+
+@pytest.mark.parametrize("name", CLASSES)
+@pytest.mark.parametrize("weight", [None, WEIGHT], ids=["even", "weighted"])
+@pytest.mark.parametrize(("probabilities", "labels"), [(PROBABILITIES, LABELS), (P, Y)], ids=["three", "two"])
+def test_metrics_of_classes(name, weight, probabilities, labels):
+    kind, function, options = CLASSES[name]
+    batches = [(probabilities[i], labels[i], None if weight is None else weight[i]) for i in PARTS]
+    check(kind(**options), batches, function(labels, probabilities, **options, sample_weight=weight))
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+@pytest.mark.parametrize("weight", [None, WEIGHT], ids=["even", "weighted"])
+@pytest.mark.parametrize("make", [Normal, lambda mean, scale: StudentT(4.0, mean, scale)], ids=["normal", "t"])
+def test_metrics_of_numbers(name, weight, make):
+    kind, function, options = NUMBERS[name]
+    batches = [(make(MEAN[i], SCALE[i]), TARGET[i], None if weight is None else weight[i]) for i in PARTS]
+    check(kind(**options), batches, function(TARGET, make(MEAN, SCALE), **options, sample_weight=weight))
+
+
+def test_metrics_of_forecasts_alone():
+    batches = [((MEAN[i], SCALE[i]), TARGET[i], WEIGHT[i]) for i in PARTS]
+    check(ours.Sharpness(), batches, metrics.sharpness(mean=MEAN, scale=SCALE, sample_weight=WEIGHT))
+    check(ours.IntervalWidth(), batches, metrics.interval_width(mean=MEAN, scale=SCALE, sample_weight=WEIGHT))
+
+
+def test_logits():
+    logits = torch.randn(ROWS, 3, generator=torch.Generator().manual_seed(1))
+    batches = [(logits[i], LABELS[i]) for i in PARTS]
+    check(ours.NegativeLogLikelihood(logits=True), batches, metrics.negative_log_likelihood(LABELS, logits=logits))
+
+
+def test_targets_of_several_dimensions():
+    mean, scale, target = (t.reshape(-1, 3) for t in (MEAN, SCALE, TARGET))
+    metric = ours.QuantileCalibrationError()
+    for part in (slice(0, 10), slice(10, 30)):
+        metric.update((mean[part], scale[part]), target[part])
+    close(metric.compute(), metrics.quantile_calibration_error(target, mean=mean, scale=scale))
+
+
+def test_a_collection_merges_only_what_is_alike():
+    """Both coverages are 1 in the first batch, and so would be taken for one metric."""
+    collection = MetricCollection(
+        {"80": ours.IntervalCoverage(coverage=0.8), "95": ours.IntervalCoverage(coverage=0.95), "CRPS": ours.CRPS()}
+    )
+    collection.update((torch.zeros(4), torch.ones(4)), torch.zeros(4))
+    collection.update((torch.zeros(4), torch.ones(4)), torch.full((4,), 1.5))
+    found = collection.compute()
+    assert found["80"] == 0.5
+    assert found["95"] == 1.0
+
+    errors = MetricCollection([ours.ExpectedCalibrationError(), ours.MaximumCalibrationError(), ours.BrierScore()])
+    for part in PARTS:
+        errors.update(PROBABILITIES[part], LABELS[part])
+    assert sorted(map(len, errors.compute_groups.values())) == [1, 2]
+    close(errors.compute()["MaximumCalibrationError"], metrics.maximum_calibration_error(LABELS, PROBABILITIES))
+
+
+def test_forward_gives_the_batch():
+    metric = ours.BrierScore()
+    metric(P[:40], Y[:40])
+    close(metric(P[40:], Y[40:]), metrics.brier_score(Y[40:], P[40:]))
+    close(metric.compute(), metrics.brier_score(Y, P))
+
+
+def test_what_is_no_forecast_says_so():
+    with pytest.raises(TypeError, match="pair"):
+        ours.CRPS().update(MEAN, TARGET)
