@@ -1,4 +1,4 @@
-"""The `likely` command: `likely audit`, `likely info`, `likely reproduce` and `likely bench`.
+"""The `likely` command: `audit`, `calibrate`, `predict`, `reproduce`, `bench` and `info`.
 
 Everything heavy is imported by the command that needs it, so `likely --help` answers at once; and typer is imported
 inside `build`, so that an install without the `cli` extra gets a sentence instead of a traceback.
@@ -57,11 +57,14 @@ def build() -> "typer.Typer":
         about = describe()
         typer.echo(json.dumps(about, indent=1, ensure_ascii=False) if as_json else readable(about))
 
-    from likely._cli_audit import audit_command
+    from likely._cli.audit import audit_command
+    from likely._cli.calibrate import calibrate_command, predict_command
     from likely.bench._command import bench_command
     from likely.reproduce._command import reproduce_command
 
     app.command("audit")(audit_command)
+    app.command("calibrate")(calibrate_command)
+    app.command("predict")(predict_command)
     app.command("reproduce")(reproduce_command)
     app.command("bench")(bench_command)
     return app

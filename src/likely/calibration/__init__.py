@@ -9,6 +9,7 @@ from likely.calibration._conformal import ConformalRegressor
 from likely.calibration._deep import DeepTemperature
 from likely.calibration._deep_scale import DeepScale
 from likely.calibration._isotonic_scale import IsotonicScale, Recalibrated
+from likely.calibration._json import load, save
 from likely.calibration._module import CalibratedModule
 from likely.calibration._regressor import CalibratedRegressor
 from likely.calibration._scale import GlobalScale, LinearScale, ScaleCalibrator
@@ -42,4 +43,6 @@ __all__ = [
     "VectorScaling",
     "compose",
     "compose_scales",
+    "load",
+    "save",
 ]

@@ -71,9 +71,7 @@ class DeepScale(ScaleCalibrator):
         self.n_iter_, self.gain_ = self.networks_.n_iter, self.networks_.gain
 
     def _standardised(self, forecast: Forecast) -> Tensor:
-        source = default_features(forecast)
-        if source.shape[1] != len(self.mean_):
-            raise ValueError(f"features have {source.shape[1]} columns, the fit had {len(self.mean_)}")
+        source = self._source(forecast)
         x = source[slice(0, len(source))].double()
         return ((x - torch.as_tensor(self.mean_).to(x)) / torch.as_tensor(self.deviation_).to(x)).float()
 

@@ -95,6 +95,7 @@ class ScaleCalibrator(BaseEstimator):
         weight = check_weight(sample_weight, len(forecast))
         z = (target - forecast.mean) / forecast.scale
         self.has_scale_ = forecast.has_scale
+        self.n_features_ = _width(forecast)
         self.global_scale_ = _common_scale(z, weight, self._family.power)
         self._fit(z / self.global_scale_, forecast, weight)
         return self
@@ -113,7 +114,7 @@ class ScaleCalibrator(BaseEstimator):
         if not 0 < coverage < 1:
             raise ValueError(f"coverage must be between 0 and 1, got {coverage}")
         distribution = self.distribution(mean, scale, features)
-        tail = torch.tensor((1 - coverage) / 2).to(distribution.mean)
+        tail = torch.tensor((1 - coverage) / 2, dtype=torch.float64).to(distribution.mean)
         return like(distribution.icdf(tail), mean), like(distribution.icdf(1 - tail), mean)
 
     @property
@@ -138,6 +139,13 @@ class ScaleCalibrator(BaseEstimator):
 
     def _scale(self, forecast: Forecast) -> Tensor:
         return forecast.scale * self.global_scale_ * self._factor(forecast)
+
+    def _source(self, forecast: Forecast) -> Rows:
+        """The columns a scale is read off, the same as in the fit."""
+        if _width(forecast) != self.n_features_:
+            found, fitted = (f"{width or 'no'} columns" for width in (_width(forecast), self.n_features_))
+            raise ValueError(f"features have {found}, the fit had {fitted}")
+        return default_features(forecast)
 
     def _fit(self, z: Tensor, forecast: Forecast, weight: NDArray[np.float64] | None) -> None:
         """Learn from the residuals in units of the globally scaled forecast."""
@@ -231,9 +239,7 @@ class LinearScale(ScaleCalibrator):
         return float(shares[int(torch.tensor([sure(gain, self.margin) for gain in gains]).argmax())])
 
     def _factor(self, forecast: Forecast) -> Tensor | float:
-        source = default_features(forecast)
-        if source.shape[1] != len(self.solution_.coef):
-            raise ValueError(f"features have {source.shape[1]} columns, the fit had {len(self.solution_.coef)}")
+        source = self._source(forecast)
         if not self.solution_.coef.any():
             return 1.0
         factor: Tensor = LINK(torch.cat([self.met_(source[rows]) for rows in source.blocks()]).to(forecast.mean))
@@ -264,6 +270,10 @@ class _Met:
         """u within its range, of features within theirs: a line is no guide beyond the rows it was drawn through."""
         inside = torch.minimum(torch.maximum(x, self.low.to(x)), self.high.to(x))
         return self.solution(inside).clamp(*self.range)
+
+
+def _width(forecast: Forecast) -> int:
+    return 0 if forecast.features is None else forecast.features.shape[1]
 
 
 def default_features(forecast: Forecast) -> Rows:

@@ -1,0 +1,1 @@
+"""The commands of `likely`, one file for the arguments of each, and what they share."""

@@ -1,0 +1,131 @@
+"""The arguments of `likely calibrate` and `likely predict`, and what they print."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+Data = Annotated[Path, typer.Argument(help="A model's outputs: npz, npy, CSV, Parquet or Arrow.", metavar="DATA")]
+LogitsName = Annotated[str | None, typer.Option(help="The name of the array or columns of logits, if not 'logits'.")]
+FeaturesName = Annotated[str | None, typer.Option(help="The name of features, if not 'features'; or an .npy.")]
+MeanName = Annotated[str | None, typer.Option(help="The name of a regressor's means, if not 'mean'.")]
+ScaleName = Annotated[str | None, typer.Option(help="The name of a regressor's scales, if not 'scale'; or an .npy.")]
+LabelsName = Annotated[str | None, typer.Option(help="The name of labels, if not 'labels'; or an .npy.")]
+TargetName = Annotated[str | None, typer.Option(help="The name of a regressor's targets, if not 'target'; or an .npy.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def calibrate_command(
+    data: Data,
+    out: Annotated[Path, typer.Option(help="The model to write.", dir_okay=False)] = Path("model.json"),
+    method: Annotated[
+        str,
+        typer.Option(
+            help="auto; for logits global, linear, feature, deep, vector, matrix, platt or isotonic; for "
+            "a regressor global, linear, deep or isotonic; or some in a row: vector+feature."
+        ),
+    ] = "auto",
+    task: Annotated[str, typer.Option(help="auto, classification or regression.")] = "auto",
+    logits: LogitsName = None,
+    labels: LabelsName = None,
+    mean: MeanName = None,
+    scale: ScaleName = None,
+    target: TargetName = None,
+    features: FeaturesName = None,
+    probabilities: Annotated[bool, typer.Option("--probabilities", help="The logits are probabilities.")] = False,
+    likelihood: Annotated[str, typer.Option(help="A regressor's: normal or laplace.")] = "normal",
+    folds: Annotated[int, typer.Option(help="Folds that judge it on rows left out; 0: do not judge.", min=0)] = 5,
+    seed: Annotated[int, typer.Option(help="The seed everything random starts from.", min=0)] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Learn from a model's outputs on rows it was not trained on how sure it should be; write a model as JSON."""
+    with _refusing():
+        from likely._cli.outputs import Names
+        from likely._cli.recalibrate import calibrate
+
+        names = Names(task, logits, labels, mean, scale, target, features, probabilities)
+        with _progress() as tell:
+            about = calibrate(data, out, names, method, likelihood=likelihood, folds=folds, seed=seed, tell=tell)
+        _print(about, as_json)
+
+
+def predict_command(
+    model: Annotated[Path, typer.Argument(help="A model that likely calibrate wrote.", metavar="MODEL")],
+    data: Data,
+    out: Annotated[Path, typer.Option(help="The file to write, .npz or .csv.", dir_okay=False)],
+    logits: LogitsName = None,
+    mean: MeanName = None,
+    scale: ScaleName = None,
+    features: FeaturesName = None,
+    labels: Annotated[str | None, typer.Option(help="Labels to judge the probabilities by.")] = None,
+    target: Annotated[str | None, typer.Option(help="Targets to judge the forecasts by.")] = None,
+    coverage: Annotated[float, typer.Option(help="How much of a row's distribution its interval holds.")] = 0.9,
+    quantiles: Annotated[str | None, typer.Option(help="Levels with commas between, such as 0.1,0.5,0.9.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write the calibrated probabilities, or scales, intervals and quantiles, of a model's outputs."""
+    with _refusing():
+        from likely._cli.outputs import Names
+        from likely._cli.recalibrate import predict
+
+        names = Names("auto", logits, labels, mean, scale, target, features)
+        _print(predict(model, data, out, names, coverage=coverage, quantiles=quantiles), as_json)
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, OSError, ImportError) as error:
+        typer.echo(f"likely: {error}", err=True)
+        raise typer.Exit(2) from None
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str, float], None]]:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True, highlight=False)
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
+        bar = bars.add_task("reading", total=1.0)
+        yield lambda what, share: bars.update(bar, description=what, completed=share)
+
+
+def _print(about: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        import json
+
+        typer.echo(json.dumps(about, indent=1, ensure_ascii=False))
+        return
+    for line in _lines(about):
+        typer.echo(line)
+
+
+def _lines(about: dict[str, Any]) -> list[str]:
+    """What was found, what it scores, and where it was written."""
+    width = "" if "classes" not in about else f", {about['classes']} classes"
+    width += f", {about['features']} features" if about["features"] else ""
+    lines = [f"{about['data']}: {about['rows']:,} rows{width}", f"method: {about['method']}"]
+    if "chosen" in about:
+        lines[-1] += f", which chose {'; '.join(about['chosen'])}"
+    if "after" in about:
+        first = about.get("before") or {}
+        lines += ["", f"{'':<18}{'before':>10}{'after':>10}"]
+        for name, value in about["after"].items():
+            old = f"{first[name]:.4f}" if name in first else "–"
+            lines.append(f"{name:<18}{old:>10}{value:>10.4f}")
+        lines.append(about["judged"])
+        if "gain" in about:
+            gain, error = about["gain"]["NLL"], about["gain"]["error"]
+            doubt = "" if gain > 2 * error else ", so no gain is sure"
+            lines.append(f"The NLL falls by {gain:.4f} ± {error:.4f}{doubt}.")
+        lines.append("")
+    return [*lines, about["out"]]

@@ -1,0 +1,205 @@
+"""What `likely calibrate` and `likely predict` do: from a file of outputs to a model, and with a model to answers."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from likely._cli.outputs import Names, Outputs, read_outputs
+from likely._cli.scores import Scores, after, before, fit, out_of_fold
+from likely.calibration import Calibrator, compose, compose_scales, load, save
+from likely.calibration._classifier import METHODS, make_calibrator
+from likely.calibration._json import needs
+from likely.calibration._scale_pipeline import SCALE_METHODS
+
+ENDINGS = (".npz", ".csv")
+
+
+def calibrate(
+    data: Path,
+    out: Path,
+    names: Names,
+    method: str,
+    *,
+    likelihood: str,
+    folds: int,
+    seed: int,
+    tell: Callable[[str, float], None],
+) -> dict[str, Any]:
+    """Fit, judge on rows left out, and save; what is to be told of it."""
+    if folds == 1:
+        raise ValueError("--folds must be 0, or 2 or more")
+    _check_folder(out)
+    outputs = read_outputs(data, names, truth=True)
+    calibrator = _made(method, outputs, likelihood, seed)
+    _check_rows(outputs, folds)
+    if names.probabilities:
+        calibrator.set_params(inputs="probabilities")
+    tell("fitting", 0.0)
+    fitted = fit(calibrator, outputs)
+    about = {**_about(data, outputs), "task": outputs.task, "method": method, **_chosen(fitted), "seed": seed}
+    if folds:
+        new = out_of_fold(
+            calibrator, outputs, folds, seed, lambda fold: tell(f"fold {fold + 1} of {folds}", (1 + fold) / (1 + folds))
+        )
+        judged = f"Out of fold: every row is judged by a fit to the other {folds - 1} of {folds} parts."
+        about |= _compared(before(outputs, calibrator), new) | {"judged": judged}
+    save(fitted, out, about=about)
+    return about | {"out": str(out)}
+
+
+def predict(
+    model: Path, data: Path, out: Path, names: Names, *, coverage: float, quantiles: str | None
+) -> dict[str, Any]:
+    """Write a model's answers to the outputs in a file; what is to be told of them."""
+    levels = _levels(quantiles)
+    if out.suffix.lower() not in ENDINGS:
+        raise ValueError(f"--out must end in {' or '.join(ENDINGS)}, got {out.name}")
+    if not 0 < coverage < 1:
+        raise ValueError(f"--coverage must be between 0 and 1, got {coverage}")
+    _check_folder(out)
+    fitted = load(model)
+    classifier = isinstance(fitted, Calibrator)
+    task = "classification" if classifier else "regression"
+    names = replace(names, task=task, probabilities=classifier and fitted.inputs == "probabilities")
+    outputs = _fitting(read_outputs(data, names, truth=False), fitted, model, data)
+    answers = _probabilities(fitted, outputs) if classifier else _forecasts(fitted, outputs, coverage, levels)
+    about = {**_about(data, outputs), "method": type(fitted).__name__}
+    if outputs.truth is not None:
+        about |= _compared(before(outputs, fitted), after(fitted, outputs))
+        about |= {"judged": f"These scores mean something if {model.name} was fitted to other rows."}
+    _write(out, answers)
+    return about | {"out": str(out)}
+
+
+def _made(method: str, outputs: Outputs, likelihood: str, seed: int) -> Any:
+    """The calibrator of that name, or those of several in a row."""
+    classifier = outputs.task == "classification"
+    known = METHODS if classifier else SCALE_METHODS
+    names = method.split("+")
+    if not set(names) <= set(known):
+        raise ValueError(
+            f"--method for {outputs.task} must be of {', '.join(known)}, or some joined by +; got {method}"
+        )
+    if "feature" in names and outputs.features is None:
+        raise ValueError("--method feature needs features, and the file has none: name them by --features")
+    parts = [make_calibrator(name) if classifier else SCALE_METHODS[name](likelihood=likelihood) for name in names]
+    for part in parts:
+        if "random_state" in part.get_params():
+            part.set_params(random_state=seed)
+    if len(parts) == 1:
+        return parts[0]
+    return compose(*parts) if classifier else compose_scales(*parts)
+
+
+def _check_rows(outputs: Outputs, folds: int) -> None:
+    assert outputs.truth is not None
+    if len(outputs) < max(2 * folds, 2):
+        raise ValueError(f"there are {len(outputs)} rows, and {folds} folds need {2 * folds}: say --folds")
+    if outputs.task == "classification" and bool((outputs.truth == outputs.truth[0]).all()):
+        raise ValueError(f"all {len(outputs)} labels are {outputs.truth[0]}: one class alone calibrates nothing")
+
+
+def _fitting(outputs: Outputs, fitted: Any, model: Path, data: Path) -> Outputs:
+    """The outputs, without what the model does not read; an error where they lack what it does."""
+    wanted = needs(fitted)
+    if "classes" in wanted and outputs.predicted.shape[1] != wanted["classes"]:
+        raise ValueError(
+            f"{model.name} was fitted to {wanted['classes']} classes, {data.name} has {outputs.predicted.shape[1]}"
+        )
+    columns = wanted["features"]
+    found = 0 if outputs.features is None else math.prod(outputs.features.shape[1:])
+    if columns and found != columns:
+        has = f"has {found}" if found else "has none, or under another name: say --features"
+        raise ValueError(f"{model.name} reads {columns} features a row; {data.name} {has}")
+    if wanted.get("scale") and outputs.scale is None:
+        raise ValueError(f"{model.name} reads the regressor's scales; {data.name} has none: say --scale")
+    scale = outputs.scale if wanted.get("scale") else None
+    return replace(outputs, features=outputs.features if columns else None, scale=scale)
+
+
+def _probabilities(fitted: Any, outputs: Outputs) -> dict[str, Any]:
+    probabilities = fitted.predict_proba(outputs.predicted, outputs.features)
+    return {"predicted": probabilities.argmax(1), "probabilities": probabilities}
+
+
+def _forecasts(fitted: Any, outputs: Outputs, coverage: float, levels: list[float]) -> dict[str, Any]:
+    rows = (outputs.predicted, outputs.scale, outputs.features)
+    lower, upper = fitted.predict_interval(*rows, coverage)
+    answers = {"mean": outputs.predicted, "scale": fitted.predict_scale(*rows), "lower": lower, "upper": upper}
+    if levels:
+        distribution = fitted.distribution(*rows)
+        ends = [distribution.icdf(torch.full_like(distribution.mean, level)).numpy() for level in levels]
+        answers |= {"levels": np.array(levels), "quantiles": np.stack(ends, axis=1)}
+    return answers
+
+
+def _write(out: Path, answers: dict[str, Any]) -> None:
+    # Through a second file, so that half a file is never taken for a whole one.
+    partial = out.with_name(out.name + ".partial")
+    try:
+        if out.suffix.lower() == ".npz":
+            with open(partial, "wb") as file:
+                np.savez(file, **answers)
+        else:
+            _frame(answers).to_csv(partial, index=False)
+        os.replace(partial, out)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _frame(answers: dict[str, Any]) -> Any:
+    import pandas as pd
+
+    levels = answers.pop("levels", ())
+    columns: dict[str, Any] = {}
+    for name, array in answers.items():
+        if name == "probabilities":
+            columns |= {f"probability_{k}": array[:, k] for k in range(array.shape[1])}
+        elif name == "quantiles":
+            columns |= {f"quantile_{level:g}": array[:, k] for k, level in enumerate(levels)}
+        else:
+            columns[name] = array
+    return pd.DataFrame(columns)
+
+
+def _about(data: Path, outputs: Outputs) -> dict[str, Any]:
+    classes = {"classes": int(outputs.predicted.shape[1])} if outputs.task == "classification" else {}
+    features = 0 if outputs.features is None else int(outputs.features.shape[-1])
+    return {"data": data.name, "rows": len(outputs), **classes, "features": features}
+
+
+def _chosen(fitted: Any) -> dict[str, Any]:
+    if hasattr(fitted, "members_"):
+        return {"chosen": list(fitted.members_)}
+    return {"chosen": [fitted.choice_]} if hasattr(fitted, "choice_") else {}
+
+
+def _compared(old: Scores | None, new: Scores) -> dict[str, Any]:
+    if old is None:
+        return {"after": new.told}
+    fall = old.nll - new.nll
+    gain, error = float(fall.mean()), float(fall.std() / math.sqrt(len(fall)))
+    return {"before": old.told, "after": new.told, "gain": {"NLL": gain, "error": error}}
+
+
+def _levels(quantiles: str | None) -> list[float]:
+    try:
+        levels = [float(part) for part in quantiles.split(",")] if quantiles else []
+    except ValueError:
+        levels = [math.nan]
+    if not all(0 < level < 1 for level in levels):
+        raise ValueError(f"--quantiles must be numbers between 0 and 1 with commas between, got {quantiles}")
+    return levels
+
+
+def _check_folder(out: Path) -> None:
+    if not out.parent.is_dir():
+        raise FileNotFoundError(f"the folder {out.parent} of --out does not exist")

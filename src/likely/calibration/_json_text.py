@@ -1,0 +1,37 @@
+"""JSON as text: laid out for people, and read without what JSON does not have."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NoReturn
+
+
+def laid_out(value: Any, depth: int = 0) -> str:
+    """JSON with a line for each field and for each row of numbers."""
+    children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    if not (isinstance(value, dict) and value) and not any(isinstance(child, dict | list) for child in children):
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    parts = [laid_out(child, depth + 1) for child in children]
+    if isinstance(value, dict):
+        names = [json.dumps(str(name), ensure_ascii=False) for name in value]
+        parts = [f"{name}: {part}" for name, part in zip(names, parts, strict=True)]
+    first, last = "{}" if isinstance(value, dict) else "[]"
+    pad = "\n" + " " * (depth + 1)
+    return first + pad + ("," + pad).join(parts) + "\n" + " " * depth + last
+
+
+def parsed(text: str, name: str) -> Any:
+    """What the text says; ``name`` is the file's, for the words of a refusal."""
+
+    def refuse(constant: str) -> NoReturn:
+        raise ValueError(f"{name} holds {constant}, which no calibrator can use")
+
+    if not text.strip():
+        raise ValueError(f"{name} is empty")
+    try:
+        return json.loads(text, parse_constant=refuse)
+    except json.JSONDecodeError as error:
+        cut = "" if text.rstrip().endswith("}") else "; it does not end with }: was the file cut short?"
+        raise ValueError(f"{name} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}{cut}") from None
+    except RecursionError:
+        raise ValueError(f"{name} is no calibrated model of likely: it is nested too deeply") from None

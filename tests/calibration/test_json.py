@@ -1,0 +1,344 @@
+"""Calibrators saved as JSON come back as they were, and what is no such file is refused in words."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import Ridge
+
+import likely
+from likely import calibration
+from likely.calibration import (
+    AutoCalibrator,
+    AutoScale,
+    CalibratedRegressor,
+    DeepScale,
+    DeepTemperature,
+    FeatureTemperature,
+    GlobalScale,
+    GlobalTemperature,
+    IsotonicCalibration,
+    IsotonicScale,
+    LinearScale,
+    LinearTemperature,
+    PlattScaling,
+    StructuredMatrixScaling,
+    VectorScaling,
+    compose,
+    compose_scales,
+)
+
+N, C, D = 400, 3, 4
+
+
+def classified(dtype=np.float64):
+    rng = np.random.default_rng(0)
+    y, x = rng.integers(0, C, N), rng.normal(size=(N, D))
+    logits = 6 * np.eye(C)[y] + 3 * np.exp(0.8 * x[:, :1]) * rng.normal(size=(N, C)) + [2, 0, 0]
+    return logits.astype(dtype), y, x.astype(dtype)
+
+
+def regressed():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-2, 2, size=(N, D))
+    mean, scale = rng.normal(size=N), np.exp(0.3 * rng.normal(size=N))
+    return mean, scale, mean + scale * np.exp(0.7 * x[:, 0]) * rng.standard_t(4, size=N), x
+
+
+CLASSIFIERS = {
+    "global": GlobalTemperature(),
+    "linear": LinearTemperature(),
+    "unregularised": LinearTemperature(penalty=None),
+    "feature": FeatureTemperature(),
+    "deep": DeepTemperature(hidden=5, max_iter=40, margin=0.0),
+    "deep, held back": DeepTemperature(hidden=5, max_iter=40, margin=1e6),
+    "vector": VectorScaling(),
+    "matrix": StructuredMatrixScaling(penalty=3.0),
+    "platt": PlattScaling(),
+    "isotonic": IsotonicCalibration(),
+    "composition": compose(VectorScaling(), FeatureTemperature()),
+    "nested": compose(GlobalTemperature(), DeepTemperature(hidden=3, max_iter=20, margin=0.0)),
+    "auto": AutoCalibrator(cv=2, slack=1e6),
+}
+SCALES = {
+    "global": GlobalScale(),
+    "laplace": GlobalScale(likelihood="laplace"),
+    "linear": LinearScale(),
+    "linear, no penalty": LinearScale(penalty=None),
+    "deep": DeepScale(hidden=8, max_iter=100, lr=0.03, margin=0.0),
+    "deep, held back": DeepScale(hidden=5, max_iter=60, margin=1e6),
+    "isotonic": IsotonicScale(),
+    "isotonic laplace": IsotonicScale(likelihood="laplace"),
+    "pipeline": compose_scales(LinearScale(), IsotonicScale()),
+    "auto": AutoScale(candidates=["global", "isotonic"]),
+}
+
+
+def again(calibrator, tmp_path):
+    calibration.save(calibrator, tmp_path / "model.json")
+    return calibration.load(tmp_path / "model.json")
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_a_classifier_answers_as_before_bit_for_bit(name, dtype, tmp_path):
+    logits, y, x = classified(dtype)
+    fitted = clone(CLASSIFIERS[name]).fit(logits[:300], y[:300], x[:300])
+    loaded = again(fitted, tmp_path)
+    assert type(loaded) is type(fitted)
+    assert ('"networks": {' in (tmp_path / "model.json").read_text()) == (name in ("deep", "nested"))
+    assert np.array_equal(loaded.predict_proba(logits, x), fitted.predict_proba(logits, x))
+    tensors = torch.as_tensor(logits), torch.as_tensor(x)
+    assert torch.equal(loaded.transform(*tensors), fitted.transform(*tensors))
+    if name not in ("vector", "matrix", "platt", "isotonic", "composition", "auto"):
+        assert np.array_equal(loaded.temperature(logits, x), fitted.temperature(logits, x))
+
+
+@pytest.mark.parametrize("own_scale", [True, False])
+@pytest.mark.parametrize("name", SCALES)
+def test_a_regressor_answers_as_before_bit_for_bit(name, own_scale, tmp_path):
+    mean, scale, y, x = regressed()
+    scale = scale if own_scale else None
+    fitted = clone(SCALES[name]).fit(mean, scale, y, x)
+    loaded = again(fitted, tmp_path)
+    assert type(loaded) is type(fitted)
+    assert ('"networks": {' in (tmp_path / "model.json").read_text()) == (name == "deep")
+    x = 2 * x  # some of it beyond what the fit has met
+    assert np.array_equal(loaded.predict_scale(mean, scale, x), fitted.predict_scale(mean, scale, x))
+    ends = [each.predict_interval(mean, scale, x, coverage=0.8) for each in (loaded, fitted)]
+    assert np.array_equal(*ends)
+    target = torch.as_tensor(y)
+    before, after = (each.distribution(mean, scale, x).log_prob(target) for each in (fitted, loaded))
+    assert torch.equal(before, after)
+
+
+@pytest.mark.parametrize("kind", [LinearScale, DeepScale])
+def test_a_scale_without_features_reads_the_forecast_again(kind, tmp_path):
+    mean, scale, y, _ = regressed()
+    fitted = kind().fit(mean, scale, y)
+    assert np.array_equal(again(fitted, tmp_path).predict_scale(mean, scale), fitted.predict_scale(mean, scale))
+    assert json.loads((tmp_path / "model.json").read_text())["features"] == 0
+
+
+@pytest.mark.parametrize("kind", [LinearScale, DeepScale])
+def test_one_feature_is_not_taken_for_the_mean(kind, tmp_path):
+    mean, _, y, x = regressed()
+    loaded = again(kind().fit(mean, None, y, x[:, :1]), tmp_path)
+    assert json.loads((tmp_path / "model.json").read_text())["features"] == 1
+    with pytest.raises(ValueError, match="features have no columns, the fit had 1 columns"):
+        loaded.predict_scale(mean, None)
+
+
+def test_what_was_learned_and_chosen_is_told_again(tmp_path):
+    logits, y, x = (part[:150] for part in classified())
+    fitted = AutoCalibrator(cv=3, random_state=np.random.RandomState(0)).fit(logits, y, x)
+    loaded = again(fitted, tmp_path)
+    assert loaded.scores_ == fitted.scores_
+    assert loaded.behind_ == fitted.behind_
+    assert loaded.name_ == fitted.name_
+    assert list(loaded.members_) == list(fitted.members_)
+    assert loaded.cv == 3
+    assert loaded.random_state == 0  # a generator has no place in the file
+    assert loaded.fit(logits, y, x).predict_proba(logits, x).shape == (150, C)
+    never = again(FeatureTemperature().fit(logits, y, np.random.default_rng(1).normal(size=(150, 50))), tmp_path)
+    assert never.precision_ == np.inf
+
+
+def test_the_file_is_plain_versioned_and_readable(tmp_path):
+    logits, y, x = classified()
+    fitted = compose(VectorScaling(), FeatureTemperature(), inputs="probabilities")
+    fitted.fit(np.exp(logits) / np.exp(logits).sum(1, keepdims=True), y, x)
+    calibration.save(fitted, tmp_path / "model.json", about={"network": "ResNet", "rows": [1, 2]})
+    text = (tmp_path / "model.json").read_text()
+    whole = json.loads(text)
+    assert {name: whole[name] for name in ("format", "likely", "kind", "inputs", "classes", "features")} == {
+        "format": 1,
+        "likely": likely.__version__,
+        "kind": "classifier",
+        "inputs": "probabilities",
+        "classes": C,
+        "features": D,
+    }
+    assert whole["about"] == {"network": "ResNet", "rows": [1, 2]}
+    assert [step["method"] for step in whole["calibrator"]["steps"]] == ["VectorScaling", "FeatureTemperature"]
+    assert max(map(len, text.splitlines())) < 200
+    assert calibration.load(tmp_path / "model.json").inputs == "probabilities"
+    assert os.listdir(tmp_path) == ["model.json"]
+
+
+def model() -> dict:
+    logits, y, x = classified()
+    from likely.calibration._json import to_json
+
+    return json.loads(to_json(compose(VectorScaling(), FeatureTemperature()).fit(logits, y, x)))
+
+
+def change(whole, value, *path):
+    inner = whole
+    for key in path[:-1]:
+        inner = inner[key]
+    if value is None:
+        del inner[path[-1]]
+    else:
+        inner[path[-1]] = value
+    return json.dumps(whole)
+
+
+FIRST, SECOND = ("calibrator", "steps", 0), ("calibrator", "steps", 1)
+SPOILED = {
+    "is empty": lambda whole: "",
+    "does not end with }: was the file cut short?": lambda whole: json.dumps(whole)[:300],
+    "holds NaN": lambda whole: change(whole, [float("nan")] * C, *FIRST, "bias"),
+    "holds -Infinity": lambda whole: change(whole, [-float("inf")] * C, *FIRST, "bias"),
+    "holds numbers that are not finite": lambda whole: change(whole, "BIAS", *FIRST, "bias").replace(
+        '"BIAS"', "[1e999, 0, 0]"
+    ),
+    "is no calibrated model of likely: it is not an object": lambda whole: "[1, 2]",
+    "is no calibrated model of likely: it has no 'format'": lambda whole: '{"a": 1}',
+    "is no calibrated model of likely: it has no 'likely'": lambda whole: change(whole, None, "likely"),
+    "has format 2, written by likely 9.0": lambda whole: change(whole | {"likely": "9.0"}, 2, "format"),
+    "'format' must be a whole number ≥ 1, found text": lambda whole: change(whole, "1", "format"),
+    "'kind' must be classifier or regressor, found 'cake'": lambda whole: change(whole, "cake", "kind"),
+    "knows no classifier method of that name": lambda whole: change(whole, "GlobalScale", *FIRST, "method"),
+    "has no 'steps'": lambda whole: change(whole, None, "calibrator", "steps"),
+    "'steps' must be a list of one record or more, found a list": lambda whole: change(
+        whole, [], "calibrator", "steps"
+    ),
+    "'steps' 0 must be an object, found 3": lambda whole: change(whole, 3, *FIRST),
+    "'factors' must be 4 numbers, found 3": lambda whole: change(whole, 4, "classes"),
+    "'factors' must be 3 numbers, found 2": lambda whole: change(whole, [1, 2], *FIRST, "factors"),
+    "'bias' must be a list of numbers, found a list": lambda whole: change(whole, [1, "a", 2], *FIRST, "bias"),
+    "'bias' must be a list of rows of one length": lambda whole: change(whole, [[1], [1, 2], 3], *FIRST, "bias"),
+    "'global_temperature' must be positive, found -1": lambda whole: change(whole, -1, *FIRST, "global_temperature"),
+    "'global_temperature' must be a finite number, found true": lambda whole: change(
+        whole, True, *FIRST, "global_temperature"
+    ),
+    "'deviation' must be positive throughout": lambda whole: change(whole, [0.0] * D, *SECOND, "deviation"),
+    "'mean' must be 4 numbers, found 5": lambda whole: change(whole, [0.0] * 5, *SECOND, "mean"),
+    "'inputs' must be logits or probabilities, found 'x'": lambda whole: change(whole, "x", "inputs"),
+    "are not those of VectorScaling: ['shell']": lambda whole: change(whole, {"shell": "rm"}, *FIRST, "parameters"),
+}
+
+
+@pytest.fixture(scope="module")
+def whole():
+    return json.dumps(model())
+
+
+@pytest.mark.parametrize("message", SPOILED)
+def test_a_spoiled_file_is_refused_in_words(message, whole, tmp_path):
+    path = tmp_path / "model.json"
+    path.write_text(SPOILED[message](json.loads(whole)), encoding="utf-8")
+    with pytest.raises(ValueError, match=r"model\.json") as refusal:
+        calibration.load(path)
+    assert message in str(refusal.value)
+
+
+def test_every_cut_of_a_file_is_refused(whole, tmp_path):
+    path = tmp_path / "model.json"
+    for end in range(0, len(whole) - 1, 37):
+        path.write_text(whole[:end])
+        with pytest.raises(ValueError, match=r"model\.json"):
+            calibration.load(path)
+
+
+def test_files_that_are_not_there_or_not_text(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"nothing\.json does not exist"):
+        calibration.load(tmp_path / "nothing.json")
+    with pytest.raises(FileNotFoundError, match="is not a file"):
+        calibration.load(tmp_path)
+    (tmp_path / "model.pkl").write_bytes(b"\x80\x04\x95")
+    with pytest.raises(ValueError, match=r"model.pkl is no calibrated model of likely: it is not text"):
+        calibration.load(tmp_path / "model.pkl")
+
+
+def test_what_cannot_be_saved_leaves_the_old_file(tmp_path, monkeypatch):
+    logits, y, _ = classified()
+    path = tmp_path / "model.json"
+    calibration.save(GlobalTemperature().fit(logits, y), path)
+    old = path.read_bytes()
+
+    class Mine(GlobalTemperature):
+        pass
+
+    with pytest.raises(TypeError, match="Mine is none of likely's calibrators"):
+        calibration.save(Mine().fit(logits, y), path)
+    with pytest.raises(TypeError, match="Its calibrator_ can be saved"):
+        calibration.save(CalibratedRegressor(Ridge()).fit(logits, logits[:, 0]), path)
+    with pytest.raises(NotFittedError):
+        calibration.save(VectorScaling(), path)
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(OSError, match="No space left on device; the model was not saved"):
+        calibration.save(VectorScaling().fit(logits, y), path)
+    assert path.read_bytes() == old
+    assert os.listdir(tmp_path) == ["model.json"]
+
+
+def test_a_loaded_calibrator_refuses_what_does_not_fit(tmp_path):
+    logits, y, x = classified()
+    loaded = again(FeatureTemperature().fit(logits, y, x), tmp_path)
+    with pytest.raises(ValueError, match="logits have 2 classes, the calibrator was fitted on 3"):
+        loaded.predict_proba(logits[:, :2], x)
+    with pytest.raises(ValueError, match="needs features="):
+        loaded.predict_proba(logits)
+    with pytest.raises(ValueError, match="features have 3 columns, the fit had 4"):
+        loaded.predict_proba(logits, x[:, :3])
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "calibrated-models.md"
+NODE = shutil.which("node")
+ANSWER = """
+const { model, rows } = JSON.parse(require("fs").readFileSync(0, "utf8"));
+const own = model.kind === "classifier"
+  ? rows.map(({ z, x }) => probabilities(model, z, x))
+  : rows.map(({ mean, own, x }) => scale(model.calibrator, mean, own, x));
+console.log(JSON.stringify(own));
+"""
+
+
+def in_javascript(path, rows):
+    code = re.search(r"```js\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert code
+    told = json.dumps({"model": json.loads(path.read_text(encoding="utf-8")), "rows": rows})
+    done = subprocess.run([NODE, "-e", code.group(1) + ANSWER], input=told, capture_output=True, text=True, check=True)
+    return np.array(json.loads(done.stdout))
+
+
+@pytest.mark.skipif(NODE is None, reason="the reader in JavaScript needs node")
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_the_reader_in_javascript_agrees_on_classifiers(name, tmp_path):
+    logits, y, x = classified()
+    fitted = clone(CLASSIFIERS[name]).fit(logits, y, x)
+    calibration.save(fitted, tmp_path / "model.json")
+    own = in_javascript(
+        tmp_path / "model.json", [{"z": z.tolist(), "x": h.tolist()} for z, h in zip(logits, x, strict=True)]
+    )
+    # The networks of deep scaling run in float32 here.
+    tolerance = 1e-4 if name in ("deep", "nested") else 1e-9
+    np.testing.assert_allclose(own, fitted.predict_proba(logits, x), rtol=tolerance)
+
+
+@pytest.mark.skipif(NODE is None, reason="the reader in JavaScript needs node")
+@pytest.mark.parametrize("features", [True, False])
+@pytest.mark.parametrize(
+    "name", [name for name in SCALES if "isotonic" not in name and name not in ("pipeline", "auto")]
+)
+def test_the_reader_in_javascript_agrees_on_scales(name, features, tmp_path):
+    mean, scale, y, x = regressed()
+    fitted = clone(SCALES[name]).fit(mean, scale, y, x if features else None)
+    calibration.save(fitted, tmp_path / "model.json")
+    rows = [{"mean": m, "own": s, "x": h} for m, s, h in zip(mean.tolist(), scale.tolist(), x.tolist(), strict=True)]
+    expected = fitted.predict_scale(mean, scale, x if features else None)
+    np.testing.assert_allclose(in_javascript(tmp_path / "model.json", rows), expected, rtol=1e-5)
