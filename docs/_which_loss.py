@@ -17,7 +17,7 @@ TARGET = (
     (1, "more spread than that", "NegativeBinomialLoss", LOSSES),
     (0, "one of several classes", "SoftmaxLoss", LOSSES),
     (0, "yes or no, perhaps for many", "BernoulliLoss", LOSSES),
-    (0, "the next token", "TokenTemperature", LOSSES),
+    (0, "the next token", "TokenTemperature", "api/kernels.html#likely."),
     (0, "several of these at once", "MultiTaskLoss", LOSSES),
 )
 NOISE = (

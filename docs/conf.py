@@ -18,13 +18,23 @@ from likely.reproduce._svg import css_variables, inline, to_svg
 from likely.reproduce.grid import grid_figure
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+import _benchmarks  # noqa: E402
+import _which_loss  # noqa: E402
 
 project = "likely"
 author = "The likely developers"
 project_copyright = author
 release = importlib.metadata.version("likely")
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx_copybutton",
+    "sphinx_gallery.gen_gallery",
+]
 myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
 myst_heading_anchors = 3
 exclude_patterns = ["_build", "_generated"]
@@ -53,12 +63,29 @@ html_math_renderer = "mathml"
 pygments_style = "default"
 pygments_dark_style = "github-dark"
 
+# Every example of the gallery runs here, once for each change of its script.
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples/gallery",
+    "gallery_dirs": "gallery",
+    "within_subsection_order": "_gallery.Order",
+    "reset_modules": ("matplotlib", "_gallery.reset"),
+    "abort_on_example_error": True,
+    "capture_repr": (),
+    "image_srcset": ["2x"],
+    "download_all_examples": False,
+    "show_signature": False,
+    "write_computation_times": False,
+    "min_reported_time": float("inf"),
+}
+
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
 # `\frac12` is good TeX, but docutils' converter wants `\frac{1}{2}`.
 _TOKEN = r"\s*(\d|[A-Za-z]|\\[A-Za-z]+)"
 _BARE_FRACTION = re.compile(rf"\\([td]?frac){_TOKEN}{_TOKEN}")
+# An index of what stands before the formula, as in `coef`$_j$, is good TeX too.
+_BARE_SCRIPT = re.compile(r"^\s*(?=[_^])")
 # "log x" needs its thin space, "log(x)" does not.
 _FUNCTION = re.compile(r"<mo>&ApplyFunction;</mo>(?!\s*(<mrow>)?\s*<mo[^>]*>\()")
 
@@ -67,7 +94,7 @@ def mathml(self, node: nodes.math | nodes.math_block) -> None:
     """Write a formula as MathML, which browsers show by themselves: no script, no download."""
     block = isinstance(node, nodes.math_block)
     source = node.astext()
-    braced = _BARE_FRACTION.sub(r"\\\1{\2}{\3}", source)
+    braced = _BARE_SCRIPT.sub("{}", _BARE_FRACTION.sub(r"\\\1{\2}{\3}", source))
     if block and ("\\\\" in braced or "&" in braced) and "\\begin" not in braced:
         braced = rf"\begin{{aligned}}{braced}\end{{aligned}}"
     try:
@@ -97,14 +124,17 @@ def generate(app: Sphinx) -> None:
         f'@media (prefers-color-scheme: dark) {{ body:not([data-theme="light"]) .picture {{ {dark} }} }}\n'
         f'</style>\n<div class="picture">{inline(to_svg(grid_figure()), "grid")}</div>\n'
     )
+    folder.joinpath("which-loss.html").write_text(_which_loss.picture())
+    folder.joinpath("benchmarks.md").write_text(_benchmarks.page())
     environment = {**os.environ, "COLUMNS": "88", "NO_COLOR": "1", "TERM": "dumb"}
-    for words in ("--help", "audit --help", "reproduce --help", "reproduce --list", "bench --help", "bench --list"):
+    helped = [f"{name} --help" for name in ("audit", "calibrate", "predict", "reproduce", "bench")]
+    for words in ("--help", *helped, "reproduce --list", "bench --list"):
         command = [Path(sys.executable).with_name("likely"), *words.split()]
         shown = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
         folder.joinpath(f"likely {words}.txt".replace(" ", "-")).write_text(shown.strip() + "\n")
 
 
 def setup(app: Sphinx) -> None:
-    app.connect("builder-inited", generate)
+    app.connect("builder-inited", generate, priority=100)  # before the gallery, which changes matplotlib's look
     app.connect("doctree-read", trim)
     app.add_html_math_renderer("mathml", inline_renderers=(mathml, None), block_renderers=(mathml, None))

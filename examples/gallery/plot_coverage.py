@@ -1,0 +1,55 @@
+r"""
+Ninety percent, everywhere
+==========================
+
+An interval of one width for all rows can hold nine targets of ten on average and still be wrong on
+every single row: too wide where the noise is small, too narrow where it is large.
+:class:`~likely.neural.LikelihoodRegressor` predicts a distribution for every row, and its intervals
+hold what they promise for easy rows and for hard ones.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from likely.datasets import make_heteroscedastic
+from likely.neural import LikelihoodRegressor
+
+X, y, scale = make_heteroscedastic(6000, n_features=2, random_state=0)
+train, test = slice(0, 2000), slice(2000, None)
+
+# %%
+# ``conditioning`` says whom the scale depends on: on nothing, or on the input, which is the
+# default.
+
+
+def covered(conditioning):
+    options = {"hidden": (64,), "max_steps": 500, "random_state": 0}
+    model = LikelihoodRegressor(conditioning=conditioning, **options).fit(X[train], y[train])
+    lower, upper = model.predict_interval(X[test], coverage=0.9)
+    return (lower < y[test]) & (y[test] < upper), upper - lower
+
+
+# %%
+# New rows, in ten groups from the least noise to the most.
+
+groups = np.array_split(np.argsort(scale[test]), 10)
+noise = [scale[test][group].mean() for group in groups]
+fig, (ax, widths) = plt.subplots(1, 2, figsize=(7.6, 4.8), layout="constrained", width_ratios=[4, 3])
+for conditioning, colour in (("global", "C1"), ("predicted", "C0")):
+    inside, width = covered(conditioning)
+    ax.plot(noise, [inside[group].mean() for group in groups], marker="o", color=colour)
+    widths.plot(noise, [width[group].mean() for group in groups], marker="o", color=colour)
+    print(f"{conditioning}: {inside.mean():.1%} on average")
+ax.axhline(0.9, color="black", linewidth=1, linestyle=(0, (4, 3)))
+ax.text(0.12, 0.83, "a scale for each row", color="C0")
+ax.text(0.75, 0.63, "one scale", color="C1", ha="right")
+ax.set(xscale="log", ylim=(0.4, 1.03), xlabel="noise of the rows", ylabel="targets inside")
+ax.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
+ax.set_title("What 90% intervals hold")
+widths.set(xscale="log", yscale="log", xlabel="noise of the rows", title="Their width")
+for each in (ax, widths):
+    each.set_xticks([0.2, 0.5, 1], ["0.2", "0.5", "1"])
+    each.set_xticks([], minor=True)
+widths.set_yticks([0.5, 1, 2, 5], ["0.5", "1", "2", "5"])
+widths.set_yticks([], minor=True)
+plt.show()

@@ -1,0 +1,47 @@
+r"""
+Which wines are odd, and why
+============================
+
+:class:`~likely.outliers.LikelihoodDetector` scores every row of a table and splits the score into
+what each column adds to it. So an outlier comes with its reasons.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.datasets import load_wine
+
+from likely.outliers import LikelihoodDetector
+
+wine = load_wine(as_frame=True)
+X = wine.data
+
+# %%
+# No labels, nothing to tune. The parts of a row add up to its score.
+
+detector = LikelihoodDetector(random_state=0).fit(X)
+score, parts = detector.outlier_score(X), detector.explain(X)
+oddest = np.argsort(score)[::-1][:7]
+assert np.allclose(parts.sum(1), score)
+
+# %%
+# The darker a cell, the more of the row's score is its column's; the number in it is the value, in
+# deviations from the column's mean.
+
+deviations = ((X - X.mean()) / X.std()).to_numpy()
+columns = np.argsort(parts[oddest].max(0))[::-1][:7]
+fig, (ax, bars) = plt.subplots(1, 2, figsize=(7.6, 5.2), layout="constrained", width_ratios=[5, 1])
+ax.imshow(parts[np.ix_(oddest, columns)].clip(min=0), cmap="Blues", aspect="auto", vmin=0)
+for i, row in enumerate(oddest):
+    for j, column in enumerate(columns):
+        loud = parts[row, column] > 0.55 * parts[oddest][:, columns].max()
+        value, colour = f"{deviations[row, column]:+.1f}", "white" if loud else "0.3"
+        ax.text(j, i, value, ha="center", va="center", color=colour)
+names = X.columns[columns].str.replace("_", " ").str.replace("nonflavanoid", "non-fl.")
+ax.set_xticks(range(len(columns)), names, rotation=40, ha="right", rotation_mode="anchor")
+ax.set_yticks(range(len(oddest)), [f"wine {row}" for row in oddest])
+ax.tick_params(length=0)
+ax.spines[:].set_visible(False)
+ax.set_title("Why each wine is odd")
+bars.barh(range(len(oddest)), score[oddest], color="C0")
+bars.set(xlabel="score", ylim=ax.get_ylim(), yticks=[], title="How odd")
+plt.show()

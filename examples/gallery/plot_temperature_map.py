@@ -1,0 +1,46 @@
+r"""
+Where a classifier should doubt itself
+======================================
+
+A network was trained on two clean moons. In use, one region turns out to be unreliable: there, four
+labels in ten are wrong. :class:`~likely.calibration.DeepTemperature` reads a temperature off the
+input, from some labelled rows of the new kind, and it rises there. The network, and its answers,
+stay as they are.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.datasets import make_moons
+from sklearn.neural_network import MLPClassifier
+
+from likely.calibration import DeepTemperature
+from likely.plots import TemperatureMapDisplay
+
+network = MLPClassifier((32, 32), random_state=0, max_iter=500)
+network.fit(*make_moons(500, noise=0.15, random_state=0))
+X, y = make_moons(2000, noise=0.15, random_state=1)
+unreliable = np.hypot(X[:, 0] - 1.6, X[:, 1] - 0) < 0.7
+y = np.where(unreliable & (np.random.default_rng(0).random(2000) < 0.4), 1 - y, y)
+
+# %%
+# Calibrators take logits, labels and, where a temperature may depend on them, features.
+
+
+def logits(points):
+    return network.predict_log_proba(points).clip(min=-30)
+
+
+calibrator = DeepTemperature(random_state=0).fit(logits(X), y, features=X)
+
+# %%
+# The map has the temperature of every place in the plane. Every fourth row is drawn.
+
+
+def temperature(points):
+    return calibrator.temperature(logits(points), points)
+
+
+fig, ax = plt.subplots(figsize=(7.0, 4.8), layout="constrained")
+TemperatureMapDisplay.from_function(temperature, X[::4], y[::4], s=26, ax=ax)
+ax.set(xlabel="", ylabel="", xticks=[], yticks=[])
+plt.show()
