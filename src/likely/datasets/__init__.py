@@ -1,10 +1,12 @@
 """Data for experiments: classifiers' outputs, regression, outlier and picture sets from a local folder, synthetic sets.
 
-Nothing is downloaded. Files are read from the folder given as ``data``, or named by the environment variable
-``LIKELY_DATA``; each is an npz, under ``logits/``, ``regression/`` or ``odds/``. Pictures are under ``vision/``.
+Files are read from the folder given as ``data``, or named by the environment variable ``LIKELY_DATA``; each is an npz,
+under ``logits/``, ``regression/`` or ``odds/``. Pictures are under ``vision/``. Nothing is downloaded but by
+:func:`fetch`.
 """
 
 from likely.datasets._faces import Faces, has_faces, load_faces
+from likely.datasets._fetch import fetch, list_sources, terms
 from likely.datasets._linear import LinearProblem, make_linear
 from likely.datasets._logits import Logits, list_logits, load_logits
 from likely.datasets._outliers import Outliers, list_outliers, load_outliers
@@ -19,11 +21,13 @@ __all__ = [
     "Logits",
     "Outliers",
     "Regression",
+    "fetch",
     "has_faces",
     "list_images",
     "list_logits",
     "list_outliers",
     "list_regression",
+    "list_sources",
     "load_faces",
     "load_images",
     "load_logits",
@@ -31,4 +35,5 @@ __all__ = [
     "load_regression",
     "make_heteroscedastic",
     "make_linear",
+    "terms",
 ]

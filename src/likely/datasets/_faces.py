@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from likely.datasets._folder import VARIABLE, folder, need
+from likely.datasets._sources import hint
 from likely.datasets._vision import KIND, check_pixels
 
 if TYPE_CHECKING:
@@ -109,7 +110,9 @@ def load_faces(
         raise FileNotFoundError(f"{error} that holds {LAYOUT}") from None
     reader = _reader(place)
     if reader is None:
-        raise FileNotFoundError(f"neither {place / KIND} nor {place} holds {LAYOUT}: put the files there")
+        raise FileNotFoundError(
+            f"neither {place / KIND} nor {place} holds {LAYOUT}: put the files there{hint('celeba')}"
+        )
     files = reader(part)
     numbers = files.numbers[:rows]
     if not len(numbers):

@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from likely.datasets._sources import hint
+
 VARIABLE = "LIKELY_DATA"
 
 
@@ -34,7 +36,7 @@ def read(kind: str, name: str, data: str | os.PathLike[str] | None) -> dict[str,
         there = ", ".join(names(kind, data)) or "nothing"
         raise FileNotFoundError(
             f"{path} is missing: put the file there, or name another folder by data= or {VARIABLE}. "
-            f"Under {kind}/ there is {there}"
+            f"Under {kind}/ there is {there}{hint(f'{kind}/{name}')}"
         )
     # Pickled arrays could run code; every file of ours does without.
     with np.load(path, allow_pickle=False) as stored:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from likely.datasets._folder import VARIABLE, folder
+from likely.datasets._sources import hint
 from likely.datasets._vision_files import Arrays, cifar_batches, sheets, svhn_matrix
 
 KIND = "vision"
@@ -74,7 +75,7 @@ def list_images(data: str | os.PathLike[str] | None = None) -> list[str]:
     """
     if data is None and not os.environ.get(VARIABLE):
         return []
-    return [name for name in READERS if any(_found(name, part, data) is not None for part in PARTS)]
+    return [name for name in READERS if any(find_images(name, part, data) is not None for part in PARTS)]
 
 
 def load_images(name: str, part: str = "train", data: str | os.PathLike[str] | None = None) -> Images:
@@ -100,18 +101,18 @@ def load_images(name: str, part: str = "train", data: str | os.PathLike[str] | N
         raise ValueError(f"part must be 'train' or 'test', got {part!r}")
     wanted = LAYOUTS[name].replace("PART", part)
     try:
-        found = _found(name, part, data)
+        found = find_images(name, part, data)
     except FileNotFoundError as error:
         raise FileNotFoundError(f"{error} that holds {wanted}") from None
     if found is None:
         there = folder(data)
-        raise FileNotFoundError(f"neither {there / KIND} nor {there} holds {wanted}: put the files there")
+        raise FileNotFoundError(f"neither {there / KIND} nor {there} holds {wanted}: put the files there{hint(name)}")
     arrays = found()
     pixels, labels = arrays.pop("pixels"), arrays.pop("labels")
     return Images(f"{name} {part}", pixels, labels.astype(np.int64), arrays)
 
 
-def _found(name: str, part: str, data: str | os.PathLike[str] | None) -> Arrays | None:
+def find_images(name: str, part: str, data: str | os.PathLike[str] | None) -> Arrays | None:
     """What reads the set, where its files are there."""
     root = folder(data)
     for place in (root / KIND, root):
