@@ -8,11 +8,15 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from likely.reproduce import ENTRIES, Context, Entry, Picture, Result, Table, run_entry, save
-from likely.reproduce._report import table_html, words, write_report
+from likely.reproduce import ENTRIES, Context, Entry, Picture, Result, Table, load, run_entry, save
+from likely.reproduce._compared import COMPARED
+from likely.reproduce._report import REASON, Item, shortened, table_html, words, write_report
 from likely.reproduce._svg import PALETTE, inline, panel, to_svg
 from likely.reproduce.registry import find
 from pages import NASTY, Page
+
+CHEAP = ("loss-likelihood", "dimensionality", "robust-models")
+SPREAD = re.compile(r"±|[Ss]tandard (deviation|error)|spread|quartile")
 
 
 def bold_cells(table: Table) -> list[str]:
@@ -30,11 +34,16 @@ def frame(**columns: list[object]) -> pd.DataFrame:
 
 
 @pytest.fixture(scope="module")
-def real(tmp_path_factory: pytest.TempPathFactory) -> str:
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("runs")
-    for name in ("loss-likelihood", "dimensionality"):
+    for name in CHEAP:
         save(run_entry(find(name), Context(quick=True), f"likely reproduce {name} --quick"), out / "results")
-    return write_report(ENTRIES, out, "likely reproduce --quick").read_text()
+    return out
+
+
+@pytest.fixture(scope="module")
+def real(runs: Path) -> str:
+    return write_report(ENTRIES, runs, "likely reproduce --quick").read_text()
 
 
 def made(out: Path, result: Result, **about: str) -> str:
@@ -77,9 +86,62 @@ def test_its_pictures_take_the_colours_of_the_page(real: str) -> None:
 def test_it_shows_every_entry_and_its_state(real: str) -> None:
     page = Page(real)
     assert set(page.ids) >= {entry.name for entry in ENTRIES}
-    assert page.text.count("not run") >= 2 * (len(ENTRIES) - 2)
+    assert page.text.count("not run") >= 2 * (len(ENTRIES) - len(CHEAP))
     assert "likely reproduce dimensionality --quick" in page.text
     assert "scikit-learn" in page.text
+
+
+def test_every_entry_declares_what_the_page_owes_its_reader() -> None:
+    assert list(COMPARED) == [entry.name for entry in ENTRIES]
+    for entry in ENTRIES:
+        compared = COMPARED[entry.name]
+        assert entry.claim.endswith(".")
+        assert all(line and not line.endswith(".") for line in compared), entry.name
+        assert SPREAD.search(compared.spread) or compared.spread.startswith(("none", "quantiles")), entry.name
+
+
+@pytest.mark.parametrize("name", CHEAP)
+def test_an_entry_shows_all_that_is_owed(name: str, runs: Path, real: str) -> None:
+    record = load(name, runs / "results")
+    result = record.result
+    section = re.search(rf'<section id="{name}">.*?</section>', real, flags=re.DOTALL)[0]
+    shown = Page(section).text
+    owed = [find(name).claim, result.verdict, record.command, *(f"{line}." for line in COMPARED[name])]
+    assert [words(text).striptags() for text in owed if words(text).striptags() not in " ".join(shown.split())] == []
+    assert result.tables
+    assert result.pictures
+    told = " ".join([result.notes, *(f"{table.caption} {table.frame.to_string()}" for table in result.tables)])
+    assert SPREAD.search(told) or COMPARED[name].spread.startswith("none")
+
+
+def test_the_summary_names_links_and_reasons_every_entry(real: str) -> None:
+    rows = re.findall(r"<tr.*?</tr>", re.search(r"<nav.*?</nav>", real, flags=re.DOTALL)[0], flags=re.DOTALL)
+    assert len(rows) == len(ENTRIES)
+    for row, entry in zip(rows, ENTRIES, strict=True):
+        assert f'href="#{entry.name}"' in row
+        assert entry.title in Page(row).text
+        assert ("reason" in row) == (entry.name in CHEAP)
+
+
+def test_a_reason_is_short_and_of_the_verdict() -> None:
+    def reason(notes: str) -> str:
+        entry = Entry("made", "Table", 1, "Made", "A claim.", lambda context: Result("holds", notes))
+        return Item(entry, run_entry(entry, Context(), "c")).reason
+
+    why = "The error of `ours` is 0.25 ± 0.01, which is below 0.5 in every set that was tried."
+    assert reason(f"On scikit-learn's digits instead of CIFAR-10. {why} More is said here.") == why
+    assert reason(f"It holds. {why}") == f"It holds. {why}"
+    assert reason("It holds.") == "It holds."
+    assert reason("") == ""
+
+
+@pytest.mark.parametrize("mark", ["; ", ", ", " "])
+def test_a_long_reason_ends_where_words_do(mark: str) -> None:
+    cut = shortened(mark.join(["a clause of `code`"] * 30))
+    assert cut.endswith("…")
+    assert REASON // 2 < len(cut) <= REASON + 2
+    assert cut.count("`") % 2 == 0
+    assert shortened("x" * 400) == "x" * REASON + "…"
 
 
 def test_all_text_is_escaped(tmp_path: Path) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -9,8 +13,10 @@ import typer
 
 from likely import reproduce
 from likely.reproduce._entry import Context
-from likely.reproduce._record import save
-from likely.reproduce._run import choose, command, print_entries, refuse, run
+from likely.reproduce._record import Record, save
+from likely.reproduce._resume import finished, origin
+from likely.reproduce._run import choose, command, print_entries, refuse, run, said
+from likely.reproduce._spread import BACKENDS, Spread
 
 
 def reproduce_command(
@@ -20,21 +26,83 @@ def reproduce_command(
     out: Annotated[Path, typer.Option(help="The folder to write to.", file_okay=False)] = Path("runs"),
     data: Annotated[Path | None, typer.Option(help="The data folder.", envvar="LIKELY_DATA", file_okay=False)] = None,
     everything: Annotated[bool, typer.Option("--all", help="Run every entry.")] = False,
+    fetching: Annotated[bool, typer.Option("--fetch", help="Download first what the data folder lacks.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Run again also what is finished in OUT.")] = False,
+    jobs: Annotated[int, typer.Option(help="Entries at a time, one core each; -1 for all cores.", min=-1)] = 1,
+    backend: Annotated[str, typer.Option(help="Of joblib: loky, dask or ray.")] = "loky",
+    scheduler: Annotated[str | None, typer.Option(help="The address of a Dask or Ray cluster.")] = None,
     listing: Annotated[bool, typer.Option("--list", help="List the entries and stop.")] = False,
 ) -> None:
-    """Redo tables and figures of the paper and write a report, OUT/report.html."""
+    """Redo tables and figures of the paper and write a report, OUT/report.html.
+
+    Without names, entries that are finished in OUT and would come out the same are kept. An interrupted run goes on
+    where it was.
+    """
     if listing:
         print_entries(reproduce.ENTRIES)
         return
     if names and everything:
         refuse("give names or --all, not both")
+    if fetching:
+        fetch_missing(data)
     if data and not data.is_dir():
         refuse(f"the data folder {data} does not exist: correct --data or LIKELY_DATA, or unset it")
+    spread = spread_over(jobs, backend, scheduler)
     context, entries = Context(quick, seed, data), choose(names or [], reproduce.ENTRIES)
+    made_from, results, units = origin(context), out / "results", out.resolve() / "units"
+    kept = {} if names or fresh else {e.name: r for e in entries if (r := finished(e.name, made_from, results))}
+    for entry in entries:
+        if (record := kept.get(entry.name)) and record.result:
+            print(said(entry, "kept", record.result.verdict), file=sys.stderr)
+    if kept:
+        print(f"{len(kept)} of {len(entries)} were finished before: --fresh runs them again", file=sys.stderr)
+    if fresh:
+        shutil.rmtree(units, ignore_errors=True)
+
+    def keep(record: Record) -> None:
+        save(replace(record, made_from=made_from), results)
+
     from likely.reproduce._report import write_report
 
+    work = [entry for entry in entries if entry.name not in kept]
     try:
-        records = run("reproduce", entries, context, lambda record: save(record, out / "results"))
+        records = run("reproduce", work, replace(context, units=units / made_from), keep, spread)
     finally:
         print(write_report(reproduce.ENTRIES, out, command("reproduce", names or [], context)))
-    raise typer.Exit(any(record.error for record in records))
+    failed = any(record.error for record in records)
+    if not failed:
+        shutil.rmtree(units, ignore_errors=True)  # they served to go on, and there is nothing left to do
+    raise typer.Exit(failed)
+
+
+def fetch_missing(data: Path | None) -> None:
+    """Get every set that an entry reads; one that cannot be had is told of, and the run goes on with the others."""
+    from likely.datasets import fetch, terms
+    from likely.datasets._fetch import is_there
+    from likely.datasets._sources import SOURCES
+
+    if data is None:
+        refuse("--fetch needs a folder to put the files in: name it by --data or LIKELY_DATA")
+    data.mkdir(parents=True, exist_ok=True)
+    for name, source in SOURCES.items():
+        if not source.ours or is_there(name, data):
+            continue
+        print(f"fetching {name} ({terms(name)})", file=sys.stderr)
+        try:
+            fetch(name, data)
+        except (OSError, ValueError, ImportError) as error:
+            print(f"  {error}", file=sys.stderr)
+
+
+def spread_over(jobs: int, backend: str, scheduler: str | None) -> Spread:
+    """The three options, refused where they do not fit together."""
+    if jobs == 0:
+        refuse("--jobs must be 1 or more, or -1 for all cores")
+    if backend not in BACKENDS:
+        refuse(f"--backend must be one of {', '.join(BACKENDS)}; got {backend!r}")
+    if scheduler and backend == "loky":
+        refuse("--scheduler is the address of a cluster: say which with --backend dask or --backend ray")
+    library = {"dask": "distributed"}.get(backend, backend)
+    if backend != "loky" and find_spec(library) is None:
+        refuse(f"--backend {backend} needs {library}: pip install {library}")
+    return Spread(jobs, backend, scheduler)

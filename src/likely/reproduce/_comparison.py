@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -46,6 +46,25 @@ class Difference:
         # Two digits of the error, within reason.
         places = 4 if not 0 < self.error < math.inf else min(max(1 - math.floor(math.log10(self.error)), 1), 4)
         return f"{self.mean:+z.{places}f} ± {self.error:.{places}f}".replace("-", "−").replace("inf", "∞")
+
+
+def spread_over_seeds(tables: Sequence[pd.DataFrame]) -> str:
+    """How far the tables of several seeds are apart, in words.
+
+    >>> spread_over_seeds([pd.DataFrame({"error": [1.0, 2.0]}), pd.DataFrame({"error": [1.0, 4.0]})])
+    'Means over 2 seeds, whose standard deviation is 0.707 at the median and 1.414 at most.'
+    """
+    found = np.stack([table.select_dtypes("float") for table in tables]).std(axis=0, ddof=1)
+    middle, most = np.nanmedian(found), np.nanmax(found)
+    deviation = f"whose standard deviation is {middle:.3f} at the median and {most:.3f} at most"
+    return f"Means over {len(tables)} seeds, {deviation}."
+
+
+def mean_over_seeds(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """The first table, with means in place of its floats; all else must be the same in every seed."""
+    numbers = list(tables[0].select_dtypes("float"))
+    assert all(table.drop(columns=numbers).equals(tables[0].drop(columns=numbers)) for table in tables)
+    return tables[0].assign(**{column: sum(table[column] for table in tables) / len(tables) for column in numbers})
 
 
 def paired(ours: ArrayLike, theirs: ArrayLike, *, test_per_train: float) -> Difference:

@@ -61,7 +61,7 @@ def everything(images: Images, fresh: Images, effort: Effort, context: Context) 
         of_scores = (KINDS.index(kind), [DETECTORS.index((network, score)) for score in SCORES[network]], seed)
         trial = Trial(images, fresh, kind, effort, context.seed + seed)
         found.aupr[of_scores], found.unseen[of_scores], found.spread[of_network], found.accuracy[of_network] = (
-            trial.measure(network)
+            context.once((kind, seed, network), trial.measure, network)
         )
     return found
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, ParamSpec, TypeVar
 
 from likely.reproduce._bar import Bar
+from likely.reproduce._resume import once
 
 if TYPE_CHECKING:
     import pandas as pd
 
+P = ParamSpec("P")
 T = TypeVar("T")
 Kind = Literal["Table", "Figure", "Benchmark"]
 Direction = Literal["lower", "higher"]
@@ -24,12 +27,13 @@ def _silent(_fraction: float) -> None:
 
 @dataclass(frozen=True)
 class Context:
-    """The settings of one run, and where to report how far it has come (a fraction of one)."""
+    """The settings of one run, where to report how far it has come (a fraction of one) and where to keep its units."""
 
     quick: bool = False
     seed: int = 0
     data: Path | None = None
     progress: Callable[[float], None] = _silent
+    units: Path | None = None
 
     def track(self, steps: Sequence[T]) -> Iterator[T]:
         """Yield the steps, reporting progress after each.
@@ -40,6 +44,18 @@ class Context:
         for done, step in enumerate(steps, start=1):
             yield step
             self.progress(done / len(steps))
+
+    def once(self, unit: tuple[object, ...], function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """What the function returns; after an interruption, what it returned before for the same unit.
+
+        ``unit`` tells this call from others of the function. Random numbers must come from a seed among the arguments.
+
+        >>> Context().once(("a set", 3), sum, [2, 2])
+        4
+        """
+        if self.units is None:
+            return function(*args, **kwargs)
+        return once(self.units, (function.__module__, function.__qualname__, *unit), partial(function, *args, **kwargs))
 
 
 @dataclass(frozen=True)
@@ -79,7 +95,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Entry:
-    """One table or figure of the paper, or a benchmark, and how to redo it."""
+    """One table or figure of the paper, or a benchmark, and how to redo it. A timed one runs with nothing beside it."""
 
     name: str
     kind: Kind
@@ -87,6 +103,7 @@ class Entry:
     title: str
     claim: str
     run: Callable[[Context], Result]
+    timed: bool = False
 
     @property
     def what(self) -> str:

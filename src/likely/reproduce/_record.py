@@ -23,7 +23,10 @@ FORMAT = 1  # raised when files written before can no longer be read; such files
 
 @dataclass(frozen=True)
 class Record:
-    """What came of running an entry: a result, or the error that stopped it."""
+    """What came of running an entry: a result, or the error that stopped it.
+
+    ``made_from`` is a digest of all that decided the result; where it is still the same, so is the result.
+    """
 
     name: str
     quick: bool
@@ -34,6 +37,7 @@ class Record:
     result: Result | None = None
     error: str | None = None
     traceback: str | None = None
+    made_from: str = ""
 
 
 def run_entry(entry: Entry, context: Context, command: str) -> Record:

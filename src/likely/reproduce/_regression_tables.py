@@ -90,7 +90,10 @@ class Study:
         effort = QUICK if context.quick else FULL
         sources = regressions(context)
         found = Comparison(
-            {name: self.scores(sources[name](), effort, context.seed) for name in context.track(list(sources))},
+            {
+                name: context.once((self.width, name), self.scores, sources[name](), effort, context.seed)
+                for name in context.track(list(sources))
+            },
             MEASURES,
             FITTED,
             test_per_train=1 / 3,

@@ -18,6 +18,7 @@ import pandas as pd
 from jinja2 import Environment
 from markupsafe import Markup, escape
 
+from likely.reproduce._compared import COMPARED, Compared
 from likely.reproduce._entry import Entry, Picture, Table
 from likely.reproduce._machine import machine, versions
 from likely.reproduce._record import Record, load
@@ -25,6 +26,12 @@ from likely.reproduce._svg import css_variables, inline
 
 PAPER = "It Is Likely That Your Loss Should be a Likelihood"
 BEST = "font-weight: 700;"
+# How sentences begin that say of what data the others are.
+SETTING = (
+    r"Redrawn from|On scikit-learn|On validation|On [\d,]+ (test|validation)|The (pictures|network|first network) |"
+    r"The paper does not say"
+)
+REASON = 170  # characters of a reason, at most
 CSS_CLASS = {"holds": "holds", "holds in part": "in-part", "does not hold": "fails", "failed": "fails"}
 
 
@@ -42,6 +49,23 @@ class Item:
         if self.record is None:
             return "not run"
         return self.record.result.verdict if self.record.result else "failed"
+
+    @property
+    def compared(self) -> Compared | None:
+        """What the paper prints and what ours is held against; benchmarks say it in their claim."""
+        return COMPARED.get(self.entry.name)
+
+    @property
+    def reason(self) -> str:
+        """The first thing the notes say of the verdict, in a line or two."""
+        if self.record is None:
+            return ""
+        if self.record.result is None:
+            return shortened(self.record.error or "")
+        sentences = re.split(r"(?<=\.) (?=[A-Z`'])", self.record.result.notes)
+        own = [one for one in sentences if not re.match(SETTING, one)]
+        enough = next((n for n in range(1, len(own)) if len(" ".join(own[:n])) > REASON // 3), len(own))
+        return shortened(" ".join(own[:enough]))
 
     @property
     def css(self) -> str:
@@ -123,6 +147,20 @@ def table_html(table: Table, name: str) -> str:
     # pandas gives the names of the index a header row of their own; they fit in the corner above it.
     corners = (f'<th class="label">{escape(label or "")}</th>' for label in shown.index.names)
     return re.sub(r'<th class="blank[^"]*"\s*>&nbsp;</th>', lambda _: next(corners), html)
+
+
+def shortened(text: str) -> str:
+    """The clauses that fit, or else the words.
+
+    >>> shortened("It holds; and this is why.")
+    'It holds; and this is why.'
+    """
+    if len(text) <= REASON:
+        return text
+    cut = text[:REASON]
+    end = next((at for mark in ("; ", ", ", " ") if (at := cut.rfind(mark)) > REASON // 2), REASON)
+    ended = cut[:end]
+    return f"{ended}`…" if ended.count("`") % 2 else f"{ended}…"
 
 
 def words(text: str) -> Markup:

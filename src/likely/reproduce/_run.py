@@ -7,8 +7,9 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NoReturn
 
 from rich.console import Console
@@ -17,6 +18,7 @@ from rich.table import Table
 
 from likely.reproduce._entry import Context, Entry
 from likely.reproduce._record import Record, run_entry
+from likely.reproduce._spread import Outcome, Spread, one, side_by_side
 
 
 def refuse(message: str) -> NoReturn:
@@ -55,24 +57,58 @@ def command(verb: str, names: list[str], context: Context) -> str:
     return shlex.join(words + (["--data", str(context.data)] if named else []))
 
 
-def run(verb: str, entries: list[Entry], context: Context, keep: Callable[[Record], None]) -> list[Record]:
-    """Run the entries with a bar for each, keeping every record as soon as it is there."""
+def run(
+    verb: str, entries: Sequence[Entry], context: Context, keep: Callable[[Record], None], spread: Spread | None = None
+) -> list[Record]:
+    """Run the entries with a bar, keeping every record as soon as it is there; without ``spread`` with all threads."""
     console = Console(stderr=True, highlight=False)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    records = []
+    records = {}
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
-        for entry in entries:
-            bar = bars.add_task(entry.name, total=1.0)
-
-            def tell(fraction: float, bar: TaskID = bar) -> None:
-                bars.update(bar, completed=fraction)
-
-            started = time.perf_counter()
-            record = run_entry(entry, replace(context, progress=tell), command(verb, [entry.name], context))
+        if spread is None or spread.alone:
+            outcomes = _in_turn(verb, entries, context, bars, run_on=one if spread else _on_all_cores)
+        else:
+            outcomes = _counted(side_by_side(entries, context, partial(_again, verb, context), spread), entries, bars)
+        for entry, record, seconds in outcomes:
             keep(record)
-            records.append(record)
-            bars.remove_task(bar)
+            records[entry.name] = record
             outcome = record.result.verdict if record.result else f"failed: {record.error}"
-            line = f"{entry.name:<26}{entry.what:<14}{time.perf_counter() - started:6.1f} s  {outcome}"
-            console.print(line, markup=False, soft_wrap=True)
-    return records
+            console.print(said(entry, f"{seconds:6.1f} s", outcome), markup=False, soft_wrap=True)
+    return [records[entry.name] for entry in entries]
+
+
+def said(entry: Entry, when: str, outcome: str) -> str:
+    """The line of an entry that is done."""
+    return f"{entry.name:<26}{entry.what:<14}{when:>8}  {outcome}"
+
+
+def _again(verb: str, context: Context, entry: Entry) -> str:
+    return command(verb, [entry.name], context)
+
+
+def _on_all_cores(entry: Entry, context: Context, command: str) -> Outcome:
+    started = time.perf_counter()
+    return Outcome(entry, run_entry(entry, context, command), time.perf_counter() - started)
+
+
+def _in_turn(
+    verb: str, entries: Sequence[Entry], context: Context, bars: Progress, run_on: Callable[..., Outcome]
+) -> Iterator[Outcome]:
+    """One after the other, with a bar for each."""
+    for entry in entries:
+        bar = bars.add_task(entry.name, total=1.0)
+
+        def tell(fraction: float, bar: TaskID = bar) -> None:
+            bars.update(bar, completed=fraction)
+
+        outcome = run_on(entry, replace(context, progress=tell), _again(verb, context, entry))
+        bars.remove_task(bar)
+        yield outcome
+
+
+def _counted(outcomes: Iterable[Outcome], entries: Sequence[Entry], bars: Progress) -> Iterator[Outcome]:
+    """Side by side, with one bar for all."""
+    bar = bars.add_task(f"{len(entries)} entries", total=len(entries))
+    for outcome in outcomes:
+        bars.advance(bar)
+        yield outcome

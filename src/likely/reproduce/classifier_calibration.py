@@ -79,7 +79,7 @@ def run(context: Context) -> Result:
     halves = np.random.default_rng(context.seed).integers(2**31, size=SPLITS)
     scores: dict[str, dict[str, list[tuple[float, float]]]] = {}
     for (name, load), half in context.track([(item, half) for item in sources.items() for half in halves]):
-        for method, pair in judged(load(), methods, seed=int(half)).items():
+        for method, pair in context.once((name, int(half)), judged, load(), methods, int(half)).items():
             scores.setdefault(name, {}).setdefault(method, []).append(pair)
     found = Comparison(
         {name: {method: np.array(pairs) for method, pairs in own.items()} for name, own in scores.items()},

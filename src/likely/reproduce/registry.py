@@ -67,6 +67,7 @@ ENTRIES: tuple[Entry, ...] = (
         "Predicted shape and scale give the lowest reconstruction error of six parametrisations, at 1.04 to 1.08 times "
         "the time and under 1 MB.",
         module("likely.reproduce.vae"),
+        timed=True,
     ),
     Entry(
         "robust-regression-deep",
@@ -158,6 +159,7 @@ ENTRIES: tuple[Entry, ...] = (
         "Robust linear regression compared",
         "A scale predicted from x and y rivals RANSAC in a fraction of its time; a scale for each row does not.",
         module("likely.reproduce.robust_regression"),
+        timed=True,
     ),
     Entry(
         "vae-shape-scale",
@@ -191,6 +193,7 @@ ENTRIES: tuple[Entry, ...] = (
         "Space and time of each conditioning",
         "A global parameter costs O(p) space, data parameters O(pn), predicted ones O(pd).",
         module("likely.reproduce.conditioning_cost"),
+        timed=True,
     ),
 )
 

@@ -86,7 +86,10 @@ def run(context: Context) -> Result:
     effort = QUICK if context.quick else FULL
     sources = regressions(context)
     found = Comparison(
-        {name: scores(sources[name](), effort, context.seed) for name in context.track(list(sources))},
+        {
+            name: context.once((name,), scores, sources[name](), effort, context.seed)
+            for name in context.track(list(sources))
+        },
         MEASURES,
         GS,
         test_per_train=1 / 3,  # three quarters are fitted to, by the network or the calibrator

@@ -107,7 +107,9 @@ def everything(images: Images, fresh: Images, effort: Effort, context: Context) 
     agreement = np.empty((len(DESIGNS), len(SCORES), effort.seeds, 1 + len(known)))
     first: dict[str, tuple[Array, Array]] = {}
     for design, seed in context.track([(design, seed) for design in DESIGNS for seed in range(effort.seeds)]):
-        heat, doubt, classes = ask(design, images, fresh, effort.recipe, context.seed + seed)
+        heat, doubt, classes = context.once(
+            (design, seed), ask, design, images, fresh, effort.recipe, context.seed + seed
+        )
         wrong = classes != fresh.labels
         for place, score in enumerate((heat, doubt)):
             correlations = [spearmanr(score, values).statistic for values in known.values()]

@@ -118,8 +118,13 @@ def everything(trained: Pixels, validated: Pixels, effort: Effort, context: Cont
     for row, seed in context.track(work):
         whose, kind = ROWS[row]
         recipe = effort.paper if whose == "paper" else effort.ours
-        judged[row, seed] = Training(trained, kind, recipe, context.seed + seed).finish().judge(validated)
+        judged[row, seed] = context.once((row, seed), learned, trained, validated, kind, recipe, context.seed + seed)
     return Found(judged, seconds, kept, peak, np.array(principal(trained, validated, effort.paper.code)))
+
+
+def learned(trained: Pixels, validated: Pixels, kind: Likelihood, recipe: Recipe, seed: int) -> Judged:
+    """Train an autoencoder of one kind, and judge it on pictures it has not seen."""
+    return Training(trained, kind, recipe, seed).finish().judge(validated)
 
 
 def principal(trained: Pixels, validated: Pixels, components: int) -> float:
