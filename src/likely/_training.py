@@ -135,18 +135,28 @@ def fit_constants(loss_fn: nn.Module, *losses: Callable[[], Tensor]) -> float:
     if not any(True for _ in loss_fn.parameters()):
         return sum(loss().item() for loss in losses)
     search = {"max_iter": 200, "line_search_fn": "strong_wolfe", "tolerance_change": 1e-13}
-    optimizer = torch.optim.LBFGS(loss_fn.double().parameters(), **search)  # type: ignore[arg-type]
+    own = list(loss_fn.double().parameters())
+    optimizer = torch.optim.LBFGS(own, **search)  # type: ignore[arg-type]
+    lowest, best = float("inf"), [parameter.detach().clone() for parameter in own]
 
     def closure() -> float:
+        nonlocal lowest, best
         optimizer.zero_grad()
         total = 0.0
         for loss in losses:
             value = loss()
             value.backward()
             total += value.item()
+        if -float("inf") < total < lowest:
+            lowest, best = total, [parameter.detach().clone() for parameter in own]
         return total
 
     optimizer.step(closure)
+    if not all(parameter.isfinite().all() for parameter in own):
+        # A likelihood without a maximum, as of residuals that are all zero: some line searches run off the end of it.
+        with torch.no_grad():
+            for parameter, good in zip(own, best, strict=True):
+                parameter.copy_(good)
     return closure()
 
 

@@ -175,7 +175,8 @@ def _location_nll(
     if isinstance(prediction, Tensor):
         dtype = torch.promote_types(prediction.dtype, torch.float32)
         numbers = {k: v for k, v in parameters.items() if not isinstance(v, Tensor)}
-        parameters |= {k: prediction.new_full((), v, dtype=dtype) for k, v in numbers.items()}
+        # Not by |=, which torch.compile did not know before 2.7.
+        parameters = {**parameters, **{k: prediction.new_full((), v, dtype=dtype) for k, v in numbers.items()}}
     inputs: tuple[Any, ...] = (prediction, target, *parameters.values())
     fused = kernels.applies(*inputs)
     if fused and prediction.device.type == "cpu" and reduction != "none":
