@@ -1,4 +1,4 @@
-"""The lowest versions that pyproject.toml names, as constraints: `python tools/lowest.py plots cli`, extras as arguments."""
+"""The lowest versions that pyproject.toml names, as constraints: `python tools/lowest.py cli`, extras as arguments."""
 
 import re
 import sys

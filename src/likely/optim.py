@@ -99,9 +99,7 @@ class Supervised(nn.Module):
     torch.Size([])
     """
 
-    def __init__(
-        self, model: nn.Module, loss_fn: nn.Module, features: str | Callable[..., Any] | None = None
-    ) -> None:
+    def __init__(self, model: nn.Module, loss_fn: nn.Module, features: str | Callable[..., Any] | None = None) -> None:
         super().__init__()
         self.model, self.loss_fn, self.features = model, loss_fn, features
         if isinstance(features, str) and features != "input" and features not in dict(model.named_modules()):
