@@ -1,0 +1,205 @@
+"""Training whose whole step is one CUDA graph: to pick pictures, move and classify them, and step, is one call.
+
+A small network on a GPU mostly waits for the host to launch its next kernel; replaying a graph launches them all. That
+asks for a step that reads nothing from the host. So what is random (which rows, how they are moved) and the rate of
+every step are drawn beforehand, and a counter on the device says which step it is; a CPU takes the same steps, one by
+one. ``likely._training.train`` calls loss, backward pass and optimizer apart, and seeds every step from the host, which
+no graph can replay: hence a loop of its own here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from likely._training import Progress
+from likely.datasets import Images
+from likely.optim import Supervised
+from likely.reproduce._vision import CHUNK, half
+
+WARM = 3  # steps before the capture: libraries choose their kernels, optimizers make their state
+
+
+class Plan(NamedTuple):
+    """For every step: the rows it sees, how far each is moved and whether it is mirrored, and a factor of the rate."""
+
+    rows: Tensor  # (steps, batch)
+    shift: Tensor | None  # (steps, batch, 2): pixels down and right
+    mirror: Tensor | None  # (steps, batch)
+    factor: Tensor  # (steps,)
+
+    def to(self, place: torch.device) -> Plan:
+        """The same on a device."""
+        return Plan(*(None if part is None else part.to(place) for part in self))  # type: ignore[arg-type]
+
+
+def make_plan(
+    rows: int, epochs: int, batch: int, seed: int, *, shift: int = 0, mirror: bool = False, cycle: bool = False
+) -> Plan:
+    """Every epoch in a new order, its last rows left out where they are too few for a batch.
+
+    ``shift`` moves pictures by up to so many pixels, ``mirror`` turns half of them around, and with ``cycle`` the rate
+    rises over the first quarter of the steps and then falls to zero; else it stays.
+
+    >>> plan = make_plan(rows=10, epochs=2, batch=4, seed=0, shift=1)
+    >>> tuple(plan.rows.shape), tuple(plan.shift.shape), plan.mirror
+    ((4, 4), (4, 4, 2), None)
+    """
+    if rows < batch:
+        raise ValueError(f"{rows} rows do not fill a batch of {batch}: take a smaller batch")
+    draw = torch.Generator().manual_seed(seed)
+    orders = [torch.randperm(rows, generator=draw)[: rows // batch * batch] for _ in range(epochs)]
+    order = torch.cat(orders).reshape(-1, batch)
+    at = (torch.arange(len(order)) + 0.5) / len(order)
+    rise = at / 0.25
+    fall = (1 + torch.cos(math.pi * (at - 0.25) / 0.75)) / 2
+    return Plan(
+        order,
+        torch.randint(-shift, shift + 1, (*order.shape, 2), generator=draw) if shift else None,
+        torch.rand(order.shape, generator=draw) < 0.5 if mirror else None,
+        torch.where(at < 0.25, rise, fall) if cycle else torch.ones(len(order)),
+    )
+
+
+def make_optimizer(
+    kind: type[torch.optim.Adam] | type[torch.optim.AdamW], groups: Iterable[dict[str, Any]], **options: Any
+) -> torch.optim.Optimizer:
+    """Adam or AdamW in one kernel; its rates are tensors where the weights are, which a replayed step can set."""
+    groups = list(groups)
+    place = groups[0]["params"][0].device
+    optimizer = kind(groups, fused=True, capturable=place.type == "cuda", **options)
+    for group in optimizer.param_groups:
+        group["lr"] = torch.tensor(group["lr"], device=place)
+    return optimizer
+
+
+class Step:
+    """One step of training, all of whose inputs lie on the device."""
+
+    def __init__(self, model: Supervised, optimizer: torch.optim.Optimizer, images: Images, plan: Plan) -> None:
+        self.place = next(model.parameters()).device
+        self.model, self.optimizer, self.plan = model, optimizer, plan.to(self.place)
+        self.pixels = torch.from_numpy(images.pixels).to(self.place)
+        self.labels = torch.from_numpy(images.labels).to(self.place)
+        self.rates = [(group["lr"], group["lr"].clone()) for group in optimizer.param_groups]
+        self.number = torch.zeros(1, dtype=torch.long, device=self.place)
+        self.loss = torch.zeros((), device=self.place)
+
+    def __call__(self) -> None:
+        rows, shift, mirror, factor = (
+            None if part is None else part.index_select(0, self.number)[0] for part in self.plan
+        )
+        assert rows is not None
+        assert factor is not None
+        for rate, full in self.rates:
+            rate.copy_(factor * full)
+        pixels = moved(self.pixels, rows, shift, mirror)
+        self.optimizer.zero_grad(set_to_none=True)
+        with half(self.place):
+            loss = self.model(pixels, self.labels.index_select(0, rows), index=rows)
+        loss.backward()
+        self.optimizer.step()
+        self.loss.copy_(loss.detach())
+        self.number.add_(1)
+
+
+def moved(pixels: Tensor, rows: Tensor, shift: Tensor | None = None, mirror: Tensor | None = None) -> Tensor:
+    """These rows of the pictures, mirrored and moved; what comes in from outside is the reflection of the inside.
+
+    >>> pictures = torch.arange(3).reshape(1, 1, 3, 1)
+    >>> moved(pictures, torch.tensor([0]), torch.tensor([[0, 1]])).flatten()
+    tensor([1, 2, 1])
+    """
+    if shift is None and mirror is None:
+        return pixels.index_select(0, rows)
+    down, right = (torch.arange(side, device=pixels.device).expand(len(rows), -1) for side in pixels.shape[1:3])
+    if mirror is not None:
+        right = torch.where(mirror[:, None], right.flip(1), right)
+    if shift is not None:
+        down, right = _inside(down + shift[:, :1], pixels.shape[1]), _inside(right + shift[:, 1:], pixels.shape[2])
+    return pixels[rows[:, None, None], down[:, :, None], right[:, None]]
+
+
+def _inside(places: Tensor, side: int) -> Tensor:
+    places = places.abs()
+    return torch.where(places < side, places, 2 * (side - 1) - places)
+
+
+def take_steps(step: Step, look: Callable[[Progress], Any] = lambda _: None, *, every: int = 100) -> int:
+    """Take the steps of the plan, by replaying a graph where there is a GPU; how many were taken.
+
+    ``look`` is called after every so many steps and after the last; where it returns True the training ends.
+    """
+    total, taken, once = len(step.plan.factor), 0, step.__call__
+    step.model.train()
+    with _fastest_convolutions():
+        if step.place.type == "cuda" and total > WARM:
+            once, taken = _captured(step), WARM
+        while taken < total:
+            once()
+            taken += 1
+            if (taken % every == 0 or taken == total) and look(Progress(taken, total, float(step.loss), ())):
+                break
+    step.model.eval()
+    return taken
+
+
+def _captured(step: Step) -> Callable[[], None]:
+    """Take the first steps, then capture one without taking it; where that fails, the step as it is."""
+    stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(WARM):
+            step()
+    torch.cuda.current_stream().wait_stream(stream)
+    try:
+        with torch.cuda.graph(graph, stream=stream):
+            step()
+    except RuntimeError as error:
+        print(f"no graph could be made, so every step is launched from the host: {error}", flush=True)
+        torch.cuda.synchronize()
+        return step.__call__
+    return graph.replay
+
+
+@contextmanager
+def _fastest_convolutions() -> Iterator[None]:
+    """Let cuDNN try its algorithms on the first batch: all batches have one shape."""
+    before = torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = True
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.benchmark = before
+
+
+class Answers(NamedTuple):
+    """What a network says of pictures, in float32."""
+
+    logits: NDArray[np.float32]
+    features: NDArray[np.float32]
+    temperature: NDArray[np.float32]
+
+    @property
+    def tempered(self) -> NDArray[np.float32]:
+        """The logits that the softmax is taken of."""
+        return self.logits / self.temperature[:, None]
+
+
+@torch.no_grad()
+def ask(model: Supervised, pixels: NDArray[np.uint8]) -> Answers:
+    """What the network says of pictures, in evaluation."""
+    place = next(model.parameters()).device
+    temperature: Any = model.loss_fn.temperature
+    parts = []
+    for some in torch.from_numpy(pixels).split(CHUNK):
+        logits, features = model.eval().predict(some.to(place))
+        parts.append((logits, features, temperature(features=features).expand(len(some))))
+    return Answers(*(torch.cat(own).float().cpu().numpy() for own in zip(*parts, strict=True)))
