@@ -161,7 +161,8 @@ class Data(Parameter):
     optimizer. ``table_options`` reach it: ``optimizer``, ``lr``, ``clip``, ``weight_decay``; and, for many rows,
     ``store`` (``"device"``, ``"host"`` or the path of a file), ``dtype`` and ``sharded``. In evaluation mode it
     refuses to answer, unless ``fallback`` says what stands in for a row's own value: the ``"mean"`` over the table
-    or the ``"init"``.
+    or the ``"init"``. Under a ``GradScaler`` rows see gradients that are scaled up: give ``clip=None`` and keep the
+    RMSProp that is the default, which does not mind; bfloat16 needs no scaler.
 
     >>> import torch, likely
     >>> loss_fn = likely.SoftmaxLoss(temperature=likely.Data(3, lr=0.5))
