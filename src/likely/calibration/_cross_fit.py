@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import joblib
 import numpy as np
 import torch
@@ -87,7 +89,15 @@ class CrossFits:
 
 
 def _key(chain: Chain) -> tuple[str, ...]:
-    return tuple(str(joblib.hash(clone(step))) for step in chain)
+    return tuple(map(_told, chain))
+
+
+def _told(step: Calibrator) -> str:
+    """The same for steps that would be fitted alike."""
+    try:
+        return str(joblib.hash(clone(step)))
+    except pickle.PicklingError:  # a class of one's own that no module holds: each such step is only like itself
+        return f"{type(step).__qualname__} at {id(step)}"
 
 
 class _Calibrated(Rows):

@@ -135,6 +135,7 @@ class Prior(nn.Module):
         call it. Scales that nothing shares (``per="element"``) and ``objective="map"`` have no use for it.
 
         >>> import torch, likely
+        >>> _ = torch.manual_seed(0)
         >>> model = torch.nn.Linear(50, 1)
         >>> prior = likely.priors.NormalPrior(model, n=40)
         >>> x = torch.randn(40, 50)

@@ -1,3 +1,5 @@
+"""What tests and doctests share: seeds, and no test of a GPU where there is none."""
+
 import os
 
 import hypothesis
@@ -13,10 +15,12 @@ hypothesis.settings.load_profile("likely")
 
 @pytest.fixture(autouse=True)
 def seed() -> None:
+    """Start every test and every doctest alike, in whatever order and process they run."""
     torch.manual_seed(0)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what needs a GPU where there is none."""
     if not torch.cuda.is_available():
         for item in items:
             if item.get_closest_marker("gpu"):
