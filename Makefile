@@ -62,7 +62,7 @@ bare: dist ## the wheel without extras, in a venv of its own: README.md's code r
 	@build/bare/bin/python -m pip install -qq --no-compile --disable-pip-version-check -c constraints.txt dist/likely-*.whl
 	@build/bare/bin/python -W error -c 'import likely; print("import likely", likely.__version__, "without extras: ok")'
 	@build/bare/bin/python -m doctest -o NORMALIZE_WHITESPACE -o ELLIPSIS README.md && echo "README.md without extras: ok"
-	@{ build/bare/bin/likely 2>&1 || true; } | tee /dev/stderr | grep -qF 'likely[cli]'
+	@{ build/bare/bin/likely 2>&1 || true; } | grep -F 'likely[cli]'
 	@rm -rf build/bare
 
 # Others' old versions warn of each other, so warnings are no errors here; and scikit-learn's regressors knew less of weights.
