@@ -66,7 +66,7 @@ bare: dist ## the wheel without extras, in a venv of its own: README.md's code r
 	@rm -rf build/bare
 
 # Half the suite: what meets other libraries. Their old versions warn of each other, so warnings are no errors here;
-# scikit-learn's regressors knew less of weights; and torch 2.6 takes minutes to compile what 2.7 compiles in a second.
+# scikit-learn's regressors knew less of weights; and torch 2.6 takes minutes to compile what newer ones compile in seconds.
 lowest: ## the wheel on the lowest versions that pyproject.toml names, in a venv of its own
 	@rm -rf build/lowest && $(PYTHON) -m venv build/lowest
 	@$(PYTHON) tools/lowest.py cli arrow > build/lowest/constraints.txt
