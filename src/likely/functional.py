@@ -3,7 +3,7 @@ r"""Negative log-likelihoods as pure functions: the one place where a density is
 Everything broadcasts. ``full=True`` keeps every constant, so that the result is minus a log density;
 ``full=False`` drops those that no parameter can move, as the paper writes them. Half precision is computed in
 float32. ``validate_args`` (default: on the CPU only) looks at tensor values too. Where a fused kernel exists
-(:mod:`likely.kernels`), it computes loss and gradients in one pass over memory.
+(``likely.kernels``), it computes loss and gradients in one pass over memory.
 """
 
 import math

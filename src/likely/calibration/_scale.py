@@ -175,7 +175,7 @@ class LinearScale(ScaleCalibrator):
 
     :math:`\sigma_i' = c\,\sigma_i\,f(b + w \cdot \tilde x_i)` with the fitted global factor c, standardised features
     and the shifted softplus f at .2. Without features it reads the row's mean and log scale. The ridge on w is learned
-    by evidence (see :mod:`likely._evidence`). Evidence trusts the likelihood, and residuals may have tails it does not
+    by evidence. Evidence trusts the likelihood, and residuals may have tails it does not
     know; so b and w are multiplied by the share, from 0 to 1, of greatest gain on rows held out in five folds, less
     ``margin`` standard errors of it. Where no gain is sure, this *is* Global Scaling. New rows have their features, and
     their scales, taken within the ranges met in the fit. ``penalty=None`` is the unregularised method, whose NLL blows

@@ -103,7 +103,7 @@ class LinearTemperature(_PredictedTemperature):
     r"""Linear Scaling (LS): a temperature a row, linear in its logits, that falls back to Global Scaling.
 
     :math:`1/T_i = f(b + w \cdot \tilde z_i) / T_0`, with the fitted global temperature :math:`T_0`, standardised
-    logits and the shifted softplus f at .2. The ridge on w is learned by evidence (see :mod:`likely._evidence`);
+    logits and the shifted softplus f at .2. The ridge on w is learned by evidence;
     where spread does not pay, w is zero and this *is* Global Scaling. ``penalty=None`` is the paper's unregularised
     method, which overfits small sets.
 
