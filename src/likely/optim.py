@@ -1,6 +1,7 @@
 """Handing likelihood parameters to an optimizer, and a module whose forward pass is the loss."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -84,6 +85,17 @@ def clip_gradients(optimizer: torch.optim.Optimizer, loss_fn: nn.Module, max_nor
     return optimizer.register_step_pre_hook(clip)
 
 
+@contextmanager
+def outputs_of(model: nn.Module, name: str) -> Iterator[list[Any]]:
+    """What the submodule of that name returns while the block runs, call by call."""
+    caught: list[Any] = []
+    handle = model.get_submodule(name).register_forward_hook(lambda module, args, output: caught.append(output))
+    try:
+        yield caught
+    finally:
+        handle.remove()
+
+
 class Supervised(nn.Module):
     """A model and its loss as one module whose forward pass returns the loss.
 
@@ -122,14 +134,8 @@ class Supervised(nn.Module):
             if self.features == "input":
                 return output, inputs[0]
             return output if isinstance(output, tuple) and len(output) == 2 else (output, None)
-        caught: list[Any] = []
-        handle = self.model.get_submodule(str(self.features)).register_forward_hook(
-            lambda module, args, output: caught.append(output)
-        )
-        try:
+        with outputs_of(self.model, str(self.features)) as caught:
             output = self.model(*inputs)
-        finally:
-            handle.remove()
         return output, caught[-1]
 
     def forward(

@@ -16,6 +16,7 @@ from torch.distributions import Distribution
 from likely._validation import check_positive
 from likely.integrations._phi import Caught, summary
 from likely.losses import BernoulliLoss, NormalLoss, SoftmaxLoss
+from likely.optim import outputs_of
 from likely.parameters import Data
 
 __all__ = ["LikelihoodHistory", "LikelihoodNetClassifier", "LikelihoodNetRegressor"]
@@ -100,13 +101,8 @@ class _LikelihoodNet:
             return super().infer(x, **fit_params)  # type: ignore[misc]
         if self.features == "input":
             return super().infer(x, **fit_params), to_tensor(x, device=self.device)  # type: ignore[misc]
-        caught: list[Tensor] = []
-        layer = self.module_.get_submodule(self.features)
-        handle = layer.register_forward_hook(lambda module, args, output: caught.append(output))
-        try:
+        with outputs_of(self.module_, self.features) as caught:
             prediction = super().infer(x, **fit_params)  # type: ignore[misc]
-        finally:
-            handle.remove()
         return prediction, caught[-1]
 
     def get_loss(self: Any, y_pred: Any, y_true: Tensor, X: Any = None, training: bool = False) -> Tensor:

@@ -9,7 +9,7 @@ from transformers import PreTrainedModel
 from transformers.utils.generic import ModelOutput
 
 from likely.losses import SoftmaxLoss, TokenTemperature
-from likely.optim import Supervised
+from likely.optim import Supervised, outputs_of
 
 __all__ = ["LikelihoodModel"]
 
@@ -103,13 +103,8 @@ class LikelihoodModel(Supervised):
         """Logits, and the output of the submodule named."""
         if self.features is None:
             return self.model(**inputs).logits, None
-        caught: list[Any] = []
-        layer = self.model.get_submodule(str(self.features))
-        handle = layer.register_forward_hook(lambda module, args, output: caught.append(output))
-        try:
+        with outputs_of(self.model, str(self.features)) as caught:
             logits = self.model(**inputs).logits
-        finally:
-            handle.remove()
         return logits, caught[-1] if isinstance(caught[-1], Tensor) else caught[-1][0]
 
     def _loss(self, logits: Tensor, labels: Tensor, features: Tensor | None, index: Tensor | None) -> Tensor:
