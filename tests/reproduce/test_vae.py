@@ -312,12 +312,13 @@ def test_trains_on_faces_keeps_what_it_found_and_draws_it_again(
 
 def maps(inside: float = 0.95, varies: float = 0.3) -> vae_shape_scale.Found:
     quantiles = np.array([[1.9, 2.2, 2.8], [0.21, 0.3, 0.4]])
+    seeds = np.array([-0.01, 0.0, 0.01])[:, None]
     return vae_shape_scale.Found(
         np.random.default_rng(0).random((2, 4, 8, 8)).astype(np.float16),
-        quantiles,
-        np.full(2, inside),
-        np.full(2, varies),
-        np.array([-0.2, 0.6]),
+        quantiles + seeds[:, None],
+        np.full((3, 2), inside),
+        np.full((3, 2), varies),
+        np.array([-0.2, 0.6]) + seeds,
     )
 
 
@@ -335,6 +336,7 @@ def test_maps_are_judged_by_range_and_variation(inside: float, varies: float, sm
     judged, notes = vae_shape_scale.judge(maps(inside, varies), small)
     assert judged == verdict
     assert "scales in 0.21 to 0.40" in notes
+    assert "a correlation of 0.60 ± 0.01" in notes
     assert ("in the paper's ranges are" in notes) == (not small)
 
 
@@ -347,9 +349,9 @@ def test_variance_between_places_is_not_between_pictures(monkeypatch: pytest.Mon
         "likely.reproduce._vae.Reconstruction.shape_and_scale", lambda self, maps: (1.8 + place, picture)
     )
     found, drawn = vae_shape_scale.look(PIXELS[:50], PIXELS[:40], RECIPE, Context())
-    np.testing.assert_allclose(found.varies, [0.0, 1.0], atol=1e-6)
-    np.testing.assert_allclose(found.quantiles[0], [1.85, 2.3, 2.75], atol=0.01)
-    np.testing.assert_allclose(found.inside, [1.0, ((picture >= 0.2) & (picture <= 0.43)).float().mean()])
+    np.testing.assert_allclose(found.varies, [[0.0, 1.0]] * 3, atol=1e-6)
+    np.testing.assert_allclose(found.quantiles[:, 0], [[1.85, 2.3, 2.75]] * 3, atol=0.01)
+    np.testing.assert_allclose(found.inside, [[1.0, ((picture >= 0.2) & (picture <= 0.43)).float().mean()]] * 3)
     assert found.maps.shape == (2, 4, 8, 8)
     np.testing.assert_array_equal(drawn.inputs, PIXELS[:4])
 

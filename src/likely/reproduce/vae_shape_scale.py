@@ -28,18 +28,18 @@ Pixels = NDArray[np.uint8]
 PARTS = ("shape α", "scale σ")
 PAPER = ((1.8, 3.0), (0.20, 0.43))
 GENERALLY, VARIES = 0.9, 0.1  # the share of pixels in a range, of the variance that is between pictures
-SHOWN = 4  # pictures
+SHOWN, SEEDS = 4, 3  # pictures; networks
 QUANTILES = (0.05, 0.5, 0.95)
 
 
 class Found(NamedTuple):
     """Of shape and scale: the maps of the pictures shown, and what all validation pictures have in common."""
 
-    maps: NDArray[np.float16]  # (parts, pictures, height, width), means over channels
-    quantiles: Array  # (parts, quantiles)
-    inside: Array  # (parts,): the share of pixels in the paper's range
-    varies: Array  # (parts,): the share of the variance that is between pictures at the same place, not between places
-    doubt: Array  # (parts,): the rank correlation with the absolute error of the pixel
+    maps: NDArray[np.float16]  # (parts, pictures, height, width), means over channels, of the first seed
+    quantiles: Array  # (seeds, parts, quantiles)
+    inside: Array  # (seeds, parts): the share of pixels in the paper's range
+    varies: Array  # (seeds, parts): the share of the variance that is between pictures at one place, not between places
+    doubt: Array  # (seeds, parts): the rank correlation with the absolute error of the pixel
 
 
 class Faces(NamedTuple):
@@ -51,7 +51,7 @@ class Faces(NamedTuple):
 
 @one_thread()
 def run(context: Context) -> Result:
-    """Train one autoencoder and look at its maps, or at those that were kept."""
+    """Train autoencoders and look at their maps, or at those that were kept."""
     name = "vae_shape_scale"
     drawn: Faces | None = None
     small = False
@@ -77,27 +77,35 @@ def run(context: Context) -> Result:
     )
 
 
-@torch.no_grad()
 def look(trained: Pixels, validated: Pixels, recipe: Recipe, context: Context) -> tuple[Found, Faces]:
-    """Train, and see what is predicted for the validation pictures."""
+    """Train from several seeds, and see what is predicted for the validation pictures."""
+    seeds = [context.seed + seed for seed in range(SEEDS)]
+    looks = [context.once((seed,), one_look, trained, validated, recipe, seed) for seed in context.track(seeds)]
+    maps, *numbers, reconstructions = zip(*looks, strict=True)
+    return Found(maps[0], *map(np.stack, numbers)), Faces(validated[:SHOWN], reconstructions[0])
+
+
+@torch.no_grad()
+def one_look(trained: Pixels, validated: Pixels, recipe: Recipe, seed: int) -> tuple[NDArray[np.floating], ...]:
+    """Of one autoencoder: what :class:`Found` has of every seed, and reconstructions of the pictures shown."""
     with torch.enable_grad():
-        training = Training(trained, vae.BEST, recipe, context.seed).finish()
+        training = Training(trained, vae.BEST, recipe, seed).finish()
     seen, errors, shown = [], [], None
     for some in torch.from_numpy(validated).to(training.pixels.device).split(CHUNK):
         reconstruction, maps, _ = training(some, draw=False)
         seen.append(torch.stack(training.reconstruction.shape_and_scale(maps)).cpu().numpy())
         errors.append((reconstruction - values(some)).abs().cpu().numpy())
         shown = reconstruction[:SHOWN].permute(0, 2, 3, 1).cpu().numpy() if shown is None else shown
-    context.progress(1.0)
+    assert shown is not None
     parts, error = np.concatenate(seen, axis=1), np.concatenate(errors)
-    found = Found(
+    return (
         parts[:, :SHOWN].mean(2).astype(np.float16),
         np.quantile(parts, QUANTILES, axis=(1, 2, 3, 4)).T,
         np.array([np.mean((low <= part) & (part <= high)) for part, (low, high) in zip(parts, PAPER, strict=True)]),
         np.array([part.var(0).mean() / part.var() for part in parts]),
         np.array([_rank_correlation(part, error) for part in parts]),
+        shown,
     )
-    return found, Faces(validated[:SHOWN], shown)
 
 
 def _rank_correlation(one: NDArray[np.floating], other: NDArray[np.floating]) -> float:
@@ -109,19 +117,25 @@ def _rank_correlation(one: NDArray[np.floating], other: NDArray[np.floating]) ->
 
 
 def summarise(found: Found) -> pd.DataFrame:
-    """A line for each of the two."""
+    """A line for each of the two: means over seeds, ± standard deviations."""
     columns = [f"{quantile:.0%}" for quantile in QUANTILES]
-    frame = pd.DataFrame(found.quantiles, index=pd.Index(PARTS, name="predicted"), columns=columns)
+    quantiles = [[_spread(own, ".2f") for own in part.T] for part in found.quantiles.swapaxes(0, 1)]
+    frame = pd.DataFrame(quantiles, index=pd.Index(PARTS, name="predicted"), columns=columns)
     frame["paper's range"] = [f"{low:.2f} to {high:.2f}" for low, high in PAPER]
-    frame["in it"] = [f"{share:.0%}" for share in found.inside]
-    frame["between pictures"] = [f"{share:.0%}" for share in found.varies]
-    frame["with the error"] = found.doubt
+    frame["in it"] = [_spread(100 * share, ".0f") + " %" for share in found.inside.T]
+    frame["between pictures"] = [_spread(100 * share, ".0f") + " %" for share in found.varies.T]
+    frame["with the error"] = [_spread(own, ".2f") for own in found.doubt.T]
     return frame
+
+
+def _spread(values: Array, form: str) -> str:
+    return f"{values.mean():{form}} ± {values.std(ddof=1):{form}}"
 
 
 def _caption(small: bool) -> str:
     return (
-        "Quantiles over all pixels, channels and validation pictures; the share of them in the paper's range"
+        f"Means over {SEEDS} seeds ± their standard deviation. Quantiles over all pixels, channels and validation "
+        "pictures; the share of them in the paper's range"
         + (", which is for faces" if small else "")
         + "; the share of the variance that is between pictures at one place rather than between places; the rank "
         "correlation with the absolute error of the reconstruction."
@@ -133,14 +147,14 @@ def judge(found: Found, small: bool) -> tuple[Verdict, str]:
     varies, inside = bool(found.varies.min() >= VARIES), bool(found.inside.min() >= GENERALLY)
     claims = [varies] if small else [varies, inside]
     verdict: Verdict = "holds" if all(claims) else "holds in part" if any(claims) else "does not hold"
-    alpha, scale = (f"{low:.2f} to {high:.2f}" for low, *_, high in found.quantiles)
-    ranges = " and ".join(f"{share:.0%}" for share in found.inside)
+    alpha, scale = (f"{low:.2f} to {high:.2f}" for low, *_, high in found.quantiles.mean(0))
+    ranges, between = (" and ".join(f"{share:.0%}" for share in own.mean(0)) for own in (found.inside, found.varies))
     return verdict, (
         f"Nine tenths of the shapes are in {alpha}, of the scales in {scale}"
         + ("" if small else f"; in the paper's ranges are {ranges}")
-        + f". Of their variance {found.varies[0]:.0%} and {found.varies[1]:.0%} is between pictures, the rest between "
-        f"places that are alike in all of them. The scale ranks pixels as their error does with a correlation of "
-        f"{found.doubt[1]:.2f}: it marks what is hard to reconstruct."
+        + f". Of their variance {between} is between pictures, the rest between places that are alike in all of them. "
+        f"The scale ranks pixels as their error does with a correlation of {_spread(found.doubt[:, 1], '.2f')}: it "
+        "marks what is hard to reconstruct."
     )
 
 
@@ -173,7 +187,8 @@ def picture(found: Found, faces: Faces | None) -> Picture:
     return Picture(
         to_svg(figure),
         f"{rows} validation pictures in lines; the columns are {', '.join(columns)}.",
-        "Shape and scale are means over the channels of a pixel; each has one range of colours for all pictures."
+        "Shape and scale, of the first seed, are means over the channels of a pixel; each has one range of colours for "
+        "all pictures."
         + ("" if "reconstruction" in known else " Faces may not be passed on: they are drawn where the data is."),
         wide=bool(known),
     )
