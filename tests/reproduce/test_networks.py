@@ -16,7 +16,7 @@ from likely.optim import Supervised, clip_gradients, param_groups
 from likely.parameters import Data, Fixed, Global, Predicted
 from likely.reproduce import _graphed, _stored, vision_classifiers
 from likely.reproduce._fit import one_thread
-from likely.reproduce._graphed import WARM, Step, ask, make_optimizer, make_plan, moved, take_steps
+from likely.reproduce._graphed import Step, ask, loss_on, make_optimizer, make_plan, moved, take_steps
 from likely.reproduce._networks import Classifier, densenet, resnet, short_resnet
 from likely.reproduce._vision import digits, half
 from likely.reproduce.vision_classifiers import NAME, NETWORKS, Recipe, held_out, leading, networks, outputs
@@ -123,7 +123,7 @@ def test_steps_are_those_of_a_plain_loop(make, images: Images) -> None:
     taken, by_hand = (supervised(images, make()) for _ in range(2))
     optimizer = make_optimizer(torch.optim.AdamW, param_groups(taken.model, taken.loss_fn, 0.01, weight_decay=0.1))
     clip_gradients(optimizer, taken.loss_fn)
-    assert take_steps(Step(taken, optimizer, some, plan)) == len(plan.rows)
+    assert take_steps(Step(taken, optimizer, plan, loss_on(some, taken))) == len(plan.rows)
 
     plain = torch.optim.AdamW(param_groups(by_hand.model, by_hand.loss_fn, 0.01, weight_decay=0.1))
     tops = [group["lr"] for group in plain.param_groups]
@@ -145,11 +145,14 @@ def test_steps_are_those_of_a_plain_loop(make, images: Images) -> None:
 def test_a_look_may_end_the_training(images: Images) -> None:
     model = supervised(images)
     optimizer = make_optimizer(torch.optim.Adam, param_groups(model.model, model.loss_fn, 0.01))
-    step = Step(model, optimizer, images.select(np.arange(100)), make_plan(100, epochs=4, batch=20, seed=0))
+    plan = make_plan(100, epochs=4, batch=20, seed=0)
+    step = Step(model, optimizer, plan, loss_on(images.select(np.arange(100)), model))
     seen = []
     assert take_steps(step, lambda progress: seen.append(progress) or progress.step == 6, every=3) == 6
     assert [(p.step, p.max_steps) for p in seen] == [(3, 20), (6, 20)]
     assert seen[1].loss < seen[0].loss
+    assert take_steps(step, until=11) == 11  # and go on later
+    assert take_steps(step) == 20
 
 
 class OnDevice:
@@ -157,8 +160,9 @@ class OnDevice:
 
     def __init__(self, steps: int) -> None:
         self.place, self.model = SimpleNamespace(type="cuda"), nn.Identity()
-        self.plan, self.loss = SimpleNamespace(factor=torch.ones(steps)), torch.zeros(())
-        self.ran = self.captured = 0
+        self.plan, self.value = SimpleNamespace(factor=torch.ones(steps)), torch.zeros(())
+        self.ran = self.captured = self.taken = 0
+        self.graph = None
         self.capturing = False
 
     def __call__(self) -> None:
@@ -173,7 +177,7 @@ class OnDevice:
 
 @pytest.mark.parametrize("works", [True, False])
 def test_a_graph_is_captured_after_the_first_steps_and_replayed_for_the_rest(works: bool, monkeypatch, capsys) -> None:
-    step = OnDevice(steps=10)
+    step = OnDevice(steps=12)
 
     @contextmanager
     def graph(made, stream):
@@ -188,10 +192,12 @@ def test_a_graph_is_captured_after_the_first_steps_and_replayed_for_the_rest(wor
     fakes |= {"CUDAGraph": lambda: step, "graph": graph, "synchronize": lambda: None}
     for name, fake in fakes.items():
         monkeypatch.setattr(_graphed.torch.cuda, name, fake)
+    assert take_steps(step, until=2) == 2
+    assert (step.ran, step.captured) == (2, 0), "too few for a graph"
     seen = []
-    assert take_steps(step, lambda progress: seen.append(progress.step), every=WARM + 1) == 10
-    assert (step.ran, step.captured) == (10, 1)
-    assert seen == [4, 8, 10]
+    assert take_steps(step, lambda progress: seen.append(progress.step), every=4) == 12
+    assert (step.ran, step.captured) == (12, 1)
+    assert seen == [8, 12]
     assert ("launched from the host" in capsys.readouterr().out) == (not works)
 
 

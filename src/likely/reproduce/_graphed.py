@@ -17,13 +17,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from likely._training import Progress
 from likely.datasets import Images
 from likely.optim import Supervised
 from likely.reproduce._vision import CHUNK, half
 
+# Of rows, and where the plan says so of how far each is moved and whether it is mirrored.
+Loss = Callable[[Tensor, Tensor | None, Tensor | None], Tensor]
 WARM = 3  # steps before the capture: libraries choose their kernels, optimizers make their state
 
 
@@ -81,16 +83,16 @@ def make_optimizer(
 
 
 class Step:
-    """One step of training, all of whose inputs lie on the device."""
+    """One step of training, all of whose inputs lie on the device: call it to take the next of the plan."""
 
-    def __init__(self, model: Supervised, optimizer: torch.optim.Optimizer, images: Images, plan: Plan) -> None:
+    def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer, plan: Plan, loss: Loss) -> None:
         self.place = next(model.parameters()).device
-        self.model, self.optimizer, self.plan = model, optimizer, plan.to(self.place)
-        self.pixels = torch.from_numpy(images.pixels).to(self.place)
-        self.labels = torch.from_numpy(images.labels).to(self.place)
+        self.model, self.optimizer, self.plan, self.loss = model, optimizer, plan.to(self.place), loss
         self.rates = [(group["lr"], group["lr"].clone()) for group in optimizer.param_groups]
         self.number = torch.zeros(1, dtype=torch.long, device=self.place)
-        self.loss = torch.zeros((), device=self.place)
+        self.value = torch.zeros((), device=self.place)  # of the loss, in the last step
+        self.taken = 0
+        self.graph: Callable[[], None] | None = None  # takes a step by replaying it
 
     def __call__(self) -> None:
         rows, shift, mirror, factor = (
@@ -100,14 +102,25 @@ class Step:
         assert factor is not None
         for rate, full in self.rates:
             rate.copy_(factor * full)
-        pixels = moved(self.pixels, rows, shift, mirror)
         self.optimizer.zero_grad(set_to_none=True)
         with half(self.place):
-            loss = self.model(pixels, self.labels.index_select(0, rows), index=rows)
-        loss.backward()
+            value = self.loss(rows, shift, mirror)
+        value.backward()
         self.optimizer.step()
-        self.loss.copy_(loss.detach())
+        self.value.copy_(value.detach())
         self.number.add_(1)
+
+
+def loss_on(images: Images, model: Supervised) -> Loss:
+    """The loss of a classifier on rows of these images, which go where the model is."""
+    place = next(model.parameters()).device
+    pixels, labels = torch.from_numpy(images.pixels).to(place), torch.from_numpy(images.labels).to(place)
+
+    def loss(rows: Tensor, shift: Tensor | None, mirror: Tensor | None) -> Tensor:
+        value: Tensor = model(moved(pixels, rows, shift, mirror), labels.index_select(0, rows), index=rows)
+        return value
+
+    return loss
 
 
 def moved(pixels: Tensor, rows: Tensor, shift: Tensor | None = None, mirror: Tensor | None = None) -> Tensor:
@@ -132,23 +145,27 @@ def _inside(places: Tensor, side: int) -> Tensor:
     return torch.where(places < side, places, 2 * (side - 1) - places)
 
 
-def take_steps(step: Step, look: Callable[[Progress], Any] = lambda _: None, *, every: int = 100) -> int:
-    """Take the steps of the plan, by replaying a graph where there is a GPU; how many were taken.
+def take_steps(
+    step: Step, look: Callable[[Progress], Any] = lambda _: None, *, every: int = 100, until: int | None = None
+) -> int:
+    """Take the steps of the plan, or those up to one, by replaying a graph where there is a GPU; how many were taken.
 
     ``look`` is called after every so many steps and after the last; where it returns True the training ends.
     """
-    total, taken, once = len(step.plan.factor), 0, step.__call__
+    total = len(step.plan.factor)
+    last = total if until is None else min(until, total)
     step.model.train()
     with _fastest_convolutions():
-        if step.place.type == "cuda" and total > WARM:
-            once, taken = _captured(step), WARM
-        while taken < total:
-            once()
-            taken += 1
-            if (taken % every == 0 or taken == total) and look(Progress(taken, total, float(step.loss), ())):
+        if step.graph is None and step.place.type == "cuda" and last - step.taken > WARM:
+            step.graph = _captured(step)
+        while step.taken < last:
+            (step.graph or step)()
+            step.taken += 1
+            at_look = step.taken % every == 0 or step.taken == last
+            if at_look and look(Progress(step.taken, total, float(step.value), ())):
                 break
     step.model.eval()
-    return taken
+    return step.taken
 
 
 def _captured(step: Step) -> Callable[[], None]:
@@ -158,6 +175,7 @@ def _captured(step: Step) -> Callable[[], None]:
     with torch.cuda.stream(stream):
         for _ in range(WARM):
             step()
+    step.taken += WARM
     torch.cuda.current_stream().wait_stream(stream)
     try:
         with torch.cuda.graph(graph, stream=stream):

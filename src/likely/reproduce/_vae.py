@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.distributions.transforms import Transform
 
-from likely._training import train
 from likely.constraints import Interval, ShiftedSoftplus
 from likely.losses import LikelihoodLoss, NormalLoss, RobustLoss
 from likely.optim import clip_gradients, param_groups
 from likely.parameters import Data, Fixed, Global, Parameter, Predicted
-from likely.reproduce._vision import device, half
+from likely.reproduce._graphed import Plan, Step, make_optimizer, moved, take_steps
+from likely.reproduce._vision import device
 
 Size = tuple[int, int, int]  # height, width, channels
 FLOOR = 1e-8  # of the scale, as in the paper
@@ -164,6 +164,18 @@ class _Half(nn.Module):
         return maps[..., self.part * self.channels : (self.part + 1) * self.channels]
 
 
+def make_plan(rows: int, recipe: Recipe, seed: int) -> Plan:
+    """Of every step the rows, drawn with replacement, which of them are mirrored, and the rate."""
+    draw, shape = torch.Generator().manual_seed(seed), (recipe.steps, recipe.batch)
+    fall = (1 + torch.cos(math.pi * torch.arange(recipe.steps) / recipe.steps)) / 2
+    return Plan(
+        torch.randint(rows, shape, generator=draw),
+        None,
+        torch.rand(shape, generator=draw) < 0.5 if recipe.mirror else None,
+        fall if recipe.anneal else torch.ones(recipe.steps),
+    )
+
+
 class Training(nn.Module):
     """A network, the likelihood of its reconstructions, and the optimizer of both."""
 
@@ -176,11 +188,9 @@ class Training(nn.Module):
         self.reconstruction = Reconstruction(likelihood, size, len(pixels), recipe).to(place)
         self.pixels = torch.from_numpy(pixels).to(place)
         groups = param_groups(self.model, self.reconstruction, recipe.rate, multiplier=recipe.multiplier)
-        self.optimizer = torch.optim.Adam(groups, fused=True)
+        self.optimizer = make_optimizer(torch.optim.Adam, groups)
         clip_gradients(self.optimizer, self.reconstruction)
-        if recipe.anneal:
-            cosine = torch.optim.lr_scheduler.CosineAnnealingLR(self.optimizer, recipe.steps)
-            self.optimizer.register_step_post_hook(lambda *_: cosine.step())
+        self.step = Step(self, self.optimizer, make_plan(len(pixels), recipe, seed), self.loss)
 
     @property
     def kept(self) -> int:
@@ -194,26 +204,24 @@ class Training(nn.Module):
         found: tuple[Tensor, Tensor, Tensor] = self.model(pixels, maps, isolated=isolated, draw=draw)
         return found
 
-    def loss(self, step: int) -> Tensor:
+    def loss(self, rows: Tensor, shift: Tensor | None = None, mirror: Tensor | None = None) -> Tensor:
         """The negative evidence bound of a batch, in nats a picture."""
-        rows = torch.randint(len(self.pixels), (self.recipe.batch,), device=self.pixels.device)
-        pixels = self.pixels[rows]
-        if self.recipe.mirror:
-            turned = torch.rand(len(rows), 1, 1, 1, device=rows.device) < 0.5
-            pixels = torch.where(turned, pixels.flip(2), pixels)
-        with half(pixels.device):
-            reconstruction, maps, kl = self(pixels)
-            nll = self.reconstruction(reconstruction, values(pixels), maps, rows)
+        pixels = moved(self.pixels, rows, shift, mirror)
+        reconstruction, maps, kl = self(pixels)
+        nll: Tensor = self.reconstruction(reconstruction, values(pixels), maps, rows)
         bound: Tensor = nll + kl.mean()
         return bound
 
     def take(self, steps: int) -> None:
         """Take so many steps."""
-        train(self.loss, self, self.optimizer, max_steps=steps, every=steps, seed=self.seed)
+        torch.manual_seed(self.seed + 1_000_003 * self.step.taken)
+        take_steps(self.step, every=self.recipe.steps, until=self.step.taken + steps)
+        self.step.value.item()  # which waits for the device
 
     def finish(self) -> Training:
         """Train to the end of the recipe."""
         self.take(self.recipe.steps)
+        del self.step  # whose graph holds the device's memory
         return self.eval()
 
     @torch.no_grad()

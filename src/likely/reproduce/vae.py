@@ -143,15 +143,18 @@ def measure(trained: Pixels, effort: Effort) -> tuple[Array, Array, Array]:
     gpu = torch.cuda.is_available()
     clock = time.perf_counter if gpu else time.process_time
     seconds, peak = np.empty((len(runs), effort.turns)), np.full(len(runs), np.nan)
-    for turn in range(-1, effort.turns):  # one more than counts: the first warms up and is written over by the last
+    for number, one in enumerate(runs):  # to warm up; a graph that is replayed allocates nothing any more
+        if gpu:
+            torch.cuda.reset_peak_memory_stats()
+            before = torch.cuda.memory_allocated()
+        one.take(effort.steps)
+        if gpu:
+            peak[number] = torch.cuda.max_memory_allocated() - before
+    for turn in range(effort.turns):
         for number, one in enumerate(runs):
-            if gpu:
-                torch.cuda.reset_peak_memory_stats()
-            before, start = torch.cuda.memory_allocated() if gpu else 0, clock()
+            start = clock()
             one.take(effort.steps)  # ends by waiting for the device
             seconds[number, turn] = (clock() - start) / effort.steps
-            if gpu:
-                peak[number] = torch.cuda.max_memory_allocated() - before
     return seconds, np.array([float(one.kept) for one in runs]), peak
 
 

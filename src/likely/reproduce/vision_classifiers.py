@@ -29,7 +29,7 @@ from likely.metrics import expected_calibration_error, negative_log_likelihood
 from likely.optim import Supervised, clip_gradients, param_groups
 from likely.parameters import Data, Fixed, Global, Parameter, Predicted
 from likely.reproduce._entry import Context
-from likely.reproduce._graphed import Answers, Step, ask, make_optimizer, make_plan, take_steps
+from likely.reproduce._graphed import Answers, Step, ask, loss_on, make_optimizer, make_plan, take_steps
 from likely.reproduce._networks import Body, Classifier, densenet, resnet, short_resnet
 from likely.reproduce._stored import keep, stored
 from likely.reproduce._vision import device
@@ -68,7 +68,7 @@ def outputs(
     groups = param_groups(model.model, model.loss_fn, recipe.rate)
     optimizer = make_optimizer(torch.optim.Adam, groups, betas=(0.9, 0.99))
     plan = make_plan(len(train.labels), recipe.epochs, recipe.batch, seed)
-    taken = take_steps(Step(model, optimizer, train, plan), look, every=max(1, len(plan.rows) // 10))
+    taken = take_steps(Step(model, optimizer, plan, loss_on(train, model)), look, every=max(1, len(plan.rows) // 10))
     val, test = ask(model, rest.pixels), ask(model, fresh.pixels)
     both = np.concatenate([val.features[:DESCRIBED], test.features[:DESCRIBED]])
     described = leading(both, DIRECTIONS)
@@ -291,7 +291,7 @@ def trained(images: Images, design: Design, effort: Effort, seed: int) -> Superv
     plan = make_plan(
         len(images.labels), effort.epochs, effort.batch, seed, shift=effort.shift, mirror=effort.mirror, cycle=True
     )
-    take_steps(Step(model, optimizer, images, plan))
+    take_steps(Step(model, optimizer, plan, loss_on(images, model)))
     return model
 
 
