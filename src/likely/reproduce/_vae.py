@@ -99,9 +99,9 @@ class Autoencoder(nn.Module):
         else:
             # The last hidden layer is the largest there is: read once for both, it makes the maps cost next to nothing.
             weight, bias = (torch.cat(pair) for pair in zip(self.output.parameters(), maps.parameters(), strict=True))
-            output = nn.functional.conv2d(hidden, weight, bias)
+            output = nn.functional.conv2d(hidden, weight, bias).float()
             reconstruction, found = output.split([self.output.out_channels, maps.out_channels], dim=1)
-        return reconstruction + 0.5, found.float(), kl
+        return reconstruction + 0.5, found, kl
 
 
 def _block(convolution: nn.Conv2d | nn.ConvTranspose2d) -> nn.Sequential:
