@@ -23,6 +23,7 @@ from likely.parameters import Data, Fixed, Global, Parameter, Predicted
 
 ParameterLike = Parameter | float | Tensor | None
 Phi = dict[str, Any]
+Features = Tensor | Mapping[str, Tensor] | None  # for all parameters, or by name
 
 
 class Slot(NamedTuple):
@@ -82,11 +83,14 @@ class LikelihoodLoss(nn.Module):
         prediction: Tensor,
         target: Tensor,
         *,
-        features: Tensor | None = None,
+        features: Features = None,
         index: Tensor | None = None,
         sample_weight: Tensor | None = None,
     ) -> Tensor:
-        r"""The negative log-likelihood, reduced; a weighted mean is :math:`\sum w \ell / \sum w`."""
+        r"""The negative log-likelihood, reduced; a weighted mean is :math:`\sum w \ell / \sum w`.
+
+        Predicted parameters read ``features``; a mapping gives each its own, by name, such as the heads of a network.
+        """
         if self.training and not torch.compiler.is_compiling():
             self._watch.look(self, prediction)
         if sample_weight is None and not self.beta:  # a fused kernel reduces as it goes
@@ -100,7 +104,7 @@ class LikelihoodLoss(nn.Module):
         prediction: Tensor,
         target: Tensor,
         *,
-        features: Tensor | None = None,
+        features: Features = None,
         index: Tensor | None = None,
         sample_weight: Tensor | None = None,
     ) -> Tensor:
@@ -116,7 +120,7 @@ class LikelihoodLoss(nn.Module):
             return self._reduce(above.clamp(min=0), self._mask(target), sample_weight)
 
     def distribution(
-        self, prediction: Tensor, *, features: Tensor | None = None, index: Tensor | None = None
+        self, prediction: Tensor, *, features: Features = None, index: Tensor | None = None
     ) -> Distribution:
         """The predictive distribution, a :class:`torch.distributions.Distribution`."""
         check_floating("prediction", prediction)
@@ -128,19 +132,23 @@ class LikelihoodLoss(nn.Module):
         return ", ".join(f"{k}={getattr(self, k)!r}" for k, v in options.items() if getattr(self, k, v) != v)
 
     def _elementwise(
-        self, prediction: Tensor, target: Tensor, features: Tensor | None, index: Tensor | None
+        self, prediction: Tensor, target: Tensor, features: Features, index: Tensor | None
     ) -> tuple[Tensor, Tensor | None]:
         """The NLL of every element, and the weight that masks some, if any."""
         self._check(prediction, target)
         return self._nll(prediction, target, self._phi(prediction, features, index)), self._mask(target)
 
-    def _phi(self, prediction: Tensor, features: Tensor | None, index: Tensor | None) -> Phi:
+    def _phi(self, prediction: Tensor, features: Features, index: Tensor | None) -> Phi:
         """Every parameter's value, with axes added so that it broadcasts to one number an element."""
         outer = self._outer(prediction)
+        if isinstance(features, Mapping) and not features.keys() <= self.slots.keys():
+            raise ValueError(
+                f"features are for {', '.join(features)}; {type(self).__name__} has {', '.join(self.slots)}"
+            )
         phi = {}
         for name in self.slots:
             parameter: Parameter = getattr(self, name)
-            value = parameter(features=features, index=index)
+            value = parameter(features=features.get(name) if isinstance(features, Mapping) else features, index=index)
             batch = value.shape[: value.ndim - len(parameter.shape)]
             gap = len(outer) - len(batch) - len(parameter.shape)
             if batch and gap > 0:

@@ -9,7 +9,7 @@ from torch.distributions import Distribution
 
 from likely import distributions, functional
 from likely.constraints import Interval, ShiftedSoftplus
-from likely.losses._base import SCALE, LikelihoodLoss, ParameterLike, Phi, Slot
+from likely.losses._base import SCALE, Features, LikelihoodLoss, ParameterLike, Phi, Slot
 
 
 class _ScaleLoss(LikelihoodLoss):
@@ -24,7 +24,7 @@ class _ScaleLoss(LikelihoodLoss):
         self.beta = float(beta)
 
     def _elementwise(
-        self, prediction: Tensor, target: Tensor, features: Tensor | None, index: Tensor | None
+        self, prediction: Tensor, target: Tensor, features: Features, index: Tensor | None
     ) -> tuple[Tensor, Tensor | None]:
         self._check(prediction, target)
         phi = self._phi(prediction, features, index)

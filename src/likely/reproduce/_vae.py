@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -15,14 +16,15 @@ from torch.distributions.transforms import Transform
 from likely.constraints import Interval, ShiftedSoftplus
 from likely.losses import LikelihoodLoss, NormalLoss, RobustLoss
 from likely.optim import clip_gradients, param_groups
-from likely.parameters import Data, Fixed, Global, Parameter, Predicted
+from likely.parameters import Data, Global, Parameter, Predicted
 from likely.reproduce._graphed import Plan, Step, make_optimizer, moved, take_steps
-from likely.reproduce._vision import device
+from likely.reproduce._vision import device, half
 
 Size = tuple[int, int, int]  # height, width, channels
 FLOOR = 1e-8  # of the scale, as in the paper
 SOFTPLUS = ShiftedSoftplus(FLOOR * math.log(2) / (1 - FLOOR))
 CHUNK = 500  # pictures judged at once
+REFINEMENT = 0.05  # the rate at which Adam moves the code of a new picture
 
 
 class Recipe(NamedTuple):
@@ -35,9 +37,9 @@ class Recipe(NamedTuple):
     rate: float
     multiplier: float = 0.1  # of the rate, for the likelihood's parameters
     scale: float = 1.0  # where the likelihood's scale starts
-    isolated: bool = False  # the gradient of predicted parameters stops at the hidden layer they are read from
     mirror: bool = False  # half the pictures of a batch, chosen at random
     anneal: bool = False  # the rate falls to zero along a cosine; otherwise it stays
+    refined: int = 0  # steps by which the code of a new picture climbs its bound from where the encoder puts it
 
 
 class Likelihood(NamedTuple):
@@ -62,8 +64,24 @@ class Judged(NamedTuple):
     scale: float
 
 
+class Code(NamedTuple):
+    """Independent normals, one for each number of the code of a picture."""
+
+    mean: Tensor
+    log_variance: Tensor
+
+    def draw(self) -> Tensor:
+        """A code."""
+        return self.mean + (self.log_variance / 2).exp() * torch.randn_like(self.mean)
+
+    @property
+    def kl(self) -> Tensor:
+        """The divergence from the standard normal, in nats a picture."""
+        return (self.mean.square() + self.log_variance.exp() - 1 - self.log_variance).sum(1) / 2
+
+
 class Autoencoder(nn.Module):
-    """From bytes (rows, height, width, channels) to a reconstruction, the maps of its likelihood, and the code's KL."""
+    """From bytes (rows, height, width, channels) to codes, and from those to pictures with maps of their likelihood."""
 
     def __init__(self, size: Size, widths: tuple[int, ...], code: int) -> None:
         super().__init__()
@@ -77,31 +95,35 @@ class Autoencoder(nn.Module):
         last = _block(nn.Conv2d(widths[0], widths[0], 3, 1, 1, bias=False))
         self.encoder = nn.Sequential(*down, nn.Flatten(), nn.Linear(math.prod(inner), 2 * code))
         self.decoder = nn.Sequential(nn.Linear(code, math.prod(inner)), nn.Unflatten(1, inner), *up, last)
-        self.output = nn.Conv2d(widths[0], channels, 1)
+        self.output = nn.Linear(widths[0], channels)  # of every pixel: a 1 × 1 convolution
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
-    def forward(
-        self, pixels: Tensor, maps: nn.Conv2d | None, *, isolated: bool = False, draw: bool = True
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(self, pixels: Tensor) -> Code:
+        """The codes of pictures."""
         if tuple(pixels.shape[1:]) != self.size or pixels.dtype != torch.uint8:
             raise ValueError(
                 f"the autoencoder was made for bytes (uint8) of the shape (rows, {', '.join(map(str, self.size))}), "
                 f"got {pixels.dtype} of {tuple(pixels.shape)}"
             )
-        mean, log_variance = self.encoder(values(pixels) - 0.5).float().chunk(2, dim=1)
-        noise = (log_variance / 2).exp() * torch.randn_like(mean) if draw else 0.0
-        kl = (mean.square() + log_variance.exp() - 1 - log_variance).sum(1) / 2
-        hidden = self.decoder(mean + noise)
-        if maps is None:
-            reconstruction, found = self.output(hidden), hidden[:, :0]
-        elif isolated:
-            reconstruction, found = self.output(hidden), maps(hidden.detach())
-        else:
-            # The last hidden layer is the largest there is: read once for both, it makes the maps cost next to nothing.
-            weight, bias = (torch.cat(pair) for pair in zip(self.output.parameters(), maps.parameters(), strict=True))
-            output = nn.functional.conv2d(hidden, weight, bias).float()
-            reconstruction, found = output.split([self.output.out_channels, maps.out_channels], dim=1)
-        return reconstruction + 0.5, found, kl
+        return Code(*self.encoder(values(pixels) - 0.5).float().chunk(2, dim=1))
+
+    def decode(self, code: Tensor, maps: nn.ModuleDict) -> tuple[Tensor, dict[str, Tensor]]:
+        """The picture, and what each of the maps reads off the last hidden layer."""
+        picture, *found = read_together(self.decoder(code), [self.output, *maps.values()])  # type: ignore[list-item]
+        return picture + 0.5, dict(zip(maps, found, strict=True))
+
+
+def read_together(hidden: Tensor, layers: Sequence[nn.Linear]) -> list[Tensor]:
+    """What each layer makes of every pixel of ``hidden``, which is the largest there is and is read once for all.
+
+    Rows of zeros bring the weights to a multiple of eight, which tensor cores multiply several times faster.
+    """
+    sizes = [layer.out_features for layer in layers]
+    unused = -sum(sizes) % 8
+    weight = torch.cat([*(layer.weight for layer in layers), layers[0].weight.new_zeros(unused, hidden.shape[1])])
+    bias = torch.cat([*(layer.bias for layer in layers), layers[0].bias.new_zeros(unused)])
+    output = nn.functional.linear(hidden.permute(0, 2, 3, 1), weight, bias)
+    return [part.float().permute(0, 3, 1, 2) for part in output.split([*sizes, unused], dim=-1)[: len(sizes)]]
 
 
 def _block(convolution: nn.Conv2d | nn.ConvTranspose2d) -> nn.Sequential:
@@ -119,17 +141,16 @@ class Reconstruction(nn.Module):
     def __init__(self, likelihood: Likelihood, size: Size, rows: int, recipe: Recipe) -> None:
         super().__init__()
         conditioning, shape = likelihood.conditioning, likelihood.shape(size)
-        outputs, self.maps = math.prod(shape[:1]), None
-        if conditioning == "Predicted":
-            self.maps = nn.Conv2d(recipe.widths[0], 2 * outputs, 1)
-            # All pixels start alike: one that began near the scale's floor would have a gradient that drowns the rest.
-            for weights in self.maps.parameters():
-                nn.init.zeros_(weights)
+        self.maps = nn.ModuleDict()  # what predicted parameters are read off the last hidden layer by
 
-        def parameter(part: int, init: float, constraint: Transform) -> Parameter:
+        def parameter(name: str, init: float, constraint: Transform) -> Parameter:
             start: dict[str, Any] = {"init": init, "constraint": constraint}
             if conditioning == "Predicted":
-                return Predicted(None, shape, net=_Half(part, outputs), normalize=False, spatial=True, **start)
+                self.maps[name] = layer = nn.Linear(recipe.widths[0], math.prod(shape[:1]))
+                # Pixels start alike: one that began near the scale's floor would have a gradient that drowns the rest.
+                for weights in layer.parameters():
+                    nn.init.zeros_(weights)
+                return Predicted(None, shape, net=nn.Identity(), normalize=False, spatial=True, **start)
             if conditioning == "Data":
                 return Data(rows, shape, lr=recipe.rate * recipe.multiplier, fallback="mean", **start)
             return Global(shape, **start)
@@ -138,30 +159,21 @@ class Reconstruction(nn.Module):
         if conditioning == "Fixed":
             self.loss_fn = NormalLoss(recipe.scale, reduction="sum")
         else:
-            alpha, scale = parameter(0, 2.0, Interval(0, 3)), parameter(1, recipe.scale, SOFTPLUS)
+            alpha, scale = parameter("alpha", 2.0, Interval(0, 3)), parameter("scale", recipe.scale, SOFTPLUS)
             self.loss_fn = RobustLoss(alpha, scale, reduction="sum")
 
-    def forward(self, reconstruction: Tensor, target: Tensor, maps: Tensor, index: Tensor) -> Tensor:
+    def forward(
+        self, reconstruction: Tensor, target: Tensor, maps: dict[str, Tensor], index: Tensor | None = None
+    ) -> Tensor:
+        """The NLL of a picture, summed over its values, in the mean."""
         loss: Tensor = self.loss_fn(reconstruction, target, features=maps, index=index)
         return loss / len(target)
 
     @torch.no_grad()
-    def shape_and_scale(self, maps: Tensor) -> tuple[Tensor, Tensor]:
+    def shape_and_scale(self, maps: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Both parameters of every picture, in evaluation; those of data parameters are means over the rows."""
-        alpha, scale = getattr(self.loss_fn, "alpha", Fixed(2.0).to(maps.device)), self.loss_fn.scale
-        assert isinstance(scale, Parameter)
-        return alpha(features=maps), scale(features=maps)
-
-
-class _Half(nn.Module):
-    """One parameter's half of the channels, which are last."""
-
-    def __init__(self, part: int, channels: int) -> None:
-        super().__init__()
-        self.part, self.channels = part, channels
-
-    def forward(self, maps: Tensor) -> Tensor:
-        return maps[..., self.part * self.channels : (self.part + 1) * self.channels]
+        found = {name: getattr(self.loss_fn, name)(features=maps.get(name)) for name in self.loss_fn.slots}
+        return found.get("alpha", torch.full_like(found["scale"], 2.0)), found["scale"]
 
 
 def make_plan(rows: int, recipe: Recipe, seed: int) -> Plan:
@@ -198,19 +210,37 @@ class Training(nn.Module):
         learned = sum(3 * p.numel() * p.element_size() for p in self.reconstruction.parameters())
         return learned + sum(b.numel() * b.element_size() for b in self.reconstruction.buffers())
 
-    def forward(self, pixels: Tensor, draw: bool = True) -> tuple[Tensor, Tensor, Tensor]:
-        """Reconstructions, the maps of their likelihood, and the KL of their codes."""
-        maps, isolated = self.reconstruction.maps, self.recipe.isolated
-        found: tuple[Tensor, Tensor, Tensor] = self.model(pixels, maps, isolated=isolated, draw=draw)
-        return found
+    def forward(self, code: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """Reconstructions, and the maps of their likelihood."""
+        return self.model.decode(code, self.reconstruction.maps)
 
     def loss(self, rows: Tensor, shift: Tensor | None = None, mirror: Tensor | None = None) -> Tensor:
         """The negative evidence bound of a batch, in nats a picture."""
         pixels = moved(self.pixels, rows, shift, mirror)
-        reconstruction, maps, kl = self(pixels)
-        nll: Tensor = self.reconstruction(reconstruction, values(pixels), maps, rows)
-        bound: Tensor = nll + kl.mean()
-        return bound
+        return self.bound(self.model(pixels), values(pixels), rows)
+
+    def bound(self, code: Code, target: Tensor, rows: Tensor | None = None) -> Tensor:
+        """… of pictures with these codes."""
+        reconstruction, maps = self(code.draw())
+        nll: Tensor = self.reconstruction(reconstruction, target, maps, rows)
+        return nll + code.kl.mean()
+
+    def encode(self, pixels: Tensor) -> Code:
+        """The codes of pictures, in evaluation, refined where the recipe says so.
+
+        What a network says of pictures it has not learned from is not the best there is; each bound is climbed on.
+        """
+        with torch.no_grad():
+            code = self.model(pixels)
+        parts = [part.requires_grad_() for part in code]
+        optimizer, target = torch.optim.Adam(parts, lr=REFINEMENT), values(pixels)
+        with torch.enable_grad(), half(pixels.device):
+            for _ in range(self.recipe.refined):
+                bounds = len(pixels) * self.bound(code, target)
+                for part, gradient in zip(parts, torch.autograd.grad(bounds, parts), strict=True):
+                    part.grad = gradient
+                optimizer.step()
+        return Code(*(part.detach() for part in parts))
 
     def take(self, steps: int) -> None:
         """Take so many steps."""
@@ -229,9 +259,9 @@ class Training(nn.Module):
         """How well pictures are reconstructed, in full precision."""
         parts = []
         for some in torch.from_numpy(pixels).to(self.pixels.device).split(CHUNK):
-            drawn, _, kl = self(some)
-            at_mean, maps, _ = self(some, draw=False)
+            code = self.encode(some)
+            drawn, (at_mean, maps) = self(code.draw())[0], self(code.mean)
             errors = ((own - values(some)).square().sum((1, 2, 3)) for own in (drawn, at_mean))
-            found = (*errors, kl, *self.reconstruction.shape_and_scale(maps))
+            found = (*errors, code.kl, *self.reconstruction.shape_and_scale(maps))
             parts.append([len(some) * float(own.mean()) for own in found])
         return Judged(*(np.sum(parts, axis=0) / len(pixels)).tolist())

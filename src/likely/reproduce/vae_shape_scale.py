@@ -92,7 +92,7 @@ def one_look(trained: Pixels, validated: Pixels, recipe: Recipe, seed: int) -> t
         training = Training(trained, vae.BEST, recipe, seed).finish()
     seen, errors, shown = [], [], None
     for some in torch.from_numpy(validated).to(training.pixels.device).split(CHUNK):
-        reconstruction, maps, _ = training(some, draw=False)
+        reconstruction, maps = training(training.encode(some).mean)
         seen.append(torch.stack(training.reconstruction.shape_and_scale(maps)).cpu().numpy())
         errors.append((reconstruction - values(some)).abs().cpu().numpy())
         shown = reconstruction[:SHOWN].permute(0, 2, 3, 1).cpu().numpy() if shown is None else shown
