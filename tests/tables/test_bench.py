@@ -27,7 +27,7 @@ def test_bars_of_a_quick_run(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     result = tables.run(Context(quick=True))
     met = {bar.name: bar.met for bar in result.bars}
-    assert met["GPU, VAE, a parameter a pixel: the step of the plain loss"] is None
+    assert met["GPU, VAE, a parameter a pixel, as a CUDA graph: the step of the plain loss"] is None
     assert any(math.isnan(bar.value) for bar in result.bars)
     assert "no GPU" in result.notes
     assert result.tables[0].frame["measured"].gt(0).all()
@@ -37,3 +37,4 @@ def test_bars_of_a_quick_run(monkeypatch):
 def test_networks_train_with_every_loss(network):
     taken = _table_networks.seconds_of_steps(network, rows=9, batch=2, width=4, device="cpu", repeats=1)
     assert set(taken) == {"plain", *_table_networks.NETWORKS[network]}
+    assert all(len(seconds) == 1 for seconds in taken.values())

@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import cycle
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor, nn
@@ -152,11 +154,14 @@ def billion_rows(folder: Path, touched: int) -> dict[str, float]:
 def networks(times: list[tuple[str, float]]) -> Iterator[Bar]:
     """A VAE and a ResNet with the plain loss and with parameters a row and a pixel, where there is a GPU."""
     for network, losses in NETWORKS.items():
-        taken: Mapping[str, float] = seconds_of_steps(network) if torch.cuda.is_available() else {}
-        times.extend((f"{network}, {loss}, ms", 1e3 * seconds) for loss, seconds in taken.items())
-        for loss, bar in losses.items():
-            ratio = taken[loss] / taken["plain"] if taken else math.nan
-            yield Bar(f"GPU, {network}, {loss}: the step of the plain loss", ratio, "≤", bar, "×")
+        for way, graph in (("launched one by one", False), ("as a CUDA graph", True)):
+            taken: Mapping[str, Any] = seconds_of_steps(network, graph=graph) if torch.cuda.is_available() else {}
+            times.extend(
+                (f"{network}, {loss}, {way}, ms", 1e3 * float(np.median(seconds))) for loss, seconds in taken.items()
+            )
+            for loss, bar in losses.items():
+                ratio = pd.Series(taken[loss] / taken["plain"] if taken else [math.nan])
+                yield _bar(f"GPU, {network}, {loss}, {way}: the step of the plain loss", ratio, "≤", bar, "×")
 
 
 def _bar(name: str, rounds: pd.Series[float], sign: Sign, bar: float | None, unit: str) -> Bar:

@@ -157,7 +157,8 @@ def take_steps(
     step.model.train()
     with _fastest_convolutions():
         if step.graph is None and step.place.type == "cuda" and last - step.taken > WARM:
-            step.graph = _captured(step)
+            step.graph = captured(step)
+            step.taken += WARM
         while step.taken < last:
             (step.graph or step)()
             step.taken += 1
@@ -168,22 +169,24 @@ def take_steps(
     return step.taken
 
 
-def _captured(step: Step) -> Callable[[], None]:
-    """Take the first steps, then capture one without taking it; where that fails, the step as it is."""
+def captured(work: Callable[[], None]) -> Callable[[], None]:
+    """Do the work so many times as it takes to warm up; then what replays a graph of it, or where none can be made it.
+
+    The capture itself does nothing.
+    """
     stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
         for _ in range(WARM):
-            step()
-    step.taken += WARM
+            work()
     torch.cuda.current_stream().wait_stream(stream)
     try:
         with torch.cuda.graph(graph, stream=stream):
-            step()
+            work()
     except RuntimeError as error:
         print(f"no graph could be made, so every step is launched from the host: {error}", flush=True)
         torch.cuda.synchronize()
-        return step.__call__
+        return work
     return graph.replay
 
 
