@@ -291,7 +291,8 @@ class Predicted(Parameter):
         (net,) = self._given_net
         if net is not None:
             self.net, self._given_net = net, (None,)
-            self.register_buffer("start", raw)
+            if not may_look(raw, True) or raw.any():  # else there is nothing to add to what the network says
+                self.register_buffer("start", raw)
         else:
             self.net = self._mlp(channels, raw.flatten())
 

@@ -11,18 +11,17 @@ from likely.reproduce._fit import one_thread
 from likely.reproduce._vision import digits
 from likely.reproduce.noisy_classifiers import GS, JOINTS, LFS, SHARES, chosen, flipped, judge
 from likely.reproduce.vision_classifiers import (
-    AGGREGATE,
     CALM,
     CLEAN,
     DATA,
     DESIGNS,
-    FAST,
     JOINT,
     LABELS,
     MEASURES,
     METHODS,
     NOISE,
     PLAIN,
+    RANDOM,
     WORST,
     Effort,
     Found,
@@ -102,7 +101,7 @@ def test_the_share_named_is_flipped_and_the_rest_left_alone(parts: tuple[Images,
         assert given(images, name).labels.dtype == np.int64
     assert given(images, CLEAN) is images
     with pytest.raises(ValueError, match=r"put cifar10n_labels\.npz beside"):
-        given(parts[1], AGGREGATE)
+        given(parts[1], RANDOM)
 
 
 @pytest.mark.parametrize("design", DESIGNS)
@@ -179,7 +178,7 @@ def test_without_pictures_or_gpu_what_is_kept_is_drawn(tmp_path: Path, monkeypat
     made = found()
     made.scores[-1, METHODS.index(JOINT), :, 0] = 0.25
     made.held[-1, METHODS.index(JOINT), :, 0] = 0.4
-    made.scores[0, METHODS.index(FAST), -1] = np.nan  # the last seed was not finished
+    made.scores[0, METHODS.index(CALM), -1] = np.nan  # the last seed was not finished
     _stored.keep(NOISE, made._asdict(), 60)
     result = noisy_classifiers.run(Context())
     check_presentable(result)

@@ -23,8 +23,6 @@ class Body(NamedTuple):
 class Classifier(nn.Module):
     """From bytes (rows, height, width, channels) to logits and the features they are linear in.
 
-    With ``standardised`` logits, over the classes, only a temperature can say how sure a row is.
-
     >>> from likely.reproduce._networks import Classifier, short_resnet
     >>> from likely.reproduce._vision import digits
     >>> network = Classifier(digits(), short_resnet((8, 16), channels=1))
@@ -36,15 +34,13 @@ class Classifier(nn.Module):
     mean: Tensor
     deviation: Tensor
 
-    def __init__(self, images: Images, body: Body, standardised: bool = False) -> None:
+    def __init__(self, images: Images, body: Body) -> None:
         super().__init__()
         seen = torch.from_numpy(images.pixels[:: max(1, len(images.pixels) // SAMPLE)]).float()
         self.register_buffer("mean", seen.mean((0, 1, 2)))
         self.register_buffer("deviation", seen.std((0, 1, 2)).clamp(min=1.0))
         self.body = body.layers
-        self.head: nn.Module = nn.Linear(body.width, images.n_classes)
-        if standardised:
-            self.head = nn.Sequential(self.head, nn.LayerNorm(images.n_classes, elementwise_affine=False))
+        self.head = nn.Linear(body.width, images.n_classes)
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
