@@ -128,29 +128,56 @@ def test_every_method_runs_and_methods_without_features_are_left_out() -> None:
     assert set(found) - set(bare) == {"LFS", "plain LFS"}
 
 
-def test_classifier_calibration_without_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(classifier_calibration, "digits", lambda seed: outputs())
+@pytest.fixture
+def one_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In place of those kept with the package, which take longer."""
+    monkeypatch.setattr(classifier_calibration.vision_classifiers, "networks", lambda: {"svhn_resnet50": outputs()})
+
+
+@pytest.mark.usefixtures("one_network")
+def test_classifier_calibration_without_data() -> None:
     told: list[float] = []
     result = classifier_calibration.run(Context(quick=True, progress=told.append))
     check_presentable(result)
     assert told[-1] == 1.0
     assert len(told) == classifier_calibration.SPLITS
-    assert "stand-in" in result.notes
     assert "Auto" not in result.tables[2].frame.columns
+    assert result.tables[1].frame.index.tolist() == [("svhn_resnet50", "here"), ("svhn_resnet50", "paper")]
+    assert "Temperatures that learn with the network" in result.notes
+    assert result.bars[0].bar == 2
 
 
+@pytest.mark.usefixtures("one_network")
 def test_classifier_calibration_reads_every_file(tmp_path: Path) -> None:
     (tmp_path / "logits").mkdir()
-    for name, width in (("cifar10_resnet50", 3), ("wide", 80)):
+    for name, width in (("svhn_resnet50", 4), ("cifar10_resnet50", 3), ("wide", 80)):
         made = outputs(200, width)
         arrays = {"logits": made.logits, "labels": made.labels, "is_val": np.arange(200) < 100}
         np.savez(tmp_path / "logits" / f"{name}.npz", **arrays, features=made.features)
+    sources, left_out = classifier_calibration.networks(Context(quick=True, data=tmp_path))
+    assert sources["svhn_resnet50"].features.shape[1] == 4, "what is in the folder comes before what is kept"
+    assert left_out == ["wide"]
     result = classifier_calibration.run(Context(quick=True, data=tmp_path))
     check_presentable(result)
     paper = result.tables[1].frame
-    assert paper.index.tolist() == [("cifar10_resnet50", "here"), ("cifar10_resnet50", "paper")]
     assert paper.loc[("cifar10_resnet50", "paper"), "plain LS"] == 0.018
     assert "Left out of this quick run, for their size: wide." in result.notes
+
+
+def test_the_networks_kept_are_four_of_the_papers() -> None:
+    sources, left_out = classifier_calibration.networks(Context(quick=True))
+    assert set(sources) == {
+        f"{images}_{body}" for images in ("cifar10", "svhn") for body in ("resnet50", "densenet121")
+    }
+    assert left_out == []
+    for outputs in sources.values():
+        assert np.isfinite(outputs.logits).all()
+        assert outputs.features.shape == (len(outputs.labels), 64)
+        overconfident = (
+            torch.softmax(torch.from_numpy(outputs.logits), 1).amax(1).mean()
+            - (outputs.logits.argmax(1) == outputs.labels).mean()
+        )
+        assert overconfident > 0.2
 
 
 SHORT = regressor_calibration.Effort(2, 50, 1e-2, 160)

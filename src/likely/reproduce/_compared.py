@@ -70,7 +70,7 @@ COMPARED: dict[str, Compared] = {
         "quartiles over seeds, each with its own weights, rows and noise",
     ),
     "classifier-calibration": Compared(
-        "the ECE of seven methods on six networks: beside ours where the networks are in the data folder",
+        "the ECE of seven methods on six networks: beside ours, two of which are in the data folder only",
         "no calibration, Platt scaling, isotonic regression, one temperature (GS) and vector scaling (VS)",
         "standard deviation over splits, and the standard error of paired differences",
     ),
