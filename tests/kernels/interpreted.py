@@ -66,6 +66,31 @@ def softmax() -> None:
                 compare((total, in_place, slope), sums)
 
 
+def step() -> None:
+    from likely.tables import _rule_triton
+    from likely.tables._rule import Rule, summed
+
+    _rule_triton.BLOCK = 8
+    for optimizer in ("rmsprop", "adagrad", "sgd"):
+        for shape in ((), (20,), (2, 3)):
+            for clip, weight_decay in ((1.0, 0.0), (None, 0.1)):
+                rule = Rule(optimizer, 0.1, 0.9, 1e-8, clip, weight_decay)
+                index = torch.tensor([3, 1, 3, 7, 0, 1, 3])
+                rows, grad = torch.randn(8, *shape)[index], torch.randn(7, *shape)
+                mean_square = (
+                    torch.rand(8).where(torch.arange(8) != 7, 0.0)[index] if rule.has_state else torch.empty(0)
+                )
+                grad[3], grad[4] = 1e30, 0.0
+                for spoil in (None, torch.nan, torch.inf):
+                    if spoil is not None:
+                        grad[1].view(-1)[-1] = spoil
+                    found = _rule_triton.step(index, grad, rows, mean_square, **vars(rule))
+                    compare(found, rule(rows, mean_square, summed(index, grad)))
+                    if spoil is not None:
+                        assert torch.equal(found[0][1], rows[1])
+                        assert torch.equal(found[0][5], rows[5])
+
+
 def compare(got, expected) -> None:
     for a, b in zip(got, expected, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=5e-5)
@@ -78,4 +103,5 @@ if __name__ == "__main__":
     location()
     rescale()
     softmax()
+    step()
     print("as it should be")

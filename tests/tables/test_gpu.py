@@ -72,3 +72,24 @@ def test_saves_and_loads(tmp_path):
     other = build("device", tmp_path)
     other.load(tmp_path / "saved")
     assert torch.equal(other.rows, table.rows)
+
+
+@pytest.mark.parametrize("optimizer", ["rmsprop", "adagrad", "sgd"])
+@pytest.mark.parametrize("shape", [(), (3, 700)])
+@pytest.mark.parametrize("clip", [1.0, None])
+@pytest.mark.parametrize("batch", [1, 37, 9000])  # the last is too many for the kernel
+def test_a_step_is_the_cpus(optimizer, shape, clip, batch):
+    if shape and batch > 100:
+        pytest.skip("the same code as for one number, and slow")
+    tables = [
+        Table(torch.zeros(shape).expand(50, *shape), optimizer=optimizer, clip=clip, weight_decay=0.1) for _ in "ab"
+    ]
+    tables[1].cuda()
+    for _ in range(3):
+        index, grad = torch.randint(0, 50, (batch,)), torch.randn(batch, *shape)
+        grad[index == 3] = torch.nan
+        for table in tables:
+            place = table.rows.device
+            table.step(index.to(place), grad.to(place))
+    for own, other in zip(*([t.rows, t.mean_square] for t in tables), strict=True):
+        torch.testing.assert_close(other.cpu(), own, rtol=1e-4, atol=1e-5)

@@ -1,6 +1,6 @@
 """How a row moves: the one place where the row-wise optimizers are written, whatever holds the rows."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -9,10 +9,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from likely._validation import check_not_negative, check_positive
+from likely.kernels import applies
 from likely.tables._memory import Pair
 
 Array = Any  # of torch or of NumPy: the formulas are the same
-_FEW = 2**14
+_FEW = 2**14  # numbers
+_IN_A_KERNEL = 2**13  # places in a batch, at most: each looks at all others
 OPTIMIZERS = ("rmsprop", "adagrad", "sgd")
 
 
@@ -70,6 +72,10 @@ class Rule:
     def step(self, index: Tensor, old: Pair, grad: Tensor) -> Pair:
         """What the rows of ``index`` become. Of few numbers on the CPU NumPy makes it in a third of torch's time."""
         rows, mean_square = old.rows.to(grad.dtype), old.mean_square.to(grad.dtype)
+        if grad.is_cuda and grad.dtype == torch.float32 and len(index) <= _IN_A_KERNEL and applies(grad):
+            from likely.tables import _rule_triton
+
+            return Pair(*_rule_triton.step(index, grad, rows, mean_square, **asdict(self)))
         if grad.device.type != "cpu" or grad.numel() > _FEW:
             return Pair(*self(rows, mean_square, summed(index, grad)))
         with np.errstate(all="ignore"):

@@ -207,7 +207,8 @@ class Table(nn.Module):
         return index
 
     def _read(self, index: Tensor) -> Tensor:
-        rows = self._rows_at_hand().read(index).rows
+        store = self._rows_at_hand()
+        rows = store.rows.index_select(0, index) if isinstance(store, Memory) else store.read(index).rows
         return rows.to(torch.promote_types(rows.dtype, torch.float32))
 
     def _rows_at_hand(self) -> Store:
