@@ -2,7 +2,7 @@
 
 Run as ``python -m likely.reproduce.vision_classifiers`` with the pictures in ``LIKELY_DATA``; ``--only`` runs a part.
 ResNet-50 and DenseNet-121 learn CIFAR-10 and SVHN by the paper's recipe, for Table 4. A shorter network learns CIFAR-10
-from the labels of people who err (CIFAR-10N), with and without a temperature that learns, for ``noisy-classifiers``.
+from the labels of people who err (CIFAR-10N), with and without a temperature that learns, for ``noisy_classifiers``.
 What is done is kept after every network, so that a run that is stopped loses one.
 """
 
