@@ -313,6 +313,11 @@ def test_runs_on_digits_from_end_to_end(monkeypatch: pytest.MonkeyPatch) -> None
     assert "half the pictures mirrored" in result.tables[0].caption
 
 
+def train_anew(monkeypatch: pytest.MonkeyPatch, anew: bool = True) -> None:
+    for module in (vae, vae_shape_scale):
+        monkeypatch.setattr(module, "trains", lambda context, name: anew)
+
+
 def some_faces(part: str, data: Path, rows: int) -> Faces:
     return Faces(part, COLOUR[: min(rows, 20)], np.arange(min(rows, 20)))
 
@@ -322,7 +327,7 @@ def test_trains_on_faces_keeps_what_it_found_and_draws_it_again(
 ) -> None:
     monkeypatch.setattr(vae, "FULL", TINY)
     monkeypatch.setattr(vae, "load_faces", some_faces)
-    monkeypatch.setattr(vae, "trains", lambda data: True)
+    train_anew(monkeypatch)
     trained = vae.run(Context(data=tmp_path))
     check_presentable(trained)
     assert trained.bars[1].bar == vae.STEP
@@ -331,7 +336,7 @@ def test_trains_on_faces_keeps_what_it_found_and_draws_it_again(
     monkeypatch.setenv("LIKELY_DATA", str(tmp_path))
     vae.main()
     assert str(tmp_path / "vae.npz") in capsys.readouterr().out
-    monkeypatch.setattr(vae, "trains", lambda data: False)
+    train_anew(monkeypatch, False)
     drawn = vae.run(Context(data=tmp_path))
     check_presentable(drawn)
     assert drawn.notes.startswith("Redrawn from stored outputs")
@@ -388,7 +393,7 @@ def test_variance_between_places_is_not_between_pictures(monkeypatch: pytest.Mon
 def test_the_figure_shows_faces_only_where_there_are_any(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (vae_shape_scale, _stored):
         monkeypatch.setattr(module, "OUTPUTS", tmp_path)
-    monkeypatch.setattr(vae, "trains", lambda data: False)
+    train_anew(monkeypatch, False)
     _stored.keep("vae_shape_scale", maps()._asdict(), seconds=60)
     without = vae_shape_scale.run(Context())
     check_presentable(without)
@@ -406,7 +411,7 @@ def test_the_figure_shows_faces_only_where_there_are_any(tmp_path: Path, monkeyp
 def test_the_figure_trains_and_draws_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vae, "FULL", TINY)
     monkeypatch.setattr(vae, "load_faces", some_faces)
-    monkeypatch.setattr(vae, "trains", lambda data: True)
+    train_anew(monkeypatch)
     result = vae_shape_scale.run(Context(data=tmp_path))
     check_presentable(result)
     assert "columns are input, reconstruction, shape α, scale σ." in result.pictures[0].alt

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from likely.datasets import list_images
+from likely.datasets import has_faces, list_images
 from likely.reproduce._entry import Context
 from likely.reproduce._fit import one_thread
 from likely.reproduce._machine import machine, versions
@@ -33,8 +33,10 @@ class Stored(NamedTuple):
 
 
 def trains(context: Context, name: str) -> bool:
-    """Whether to train anew: the pictures are there, and a GPU to learn them in minutes."""
-    return context.data is not None and name in list_images(context.data) and torch.cuda.is_available()
+    """Whether to train anew: the pictures, or ``"faces"``, are there, and a GPU to learn them in minutes."""
+    if context.quick or context.data is None or not torch.cuda.is_available():
+        return False
+    return has_faces(context.data) if name == "faces" else name in list_images(context.data)
 
 
 def train_and_keep(name: str, train: Callable[[Context, Path], Any]) -> None:

@@ -47,7 +47,7 @@ POINTS = 2.0  # of accuracy that a joint temperature should gain where the label
 def run(context: Context) -> Result:
     """Train every design on all labels, or draw what was kept of that."""
     effort = Effort()
-    if trains(context, "cifar10") and not context.quick:
+    if trains(context, "cifar10"):
         about = "On the CIFAR-10 images in the data folder."
         train, fresh = (load_images("cifar10", part, context.data) for part in ("train", "test"))
         found = study(train, fresh, effort, context)

@@ -17,12 +17,12 @@ import torch
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from likely.datasets import has_faces, load_faces
+from likely.datasets import load_faces
 from likely.reproduce._bar import Bar
 from likely.reproduce._comparison import paired
 from likely.reproduce._entry import Context, Picture, Result, Table, Verdict
 from likely.reproduce._fit import one_thread
-from likely.reproduce._stored import OUTPUTS, stored, train_and_keep
+from likely.reproduce._stored import OUTPUTS, stored, train_and_keep, trains
 from likely.reproduce._svg import MUTED, PALETTE, styled, to_svg
 from likely.reproduce._vae import Judged, Likelihood, Recipe, Training
 from likely.reproduce._vision import device, digits
@@ -76,7 +76,7 @@ class Found(NamedTuple):
 @one_thread()
 def run(context: Context) -> Result:
     """Train every row for every seed, or draw what was kept of that."""
-    if context.data is not None and not context.quick and trains(context.data):
+    if context.data is not None and trains(context, "faces"):
         effort, found = FULL, everything(*faces(context.data), FULL, context)
         about = ON_FACES
     elif not context.quick and (OUTPUTS / "vae.npz").is_file():
@@ -98,11 +98,6 @@ def run(context: Context) -> Result:
         pictures=(picture(found, small),),
         bars=bars(found, small),
     )
-
-
-def trains(data: Path) -> bool:
-    """Whether to train anew: the faces are there, and a GPU to learn them in minutes."""
-    return has_faces(data) and torch.cuda.is_available()
 
 
 def faces(data: Path) -> tuple[Pixels, Pixels]:

@@ -18,7 +18,7 @@ from likely.datasets import has_faces, load_faces
 from likely.reproduce import vae
 from likely.reproduce._entry import Context, Picture, Result, Table, Verdict
 from likely.reproduce._fit import one_thread
-from likely.reproduce._stored import OUTPUTS, stored, train_and_keep
+from likely.reproduce._stored import OUTPUTS, stored, train_and_keep, trains
 from likely.reproduce._svg import HEAT, styled, to_svg
 from likely.reproduce._vae import CHUNK, Recipe, Training, values
 from likely.reproduce._vision import digits
@@ -55,7 +55,7 @@ def run(context: Context) -> Result:
     name = "vae_shape_scale"
     drawn: Faces | None = None
     small = False
-    if context.data is not None and not context.quick and vae.trains(context.data):
+    if context.data is not None and trains(context, "faces"):
         found, drawn = look(*vae.faces(context.data), vae.FULL.paper, context)
         about = "On validation faces of CelebA."
     elif not context.quick and (OUTPUTS / f"{name}.npz").is_file():
