@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from likely._files import replacing
+
 Loss = Callable[[int], Tensor]
 Judge = Callable[[], Tensor]
 
@@ -207,9 +209,8 @@ class Checkpoint:
             "optimizer": optimizer.state_dict(),
             "history": vars(history),
         }
-        partial = self.path.with_name(self.path.name + ".partial")
-        torch.save(state, partial)
-        os.replace(partial, self.path)
+        with replacing(self.path) as beside:
+            torch.save(state, beside)
         self._saved = time.monotonic()
 
     def resume(self, module: nn.Module, optimizer: torch.optim.Optimizer, history: History) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,7 @@ import torch
 
 from likely._cli.outputs import Names, Outputs, read_outputs
 from likely._cli.scores import Scores, after, before, fit, out_of_fold
+from likely._files import replacing
 from likely.calibration import Calibrator, compose, compose_scales, load, save
 from likely.calibration._classifier import METHODS, make_calibrator
 from likely.calibration._json import needs
@@ -142,17 +142,12 @@ def _forecasts(fitted: Any, outputs: Outputs, coverage: float, levels: list[floa
 
 
 def _write(out: Path, answers: dict[str, Any]) -> None:
-    # Through a second file, so that half a file is never taken for a whole one.
-    partial = out.with_name(out.name + ".partial")
-    try:
+    with replacing(out) as beside:
         if out.suffix.lower() == ".npz":
-            with open(partial, "wb") as file:
+            with beside.open("wb") as file:
                 np.savez(file, **answers)
         else:
-            _frame(answers).to_csv(partial, index=False)
-        os.replace(partial, out)
-    finally:
-        partial.unlink(missing_ok=True)
+            _frame(answers).to_csv(beside, index=False)
 
 
 def _frame(answers: dict[str, Any]) -> Any:

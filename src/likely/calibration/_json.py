@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from likely._files import replacing
 from likely.calibration import _json_classifiers, _json_scales
 from likely.calibration._auto import AutoCalibrator
 from likely.calibration._base import INPUTS, Calibrator
@@ -66,13 +67,10 @@ def save(calibrator: Any, path: str | os.PathLike[str], *, about: dict[str, Any]
     True
     """
     text, target = to_json(calibrator, about), Path(path)
-    # Through a second file, so that a run killed here leaves the old model or the new one, never half of one.
-    partial = target.with_name(target.name + ".partial")
     try:
-        partial.write_text(text, encoding="utf-8")
-        os.replace(partial, target)
+        with replacing(target) as beside:
+            beside.write_text(text, encoding="utf-8")
     except OSError as error:
-        partial.unlink(missing_ok=True)
         raise OSError(error.errno, f"{error.strerror}; the model was not saved", str(path)) from error
 
 

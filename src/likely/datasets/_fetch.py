@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from likely._files import replacing
 from likely.datasets._convert import unpack
 from likely.datasets._download import BROKEN, download
 from likely.datasets._faces import has_faces
@@ -119,7 +120,5 @@ def _keep(arrays: Any, source: Source, root: Path) -> None:
         )
     path = root / source.places[0]
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    with partial.open("wb") as target:
+    with replacing(path) as beside, beside.open("wb") as target:
         np.savez_compressed(target, **arrays)
-    os.replace(partial, path)

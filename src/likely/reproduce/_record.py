@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from likely._files import replacing
 from likely.reproduce._bar import Bar
 from likely.reproduce._entry import Context, Entry, Picture, Result, Table
 from likely.reproduce._machine import machine, versions
@@ -63,10 +63,8 @@ def save(record: Record, folder: Path) -> None:
     for number, picture in enumerate(pictures, start=1):
         (folder / f"{record.name}-{number}.svg").write_text(picture.svg, encoding="utf-8")
     text = json.dumps(_as_json(record), indent=1, ensure_ascii=False, allow_nan=False)
-    # Through a second file, so that a run killed here leaves the old record or the new one, never half of one.
-    partial = folder / f"{record.name}.json.partial"
-    partial.write_text(text + "\n", encoding="utf-8")
-    os.replace(partial, folder / f"{record.name}.json")
+    with replacing(folder / f"{record.name}.json") as beside:
+        beside.write_text(text + "\n", encoding="utf-8")
 
 
 def load(name: str, folder: Path) -> Record | None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import pickle
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from likely._files import replacing
 from likely.reproduce._machine import _version, machine, versions
 
 if TYPE_CHECKING:
@@ -49,10 +49,8 @@ def once(folder: Path, unit: tuple[object, ...], compute: Callable[[], T]) -> T:
         return kept
     found = compute()
     folder.mkdir(parents=True, exist_ok=True)
-    # Several processes may keep the same unit; each writes a file of its own, and the last one stays.
-    partial = path.with_suffix(f".{os.getpid()}.partial")
-    partial.write_bytes(pickle.dumps(found))
-    os.replace(partial, path)
+    with replacing(path, shared=True) as beside:
+        beside.write_bytes(pickle.dumps(found))
     return found
 
 
