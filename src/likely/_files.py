@@ -11,7 +11,7 @@ def replacing(path: Path, *, shared: bool = False) -> Iterator[Path]:
     """A file beside ``path`` to write to, which takes its place once all is written.
 
     So that a process killed at any time leaves the old file or the new one, never half of one; an error leaves the old.
-    Where several processes may write the same file it is ``shared``: each has its own beside it, and the last one stays.
+    Where several processes may write it, it is ``shared``: each has its own file beside it, and the last one stays.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:

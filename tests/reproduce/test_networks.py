@@ -16,9 +16,9 @@ from likely.optim import Supervised, clip_gradients, param_groups
 from likely.parameters import Data, Fixed, Global, Predicted
 from likely.reproduce import _graphed, _stored, vision_classifiers
 from likely.reproduce._fit import one_thread
-from likely.reproduce._graphed import Step, ask, loss_on, make_optimizer, make_plan, moved, take_steps
+from likely.reproduce._graphed import Step, loss_on, make_optimizer, make_plan, moved, take_steps
 from likely.reproduce._networks import Classifier, densenet, resnet, short_resnet
-from likely.reproduce._vision import digits, half
+from likely.reproduce._vision import digits, half, say
 from likely.reproduce.vision_classifiers import NAME, NETWORKS, Recipe, held_out, leading, networks, outputs
 
 SMALL = {
@@ -199,16 +199,16 @@ def test_a_graph_is_captured_after_the_first_steps_and_replayed_for_the_rest(wor
     ("make", "constant"), [(lambda: Global(init=2.0), 2.0), (lambda: Data(9, init=3.0, fallback="mean"), 3.0)]
 )
 def test_answers_divide_by_the_temperature(make, constant: float, images: Images) -> None:
-    said = ask(supervised(images, make()), images.pixels[:7])
+    said = say(supervised(images, make()), images.pixels[:7])
     np.testing.assert_allclose(said.temperature, constant, rtol=1e-5)
     np.testing.assert_allclose(said.tempered, said.logits / constant, rtol=1e-5)
 
 
 def test_answers_are_of_a_network_in_evaluation_whatever_stands_beside_a_picture(images: Images) -> None:
     model = supervised(images, Predicted(16))
-    all_of_them, one = ask(model.train(), images.pixels[:7]), ask(model.train(), images.pixels[3:4])
+    all_of_them, one = say(model.train(), images.pixels[:7]), say(model.train(), images.pixels[3:4])
     for many, alone in zip(all_of_them, one, strict=True):
-        assert many.dtype == np.float32
+        assert many.dtype == torch.float32
         np.testing.assert_allclose(many[3], alone[0], rtol=1e-4, atol=1e-5)
     assert all_of_them.temperature.std() > 0
 

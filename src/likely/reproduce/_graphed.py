@@ -14,15 +14,13 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from likely._training import Progress
 from likely.datasets import Images
 from likely.optim import Supervised
-from likely.reproduce._vision import CHUNK, half
+from likely.reproduce._vision import half
 
 # Of rows, and where the plan says so of how far each is moved and whether it is mirrored.
 Loss = Callable[[Tensor, Tensor | None, Tensor | None], Tensor]
@@ -199,28 +197,3 @@ def _fastest_convolutions() -> Iterator[None]:
         yield
     finally:
         torch.backends.cudnn.benchmark = before
-
-
-class Answers(NamedTuple):
-    """What a network says of pictures, in float32."""
-
-    logits: NDArray[np.float32]
-    features: NDArray[np.float32]
-    temperature: NDArray[np.float32]
-
-    @property
-    def tempered(self) -> NDArray[np.float32]:
-        """The logits that the softmax is taken of."""
-        return self.logits / self.temperature[:, None]
-
-
-@torch.no_grad()
-def ask(model: Supervised, pixels: NDArray[np.uint8]) -> Answers:
-    """What the network says of pictures, in evaluation."""
-    place = next(model.parameters()).device
-    temperature: Any = model.loss_fn.temperature
-    parts = []
-    for some in torch.from_numpy(pixels).split(CHUNK):
-        logits, features = model.eval().predict(some.to(place))
-        parts.append((logits, features, temperature(features=features).expand(len(some))))
-    return Answers(*(torch.cat(own).float().cpu().numpy() for own in zip(*parts, strict=True)))

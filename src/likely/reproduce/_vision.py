@@ -32,11 +32,16 @@ class Recipe(NamedTuple):
 
 
 class Said(NamedTuple):
-    """What a network says of pictures; the temperature is None for data parameters, which pictures do not have."""
+    """What a network says of pictures; the temperature is None for data parameters, which new pictures do not have."""
 
     logits: Tensor
     features: Tensor
     temperature: Tensor | None
+
+    @property
+    def tempered(self) -> Tensor:
+        """The logits that the softmax is taken of."""
+        return self.logits if self.temperature is None else self.logits / self.temperature[:, None]
 
 
 class Network(nn.Module):
@@ -115,15 +120,13 @@ def train_network(
 
 @torch.no_grad()
 def say(model: Supervised, pixels: NDArray[np.uint8]) -> Said:
-    """What the network says of pictures, in evaluation."""
+    """What the network says of pictures, in evaluation and in full precision."""
     place = next(model.parameters()).device
     temperature: Any = model.loss_fn.temperature
-    parts = []
-    for some in torch.from_numpy(pixels).split(CHUNK):
-        with half(place):
-            parts.append([part.float() for part in model.eval().predict(some.to(place))])
+    parts = [model.eval().predict(some.to(place)) for some in torch.from_numpy(pixels).split(CHUNK)]
     logits, features = (torch.cat(own) for own in zip(*parts, strict=True))
-    known = None if isinstance(temperature, Data) else temperature(features=features).expand(len(features)).cpu()
+    unknown = isinstance(temperature, Data) and temperature.fallback is None
+    known = None if unknown else temperature(features=features).expand(len(features)).cpu()
     return Said(logits.cpu(), features.cpu(), known)
 
 

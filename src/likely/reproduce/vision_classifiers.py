@@ -29,10 +29,10 @@ from likely.metrics import expected_calibration_error, negative_log_likelihood
 from likely.optim import Supervised, clip_gradients, param_groups
 from likely.parameters import Data, Fixed, Global, Parameter, Predicted
 from likely.reproduce._entry import Context
-from likely.reproduce._graphed import Answers, Step, ask, loss_on, make_optimizer, make_plan, take_steps
+from likely.reproduce._graphed import Step, loss_on, make_optimizer, make_plan, take_steps
 from likely.reproduce._networks import Body, Classifier, densenet, resnet, short_resnet
 from likely.reproduce._stored import keep, stored
-from likely.reproduce._vision import device
+from likely.reproduce._vision import Said, device, say
 
 Array = NDArray[np.float64]
 Look = Callable[[Progress], Any]
@@ -69,18 +69,19 @@ def outputs(
     optimizer = make_optimizer(torch.optim.Adam, groups, betas=(0.9, 0.99))
     plan = make_plan(len(train.labels), recipe.epochs, recipe.batch, seed)
     taken = take_steps(Step(model, optimizer, plan, loss_on(train, model)), look, every=max(1, len(plan.rows) // 10))
-    val, test = ask(model, rest.pixels), ask(model, fresh.pixels)
-    both = np.concatenate([val.features[:DESCRIBED], test.features[:DESCRIBED]])
+    val, test = say(model, rest.pixels), say(model, fresh.pixels)
+    known = say(model, train.pixels).logits.argmax(1).numpy() == train.labels
+    both = torch.cat([val.features[:DESCRIBED], test.features[:DESCRIBED]]).numpy()
     described = leading(both, DIRECTIONS)
     return {
-        "val_logits": val.logits.astype(np.float16),
+        "val_logits": val.logits.half().numpy(),
         "val_labels": rest.labels.astype(np.uint8),
         "val_features": described[: len(val.features[:DESCRIBED])],
-        "test_logits": test.logits.astype(np.float16),
+        "test_logits": test.logits.half().numpy(),
         "test_labels": fresh.labels.astype(np.uint8),
         "test_features": described[len(val.features[:DESCRIBED]) :],
         "epochs": np.array(taken / (len(plan.rows) / recipe.epochs)),
-        "training": np.array([len(train.labels), (ask(model, train.pixels).logits.argmax(1) == train.labels).mean()]),
+        "training": np.array([len(train.labels), known.mean()]),
         "seconds": np.array(time.monotonic() - started),
     }
 
@@ -262,8 +263,8 @@ def judged(images: Images, fresh: Images, design: str, effort: Effort, seed: int
     back = held_out(images, effort.held_out, seed)
     rest = images.select(back)
     model = trained(images.select(~back), design, effort, seed)
-    held, said = ask(model, rest.pixels), ask(model, fresh.pixels)
-    found = {design: (scored(said.tempered, fresh.labels), scored(held.tempered, rest.labels))}
+    held, said = say(model, rest.pixels), say(model, fresh.pixels)
+    found = {design: (scored(said.tempered.numpy(), fresh.labels), scored(held.tempered.numpy(), rest.labels))}
     if design == PLAIN:
         for name, calibrator in AFTER.items():
             found[name] = (_afterwards(calibrator(), held, rest.labels, said, fresh.labels), (np.nan, np.nan, np.nan))
@@ -295,10 +296,10 @@ def scored(logits: NDArray[np.float32], labels: NDArray[np.int64]) -> Scores:
 
 
 def _afterwards(
-    calibrator: Any, held: Answers, held_labels: NDArray[np.int64], said: Answers, labels: NDArray[np.int64]
+    calibrator: Any, held: Said, held_labels: NDArray[np.int64], said: Said, labels: NDArray[np.int64]
 ) -> Scores:
-    calibrator.fit(held.logits, held_labels, held.features)
-    return scored(calibrator.transform(said.logits, said.features), labels)
+    calibrator.fit(held.logits.numpy(), held_labels, held.features.numpy())
+    return scored(calibrator.transform(said.logits.numpy(), said.features.numpy()), labels)
 
 
 def train_under_noise(data: Path, effort: Effort, rows: int | None, limit: float) -> None:
