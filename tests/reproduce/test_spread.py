@@ -36,7 +36,7 @@ socket.getaddrinfo = numbers_only
 socket.gethostbyname = lambda host: numbers_only(host, 0)[0][4][0]
 socket.gethostname = lambda: "nowhere.invalid"
 """
-DASK = """
+ALONE = """
 import sys
 from likely import cli
 from likely.reproduce import _resume
@@ -80,19 +80,27 @@ def test_processes_give_the_same_bytes(
     assert written(tmp_path) == in_turn
 
 
+def on_a_cluster(backend: str, folder: Path) -> dict[str, bytes]:
+    """What a process of its own writes that has ``folder`` in its path."""
+    (folder / "run.py").write_text(ALONE)
+    words = ["reproduce", *CHEAP, "--quick", "--backend", backend, "--jobs", "2", "--out", str(folder / "runs")]
+    path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {name: value for name, value in os.environ.items() if name != "LIKELY_DATA"} | {"PYTHONPATH": path}
+    done = subprocess.run([sys.executable, folder / "run.py", *words], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    return written(folder / "runs")
+
+
 def test_a_dask_cluster_gives_the_same_bytes_where_machines_have_no_names(
     in_turn: dict[str, bytes], tmp_path: Path
 ) -> None:
     (tmp_path / "sitecustomize.py").write_text(NO_NAMES)
-    (tmp_path / "run.py").write_text(DASK)
-    words = ["reproduce", *CHEAP, "--quick", "--backend", "dask", "--jobs", "2", "--out", str(tmp_path / "runs")]
-    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
-    environment = {name: value for name, value in os.environ.items() if name != "LIKELY_DATA"} | {"PYTHONPATH": path}
-    done = subprocess.run(
-        [sys.executable, tmp_path / "run.py", *words], capture_output=True, text=True, env=environment
-    )
-    assert done.returncode == 0, done.stderr
-    assert written(tmp_path / "runs") == in_turn
+    assert on_a_cluster("dask", tmp_path) == in_turn
+
+
+def test_a_ray_cluster_gives_the_same_bytes(in_turn: dict[str, bytes], tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    assert on_a_cluster("ray", tmp_path) == in_turn
 
 
 @pytest.fixture

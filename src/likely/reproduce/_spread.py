@@ -67,7 +67,9 @@ def side_by_side(
     quiet = replace(context, progress=_silent, data=context.data and context.data.resolve())
     with _backend(spread):
         work = (delayed(one)(entry, quiet, command(entry)) for entry in entries if not entry.timed)
-        yield from Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch="all")(work)
+        # Ray's backend hands over all outcomes at the end or none.
+        as_they_come = "list" if spread.backend == "ray" else "generator_unordered"
+        yield from Parallel(return_as=as_they_come, batch_size=1, pre_dispatch="all")(work)
     for entry in entries:
         if entry.timed:
             yield one(entry, quiet, command(entry))
