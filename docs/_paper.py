@@ -25,4 +25,5 @@ def section(entry: Entry, path: Path) -> str:
 def page() -> str:
     """All that is stored, in the paper's order."""
     paths = [(entry, STORED / f"{entry.name}.json") for entry in ENTRIES]
-    return "\n".join(section(entry, path) for entry, path in paths if path.is_file())
+    found = [section(entry, path) for entry, path in paths if path.is_file()]
+    return "\n".join(["What follows is such a run, without its pictures.\n", *found] if found else [])
