@@ -103,7 +103,7 @@ COMPARED: dict[str, Compared] = {
     "vae-shape-scale": Compared(
         "shapes generally in 1.8 to 3.0 and scales in 0.20 to 0.43",
         "the absolute error of each pixel, which the scale should follow",
-        "quantiles over pixels and pictures, of one network",
+        "standard deviation over seeds, and quantiles over pixels and pictures",
     ),
     "miscalibration-by-size": Compared(
         "a curve, no numbers",

@@ -63,8 +63,9 @@ def stored(name: str) -> Stored:
         arrays = {key: file[key] for key in file.files}
     about = json.loads(str(arrays.pop("about")))
     processor = about.get("gpu") or f"one core of {about['cpu']}"
+    minutes = round(about["seconds"] / 60)
     made = (
-        f"Redrawn from stored outputs: `{about['command']}` made them in {about['seconds'] / 60:.0f} minutes on "
-        f"{processor}, with torch {about['torch']}."
+        f"Redrawn from stored outputs: `{about['command']}` made them in {minutes if minutes > 1 else 'a'} "
+        f"minute{'s'[: minutes > 1]} on {processor}, with torch {about['torch']}."
     )
     return Stored(arrays, made)
