@@ -8,7 +8,7 @@ from likely.bench import outliers as bench
 from likely.datasets import Outliers
 from likely.outliers import ScatterDetector
 from likely.reproduce import Context, outlier_detection, outlier_distribution
-from likely.reproduce._detectors import RIVALS, cut, judged, stand_ins
+from likely.reproduce._detectors import RIVALS, cut, judged, refused, stand_ins
 from presentable import check_presentable
 
 RNG = np.random.default_rng(0)
@@ -30,6 +30,28 @@ def test_a_constant_column_is_no_harm_to_the_rivals() -> None:
     pytest.importorskip("pyod")
     data = Outliers("made", np.column_stack([ROWS, np.ones(400)]), DATA.y)
     assert judged(data, "PCA", RIVALS["PCA"].make, 0).AUC > 0.9
+
+
+class Refuses:
+    """As CBLOF does where it finds no large and small clusters."""
+
+    def fit(self, X: np.ndarray) -> None:
+        raise ValueError("Could not form valid cluster separation.")
+
+
+def test_a_rival_that_refuses_a_set_is_named_and_one_of_ours_may_not(monkeypatch) -> None:
+    assert np.isnan(judged(DATA, "CBLOF", lambda _: Refuses(), 0).AUC)
+    with pytest.raises(ValueError, match="cluster separation"):
+        judged(DATA, "scatter", lambda _: Refuses(), 0)
+    found = scores(0.9, 0.8)
+    found.loc[(found["method"] == "IF") & (found["set"] == "set 2"), ["AUC", "AP"]] = np.nan
+    assert refused(found) == " Refused: IF set 2."
+    assert refused(scores(0.9, 0.8)) == ""
+    frame = bench.summary(found, "all rows")
+    assert frame.loc["IF", "mean AUC"] == pytest.approx(0.8026)
+    assert frame.loc["IF", "p, AUC"] == pytest.approx(2 / 2**5)
+    auc = found.pivot_table(index="set", columns="method", values="AUC")
+    assert "nan" not in outlier_distribution.picture(auc).svg.lower()
 
 
 def test_a_cut_keeps_the_share_of_outliers() -> None:

@@ -112,7 +112,7 @@ def seed_spread(scores: pd.DataFrame, protocol: str) -> pd.Series[float]:
 
 def _p(ours: pd.Series[float], theirs: pd.Series[float]) -> float:
     """Wilcoxon's signed rank test, two-sided; NaN of a detector with itself."""
-    return float(wilcoxon(ours, theirs).pvalue) if (ours != theirs).any() else np.nan
+    return float(wilcoxon(ours, theirs, nan_policy="omit").pvalue) if (ours != theirs).any() else np.nan
 
 
 def tables(scores: pd.DataFrame) -> list[Table]:

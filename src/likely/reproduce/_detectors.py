@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import math
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -12,6 +13,7 @@ from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 from sklearn.metrics import average_precision_score, roc_auc_score
 from sklearn.model_selection import train_test_split
@@ -73,8 +75,11 @@ class Score(NamedTuple):
 
 
 def judged(data: Outliers, method: str, make: Callable[[int], Any], seed: int, *, split: bool = False) -> Score:
-    """Fit and score all rows (transductive), or fit 60% and score the other 40%; the labels only judge."""
-    X, y = data.X, data.y
+    """Fit and score all rows (transductive), or fit 60% and score the other 40%; the labels only judge.
+
+    A rival may refuse a set, as CBLOF does where it finds no large and small clusters: its scores are then NaN.
+    """
+    X, y, protocol = data.X, data.y, "60/40" if split else "all rows"
     if split:
         # Shares of outliers are kept, or a small set may have none to find.
         fit, test, _, y = train_test_split(X, y, test_size=0.4, random_state=seed, stratify=y)
@@ -90,14 +95,24 @@ def judged(data: Outliers, method: str, make: Callable[[int], Any], seed: int, *
     with warnings.catch_warnings(), quiet[0], quiet[1]:
         warnings.simplefilter("ignore")  # the rivals': of convergence, of covariances that are not of full rank
         start = time.process_time()
-        detector = make(seed).fit(fit)
+        try:
+            detector = make(seed).fit(fit)
+        except ValueError:
+            if method not in RIVALS:
+                raise
+            return Score(data.name, method, seed, protocol, math.nan, math.nan, time.process_time() - start)
         # PyOD's decision function is higher for outliers, scikit-learn's is lower; ours has one of each.
         found = getattr(detector, "outlier_score", detector.decision_function)(test)
         seconds = time.process_time() - start
     found = np.nan_to_num(np.asarray(found, dtype=np.float64), nan=0.0)
-    protocol = "60/40" if split else "all rows"
     auc, precision = roc_auc_score(y, found), average_precision_score(y, found)
     return Score(data.name, method, seed, protocol, float(auc), float(precision), seconds)
+
+
+def refused(scores: pd.DataFrame) -> str:
+    """In words, which rivals refused which sets."""
+    pairs = scores.loc[scores["AUC"].isna(), ["method", "set"]].drop_duplicates()
+    return f" Refused: {', '.join(f'{name} {of}' for name, of in pairs.to_numpy())}." if len(pairs) else ""
 
 
 def cut(data: Outliers, rows: int, seed: int = 0) -> Outliers:

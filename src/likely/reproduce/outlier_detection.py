@@ -17,7 +17,7 @@ import pandas as pd
 from likely.datasets import Outliers, list_outliers, load_outliers
 from likely.outliers import LikelihoodDetector, ScaledAutoencoderDetector, ScaledPCADetector, ScatterDetector
 from likely.reproduce._comparison import one_core
-from likely.reproduce._detectors import BEYOND, Score, cut, judged, rivals, stand_ins
+from likely.reproduce._detectors import BEYOND, Score, cut, judged, refused, rivals, stand_ins
 from likely.reproduce._entry import Context, Result, Table, Verdict
 
 PCA_S, AE_S, SCATTER = "PCA+S", "AE+S", "ScatterDetector"
@@ -75,7 +75,7 @@ def run(context: Context) -> Result:
         "in the paper: one scale a row, which is the score; ours have one a feature and score by the likelihood. The "
         f"90% interval of the median of PCA+S over sets is {interval(auc, PCA_S)}."
     )
-    return Result(verdict, notes, tables=(Table(table, caption, best),))  # type: ignore[arg-type]
+    return Result(verdict, notes + refused(scores), tables=(Table(table, caption, best),))  # type: ignore[arg-type]
 
 
 def score_all(context: Context, *, backwards: bool = False) -> pd.DataFrame:

@@ -58,7 +58,7 @@ def picture(auc: pd.DataFrame) -> Picture:
     rng = np.random.default_rng(0)
     for place, name in enumerate(auc):
         colour = PALETTE["violet" if name in OURS else "blue" if name not in PAPER else "muted"][0]
-        values = auc[name].to_numpy()
+        values = auc[name].dropna().to_numpy()
         axes.boxplot(
             values,
             positions=[place],
