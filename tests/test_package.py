@@ -47,8 +47,14 @@ def python(code: str) -> str:
 
 
 def public_objects() -> dict[str, object]:
-    """Every public class and function under its full name."""
-    modules = [importlib.import_module(name) for name in MODULES]
+    """Every public class and function under its full name, but for integrations whose library is not installed."""
+    modules = []
+    for name in MODULES:
+        try:
+            modules.append(importlib.import_module(name))
+        except ModuleNotFoundError as missing:
+            if not name.startswith("likely.integrations.") or str(missing.name).startswith("likely"):
+                raise
     named = {f"{module.__name__}.{name}": getattr(module, name) for module in modules for name in module.__all__}
     return {name: thing for name, thing in named.items() if inspect.isclass(thing) or inspect.isroutine(thing)}
 
