@@ -48,6 +48,15 @@ class Difference:
         return f"{self.mean:+z.{places}f} ± {self.error:.{places}f}".replace("-", "−").replace("inf", "∞")
 
 
+def mean_and_spread(values: NDArray[np.float64], digits: int) -> str:
+    """A mean over seeds ± the standard deviation.
+
+    >>> mean_and_spread(np.array([-0.5, -0.7]), 2)
+    '−0.60 ± 0.14'
+    """
+    return f"{values.mean():.{digits}f} ± {values.std(ddof=1):.{digits}f}".replace("-", "−")
+
+
 def spread_over_seeds(tables: Sequence[pd.DataFrame]) -> str:
     """How far the tables of several seeds are apart, in words.
 

@@ -16,7 +16,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from likely.datasets import Images, load_images
-from likely.reproduce._comparison import Difference, paired
+from likely.reproduce._comparison import Difference, mean_and_spread, paired
 from likely.reproduce._corruption import (
     CALM,
     DETECTORS,
@@ -30,7 +30,6 @@ from likely.reproduce._corruption import (
     NLL,
     PLAIN,
     SHARE,
-    Array,
     Effort,
     Found,
     everything,
@@ -97,7 +96,7 @@ def run(context: Context) -> Result:
 def summarise(found: Found) -> pd.DataFrame:
     """A row for each detector."""
     last = found.aupr[:, :, :, -1]
-    cells = {kind: [_cell(last[k, d]) for d in range(len(DETECTORS))] for k, kind in enumerate(KINDS)}
+    cells = {kind: [mean_and_spread(last[k, d], 3) for d in range(len(DETECTORS))] for k, kind in enumerate(KINDS)}
     index = pd.MultiIndex.from_tuples(DETECTORS, names=["network", "detector"])
     return pd.DataFrame(cells, index=index)
 
@@ -105,20 +104,16 @@ def summarise(found: Found) -> pd.DataFrame:
 def elsewhere(found: Found) -> pd.DataFrame:
     """The detectors that fresh rows have, and every network's accuracy."""
     rows = {
-        names: [_cell(found.unseen[k, d]) for k in range(len(KINDS))]
+        names: [mean_and_spread(found.unseen[k, d], 3) for k in range(len(KINDS))]
         for d, names in enumerate(DETECTORS)
         if np.isfinite(found.unseen[:, d]).all()
     }
     rows |= {
-        (network, "accuracy"): [_cell(found.accuracy[k, n]) for k in range(len(KINDS))]
+        (network, "accuracy"): [mean_and_spread(found.accuracy[k, n], 3) for k in range(len(KINDS))]
         for n, network in enumerate(NETWORKS)
     }
     index = pd.MultiIndex.from_tuples(rows, names=["network", "on fresh rows"])
     return pd.DataFrame(list(rows.values()), index=index, columns=list(KINDS))
-
-
-def _cell(values: Array) -> str:
-    return f"{values.mean():.3f} ± {values.std(ddof=1):.3f}"
 
 
 def differences(found: Found) -> dict[str, dict[str, Difference]]:

@@ -24,7 +24,7 @@ from sklearn.metrics import roc_auc_score
 
 from likely.datasets import Images, list_images, load_images
 from likely.parameters import Fixed, Predicted
-from likely.reproduce._comparison import Difference, paired
+from likely.reproduce._comparison import Difference, mean_and_spread, paired
 from likely.reproduce._entry import Context, Picture, Result, Table, Verdict
 from likely.reproduce._fit import one_thread
 from likely.reproduce._stored import stored, train_and_keep, trains
@@ -161,16 +161,12 @@ def summarise(found: Found) -> pd.DataFrame:
     """A row for each design and score."""
     columns = [MISTAKES, "blurred", *(["small"] if found.agreement.shape[-1] == 5 else []), "pale", "dark"]
     rows = {
-        (design, score): [_cell(values) for values in found.agreement[d, s].T]
+        (design, score): [mean_and_spread(values, 2) for values in found.agreement[d, s].T]
         for d, design in enumerate(DESIGNS)
         for s, score in enumerate(SCORES)
     }
     index = pd.MultiIndex.from_tuples(rows, names=["learned", "score"])
     return pd.DataFrame(list(rows.values()), index=index, columns=columns)
-
-
-def _cell(values: Array) -> str:
-    return f"{values.mean():.2f} ± {values.std(ddof=1):.2f}".replace("-", "−")
 
 
 def judge(found: Found) -> tuple[Verdict, str]:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from likely.datasets import has_faces, load_faces
 from likely.reproduce import vae
+from likely.reproduce._comparison import mean_and_spread
 from likely.reproduce._entry import Context, Picture, Result, Table, Verdict
 from likely.reproduce._fit import one_thread
 from likely.reproduce._stored import OUTPUTS, stored, train_and_keep, trains
@@ -119,17 +120,13 @@ def _rank_correlation(one: NDArray[np.floating], other: NDArray[np.floating]) ->
 def summarise(found: Found) -> pd.DataFrame:
     """A line for each of the two: means over seeds, ± standard deviations."""
     columns = [f"{quantile:.0%}" for quantile in QUANTILES]
-    quantiles = [[_spread(own, ".2f") for own in part.T] for part in found.quantiles.swapaxes(0, 1)]
+    quantiles = [[mean_and_spread(own, 2) for own in part.T] for part in found.quantiles.swapaxes(0, 1)]
     frame = pd.DataFrame(quantiles, index=pd.Index(PARTS, name="predicted"), columns=columns)
     frame["paper's range"] = [f"{low:.2f} to {high:.2f}" for low, high in PAPER]
-    frame["in it"] = [_spread(100 * share, ".0f") + " %" for share in found.inside.T]
-    frame["between pictures"] = [_spread(100 * share, ".0f") + " %" for share in found.varies.T]
-    frame["with the error"] = [_spread(own, ".2f") for own in found.doubt.T]
+    frame["in it"] = [mean_and_spread(100 * share, 0) + " %" for share in found.inside.T]
+    frame["between pictures"] = [mean_and_spread(100 * share, 0) + " %" for share in found.varies.T]
+    frame["with the error"] = [mean_and_spread(own, 2) for own in found.doubt.T]
     return frame
-
-
-def _spread(values: Array, form: str) -> str:
-    return f"{values.mean():{form}} ± {values.std(ddof=1):{form}}"
 
 
 def _caption(small: bool) -> str:
@@ -153,7 +150,7 @@ def judge(found: Found, small: bool) -> tuple[Verdict, str]:
         f"Nine tenths of the shapes are in {alpha}, of the scales in {scale}"
         + ("" if small else f"; in the paper's ranges are {ranges}")
         + f". Of their variance {between} is between pictures, the rest between places that are alike in all of them. "
-        f"The scale ranks pixels as their error does with a correlation of {_spread(found.doubt[:, 1], '.2f')}: it "
+        f"The scale ranks pixels as their error does with a correlation of {mean_and_spread(found.doubt[:, 1], 2)}: it "
         "marks what is hard to reconstruct."
     )
 
