@@ -76,16 +76,23 @@ def step() -> None:
             for clip, weight_decay in ((1.0, 0.0), (None, 0.1)):
                 rule = Rule(optimizer, 0.1, 0.9, 1e-8, clip, weight_decay)
                 index = torch.tensor([3, 1, 3, 7, 0, 1, 3])
-                rows, grad = torch.randn(8, *shape)[index], torch.randn(7, *shape)
-                mean_square = (
-                    torch.rand(8).where(torch.arange(8) != 7, 0.0)[index] if rule.has_state else torch.empty(0)
-                )
+                home = [torch.randn(8, *shape)]
+                home.append(torch.rand(8).where(torch.arange(8) != 7, 0.0) if rule.has_state else torch.empty(0))
+                rows, mean_square = (t[index] if len(t) else t for t in home)
+                grad = torch.randn(7, *shape)
                 grad[3], grad[4] = 1e30, 0.0
                 for spoil in (None, torch.nan, torch.inf):
                     if spoil is not None:
                         grad[1].view(-1)[-1] = spoil
                     found = _rule_triton.step(index, grad, rows, mean_square, **vars(rule))
                     compare(found, rule(rows, mean_square, summed(index, grad)))
+                    moved = [t.clone() for t in home]
+                    _rule_triton.step(index, grad, *moved, **vars(rule), resident=True)
+                    for new, old, gathered in zip(moved, home, found, strict=True):
+                        if len(new):
+                            assert torch.equal(new[index], gathered)
+                            still = [2, 4, 5, 6]
+                            assert torch.equal(new[still], old[still])
                     if spoil is not None:
                         assert torch.equal(found[0][1], rows[1])
                         assert torch.equal(found[0][5], rows[5])

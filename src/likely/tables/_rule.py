@@ -1,6 +1,6 @@
 """How a row moves: the one place where the row-wise optimizers are written, whatever holds the rows."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -69,18 +69,31 @@ class Rule:
         # The first gradient a row sees starts its mean, so that the first step has the length lr.
         return xp.where(old == 0, square, old + (1 - self.decay) * (square - old))
 
+    def move(self, index: Tensor, home: Pair, grad: Tensor) -> bool:
+        """Move the rows of ``index`` in the tensors they live in, if one kernel can."""
+        can = _in_a_kernel(index, grad) and home.rows.dtype == grad.dtype and home.rows.is_contiguous()
+        if can:
+            from likely.tables import _rule_triton
+
+            _rule_triton.step(index, grad, *home, **vars(self), resident=True)
+        return can
+
     def step(self, index: Tensor, old: Pair, grad: Tensor) -> Pair:
         """What the rows of ``index`` become. Of few numbers on the CPU NumPy makes it in a third of torch's time."""
         rows, mean_square = old.rows.to(grad.dtype), old.mean_square.to(grad.dtype)
-        if grad.is_cuda and grad.dtype == torch.float32 and len(index) <= _IN_A_KERNEL and applies(grad):
+        if _in_a_kernel(index, grad):
             from likely.tables import _rule_triton
 
-            return Pair(*_rule_triton.step(index, grad, rows, mean_square, **asdict(self)))
+            return Pair(*_rule_triton.step(index, grad, rows, mean_square, **vars(self)))
         if grad.device.type != "cpu" or grad.numel() > _FEW:
             return Pair(*self(rows, mean_square, summed(index, grad)))
         with np.errstate(all="ignore"):
             found = self(rows.numpy(), mean_square.numpy(), _summed_by_numpy(index.numpy(), grad.numpy()))
         return Pair(*map(torch.from_numpy, found))
+
+
+def _in_a_kernel(index: Tensor, grad: Tensor) -> bool:
+    return grad.is_cuda and grad.dtype == torch.float32 and len(index) <= _IN_A_KERNEL and applies(grad)
 
 
 def summed(index: Tensor, grad: Tensor) -> Tensor:

@@ -51,12 +51,23 @@ def _step_kernel(
     RULE: tl.constexpr,
     CLIPS: tl.constexpr,
     DECAYS: tl.constexpr,
+    RESIDENT: tl.constexpr,
     PLACES: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """A program for every place of the batch; where a row is twice, both come to the same."""
+    """A program for every place of the batch.
+
+    Rows gathered for it lie in its order, and where a row is twice both come to the same. Rows at home are moved by the
+    first place that has them, and no other.
+    """
     place = tl.program_id(0)
-    own, first = tl.load(index + place), place.to(tl.int64) * width
+    own = tl.load(index + place)
+    row_number = place.to(tl.int64)
+    if RESIDENT:
+        row_number = own
+        if _next_alike(index, own, -1, batch, PLACES) != place:
+            return
+    first = row_number * width
     squares, largest, strange = 0.0, 0.0, 0
     for start in range(0, width, BLOCK):
         slope = _summed(index, grad, own, batch, width, start + tl.arange(0, BLOCK), PLACES, BLOCK)
@@ -68,14 +79,14 @@ def _step_kernel(
         shrink = tl.where(length > clip, clip / length, 1.0)
     per_square = 1.0
     if RULE != SGD:
-        old = tl.load(mean_square + place)
+        old = tl.load(mean_square + row_number)
         shrunk = tl.where(shrink > 0.0, length * shrink, 0.0)
         square = shrunk * shrunk / width
         mean = old + square
         if RULE == RMSPROP:
             mean = tl.where(old == 0.0, square, old + new_weight * (square - old))
         mean = tl.where((square == 0.0) | (strange > 0), old, mean)
-        tl.store(new_mean_square + place, mean)
+        tl.store(new_mean_square + row_number, mean)
         per_square = 1.0 / (tl.sqrt(mean) + eps)
     for start in range(0, width, BLOCK):
         columns = start + tl.arange(0, BLOCK)
@@ -99,15 +110,18 @@ def step(
     eps: float,
     clip: float | None,
     weight_decay: float,
+    resident: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """What the rows of ``index`` and their mean squares become."""
-    batch, width = len(index), max(1, grad[:1].numel())
-    new_rows, new_mean_square = torch.empty_like(rows), torch.empty_like(mean_square)
+    """What the rows of ``index`` and their mean squares become; ``resident`` are all rows, and moved where they are."""
+    batch, width = len(index), max(1, grad[0].numel())
+    new_rows, new_mean_square = rows, mean_square
+    if not resident:
+        rows, new_rows, new_mean_square = rows.contiguous(), torch.empty_like(rows), torch.empty_like(mean_square)
     with torch.cuda.device_of(grad):
         _step_kernel[(batch,)](
             index,
             grad.contiguous(),
-            rows.contiguous(),
+            rows,
             mean_square,
             new_rows,
             new_mean_square,
@@ -121,6 +135,7 @@ def step(
             RULE=("sgd", "rmsprop", "adagrad").index(optimizer),
             CLIPS=clip is not None,
             DECAYS=weight_decay != 0,
+            RESIDENT=resident,
             PLACES=min(1024, triton.next_power_of_2(batch)),
             BLOCK=min(BLOCK, triton.next_power_of_2(width)),
         )

@@ -132,6 +132,8 @@ class Table(nn.Module):
         if not len(index):
             return
         store, here = self._rows_at_hand(), index.to(grad.device, non_blocking=True)
+        if isinstance(store, Memory) and self.rule.move(here, store, grad):
+            return
         old = store.read(index)
         rows, mean_square = self.rule.step(here, old, grad)
         if old.rows.dtype == torch.bfloat16:
@@ -202,7 +204,7 @@ class Table(nn.Module):
             index = index.detach()  # a tensor of our own, for rows are lent as long as it lives
         if unseen:
             # A wrong index ends the program when the device comes to it; to look here would make the host wait.
-            valid = ((index >= 0) & (index < self.n)).all()
+            valid = (index.clamp(0, self.n - 1) == index).all()
             torch._assert_async(valid, f"an index lies outside the {self.n} rows of a table: Data(n) too small?")
         return index
 
