@@ -79,13 +79,13 @@ def test_all_likelihoods_start_as_the_normal_one() -> None:
 
 @pytest.mark.parametrize("kind", LEARN, ids=vae.name)
 def test_shape_and_scale_move_from_where_they_start(kind: Likelihood) -> None:
-    one = training(kind)
+    one = training(kind, steps=8)
     maps = one.eval()(one.encode(one.pixels).mean)[1]
     shape = kind.shape((8, 8, 3))
     for value, start in zip(one.reconstruction.shape_and_scale(maps), (2.0, 1.0), strict=True):
         assert value.shape == ((len(COLOUR),) if kind.conditioning == "Predicted" else ()) + shape
         torch.testing.assert_close(value, torch.full_like(value, start))
-    one.train().take(3)
+    one.train().take(8)
     alpha, scale = one.reconstruction.shape_and_scale(one.eval()(one.encode(one.pixels).mean)[1])
     assert (scale != 1).any()
     assert (alpha != 2).any()
@@ -165,11 +165,11 @@ def test_the_likelihood_learns_at_its_share_of_the_rate_and_is_clipped() -> None
 
 
 def test_an_annealed_rate_falls_to_zero() -> None:
-    factor = make_plan(40, RECIPE._replace(steps=1000, anneal=True), seed=0).factor
+    factor = make_plan(40, RECIPE._replace(steps=1000), seed=0).factor
     assert factor[0] == 1
     assert (factor.diff() < 0).all()
     assert factor[-1] < 1e-5
-    one = training(NORMAL, anneal=True)
+    one = training(NORMAL)
     one.take(3)
     assert one.optimizer.param_groups[0]["lr"].item() == pytest.approx(RECIPE.rate / 4)
 
@@ -299,7 +299,7 @@ def test_every_kind_trains_and_is_measured_on_the_gpu() -> None:
         assert judged.drawn < 100  # of 192 values
 
 
-TINY = Effort(2, RECIPE, RECIPE._replace(scale=0.2, mirror=True, anneal=True, refined=2), 2, 1)
+TINY = Effort(2, RECIPE, RECIPE._replace(scale=0.2, mirror=True, refined=2), 2, 1)
 
 
 def test_runs_on_digits_from_end_to_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,11 +34,10 @@ class Recipe(NamedTuple):
     code: int
     steps: int
     batch: int
-    rate: float
+    rate: float  # at the start: it falls to zero along a cosine
     multiplier: float = 0.1  # of the rate, for the likelihood's parameters
     scale: float = 1.0  # where the likelihood's scale starts
     mirror: bool = False  # half the pictures of a batch, chosen at random
-    anneal: bool = False  # the rate falls to zero along a cosine; otherwise it stays
     refined: int = 0  # steps by which the code of a new picture climbs its bound from where the encoder puts it
 
 
@@ -202,7 +201,7 @@ def make_plan(rows: int, recipe: Recipe, seed: int) -> Plan:
         torch.randint(rows, shape, generator=draw),
         None,
         torch.rand(shape, generator=draw) < 0.5 if recipe.mirror else None,
-        fall if recipe.anneal else torch.ones(recipe.steps),
+        fall,
     )
 
 
