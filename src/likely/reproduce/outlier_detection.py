@@ -20,7 +20,7 @@ from likely.reproduce._comparison import one_core
 from likely.reproduce._detectors import BEYOND, Score, cut, judged, refused, rivals, stand_ins
 from likely.reproduce._entry import Context, Result, Table, Verdict
 
-PCA_S, AE_S, SCATTER = "PCA+S", "AE+S", "ScatterDetector"
+PCA_S, AE_S, SCATTER, LIKELIHOOD = "PCA+S", "AE+S", "ScatterDetector", "LikelihoodDetector"
 PAPER = {
     "LOF": 0.669,
     "FB": 0.702,
@@ -53,7 +53,7 @@ def ours(quick: bool) -> Mapping[str, Make]:
         "PCA+S, ours": lambda seed: ScaledPCADetector(random_state=seed),
         "AE+S, ours": lambda seed: ScaledAutoencoderDetector(random_state=seed),
         SCATTER: lambda _: ScatterDetector(),
-        "LikelihoodDetector": lambda seed: LikelihoodDetector(random_state=seed),
+        LIKELIHOOD: lambda seed: LikelihoodDetector(random_state=seed),
     }
 
 
@@ -145,6 +145,8 @@ def judge(auc: pd.DataFrame, missing: list[str]) -> tuple[Verdict, str]:
     words += (
         f" Medians of so few sets are uncertain: sets drawn anew put that of PCA+S between {lower:.2f} and {upper:.2f}."
     )
+    ours = [f"{name} has {auc.loc[name].median():.3f}" for name in (SCATTER, LIKELIHOOD) if name in auc.index]
+    words += f" Of ours, {' and '.join(ours)}." if ours else ""
     if missing:
         words += f" Not run: {', '.join(missing)}."
     return verdict, words
