@@ -247,10 +247,10 @@ def judge(found: Found) -> tuple[Verdict, str]:
         f"{plain}. Predicted scales end at {scale[best]:.2f}, a global one at {scale[KINDS.index(GLOBAL)]:.2f}, those "
         f"of data at {scale[KINDS.index(DATA)]:.2f}: at the paper's rates they may still be on their way, and a draw "
         "of the code errs more where the scale is large. From the code's mean all kinds err by "
-        f"{at_mean[: len(KINDS)].min():.1f} to {at_mean[: len(KINDS)].max():.1f}. Predicted parameters cost {times.min():.2f} to "
-        f"{times.max():.2f} times a step and {_bytes(kept.max())}. Our recipe with one global shape and scale has "
-        f"{means[OURS]:.2f}, {_below(found):.1f}% below the best row of the table. As many principal components "
-        f"as the code has numbers leave {float(found.linear):.2f}."
+        f"{at_mean[: len(KINDS)].min():.1f} to {at_mean[: len(KINDS)].max():.1f}. Predicted parameters cost "
+        f"{times.min():.2f} to {times.max():.2f} times a step and {_bytes(kept.max())}. Our recipe with one global "
+        f"shape and scale has {means[OURS]:.2f}, {_below(found):.1f}% below the best row of the table. As many "
+        f"principal components as the code has numbers leave {float(found.linear):.2f}."
     )
 
 
