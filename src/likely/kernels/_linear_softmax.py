@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from likely.kernels._location import rescaled
-from likely.kernels._softmax import row_weight
+from likely.kernels._softmax import row_weight, softmax_sum, softmax_sum_
 
 
 def linear_softmax_nll(
@@ -62,9 +62,9 @@ class _LinearSoftmax(torch.autograd.Function):
             logits = hidden[rows] @ weight.T if bias is None else torch.addmm(bias, hidden[rows], weight.T)
             options = (target[rows], own, ignore_index, smoothing, factor)
             if not learning:
-                total += torch.ops.likely.softmax_sum(logits, *options, False)[0]
+                total += softmax_sum(logits, *options, False)[0]
                 continue
-            loss, slope = torch.ops.likely.softmax_sum_(logits, *options)  # logits hold their gradient now
+            loss, slope = softmax_sum_(logits, *options)  # logits hold their gradient now
             total += loss
             if d_hidden is not None:
                 torch.mm(logits, weight, out=d_hidden[rows])

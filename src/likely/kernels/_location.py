@@ -14,19 +14,14 @@ from torch import Tensor
 
 from likely._validation import check_broadcast, reduce
 from likely.kernels import _native
+from likely.kernels._operator import Operator
 
 Slopes = tuple[Tensor, Tensor, Tensor]
 
 PLAIN: dict[str, Callable[..., Tensor]] = {}  # (prediction, target, scale[, shape]) -> NLL without constants
 
-LIBRARY = torch.library.Library("likely", "FRAGMENT")
 _INPUTS = "str kind, Tensor prediction, Tensor target, Tensor scale, Tensor? shape"
-LIBRARY.define(
-    f"location_sum({_INPUTS}, float constant, float factor, bool[] wanted) -> (Tensor, Tensor, Tensor, Tensor)"
-)
-LIBRARY.define(f"location_each({_INPUTS}, float constant) -> Tensor")
-LIBRARY.define(f"location_slopes({_INPUTS}, Tensor upstream, bool[] wanted) -> (Tensor, Tensor, Tensor)")
-LIBRARY.define("rescale_(Tensor(a!)[] values, Tensor factor) -> ()")
+_TRITON = "likely.kernels._location_triton"
 
 
 def location_nll(
@@ -52,12 +47,12 @@ def location_nll(
     )
     inputs = (kind, prediction, target, scale, rest[0] if rest else None)
     if reduction == "none" or in_half(*inputs[1:]):
-        each: Tensor = torch.ops.likely.location_each(*inputs, constant)
+        each: Tensor = location_each(*inputs, constant)
         return reduce(each.permute([order.index(axis) for axis in range(len(order))]) if order else each, reduction)
     learning = torch.is_grad_enabled()
     moving = [prediction.requires_grad or target.requires_grad, *(p.requires_grad for p in (scale, *rest)), False]
     factor = 1 / prediction.numel() if reduction == "mean" else 1.0
-    total: Tensor = torch.ops.likely.location_sum(*inputs, constant, factor, [learning and m for m in moving[:3]])[0]
+    total: Tensor = location_sum(*inputs, constant, factor, [learning and m for m in moving[:3]])[0]
     return total
 
 
@@ -193,30 +188,6 @@ def _slopes_fake(
     return slopes[0], slopes[1], slopes[2]
 
 
-def _on_cuda(name: str) -> Callable[..., Any]:
-    """The Triton implementation, imported when it is first called."""
-
-    def call(*args: Any) -> Any:
-        from likely.kernels import _location_triton
-
-        return getattr(_location_triton, name)(*args)
-
-    return call
-
-
-for _name, _cpu, _fake in (
-    ("location_sum", _sum_cpu, _sum_fake),
-    ("location_each", _each_cpu, _each_fake),
-    ("location_slopes", _slopes_cpu, _slopes_fake),
-):
-    LIBRARY.impl(_name, _cpu, "CPU")
-    LIBRARY.impl(_name, _on_cuda(_name), "CUDA")
-    torch.library.register_fake(f"likely::{_name}", _fake, lib=LIBRARY)
-LIBRARY.impl("rescale_", _rescale_cpu, "CPU")
-LIBRARY.impl("rescale_", _on_cuda("rescale_"), "CUDA")
-torch.library.register_fake("likely::rescale_", lambda values, factor: None, lib=LIBRARY)
-
-
 def _remember(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     ctx.kind, prediction, target, scale, shape, *ctx.rest = inputs
     ctx.save_for_backward(prediction, target, scale, *([] if shape is None else [shape]))
@@ -255,7 +226,7 @@ def rescaled(slopes: Sequence[Tensor], grad: Tensor) -> list[Tensor]:
     if type(grad) is not Tensor:  # being traced: a graph must not write over what its forward half returned
         return [s * grad for s in slopes]
     if present := [s for s in slopes if s.numel()]:
-        torch.ops.likely.rescale_(present, grad)
+        rescale_(present, grad)
     return list(slopes)
 
 
@@ -267,7 +238,7 @@ def _sum_backward(ctx: Any, grad: Tensor | None, *_: None) -> tuple[Any, ...]:
         return None, *_plain_gradients(ctx, grad, factor), None, None, None
     slopes, ctx.slopes = ctx.slopes, None
     if slopes is None:  # the graph was kept, and the first pass has used them up
-        slopes = torch.ops.likely.location_sum(*_inputs(ctx), constant, factor, wanted)[1:]
+        slopes = location_sum(*_inputs(ctx), constant, factor, wanted)[1:]
     return None, *_spread(ctx, rescaled(slopes, grad)), None, None, None
 
 
@@ -276,8 +247,38 @@ def _each_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
         return None, *_plain_gradients(ctx, grad, 1.0), None
     needs = ctx.needs_input_grad
     wanted = [needs[1] or needs[2], needs[3], needs[4]]
-    return None, *_spread(ctx, torch.ops.likely.location_slopes(*_inputs(ctx), grad, wanted)), None
+    return None, *_spread(ctx, location_slopes(*_inputs(ctx), grad, wanted)), None
 
 
-torch.library.register_autograd("likely::location_sum", _sum_backward, setup_context=_remember, lib=LIBRARY)
-torch.library.register_autograd("likely::location_each", _each_backward, setup_context=_remember, lib=LIBRARY)
+location_sum = Operator(
+    f"location_sum({_INPUTS}, float constant, float factor, bool[] wanted) -> (Tensor, Tensor, Tensor, Tensor)",
+    cpu=_sum_cpu,
+    triton=_TRITON,
+    fake=_sum_fake,
+    place=1,
+    remember=_remember,
+    backward=_sum_backward,
+)
+location_each = Operator(
+    f"location_each({_INPUTS}, float constant) -> Tensor",
+    cpu=_each_cpu,
+    triton=_TRITON,
+    fake=_each_fake,
+    place=1,
+    remember=_remember,
+    backward=_each_backward,
+)
+location_slopes = Operator(
+    f"location_slopes({_INPUTS}, Tensor upstream, bool[] wanted) -> (Tensor, Tensor, Tensor)",
+    cpu=_slopes_cpu,
+    triton=_TRITON,
+    fake=_slopes_fake,
+    place=1,
+)
+rescale_ = Operator(
+    "rescale_(Tensor(a!)[] values, Tensor factor) -> ()",
+    cpu=_rescale_cpu,
+    triton=_TRITON,
+    fake=lambda values, factor: None,
+    place=1,
+)

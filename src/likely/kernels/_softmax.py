@@ -8,19 +8,16 @@ logits were, and ``likely::softmax_each`` and ``likely::softmax_slopes`` are the
 On CUDA they are Triton kernels; the CPU's, in plain torch, say what those compute.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from likely.kernels._location import LIBRARY, PLAIN, in_half, rescaled
+from likely.kernels._location import PLAIN, in_half, rescaled
+from likely.kernels._operator import Operator
 
 _INPUTS = "Tensor target, Tensor temperature, int ignore_index, float smoothing"
-LIBRARY.define(f"softmax_sum(Tensor logits, {_INPUTS}, Tensor factor, bool learning) -> (Tensor, Tensor, Tensor)")
-LIBRARY.define(f"softmax_sum_(Tensor(a!) logits, {_INPUTS}, Tensor factor) -> (Tensor, Tensor)")
-LIBRARY.define(f"softmax_each(Tensor logits, {_INPUTS}) -> (Tensor, Tensor, Tensor)")
-LIBRARY.define(f"softmax_slopes(Tensor logits, {_INPUTS}, Tensor norm, Tensor upstream) -> Tensor")
+_TRITON = "likely.kernels._softmax_triton"
 
 
 def softmax_nll(
@@ -38,17 +35,17 @@ def softmax_nll(
     temperature = temperature.to(torch.promote_types(temperature.dtype, torch.float32))
     rows = (logits, target, temperature, ignore_index, smoothing)
     if reduction == "none":
-        each: Tensor = torch.ops.likely.softmax_each(*rows)[0]
+        each: Tensor = softmax_each(*rows)[0]
         return each
     factor = row_weight(target, ignore_index, reduction)
     if in_half(logits):
-        scaled: Tensor = torch.ops.likely.softmax_each(*rows)[0].sum() * factor
+        scaled: Tensor = softmax_each(*rows)[0].sum() * factor
         return scaled
     learning = torch.is_grad_enabled() and (logits.requires_grad or temperature.requires_grad)
     if overwrite and learning and logits.requires_grad:
         total: Tensor = _Overwriting.apply(*rows, factor)
         return total
-    summed: Tensor = torch.ops.likely.softmax_sum(*rows, factor, learning)[0]
+    summed: Tensor = softmax_sum(*rows, factor, learning)[0]
     return summed
 
 
@@ -66,7 +63,7 @@ class _Overwriting(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, target: Tensor, temperature: Tensor, *rest: Any) -> Tensor:
         total: Tensor
-        total, slope = torch.ops.likely.softmax_sum_(logits, target, temperature, *rest)
+        total, slope = softmax_sum_.registered(logits, target, temperature, *rest)
         ctx.slopes = (logits.detach(), slope)
         return total
 
@@ -147,15 +144,6 @@ def gathered(slope: Tensor, temperature: Tensor) -> Tensor:
     return slope.sum().view(temperature.shape) if temperature.numel() == 1 else slope.clone()
 
 
-def _on_cuda(name: str) -> Callable[..., Any]:
-    def call(*args: Any) -> Any:
-        from likely.kernels import _softmax_triton
-
-        return getattr(_softmax_triton, name)(*args)
-
-    return call
-
-
 def _row(logits: Tensor) -> Tensor:
     return logits.new_empty(logits.shape[0], dtype=torch.float32)
 
@@ -167,17 +155,6 @@ def _scalar(logits: Tensor) -> Tensor:
 def _sum_fake(logits: Tensor, target: Tensor, temperature: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
     d_logits = torch.empty_like(logits) if rest[-1] else logits.new_empty(0)
     return _scalar(logits), d_logits, torch.empty_like(temperature)
-
-
-for _name, _cpu, _fake in (
-    ("softmax_sum", _sum_cpu, _sum_fake),
-    ("softmax_sum_", _sum_cpu_, lambda z, y, t, *rest: (_scalar(z), torch.empty_like(t))),
-    ("softmax_each", _each_cpu, lambda z, *rest: (_row(z), _row(z), _row(z))),
-    ("softmax_slopes", _slopes_cpu, lambda z, *rest: torch.empty_like(z)),
-):
-    LIBRARY.impl(_name, _cpu, "CPU")
-    LIBRARY.impl(_name, _on_cuda(_name), "CUDA")
-    torch.library.register_fake(f"likely::{_name}", _fake, lib=LIBRARY)
 
 
 def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -207,7 +184,7 @@ def _sum_backward(ctx: Any, grad: Tensor | None, *_: None) -> tuple[Any, ...]:
         return d_logits, None, d_temperature, None, None, None, None
     results, ctx.results = ctx.results, None
     if results is None:  # the graph was kept, and the first pass has used them up
-        results = torch.ops.likely.softmax_sum(*ctx.saved_tensors, *ctx.options)[1:]
+        results = softmax_sum(*ctx.saved_tensors, *ctx.options)[1:]
     d_logits, d_temperature = rescaled(results, grad)
     needs = ctx.needs_input_grad
     return d_logits if needs[0] else None, None, d_temperature if needs[2] else None, None, None, None, None
@@ -222,9 +199,39 @@ def _each_backward(ctx: Any, grad: Tensor | None, *_: None) -> tuple[Any, ...]:
     norm, slope = ctx.results
     needs, (logits, target, temperature) = ctx.needs_input_grad, ctx.saved_tensors
     rows = (logits, target, temperature, *ctx.options)
-    d_logits = torch.ops.likely.softmax_slopes(*rows, norm, grad) if needs[0] else None
+    d_logits = softmax_slopes(*rows, norm, grad) if needs[0] else None
     return d_logits, None, gathered(slope * grad, temperature) if needs[2] else None, None, None
 
 
-torch.library.register_autograd("likely::softmax_sum", _sum_backward, setup_context=_remember, lib=LIBRARY)
-torch.library.register_autograd("likely::softmax_each", _each_backward, setup_context=_remember, lib=LIBRARY)
+softmax_sum = Operator(
+    f"softmax_sum(Tensor logits, {_INPUTS}, Tensor factor, bool learning) -> (Tensor, Tensor, Tensor)",
+    cpu=_sum_cpu,
+    triton=_TRITON,
+    fake=_sum_fake,
+    place=0,
+    remember=_remember,
+    backward=_sum_backward,
+)
+softmax_sum_ = Operator(
+    f"softmax_sum_(Tensor(a!) logits, {_INPUTS}, Tensor factor) -> (Tensor, Tensor)",
+    cpu=_sum_cpu_,
+    triton=_TRITON,
+    fake=lambda z, y, t, *rest: (_scalar(z), torch.empty_like(t)),
+    place=0,
+)
+softmax_each = Operator(
+    f"softmax_each(Tensor logits, {_INPUTS}) -> (Tensor, Tensor, Tensor)",
+    cpu=_each_cpu,
+    triton=_TRITON,
+    fake=lambda z, *rest: (_row(z), _row(z), _row(z)),
+    place=0,
+    remember=_remember,
+    backward=_each_backward,
+)
+softmax_slopes = Operator(
+    f"softmax_slopes(Tensor logits, {_INPUTS}, Tensor norm, Tensor upstream) -> Tensor",
+    cpu=_slopes_cpu,
+    triton=_TRITON,
+    fake=lambda z, *rest: torch.empty_like(z),
+    place=0,
+)

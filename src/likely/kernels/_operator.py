@@ -1,0 +1,83 @@
+"""Kernels as operators of torch, for whoever traces or watches, and a short way to them for everyone else."""
+
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import Tensor
+
+LIBRARY = torch.library.Library("likely", "FRAGMENT")
+
+Kernel = Callable[..., Any]
+
+
+class Operator:
+    """``likely::NAME`` of a schema, by ``cpu`` or by the function of the same name in the module ``triton``.
+
+    ``fake`` tells what it returns of tensors without values; ``backward`` and ``remember``, which prepares it, make it
+    differentiable. Of its arguments the one at ``place`` says which device it runs on. Called, it goes past torch's
+    dispatcher, whose layers in Python take longer than the loss of a small batch.
+
+    >>> from likely.kernels._location import rescale_
+    >>> slope = torch.ones(2)
+    >>> rescale_([slope], torch.tensor(3.0))
+    >>> slope
+    tensor([3., 3.])
+    """
+
+    def __init__(
+        self,
+        schema: str,
+        *,
+        cpu: Kernel,
+        triton: str,
+        fake: Kernel,
+        place: int,
+        remember: Kernel | None = None,
+        backward: Kernel | None = None,
+    ) -> None:
+        self.name, self.cpu, self.triton, self.place = schema.partition("(")[0], cpu, triton, place
+        LIBRARY.define(schema)
+        LIBRARY.impl(self.name, cpu, "CPU")
+        LIBRARY.impl(self.name, partial(_by_triton, triton, self.name), "CUDA")
+        torch.library.register_fake(f"likely::{self.name}", fake, lib=LIBRARY)
+        self.registered: Kernel = getattr(torch.ops.likely, self.name)
+        self.differentiable: Kernel | None = None
+        if remember and backward:
+            torch.library.register_autograd(f"likely::{self.name}", backward, setup_context=remember, lib=LIBRARY)
+            self.differentiable = _differentiable(self.run, remember, backward)
+
+    def __call__(self, *args: Any) -> Any:
+        """What the registered operator returns."""
+        if torch._C._len_torch_dispatch_stack() or torch._C._get_tracing_state():
+            return self.registered(*args)
+        if self.differentiable and torch.is_grad_enabled() and any(_learns(a) for a in args):
+            return self.differentiable(*args)
+        return self.run(*args)
+
+    def run(self, *args: Any) -> Any:
+        """The kernel itself."""
+        return _by_triton(self.triton, self.name, *args) if args[self.place].is_cuda else self.cpu(*args)
+
+
+def _by_triton(module: str, name: str, *args: Any) -> Any:
+    return getattr(import_module(module), name)(*args)
+
+
+def _learns(argument: Any) -> bool:
+    return isinstance(argument, Tensor) and argument.requires_grad
+
+
+def _differentiable(run: Kernel, remember: Kernel, backward: Kernel) -> Kernel:
+    class Function(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, *args: Any) -> Any:
+            found = run(*args)
+            remember(ctx, args, found)
+            return found
+
+    Function.backward = staticmethod(backward)  # type: ignore[method-assign]
+    apply: Kernel = Function.apply
+    return apply
