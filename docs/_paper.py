@@ -1,0 +1,65 @@
+"""The paper's claims and what came of them, from the results stored in reproduction/.
+
+After a run on real data, ``python docs/_paper.py RUNS`` stores its results: numbers, not pictures.
+"""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+from likely.reproduce import ENTRIES, Entry
+
+STORED = Path(__file__).parents[1] / "reproduction"
+
+
+def store(runs: Path) -> None:
+    """Keep every result, with the name FOLDER for wherever the data were."""
+    STORED.mkdir(exist_ok=True)
+    for path in sorted(runs.joinpath("results").glob("*.json")):
+        record = json.loads(path.read_text(encoding="utf-8"))
+        record["command"] = re.sub(r"--data \S+", "--data FOLDER", record["command"])
+        del record["made_from"]  # a digest to go on by, where the data are
+        text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False)
+        STORED.joinpath(path.name).write_text(text + "\n", encoding="utf-8")
+
+
+def stored(entry: Entry) -> dict:
+    """What came of an entry."""
+    return json.loads(STORED.joinpath(f"{entry.name}.json").read_text(encoding="utf-8"))
+
+
+def section(entry: Entry) -> str:
+    """One table or figure: the claim, the verdict, the numbers it rests on, and the command."""
+    record = stored(entry)
+    result = record["result"]
+    return "\n".join(
+        [
+            f"### {entry.what}: {entry.title}\n",
+            f"*The paper:* {entry.claim}\n",
+            f"**{result['verdict'].capitalize()}.** {result['notes']}\n",
+            f"`{record['command']}`\n",
+        ]
+    )
+
+
+def page() -> str:
+    """An overview and all entries, in the paper's order."""
+    rows = [f"| {entry.what} | {entry.title} | {stored(entry)['result']['verdict']} |" for entry in ENTRIES]
+    about = stored(ENTRIES[0])
+    where = f"{about['machine']['cores']} cores, {about['machine']['cpu']}; torch {about['versions']['torch']}"
+    return "\n".join(
+        [
+            "## What holds\n",
+            f"Of such a run ({where}), without its pictures. The numbers behind it are in `reproduction/`.\n",
+            "| | | verdict |",
+            "|---|---|---|",
+            *rows,
+            "",
+            *map(section, ENTRIES),
+        ]
+    )
+
+
+if __name__ == "__main__":
+    store(Path(sys.argv[1]))
