@@ -9,7 +9,6 @@ from kernels.cases import KINDS, SHAPED, assert_close, draw, in_double, reduced
 from likely import functional as F
 from likely import kernels
 from likely.kernels import _native
-from likely.kernels._location import location_sum
 
 pytestmark = pytest.mark.skipif(_native.library() is None, reason="installed without a C++ compiler")
 every = pytest.mark.parametrize("kind", KINDS)
@@ -183,16 +182,26 @@ def test_slopes_of_far_residuals(alpha):
     torch.testing.assert_close(got[fits].double(), expected[fits], rtol=2e-5, atol=1e-37)
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit.trace` is deprecated")
 def test_a_tracer_sees_one_operator():
     """Past the dispatcher goes only who is not watched: a graph with nothing but its buffers would be wrong."""
     inputs = [t.detach() for t in draw("normal", 40, scales=40, shapes=1)]
-    others = [t + 1 for t in inputs]
 
     def loss(prediction, target, scale):
-        return location_sum("normal", prediction, target, scale, None, 0.0, 1.0, [True, True, False])[0]
+        return nll("normal", prediction, target, scale, constant=0.0, reduction="mean")
 
-    for traced in (make_fx(loss)(*inputs), torch.jit.trace(loss, inputs, check_trace=False)):
-        assert "likely" in str(traced.graph)
-        assert "location_sum" in str(traced.graph)
-        torch.testing.assert_close(traced(*others), loss(*others))
+    traced = make_fx(loss)(*inputs)
+    assert torch.ops.likely.location_sum.default in [node.target for node in traced.graph.nodes]
+    others = [t + 1 for t in inputs]
+    torch.testing.assert_close(traced(*others), loss(*others))
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.trace` is deprecated", "ignore::torch.jit.TracerWarning")
+def test_torchscript_sees_the_formula():
+    inputs = [t.detach() for t in draw("normal", 40, scales=40, shapes=1)]
+
+    def loss(prediction, target, scale):
+        return F.normal_nll(prediction, target, scale=scale)
+
+    traced = torch.jit.trace(loss, inputs, check_trace=False)
+    others = [t + 1 for t in inputs]
+    torch.testing.assert_close(traced(*others), loss(*others))

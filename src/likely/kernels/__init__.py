@@ -2,7 +2,7 @@
 
 On CUDA they are written in Triton, on the CPU in C++; each has a plain formula in torch beside it that gives the same
 numbers and takes over wherever a kernel does not apply: other dtypes and devices, ``torch.func``, forward-mode
-differentiation, gradients of gradients, and ``torch.compile``, whose own fusion reaches across the loss.
+differentiation, gradients of gradients, TorchScript, and ``torch.compile``, whose own fusion reaches across the loss.
 """
 
 from functools import cache
@@ -25,7 +25,7 @@ _ON_CUDA = (torch.float32, torch.bfloat16, torch.float16)
 
 def applies(*tensors: Any) -> bool:
     """Whether kernels exist for these, here and now: tensors that are not empty, of one device and a known dtype."""
-    if torch.compiler.is_compiling() or _transformed():
+    if torch.compiler.is_compiling() or torch._C._get_tracing_state() or _transformed():
         return False
     if not all(type(t) in (Tensor, nn.Parameter) and t.numel() for t in tensors):
         return False

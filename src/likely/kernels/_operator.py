@@ -51,7 +51,7 @@ class Operator:
 
     def __call__(self, *args: Any) -> Any:
         """What the registered operator returns."""
-        if torch._C._len_torch_dispatch_stack() or torch._C._get_tracing_state():
+        if torch._C._len_torch_dispatch_stack():
             return self.registered(*args)
         if self.differentiable and torch.is_grad_enabled() and any(_learns(a) for a in args):
             return self.differentiable(*args)
