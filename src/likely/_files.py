@@ -1,6 +1,8 @@
-"""Files that are whole or not there."""
+"""Files that are whole or not there, and NumPy's that cannot be read."""
 
 import os
+import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,3 +30,22 @@ def replacing(path: Path, *, shared: bool = False) -> Iterator[Path]:
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Say in one line why the .npy or .npz file ``path`` is not read.
+
+    >>> import numpy as np
+    >>> with reading(Path("lost.npy")):
+    ...     np.load("lost.npy")
+    Traceback (most recent call last):
+    FileNotFoundError: lost.npy does not exist
+    """
+    try:
+        yield
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path} does not exist") from None
+    except (ValueError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
+        reason = "it holds pickled objects, which could run code" if "pickle" in str(error) else str(error)
+        raise ValueError(f"{path.name} is not read: {reason}") from None

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from likely._files import reading
+
 Array = NDArray[Any]
-_UNREADABLE = (ValueError, EOFError, OSError, zipfile.BadZipFile, zlib.error)
 
 
 class Arrays:
@@ -79,10 +78,8 @@ class Arrays:
         return np.stack([_numbers(self.frame[column], column) for column in chosen], axis=1) if chosen else None
 
     def _member(self, name: str) -> Array:
-        try:
+        with reading(self.path):
             return np.asarray(self.arrays[name])
-        except _UNREADABLE as error:
-            raise _unread(self.path, error) from None
 
     def _inventory(self) -> str:
         if self.single:
@@ -96,17 +93,8 @@ class Arrays:
 
 def _loaded(path: Path) -> Any:
     """An array, or an open archive of some."""
-    try:
+    with reading(path):
         return np.load(path, mmap_mode="r" if path.suffix.lower() == ".npy" else None, allow_pickle=False)
-    except FileNotFoundError:
-        raise FileNotFoundError(f"{path} does not exist") from None
-    except _UNREADABLE as error:
-        raise _unread(path, error) from None
-
-
-def _unread(path: Path, error: Exception) -> ValueError:
-    reason = "it holds pickled objects, which could run code" if "pickle" in str(error) else str(error)
-    return ValueError(f"{path.name} is not read: {reason}")
 
 
 def _numbered(name: str, columns: list[str]) -> list[str]:

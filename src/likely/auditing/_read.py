@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import warnings
-import zipfile
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from likely._files import reading
 from likely.auditing._source import Table, own_names
 from likely.auditing._text import read_text
 
@@ -143,16 +143,10 @@ def _from_numpy(path: Path) -> Table:
 
 def _arrays(path: Path) -> dict[str, NDArray[Any]]:
     """The arrays of a file; pickled ones could run code, so they are refused."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            found = np.load(path, allow_pickle=False)
-            if isinstance(found, np.ndarray):
-                return {"data": found}
-            with found:
-                return {name: found[name] for name in found.files}
-    except FileNotFoundError:
-        raise FileNotFoundError(f"{path} does not exist") from None
-    except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
-        reason = "it holds pickled objects, which could run code" if "pickle" in str(error) else str(error)
-        raise ValueError(f"{path.name} is not read: {reason}") from None
+    with reading(path), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = np.load(path, allow_pickle=False)
+        if isinstance(found, np.ndarray):
+            return {"data": found}
+        with found:
+            return {name: found[name] for name in found.files}
