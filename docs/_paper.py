@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 
 from likely.reproduce import ENTRIES, Entry
+from likely.reproduce._record import table_from_json
+from likely.reproduce._report import table_html, words
 
 STORED = Path(__file__).parents[1] / "reproduction"
 
@@ -39,7 +41,17 @@ def section(entry: Entry) -> str:
             f"*The paper:* {entry.claim}\n",
             f"**{result['verdict'].capitalize()}.** {result['notes']}\n",
             f"`{record['command']}`\n",
+            *(folded(table, f"{entry.name}-{number}") for number, table in enumerate(result["tables"])),
         ]
+    )
+
+
+def folded(stored: dict, name: str) -> str:
+    """A table that opens by a click, with its caption."""
+    table = table_from_json(stored)
+    return (
+        "```{raw} html\n<details class='numbers'><summary>The numbers</summary>\n"
+        f"<div class='wide'>{table_html(table, name)}</div>\n<p>{words(table.caption)}</p></details>\n```\n"
     )
 
 
@@ -51,7 +63,7 @@ def page() -> str:
     return "\n".join(
         [
             "## What holds\n",
-            f"Of such a run ({where}), without its pictures. The numbers behind it are in `reproduction/`.\n",
+            f"From such a run ({where}), without its pictures; the files are in `reproduction/`.\n",
             "| | | verdict |",
             "|---|---|---|",
             *rows,

@@ -1,11 +1,14 @@
 """What the papers at the root say about files and commands is so."""
 
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from likely.reproduce import ENTRIES, Entry
 
 ROOT = Path(__file__).parents[1]
 PAPERS = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"]
@@ -54,6 +57,14 @@ def test_the_readme_cites_stored_benchmarks() -> None:
     names = {name for words in cited for name in words.split()}
     assert names
     assert [name for name in names if not (ROOT / "benchmarks" / f"{name}.json").exists()] == []
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
+def test_the_paper_is_redone_in_full(entry: Entry) -> None:
+    stored = json.loads((ROOT / "reproduction" / f"{entry.name}.json").read_text(encoding="utf-8"))
+    assert not stored["quick"]
+    assert stored["result"]["verdict"] in ("holds", "holds in part", "does not hold")
+    assert stored["command"] == f"likely reproduce {entry.name} --seed 0 --data FOLDER"
 
 
 def test_the_lowest_versions_are_those_of_the_project() -> None:

@@ -80,7 +80,7 @@ def load(name: str, folder: Path) -> Record | None:
         result = Result(
             result["verdict"],
             result["notes"],
-            tuple(_table_from_json(table) for table in result["tables"]),
+            tuple(table_from_json(table) for table in result["tables"]),
             tuple(Picture(svg, **words) for svg, words in zip(svgs, result["pictures"], strict=True)),
             tuple(bar_from_json(bar) for bar in result.get("bars", ())),
         )
@@ -119,7 +119,8 @@ def _table_as_json(table: Table) -> dict[str, Any]:
     return {"caption": table.caption, "digits": table.digits, "best": best, "index": index, "rows": rows}
 
 
-def _table_from_json(stored: dict[str, Any]) -> Table:
+def table_from_json(stored: dict[str, Any]) -> Table:
+    """The same table again."""
     import pandas as pd
 
     rows = [{column: _from_json(value) for column, value in row.items()} for row in stored["rows"]]
