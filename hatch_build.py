@@ -1,4 +1,4 @@
-"""Compiles src/likely/kernels/location.cpp into the wheel, one library for each generation of vector units.
+"""Compiles the C++ of src/likely into the wheel, one library of each file for each generation of vector units.
 
 Where there is no C++ compiler, or not one that knows GNU vectors, the wheel is built without it and likely computes
 the same numbers with torch's own operations. By hand, in a checkout: python hatch_build.py
@@ -10,9 +10,10 @@ import shlex
 import subprocess
 import sys
 import sysconfig
+from itertools import product
 from pathlib import Path
 
-KERNELS = Path(__file__).parent / "src" / "likely" / "kernels"
+SOURCES = sorted(Path(__file__).parent.joinpath("src", "likely").rglob("*.cpp"))
 FLAGS = (
     "-std=c++17 -O3 -shared -fPIC -fno-exceptions -fno-rtti -fno-math-errno -fno-trapping-math -ffp-contract=fast -w"
 )
@@ -25,12 +26,12 @@ def compile_native() -> list[Path]:
     on_intel = platform.machine().lower() in ("x86_64", "amd64")
     compiler = shlex.split(os.environ.get("CXX", "c++"))
     built = []
-    for name, flags in GENERATIONS.items():
-        library = KERNELS / f"location-{name}.so"
+    for source, (name, flags) in product(SOURCES, GENERATIONS.items()):
+        library = source.with_name(f"{source.stem}-{name}.so")
         library.unlink(missing_ok=True)
         if flags and not on_intel:
             continue
-        command = [*compiler, *FLAGS.split(), *flags.split(), "-o", str(library), str(KERNELS / "location.cpp"), "-lm"]
+        command = [*compiler, *FLAGS.split(), *flags.split(), "-o", str(library), str(source), "-lm"]
         try:
             subprocess.run(command, check=True, capture_output=True)
         except (OSError, subprocess.CalledProcessError) as problem:

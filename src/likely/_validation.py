@@ -86,7 +86,7 @@ def check_index(index: Tensor | None, rows: int, validate_args: bool | None = No
     if index.ndim != 1:
         raise ValueError(f"index must have one dimension, the batch, got shape {tuple(index.shape)}")
     if index.numel() and may_look(index, validate_args):
-        low, high = int(index.min()), int(index.max())
+        low, high = (int(end) for end in index.aminmax())
         if low < 0 or high >= rows:
             raise IndexError(
                 f"index runs from {low} to {high}, but Data holds rows 0 to {rows - 1}: Data(n) too small?"

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import likely
-from likely.tables import Table, _rule
+from likely.tables import Table, _rule, _rule_native
 
 STORES = ("device", "host", "file")
 
@@ -58,22 +58,37 @@ def test_steps_as_the_plain_loop_does(kind, shape, options, store, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["rmsprop", "adagrad", "sgd"])
-@pytest.mark.parametrize("shape", [(), (3, 2)])
-def test_few_numbers_by_numpy_and_many_by_torch_step_alike(kind, shape, monkeypatch):
+@pytest.mark.parametrize("shape", [(), (3, 2), (5, 7)])
+@pytest.mark.parametrize("store", ["device", "host"])
+def test_compiled_code_numpy_and_torch_step_alike(kind, shape, store, monkeypatch):
     tables = []
-    for few in (0, 10**9):
+    for native, few in ((True, 0), (False, 0), (False, 10**9)):
         monkeypatch.setattr(_rule, "_FEW", few)
+        if not native:
+            monkeypatch.setattr(_rule_native, "library", lambda: None)
         torch.manual_seed(1)
-        table = Table(torch.randn(20, *shape), optimizer=kind, clip=0.7, weight_decay=0.1)
+        table = Table(torch.randn(20, *shape), store=store, optimizer=kind, clip=0.7, weight_decay=0.1)
         for _ in range(10):
-            sizes = torch.tensor([0.0, 1.0, 1e-20, 1e18, torch.nan]).repeat(3)
-            grad = sizes.view(-1, *[1] * len(shape)) * torch.randn(15, *shape)
-            table.step(torch.randint(0, 20, (15,)), grad)
+            sizes = torch.tensor([0.0, 1.0, 1e-18, 1e18, torch.nan, torch.inf]).repeat(3)
+            grad = sizes.view(-1, *[1] * len(shape)) * torch.randn(18, *shape)
+            table.step(torch.randint(0, 20, (18,)), grad)
         tables.append(table)
-    torch.testing.assert_close(tables[0].rows, tables[1].rows, rtol=1e-5, atol=1e-6)
-    torch.testing.assert_close(tables[0].mean_square, tables[1].mean_square, rtol=1e-5, atol=0)
+    first, *others = tables
+    for other in others:
+        torch.testing.assert_close(other.rows, first.rows, rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(other.mean_square, first.mean_square, rtol=1e-5, atol=0)
     if not shape:  # no sums over a row's numbers, whose order could differ
-        assert torch.equal(tables[0].rows, tables[1].rows)
+        assert torch.equal(tables[1].rows, tables[2].rows)
+
+
+@pytest.mark.skipif(_rule_native.library() is None, reason="installed without a C++ compiler")
+@pytest.mark.parametrize("width", [1, 7, 8, 1000])
+def test_compiled_code_bears_gradients_of_any_size(width):
+    """Their squares overflow float32: NumPy and torch leave such a row where it is, unless it is one number."""
+    table = Table(torch.zeros(3, width), lr=1.0)
+    table.step(torch.tensor([2]), torch.full((1, width), 3e38))
+    torch.testing.assert_close(table.rows[2], torch.full((width,), -1.0))
+    assert torch.equal(table.rows[:2], torch.zeros(2, width))
 
 
 def test_unseen_rows_stay_to_the_bit_and_bad_gradients_move_nothing():

@@ -20,6 +20,7 @@ from likely.kernels._softmax import softmax_nll
 
 __all__ = ["PLAIN", "applies", "linear_softmax_nll", "location_nll", "softmax_nll"]
 
+_PLAIN = (Tensor, nn.Parameter)  # not a subclass, which may stand for something else
 _ON_CUDA = (torch.float32, torch.bfloat16, torch.float16)
 
 
@@ -27,14 +28,14 @@ def applies(*tensors: Any) -> bool:
     """Whether kernels exist for these, here and now: tensors that are not empty, of one device and a known dtype."""
     if torch.compiler.is_compiling() or torch._C._get_tracing_state() or _transformed():
         return False
-    if not all(type(t) in (Tensor, nn.Parameter) and t.numel() for t in tensors):
+    if not all(type(t) in _PLAIN and t.numel() for t in tensors):
         return False
-    devices, dtypes = {t.device for t in tensors}, {t.dtype for t in tensors}
-    if len(devices) > 1:
+    device = tensors[0].device
+    if any(t.device != device for t in tensors):
         return False
-    if tensors[0].is_cuda:
-        return dtypes.issubset(_ON_CUDA) and _has_triton()
-    return tensors[0].device.type == "cpu" and dtypes == {torch.float32} and _native.library() is not None
+    if device.type == "cuda":
+        return all(t.dtype in _ON_CUDA for t in tensors) and _has_triton()
+    return device.type == "cpu" and all(t.dtype == torch.float32 for t in tensors) and _native.library() is not None
 
 
 def _transformed() -> bool:

@@ -1,4 +1,4 @@
-"""The compiled CPU kernels of location.cpp, where the wheel brought them (see hatch_build.py)."""
+"""Compiled code, where the wheel brought it (see hatch_build.py), and the CPU kernels of location.cpp."""
 
 import ctypes
 import os
@@ -26,18 +26,25 @@ class _Job(ctypes.Structure):
     )
 
 
-@cache
-def library() -> ctypes.CDLL | None:
-    """The library for this processor, or None."""
+def load(source: str) -> ctypes.CDLL | None:
+    """The library of a source file, by its place in the package, for this processor; None where there is none."""
+    stem = Path(__file__).parents[1] / source
     for generation in (torch.backends.cpu.get_cpu_capability(), "DEFAULT"):
         try:
-            found = ctypes.CDLL(str(Path(__file__).with_name(f"location-{generation}.so")))
+            return ctypes.CDLL(f"{stem}-{generation}.so")
         except OSError:  # not built, or for another system
             continue
+    return None
+
+
+@cache
+def library() -> ctypes.CDLL | None:
+    """The kernels of location.cpp."""
+    found = load("kernels/location")
+    if found:
         found.likely_location.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64] + [ctypes.c_void_p] * 4
         found.likely_location.restype = None
-        return found
-    return None
+    return found
 
 
 @cache

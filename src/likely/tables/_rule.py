@@ -1,5 +1,6 @@
 """How a row moves: the one place where the row-wise optimizers are written, whatever holds the rows."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from likely._validation import check_not_negative, check_positive
 from likely.kernels import applies
+from likely.tables import _rule_native
 from likely.tables._memory import Pair
 
 Array = Any  # of torch or of NumPy: the formulas are the same
@@ -70,21 +72,17 @@ class Rule:
         return xp.where(old == 0, square, old + (1 - self.decay) * (square - old))
 
     def move(self, index: Tensor, home: Pair, grad: Tensor) -> bool:
-        """Move the rows of ``index`` in the tensors they live in, if one kernel can."""
-        can = _in_a_kernel(index, grad) and home.rows.dtype == grad.dtype and home.rows.is_contiguous()
-        if can:
-            from likely.tables import _rule_triton
-
-            _rule_triton.step(index, grad, *home, **vars(self), resident=True)
-        return can
+        """Move the rows of ``index`` in the tensors they live in, if a kernel can."""
+        kernel = _kernel(index, grad) if home.rows.dtype == grad.dtype and home.rows.is_contiguous() else None
+        if kernel:
+            kernel(index, grad, *home, **vars(self), resident=True)
+        return kernel is not None
 
     def step(self, index: Tensor, old: Pair, grad: Tensor) -> Pair:
         """What the rows of ``index`` become. Of few numbers on the CPU NumPy makes it in a third of torch's time."""
         rows, mean_square = old.rows.to(grad.dtype), old.mean_square.to(grad.dtype)
-        if _in_a_kernel(index, grad):
-            from likely.tables import _rule_triton
-
-            return Pair(*_rule_triton.step(index, grad, rows, mean_square, **vars(self)))
+        if kernel := _kernel(index, grad):
+            return Pair(*kernel(index, grad, rows, mean_square, **vars(self)))
         if grad.device.type != "cpu" or grad.numel() > _FEW:
             return Pair(*self(rows, mean_square, summed(index, grad)))
         with np.errstate(all="ignore"):
@@ -92,8 +90,17 @@ class Rule:
         return Pair(*map(torch.from_numpy, found))
 
 
-def _in_a_kernel(index: Tensor, grad: Tensor) -> bool:
-    return grad.is_cuda and grad.dtype == torch.float32 and len(index) <= _IN_A_KERNEL and applies(grad)
+def _kernel(index: Tensor, grad: Tensor) -> Callable[..., tuple[Tensor, Tensor]] | None:
+    """A step in one go, where there is one."""
+    if grad.dtype != torch.float32 or not applies(grad):
+        return None
+    if not grad.is_cuda:
+        return _rule_native.step if _rule_native.library() else None
+    if len(index) > _IN_A_KERNEL:
+        return None
+    from likely.tables import _rule_triton
+
+    return _rule_triton.step
 
 
 def summed(index: Tensor, grad: Tensor) -> Tensor:
