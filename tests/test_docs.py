@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,13 @@ def test_the_paper_is_redone_in_full(entry: Entry) -> None:
     assert not stored["quick"]
     assert stored["result"]["verdict"] in ("holds", "holds in part", "does not hold")
     assert stored["command"] == f"likely reproduce {entry.name} --seed 0 --data FOLDER"
+
+
+def test_the_readme_counts_what_holds() -> None:
+    paths = (ROOT / "reproduction" / f"{entry.name}.json" for entry in ENTRIES)
+    found = Counter(json.loads(path.read_text(encoding="utf-8"))["result"]["verdict"] for path in paths)
+    said = f"of its {len(ENTRIES)} tables and figures {found['holds']} hold, {found['holds in part']} hold in part"
+    assert f"{said} and {found['does not hold']} does not" in " ".join((ROOT / "README.md").read_text().split())
 
 
 def test_the_lowest_versions_are_those_of_the_project() -> None:
