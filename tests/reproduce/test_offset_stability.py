@@ -63,5 +63,8 @@ def test_a_curve_starts_at_the_network_and_says_how_cold_it_gets() -> None:
 
 
 def test_notes_name_the_rates_at_which_some_run_diverged() -> None:
-    frame = pd.DataFrame({"lr 0.03": [0, 0], "lr 0.1": [1, 0], "lr 0.3": [4, 0]}, index=["offset 0", "offset 0.2"])
-    assert offset_stability.others(frame, seeds=8) == ["At 0.3 there diverged 50% with offset 0, 0% with offset 0.2."]
+    frame = pd.DataFrame({"lr 0.03": [0, 0], "lr 0.1": [0, 0], "lr 0.3": [0.5, 0]}, index=["offset 0", "offset 0.2"])
+    assert offset_stability._divergence(frame) == (
+        "At learning rate 0.3 there diverged 50% with offset 0, 0% with offset 0.2. "
+        "At 0.03 and 0.1 no run did, whatever the map."
+    )

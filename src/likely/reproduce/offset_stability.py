@@ -7,7 +7,7 @@ layer on 700 others: the same ingredients, on data that is always at hand.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
@@ -104,7 +104,7 @@ def run(context: Context) -> Result:
     verdict, notes = judge(summary, failures / count)
     return Result(
         verdict,
-        " ".join([about, notes, *others(failures, count)]),
+        f"{about} {notes}",
         tables=(
             Table(
                 summary,
@@ -243,35 +243,34 @@ def judge(summary: pd.DataFrame, failures: pd.DataFrame) -> tuple[Verdict, str]:
 
     An offset makes training stable if no rate is left at which runs diverge as often as those without frequently do.
     """
-    shown, steps = f"lr {SHOWN_RATE:g}", summary["steps"]
-    failed, calm = failures[shown], [name.removeprefix("lr ") for name in failures if not failures[name].any()]
+    steps = summary["steps"]
     hard = failures.loc[:, failures.loc[WITHOUT] >= FREQUENTLY]
     stable = not hard.empty and bool((hard.loc[list(WITH)].max() < hard.loc[WITHOUT]).all())
     faster = steps[list(WITH)].max() < steps[WITHOUT]
     verdict: Verdict = "holds" if stable and faster else "holds in part" if stable or faster else "does not hold"
     gap = summary.loc[PAPERS_CHOICE, "test − GS"]
-    shares = ", ".join(f"{failed[name]:.0%} with {name}" for name in (WITHOUT, *WITH, "exp"))
     taken = ", ".join(f"{_count(steps[name])} with {name}" for name in (WITHOUT, PAPERS_CHOICE, "exp"))
     notes = (
-        f"At learning rate {SHOWN_RATE:g} there diverged {shares}. {_calm(calm)}Steps until the NLL stays below the "
-        f"uncalibrated one: {taken}. The offset buys stability, not skill: on the test rows the temperature predicted "
+        f"{_divergence(failures)} Steps until the NLL stays below the uncalibrated one, at learning rate "
+        f"{SHOWN_RATE:g}: {taken}. The offset buys stability, not skill: on the test rows the temperature predicted "
         f"with {PAPERS_CHOICE} ends {abs(gap):.3f} nats {'above' if gap > 0 else 'below'} a single fitted temperature."
     )
     return verdict, notes
 
 
-def others(failures: pd.DataFrame, seeds: int) -> list[str]:
-    """What happened at the rates that are not shown and at which some run diverged."""
-    sentences = []
-    for column in failures.columns.drop(f"lr {SHOWN_RATE:g}"):
-        if failures[column].any():
-            shares = ", ".join(f"{failures.loc[name, column] / seeds:.0%} with {name}" for name in failures.index)
-            sentences.append(f"At {column.removeprefix('lr ')} there diverged {shares}.")
-    return sentences
-
-
-def _calm(rates: Sequence[str]) -> str:
-    return f"At {' and '.join(rates)} none did, whatever the map. " if rates else ""
+def _divergence(failures: pd.DataFrame) -> str:
+    """What share of the runs diverged at every rate, where some did."""
+    calm, sentences = [], []
+    for column, shares in failures.items():
+        rate = str(column).removeprefix("lr ")
+        if shares.any():
+            told = ", ".join(f"{share:.0%} with {name}" for name, share in shares.items())
+            sentences.append(f"At learning rate {rate} there diverged {told}.")
+        else:
+            calm.append(rate)
+    if calm:
+        sentences.append(f"At {' and '.join(calm)} no run did, whatever the map.")
+    return " ".join(sentences)
 
 
 def _count(steps: float) -> str:
