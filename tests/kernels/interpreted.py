@@ -2,11 +2,12 @@
 
 import warnings
 from contextlib import nullcontext
+from functools import partial
 
 import torch
 
 from kernels.cases import KINDS, assert_close, draw, in_double
-from likely.kernels import _softmax
+from likely.kernels import _location, _operator, _softmax
 
 
 def location() -> None:
@@ -98,6 +99,21 @@ def step() -> None:
                         assert torch.equal(found[0][5], rows[5])
 
 
+def operators() -> None:
+    """The way to a kernel and back, as on a GPU: only the device is not one."""
+    for operator in (_location.location_sum, _location.location_each, _location.location_slopes, _location.rescale_):
+        operator.cpu = partial(_operator._by_triton, operator.triton, operator.name)
+    for kind, plain in KINDS.items():
+        for reduction in ("mean", "none"):
+            inputs = draw(kind, 300, scales=300, shapes=300)
+            found = _location.location_nll(kind, *inputs, constant=0.0, reduction=reduction)
+            weight = torch.randn_like(found)
+            value, expected = in_double(plain, inputs, reduction, weight)
+            assert_close(found.detach(), value, of=1e-5)
+            for mine, theirs in zip(torch.autograd.grad(found, inputs, weight), expected, strict=True):
+                assert_close(mine, theirs, of=2e-4)
+
+
 def compare(got, expected) -> None:
     for a, b in zip(got, expected, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=5e-5)
@@ -111,4 +127,5 @@ if __name__ == "__main__":
     rescale()
     softmax()
     step()
+    operators()
     print("as it should be")
