@@ -205,3 +205,27 @@ def test_torchscript_sees_the_formula():
     traced = torch.jit.trace(loss, inputs, check_trace=False)
     others = [t + 1 for t in inputs]
     torch.testing.assert_close(traced(*others), loss(*others))
+
+
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+def test_gradients_may_come_in_batches_and_as_zeros_without_storage(reduction):
+    inputs = draw("normal", 30, scales=30, shapes=1)
+    got = nll("normal", *inputs, constant=0.0, reduction=reduction)
+    plain = reduced(KINDS["normal"](*inputs), reduction)
+    if reduction == "none":
+        several = torch.randn(4, 30)
+        found, expected = (
+            torch.autograd.grad(v, inputs, several, retain_graph=True, is_grads_batched=True) for v in (got, plain)
+        )
+        for mine, theirs in zip(found, expected, strict=True):
+            torch.testing.assert_close(mine, theirs)
+    for mine in torch.autograd.grad(got, inputs, torch._efficientzerotensor(got.shape)):
+        assert not mine.any()
+
+
+def test_a_negative_view_is_read_as_what_it_shows():
+    negative = torch.arange(1.0, 4.0).add(1j).conj().imag  # −1, its memory 1
+    got = F.normal_nll(negative, torch.zeros(3), scale=torch.ones(3), reduction="none", full=False)
+    torch.testing.assert_close(got, torch.full((3,), 0.5))
+    got = F.laplace_nll(negative, torch.ones(3), scale=torch.ones(3), reduction="sum", full=False)
+    torch.testing.assert_close(got, torch.tensor(6.0))

@@ -100,9 +100,9 @@ def test_offset_stability_judges_by_its_numbers(without: float, steps: float, ve
     judged, notes = offset_stability.judge(summary, failures)
     assert judged == verdict
     assert f"{without:.0%} with offset 0" in notes
-    assert "At 0.01 and 0.03 none did" in notes
+    assert "At 0.01 and 0.03 no run did" in notes
     assert "0.010 nats above" in notes
-    assert "none did" not in offset_stability.judge(summary, failures[["lr 0.1"]])[1]
+    assert "no run did" not in offset_stability.judge(summary, failures[["lr 0.1"]])[1]
 
 
 def test_offset_stability_is_judged_at_every_rate() -> None:

@@ -16,6 +16,7 @@ from torch.autograd import forward_ad
 from likely.kernels import _native
 from likely.kernels._linear_softmax import linear_softmax_nll
 from likely.kernels._location import PLAIN, location_nll
+from likely.kernels._operator import is_bare
 from likely.kernels._softmax import softmax_nll
 
 __all__ = ["PLAIN", "applies", "linear_softmax_nll", "location_nll", "softmax_nll"]
@@ -28,7 +29,7 @@ def applies(*tensors: Any) -> bool:
     """Whether kernels exist for these, here and now: tensors that are not empty, of one device and a known dtype."""
     if torch.compiler.is_compiling() or torch._C._get_tracing_state() or _transformed():
         return False
-    if not all(type(t) in _PLAIN and t.numel() for t in tensors):
+    if not all(type(t) in _PLAIN and is_bare(t) and t.numel() for t in tensors):
         return False
     device = tensors[0].device
     if any(t.device != device for t in tensors):

@@ -1,7 +1,7 @@
 """Kernels as operators of torch, for whoever traces or watches, and a short way to them for everyone else."""
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from typing import Any
 
@@ -51,7 +51,7 @@ class Operator:
 
     def __call__(self, *args: Any) -> Any:
         """What the registered operator returns."""
-        if torch._C._len_torch_dispatch_stack():
+        if torch._C._len_torch_dispatch_stack() or not all(is_bare(a) for a in args if isinstance(a, Tensor)):
             return self.registered(*args)
         if self.differentiable and torch.is_grad_enabled() and any(_learns(a) for a in args):
             return self.differentiable(*args)
@@ -60,6 +60,22 @@ class Operator:
     def run(self, *args: Any) -> Any:
         """The kernel itself."""
         return _by_triton(self.triton, self.name, *args) if args[self.place].is_cuda else self.cpu(*args)
+
+
+def is_bare(tensor: Tensor) -> bool:
+    """Whether it is its memory and nothing else: not a batch of tensors, a negative view or zeros without storage.
+
+    >>> is_bare(torch.ones(2)), is_bare(torch.ones(2, dtype=torch.complex64).conj().imag)
+    (True, False)
+    """
+    return torch._C._dispatch_keys(tensor).raw_repr() in _usual_keys(tensor.device.type)
+
+
+@cache
+def _usual_keys(device: str) -> frozenset[int]:
+    with torch.inference_mode():
+        inference = torch.empty(0, device=device)
+    return frozenset(torch._C._dispatch_keys(t).raw_repr() for t in (torch.empty(0, device=device), inference))
 
 
 def _by_triton(module: str, name: str, *args: Any) -> Any:
