@@ -69,7 +69,7 @@ def test_compiled_code_numpy_and_torch_step_alike(kind, shape, store, monkeypatc
         torch.manual_seed(1)
         table = Table(torch.randn(20, *shape), store=store, optimizer=kind, clip=0.7, weight_decay=0.1)
         for _ in range(10):
-            sizes = torch.tensor([0.0, 1.0, 1e-18, 1e18, torch.nan, torch.inf]).repeat(3)
+            sizes = torch.tensor([0.0, 1.0, 1e-20, 1e18, torch.nan, torch.inf]).repeat(3)
             grad = sizes.view(-1, *[1] * len(shape)) * torch.randn(18, *shape)
             table.step(torch.randint(0, 20, (18,)), grad)
         tables.append(table)
@@ -248,6 +248,19 @@ def test_refuses_a_wrong_index(store, index, error, message, tmp_path):
     with pytest.raises(error, match=message):
         table(index)
     assert table.rows.tolist() == [1] * 6
+
+
+@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("shape", [(), (4,)])
+def test_a_step_by_hand_refuses_what_is_no_row(store, shape, tmp_path):
+    table = Table(torch.zeros(shape).expand(5, *shape), store=keep(store, tmp_path))
+    for index in (-1, 5, 10**12):
+        with pytest.raises(IndexError, match="rows 0 to 4"):
+            table.step(torch.tensor([0, index]), torch.ones(2, *shape))
+    for wrong in ((1, *shape), (3, *shape), (2, 3), ()):
+        with pytest.raises(ValueError, match="grad must have the shape"):
+            table.step(torch.tensor([0, 1]), torch.ones(wrong))
+    assert not table.rows.any()
 
 
 def test_refuses_a_mean_over_rows_it_has_not():

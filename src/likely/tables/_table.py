@@ -119,12 +119,19 @@ class Table(nn.Module):
         if not torch.is_grad_enabled():
             return rows
         leaf = rows.detach().requires_grad_()
-        leaf.register_post_accumulate_grad_hook(lambda rows: self.step(index, rows.grad))
+        leaf.register_post_accumulate_grad_hook(lambda rows: self._step(index, rows.grad))
         return leaf
 
-    @torch.no_grad()
     def step(self, index: Tensor, grad: Tensor) -> None:
         """Move the rows of ``index`` against ``grad``; all others stay as they are, to the bit."""
+        index, wanted = self._checked(index), (len(index), *self.shape)
+        if tuple(grad.shape) != wanted:
+            raise ValueError(f"grad must have the shape {wanted}, one row for each index, got {tuple(grad.shape)}")
+        self._step(index, grad)
+
+    @torch.no_grad()
+    def _step(self, index: Tensor, grad: Tensor) -> None:
+        """What was checked when the rows were read is not looked at again."""
         if self.shard:
             index, grad = self.shard.give(index, grad)
         elif processes() > 1:
