@@ -2,12 +2,11 @@
 
 import warnings
 from contextlib import nullcontext
-from functools import partial
 
 import torch
 
 from kernels.cases import KINDS, assert_close, draw, in_double
-from likely.kernels import _location, _operator, _softmax
+from likely.kernels import _location, _softmax
 
 
 def location() -> None:
@@ -69,6 +68,7 @@ def softmax() -> None:
 
 def step() -> None:
     from likely.tables import _rule_triton
+    from likely.tables._memory import Pair
     from likely.tables._rule import Rule, summed
 
     _rule_triton.BLOCK = 8
@@ -77,23 +77,24 @@ def step() -> None:
             for clip, weight_decay in ((1.0, 0.0), (None, 0.1)):
                 rule = Rule(optimizer, 0.1, 0.9, 1e-8, clip, weight_decay)
                 index = torch.tensor([3, 1, 3, 7, 0, 1, 3])
-                home = [torch.randn(8, *shape)]
-                home.append(torch.rand(8).where(torch.arange(8) != 7, 0.0) if rule.has_state else torch.empty(0))
-                rows, mean_square = (t[index] if len(t) else t for t in home)
+                state = torch.rand(8).where(torch.arange(8) != 7, 0.0) if rule.has_state else torch.empty(0)
+                home = Pair(torch.randn(8, *shape), state)
+                rows, mean_square = old = Pair(*(t[index] if len(t) else t for t in home))
                 grad = torch.randn(7, *shape)
                 grad[3], grad[4] = 1e30, 0.0
                 for spoil in (None, torch.nan, torch.inf):
                     if spoil is not None:
                         grad[1].view(-1)[-1] = spoil
-                    found = _rule_triton.step(index, grad, rows, mean_square, **vars(rule))
+                    found = Pair(*map(torch.empty_like, old))
+                    _rule_triton.step(rule, index, grad, old, found)
                     compare(found, rule(rows, mean_square, summed(index, grad)))
-                    moved = [t.clone() for t in home]
-                    _rule_triton.step(index, grad, *moved, **vars(rule), resident=True)
-                    for new, old, gathered in zip(moved, home, found, strict=True):
+                    moved = Pair(*(t.clone() for t in home))
+                    _rule_triton.step(rule, index, grad, moved, moved)
+                    for new, before, gathered in zip(moved, home, found, strict=True):
                         if len(new):
                             assert torch.equal(new[index], gathered)
                             still = [2, 4, 5, 6]
-                            assert torch.equal(new[still], old[still])
+                            assert torch.equal(new[still], before[still])
                     if spoil is not None:
                         assert torch.equal(found[0][1], rows[1])
                         assert torch.equal(found[0][5], rows[5])
@@ -102,7 +103,7 @@ def step() -> None:
 def operators() -> None:
     """The way to a kernel and back, as on a GPU: only the device is not one."""
     for operator in (_location.location_sum, _location.location_each, _location.location_slopes, _location.rescale_):
-        operator.cpu = partial(_operator._by_triton, operator.triton, operator.name)
+        operator.cpu = operator.by_triton
     for kind, plain in KINDS.items():
         for reduction in ("mean", "none"):
             inputs = draw(kind, 300, scales=300, shapes=300)

@@ -263,6 +263,13 @@ def test_a_step_by_hand_refuses_what_is_no_row(store, shape, tmp_path):
     assert not table.rows.any()
 
 
+def test_an_index_that_nobody_looked_at_moves_no_memory_of_others():
+    table = Table(torch.zeros(5), validate_args=False)
+    with pytest.raises(IndexError):
+        table.step(torch.tensor([0, 5]), torch.ones(2))
+    assert not table.rows.any()
+
+
 def test_refuses_a_mean_over_rows_it_has_not():
     with pytest.raises(ValueError, match="sharded"):
         likely.Data(6, sharded=True, fallback="mean")

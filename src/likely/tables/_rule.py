@@ -42,6 +42,11 @@ class Rule:
         check_not_negative("weight_decay", self.weight_decay)
 
     @property
+    def number(self) -> int:
+        """What kernels know the optimizer by."""
+        return OPTIMIZERS.index(self.optimizer)
+
+    @property
     def has_state(self) -> bool:
         """Whether a row carries a running mean square."""
         return self.optimizer != "sgd"
@@ -75,14 +80,17 @@ class Rule:
         """Move the rows of ``index`` in the tensors they live in, if a kernel can."""
         kernel = _kernel(index, grad) if home.rows.dtype == grad.dtype and home.rows.is_contiguous() else None
         if kernel:
-            kernel(index, grad, *home, **vars(self), resident=True)
+            kernel(self, index, grad, home, home)
         return kernel is not None
 
     def step(self, index: Tensor, old: Pair, grad: Tensor) -> Pair:
         """What the rows of ``index`` become. Of few numbers on the CPU NumPy makes it in a third of torch's time."""
         rows, mean_square = old.rows.to(grad.dtype), old.mean_square.to(grad.dtype)
         if kernel := _kernel(index, grad):
-            return Pair(*kernel(index, grad, rows, mean_square, **vars(self)))
+            gathered = Pair(rows.contiguous(), mean_square)
+            new = Pair(*map(torch.empty_like, gathered))
+            kernel(self, index, grad, gathered, new)
+            return new
         if grad.device.type != "cpu" or grad.numel() > _FEW:
             return Pair(*self(rows, mean_square, summed(index, grad)))
         with np.errstate(all="ignore"):
@@ -90,7 +98,7 @@ class Rule:
         return Pair(*map(torch.from_numpy, found))
 
 
-def _kernel(index: Tensor, grad: Tensor) -> Callable[..., tuple[Tensor, Tensor]] | None:
+def _kernel(index: Tensor, grad: Tensor) -> Callable[[Rule, Tensor, Tensor, Pair, Pair], None] | None:
     """A step in one go, where there is one."""
     if grad.dtype != torch.float32 or not applies(grad):
         return None

@@ -1,13 +1,21 @@
 """The step of likely.tables._rule by rule.cpp, where the wheel brought it compiled."""
 
+from __future__ import annotations
+
 import ctypes
 import math
 from functools import cache
+from typing import TYPE_CHECKING
 
-import torch
 from torch import Tensor
 
 from likely.kernels import _native
+from likely.tables._memory import Pair
+
+if TYPE_CHECKING:
+    from likely.tables._rule import Rule
+
+_MEMORY, _A_ROW = 1, 2  # what may be missing
 
 
 class _Rule(ctypes.Structure):
@@ -22,35 +30,21 @@ def library() -> ctypes.CDLL | None:
     """The library for this processor, or None."""
     found = _native.load("tables/rule")
     if found:
-        found.likely_step.argtypes = [ctypes.c_int64] * 2 + [ctypes.c_void_p] * 7 + [ctypes.c_int]
+        found.likely_step.argtypes = [ctypes.c_int64] * 2 + [ctypes.c_void_p] * 7 + [ctypes.c_int64]
     return found
 
 
-def step(
-    index: Tensor,
-    grad: Tensor,
-    rows: Tensor,
-    mean_square: Tensor,
-    *,
-    optimizer: str,
-    lr: float,
-    decay: float,
-    eps: float,
-    clip: float | None,
-    weight_decay: float,
-    resident: bool = False,
-) -> tuple[Tensor, Tensor]:
-    """What the rows of ``index`` and their mean squares become; ``resident`` are all rows, and moved where they are."""
+def step(rule: Rule, index: Tensor, grad: Tensor, old: Pair, new: Pair) -> None:
+    """Fill ``new`` with what the rows of ``index`` become; where it is ``old`` itself, it has all rows of a table."""
     native = library()
     assert native is not None
-    index, grad, new_rows, new_mean_square = index.contiguous(), grad.contiguous(), rows, mean_square
-    if not resident:
-        rows = rows.contiguous()
-        new_rows, new_mean_square = torch.empty_like(rows), torch.empty_like(mean_square)
-    kind = ("sgd", "rmsprop", "adagrad").index(optimizer)
-    rule = _Rule(kind, lr, 1 - decay, eps, math.inf if clip is None else clip, weight_decay)
-    tensors = (index, grad, rows, mean_square, new_rows, new_mean_square)
-    pointers = (t.data_ptr() for t in tensors)
-    if not native.likely_step(len(index), grad[0].numel(), *pointers, ctypes.byref(rule), resident):
+    index, grad = index.contiguous(), grad.contiguous()
+    clip = math.inf if rule.clip is None else rule.clip
+    given = _Rule(rule.number, rule.lr, 1 - rule.decay, rule.eps, clip, rule.weight_decay)
+    pointers = (t.data_ptr() for t in (index, grad, *old, *new))
+    home = len(new.rows) if new is old else 0
+    missing = native.likely_step(len(index), grad[0].numel(), *pointers, ctypes.byref(given), home)
+    if missing == _MEMORY:
         raise MemoryError(f"no memory for a step of {len(index)} rows")
-    return new_rows, new_mean_square
+    if missing == _A_ROW:
+        raise IndexError(f"an index lies outside the {home} rows of a table: Data(n) too small?")

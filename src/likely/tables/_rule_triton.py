@@ -2,12 +2,19 @@
 # mypy: disable-error-code="no-untyped-def, attr-defined"
 """The step of likely.tables._rule in one kernel: on a GPU the forty of its formulas cost mostly their launch."""
 
+from typing import TYPE_CHECKING
+
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-SGD, RMSPROP, ADAGRAD = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
+from likely.tables._memory import Pair
+
+if TYPE_CHECKING:
+    from likely.tables._rule import Rule
+
+RMSPROP, ADAGRAD, SGD = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
 BLOCK = 1024  # columns at a time
 
 
@@ -98,45 +105,26 @@ def _step_kernel(
         tl.store(new_rows + first + columns, tl.where(strange > 0, row, row - lr * change), columns < width)
 
 
-def step(
-    index: Tensor,
-    grad: Tensor,
-    rows: Tensor,
-    mean_square: Tensor,
-    *,
-    optimizer: str,
-    lr: float,
-    decay: float,
-    eps: float,
-    clip: float | None,
-    weight_decay: float,
-    resident: bool = False,
-) -> tuple[Tensor, Tensor]:
-    """What the rows of ``index`` and their mean squares become; ``resident`` are all rows, and moved where they are."""
+def step(rule: "Rule", index: Tensor, grad: Tensor, old: Pair, new: Pair) -> None:
+    """Fill ``new`` with what the rows of ``index`` become; where it is ``old`` itself, it has all rows of a table."""
     batch, width = len(index), max(1, grad[0].numel())
-    new_rows, new_mean_square = rows, mean_square
-    if not resident:
-        rows, new_rows, new_mean_square = rows.contiguous(), torch.empty_like(rows), torch.empty_like(mean_square)
     with torch.cuda.device_of(grad):
         _step_kernel[(batch,)](
             index,
             grad.contiguous(),
-            rows,
-            mean_square,
-            new_rows,
-            new_mean_square,
+            *old,
+            *new,
             batch,
             width,
-            lr,
-            1 - decay,
-            eps,
-            1.0 if clip is None else clip,
-            weight_decay,
-            RULE=("sgd", "rmsprop", "adagrad").index(optimizer),
-            CLIPS=clip is not None,
-            DECAYS=weight_decay != 0,
-            RESIDENT=resident,
+            rule.lr,
+            1 - rule.decay,
+            rule.eps,
+            1.0 if rule.clip is None else rule.clip,
+            rule.weight_decay,
+            RULE=rule.number,
+            CLIPS=rule.clip is not None,
+            DECAYS=rule.weight_decay != 0,
+            RESIDENT=new is old,
             PLACES=min(1024, triton.next_power_of_2(batch)),
             BLOCK=min(BLOCK, triton.next_power_of_2(width)),
         )
-    return new_rows, new_mean_square

@@ -3,7 +3,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-enum { SGD, RMSPROP, ADAGRAD };
+enum { RMSPROP, ADAGRAD, SGD };
 
 struct Rule {
     int64_t optimizer;
@@ -56,11 +56,14 @@ static void chain(int64_t batch, const int64_t *index, int64_t slots, int64_t *f
     }
 }
 
-/* Rows that are resident are all rows, and change where they are; others were gathered, and a row that is in the batch
- * twice is written twice. Returns whether there was memory for it. */
+/* Rows at home are all rows, so many, and change where they are; with home 0 they were gathered, and a row that is in the
+ * batch twice is written twice. Returns what is missing, if anything. */
+enum { NOTHING, MEMORY, A_ROW };
 extern "C" int likely_step(int64_t batch, int64_t width, const int64_t *index, const float *grad, const float *rows,
                            const float *mean_square, float *new_rows, float *new_mean_square, const Rule *rule,
-                           int resident) {
+                           int64_t home) {
+    for (int64_t place = 0; home && place < batch; place++)
+        if (index[place] < 0 || index[place] >= home) return A_ROW;
     int64_t slots = 16;
     while (slots < 2 * batch) slots *= 2;
     int64_t *first = (int64_t *)malloc((2 * slots + batch) * sizeof(int64_t)), *last = first + slots, *next = last + slots;
@@ -77,14 +80,14 @@ extern "C" int likely_step(int64_t batch, int64_t width, const int64_t *index, c
                     for (int64_t i = 0; i < width; i++) total[i] += grad[p * width + i];
                 slope = total;
             }
-            if (resident) place = index[place];
-            for (; place >= 0; place = resident ? -1 : next[place])
+            if (home) place = index[place];
+            for (; place >= 0; place = home ? -1 : next[place])
                 step_row(*rule, width, slope, rows + place * width, mean_square + place, new_rows + place * width,
                          new_mean_square + place);
         }
     }
-    int done = first && total;
+    int missing = first && total ? NOTHING : MEMORY;
     free(first);
     free(total);
-    return done;
+    return missing;
 }
