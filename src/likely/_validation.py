@@ -41,9 +41,9 @@ def check_same_shape(prediction: Tensor, target: Tensor) -> None:
         )
 
 
-def check_broadcast(**tensors: Tensor) -> None:
+def broadcast(**tensors: Tensor) -> tuple[Tensor, ...]:
     try:
-        torch.broadcast_tensors(*tensors.values())  # broadcast_shapes takes thirty times as long
+        return tuple(torch.broadcast_tensors(*tensors.values()))
     except RuntimeError:
         shapes = ", ".join(f"{name} {tuple(t.shape)}" for name, t in tensors.items())
         raise ValueError(f"these shapes do not broadcast: {shapes}") from None
@@ -102,7 +102,7 @@ def prepare(prediction: Tensor, target: Tensor, **parameters: float | Tensor) ->
     head, *tail = promote(prediction, **parameters)
     target = target.to(head.dtype)
     names = dict(zip(parameters, tail, strict=True))
-    check_broadcast(prediction=head, target=target, **names)
+    broadcast(prediction=head, target=target, **names)
     return head, target, *tail
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from likely._validation import check_broadcast, reduce
+from likely._validation import broadcast, reduce
 from likely.kernels import _native
 from likely.kernels._operator import Operator
 
@@ -21,7 +21,6 @@ Slopes = tuple[Tensor, Tensor, Tensor]
 PLAIN: dict[str, Callable[..., Tensor]] = {}  # (prediction, target, scale[, shape]) -> NLL without constants
 
 _INPUTS = "str kind, Tensor prediction, Tensor target, Tensor scale, Tensor? shape"
-_TRITON = "likely.kernels._location_triton"
 
 
 def location_nll(
@@ -37,10 +36,9 @@ def location_nll(
     """The NLL, reduced, of tensors that broadcast; a parameter is read as one number or as one an element."""
     parameters = [scale] if shape is None else [scale, shape]
     if target.shape != prediction.shape or any(p.ndim and p.shape != prediction.shape for p in parameters):
-        check_broadcast(prediction=prediction, target=target, scale=scale, shape=scale if shape is None else shape)
-        everything = torch.broadcast_tensors(prediction, target, *parameters)
-        prediction, target = everything[:2]
-        parameters = [p if p.numel() == 1 else e for p, e in zip(parameters, everything[2:], strict=True)]
+        named = dict(zip(("scale", "shape"), parameters, strict=False))
+        prediction, target, *wide = broadcast(prediction=prediction, target=target, **named)
+        parameters = [p if p.numel() == 1 else w for p, w in zip(parameters, wide, strict=True)]
     order = () if prediction.is_contiguous() else in_memory(prediction)
     prediction, target, scale, *rest = (
         (t.permute(order) if order and t.ndim else t).contiguous() for t in (prediction, target, *parameters)
@@ -253,32 +251,24 @@ def _each_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
 location_sum = Operator(
     f"location_sum({_INPUTS}, float constant, float factor, bool[] wanted) -> (Tensor, Tensor, Tensor, Tensor)",
     cpu=_sum_cpu,
-    triton=_TRITON,
     fake=_sum_fake,
-    place=1,
     remember=_remember,
     backward=_sum_backward,
 )
 location_each = Operator(
     f"location_each({_INPUTS}, float constant) -> Tensor",
     cpu=_each_cpu,
-    triton=_TRITON,
     fake=_each_fake,
-    place=1,
     remember=_remember,
     backward=_each_backward,
 )
 location_slopes = Operator(
     f"location_slopes({_INPUTS}, Tensor upstream, bool[] wanted) -> (Tensor, Tensor, Tensor)",
     cpu=_slopes_cpu,
-    triton=_TRITON,
     fake=_slopes_fake,
-    place=1,
 )
 rescale_ = Operator(
     "rescale_(Tensor(a!)[] values, Tensor factor) -> ()",
     cpu=_rescale_cpu,
-    triton=_TRITON,
     fake=lambda values, factor: None,
-    place=1,
 )

@@ -1,7 +1,7 @@
 """Kernels as operators of torch, for whoever traces or watches, and a short way to them for everyone else."""
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -14,11 +14,11 @@ Kernel = Callable[..., Any]
 
 
 class Operator:
-    """``likely::NAME`` of a schema, by ``cpu`` or by the function of the same name in the module ``triton``.
+    """``likely::NAME`` of a schema, by ``cpu`` or by NAME in the module beside it whose name ends in ``_triton``.
 
     ``fake`` tells what it returns of tensors without values; ``backward`` and ``remember``, which prepares it, make it
-    differentiable. Of its arguments the one at ``place`` says which device it runs on. Called, it goes past torch's
-    dispatcher, whose layers in Python take longer than the loss of a small batch.
+    differentiable. It runs where its first tensor is. Called, it goes past torch's dispatcher, whose layers in Python
+    take longer than the loss of a small batch.
 
     >>> from likely.kernels._location import rescale_
     >>> slope = torch.ones(2)
@@ -32,16 +32,14 @@ class Operator:
         schema: str,
         *,
         cpu: Kernel,
-        triton: str,
         fake: Kernel,
-        place: int,
         remember: Kernel | None = None,
         backward: Kernel | None = None,
     ) -> None:
-        self.name, self.cpu, self.triton, self.place = schema.partition("(")[0], cpu, triton, place
+        self.name, self.cpu, self.triton = schema.partition("(")[0], cpu, f"{cpu.__module__}_triton"
         LIBRARY.define(schema)
         LIBRARY.impl(self.name, cpu, "CPU")
-        LIBRARY.impl(self.name, partial(_by_triton, triton, self.name), "CUDA")
+        LIBRARY.impl(self.name, self.by_triton, "CUDA")
         torch.library.register_fake(f"likely::{self.name}", fake, lib=LIBRARY)
         self.registered: Kernel = getattr(torch.ops.likely, self.name)
         self.differentiable: Kernel | None = None
@@ -51,15 +49,21 @@ class Operator:
 
     def __call__(self, *args: Any) -> Any:
         """What the registered operator returns."""
-        if torch._C._len_torch_dispatch_stack() or not all(is_bare(a) for a in args if isinstance(a, Tensor)):
+        tensors = [a for a in args if isinstance(a, Tensor)]
+        if torch._C._len_torch_dispatch_stack() or not all(map(is_bare, tensors)):
             return self.registered(*args)
-        if self.differentiable and torch.is_grad_enabled() and any(_learns(a) for a in args):
+        if self.differentiable and torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
             return self.differentiable(*args)
         return self.run(*args)
 
     def run(self, *args: Any) -> Any:
         """The kernel itself."""
-        return _by_triton(self.triton, self.name, *args) if args[self.place].is_cuda else self.cpu(*args)
+        first = next(a for a in args if isinstance(a, Tensor))
+        return self.by_triton(*args) if first.is_cuda else self.cpu(*args)
+
+    def by_triton(self, *args: Any) -> Any:
+        """The kernel on CUDA; Triton is imported when it is first called."""
+        return getattr(import_module(self.triton), self.name)(*args)
 
 
 def is_bare(tensor: Tensor) -> bool:
@@ -78,15 +82,7 @@ def _usual_keys(device: str) -> frozenset[int]:
     return frozenset(torch._C._dispatch_keys(t).raw_repr() for t in (torch.empty(0, device=device), inference))
 
 
-def _by_triton(module: str, name: str, *args: Any) -> Any:
-    return getattr(import_module(module), name)(*args)
-
-
-def _learns(argument: Any) -> bool:
-    return isinstance(argument, Tensor) and argument.requires_grad
-
-
-def _differentiable(run: Kernel, remember: Kernel, backward: Kernel) -> Kernel:
+def _differentiable(run: Kernel, remember: Kernel, slopes: Kernel) -> Kernel:
     class Function(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, *args: Any) -> Any:
@@ -94,6 +90,9 @@ def _differentiable(run: Kernel, remember: Kernel, backward: Kernel) -> Kernel:
             remember(ctx, args, found)
             return found
 
-    Function.backward = staticmethod(backward)  # type: ignore[method-assign]
+        @staticmethod
+        def backward(ctx: Any, *grads: Any) -> Any:
+            return slopes(ctx, *grads)
+
     apply: Kernel = Function.apply
     return apply

@@ -17,7 +17,6 @@ from likely.kernels._location import PLAIN, in_half, rescaled
 from likely.kernels._operator import Operator
 
 _INPUTS = "Tensor target, Tensor temperature, int ignore_index, float smoothing"
-_TRITON = "likely.kernels._softmax_triton"
 
 
 def softmax_nll(
@@ -206,32 +205,24 @@ def _each_backward(ctx: Any, grad: Tensor | None, *_: None) -> tuple[Any, ...]:
 softmax_sum = Operator(
     f"softmax_sum(Tensor logits, {_INPUTS}, Tensor factor, bool learning) -> (Tensor, Tensor, Tensor)",
     cpu=_sum_cpu,
-    triton=_TRITON,
     fake=_sum_fake,
-    place=0,
     remember=_remember,
     backward=_sum_backward,
 )
 softmax_sum_ = Operator(
     f"softmax_sum_(Tensor(a!) logits, {_INPUTS}, Tensor factor) -> (Tensor, Tensor)",
     cpu=_sum_cpu_,
-    triton=_TRITON,
     fake=lambda z, y, t, *rest: (_scalar(z), torch.empty_like(t)),
-    place=0,
 )
 softmax_each = Operator(
     f"softmax_each(Tensor logits, {_INPUTS}) -> (Tensor, Tensor, Tensor)",
     cpu=_each_cpu,
-    triton=_TRITON,
     fake=lambda z, *rest: (_row(z), _row(z), _row(z)),
-    place=0,
     remember=_remember,
     backward=_each_backward,
 )
 softmax_slopes = Operator(
     f"softmax_slopes(Tensor logits, {_INPUTS}, Tensor norm, Tensor upstream) -> Tensor",
     cpu=_slopes_cpu,
-    triton=_TRITON,
     fake=lambda z, *rest: torch.empty_like(z),
-    place=0,
 )
