@@ -1,19 +1,41 @@
 """Files that are whole or not there, and NumPy's that cannot be read."""
 
+import errno
 import os
+import re
+import secrets
+import stat
+import sys
+import threading
+import time
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+_ABANDONED = 60  # seconds after which an unfinished file that nobody holds was left by a process that is no more
+# Of a write that fails half-way: such errors do not carry the name of the file.
+_NO_ROOM = {getattr(errno, name) for name in ("ENOSPC", "EDQUOT", "EFBIG", "EIO", "EROFS") if hasattr(errno, name)}
 
 
 @contextmanager
-def replacing(path: Path, *, shared: bool = False) -> Iterator[Path]:
-    """A file beside ``path`` to write to, which takes its place once all is written.
+def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A new, empty file in the folder of ``path`` to write to; it takes the place of ``path`` at the end of the block.
 
-    So that a process killed at any time leaves the old file or the new one, never half of one; an error leaves the old.
-    Where several processes may write it, it is ``shared``: each has its own file beside it, and the last one stays.
+    A process killed at any time, a full disk or any other error leave the old file whole. Every call has a file of its
+    own, so that of several processes or threads that write the same ``path`` the last one to finish stays, whole. The
+    new file has the permissions of the old one. If ``path`` is a symbolic link the file it points to is replaced; a
+    pipe or a device such as ``/dev/stdout`` is written to as it is.
+
+    Args:
+        path: The file to write. Its folder must exist.
+
+    Yields:
+        The path to write to; it exists already, and its name ends in ``.partial``.
+
+    Raises:
+        OSError: If the file cannot be written. ``filename`` is ``path``, and an older file is as it was.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -23,13 +45,33 @@ def replacing(path: Path, *, shared: bool = False) -> Iterator[Path]:
     ...     path.read_text(), [file.name for file in Path(folder).iterdir()]
     ('whole', ['note.txt'])
     """
-    beside = path.with_name(f"{path.name}.{os.getpid()}.partial" if shared else f"{path.name}.partial")
+    given, path = path, Path(path)
+    with _naming(given):
+        mode = _mode(path)
+    if mode is not None and not stat.S_ISREG(mode):
+        yield path
+        return
+    with _naming(given):
+        target = Path(os.path.realpath(path))
+        _remove_abandoned(target)
+        beside, descriptor = _new_beside(target)
     try:
-        yield beside
-        os.replace(beside, path)
+        with _naming(given, beside):
+            yield beside
+            if mode is not None:
+                os.chmod(beside, stat.S_IMODE(mode))
+            os.fsync(descriptor)  # else a power failure could leave the new name with nothing in it
+            if sys.platform == "win32":  # where no file is renamed that somebody has open
+                os.close(descriptor)
+                descriptor = -1
+            os.replace(beside, target)
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
+    finally:
+        if descriptor >= 0:
+            os.close(descriptor)
+    _fsync_folder(target.parent)
 
 
 @contextmanager
@@ -49,3 +91,84 @@ def reading(path: Path) -> Iterator[None]:
     except (ValueError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
         reason = "it holds pickled objects, which could run code" if "pickle" in str(error) else str(error)
         raise ValueError(f"{path.name} is not read: {reason}") from None
+
+
+def _mode(path: Path) -> int | None:
+    """Kind and permissions of an older file; refused where it could not be written to itself."""
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return None
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not os.access(path, os.W_OK):
+        raise PermissionError(errno.EACCES, "the file there is read-only", str(path))
+    return mode
+
+
+def _new_beside(target: Path) -> tuple[Path, int]:
+    """A file with a name that no other has, with the permissions that new files get, locked while it is open."""
+    while True:
+        token = f"{os.getpid()}-{threading.get_ident():x}-{secrets.token_hex(4)}"
+        beside = target.with_name(f"{_prefix(target)}{token}.partial")
+        with suppress(FileExistsError):
+            descriptor = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+            _lock(descriptor)
+            return beside, descriptor
+
+
+def _prefix(target: Path) -> str:
+    """Hidden, and short enough to leave room for the rest: names may have 255 bytes."""
+    return f".{target.name[:40]}."
+
+
+def _remove_abandoned(target: Path) -> None:
+    """Remove what killed processes left unfinished of this file: tables may be large, and kills frequent."""
+    ours = re.compile(re.escape(_prefix(target)) + r"\d+-[0-9a-f]+-[0-9a-f]{8}\.partial")
+    with suppress(OSError):  # a folder that is not there or may not be listed
+        for name in os.listdir(target.parent):
+            if ours.fullmatch(name):
+                _remove_unheld(target.with_name(name))
+
+
+def _remove_unheld(beside: Path) -> None:
+    with suppress(OSError):
+        descriptor = os.open(beside, os.O_RDWR)
+        try:
+            if os.fstat(descriptor).st_mtime < time.time() - _ABANDONED and _lock(descriptor):
+                beside.unlink()
+        finally:
+            os.close(descriptor)
+
+
+def _lock(descriptor: int) -> bool:
+    """Whether the file is ours now and nobody else's; never where the system has no such locks."""
+    try:
+        import fcntl  # which Windows has not
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (ImportError, OSError):
+        return False
+    return True
+
+
+@contextmanager
+def _naming(path: str | os.PathLike[str], beside: Path | None = None) -> Iterator[None]:
+    """Let errors of writing name the destination, which the user knows; those of other files keep their names."""
+    try:
+        yield
+    except OSError as error:
+        unnamed = error.filename is None and error.errno in _NO_ROOM
+        if beside is None or unnamed or str(error.filename) == str(beside):
+            raise OSError(error.errno, error.strerror, os.fspath(path)) from error
+        raise
+
+
+def _fsync_folder(folder: Path) -> None:
+    """So that the new name, too, outlasts a power failure; not every system lets folders be opened."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -49,7 +49,7 @@ def once(folder: Path, unit: tuple[object, ...], compute: Callable[[], T]) -> T:
         return kept
     found = compute()
     folder.mkdir(parents=True, exist_ok=True)
-    with replacing(path, shared=True) as beside:
+    with replacing(path) as beside:
         beside.write_bytes(pickle.dumps(found))
     return found
 
