@@ -5,7 +5,7 @@ import os
 import pytest
 import torch
 
-from likely.tables import _file
+from likely.tables import _file, _journal
 from likely.tables._file import File
 from likely.tables._format import Format
 from likely.tables._memory import Pair
@@ -72,6 +72,7 @@ def content(path):
 @pytest.mark.parametrize("torn", [False, True], ids=["between writes", "in a write"])
 def test_the_table_is_as_it_was_last_saved_wherever_the_process_died(torn, tmp_path, monkeypatch):
     monkeypatch.setattr(_file, "_CHUNK", 50)  # a few rows at a time
+    monkeypatch.setattr(_journal, "CHUNK", 50)
     known, number, finished = list(states()), 0, False
     while not finished:
         number += 1

@@ -116,7 +116,9 @@ def test_what_save_and_load_refuse(tmp_path):
         __import__("copy").deepcopy(table)
 
 
-@pytest.mark.parametrize("other", [{"n": 11}, {"shape": (3,)}, {"dtype": torch.bfloat16}, {"optimizer": "sgd"}])
+@pytest.mark.parametrize(
+    "other", [{"n": 11}, {"shape": (3,)}, {"dtype": torch.bfloat16}, {"optimizer": "sgd"}, {"optimizer": "adagrad"}]
+)
 def test_a_table_of_another_kind_is_refused_and_left_alone(other, tmp_path):
     path = tmp_path / "rows.table"
     table = open_table(path)
@@ -145,6 +147,9 @@ def test_a_table_of_another_kind_is_refused_and_left_alone(other, tmp_path):
         (lambda b: b.replace(b"float32", b"complex"), "not a table"),
         (lambda b: b.replace(b'"rows": 10', b'"rows": []'), "not a table"),
         (lambda b: b.replace(b'"rows": 10', b'"rows": -1'), "cut off"),
+        (lambda b: b.replace(b'"rows": 10', b'"rows":1e1'), "not a table"),
+        (lambda b: b.replace(b"rmsprop", b"adamant"), "not a table"),
+        (lambda b: b[:15] + b"[" * (HEADER - 15) + b[HEADER:], "not a table"),
         (lambda b: b"\x80\x04cos\nsystem\n(S'exit 3'\ntR.", "not a table"),
     ],
 )
@@ -158,6 +163,40 @@ def test_a_truncated_or_foreign_file_is_refused_and_left_alone(spoil, message, t
         with pytest.raises(ValueError, match=message):
             attempt()
     assert path.read_bytes() == spoiled
+
+
+@pytest.mark.parametrize("optimizer", ["rmsprop", "adagrad", "sgd"])
+def test_a_table_is_opened_by_the_optimizer_that_trained_it(optimizer, tmp_path):
+    for path in (tmp_path / "memory.table", tmp_path / "file.table"):
+        table = Table(
+            torch.full((2,), 0.5).expand(10, 2), store=path if "file" in path.name else "device", optimizer=optimizer
+        )
+        move(table, 2)
+        table.save(*([] if "file" in path.name else [path]))
+        table.close()
+        for other in {"rmsprop", "adagrad", "sgd"} - {optimizer}:
+            with pytest.raises(ValueError, match=rf"\({optimizer}\); asked .*\({other}\): open it as what it is"):
+                open_table(path, optimizer=other)
+            with pytest.raises(ValueError, match="open it as what it is"):
+                Table(torch.zeros(10, 2), optimizer=other).load(path)
+        loaded = Table(torch.zeros(10, 2), optimizer=optimizer)
+        loaded.load(path)
+        assert same(both(open_table(path, optimizer=optimizer)), both(loaded))
+
+
+def test_a_file_of_an_earlier_version_is_opened_with_a_warning(tmp_path):
+    """It does not say by which optimizer it was trained."""
+    path, table = tmp_path / "rows.table", Table(torch.ones(10, 2), optimizer="adagrad")
+    move(table, 2)
+    table.save(path)
+    content = path.read_bytes()
+    path.write_bytes(content[:HEADER].replace(b', "optimizer": "adagrad"', b"").ljust(HEADER) + content[HEADER:])
+    again = Table(torch.zeros(10, 2), optimizer="adagrad")
+    with pytest.warns(UserWarning, match=r"rows\.table.*taken as adagrad's.*save it anew"):
+        again.load(path)
+    assert same(both(again), both(table))
+    again.save(path)
+    again.load(path)
 
 
 def test_one_owner_at_a_time(tmp_path):
@@ -256,7 +295,8 @@ def test_a_file_may_not_grow(tmp_path):
 def test_a_disk_that_is_really_full(tmp_path):
     """In a file system of 256 KB, where this machine lets us make one."""
     code = (
-        "import sys, torch\nfrom likely.tables import Table\n"
+        "import os, sys, torch\nfrom likely.tables import Table\n"
+        "m = sys.argv[1] + '/memory.table'; Table(torch.ones(100)).save(m)\n"
         "t = Table(torch.zeros(()).expand(10**6), store=sys.argv[1] + '/rows.table')\n"
         "t(torch.arange(50)).sum().backward(); t.save(); saved = t.rows[:50].clone()\n"
         "try:\n"
@@ -266,6 +306,10 @@ def test_a_disk_that_is_really_full(tmp_path):
         "t.close()\n"
         "t = Table(torch.zeros(()).expand(10**6), store=sys.argv[1] + '/rows.table')\n"
         "print(torch.equal(t.rows[:50], saved), int((t.rows != 0).sum()))\n"
+        "try: Table(torch.zeros(60000)).save(m)\n"
+        "except OSError as error: print(error)\n"
+        "t = Table(torch.zeros(100)); t.load(m)\n"
+        "print(bool((t.rows == 1).all()), sorted(os.listdir(sys.argv[1])))\n"
     )
     mount = f'mount -t tmpfs -o size=256k none "{tmp_path}" && exec "{sys.executable}" -c "$0" "{tmp_path}"'
     private = ["unshare", "--mount", "--map-root-user", "sh", "-c"]
@@ -275,9 +319,12 @@ def test_a_disk_that_is_really_full(tmp_path):
     ):
         pytest.skip("no file system of our own may be made here")
     done = subprocess.run([*private, mount, code], capture_output=True, text=True, check=True)
-    error, after = done.stdout.splitlines()
+    error, after, error_in_memory, after_in_memory = done.stdout.splitlines()
     assert "No space left" in error
     assert after == "True 50"
+    assert "No space left" in error_in_memory
+    assert "memory.table" in error_in_memory
+    assert after_in_memory == "True ['memory.table', 'rows.table', 'rows.table.undo']"
 
 
 def test_an_index_that_is_no_row_never_reaches_the_file(tmp_path):

@@ -90,7 +90,7 @@ def kill_in(phase, shared, pid, luck):
 
 
 # About as many calls as a save makes.
-@pytest.mark.parametrize(("in_file", "most"), [(True, 24), (False, 460)], ids=["file", "memory"])
+@pytest.mark.parametrize(("in_file", "most"), [(True, 62), (False, 940)], ids=["file", "memory"])
 def test_the_table_is_as_it_was_last_saved(in_file, most, tmp_path):
     path, shared, luck = tmp_path / "rows.table", mmap.mmap(-1, 16), random.Random(0)
     reference, done = make("device"), 0

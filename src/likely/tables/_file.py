@@ -9,7 +9,9 @@ too, and the table is as it was last saved. A journal costs 8 bytes more than a 
 """
 
 import errno
+import mmap
 import os
+import time
 import weakref
 from collections.abc import Iterator
 from itertools import repeat
@@ -19,45 +21,125 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from likely.tables._format import WORDS, Format, lock, read_format
+from likely.tables._format import WORDS, Format, check_same_kind, read_format, warn_of_unknown_optimizer
+from likely.tables._journal import Journal, check_journal
+from likely.tables._lock import is_at, open_locked, release
 from likely.tables._memory import Pair
 
 _CHUNK = 2**24  # bytes read at a time where all rows are
+_UNFINISHED = 5.0  # seconds that a forked process waits for its parent to end a write
+_NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 class File:
-    """A :class:`Store` whose rows begin as ``start``, in the file ``path``, which is made if it is not there."""
+    """A :class:`Store` whose rows begin as ``start``, in the file ``path``, which is made if it is not there.
 
-    def __init__(self, path: str | os.PathLike[str], form: Format, start: Tensor) -> None:
-        self.path, self.form = Path(path), form
-        if not self.path.exists():
-            form.create(self.path, start)
-        found, identity = read_format(self.path)
-        if found != form:
-            raise ValueError(f"the table in {path} has {found}; asked for were {form}")
-        self._table, self._journal = (os.open(p, os.O_RDWR | os.O_CREAT, 0o644) for p in (path, f"{path}.undo"))
-        self._closing = [weakref.finalize(self, os.close, file) for file in (self._table, self._journal)]
-        lock(self._table, self.path)
-        self._head = identity
-        self._entry = np.dtype([("row", "<i8"), ("old", f"V{form.record}")])
-        self._take_back()
+    One process has the table and may change it. A file that cannot be written to, or that is opened ``read_only``, may
+    have any number of readers and stays as it is. Processes forked from the one that has the table may read it.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], form: Format, start: Tensor, *, read_only: bool = False) -> None:
+        # Behind a link, so that there is one journal, whatever name the table is opened by.
+        self.path, self.form, self._owner = Path(os.path.realpath(path)), form, os.getpid()
+        self._journal_path = self.path.with_name(f"{self.path.name}.undo")
+        self.read_only = read_only or (self.path.exists() and not _writable(self.path))
+        self._writing = mmap.mmap(-1, 8)  # odd while rows are written; forked processes see it
+        self._closing: list[weakref.finalize[[int, int], File]] = []
+        self._table = -1
+        try:
+            self._open(start)
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self, start: Tensor) -> None:
+        if self.path.exists():
+            check_same_kind(self.path, self.form, read_format(self.path)[0])
+        elif not self.read_only:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        journal = self._open_journal()
+        if not (self.read_only or self.path.exists()):
+            self._create(start, journal)
+        flags = os.O_RDONLY if self.read_only else os.O_RDWR
+        self._table = self._opened(open_locked(self.path, flags, exclusive=not self.read_only))
+        found, identity = read_format(self.path)  # again: it is ours only now
+        check_same_kind(self.path, self.form, found)
+        warn_of_unknown_optimizer(self.path, self.form, found)
+        if not self.read_only and os.fstat(self._table).st_nlink > 1:
+            raise ValueError(f"{self.path} has another name, a hard link, whose rows would change too: train in a copy")
+        form = self.form
         bits = os.pread(self._table, form.record, form.position(torch.tensor([-1]))[0])
         origin = torch.zeros(form.values, dtype=WORDS[form.dtype])
         self._start = form.decode(bits, origin).rows.reshape(-1).view(WORDS[form.dtype])
+        self._unsaved = np.empty(0, dtype=np.int64)
+        if journal >= 0:
+            self._journal = Journal(self._journal_path, journal, identity, form.n, form.record)
+            if self.read_only:
+                self._look_back()
+            else:
+                check_journal(self._journal_path, journal, identity)
+                self._take_back()
+
+    def _open_journal(self) -> int:
+        """The journal, which is its owner's alone; readers have the one that is there, if any."""
+        try:
+            if not self.read_only:
+                return self._opened(open_locked(self._journal_path, os.O_RDWR | os.O_CREAT, exclusive=True))
+        except OSError as error:
+            if error.errno not in _NOT_WRITABLE or not self.path.exists():
+                raise OSError(error.errno, error.strerror, str(self.path)) from error
+            self.read_only = True  # the file may be written to, but not the folder
+        try:
+            return self._opened(os.open(self._journal_path, os.O_RDONLY))
+        except FileNotFoundError:
+            return -1
+
+    def _opened(self, descriptor: int) -> int:
+        self._closing.append(weakref.finalize(self, release, descriptor, self._owner))
+        return descriptor
+
+    def _create(self, start: Tensor, journal: int) -> None:
+        check_journal(self._journal_path, journal)
+        try:
+            self.form.create(self.path, start)
+        except BaseException:
+            if not os.fstat(journal).st_size:
+                self._journal_path.unlink(missing_ok=True)
+            raise
 
     def __reduce__(self) -> str:
         raise TypeError(f"a table in a file cannot be copied or pickled: make another, or open {self.path} again")
 
     def read(self, index: Tensor) -> Pair:
         """The rows of ``index``, a read for each."""
-        raw = b"".join(map(os.pread, repeat(self._table), repeat(self.form.record), self._positions(index)))
-        return self.form.decode(raw, self._start)
+        raw = self._read(self._positions(index), self.form.record)
+        return self._saved(self.form.decode(raw, self._start), index)
 
     def write(self, index: Tensor, new: Pair, old: Pair | None = None) -> None:
         """Note what the rows were, unless that was done since the last save, then change them."""
+        self.check_writable()
         self._note(index, self.read(index) if old is None else old)
-        records = np.frombuffer(self.form.encode(new, self._start), dtype=self._entry["old"]).tolist()
-        self._put(records, self._positions(index))
+        records = np.frombuffer(self.form.encode(new, self._start), dtype=self._journal.entry["old"]).tolist()
+        self._count_writing()
+        try:
+            self._put(records, self._positions(index))
+        finally:
+            self._count_writing()
+
+    def check_writable(self) -> None:
+        """Refuse a change that this process may not make."""
+        self._check_open()
+        if self.read_only:
+            raise PermissionError(errno.EACCES, "the table is open for reading: its rows cannot change", str(self.path))
+        if os.getpid() != self._owner:
+            raise RuntimeError(
+                f"the table in {self.path} belongs to the process that opened it: one forked from it, such as a worker "
+                "of a DataLoader, may read its rows, not change or save them"
+            )
+
+    def _check_open(self) -> None:
+        if self._table < 0:
+            raise ValueError(f"the table in {self.path} is closed: open it again")
 
     def _put(self, records: list[bytes], positions: list[int]) -> None:
         written = sum(map(os.pwrite, repeat(self._table), records, positions))
@@ -76,62 +158,82 @@ class File:
         rows = max(1, _CHUNK // self.form.record)
         for first in range(0, max(1, self.form.n), rows):
             count = min(rows, self.form.n - first)
-            at = self.form.position(torch.tensor([first]))[0]
-            yield self.form.decode(os.pread(self._table, count * self.form.record, at), self._start)
+            raw = self._read(self.form.position(torch.tensor([first])), count * self.form.record)
+            yield self._saved(self.form.decode(raw, self._start), torch.arange(first, first + count))
 
     def save(self) -> None:
         """Make the rows as they are the ones to return to."""
+        self._check_open()
+        if self.read_only:  # where no row can have changed
+            return
+        self.check_writable()
+        for descriptor, path in ((self._table, self.path), (self._journal.descriptor, self._journal_path)):
+            if not is_at(descriptor, path):
+                said = "not saved: the file was removed or replaced while it was open; copy what table.rows gives"
+                raise OSError(errno.ESTALE, said, str(path))
         os.fsync(self._table)
-        os.ftruncate(self._journal, 0)  # this is the moment
-        os.fsync(self._journal)
-        self._begin_journal()
+        self._journal.clear()
 
     def close(self) -> None:
         """Let others open it."""
         for close in self._closing:
             close()
-        self._table = self._journal = -1
-
-    def _begin_journal(self) -> None:
-        self._end = 0
-        self._noted = np.zeros(self.form.n // 8 + 1, dtype=np.uint8)  # a bit a row; memory is taken as rows are seen
+        self._table = -1
 
     def _note(self, index: Tensor, old: Pair) -> None:
-        """Append the number and the content of rows that were not noted yet."""
-        numbers = index.numpy()
-        byte, bit = numbers >> 3, np.left_shift(1, numbers & 7).astype(np.uint8)
-        fresh = np.flatnonzero(self._noted[byte] & bit == 0)
-        if not len(fresh):
-            return
-        entries = np.empty(len(fresh), dtype=self._entry)
-        entries["row"] = numbers[fresh]
-        kept = torch.from_numpy(fresh)
-        known = Pair(*(t.index_select(0, kept) if len(t) else t for t in old))
-        entries["old"] = np.frombuffer(self.form.encode(known, self._start), dtype=self._entry["old"])
-        data = (b"" if self._end else self._head) + entries.tobytes()
-        self._append(data)
-        np.bitwise_or.at(self._noted, byte[fresh], bit[fresh])
-
-    def _append(self, data: bytes) -> None:
-        """All of it, or, on a full disk, nothing."""
-        view, at = memoryview(data), self._end
-        try:
-            while view:
-                count = os.pwrite(self._journal, view, at)
-                view, at = view[count:], at + count
-        except OSError as error:
-            os.ftruncate(self._journal, self._end)
-            raise OSError(error.errno, f"a row was not changed: {error.strerror}", f"{self.path}.undo") from error
-        self._end = at
+        """Put rows into the journal that are not there yet."""
+        rows = index.numpy()
+        fresh = self._journal.fresh(rows)
+        if len(fresh):
+            places = torch.from_numpy(fresh)
+            known = Pair(*(t.index_select(0, places) if len(t) else t for t in old))
+            self._journal.note(rows[fresh], self.form.encode(known, self._start))
 
     def _take_back(self) -> None:
-        """Undo what was not saved; a journal cut off in mid-entry ends with rows that did not change yet."""
-        entry = self._entry.itemsize
-        size = os.fstat(self._journal).st_size
-        if os.pread(self._journal, len(self._head), 0) == self._head:  # else of a table that was here before
-            step = entry * max(1, _CHUNK // entry)
-            for at in range(len(self._head), size, step):
-                raw = os.pread(self._journal, step, at)
-                found = np.frombuffer(raw[: len(raw) // entry * entry], dtype=self._entry)
-                self._put(found["old"].tolist(), self._positions(torch.from_numpy(found["row"].copy())))
+        """Undo what was not saved."""
+        for entries in self._journal.entries():
+            self._put(entries["old"].tolist(), self._positions(torch.from_numpy(entries["row"].copy())))
         self.save()
+
+    def _look_back(self) -> None:
+        """Undo what was not saved in what is read, not in the file."""
+        entries = np.concatenate([np.empty(0, self._journal.entry), *self._journal.entries()])
+        self._unsaved, first = np.unique(entries["row"], return_index=True)
+        self._before = self.form.decode(entries["old"][first].tobytes(), self._start)
+
+    def _saved(self, pair: Pair, index: Tensor) -> Pair:
+        """The rows as they were saved, where a process that was killed had changed them."""
+        if not len(self._unsaved):
+            return pair
+        rows = index.numpy()
+        nearest = np.searchsorted(self._unsaved, rows).clip(max=len(self._unsaved) - 1)
+        hits = np.flatnonzero(self._unsaved[nearest] == rows)
+        places, source = torch.from_numpy(hits), torch.from_numpy(nearest[hits])
+        for tensor, before in zip(pair, self._before, strict=True):
+            if len(tensor):
+                tensor[places] = before[source]
+        return pair
+
+    def _count_writing(self) -> None:
+        number = int.from_bytes(self._writing[:8], "little") + 1
+        self._writing[:8] = number.to_bytes(8, "little")
+
+    def _read(self, positions: list[int], size: int) -> bytes:
+        """Bytes from these positions on; for a forked process such as its parent did not write meanwhile."""
+        self._check_open()
+        until = time.monotonic() + _UNFINISHED
+        while True:
+            before = self._writing[:8]
+            raw = b"".join(map(os.pread, repeat(self._table), repeat(size), positions))
+            if len(raw) != size * len(positions):
+                raise OSError(errno.EIO, "the file was cut off while it was open", str(self.path))
+            if os.getpid() == self._owner or (before[0] % 2 == 0 and self._writing[:8] == before):
+                return raw
+            if time.monotonic() > until:
+                raise TimeoutError(f"the process that has the table in {self.path} writes all the time, or died")
+            time.sleep(1e-4)
+
+
+def _writable(path: Path) -> bool:
+    """Whether somebody may write to the file, and we may; root may write to everything, and must not for that."""
+    return bool(path.stat().st_mode & 0o222) and os.access(path, os.W_OK)

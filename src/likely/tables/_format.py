@@ -3,19 +3,23 @@
 What is stored of a row is its bits xor those of the start: a row never touched is a hole in the file.
 """
 
-import errno
 import json
 import os
-import uuid
+import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from likely._files import replacing
+from likely.tables._journal import new_identity
+from likely.tables._lock import held
 from likely.tables._memory import Pair
+from likely.tables._rule import OPTIMIZERS
 
 MAGIC = b"likely table 1\n"
 HEADER = 4096
@@ -25,12 +29,13 @@ _NAMES = {str(dtype).removeprefix("torch."): dtype for dtype in WORDS}
 
 @dataclass(frozen=True)
 class Format:
-    """How many rows of which kind, and so how many bytes each."""
+    """How many rows of which kind, and so how many bytes each; files once did not say whose mean squares they hold."""
 
     n: int
     shape: tuple[int, ...]
     dtype: torch.dtype
     has_state: bool
+    optimizer: str = ""
 
     def __post_init__(self) -> None:
         if self.dtype not in WORDS:
@@ -38,6 +43,7 @@ class Format:
 
     def __str__(self) -> str:
         state = "with mean squares" if self.has_state else "without mean squares"
+        state += f" ({self.optimizer})" if self.optimizer else ""
         return f"{self.n} rows of shape {self.shape}, {self.dtype}, {state}"
 
     @property
@@ -90,52 +96,26 @@ class Format:
     def create(self, path: Path, start: Tensor, content: Iterable[Pair] = ()) -> None:
         """Write a file that appears under its name, in place of an older table, once it is complete."""
         if path.exists():
-            read_format(path)
-            with open(path, "rb") as older:
-                lock(older.fileno(), path)
+            read_format(path)  # what is no table stays
         header = {"rows": self.n, "shape": self.shape, "dtype": str(self.dtype).removeprefix("torch.")}
-        header |= {"mean_square": self.has_state, "id": uuid.uuid4().hex}
+        header |= {"mean_square": self.has_state, "optimizer": self.optimizer, "id": new_identity().hex()}
         origin = torch.zeros(self.values, dtype=WORDS[self.dtype])
         bits = start.to(self.dtype).reshape(-1).view(WORDS[self.dtype])
         first = Pair(start[None], torch.zeros(1))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        new = Path(f"{path}.new")
         try:
-            with open(new, "wb") as file:
-                file.write((MAGIC + json.dumps(header).encode()).ljust(HEADER - 1) + b"\n")
-                file.write(self.encode(first, origin))
-                for pair in content:
-                    file.write(self.encode(pair, bits))
-                file.truncate(self.size)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(new, path)
-            _fsync_folder(path.parent)
+            with held(path):
+                path.parent.mkdir(parents=True, exist_ok=True)
+            with ExitStack() as until_replaced, replacing(path) as beside:
+                with open(beside, "wb") as file:
+                    file.write((MAGIC + json.dumps(header).encode()).ljust(HEADER - 1) + b"\n")
+                    file.write(self.encode(first, origin))
+                    for pair in content:
+                        file.write(self.encode(pair, bits))
+                    file.truncate(self.size)
+                until_replaced.enter_context(held(path))  # who opened it meanwhile would train in a file without name
         except OSError as error:
-            new.unlink(missing_ok=True)
             said = f"{error.strerror}; the table was not saved, an older one is as it was"
             raise OSError(error.errno, said, str(path)) from error
-
-
-def lock(descriptor: int, path: Path) -> None:
-    """Make sure that nobody else has the table, until the file is closed."""
-    import fcntl  # which Windows has not
-
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise OSError(
-            errno.EBUSY, "the table is in use, by another process or by a Table not closed", str(path)
-        ) from None
-
-
-def _fsync_folder(folder: Path) -> None:
-    """So that the new name, too, outlasts a power failure."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _copied(part: Tensor) -> Tensor:
@@ -152,10 +132,40 @@ def read_format(path: Path) -> tuple[Format, bytes]:
         if not header.startswith(MAGIC):
             raise ValueError("it begins otherwise")
         found = json.loads(header[len(MAGIC) :])
-        form = Format(found["rows"], tuple(found["shape"]), _NAMES[found["dtype"]], found["mean_square"])
+        form = Format(
+            _whole(found["rows"]),
+            tuple(map(_whole, found["shape"])),
+            _NAMES[found["dtype"]],
+            bool(found["mean_square"]),
+            {"": "", **{name: name for name in OPTIMIZERS}}[found.get("optimizer", "")],
+        )
         identity, expected = bytes.fromhex(found["id"]), form.size
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{path} is not a table that likely wrote ({error}); it was left as it is") from None
     if size != expected:
         raise ValueError(f"{path} has {size} bytes, a table of {form} has {expected}: it was cut off or written over")
     return form, identity
+
+
+def _whole(number: object) -> int:
+    if type(number) is not int:
+        raise TypeError(f"{number!r} is not a whole number")
+    return number
+
+
+def check_same_kind(path: Path, asked: Format, found: Format) -> None:
+    """Refuse a table of another kind: the mean squares of one optimizer mean nothing to another."""
+    if replace(found, optimizer=asked.optimizer) != asked or (found.optimizer and found != asked):
+        raise ValueError(
+            f"the table in {path} has {found}; asked for were {asked}: open it as what it is, or name another file"
+        )
+
+
+def warn_of_unknown_optimizer(path: Path, asked: Format, found: Format) -> None:
+    """Tell of an older file, which may hold the mean squares of another optimizer."""
+    if asked.has_state and asked.optimizer and not found.optimizer:
+        warnings.warn(
+            f"the table in {path}, of an earlier version, does not say which optimizer its mean squares are of; they "
+            f"are taken as {asked.optimizer}'s. To store that, load it into a table in memory and save it anew",
+            stacklevel=2,
+        )

@@ -3,17 +3,21 @@
 One thread does all reading and writing of the store, in the order in which it was asked. The rows of the next
 batch are read while this one trains, so a row that is in both is read too early: what is written after rows were
 lent is noted with them, and put in place before they are used.
+
+A forked process has no such thread: what is under way is ended before a fork, and the child begins with one of its own.
 """
 
+import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from likely.tables._fork import watch
 from likely.tables._memory import Pair, Store
 
 _BEHIND = 8  # writes under way before the next one waits
@@ -27,8 +31,10 @@ class Staging:
     def __init__(self, store: Store) -> None:
         self.store = store
         self._begin()
+        watch(self)
 
     def _begin(self) -> None:
+        self._turn = threading.RLock()  # of the threads that compute; the one that reads and writes needs none
         self._ahead: deque[_Lent] = deque()
         self._lent = WeakTensorKeyDictionary()  # by the index they were read for, as long as somebody holds it
         self._writes: deque[Future[None]] = deque()
@@ -43,38 +49,51 @@ class Staging:
 
     def prefetch(self, index: Tensor, device: torch.device) -> None:
         """Begin to read the rows of a batch to come."""
-        self.device = device
-        self._ahead.append(self._ask(index))
+        with self._turn:
+            self.device = device
+            self._ahead.append(self._ask(index))
 
     def read(self, index: Tensor) -> Pair:
         """The rows of ``index`` as they are after all that was written, prefetched or not."""
-        self._settle(wait=False)
-        lent = self._lent.get(index) or self._prefetched(index) or self._ask(index)
-        if torch.is_grad_enabled():  # a step will follow, and need them again
-            self._lent[index] = lent
-        return lent.pair()
+        with self._turn:
+            self._settle(wait=False)
+            lent = self._lent.get(index) or self._prefetched(index) or self._ask(index)
+            if torch.is_grad_enabled():  # a step will follow, and need them again
+                self._lent[index] = lent
+            return lent.pair()
 
     def write(self, index: Tensor, new: Pair, old: Pair | None = None) -> None:
         """Hand the rows to the thread that writes; whoever holds older ones is told."""
-        self._settle(wait=len(self._writes) >= _BEHIND)
-        self._lent.pop(index, None)
-        for lent in (*self._ahead, *self._lent.values()):
-            lent.later.append((index.to(self.device, non_blocking=True), new))
-        # A copy: the caller may fill the same index with the next batch's numbers.
-        host = [index.to("cpu", non_blocking=True, copy=True), *(t.to("cpu", non_blocking=True) for t in new)]
-        if new.rows.device.type == "cpu":
-            self._writes.append(self._submit(self.store.write, host[0], new, old))
-        else:
-            done = torch.cuda.current_stream(new.rows.device).record_event()
-            self._writes.append(self._submit(self._write_after, done, host))
+        with self._turn:
+            self._settle(wait=len(self._writes) >= _BEHIND)
+            self._lent.pop(index, None)
+            for lent in (*self._ahead, *self._lent.values()):
+                lent.later.append((index.to(self.device, non_blocking=True), new))
+            # A copy: the caller may fill the same index with the next batch's numbers.
+            host = [index.to("cpu", non_blocking=True, copy=True), *(t.to("cpu", non_blocking=True) for t in new)]
+            if new.rows.device.type == "cpu":
+                self._writes.append(self._submit(self.store.write, host[0], new, old))
+            else:
+                done = torch.cuda.current_stream(new.rows.device).record_event()
+                self._writes.append(self._submit(self._write_after, done, host))
 
     def drop_prefetched(self) -> None:
         """Forget batches that will not come."""
-        self._ahead.clear()
+        with self._turn:
+            self._ahead.clear()
 
     def flush(self) -> None:
         """Wait until everything is written."""
-        self._settle(wait=True)
+        with self._turn:
+            self._settle(wait=True)
+
+    def before_fork(self) -> None:
+        """Wait until nothing is under way; what went wrong is raised later, where the rows are asked for."""
+        wait([*self._writes, *(lent.coming for lent in (*self._ahead, *self._lent.values()))])
+
+    def in_child(self) -> None:
+        """Begin anew, with a thread of this process."""
+        self._begin()
 
     def forget(self) -> None:
         """Drop rows read ahead: others have taken their place in the store."""

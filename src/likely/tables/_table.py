@@ -2,6 +2,7 @@
 
 import glob
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from torch import distributed as dist
 
 from likely._validation import check_index, may_look
 from likely.tables._file import File
+from likely.tables._fork import watch
 from likely.tables._format import Format
 from likely.tables._memory import Memory, Pair, Store
 from likely.tables._processes import Shard, gathered, processes
@@ -64,6 +66,9 @@ class Table(nn.Module):
         validate_args: bool | None = None,
     ) -> None:
         super().__init__()
+        _check_rows(rows)
+        self.in_child()
+        watch(self)
         self.rule, self.validate_args = Rule(optimizer, lr, decay, eps, clip, weight_decay), validate_args
         self.n, self.shape, dtype = len(rows), tuple(rows.shape[1:]), dtype or rows.dtype
         self.shard = Shard(self.n) if sharded and processes() > 1 else None
@@ -80,7 +85,7 @@ class Table(nn.Module):
                 self.register_buffer("rows", kept.rows)
                 self.register_buffer("mean_square", kept.mean_square)
         else:
-            path, form = self._path(store, sharded=sharded), Format(len(own), self.shape, dtype, self.rule.has_state)
+            path, form = self._path(store, sharded=sharded), self._kind(len(own), dtype)
             self.store = File(path, form, _first(own))
         self.staging = Staging(self.store) if self.store else None
 
@@ -124,10 +129,15 @@ class Table(nn.Module):
 
     def step(self, index: Tensor, grad: Tensor) -> None:
         """Move the rows of ``index`` against ``grad``; all others stay as they are, to the bit."""
-        index, wanted = self._checked(index), (len(index), *self.shape)
+        index = self._checked(index)
+        wanted = (len(index), *self.shape)
+        if not isinstance(grad, Tensor) or not grad.is_floating_point():
+            kind = grad.dtype if isinstance(grad, Tensor) else type(grad).__name__
+            raise TypeError(f"grad must be a tensor of floating-point numbers, got {kind}: call grad.float()")
         if tuple(grad.shape) != wanted:
             raise ValueError(f"grad must have the shape {wanted}, one row for each index, got {tuple(grad.shape)}")
-        self._step(index, grad)
+        # At least float32, as backward gives it: eps is zero in half precision.
+        self._step(index, grad.to(torch.promote_types(grad.dtype, torch.float32)))
 
     @torch.no_grad()
     def _step(self, index: Tensor, grad: Tensor) -> None:
@@ -138,6 +148,12 @@ class Table(nn.Module):
             index, grad = gathered(index.to(grad.device), grad)
         if not len(index):
             return
+        if isinstance(self.store, File):
+            self.store.check_writable()
+        with self._turn:
+            self._move(index, grad)
+
+    def _move(self, index: Tensor, grad: Tensor) -> None:
         store, here = self._rows_at_hand(), index.to(grad.device, non_blocking=True)
         if isinstance(store, Memory) and self.rule.move(here, store, grad):
             return
@@ -187,7 +203,7 @@ class Table(nn.Module):
         rows, mean_square, own, first = self.rows, self.mean_square, self._own(path), 0
         if not own.exists():
             raise FileNotFoundError(f"there is no table {own}")
-        saved = File(own, self._format(), torch.zeros(self.shape))
+        saved = File(own, self._format(), torch.zeros(self.shape), read_only=True)
         for pair in saved.all():
             last = first + len(pair.rows)
             rows[first:last], mean_square[first:last] = pair
@@ -227,7 +243,10 @@ class Table(nn.Module):
         return self.staging
 
     def _format(self) -> Format:
-        return Format(len(self.rows), self.shape, self.rows.dtype, self.rule.has_state)
+        return self._kind(len(self.rows), self.rows.dtype)
+
+    def _kind(self, n: int, dtype: torch.dtype) -> Format:
+        return Format(n, self.shape, dtype, self.rule.has_state, self.rule.optimizer)
 
     def _path(self, store: str | os.PathLike[str], *, sharded: bool) -> Path:
         """The file of this process; refused where it would begin anew what other processes, or fewer, have begun."""
@@ -247,7 +266,19 @@ class Table(nn.Module):
 
     def __getstate__(self) -> dict[str, Any]:
         self.flush()
-        return self.__dict__.copy()
+        return {name: value for name, value in self.__dict__.items() if name != "_turn"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self.in_child()
+        watch(self)
+
+    def before_fork(self) -> None:
+        """Rows under way are waited for by those who move them."""
+
+    def in_child(self) -> None:
+        """Take a lock of this process: a step reads rows and writes them, so of two threads the second waits."""
+        self._turn = threading.Lock()
 
     @contextmanager
     def _as_buffers(self) -> Iterator[None]:
@@ -278,6 +309,14 @@ class Table(nn.Module):
         path = self.store.path if isinstance(self.store, File) else "host" if self.store else None
         where = f", store={str(path)!r}" if path else ""
         return f"{(self.n, *self.shape)}, optimizer={self.rule.optimizer!r}, lr={self.rule.lr:g}{where}"
+
+
+def _check_rows(rows: Tensor) -> None:
+    if not isinstance(rows, Tensor) or not rows.is_floating_point():
+        kind = rows.dtype if isinstance(rows, Tensor) else type(rows).__name__
+        raise TypeError(f"rows must be a tensor of floating-point numbers, got {kind}: call rows.float()")
+    if not rows.ndim:
+        raise ValueError("rows must have a first dimension, the rows, got a single number: row.expand(n) has n of them")
 
 
 def _first(rows: Tensor) -> Tensor:
