@@ -74,6 +74,46 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     _fsync_folder(target.parent)
 
 
+def append_whole(path: Path, line: bytes) -> None:
+    """Append a line to a file, all of it or nothing, behind whole lines.
+
+    Args:
+        path: The file, which is made if it is not there.
+        line: What to append, with its line feed.
+
+    Raises:
+        OSError: If it cannot be written. ``filename`` is ``path``, and the file is as it was.
+    """
+    with _naming(path), open(path, "ab+", buffering=0) as file:
+        _lock(file.fileno(), wait=True)
+        end = file.seek(0, os.SEEK_END)
+        file.seek(max(0, end - 1))
+        if end and file.read(1) != b"\n":  # a process was killed while it wrote
+            line = b"\n" + line
+        try:
+            while line:
+                line = line[file.write(line) :]
+        except BaseException:
+            file.truncate(end)
+            raise
+
+
+def check_can_write_in(folder: Path) -> None:
+    """Make the folder, if it is not there, and see that a file can be written in it, before any work is done for it.
+
+    Args:
+        folder: The folder to write to later.
+
+    Raises:
+        OSError: If it cannot be made or written to. ``filename`` is the folder.
+    """
+    with _naming(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        beside, descriptor = _new_beside(folder / "tried")
+        os.close(descriptor)
+        beside.unlink()
+
+
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
     """Say in one line why the .npy or .npz file ``path`` is not read.
@@ -141,12 +181,12 @@ def _remove_unheld(beside: Path) -> None:
             os.close(descriptor)
 
 
-def _lock(descriptor: int) -> bool:
+def _lock(descriptor: int, *, wait: bool = False) -> bool:
     """Whether the file is ours now and nobody else's; never where the system has no such locks."""
     try:
         import fcntl  # which Windows has not
 
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except (ImportError, OSError):
         return False
     return True

@@ -14,7 +14,7 @@ from rich.table import Table
 from likely import bench
 from likely.reproduce._entry import Context
 from likely.reproduce._record import Record, save
-from likely.reproduce._run import choose, command, print_entries, print_table, run
+from likely.reproduce._run import choose, command, print_entries, print_table, reporting, run, writing_to
 
 if TYPE_CHECKING:
     from likely.bench._history import Compared
@@ -45,16 +45,17 @@ def bench_command(
         if record.result:
             remember(record, out)
 
-    try:
+    def write() -> Path:
+        return write_bench_page(bench.BENCHES, out, command("bench", names or [], context), against)
+
+    with writing_to(out), reporting(write):
         records = run("bench", entries, context, keep)
-    finally:
-        page = write_bench_page(bench.BENCHES, out, command("bench", names or [], context), against)
     found = {record.name: compare(record, out, against) for record in records}
     print_table(summary((name, one) for name, comparison in found.items() for one in comparison.bars))
     for record in records:
         print(f"{record.name}: {record.error or (record.result and record.result.verdict)}. {found[record.name].last}")
     print(tally(one for comparison in found.values() for one in comparison.bars))
-    print(page)
+    print(out / "bench.html")
     raise typer.Exit(not all(record.result and record.result.verdict == "holds" for record in records))
 
 

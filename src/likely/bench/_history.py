@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
+from likely._files import append_whole
 from likely.reproduce import Bar, Record
 from likely.reproduce._bar import printed
 from likely.reproduce._record import bar_as_json, bar_from_json
@@ -58,11 +61,11 @@ class Comparison:
 
 
 def remember(record: Record, folder: Path) -> None:
-    """Add what a run measured to the folder's history."""
+    """Add what a run measured to the folder's history: a whole line or none, whoever else adds one."""
     line = {name: getattr(record, name) for name in (*ALIKE, "seed", "versions")}
     line |= {"day": date.today().isoformat(), "bars": _bars(record)}
-    with (folder / FILE).open("a", encoding="utf-8") as history:
-        history.write(json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n")
+    text = json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n"
+    append_whole(folder / FILE, text.encode())
 
 
 def compare(record: Record, folder: Path, against: Path | None = None) -> Comparison:
@@ -98,7 +101,18 @@ def _bars(record: Record) -> Sequence[dict[str, Any]]:
 
 def _runs_like(record: Record, folder: Path) -> Iterator[dict[str, Any]]:
     path = folder / FILE
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    for run in map(json.loads, lines):
-        if all(run[name] == getattr(record, name) for name in ALIKE):
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
+    for number, line in enumerate(lines, start=1):
+        try:
+            run = json.loads(line)
+            alike = all(run[name] == getattr(record, name) for name in ALIKE)
+        except (ValueError, LookupError, TypeError):
+            _tell_once(f"likely: line {number} of {path} is damaged and is left out")
+            continue
+        if alike:
             yield run
+
+
+@cache
+def _tell_once(message: str) -> None:
+    print(message, file=sys.stderr)

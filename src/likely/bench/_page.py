@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from likely.bench._history import Compared, compare, tally
-from likely.reproduce import Entry, Picture, load
+from likely.reproduce import Entry, Picture
+from likely.reproduce._record import load_or_tell
 from likely.reproduce._report import Item, write_page
 from likely.reproduce._svg import INK, MUTED, PALETTE, panel, styled, to_svg
 
@@ -20,7 +21,7 @@ def write_bench_page(entries: Sequence[Entry], out: Path, command: str, against:
     items: list[Item] = []
     everything: list[Compared] = []
     for entry in entries:
-        record = load(entry.name, out)
+        record = load_or_tell(entry.name, out)
         if record is None or record.result is None:
             items.append(Item(entry, record))
             continue

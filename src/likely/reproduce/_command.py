@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
 from likely import reproduce
-from likely.reproduce._entry import Context
+from likely.reproduce._entry import Context, Entry
 from likely.reproduce._record import Record, save
 from likely.reproduce._resume import finished, origin
-from likely.reproduce._run import choose, command, print_entries, refuse, run, said
+from likely.reproduce._run import choose, command, print_entries, refuse, reporting, run, said, writing_to
 from likely.reproduce._spread import BACKENDS, Spread
 
 
@@ -49,14 +50,30 @@ def reproduce_command(
         refuse(f"the data folder {data} does not exist: correct --data or LIKELY_DATA, or unset it")
     spread = spread_over(jobs, backend, scheduler)
     context, entries = Context(quick, seed, data), choose(names or [], reproduce.ENTRIES)
+    with writing_to(out):
+        failed = _run_and_report(entries, context, out, Plan(spread, names or [], fresh=fresh))
+    raise typer.Exit(failed)
+
+
+class Plan(NamedTuple):
+    """Where entries run, which were asked for by name, and whether to run again what is finished."""
+
+    spread: Spread
+    names: list[str]
+    fresh: bool
+
+
+def _run_and_report(entries: Sequence[Entry], context: Context, out: Path, plan: Plan) -> bool:
+    """Run what is not finished, write the report, and return whether an entry failed."""
     made_from, results, units = origin(context), out / "results", out.resolve() / "units"
-    kept = {} if names or fresh else {e.name: r for e in entries if (r := finished(e.name, made_from, results))}
+    again = bool(plan.names or plan.fresh)
+    kept = {} if again else {e.name: r for e in entries if (r := finished(e.name, made_from, results))}
     for entry in entries:
         if (record := kept.get(entry.name)) and record.result:
             print(said(entry, "kept", record.result.verdict), file=sys.stderr)
     if kept:
         print(f"{len(kept)} of {len(entries)} were finished before: --fresh runs them again", file=sys.stderr)
-    if fresh:
+    if plan.fresh:
         shutil.rmtree(units, ignore_errors=True)
 
     def keep(record: Record) -> None:
@@ -65,14 +82,12 @@ def reproduce_command(
     from likely.reproduce._report import write_report
 
     work = [entry for entry in entries if entry.name not in kept]
-    try:
-        records = run("reproduce", work, replace(context, units=units / made_from), keep, spread)
-    finally:
-        print(write_report(reproduce.ENTRIES, out, command("reproduce", names or [], context)))
+    with reporting(lambda: print(write_report(reproduce.ENTRIES, out, command("reproduce", plan.names, context)))):
+        records = run("reproduce", work, replace(context, units=units / made_from), keep, plan.spread)
     failed = any(record.error for record in records)
     if not failed:
         shutil.rmtree(units, ignore_errors=True)  # they served to go on, and there is nothing left to do
-    raise typer.Exit(failed)
+    return failed
 
 
 def fetch_missing(data: Path | None) -> None:

@@ -6,8 +6,10 @@ loses nothing that had finished.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
+import sys
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,36 +57,91 @@ def run_entry(entry: Entry, context: Context, command: str) -> Record:
 
 
 def save(record: Record, folder: Path) -> None:
-    """Write the record's files, replacing those of an earlier run of the same entry."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for old in folder.glob(f"{record.name}-[0-9]*.svg"):
-        old.unlink()
-    pictures = record.result.pictures if record.result else ()
-    for number, picture in enumerate(pictures, start=1):
-        (folder / f"{record.name}-{number}.svg").write_text(picture.svg, encoding="utf-8")
+    """Write the record's files, replacing those of an earlier run of the same entry.
+
+    Each is whole or not there, and the JSON, written last, tells whether the pictures are those of the same run.
+    """
     text = json.dumps(_as_json(record), indent=1, ensure_ascii=False, allow_nan=False)
-    with replacing(folder / f"{record.name}.json") as beside:
-        beside.write_text(text + "\n", encoding="utf-8")
+    pictures = record.result.pictures if record.result else ()
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, picture in enumerate(pictures, start=1):
+        write_text(folder / f"{record.name}-{number}.svg", picture.svg)
+    write_text(folder / f"{record.name}.json", text + "\n")
+    kept = {f"{record.name}-{number}.svg" for number in range(1, len(pictures) + 1)}
+    for old in folder.glob(f"{record.name}-[0-9]*.svg"):
+        if old.name not in kept:
+            old.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file, whole or not at all."""
+    with replacing(path) as beside:
+        beside.write_text(text, encoding="utf-8")
 
 
 def load(name: str, folder: Path) -> Record | None:
-    """The record of an entry, or None where there is none that this version can read."""
+    """The record of an entry, or None where there is none that this version can read.
+
+    Args:
+        name: The entry's name.
+        folder: Where :func:`save` wrote it.
+
+    Raises:
+        ValueError: If the record is damaged, or one of its pictures is missing or of another run.
+    """
     path = folder / f"{name}.json"
-    if not path.exists():
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        if stored.pop("format", None) != FORMAT:
+            return None
+        if result := stored.pop("result"):
+            result = _result(result, [folder / f"{name}-{i}.svg" for i in range(1, len(result["pictures"]) + 1)])
+        return Record(**stored, result=result)
+    except FileNotFoundError as missing:
+        if missing.filename == str(path):
+            return None
+        raise Damaged(f"{missing.filename}, a picture of {path.name}, is missing") from None
+    except Damaged:
+        raise
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise Damaged(f"{path} is damaged ({type(error).__name__}: {error})") from None
+
+
+class Damaged(ValueError):
+    """A record that cannot be read: its entry has to be run again."""
+
+
+def load_or_tell(name: str, folder: Path) -> Record | None:
+    """The record of an entry; one that is damaged counts as not run, which is said on standard error."""
+    try:
+        return load(name, folder)
+    except Damaged as error:
+        print(f"likely: {error}: {name} counts as not run", file=sys.stderr)
         return None
-    stored = json.loads(path.read_text(encoding="utf-8"))
-    if stored.pop("format", None) != FORMAT:
-        return None
-    if result := stored.pop("result"):
-        svgs = ((folder / f"{name}-{i}.svg").read_text(encoding="utf-8") for i in range(1, len(result["pictures"]) + 1))
-        result = Result(
-            result["verdict"],
-            result["notes"],
-            tuple(table_from_json(table) for table in result["tables"]),
-            tuple(Picture(svg, **words) for svg, words in zip(svgs, result["pictures"], strict=True)),
-            tuple(bar_from_json(bar) for bar in result.get("bars", ())),
-        )
-    return Record(**stored, result=result)
+
+
+def _result(stored: dict[str, Any], svgs: list[Path]) -> Result:
+    return Result(
+        stored["verdict"],
+        stored["notes"],
+        tuple(table_from_json(table) for table in stored["tables"]),
+        tuple(_picture(words, path) for words, path in zip(stored["pictures"], svgs, strict=True)),
+        tuple(bar_from_json(bar) for bar in stored.get("bars", ())),
+    )
+
+
+def _picture(words: dict[str, Any], path: Path) -> Picture:
+    """Records once had no digests: their pictures are taken as they are."""
+    svg = path.read_text(encoding="utf-8")
+    whole = "<svg" in svg and svg.rstrip().endswith("</svg>")
+    if words.pop("digest", None) not in (None, digest(svg.encode())) or not whole:
+        raise Damaged(f"{path} is not the picture of its record, but of another run or damaged")
+    return Picture(svg, **words)
+
+
+def digest(content: bytes) -> str:
+    """What tells one content from all others."""
+    return hashlib.sha256(content).hexdigest()[:32]
 
 
 def _as_json(record: Record) -> dict[str, Any]:
@@ -94,7 +151,10 @@ def _as_json(record: Record) -> dict[str, Any]:
             "verdict": result.verdict,
             "notes": result.notes,
             "tables": [_table_as_json(table) for table in result.tables],
-            "pictures": [{"alt": p.alt, "caption": p.caption, "wide": p.wide} for p in result.pictures],
+            "pictures": [
+                {"alt": p.alt, "caption": p.caption, "wide": p.wide, "digest": digest(p.svg.encode())}
+                for p in result.pictures
+            ],
             **({"bars": [bar_as_json(bar) for bar in result.bars]} if result.bars else {}),
         }
     return stored

@@ -21,7 +21,7 @@ from markupsafe import Markup, escape
 from likely.reproduce._compared import COMPARED, Compared
 from likely.reproduce._entry import Entry, Picture, Table
 from likely.reproduce._machine import machine, versions
-from likely.reproduce._record import Record, load
+from likely.reproduce._record import Record, load_or_tell, write_text
 from likely.reproduce._svg import css_variables, inline
 
 PAPER = "It Is Likely That Your Loss Should be a Likelihood"
@@ -93,7 +93,7 @@ class Item:
 
 def write_report(entries: Sequence[Entry], out: Path, command: str) -> Path:
     """Write OUT/report.html from the records in OUT/results and return its path."""
-    items = [Item(entry, load(entry.name, out / "results")) for entry in entries]
+    items = [Item(entry, load_or_tell(entry.name, out / "results")) for entry in entries]
     return write_page(
         out / "report.html",
         items,
@@ -125,7 +125,7 @@ def write_page(
         dark=css_variables(dark=True),
     )
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(html + "\n", encoding="utf-8")
+    write_text(path, html + "\n")
     return path
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import pickle
+import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -35,9 +36,9 @@ def origin(context: Context) -> str:
 
 def finished(name: str, made_from: str, folder: Path) -> Record | None:
     """The record of an entry that ended well and was made from the same, else None."""
-    from likely.reproduce._record import load
+    from likely.reproduce._record import load_or_tell
 
-    record = load(name, folder)
+    record = load_or_tell(name, folder)
     return record if record and record.result and record.made_from == made_from else None
 
 
@@ -45,8 +46,11 @@ def once(folder: Path, unit: tuple[object, ...], compute: Callable[[], T]) -> T:
     """What an earlier run kept of this unit, else what is computed now, which is kept."""
     path = folder / f"{_digest(repr(unit).encode())}.pickle"
     if path.exists():
-        kept: T = pickle.loads(path.read_bytes())
-        return kept
+        try:
+            kept: T = pickle.loads(path.read_bytes())
+            return kept
+        except Exception as error:  # of which a damaged pickle may raise any
+            print(f"likely: {path} is damaged ({error}) and is computed again", file=sys.stderr)
     found = compute()
     folder.mkdir(parents=True, exist_ok=True)
     with replacing(path) as beside:

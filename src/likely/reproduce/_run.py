@@ -8,14 +8,17 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import NoReturn
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from likely._files import check_can_write_in
 from likely.reproduce._entry import Context, Entry
 from likely.reproduce._record import Record, run_entry
 from likely.reproduce._spread import Outcome, Spread, one, side_by_side
@@ -25,6 +28,37 @@ def refuse(message: str) -> NoReturn:
     """End with one line and the exit code of a wrong command line."""
     print(f"likely: {message}", file=sys.stderr)
     raise SystemExit(2)
+
+
+@contextmanager
+def writing_to(out: Path) -> Iterator[None]:
+    """Try the folder before any work, and end with one line where something cannot be written there later."""
+    try:
+        check_can_write_in(out)
+    except OSError as error:
+        refuse(f"nothing can be written to {out} ({error.strerror}): name another folder by --out")
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:  # of the terminal, not of a file
+            raise
+        refuse(
+            f"{error.filename} was not written ({error.strerror or error}); what had finished before is in "
+            f"{out}: make room there, or name another folder by --out, and run the same again"
+        )
+
+
+@contextmanager
+def reporting(write: Callable[[], object]) -> Iterator[None]:
+    """Write the page at the end, after an interruption too; not after an error of writing, which is to be told."""
+    try:
+        yield
+    except OSError:
+        raise
+    except BaseException:
+        write()
+        raise
+    write()
 
 
 def choose(names: list[str], entries: Sequence[Entry]) -> list[Entry]:

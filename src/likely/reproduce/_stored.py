@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from likely._files import replacing
 from likely.datasets import has_faces, list_images
 from likely.reproduce._entry import Context
 from likely.reproduce._fit import one_thread
@@ -53,8 +54,10 @@ def keep(name: str, arrays: Mapping[str, NDArray[Any]], seconds: float) -> Path:
     made_with = {"command": f"python -m likely.reproduce.{name}", "seconds": round(seconds)}
     about = json.dumps({**made_with, **versions(), **machine()})
     OUTPUTS.mkdir(exist_ok=True)
-    np.savez_compressed(OUTPUTS / f"{name}.npz", about=np.array(about), **dict(arrays))  # type: ignore[arg-type]
-    return OUTPUTS / f"{name}.npz"
+    path = OUTPUTS / f"{name}.npz"
+    with replacing(path) as beside, beside.open("wb") as file:
+        np.savez_compressed(file, about=np.array(about), **dict(arrays))  # type: ignore[arg-type]
+    return path
 
 
 def stored(name: str) -> Stored:
