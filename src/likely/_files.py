@@ -98,6 +98,25 @@ def append_whole(path: Path, line: bytes) -> None:
             raise
 
 
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Have other processes and threads that ask for the same folder wait until the block has ended.
+
+    Args:
+        folder: A folder that exists. Where folders cannot be locked, as on Windows, nobody waits.
+    """
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except PermissionError:  # so Windows answers
+        yield
+        return
+    try:
+        _lock(descriptor, wait=True)
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def check_can_write_in(folder: Path) -> None:
     """Make the folder, if it is not there, and see that a file can be written in it, before any work is done for it.
 

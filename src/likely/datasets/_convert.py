@@ -69,16 +69,18 @@ def unpack(path: Path, folder: Path) -> None:
     beside = folder / f".{path.name}.partial"
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir(parents=True)
-    if zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as archive:
-            archive.extractall(beside)
-    else:
-        with tarfile.open(path) as archive:
-            archive.extractall(beside, filter="data")
-    for found in beside.iterdir():
-        if not (folder / found.name).exists():
-            found.rename(folder / found.name)
-    shutil.rmtree(beside)
+    try:
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:
+                archive.extractall(beside)
+        else:
+            with tarfile.open(path) as archive:
+                archive.extractall(beside, filter="data")
+        for found in beside.iterdir():
+            if not (folder / found.name).exists():
+                found.rename(folder / found.name)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
 
 
 def _number(text: str) -> float:

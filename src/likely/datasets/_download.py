@@ -8,8 +8,11 @@ import json
 import os
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from likely._files import replacing
 from likely.datasets._sources import File
 
 LOCK = "checksums.json"
@@ -19,6 +22,10 @@ BROKEN = (OSError, http.client.HTTPException)  # of the network, all of whose er
 
 class Interrupted(OSError):
     """The server ended before the file did."""
+
+
+class AnotherFile(ValueError):
+    """Its checksum is not the one that is published or pinned."""
 
 
 def download(file: File, folder: Path) -> Path:
@@ -47,7 +54,7 @@ def download(file: File, folder: Path) -> Path:
             wrong = f"{url} has given a file that is not the published one; it was removed: try again, or look there"
             try:
                 _check(partial, path, file, wrong)
-            except ValueError:
+            except AnotherFile:
                 partial.unlink()
                 raise
             os.replace(partial, path)
@@ -89,11 +96,24 @@ def _check(path: Path, final: Path, file: File, otherwise: str) -> None:
     found = _digest(path, kind)
     lock = final.parent / LOCK
     if not expected:
-        pinned = json.loads(lock.read_text(encoding="utf-8")) if lock.exists() else {}
-        expected = pinned.setdefault(file.name, found)
-        lock.write_text(json.dumps(pinned, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        with _pinned(lock) as pinned:
+            expected = pinned.setdefault(file.name, found)
     if found != expected:
-        raise ValueError(f"{otherwise}. Its {kind} is {found}, not {expected}")
+        raise AnotherFile(f"{otherwise}. Its {kind} is {found}, not {expected}")
+
+
+@contextmanager
+def _pinned(lock: Path) -> Iterator[dict[str, str]]:
+    """The checksums of first downloads, to add to."""
+    try:
+        pinned = json.loads(lock.read_text(encoding="utf-8")) if lock.exists() else {}
+        before = dict(pinned)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{lock} is damaged ({error}): remove it, and the next download is pinned anew") from None
+    yield pinned
+    if pinned != before:
+        with replacing(lock) as beside:
+            beside.write_text(json.dumps(pinned, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def _digest(path: Path, kind: str) -> str:

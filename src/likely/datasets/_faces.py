@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from likely.datasets._folder import VARIABLE, folder, need
+from likely.datasets._folder import VARIABLE, folder, need, read_npz, refusing
 from likely.datasets._sources import hint
 from likely.datasets._vision import KIND, check_pixels
 
@@ -134,11 +134,11 @@ def _reader(root: Path) -> Callable[[str], Files] | None:
 
 
 def _packed(part: str, stream: Path, index: Path) -> Files:
-    with np.load(index, allow_pickle=False) as file:
-        arrays = {key: file[key] for key in file.files}
+    arrays = read_npz(index)
     need(arrays, ("length", "number"), str(index.with_suffix("")))
     numbers, ends = arrays["number"].astype(np.int64), np.cumsum(arrays["length"].astype(np.int64))
-    raw = lzma.decompress(stream.read_bytes())
+    with refusing(stream):
+        raw = lzma.decompress(stream.read_bytes())
     if len(raw) != ends[-1]:
         raise ValueError(f"{stream} unpacks to {len(raw)} bytes, but {index} counts {ends[-1]}: copy both again")
     bounds = [0, *(int(share * len(ends)) for share in SHARES), len(ends)]

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from likely._files import replacing
+from likely._files import alone_in, replacing
 from likely.datasets._convert import unpack
 from likely.datasets._download import BROKEN, download
 from likely.datasets._faces import has_faces
-from likely.datasets._folder import folder
+from likely.datasets._folder import folder, refusing
 from likely.datasets._sources import SOURCES, Source
 from likely.datasets._vision import PARTS, READERS, find_images
 
@@ -50,12 +50,23 @@ def fetch(name: str, data: str | os.PathLike[str] | None = None) -> Path:
     source, root = _source(name), folder(data)
     if is_there(name, root):
         return root
+    root.mkdir(parents=True, exist_ok=True)
+    with alone_in(root):  # two that append to one download would make a third file
+        if not is_there(name, root):
+            _fetch(source, root)
+    return root
+
+
+def _fetch(source: Source, root: Path) -> None:
     if source.openml:
         _keep(_from_openml(source, root), source, root)
-        return root
+        return
     if source.arrays:
-        _keep(source.arrays(*(download(file, root / DOWNLOADS) for file in source.files)), source, root)
-        return root
+        paths = [download(file, root / DOWNLOADS) for file in source.files]
+        with refusing(paths[0]):
+            arrays = source.arrays(*paths)
+        _keep(arrays, source, root)
+        return
     inside = (root / source.places[-1]).parent
     inside.mkdir(parents=True, exist_ok=True)
     for file in source.files:
@@ -66,7 +77,6 @@ def fetch(name: str, data: str | os.PathLike[str] | None = None) -> Path:
             unpack(path, inside)
         else:
             os.replace(path, inside / path.name)
-    return root
 
 
 def is_there(name: str, root: Path) -> bool:

@@ -1,6 +1,13 @@
 """Where data files are, and what to say when one is not there."""
 
+import lzma
 import os
+import pickle
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +16,14 @@ from numpy.typing import NDArray
 from likely.datasets._sources import hint
 
 VARIABLE = "LIKELY_DATA"
+_DAMAGED: tuple[type[Exception], ...] = (  # what readers of damaged files raise
+    *(ValueError, EOFError, OSError, LookupError, AttributeError, TypeError, NotImplementedError, MemoryError),
+    *(pickle.UnpicklingError, struct.error, zipfile.BadZipFile, zlib.error, lzma.LZMAError),
+)
+
+
+class RunsCode(pickle.UnpicklingError):
+    """A pickle that is more than arrays."""
 
 
 def folder(data: str | os.PathLike[str] | None) -> Path:
@@ -39,8 +54,25 @@ def read(kind: str, name: str, data: str | os.PathLike[str] | None) -> dict[str,
             f"Under {kind}/ there is {there}{hint(f'{kind}/{name}')}"
         )
     # Pickled arrays could run code; every file of ours does without.
-    with np.load(path, allow_pickle=False) as stored:
+    return read_npz(path)
+
+
+def read_npz(path: Path) -> dict[str, NDArray[np.generic]]:
+    """All arrays of an npz file; one that is damaged is refused by its name."""
+    with refusing(path), path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
         return {key: stored[key] for key in stored.files}
+
+
+@contextmanager
+def refusing(path: Path) -> Iterator[None]:
+    """Say in one line that a data file cannot be read, whatever its reader raised."""
+    try:
+        yield
+    except RunsCode:
+        raise
+    except _DAMAGED as error:
+        reason = str(error) or type(error).__name__
+        raise ValueError(f"{path} cannot be read ({reason}): remove it, and get or copy it again") from None
 
 
 def need(arrays: dict[str, NDArray[np.generic]], keys: tuple[str, ...], where: str) -> None:

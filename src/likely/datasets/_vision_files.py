@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from likely.datasets._folder import need
+from likely.datasets._folder import RunsCode, need, read_npz, refusing
 
 SIDE, ACROSS = 32, 100  # pixels of a tile, tiles in a row of a sheet
 PEOPLE = ("aggregate", "worst", "random1", "random2", "random3")  # the label sets of CIFAR-10N
@@ -27,12 +27,12 @@ def sheets(place: Path, name: str, part: str) -> Arrays | None:
         return None
 
     def read() -> dict[str, NDArray[Any]]:
-        stored = _npz(labels)
+        stored = read_npz(labels)
         need(stored, (part,), str(labels.with_suffix("")))
         facts = {key.removeprefix(f"{part}_"): value for key, value in stored.items() if key.startswith(f"{part}_")}
         people = place / f"{name}n_labels.npz"
         if part == "train" and people.is_file():
-            stored_by_people = _npz(people)
+            stored_by_people = read_npz(people)
             need(stored_by_people, PEOPLE, str(people.with_suffix("")))
             facts |= {key: stored_by_people[key] for key in PEOPLE}
         pixels = np.concatenate([read_sheet(path) for path in files])[: len(stored[part])]
@@ -50,7 +50,7 @@ def read_sheet(path: Path) -> NDArray[np.uint8]:
     except ImportError:
         raise ImportError("picture sheets are read by Pillow: pip install pillow, or 'likely[plots]'") from None
 
-    with Image.open(path) as image:
+    with refusing(path), Image.open(path) as image:
         sheet = np.asarray(image.convert("RGB"))
     height, width, _ = sheet.shape
     if height % SIDE or width != SIDE * ACROSS:
@@ -91,16 +91,12 @@ def svhn_matrix(place: Path, name: str, part: str) -> Arrays | None:
     def read() -> dict[str, NDArray[Any]]:
         from scipy.io import loadmat
 
-        stored = loadmat(path)
+        with refusing(path):
+            stored = loadmat(path)
         need(stored, ("X", "y"), str(path))
         return {"pixels": np.ascontiguousarray(stored["X"].transpose(3, 0, 1, 2)), "labels": stored["y"].ravel() % 10}
 
     return read
-
-
-def _npz(path: Path) -> dict[str, NDArray[Any]]:
-    with np.load(path, allow_pickle=False) as stored:
-        return {key: stored[key] for key in stored.files}
 
 
 class _Plain(pickle.Unpickler):
@@ -118,12 +114,12 @@ class _Plain(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in self.allowed:
-            raise pickle.UnpicklingError(
-                f"{self.path} asks for {module}.{name}: it is no CIFAR-10 batch, do not open it"
-            )
+            raise RunsCode(f"{self.path} asks for {module}.{name}: it is no CIFAR-10 batch, do not open it")
         return super().find_class(module.replace("numpy.core", "numpy._core"), name)
 
     def read(self) -> dict[bytes, Any]:
-        with self._bytes:
+        with refusing(self.path), self._bytes:
             batch: dict[bytes, Any] = self.load()
+            if not {b"data", b"labels"} <= set(batch):
+                raise ValueError("it lacks data or labels")
         return batch
