@@ -237,6 +237,19 @@ def test_a_journal_cut_off_in_mid_entry_is_read_up_to_there(tmp_path):
     assert torch.equal(found[3], rows[3])
 
 
+def test_a_journal_of_rows_that_are_none_is_refused(tmp_path):
+    path = tmp_path / "rows.table"
+    table = open_table(path)
+    move(table, 1)
+    table.close()
+    journal = path.with_name("rows.table.undo")
+    content = journal.read_bytes()
+    journal.write_bytes(content[:16] + (10).to_bytes(8, "little") + content[24:])
+    for attempt in (lambda: open_table(path), lambda: Table(torch.zeros(10, 2)).load(path)):
+        with pytest.raises(ValueError, match=r"rows\.table\.undo is damaged"):
+            attempt()
+
+
 @pytest.mark.parametrize("call", ["pwrite", "fsync"])
 def test_a_full_disk_loses_nothing(call, tmp_path, monkeypatch):
     path = tmp_path / "rows.table"

@@ -57,7 +57,7 @@ class File:
             check_same_kind(self.path, self.form, read_format(self.path)[0])
         elif not self.read_only:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-        journal = self._open_journal()
+        journal = -1 if self.read_only else self._own_journal()
         if not (self.read_only or self.path.exists()):
             self._create(start, journal)
         flags = os.O_RDONLY if self.read_only else os.O_RDWR
@@ -72,6 +72,8 @@ class File:
         origin = torch.zeros(form.values, dtype=WORDS[form.dtype])
         self._start = form.decode(bits, origin).rows.reshape(-1).view(WORDS[form.dtype])
         self._unsaved = np.empty(0, dtype=np.int64)
+        if self.read_only:
+            journal = self._journal_of_others()
         if journal >= 0:
             self._journal = Journal(self._journal_path, journal, identity, form.n, form.record)
             if self.read_only:
@@ -80,15 +82,18 @@ class File:
                 check_journal(self._journal_path, journal, identity)
                 self._take_back()
 
-    def _open_journal(self) -> int:
-        """The journal, which is its owner's alone; readers have the one that is there, if any."""
+    def _own_journal(self) -> int:
+        """The journal of one who has the table alone; where it cannot be written to, the table is only read."""
         try:
-            if not self.read_only:
-                return self._opened(open_locked(self._journal_path, os.O_RDWR | os.O_CREAT, exclusive=True))
+            return self._opened(open_locked(self._journal_path, os.O_RDWR | os.O_CREAT, exclusive=True))
         except OSError as error:
             if error.errno not in _NOT_WRITABLE or not self.path.exists():
                 raise OSError(error.errno, error.strerror, str(self.path)) from error
-            self.read_only = True  # the file may be written to, but not the folder
+            self.read_only = True
+            return -1
+
+    def _journal_of_others(self) -> int:
+        """What a process left that was killed, if there is something: only now, when nobody trains in the table."""
         try:
             return self._opened(os.open(self._journal_path, os.O_RDONLY))
         except FileNotFoundError:
@@ -130,7 +135,8 @@ class File:
         """Refuse a change that this process may not make."""
         self._check_open()
         if self.read_only:
-            raise PermissionError(errno.EACCES, "the table is open for reading: its rows cannot change", str(self.path))
+            said = "the table is open for reading: to train in it, make its file and folder writable and open it again"
+            raise PermissionError(errno.EACCES, said, str(self.path))
         if os.getpid() != self._owner:
             raise RuntimeError(
                 f"the table in {self.path} belongs to the process that opened it: one forked from it, such as a worker "

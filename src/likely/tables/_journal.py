@@ -47,7 +47,10 @@ class Journal:
         size, step = os.fstat(self.descriptor).st_size, self.entry.itemsize * max(1, CHUNK // self.entry.itemsize)
         for at in range(len(self._head), size if self._applies else 0, step):
             raw = os.pread(self.descriptor, step, at)
-            yield np.frombuffer(raw[: len(raw) // self.entry.itemsize * self.entry.itemsize], dtype=self.entry)
+            entries = np.frombuffer(raw[: len(raw) // self.entry.itemsize * self.entry.itemsize], dtype=self.entry)
+            if ((entries["row"] < 0) | (entries["row"] >= self._n)).any():
+                raise ValueError(f"{self.path} is damaged: without it rows stay as they were when the process died")
+            yield entries
 
     def fresh(self, rows: NDArray[Any]) -> NDArray[Any]:
         """Places of rows that were not noted since the last save."""
