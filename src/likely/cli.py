@@ -4,6 +4,7 @@ Everything heavy is imported by the command that needs it, so `likely --help` an
 inside `build`, so that an install without the `cli` extra gets a sentence instead of a traceback.
 """
 
+import io
 import json
 import os
 import sys
@@ -21,6 +22,9 @@ def main() -> None:
     missing = [name for name in CLI_EXTRA if find_spec(name) is None]
     if missing:
         sys.exit(f"The likely command needs {', '.join(missing)}: pip install 'likely[cli]'")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal may lack signs that names have
     build()()
 
 
@@ -28,7 +32,10 @@ def build() -> "typer.Typer":
     """The typer application."""
     import typer
 
+    from likely._cli.refusing import Commands
+
     app = typer.Typer(
+        cls=Commands,
         help="Losses are likelihoods: free their parameters and learn them with the model.",
         no_args_is_help=True,
         add_completion=False,

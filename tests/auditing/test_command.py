@@ -2,6 +2,7 @@
 
 import csv
 import hashlib
+import io
 import json
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from auditing.test_table import houses
 from likely import cli
-from likely.auditing._write import harmless, write_scores
+from likely.auditing._write import harmless, scores_csv
 
 
 def likely_audit(*words: str | Path) -> Result:
@@ -97,16 +98,15 @@ def test_it_never_writes_over_the_data(tmp_path: Path) -> None:
     before = path.read_bytes()
     done = likely_audit(path, "--out", tmp_path)
     assert done.exit_code == 2
-    assert "is the data itself" in done.output
+    assert "is the file given as DATA, which would be lost" in done.output
     assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r", "\n", " ="])
-def test_no_cell_of_the_csv_is_a_formula(start: str, tmp_path: Path) -> None:
+def test_no_cell_of_the_csv_is_a_formula(start: str) -> None:
     text = f"{start}1+1"
-    write_scores(pd.DataFrame({text: [-1.5, 2.0], "why": [text, "fine"]}), tmp_path / "s.csv")
-    with (tmp_path / "s.csv").open(newline="") as file:
-        read = list(csv.reader(file))
+    written = scores_csv(pd.DataFrame({text: [-1.5, 2.0], "why": [text, "fine"]}))
+    read = list(csv.reader(io.StringIO(written, newline="")))
     assert not any(
         cell.lstrip().startswith(("=", "+", "@")) or cell.startswith(("\t", "\r")) for row in read for cell in row
     )

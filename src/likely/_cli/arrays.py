@@ -27,6 +27,7 @@ class Arrays:
             raise FileNotFoundError(f"{path} is not a file" if path.exists() else f"{path} does not exist")
         self.frame: Any = None
         self.arrays: Any = {}
+        self.notes: tuple[str, ...] = ()
         if path.suffix.lower() in (".npz", ".npy"):
             self.arrays = _loaded(path)
         else:
@@ -36,7 +37,7 @@ class Arrays:
             if table.ragged:
                 row, wrong = next(iter(table.ragged.items()))
                 raise ValueError(f"{path.name}, row {row}: {wrong}")
-            self.frame = table.frame
+            self.frame, self.notes = table.frame, table.notes
         self.single = isinstance(self.arrays, np.ndarray)
 
     def close(self) -> None:

@@ -9,6 +9,12 @@ from typing import Annotated
 
 import typer
 
+from likely._cli.progress import progress
+from likely._cli.terminal import safe
+
+# What only a table has, and what only a model's outputs have; given with the other it would be ignored.
+_OF_TABLES = ("DATA", "--target", "--test")
+_OF_OUTPUTS = ("--logits", "--labels", "--features", "--images", "--classes")
 
 def audit_command(
     data: Annotated[
@@ -30,43 +36,53 @@ def audit_command(
     seed: Annotated[int, typer.Option(help="The seed everything random starts from.", min=0)] = 0,
 ) -> None:
     """Find odd rows, wrong labels and targets, copies and leaks; write OUT/report.html, scores.csv, summary.json."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
+    from likely._destination import keep_inputs, writable
     from likely.auditing import audit
+    from likely.auditing._write import FILES
 
-    console = Console(stderr=True, highlight=False)
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
-        bar = bars.add_task("reading", total=1.0)
-
-        def tell(what: str, share: float) -> None:
-            bars.update(bar, description=what, completed=share)
-
-        try:
-            found = audit(
-                data,
-                target,
-                task=task,
-                test=test,
-                logits=logits,
-                labels=labels,
-                features=features,
-                images=images,
-                classes=classes.split(",") if classes else None,
-                seed=seed,
-                progress=tell,
-            )
-            tell("writing", 1.0)
-            page = found.save(out, shlex.join(["likely", *sys.argv[1:]]))
-        except (ValueError, OSError, ImportError) as error:
-            typer.echo(f"likely: {error}", err=True)
-            raise typer.Exit(2) from None
+    given = {"--test": test, "--logits": logits, "--labels": labels, "--features": features, "--images": images}
+    _check_together(given | {"DATA": data, "--target": target, "--classes": classes}, task)
+    keep_inputs([out / name for name in FILES], {"DATA": data, **given})
+    with writable(out, create=True), progress() as tell:
+        found = audit(
+            data,
+            target,
+            task=task,
+            test=test,
+            logits=logits,
+            labels=labels,
+            features=features,
+            images=images,
+            classes=classes.split(",") if classes else None,
+            seed=seed,
+            progress=tell,
+        )
+        tell("writing", 1.0)
+        page = found.save(out, shlex.join(["likely", *sys.argv[1:]]))
     for finding in found.findings:
-        typer.echo(f"{finding.title}: {finding.summary}")
-    typer.echo(str(page))
+        typer.echo(safe(f"{finding.title}: {finding.summary}"))
+    for note in found.notes:
+        typer.echo(safe(f"note: {note}"))
+    typer.echo(safe(str(page)))
     if fail_above is not None and found.share > fail_above:
         typer.echo(
             f"likely: {found.share:.2%} of rows are suspicious, more than the {fail_above:.2%} allowed", err=True
         )
         raise typer.Exit(1)
+
+
+def _check_together(given: dict[str, object], task: str) -> None:
+    """Refuse options of which some would be ignored."""
+    table, outputs = ([name for name in names if given[name] is not None] for names in (_OF_TABLES, _OF_OUTPUTS))
+    if outputs and task != "auto":
+        table.append("--task")
+    if not table and not outputs:
+        raise ValueError("give a table, or --logits and --labels")
+    if table and outputs:
+        raise ValueError(
+            f"{table[0]} is for a table and {outputs[0]} for a model's outputs: give a table, or --logits and --labels"
+        )
+    if table and given["DATA"] is None:
+        raise ValueError(f"{table[0]} needs a table")
+    if outputs and (given["--logits"] is None or given["--labels"] is None):
+        raise ValueError("--logits and --labels go together: give both")

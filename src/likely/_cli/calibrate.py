@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+from likely._cli.progress import progress
+from likely._cli.terminal import safe, safe_json
 
 Data = Annotated[Path, typer.Argument(help="A model's outputs: npz, npy, CSV, Parquet or Arrow.", metavar="DATA")]
 LogitsName = Annotated[str | None, typer.Option(help="The name of the array or columns of logits, if not 'logits'.")]
@@ -39,20 +38,21 @@ def calibrate_command(
     target: TargetName = None,
     features: FeaturesName = None,
     probabilities: Annotated[bool, typer.Option("--probabilities", help="The logits are probabilities.")] = False,
-    likelihood: Annotated[str, typer.Option(help="A regressor's: normal or laplace.")] = "normal",
+    likelihood: Annotated[
+        str | None, typer.Option(help="A regressor's: normal or laplace.", show_default="normal")
+    ] = None,
     folds: Annotated[int, typer.Option(help="Folds that judge it on rows left out; 0: do not judge.", min=0)] = 5,
     seed: Annotated[int, typer.Option(help="The seed everything random starts from.", min=0)] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Learn from a model's outputs on rows it was not trained on how sure it should be; write a model as JSON."""
-    with _refusing():
-        from likely._cli.outputs import Names
-        from likely._cli.recalibrate import calibrate
+    from likely._cli.outputs import Names
+    from likely._cli.recalibrate import calibrate
 
-        names = Names(task, logits, labels, mean, scale, target, features, probabilities)
-        with _progress() as tell:
-            about = calibrate(data, out, names, method, likelihood=likelihood, folds=folds, seed=seed, tell=tell)
-        _print(about, as_json)
+    names = Names(task, logits, labels, mean, scale, target, features, probabilities)
+    with progress() as tell:
+        about = calibrate(data, out, names, method, likelihood=likelihood, folds=folds, seed=seed, tell=tell)
+    _print(about, as_json)
 
 
 def predict_command(
@@ -65,48 +65,27 @@ def predict_command(
     features: FeaturesName = None,
     labels: Annotated[str | None, typer.Option(help="Labels to judge the probabilities by.")] = None,
     target: Annotated[str | None, typer.Option(help="Targets to judge the forecasts by.")] = None,
-    coverage: Annotated[float, typer.Option(help="How much of a row's distribution its interval holds.")] = 0.9,
-    quantiles: Annotated[str | None, typer.Option(help="Levels with commas between, such as 0.1,0.5,0.9.")] = None,
+    coverage: Annotated[
+        float | None,
+        typer.Option(help="How much of a row's distribution a regressor's interval holds.", show_default="0.9"),
+    ] = None,
+    quantiles: Annotated[str | None, typer.Option(help="A regressor's: levels with commas between, such as 0.1,0.5,0.9.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Write the calibrated probabilities, or scales, intervals and quantiles, of a model's outputs."""
-    with _refusing():
-        from likely._cli.outputs import Names
-        from likely._cli.recalibrate import predict
+    from likely._cli.outputs import Names
+    from likely._cli.recalibrate import predict
 
-        names = Names("auto", logits, labels, mean, scale, target, features)
-        _print(predict(model, data, out, names, coverage=coverage, quantiles=quantiles), as_json)
-
-
-@contextmanager
-def _refusing() -> Iterator[None]:
-    try:
-        yield
-    except (ValueError, OSError, ImportError) as error:
-        typer.echo(f"likely: {error}", err=True)
-        raise typer.Exit(2) from None
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[str, float], None]]:
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    console = Console(stderr=True, highlight=False)
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
-        bar = bars.add_task("reading", total=1.0)
-        yield lambda what, share: bars.update(bar, description=what, completed=share)
+    names = Names("auto", logits, labels, mean, scale, target, features)
+    _print(predict(model, data, out, names, coverage=coverage, quantiles=quantiles), as_json)
 
 
 def _print(about: dict[str, Any], as_json: bool) -> None:
     if as_json:
-        import json
-
-        typer.echo(json.dumps(about, indent=1, ensure_ascii=False))
+        typer.echo(safe_json(about))
         return
     for line in _lines(about):
-        typer.echo(line)
+        typer.echo(safe(line))
 
 
 def _lines(about: dict[str, Any]) -> list[str]:
@@ -116,6 +95,7 @@ def _lines(about: dict[str, Any]) -> list[str]:
     lines = [f"{about['data']}: {about['rows']:,} rows{width}", f"method: {about['method']}"]
     if "chosen" in about:
         lines[-1] += f", which chose {'; '.join(about['chosen'])}"
+    lines += [f"note: {note}" for note in about.get("notes", ())]
     if "after" in about:
         first = about.get("before") or {}
         lines += ["", f"{'':<18}{'before':>10}{'after':>10}"]

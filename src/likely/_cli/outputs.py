@@ -26,6 +26,20 @@ class Names:
     features: str | None = None
     probabilities: bool = False
 
+    def files(self) -> dict[str, Path]:
+        """The files among them, by option."""
+        named = {f"--{field}": getattr(self, field) for field in ("logits", "labels", "mean", "scale", "target")}
+        named["--features"] = self.features
+        return {option: Path(name) for option, name in named.items() if name and name.lower().endswith(".npy")}
+
+    def check_used(self, task: str) -> None:
+        """Refuse names of what the other task has: they would be ignored."""
+        others = ("mean", "scale", "target") if task == "classification" else ("logits", "labels", "probabilities")
+        for field in others:
+            if getattr(self, field):
+                whose = "regressors" if task == "classification" else "classifiers"
+                raise ValueError(f"--{field} is for {whose}, and the task is {task}")
+
 
 @dataclass(frozen=True)
 class Outputs:
@@ -36,6 +50,7 @@ class Outputs:
     features: Array | None
     scale: Array | None
     task: str
+    notes: tuple[str, ...] = ()  # of what had to be mended to read them
 
     def __len__(self) -> int:
         return len(self.predicted)
@@ -74,8 +89,26 @@ def _read(arrays: Arrays, names: Names, truth: bool) -> Outputs:
     truths = None if truths is None else _vector(truths)
     if task == "classification":
         _check_classes(predicted, truths, names.probabilities)
-        return Outputs(predicted, truths, features, None, task)
-    return Outputs(_vector(predicted), truths, features, None if scale is None else _vector(scale), task)
+        return Outputs(predicted, truths, features, None, task, arrays.notes)
+    return Outputs(_vector(predicted), truths, features, None if scale is None else _vector(scale), task, arrays.notes)
+
+
+def unusual_row(outputs: Outputs) -> str | None:
+    """The first row that holds what few fits can do with: an infinity, or a number beyond single precision."""
+    limit = float(np.finfo(np.float32).max)
+    with np.errstate(invalid="ignore"):
+        for name in ("predicted", "truth", "scale", "features"):
+            array = getattr(outputs, name)
+            if array is None:
+                continue
+            values = np.asarray(array, dtype=np.float64).reshape(len(array), -1)
+            far = ~(np.abs(values) < limit)
+            if far.any():
+                row = int(np.flatnonzero(far.any(1))[0])
+                value = values[row][far[row]][0]
+                word = ("logits" if outputs.task == "classification" else "mean") if name == "predicted" else name
+                return f"row {row} of the {word} has {value:g}"
+    return None
 
 
 def _task(arrays: Arrays, names: Names) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,9 +12,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from likely._cli.outputs import Names, Outputs, read_outputs
+from likely._cli.destination import check_output
+from likely._cli.outputs import Names, Outputs, read_outputs, unusual_row
 from likely._cli.scores import Scores, after, before, fit, out_of_fold
-from likely._files import replacing
+from likely._destination import write_together
 from likely.calibration import Calibrator, compose, compose_scales, load, save
 from likely.calibration._classifier import METHODS, make_calibrator
 from likely.calibration._json import needs
@@ -28,7 +30,7 @@ def calibrate(
     names: Names,
     method: str,
     *,
-    likelihood: str,
+    likelihood: str | None,
     folds: int,
     seed: int,
     tell: Callable[[str, float], None],
@@ -36,14 +38,17 @@ def calibrate(
     """Fit, judge on rows left out, and save; what is to be told of it."""
     if folds == 1:
         raise ValueError("--folds must be 0, or 2 or more")
-    _check_folder(out)
+    check_output(out, {"DATA": data, **names.files()})
     outputs = read_outputs(data, names, truth=True)
-    calibrator = _made(method, outputs, likelihood, seed)
+    names.check_used(outputs.task)
+    if outputs.task == "classification" and likelihood is not None:
+        raise ValueError("--likelihood is for regressors, and these outputs are a classifier's")
+    calibrator = _made(method, outputs, likelihood or "normal", seed)
     _check_rows(outputs, folds)
     if names.probabilities:
         calibrator.set_params(inputs="probabilities")
     tell("fitting", 0.0)
-    fitted = fit(calibrator, outputs)
+    fitted = _fitted(calibrator, outputs)
     about = {**_about(data, outputs), "task": outputs.task, "method": method, **_chosen(fitted), "seed": seed}
     if folds:
         new = out_of_fold(
@@ -56,21 +61,26 @@ def calibrate(
 
 
 def predict(
-    model: Path, data: Path, out: Path, names: Names, *, coverage: float, quantiles: str | None
+    model: Path, data: Path, out: Path, names: Names, *, coverage: float | None, quantiles: str | None
 ) -> dict[str, Any]:
     """Write a model's answers to the outputs in a file; what is to be told of them."""
     levels = _levels(quantiles)
     if out.suffix.lower() not in ENDINGS:
         raise ValueError(f"--out must end in {' or '.join(ENDINGS)}, got {out.name}")
-    if not 0 < coverage < 1:
+    if coverage is not None and not 0 < coverage < 1:
         raise ValueError(f"--coverage must be between 0 and 1, got {coverage}")
-    _check_folder(out)
+    check_output(out, {"MODEL": model, "DATA": data, **names.files()})
     fitted = load(model)
     classifier = isinstance(fitted, Calibrator)
+    for option, value in (("--coverage", coverage), ("--quantiles", quantiles)):
+        if classifier and value is not None:
+            raise ValueError(f"{option} is for regressors, and {model.name} is a classifier's: it has probabilities")
     task = "classification" if classifier else "regression"
+    names.check_used(task)
     names = replace(names, task=task, probabilities=classifier and fitted.inputs == "probabilities")
     outputs = _fitting(read_outputs(data, names, truth=False), fitted, model, data)
-    answers = _probabilities(fitted, outputs) if classifier else _forecasts(fitted, outputs, coverage, levels)
+    answers = _probabilities(fitted, outputs) if classifier else _forecasts(fitted, outputs, coverage or 0.9, levels)
+    _check_answers(answers, model)
     about = {**_about(data, outputs), "method": type(fitted).__name__}
     if outputs.truth is not None:
         about |= _compared(before(outputs, fitted), after(fitted, outputs))
@@ -141,13 +151,31 @@ def _forecasts(fitted: Any, outputs: Outputs, coverage: float, levels: list[floa
     return answers
 
 
+def _fitted(calibrator: Any, outputs: Outputs) -> Any:
+    """A fit; where it fails, the row that is likely to be the reason, since the user may have chosen no method."""
+    try:
+        return fit(calibrator, outputs)
+    except (ValueError, ArithmeticError) as error:
+        if (row := unusual_row(outputs)) is None:
+            raise
+        raise ValueError(f"{error}; {row}") from None
+
+
+def _check_answers(answers: dict[str, Any], model: Path) -> None:
+    """Refuse to write what is no number, which a CSV would show as nothing at all."""
+    for name, array in answers.items():
+        rows = np.flatnonzero(np.isnan(array).reshape(len(array), -1).any(1))
+        if len(rows):
+            raise ValueError(f"{model.name} gives no {name} for row {rows[0]} ({len(rows)} such rows): nothing is written")
+
+
 def _write(out: Path, answers: dict[str, Any]) -> None:
-    with replacing(out) as beside:
-        if out.suffix.lower() == ".npz":
-            with beside.open("wb") as file:
-                np.savez(file, **answers)
-        else:
-            _frame(answers).to_csv(beside, index=False)
+    buffer = io.BytesIO()
+    if out.suffix.lower() == ".npz":
+        np.savez(buffer, **answers)
+    else:
+        _frame(answers).to_csv(buffer, index=False)
+    write_together({out: buffer.getvalue()})
 
 
 def _frame(answers: dict[str, Any]) -> Any:
@@ -168,7 +196,8 @@ def _frame(answers: dict[str, Any]) -> Any:
 def _about(data: Path, outputs: Outputs) -> dict[str, Any]:
     classes = {"classes": int(outputs.predicted.shape[1])} if outputs.task == "classification" else {}
     features = 0 if outputs.features is None else int(outputs.features.shape[-1])
-    return {"data": data.name, "rows": len(outputs), **classes, "features": features}
+    notes = {"notes": list(outputs.notes)} if outputs.notes else {}
+    return {"data": data.name, "rows": len(outputs), **classes, "features": features, **notes}
 
 
 def _chosen(fitted: Any) -> dict[str, Any]:
@@ -193,8 +222,3 @@ def _levels(quantiles: str | None) -> list[float]:
     if not all(0 < level < 1 for level in levels):
         raise ValueError(f"--quantiles must be numbers between 0 and 1 with commas between, got {quantiles}")
     return levels
-
-
-def _check_folder(out: Path) -> None:
-    if not out.parent.is_dir():
-        raise FileNotFoundError(f"the folder {out.parent} of --out does not exist")

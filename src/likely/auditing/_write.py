@@ -10,35 +10,36 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from likely._destination import keep_inputs, write_together, writable
+
 if TYPE_CHECKING:
     from likely.auditing._audit import Audit
 
-PAGE, SCORES, SUMMARY = "report.html", "scores.csv", "summary.json"
+FILES = PAGE, SCORES, SUMMARY = "report.html", "scores.csv", "summary.json"
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def write(audit: Audit, folder: Path, command: str) -> Path:
-    """Write all three into a folder; never over the data."""
+    """Write all three into a folder, all or none of them; never over the data."""
     from likely.auditing._page import page
 
-    for name in (PAGE, SCORES, SUMMARY):
-        if audit.source is not None and (folder / name).resolve() == audit.source.resolve():
-            raise ValueError(f"{folder / name} is the data itself: choose another folder")
-    folder.mkdir(parents=True, exist_ok=True)
-    write_scores(audit.scores, folder / SCORES)
-    text = json.dumps(_plain(audit.summary()), indent=1, ensure_ascii=False, allow_nan=False)
-    (folder / SUMMARY).write_text(text + "\n", encoding="utf-8")
-    (folder / PAGE).write_text(page(audit, command), encoding="utf-8")
+    keep_inputs([folder / name for name in FILES], {"the data": audit.source})
+    with writable(folder, create=True):
+        summary = json.dumps(_plain(audit.summary()), indent=1, ensure_ascii=False, allow_nan=False)
+        texts = {SCORES: scores_csv(audit.scores), SUMMARY: summary + "\n", PAGE: page(audit, command)}
+        # The name of a file may hold what is no Unicode.
+        write_together({folder / name: text.encode("utf-8", "backslashreplace") for name, text in texts.items()})
     return folder / PAGE
 
 
-def write_scores(scores: pd.DataFrame, path: Path) -> None:
+def scores_csv(scores: pd.DataFrame) -> str:
     """A CSV in which no cell is a formula."""
     safe = scores.rename(columns=lambda name: harmless(str(name)))
     for name in safe.columns:
         if not pd.api.types.is_numeric_dtype(safe[name].dtype):
             safe[name] = [harmless(value) if isinstance(value, str) else value for value in safe[name]]
-    safe.to_csv(path, encoding="utf-8", lineterminator="\n", quoting=csv.QUOTE_MINIMAL, float_format="%.6g")
+    text: str = safe.to_csv(lineterminator="\n", quoting=csv.QUOTE_MINIMAL, float_format="%.6g")
+    return text
 
 
 def harmless(text: str) -> str:

@@ -1,0 +1,40 @@
+"""Text on its way to a terminal, which obeys some of what it is sent."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import Any
+
+# Signs of direction, with which text can be made to look like other text, and tags, which are not seen at all.
+_DIRECTIONS = {0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0xFEFF, *range(0xE0000, 0xE0080)}
+
+
+def safe(text: str) -> str:
+    r"""One line in which nothing is a command to a terminal: control characters and the like as Python writes them.
+
+    >>> safe("price\x1b[31m\n"), safe("größe in €"), safe("abc\u202ecba")
+    ('price\\x1b[31m\\n', 'größe in €', 'abc\\u202ecba')
+    """
+    return "".join(_escaped(sign) if _obeyed(sign) else sign for sign in text)
+
+
+def safe_json(value: Any) -> str:
+    r"""JSON, laid out for people, in which nothing is a command to a terminal.
+
+    >>> safe_json({"größe": "\x9b31m"})
+    '{\n "größe": "\\u009b31m"\n}'
+    """
+    import json
+
+    text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False)
+    return "".join(json.dumps(sign)[1:-1] if sign != "\n" and _obeyed(sign) else sign for sign in text)
+
+
+def _obeyed(sign: str) -> bool:
+    return not sign.isprintable() and (
+        unicodedata.category(sign) in ("Cc", "Cs", "Zl", "Zp") or ord(sign) in _DIRECTIONS
+    )
+
+
+def _escaped(sign: str) -> str:
+    return sign.encode("unicode_escape").decode("ascii")

@@ -1,0 +1,102 @@
+"""Where a command may write: no file that it reads, and a folder that takes files, tried before any work is done."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+from likely._files import replacing
+
+
+def keep_inputs(outputs: Iterable[Path], inputs: Mapping[str, str | os.PathLike[str] | None]) -> None:
+    """Refuse to write over a file that is read, by whatever path, symbolic or hard link it is named.
+
+    Args:
+        outputs: The files to be written.
+        inputs: The files to be read, by what they are called in an error; None for one that is not given.
+
+    Raises:
+        ValueError: If one of the outputs is one of the inputs.
+
+    >>> keep_inputs([Path("a/../new.csv")], {"DATA": "new.csv", "--test": None})
+    Traceback (most recent call last):
+    ...
+    ValueError: a/../new.csv is the file given as DATA, which would be lost: write to another place
+    """
+    for output in outputs:
+        for name, given in inputs.items():
+            if given is not None and _same(output, Path(given)):
+                raise ValueError(f"{output} is the file given as {name}, which would be lost: write to another place")
+
+
+@contextmanager
+def writable(folder: Path, *, create: bool = False) -> Iterator[None]:
+    """Try a folder before the work that is to be written to it; an error in the block removes what was created for it.
+
+    Args:
+        folder: The folder to write to.
+        create: Whether it and its parents are created where they do not exist.
+
+    Raises:
+        OSError: If there is no such folder, or no file can be made in it. The message names the folder.
+    """
+    missing = [path for path in (folder, *folder.parents) if not path.exists()] if create else []
+    try:
+        if create:
+            folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        _remove(missing)
+        raise OSError(error.errno, f"nothing can be written to this folder: {error.strerror}", str(folder)) from None
+    try:
+        yield
+    except BaseException:
+        _remove(missing)
+        raise
+
+
+def write_together(contents: Mapping[Path, bytes]) -> None:
+    """Write several files as one: all are written beside their places, and then all are put there.
+
+    A full disk or any other error leaves the older files, all of them, as they were.
+
+    Args:
+        contents: What to write, by the file to write it to.
+
+    Raises:
+        OSError: If one cannot be written; ``filename`` says which.
+    """
+    with ExitStack() as stack:
+        for path, content in contents.items():
+            with _named(path):
+                beside = stack.enter_context(replacing(path))
+                with beside.open("wb") as file:
+                    file.write(content)
+                    file.flush()
+                    os.fsync(file.fileno())  # some systems find out only now that the disk is full
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Let an error name the file that was to be written."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, f"not written: {error.strerror or error}", str(path)) from error
+
+
+def _same(first: Path, second: Path) -> bool:
+    with suppress(OSError, ValueError):
+        if os.path.samefile(first, second):
+            return True
+    return os.path.realpath(first) == os.path.realpath(second)
+
+
+def _remove(folders: Iterable[Path]) -> None:
+    for folder in folders:
+        with suppress(OSError):
+            folder.rmdir()
