@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from likely.auditing._words import EXACT, ISO_DATE, MOSTLY
+
 Kind = Literal["number", "category", "date", "text", "identifier", "constant", "empty"]
 MODELLED = ("number", "category", "date")
-_MOSTLY = 0.9  # a column is of numbers if so many of its values are; the others are odd cells
 _LEVELS = 10  # of a category that get a column of zeros and ones each
 FAR = 1e18  # further out is not told apart, so that squares stay finite in single precision
-_ISO_DATE = r"\d{4}-\d{2}-\d{2}(?:[ T]\d{2}:\d{2}.*)?"
 
 
 class OddCell(NamedTuple):
@@ -126,7 +126,8 @@ def _read(name: str, column: pd.Series[Any]) -> tuple[Kind, Any, list[OddCell]]:
         return _settled("date", days), days, []
     if pd.api.types.is_numeric_dtype(column.dtype) and not pd.api.types.is_complex_dtype(column.dtype):
         values = column.to_numpy(np.float64, na_value=np.nan)
-        return _numbers(name, values, [])
+        if not (column.dtype.kind in "iu" and _rounded(column[~missing].tolist(), values[~missing])):
+            return _numbers(name, values, [])
     return _words(name, column, missing)
 
 
@@ -137,13 +138,13 @@ def _words(name: str, column: pd.Series[Any], missing: NDArray[np.bool_]) -> tup
     read = pd.to_numeric(pd.Series(present), errors="coerce")
     readable = read.notna().to_numpy()
     # "nan" and the like are numbers to nobody who wrote a word into a column of words.
-    if readable.mean() >= _MOSTLY:
+    if readable.mean() >= MOSTLY and not _rounded(_digits(present), read[readable].to_numpy(np.float64)):
         values = np.full(len(words), np.nan)
         values[~missing] = read.to_numpy(np.float64)
         strange = np.flatnonzero(~missing)[~readable]
         return _numbers(name, values, [OddCell(int(i), name, words[i], "not a number") for i in strange])
-    dated = pd.Series(present).str.fullmatch(_ISO_DATE).to_numpy(bool)
-    if dated.mean() >= _MOSTLY:
+    dated = pd.Series(present).str.fullmatch(ISO_DATE).to_numpy(bool)
+    if dated.mean() >= MOSTLY:
         stamps = pd.to_datetime(pd.Series(present), format="ISO8601", errors="coerce", utc=True)
         days = np.full(len(words), np.nan)
         days[~missing] = _days(stamps)
@@ -167,6 +168,19 @@ def _numbers(name: str, values: NDArray[np.float64], odd: list[OddCell]) -> tupl
     return ("identifier" if counts else _settled("number", values)), values, odd
 
 
+def _digits(words: NDArray[Any]) -> list[int]:
+    """The words that are whole numbers, but for those beyond the largest float."""
+    return [int(word) for word in words if len(word) <= 300 and word.strip().lstrip("+-").isdecimal()]
+
+
+def _rounded(numbers: list[int], values: NDArray[np.float64]) -> bool:
+    """Whether whole numbers that differ are the same as floats: then they are names, and not amounts."""
+    if not len(values) or not np.nanmax(np.abs(values)) >= EXACT:
+        return False
+    large = {number for number in numbers if abs(number) >= EXACT}
+    return len({float(number) for number in large}) < len(large)
+
+
 def _settled(kind: Kind, values: NDArray[Any]) -> Kind:
     present = values[~pd.isna(values)]
     if not len(present):
@@ -177,9 +191,9 @@ def _settled(kind: Kind, values: NDArray[Any]) -> Kind:
 def _days(column: pd.Series[Any]) -> NDArray[np.float64]:
     if pd.api.types.is_timedelta64_dtype(column.dtype):
         return np.asarray(column / pd.Timedelta(days=1), dtype=np.float64)
-    zone = getattr(column.dtype, "tz", None)
-    start = pd.Timestamp(0, tz="UTC") if zone is not None else pd.Timestamp(0)
-    return np.asarray((column - start) / pd.Timedelta(days=1), dtype=np.float64)
+    # Microseconds reach from the year 1 to 9999 and beyond; nanoseconds, which pandas may have, only to 2262.
+    ticks = column.dt.as_unit("us").astype("int64").to_numpy(np.float64)
+    return np.where(column.isna(), np.nan, ticks / 86_400e6)
 
 
 def _strings(column: pd.Series[Any], missing: NDArray[np.bool_]) -> NDArray[Any]:

@@ -14,6 +14,7 @@ import numpy as np
 from likely.auditing._read import read_array
 
 SIDE = 128  # pixels
+CHANNELS = (1, 3, 4)
 ENDINGS = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff")
 
 
@@ -45,6 +46,10 @@ def thumbnails(images: Any, rows: int) -> Callable[[int], str | None]:
     array = read_array(images, "images")
     if array.ndim not in (3, 4) or len(array) != rows:
         raise ValueError(f"images must be a folder or an array of {rows} pictures, got the shape {array.shape}")
+    if array.dtype.kind not in "fiub" or 0 in array.shape:
+        raise ValueError(f"images must be numbers, got {array.dtype} of the shape {array.shape}")
+    if array.ndim == 4 and not {array.shape[1], array.shape[3]} & set(CHANNELS):
+        raise ValueError(f"images must have 1, 3 or 4 channels, first or last, got the shape {array.shape}")
 
     def from_array(row: int) -> str | None:
         return address(Image.fromarray(_bytes(array[row])))
@@ -64,7 +69,7 @@ def address(image: Any) -> str:
 
 def _bytes(picture: Any) -> Any:
     """Pixels from 0 to 255, channels last; floats are stretched over their range."""
-    if picture.ndim == 3 and picture.shape[0] in (1, 3) and picture.shape[2] not in (1, 3):
+    if picture.ndim == 3 and picture.shape[2] not in CHANNELS:
         picture = np.moveaxis(picture, 0, 2)
     if picture.ndim == 3 and picture.shape[2] == 1:
         picture = picture[:, :, 0]

@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from likely._files import reading
-from likely.auditing._source import Table, own_names
+from likely.auditing._source import Table, listed, own_names
 from likely.auditing._text import read_text
 
 _ARROW = "reading {} needs pyarrow: pip install 'likely[arrow]'"
@@ -92,7 +92,8 @@ def _from_parquet(path: Path) -> Table:
         from pyarrow import parquet
     except ImportError:
         raise ImportError(_ARROW.format(path.name)) from None
-    return _from_pyarrow(path, parquet.read_table)
+    # Its read_table refuses names that occur twice.
+    return _from_pyarrow(path, lambda source: parquet.ParquetFile(source).read())
 
 
 def _from_arrow(path: Path) -> Table:
@@ -114,14 +115,18 @@ def _from_pyarrow(path: Path, read: Callable[[Path], Any]) -> Table:
     try:
         table = read(path)
     except (ValueError, OSError) as error:  # ArrowInvalid is a ValueError
-        raise ValueError(f"{path.name} cannot be read: {error}") from None
+        raise ValueError(f"{path.name} cannot be read: {str(error).splitlines()[0]}") from None
     names, notes = own_names(list(table.column_names))
-    return Table(table.rename_columns(names).to_pandas(ignore_metadata=True), path.name, notes, path=path)
+    try:
+        frame = table.rename_columns(names).to_pandas(ignore_metadata=True)
+    except ValueError:  # dates beyond what nanoseconds reach
+        frame = table.rename_columns(names).to_pandas(ignore_metadata=True, timestamp_as_object=True)
+    return Table(frame, path.name, notes, path=path)
 
 
 def _from_numpy(path: Path) -> Table:
     arrays = _arrays(path)
-    columns: dict[str, Any] = {}
+    columns: list[tuple[str, Any]] = []
     labels = arrays.pop("feature_names", None)
     target = str(arrays.pop("target_name", "y"))
     lengths = Counter(len(array) for array in arrays.values() if array.ndim)
@@ -131,22 +136,27 @@ def _from_numpy(path: Path) -> Table:
         if name in left_out:
             continue
         if array.ndim == 1:
-            columns[target if name == "y" else name] = array
+            columns.append((target if name == "y" else name, array))
         elif name == "X" and labels is not None and len(labels) == array.shape[1]:
-            columns.update((str(label), array[:, j]) for j, label in enumerate(labels))
+            columns += [(str(label), array[:, j]) for j, label in enumerate(labels)]
         else:
             stem = "x" if name in ("X", "data") else f"{name} "
-            columns.update((f"{stem}{j}", array[:, j]) for j in range(array.shape[1]))
-    notes = (f"These arrays have other shapes and are left out: {', '.join(left_out)}.",) if left_out else ()
-    return Table(pd.DataFrame(columns), path.name, notes, path=path)
+            columns += [(f"{stem}{j}", array[:, j]) for j in range(array.shape[1])]
+    notes = (f"These arrays have other shapes and are left out: {listed(left_out)}.",) if left_out else ()
+    names, renamed = own_names([name for name, _ in columns])
+    frame = pd.DataFrame(dict(zip(names, (array for _, array in columns), strict=True)))
+    return Table(frame, path.name, (*notes, *renamed), path=path)
 
 
 def _arrays(path: Path) -> dict[str, NDArray[Any]]:
     """The arrays of a file; pickled ones could run code, so they are refused."""
     with reading(path), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = np.load(path, allow_pickle=False)
-        if isinstance(found, np.ndarray):
-            return {"data": found}
-        with found:
-            return {name: found[name] for name in found.files}
+        try:
+            found = np.load(path, allow_pickle=False)
+            if isinstance(found, np.ndarray):
+                return {"data": found}
+            with found:
+                return {name: found[name] for name in found.files}
+        except MemoryError:
+            raise ValueError("its header asks for more memory than there is; the file may be damaged") from None

@@ -47,3 +47,12 @@ def _numbered(stem: str) -> Iterator[str]:
     while True:
         yield f"{stem} ({number})"
         number += 1
+
+
+def listed(names: list[str], most: int = 5) -> str:
+    """Names with commas between, the first few of many.
+
+    >>> listed(["a", "b", "c"], most=2)
+    'a, b and 1 more'
+    """
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

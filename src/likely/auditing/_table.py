@@ -21,6 +21,7 @@ from likely.auditing._noise import noisy_regions
 from likely.auditing._out_of_fold import classify, regress
 from likely.auditing._read import read_table
 from likely.auditing._rows import odd_rows
+from likely.auditing._source import listed
 from likely.auditing._targets import wrong_targets
 from likely.auditing._wrong_labels import judge_labels
 from likely.auditing._wrong_targets import Squash, judge_targets
@@ -36,6 +37,7 @@ def audit_table(data: Any, target: str | None, task: str, test: Any, seed: int, 
         raise ValueError(f"task must be one of {', '.join(TASKS)}, got {task!r}")
     progress("reading", 0.0)
     table = read_table(data)
+    second = read_table(test) if test is not None else None
     if target is not None:
         target = _known(str(target), list(table.frame.columns))
     columns = read_columns(table.frame)
@@ -43,11 +45,12 @@ def audit_table(data: Any, target: str | None, task: str, test: Any, seed: int, 
     progress("looking for copies", 0.0)
     twins = find_twins(columns, target)
     findings = [odd_cells(columns, table.ragged, n), repeated_rows(columns, twins, target)]
-    if test is not None:
-        findings.append(across(table.frame, read_table(test), target))
+    if second is not None:
+        findings.append(across(table.frame, second, target))
     progress("looking for odd rows", 0.0)
     findings.append(odd_rows(columns, {target} if target else set(), twins.first))
     notes = [*table.notes, *_left_out(columns, target)]
+    notes += [f"{second.name}: {note}" for note in second.notes] if second is not None else []
     if target is None:
         judged, task = [], "none"
         notes.append("No target was named, so no labels, targets, noise or leaks were looked for.")
@@ -146,8 +149,7 @@ def _left_out(columns: Columns, target: str | None) -> list[str]:
     for kind, reason in reasons.items():
         names = [name for name in columns.named(kind) if name != target]
         if names:
-            shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-            notes.append(f"Left out of the models: {shown}, which {reason}.")
+            notes.append(f"Left out of the models: {listed(names)}, which {reason}.")
     return notes
 
 

@@ -23,12 +23,13 @@ from likely.calibration._deep_scale import DeepScale
 from likely.calibration._isotonic_scale import IsotonicScale
 from likely.calibration._json_fields import Record
 from likely.calibration._json_text import laid_out, parsed
-from likely.calibration._scale import GlobalScale, LinearScale
+from likely.calibration._scale import FAMILIES, GlobalScale, LinearScale
 from likely.calibration._scale_pipeline import AutoScale, ScalePipeline
 from likely.calibration._scaling import StructuredMatrixScaling, VectorScaling
 from likely.calibration._temperature import FeatureTemperature, GlobalTemperature, LinearTemperature
 
 FORMAT = 1
+_DEPTH = 20  # of calibrators within calibrators
 CLASSIFIERS: tuple[type, ...] = (
     GlobalTemperature,
     LinearTemperature,
@@ -119,7 +120,11 @@ def needs(calibrator: Any) -> dict[str, Any]:
 def from_json(text: str, name: str = "the text") -> Any:
     """The fitted calibrator again."""
     whole = _whole(parsed(text, name), name)
-    return _again(whole.record("calibrator"), whole)
+    calibrator = _again(whole.record("calibrator"), whole)
+    for field, needed in needs(calibrator).items():
+        if whole.value(field) != needed:
+            raise ValueError(f"{name}: {field!r} is {whole.value(field)!r}, but its calibrator needs {needed!r}")
+    return calibrator
 
 
 def _whole(content: Any, name: str) -> Record:
@@ -158,7 +163,9 @@ def _written(calibrator: Any) -> dict[str, Any]:
     return {"method": kind.__name__, "parameters": parameters, **parts.write(calibrator, _written)}
 
 
-def _again(record: Record, whole: Record) -> Any:
+def _again(record: Record, whole: Record, depth: int = 0) -> Any:
+    if depth > _DEPTH:
+        raise ValueError(f"{whole.name} is no calibrated model of likely: calibrators are nested too deeply in it")
     method = record.text("method")
     record.name = f"{record.name} ({method})"
     classifier = whole.text("kind") == "classifier"
@@ -166,10 +173,18 @@ def _again(record: Record, whole: Record) -> Any:
     if _METHODS.get(method) not in known:
         raise ValueError(f"{record.name}: likely {_version()} knows no {whole.text('kind')} method of that name")
     calibrator = _unfitted(_METHODS[method], record.record("parameters"))
+
+
+    def again(inner: Record) -> Any:
+        return _again(inner, whole, depth + 1)
+
     if not classifier:
-        _json_scales.read(calibrator, record, lambda inner: _again(inner, whole))
+        if hasattr(calibrator, "likelihood") and calibrator.likelihood not in FAMILIES:
+            known = " or ".join(FAMILIES)
+            raise ValueError(f"{record.name}: 'likelihood' must be {known}, found {calibrator.likelihood!r}")
+        _json_scales.read(calibrator, record, again)
         return calibrator
-    _json_classifiers.read(calibrator, record, whole.whole("classes", 2), lambda inner: _again(inner, whole))
+    _json_classifiers.read(calibrator, record, whole.whole("classes", 2), again)
     if record.content is whole.content["calibrator"]:
         calibrator.inputs = whole.text("inputs")
         if calibrator.inputs not in INPUTS:
@@ -178,7 +193,7 @@ def _again(record: Record, whole: Record) -> Any:
 
 
 def _unfitted(kind: type, parameters: Record) -> Any:
-    unknown = set(parameters.content) - set(inspect.signature(kind).parameters)
+    unknown = set(parameters.content) - (set(inspect.signature(kind).parameters) - {"steps", "inputs"})
     if unknown or any(_plain(value) is NotImplemented for value in parameters.content.values()):
         raise ValueError(f"{parameters.name} are not those of {kind.__name__}: {sorted(parameters.content)}")
     steps: dict[str, Any] = {"steps": []} if kind in (Composition, ScalePipeline) else {}

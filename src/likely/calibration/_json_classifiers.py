@@ -91,6 +91,8 @@ def read(calibrator: Any, record: Record, classes: int, again: Again) -> None:
         case AutoCalibrator():
             members = record.records("members")
             calibrator.members_ = {member.text("name"): again(member) for member in members}
+            if len(calibrator.members_) < len(members):
+                raise ValueError(f"{record.name}: each of 'members' must have a name of its own")
             calibrator.candidates = {name: clone(member) for name, member in calibrator.members_.items()}
             calibrator.name_ = record.text("best")
             for field in ("scores", "behind"):
@@ -153,6 +155,7 @@ def read_networks(calibrator: Any, record: Record, columns: int) -> None:
     if calibrator.n_iter_:
         told = record.record("networks")
         low, high = told.array("range", 2)
+        told.interval(low, high, "'range'")
         first = told.array("first", None, columns, None)
         n, _, hidden = first.shape
         shift, last, bias = told.array("shift", n, hidden), told.array("last", n, hidden), told.array("bias", n)

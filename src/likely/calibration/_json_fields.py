@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+LARGEST, SMALLEST = float(np.finfo(np.float64).max), float(np.finfo(np.float64).tiny)
+MOST = 10**7  # classes, features or steps; a file that claims more would fill the memory
 _WORDS = {dict: "an object", list: "a list", str: "text", bool: "true or false", type(None): "null"}
 
 
@@ -28,10 +30,10 @@ class Record:
     def number(self, field: str, *, positive: bool = False) -> float:
         """A finite number."""
         value = self.value(field)
-        if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+        if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) <= LARGEST:
             raise self._unlike(field, "a finite number", value)
-        if positive and value <= 0:
-            raise self._unlike(field, "positive", value)
+        if positive and value < SMALLEST:  # what is divided by less overflows
+            raise self._unlike(field, "positive" if value <= 0 else f"{SMALLEST:.3g} or more", value)
         return float(value)
 
     def limit(self, field: str) -> float:
@@ -45,11 +47,13 @@ class Record:
             raise self._unlike(field, "a list of numbers", values)
         return np.array([Record({field: value}, self.name).limit(field) for value in values])
 
-    def whole(self, field: str, least: int = 0) -> int:
-        """A whole number."""
+    def whole(self, field: str, least: int = 0, most: int = MOST) -> int:
+        """A whole number from ``least`` to ``most``."""
         value = self.value(field)
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
             raise self._unlike(field, f"a whole number ≥ {least}", value)
+        if value > most:
+            raise self._unlike(field, f"a whole number ≤ {most}", value)
         return value
 
     def truth(self, field: str) -> bool:
@@ -83,9 +87,14 @@ class Record:
         numbers = array.astype(np.float64)
         if not np.isfinite(numbers).all():
             raise ValueError(f"{self.name}: {field!r} holds numbers that are not finite")
-        if positive and not (numbers > 0).all():
+        if positive and not (numbers >= SMALLEST).all():
             raise ValueError(f"{self.name}: {field!r} must be positive throughout")
         return numbers
+
+    def interval(self, low: NDArray[np.float64], high: NDArray[np.float64], fields: str) -> None:
+        """Refuse ends of which one that should be the lower is above the other."""
+        if (low > high).any():
+            raise ValueError(f"{self.name}: {fields} must be a lower end and then an upper one, found them reversed")
 
     def record(self, field: str) -> Record:
         """A record within this one."""
@@ -108,7 +117,10 @@ def bare(number: float) -> float | None:
 
 
 def _word(value: Any) -> str:
-    return _WORDS.get(type(value), "") or repr(value)
+    if isinstance(value, int) and abs(value) > 10**30:
+        return f"a whole number of {len(str(abs(value)))} digits"
+    text = _WORDS.get(type(value), "") or repr(value)
+    return text if len(text) <= 80 else text[:79] + "…"
 
 
 def _times(shape: tuple[int, ...]) -> str:

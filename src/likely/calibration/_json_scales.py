@@ -65,6 +65,8 @@ def read(calibrator: Any, record: Record, again: Again) -> None:
             fitted = solution(record, calibrator.n_features_ or 1 + calibrator.has_scale_)
             low, high = (torch.as_tensor(record.array(end, len(fitted.coef))) for end in ("low", "high"))
             lowest, highest = record.array("range", 2)
+            record.interval(low.numpy(), high.numpy(), "'low' and 'high'")
+            record.interval(lowest, highest, "'range'")
             calibrator.share_ = record.number("share")
             calibrator.solution_, calibrator.precision_, calibrator.n_iter_ = fitted, fitted.precision, fitted.n_iter
             calibrator.met_ = _Met(fitted, low, high, (float(lowest), float(highest)))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any, NoReturn
 
+_DIGITS = 1000  # of a whole number; Python itself refuses some thousands, in words for programmers
+
 
 def laid_out(value: Any, depth: int = 0) -> str:
     """JSON with a line for each field and for each row of numbers."""
@@ -26,10 +28,22 @@ def parsed(text: str, name: str) -> Any:
     def refuse(constant: str) -> NoReturn:
         raise ValueError(f"{name} holds {constant}, which no calibrator can use")
 
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        fields = dict(pairs)
+        if len(fields) < len(pairs):
+            twice = next(field for place, (field, _) in enumerate(pairs) if field in dict(pairs[:place]))
+            raise ValueError(f"{name} has the field {twice!r} twice in one object")
+        return fields
+
+    def whole(digits: str) -> int:
+        if len(digits) > _DIGITS:
+            raise ValueError(f"{name} holds a whole number of {len(digits.lstrip('-'))} digits")
+        return int(digits)
+
     if not text.strip():
         raise ValueError(f"{name} is empty")
     try:
-        return json.loads(text, parse_constant=refuse)
+        return json.loads(text, parse_constant=refuse, object_pairs_hook=once, parse_int=whole)
     except json.JSONDecodeError as error:
         cut = "" if text.rstrip().endswith("}") else "; it does not end with }: was the file cut short?"
         raise ValueError(f"{name} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}{cut}") from None

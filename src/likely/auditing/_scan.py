@@ -1,0 +1,140 @@
+"""A first pass over text in columns: where rows begin, how many fields they have, and whether quotes are closed."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+QUOTE = '"'
+_FIELD = 1 << 30  # signs in a field; the csv module's own limit is 128 KB
+
+
+@dataclass
+class Layout:
+    """The header, and the rows (the first is 0) that have more or fewer fields than it.
+
+    ``blank`` counts empty lines between rows; ``excess`` holds rows with more fields than the header of which one
+    beyond it is not empty.
+    """
+
+    header: list[str]
+    rows: int = 0
+    long: dict[int, int] = field(default_factory=dict)
+    short: dict[int, int] = field(default_factory=dict)
+    excess: set[int] = field(default_factory=set)
+    blank: int = 0
+
+
+def scan(lines: Iterable[str], delimiter: str) -> Layout:
+    r"""Count the fields of every row.
+
+    Args:
+        lines: The lines of the text, with their ends.
+        delimiter: The sign between fields.
+
+    Returns:
+        The layout of the text.
+
+    Raises:
+        ValueError: If a quote is not closed, or a quoted field of several lines is followed by more text, as it is
+            where a stray quote has swallowed rows. The message names the row.
+
+    >>> layout = scan(["a,b\n", "1,2\n", "3\n", "4,5,6\n"], ",")
+    >>> layout.header, layout.rows, layout.short, layout.long
+    (['a', 'b'], 3, {1: 1}, {2: 3})
+    """
+    layout = Layout([])
+    records = _records(lines, delimiter, layout)
+    for fields in records:
+        layout.header = fields if isinstance(fields, list) else []
+        break
+    width, blank = len(layout.header), 0
+    for fields in records:
+        count = fields if isinstance(fields, int) else len(fields)
+        if count == 0:
+            blank += 1
+            continue
+        layout.blank += blank
+        blank = 0
+        if count < width:
+            layout.short[layout.rows] = count
+        elif count > width:
+            layout.long[layout.rows] = count
+            if isinstance(fields, list) and any(cell.strip() for cell in fields[width:]):
+                layout.excess.add(layout.rows)
+        layout.rows += 1
+    return layout
+
+
+def _records(lines: Iterable[str], delimiter: str, layout: Layout) -> Iterator[list[str] | int]:
+    """The fields of every row, or only their number where that is quickly told; 0 for a blank line."""
+    header = True
+    width = 0
+    with no_limit():
+        numbered = iter(enumerate(lines, start=1))
+        for number, line in numbered:
+            if "\0" in line:
+                raise ValueError(f"{_place(layout, number, header)} holds a NUL byte: this is not a text file")
+            if not line.strip(" \r\n") and (width != 1 or not line.strip("\r\n")):
+                if not header:
+                    yield 0
+                continue
+            if QUOTE not in line and not header and (count := line.count(delimiter) + 1) <= width:
+                yield count
+                continue
+            fields = _quoted(line, numbered, delimiter, width, _place(layout, number, header))
+            if header:
+                width, header = len(fields), False
+            yield fields
+
+
+def _quoted(line: str, following: Iterator[tuple[int, str]], delimiter: str, width: int, place: str) -> list[str]:
+    """The fields of a row that may go on over the following lines."""
+    taken: list[str] = []
+
+    def more() -> Iterator[str]:
+        taken.append(line)
+        yield line
+        for _, next_line in following:
+            taken.append(next_line)
+            yield next_line
+
+    try:
+        fields = next(csv.reader(more(), delimiter=delimiter, skipinitialspace=True, strict=True), [])
+        if _look_like_rows(taken[1:-1], delimiter, width):
+            raise ValueError(
+                f"{place} has a quote ({QUOTE}) that is closed {len(taken) - 1:,} lines below, with whole rows between: "
+                "one of the two is too many"
+            )
+        return fields
+    except csv.Error as error:
+        if "unexpected end of data" in str(error):
+            raise ValueError(f"{place} has a quote ({QUOTE}) that is not closed anywhere below") from None
+        if len(taken) > 1:
+            raise ValueError(
+                f"{place} has a quote ({QUOTE}) that is closed {len(taken) - 1:,} lines below, in the middle of a "
+                "field: one of the two is too many"
+            ) from None
+        # A quote within a line harms no other row: it is read as the csv module does.
+        return next(csv.reader([line], delimiter=delimiter, skipinitialspace=True), [])
+
+
+def _look_like_rows(lines: list[str], delimiter: str, width: int) -> bool:
+    """Whether all lines within a quoted field have a row's number of delimiters, too many for chance."""
+    return (width - 1) * len(lines) >= 4 and all(line.count(delimiter) == width - 1 for line in lines)
+
+
+def _place(layout: Layout, line: int, header: bool) -> str:
+    return f"the header (line {line})" if header else f"row {layout.rows} (line {line})"
+
+
+@contextmanager
+def no_limit() -> Iterator[None]:
+    """Let fields be longer than the csv module's 128 KB."""
+    old = csv.field_size_limit(_FIELD)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(old)
