@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,6 +21,7 @@ def keep_inputs(outputs: Iterable[Path], inputs: Mapping[str, str | os.PathLike[
 
     Raises:
         ValueError: If one of the outputs is one of the inputs.
+        IsADirectoryError: If one of the outputs is a folder.
 
     >>> keep_inputs([Path("a/../new.csv")], {"DATA": "new.csv", "--test": None})
     Traceback (most recent call last):
@@ -27,6 +29,8 @@ def keep_inputs(outputs: Iterable[Path], inputs: Mapping[str, str | os.PathLike[
     ValueError: a/../new.csv is the file given as DATA, which would be lost: write to another place
     """
     for output in outputs:
+        if output.is_dir():
+            raise IsADirectoryError(errno.EISDIR, "this is a folder, and a file is to be written there", str(output))
         for name, given in inputs.items():
             if given is not None and _same(output, Path(given)):
                 raise ValueError(f"{output} is the file given as {name}, which would be lost: write to another place")

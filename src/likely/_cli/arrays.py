@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from likely._files import reading
+from likely.auditing._loading import loading
 
 Array = NDArray[Any]
 
@@ -37,7 +37,7 @@ class Arrays:
             if table.ragged:
                 row, wrong = next(iter(table.ragged.items()))
                 raise ValueError(f"{path.name}, row {row}: {wrong}")
-            self.frame, self.notes = table.frame, table.notes
+            self.frame, self.notes, self.check_single = table.frame, table.notes, table.check_single
         self.single = isinstance(self.arrays, np.ndarray)
 
     def close(self) -> None:
@@ -73,13 +73,16 @@ class Arrays:
             return self._member(name) if name in self.arrays else None
         columns = [str(column) for column in self.frame.columns]
         if name in columns:
+            self.check_single(name)
             return _column(self.frame[name])
         listed = [part.strip() for part in name.split(",")]
         chosen = listed if len(listed) > 1 and set(listed) <= set(columns) else _numbered(name, columns)
+        for column in chosen:
+            self.check_single(column)
         return np.stack([_numbers(self.frame[column], column) for column in chosen], axis=1) if chosen else None
 
     def _member(self, name: str) -> Array:
-        with reading(self.path):
+        with loading(self.path):
             return np.asarray(self.arrays[name])
 
     def _inventory(self) -> str:
@@ -94,7 +97,7 @@ class Arrays:
 
 def _loaded(path: Path) -> Any:
     """An array, or an open archive of some."""
-    with reading(path):
+    with loading(path):
         return np.load(path, mmap_mode="r" if path.suffix.lower() == ".npy" else None, allow_pickle=False)
 
 

@@ -16,6 +16,7 @@ from likely._cli.terminal import safe
 _OF_TABLES = ("DATA", "--target", "--test")
 _OF_OUTPUTS = ("--logits", "--labels", "--features", "--images", "--classes")
 
+
 def audit_command(
     data: Annotated[
         Path | None, typer.Argument(help="A table: CSV, TSV, Parquet, Arrow or npz.", metavar="DATA")
@@ -33,7 +34,7 @@ def audit_command(
         float | None,
         typer.Option(help="End with exit code 1 if more than this share of rows is suspicious.", min=0, max=1),
     ] = None,
-    seed: Annotated[int, typer.Option(help="The seed everything random starts from.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="The seed everything random starts from.", min=0, max=2**32 - 1)] = 0,
 ) -> None:
     """Find odd rows, wrong labels and targets, copies and leaks; write OUT/report.html, scores.csv, summary.json."""
     from likely._destination import keep_inputs, writable

@@ -42,7 +42,7 @@ def calibrate_command(
         str | None, typer.Option(help="A regressor's: normal or laplace.", show_default="normal")
     ] = None,
     folds: Annotated[int, typer.Option(help="Folds that judge it on rows left out; 0: do not judge.", min=0)] = 5,
-    seed: Annotated[int, typer.Option(help="The seed everything random starts from.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="The seed everything random starts from.", min=0, max=2**32 - 1)] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Learn from a model's outputs on rows it was not trained on how sure it should be; write a model as JSON."""
@@ -69,7 +69,9 @@ def predict_command(
         float | None,
         typer.Option(help="How much of a row's distribution a regressor's interval holds.", show_default="0.9"),
     ] = None,
-    quantiles: Annotated[str | None, typer.Option(help="A regressor's: levels with commas between, such as 0.1,0.5,0.9.")] = None,
+    quantiles: Annotated[
+        str | None, typer.Option(help="A regressor's: levels with commas between, such as 0.1,0.5,0.9.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Write the calibrated probabilities, or scales, intervals and quantiles, of a model's outputs."""
@@ -100,12 +102,19 @@ def _lines(about: dict[str, Any]) -> list[str]:
         first = about.get("before") or {}
         lines += ["", f"{'':<18}{'before':>10}{'after':>10}"]
         for name, value in about["after"].items():
-            old = f"{first[name]:.4f}" if name in first else "–"
-            lines.append(f"{name:<18}{old:>10}{value:>10.4f}")
+            old = _score(first[name]) if name in first else "–"
+            lines.append(f"{name:<18}{old:>10}{_score(value):>10}")
         lines.append(about["judged"])
         if "gain" in about:
             gain, error = about["gain"]["NLL"], about["gain"]["error"]
             doubt = "" if gain > 2 * error else ", so no gain is sure"
-            lines.append(f"The NLL falls by {gain:.4f} ± {error:.4f}{doubt}.")
+            lines.append(f"The NLL falls by {_score(gain)} ± {_score(error)}{doubt}.")
         lines.append("")
     return [*lines, about["out"]]
+
+
+def _score(value: float | None) -> str:
+    """A score in few signs, however large; None is the infinite one of a label that had no probability."""
+    if value is None:
+        return "∞"
+    return f"{value:.4f}" if abs(value) < 1e4 else f"{value:.3g}"

@@ -11,8 +11,6 @@ def check_output(out: Path, inputs: dict[str, Path]) -> None:
     """Refuse, before any work, a file that is one of the inputs, or is a folder, or that cannot be written."""
     if not out.parent.is_dir():
         raise FileNotFoundError(f"the folder {out.parent} of --out does not exist")
-    if out.is_dir():
-        raise IsADirectoryError(f"--out {out} is a folder: name a file")
     keep_inputs([out], inputs)
     if not out.exists() or out.is_file():  # else a pipe or a device, which is written to as it is
         with writable(out.parent):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -47,15 +48,13 @@ def calibrate(
     _check_rows(outputs, folds)
     if names.probabilities:
         calibrator.set_params(inputs="probabilities")
-    tell("fitting", 0.0)
-    fitted = _fitted(calibrator, outputs)
-    about = {**_about(data, outputs), "task": outputs.task, "method": method, **_chosen(fitted), "seed": seed}
-    if folds:
-        new = out_of_fold(
-            calibrator, outputs, folds, seed, lambda fold: tell(f"fold {fold + 1} of {folds}", (1 + fold) / (1 + folds))
-        )
-        judged = f"Out of fold: every row is judged by a fit to the other {folds - 1} of {folds} parts."
-        about |= _compared(before(outputs, calibrator), new) | {"judged": judged}
+    about = {**_about(data, outputs), "task": outputs.task, "method": method}
+    with _naming_the_row(outputs, method):
+        tell("fitting", 0.0)
+        fitted = fit(calibrator, outputs)
+        about |= {**_chosen(fitted), "seed": seed}
+        if folds:
+            about |= _judged(calibrator, outputs, folds, seed, tell)
     save(fitted, out, about=about)
     return about | {"out": str(out)}
 
@@ -151,14 +150,26 @@ def _forecasts(fitted: Any, outputs: Outputs, coverage: float, levels: list[floa
     return answers
 
 
-def _fitted(calibrator: Any, outputs: Outputs) -> Any:
-    """A fit; where it fails, the row that is likely to be the reason, since the user may have chosen no method."""
+def _judged(
+    calibrator: Any, outputs: Outputs, folds: int, seed: int, tell: Callable[[str, float], None]
+) -> dict[str, Any]:
+    """Scores on rows left out."""
+    new = out_of_fold(
+        calibrator, outputs, folds, seed, lambda fold: tell(f"fold {fold + 1} of {folds}", (1 + fold) / (1 + folds))
+    )
+    judged = f"Out of fold: every row is judged by a fit to the other {folds - 1} of {folds} parts."
+    return _compared(before(outputs, calibrator), new) | {"judged": judged}
+
+
+@contextmanager
+def _naming_the_row(outputs: Outputs, method: str) -> Iterator[None]:
+    """Where a fit fails, name the row that is likely to be the reason: the user may have chosen no method."""
     try:
-        return fit(calibrator, outputs)
+        yield
     except (ValueError, ArithmeticError) as error:
         if (row := unusual_row(outputs)) is None:
             raise
-        raise ValueError(f"{error}; {row}") from None
+        raise ValueError(f"{row}, with which --method {method} fails: {error}") from None
 
 
 def _check_answers(answers: dict[str, Any], model: Path) -> None:
@@ -166,7 +177,9 @@ def _check_answers(answers: dict[str, Any], model: Path) -> None:
     for name, array in answers.items():
         rows = np.flatnonzero(np.isnan(array).reshape(len(array), -1).any(1))
         if len(rows):
-            raise ValueError(f"{model.name} gives no {name} for row {rows[0]} ({len(rows)} such rows): nothing is written")
+            raise ValueError(
+                f"{model.name} gives no {name} for row {rows[0]} ({len(rows)} such rows): nothing is written"
+            )
 
 
 def _write(out: Path, answers: dict[str, Any]) -> None:
@@ -208,10 +221,17 @@ def _chosen(fitted: Any) -> dict[str, Any]:
 
 def _compared(old: Scores | None, new: Scores) -> dict[str, Any]:
     if old is None:
-        return {"after": new.told}
+        return {"after": _finite(new.told)}
+    told = {"before": _finite(old.told), "after": _finite(new.told)}
+    if not (np.isfinite(old.nll).all() and np.isfinite(new.nll).all()):  # a label of probability zero
+        return told
     fall = old.nll - new.nll
-    gain, error = float(fall.mean()), float(fall.std() / math.sqrt(len(fall)))
-    return {"before": old.told, "after": new.told, "gain": {"NLL": gain, "error": error}}
+    return told | {"gain": {"NLL": float(fall.mean()), "error": float(fall.std() / math.sqrt(len(fall)))}}
+
+
+def _finite(scores: dict[str, float]) -> dict[str, float | None]:
+    """The scores, with None for ∞, which JSON does not have."""
+    return {name: value if math.isfinite(value) else None for name, value in scores.items()}
 
 
 def _levels(quantiles: str | None) -> list[float]:

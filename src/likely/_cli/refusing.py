@@ -16,7 +16,7 @@ from likely._cli.terminal import safe
 
 TRACEBACK = "LIKELY_TRACEBACK"  # the variable that asks for one
 # The errors of the command line itself, which typer prints: click's or, in later versions, those of typer's own copy.
-_USAGE = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+_USAGE: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")  # type: ignore[assignment]
 
 
 class Commands(TyperGroup):
@@ -53,11 +53,11 @@ def refusing() -> Iterator[None]:
 
 
 def said(error: BaseException) -> str:
-    """An error in one line for people, safe to print.
+    r"""An error in one line for people, safe to print.
 
     >>> said(OSError(28, "No space left on device", "out/scores.csv"))
     'out/scores.csv: No space left on device'
-    >>> said(ValueError("two\\nlines"))
+    >>> said(ValueError("two\nlines"))
     'two lines'
     """
     text = str(error)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import codecs
 import gzip
 import io
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, NamedTuple
-
-import zlib
 
 # UTF-32's mark begins with UTF-16's.
 _MARKS = (
@@ -75,7 +74,9 @@ def _unmarked(path: Path) -> Encoding:
     if wide <= len(bad):
         # Windows-1252 leaves five bytes undefined; they are no reason to refuse a file.
         return Encoding("cp1252", "replace", ("The file is not UTF-8; it was read as Windows-1252.",))
-    told = f"{len(bad):,} lines are not UTF-8, the first is line {bad[0]:,}; what cannot be read there is shown as \ufffd."
+    told = (
+        f"{len(bad):,} lines are not UTF-8, the first is line {bad[0]:,}; what cannot be read there is shown as \ufffd."
+    )
     return Encoding("utf-8", "replace", (told,))
 
 

@@ -29,7 +29,7 @@ def thumbnails(images: Any, rows: int) -> Callable[[int], str | None]:
         raise ImportError("thumbnails need Pillow: pip install 'likely[plots]'") from None
 
     if isinstance(images, str | os.PathLike) and Path(images).is_dir():
-        files = sorted(path for path in Path(images).iterdir() if path.suffix.lower() in ENDINGS)
+        files = sorted(path for path in Path(images).iterdir() if path.suffix.lower() in ENDINGS and path.is_file())
         if len(files) != rows:
             raise ValueError(f"{images} holds {len(files)} images, but there are {rows} rows: one each is needed")
 

@@ -55,7 +55,7 @@ def _style(column: pd.Series[Any]) -> Style | None:
     if not any(_share(words.head(_LOOK), pattern) >= MOSTLY / 2 for pattern in (_COMMA, _POINT)):
         return None
     words = words.astype(str).str.strip()
-    if not bool(words.str.contains(rf"\d[,'’ \u00a0\u202f]\d|\d\.\d{{3}}\.\d{{3}}", regex=True).any()):
+    if not bool(words.str.contains(r"\d[,'’ \u00a0\u202f]\d|\d\.\d{3}\.\d{3}", regex=True).any()):
         return None
     comma, point = (words.str.fullmatch(pattern).astype(bool) for pattern in (_COMMA, _POINT))
     if max(comma.mean(), point.mean()) < MOSTLY:

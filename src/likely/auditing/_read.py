@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from likely._files import reading
-from likely.auditing._source import Table, listed, own_names
+from likely.auditing._loading import loading
+from likely.auditing._source import Table, listed, own_names, repeated_names
 from likely.auditing._text import read_text
 
 _ARROW = "reading {} needs pyarrow: pip install 'likely[arrow]'"
@@ -29,9 +29,10 @@ def read_table(data: Any) -> Table:
     if isinstance(data, str | os.PathLike):
         return _from_file(Path(data))
     frame = _from_python(data)
-    names, notes = own_names([str(name) for name in frame.columns])
+    given = [str(name) for name in frame.columns]
+    names, notes = own_names(given)
     frame.columns = pd.Index(names)
-    return _checked(Table(frame.reset_index(drop=True), "the data", notes))
+    return _checked(Table(frame.reset_index(drop=True), "the data", notes, repeated=repeated_names(given)))
 
 
 def read_array(source: Any, name: str) -> NDArray[Any]:
@@ -121,7 +122,7 @@ def _from_pyarrow(path: Path, read: Callable[[Path], Any]) -> Table:
         frame = table.rename_columns(names).to_pandas(ignore_metadata=True)
     except ValueError:  # dates beyond what nanoseconds reach
         frame = table.rename_columns(names).to_pandas(ignore_metadata=True, timestamp_as_object=True)
-    return Table(frame, path.name, notes, path=path)
+    return Table(frame, path.name, notes, path=path, repeated=repeated_names(list(table.column_names)))
 
 
 def _from_numpy(path: Path) -> Table:
@@ -143,20 +144,18 @@ def _from_numpy(path: Path) -> Table:
             stem = "x" if name in ("X", "data") else f"{name} "
             columns += [(f"{stem}{j}", array[:, j]) for j in range(array.shape[1])]
     notes = (f"These arrays have other shapes and are left out: {listed(left_out)}.",) if left_out else ()
-    names, renamed = own_names([name for name, _ in columns])
+    given = [name for name, _ in columns]
+    names, renamed = own_names(given)
     frame = pd.DataFrame(dict(zip(names, (array for _, array in columns), strict=True)))
-    return Table(frame, path.name, (*notes, *renamed), path=path)
+    return Table(frame, path.name, (*notes, *renamed), path=path, repeated=repeated_names(given))
 
 
 def _arrays(path: Path) -> dict[str, NDArray[Any]]:
     """The arrays of a file; pickled ones could run code, so they are refused."""
-    with reading(path), warnings.catch_warnings():
+    with loading(path), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        try:
-            found = np.load(path, allow_pickle=False)
-            if isinstance(found, np.ndarray):
-                return {"data": found}
-            with found:
-                return {name: found[name] for name in found.files}
-        except MemoryError:
-            raise ValueError("its header asks for more memory than there is; the file may be damaged") from None
+        found = np.load(path, allow_pickle=False)
+        if isinstance(found, np.ndarray):
+            return {"data": found}
+        with found:
+            return {name: found[name] for name in found.files}

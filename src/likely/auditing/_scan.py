@@ -6,6 +6,7 @@ import csv
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 
 QUOTE = '"'
 _FIELD = 1 << 30  # signs in a field; the csv module's own limit is 128 KB
@@ -27,12 +28,13 @@ class Layout:
     blank: int = 0
 
 
-def scan(lines: Iterable[str], delimiter: str) -> Layout:
+def scan(lines: Iterable[str], delimiter: str, skip: int = 0) -> Layout:
     r"""Count the fields of every row.
 
     Args:
         lines: The lines of the text, with their ends.
         delimiter: The sign between fields.
+        skip: How many lines come before the header.
 
     Returns:
         The layout of the text.
@@ -46,7 +48,7 @@ def scan(lines: Iterable[str], delimiter: str) -> Layout:
     (['a', 'b'], 3, {1: 1}, {2: 3})
     """
     layout = Layout([])
-    records = _records(lines, delimiter, layout)
+    records = _records(lines, delimiter, layout, skip)
     for fields in records:
         layout.header = fields if isinstance(fields, list) else []
         break
@@ -68,12 +70,12 @@ def scan(lines: Iterable[str], delimiter: str) -> Layout:
     return layout
 
 
-def _records(lines: Iterable[str], delimiter: str, layout: Layout) -> Iterator[list[str] | int]:
+def _records(lines: Iterable[str], delimiter: str, layout: Layout, skip: int) -> Iterator[list[str] | int]:
     """The fields of every row, or only their number where that is quickly told; 0 for a blank line."""
     header = True
     width = 0
     with no_limit():
-        numbered = iter(enumerate(lines, start=1))
+        numbered = islice(enumerate(lines, start=1), skip, None)
         for number, line in numbered:
             if "\0" in line:
                 raise ValueError(f"{_place(layout, number, header)} holds a NUL byte: this is not a text file")
@@ -105,8 +107,8 @@ def _quoted(line: str, following: Iterator[tuple[int, str]], delimiter: str, wid
         fields = next(csv.reader(more(), delimiter=delimiter, skipinitialspace=True, strict=True), [])
         if _look_like_rows(taken[1:-1], delimiter, width):
             raise ValueError(
-                f"{place} has a quote ({QUOTE}) that is closed {len(taken) - 1:,} lines below, with whole rows between: "
-                "one of the two is too many"
+                f"{place} has a quote ({QUOTE}) that is closed {len(taken) - 1:,} lines below, with whole rows "
+                "between: one of the two is too many"
             )
         return fields
     except csv.Error as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +14,8 @@ import pandas as pd
 class Table:
     """A frame whose columns have names of their own, with what reading it had to mend.
 
-    ``ragged`` holds, for a row with more fields than the header, what is wrong with it.
+    ``ragged`` holds, for a row with more fields than the header, what is wrong with it; ``repeated`` the names that
+    more than one column had.
     """
 
     frame: pd.DataFrame
@@ -21,6 +23,18 @@ class Table:
     notes: tuple[str, ...] = ()
     ragged: dict[int, str] = field(default_factory=dict)
     path: Path | None = None
+    repeated: frozenset[str] = frozenset()
+
+    def check_single(self, name: str) -> None:
+        """Refuse a name that more than one column had: which of them is meant cannot be known."""
+        if name in self.repeated:
+            raise ValueError(f"{self.name} has more than one column named {name!r}: rename all but one of them")
+
+
+def repeated_names(names: list[str]) -> frozenset[str]:
+    """The names that occur more than once."""
+    counts = Counter(name.strip() for name in names)
+    return frozenset(name for name, count in counts.items() if count > 1 and name)
 
 
 def own_names(names: list[str]) -> tuple[list[str], tuple[str, ...]]:

@@ -40,6 +40,7 @@ def audit_table(data: Any, target: str | None, task: str, test: Any, seed: int, 
     second = read_table(test) if test is not None else None
     if target is not None:
         target = _known(str(target), list(table.frame.columns))
+        table.check_single(target)
     columns = read_columns(table.frame)
     n = len(table.frame)
     progress("looking for copies", 0.0)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import warnings
 from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +16,12 @@ import pandas as pd
 from likely.auditing._encoding import Encoding, find_encoding, open_bytes, open_text, unpacking
 from likely.auditing._numerals import read_numerals
 from likely.auditing._scan import Layout, no_limit, scan
-from likely.auditing._source import Table, own_names
+from likely.auditing._source import Table, own_names, repeated_names
 from likely.auditing._words import Raw, mend_words
 
 _DELIMITERS = "\t;|,"  # of two that fit equally well the earlier: commas are in numbers and sentences, too
 _NAMES = {"\t": "tab", ";": "semicolon", "|": "bar", ",": "comma"}
+_SEPARATOR = re.compile(r'"?sep=([,;\t|])"?\r?\n')
 _HEAD = 1 << 16  # bytes from which a delimiter is guessed
 _MOST = 0.5  # of the rows: if more are longer than the header, it is the header that is wrong
 # pandas 2 rounds numbers by a unit in the last place unless told otherwise; pandas 3 does not, and warns of the option.
@@ -44,17 +47,20 @@ def read_text(path: Path) -> Table:
         if not head.strip():
             raise ValueError(f"{path.name} is empty")
         encoding = find_encoding(path, head)
-        delimiter = _delimiter(head.decode(encoding.name, "replace"))
+        text = head.decode(encoding.name, "replace")
+        told = _SEPARATOR.match(text)  # a first line that spreadsheets write for each other
+        delimiter = told.group(1) if told else _delimiter(text)
+        skip = int(told is not None)
         try:
             with open_text(path, encoding) as lines:
-                layout = scan(lines, delimiter)
+                layout = scan(lines, delimiter, skip)
         except ValueError as error:
             raise ValueError(f"{path.name}: {error}") from None
         if not layout.header:
             raise ValueError(f"{path.name} is empty")
         _check_width(layout, path.name)
         names, renamed = own_names(layout.header)
-        frame, read_raw = _frame(path, encoding, delimiter, names, layout)
+        frame, read_raw = _frame(path, encoding, delimiter, names, layout, skip)
     words = mend_words(frame, read_raw)
     numerals = read_numerals(frame, delimiter, read_raw)
     notes = (*encoding.notes, *_told(layout, delimiter, path), *renamed, *words, *numerals)
@@ -63,23 +69,23 @@ def read_text(path: Path) -> Table:
         for row, fields in layout.long.items()
         if row in layout.excess
     }
-    return Table(frame, path.name, notes, ragged, path)
+    return Table(frame, path.name, notes, ragged, path, repeated_names(layout.header))
 
 
 def _frame(
-    path: Path, encoding: Encoding, delimiter: str, names: list[str], layout: Layout
+    path: Path, encoding: Encoding, delimiter: str, names: list[str], layout: Layout, skip: int
 ) -> tuple[pd.DataFrame, Raw]:
     """What pandas reads, and a function that reads some columns once more, as they are written."""
     fits: dict[str, Any] = {"sep": delimiter, "encoding": encoding.name, "encoding_errors": encoding.errors}
 
     def read(**how: Any) -> pd.DataFrame:
         if not layout.long:
-            frame = _parsed(path, names, **fits, **how)
+            frame = _parsed(path, names, skiprows=skip, **fits, **how)
             if len(frame) == layout.rows:
                 return frame
         # What pandas would split otherwise than the csv module does is split here.
         with open_text(path, encoding) as lines:
-            return _parsed(_cut(lines, delimiter, len(names)), names, skip_blank_lines=False, **how)
+            return _parsed(_cut(islice(lines, skip, None), delimiter, len(names)), names, skip_blank_lines=False, **how)
 
     def read_raw(columns: list[int]) -> pd.DataFrame:
         raw = read(usecols=columns, dtype=str, keep_default_na=False, na_values=[""])
@@ -119,7 +125,7 @@ def _check_width(layout: Layout, name: str) -> None:
         row = min(layout.excess)
         raise ValueError(
             f"{name}: {len(layout.excess):,} of {layout.rows:,} rows have more fields than the header (row {row} has "
-            f"{layout.long[row]}, the header {len(layout.header)}): a name is missing there, or values hold the delimiter"
+            f"{layout.long[row]}, the header {len(layout.header)}): it lacks a name, or values hold the delimiter"
         )
 
 

@@ -72,7 +72,7 @@ def _doubtful(column: pd.Series[Any]) -> bool:
 
 def _single_gap(column: pd.Series[Any]) -> bool:
     """Whether there is one word in all, which is then the way to write a gap."""
-    return column.nunique() == 1
+    return bool(column.nunique() == 1)
 
 
 def _whole(column: pd.Series[Any]) -> Any:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from likely._destination import keep_inputs, write_together, writable
+from likely._destination import keep_inputs, writable, write_together
 
 if TYPE_CHECKING:
     from likely.auditing._audit import Audit

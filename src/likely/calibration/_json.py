@@ -174,14 +174,13 @@ def _again(record: Record, whole: Record, depth: int = 0) -> Any:
         raise ValueError(f"{record.name}: likely {_version()} knows no {whole.text('kind')} method of that name")
     calibrator = _unfitted(_METHODS[method], record.record("parameters"))
 
-
     def again(inner: Record) -> Any:
         return _again(inner, whole, depth + 1)
 
     if not classifier:
         if hasattr(calibrator, "likelihood") and calibrator.likelihood not in FAMILIES:
-            known = " or ".join(FAMILIES)
-            raise ValueError(f"{record.name}: 'likelihood' must be {known}, found {calibrator.likelihood!r}")
+            choices = " or ".join(FAMILIES)
+            raise ValueError(f"{record.name}: 'likelihood' must be {choices}, found {calibrator.likelihood!r}")
         _json_scales.read(calibrator, record, again)
         return calibrator
     _json_classifiers.read(calibrator, record, whole.whole("classes", 2), again)
