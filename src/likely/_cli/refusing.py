@@ -16,7 +16,7 @@ from likely._cli.terminal import safe
 
 TRACEBACK = "LIKELY_TRACEBACK"  # the variable that asks for one
 # The errors of the command line itself, which typer prints: click's or, in later versions, those of typer's own copy.
-_USAGE: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")  # type: ignore[assignment]
+_USAGE: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 
 
 class Commands(TyperGroup):
@@ -42,14 +42,23 @@ def refusing() -> Iterator[None]:
         yield
     except (_USAGE, typer.Exit, typer.Abort):
         raise
+    except SystemExit as ended:
+        if not isinstance(ended.__context__, BrokenPipeError):  # of which rich makes the exit code 1
+            raise
+        _tell(ended.__context__)
+        raise typer.Exit(2) from None
     except Exception as error:
         if os.environ.get(TRACEBACK):
             raise
         if isinstance(error, OSError) and error.filename is None and error.errno in (errno.EPIPE, errno.ENOSPC):
             _abandon_output()
-        with suppress(OSError, ValueError):
-            typer.echo(f"likely: {said(error)}", err=True)
+        _tell(error)
         raise typer.Exit(2) from None
+
+
+def _tell(error: BaseException) -> None:
+    with suppress(OSError, ValueError):
+        typer.echo(f"likely: {said(error)}", err=True)
 
 
 def said(error: BaseException) -> str:

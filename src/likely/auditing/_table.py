@@ -157,5 +157,6 @@ def _left_out(columns: Columns, target: str | None) -> list[str]:
 def _known(name: str, names: list[str]) -> str:
     if name in names:
         return name
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.0)
-    raise ValueError(f"there is no column {name!r}; did you mean {close[0]!r}? There are {len(names)} columns")
+    lowered = {own.lower(): own for own in reversed(names)}
+    (close,) = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.0)
+    raise ValueError(f"there is no column {name!r}; did you mean {lowered[close]!r}? There are {len(names)} columns")
