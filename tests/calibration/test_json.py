@@ -297,6 +297,87 @@ def test_a_loaded_calibrator_refuses_what_does_not_fit(tmp_path):
         loaded.predict_proba(logits, x[:, :3])
 
 
+def nested(whole, depth):
+    inner = {**whole["calibrator"], "name": "a"}
+    for _ in range(depth):
+        inner = {"name": "a", "method": "Composition", "parameters": {}, "steps": [inner]}
+    return json.dumps({**whole, "calibrator": inner})
+
+
+LONG = "1" + "0" * 400
+GLOBAL = ("calibrator", "temperature")
+HOSTILE = {
+    "'temperature' must be a finite number, found a whole number of 401 digits": lambda whole: change(
+        whole, int(LONG), *GLOBAL
+    ),
+    "holds a whole number of 5001 digits": lambda whole: change(whole, "T", *GLOBAL).replace('"T"', "1" + "0" * 5000),
+    "'temperature' must be 2.23e-308 or more, found 1e-320": lambda whole: change(whole, 1e-320, *GLOBAL),
+    "'classes' must be a whole number ≤ 10000000, found 1000000000000": lambda whole: change(whole, 10**12, "classes"),
+    "'classes' must be a whole number ≤ 10000000, found a whole number of 401": lambda whole: change(
+        whole, int(LONG), "classes"
+    ),
+    "calibrators are nested too deeply": lambda whole: nested(whole, 400),
+    "it is nested too deeply": lambda whole: "[" * 10**5,
+    "'steps' must be a list of one record or more": lambda whole: change(
+        whole, {"method": "Composition", "parameters": {}, "steps": []}, "calibrator"
+    ),
+    "are not those of Composition: ['steps']": lambda whole: change(
+        json.loads(nested(whole, 1)), {"steps": ["a"]}, "calibrator", "parameters"
+    ),
+    "has the field 'temperature' twice": lambda whole: json.dumps(whole).replace(
+        '"temperature"', '"temperature": 1, "temperature"'
+    ),
+    "'features' is 7, but its calibrator needs 0": lambda whole: change(whole, 7, "features"),
+    "each of 'members' must have a name of its own": lambda whole: change(
+        whole,
+        {
+            "method": "AutoCalibrator",
+            "parameters": {},
+            "best": "a",
+            "scores": {},
+            "behind": {},
+            "members": [{**whole["calibrator"], "name": "a"}] * 2,
+        },
+        "calibrator",
+    ),
+}
+
+
+@pytest.mark.parametrize("message", HOSTILE)
+def test_a_hostile_classifier_is_refused_naming_the_field(message, tmp_path):
+    from likely.calibration._json import to_json
+
+    logits, y, _ = classified()
+    whole = json.loads(to_json(GlobalTemperature().fit(logits, y)))
+    (tmp_path / "model.json").write_text(HOSTILE[message](whole))
+    with pytest.raises(ValueError, match=r"model\.json") as refusal:
+        calibration.load(tmp_path / "model.json")
+    assert message in str(refusal.value)
+    assert len(str(refusal.value)) < 300
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("parameters", {"likelihood": "cake"}, "'likelihood' must be normal or laplace, found 'cake'"),
+        ("parameters", {"likelihood": 5}, "'likelihood' must be normal or laplace, found 5"),
+        ("range", [3, -3], "'range' must be a lower end and then an upper one, found them reversed"),
+        ("low", [1e9] * D, "'low' and 'high' must be a lower end and then an upper one"),
+        ("global_scale", 5e-324, "'global_scale' must be 2.23e-308 or more"),
+        ("has_scale", False, "'scale' is True, but its calibrator needs False"),
+    ],
+)
+def test_a_hostile_regressor_is_refused_naming_the_field(field, value, message, tmp_path):
+    from likely.calibration._json import to_json
+
+    mean, scale, y, x = regressed()
+    whole = json.loads(to_json(clone(SCALES["linear"]).fit(mean, scale, y, x)))
+    (tmp_path / "model.json").write_text(change(whole, value, "calibrator", field))
+    with pytest.raises(ValueError, match=r"model\.json") as refusal:
+        calibration.load(tmp_path / "model.json")
+    assert message in str(refusal.value)
+
+
 PAGE = Path(__file__).parents[2] / "docs" / "calibrated-models.md"
 NODE = shutil.which("node")
 ANSWER = """
