@@ -256,3 +256,25 @@ def test_what_is_written_comes_back(
         assert found["word"] == "-" + word
         assert float(found["number"]) == float(number)
         assert pd.isna(found["gappy"]) if gappy is None else float(found["gappy"]) == float(gappy)
+
+
+PIECES = st.sampled_from(
+    [*'a1 ,;|\t"\n\r.-', "\r\n", '""', "NA", "1,5", "1.234", "é", "\0", "\ufeff", "9" * 30, "2020-01-01"]
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(PIECES, max_size=40).map("".join), st.sampled_from(["utf-8", "latin-1", "utf-16"]), st.integers(0, 3))
+def test_any_text_is_read_or_refused_in_one_line(content: str, encoding: str, cut: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "a.csv")
+        whole = content.encode(encoding, "ignore")
+        path.write_bytes(whole[: len(whole) - cut])
+        try:
+            table = read_table(path)
+        except ValueError as refusal:
+            assert str(refusal).startswith("a.csv")
+            assert "\n" not in str(refusal)
+        else:
+            assert len(read_columns(table.frame).typed) == len(table.frame)
+            assert table.frame.columns.is_unique
