@@ -18,14 +18,14 @@ from likely.reproduce._run import command
 
 CHECK_IMPORTS = """
 import sys, time
-start = time.perf_counter()
+start = time.process_time()
 from likely.cli import main
 sys.argv = ["likely", *{words}]
 try:
     main()
 except SystemExit as stop:
     assert not stop.code, stop.code
-seconds = time.perf_counter() - start
+seconds = time.process_time() - start
 print("loaded:", *sorted({{"torch", "pandas", "matplotlib", "sklearn", "scipy"}} & set(sys.modules)))
 print("seconds:", seconds)
 """
@@ -61,7 +61,7 @@ def test_asking_for_words_loads_no_library(words: list[str]) -> None:
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
     *_, loaded, seconds = done.stdout.splitlines()
     assert loaded.strip() == "loaded:"
-    assert float(seconds.split()[1]) < 2.0  # a third of a second here; slack for a busy machine
+    assert float(seconds.split()[1]) < 2.0  # of the processor, whatever else runs; a third of a second here
 
 
 def test_version() -> None:
