@@ -34,6 +34,10 @@ def mend_words(frame: pd.DataFrame, read_raw: Raw) -> list[str]:
     Returns:
         What is to be told of it.
     """
+    for name in frame.columns[[pd.api.types.is_string_dtype(kind) for kind in frame.dtypes]]:
+        # In a column of whole numbers beyond 2⁶³ pandas leaves gaps as they are written.
+        if bool((unread := frame[name].isin(GAPS | {""})).any()):
+            frame[name] = frame[name].mask(unread)
     doubtful = [place for place in range(frame.shape[1]) if _doubtful(frame.iloc[:, place])]
     if not doubtful:
         return []
