@@ -117,22 +117,6 @@ def alone_in(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def check_can_write_in(folder: Path) -> None:
-    """Make the folder, if it is not there, and see that a file can be written in it, before any work is done for it.
-
-    Args:
-        folder: The folder to write to later.
-
-    Raises:
-        OSError: If it cannot be made or written to. ``filename`` is the folder.
-    """
-    with _naming(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        beside, descriptor = _new_beside(folder / "tried")
-        os.close(descriptor)
-        beside.unlink()
-
-
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
     """Say in one line why the .npy or .npz file ``path`` is not read.

@@ -5,6 +5,7 @@ import os
 import resource
 import signal
 import sys
+import tempfile
 from pathlib import Path
 
 import pandas as pd
@@ -13,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from likely import bench, cli, reproduce
 from likely.bench._history import FILE
-from likely.reproduce import Bar, Context, Entry, Picture, Table, _run, load, run_entry, save
+from likely.reproduce import Bar, Context, Entry, Picture, Table, load, run_entry, save
 from likely.reproduce import _resume as resume
 from likely.reproduce._record import Damaged
 
@@ -66,7 +67,8 @@ def test_a_folder_that_cannot_be_written_to_is_refused_before_any_work(
 ) -> None:
     (tmp_path / "file").write_text("kept")
     line = refused_in_one_line(run(tmp_path / "file" / "out", verb))
-    assert f"{tmp_path / 'file' / 'out'} (Not a directory): name another folder by --out" in line
+    assert f"{tmp_path / 'file' / 'out'}: nothing can be written to this folder: Not a directory" in line
+    assert "name another folder by --out" in line
     assert ran == []
     assert os.listdir(tmp_path) == ["file"]
 
@@ -75,17 +77,17 @@ def test_a_folder_that_cannot_be_written_to_is_refused_before_any_work(
 def test_a_read_only_folder_is_refused_before_any_work(
     verb: str, ran: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def denied(folder: Path) -> None:
-        raise PermissionError(13, "Permission denied", str(folder))
+    def denied(dir: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(dir))
 
     if os.geteuid() == 0:  # who may write everywhere
-        monkeypatch.setattr(_run, "check_can_write_in", denied)
+        monkeypatch.setattr(tempfile, "TemporaryFile", denied)
     tmp_path.chmod(0o555)
     try:
         line = refused_in_one_line(run(tmp_path, verb))
     finally:
         tmp_path.chmod(0o755)
-    assert f"{tmp_path} (Permission denied)" in line
+    assert f"{tmp_path}: nothing can be written to this folder: Permission denied" in line
     assert ran == []
 
 

@@ -154,4 +154,4 @@ def test_after_a_kill_only_the_rest_is_computed(tmp_path: Path) -> None:
     assert second.returncode == 0, second.stderr
     assert second.stdout.split()[:4] == ["computed", "3", "computed", "4"]
     assert load("long", tmp_path / "runs" / "results").result.notes == "The sum is 10."
-    assert not (tmp_path / "runs" / "units").exists()
+    assert not (tmp_path / "runs" / ".unfinished").exists()

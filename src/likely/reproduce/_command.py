@@ -65,7 +65,7 @@ class Plan(NamedTuple):
 
 def _run_and_report(entries: Sequence[Entry], context: Context, out: Path, plan: Plan) -> bool:
     """Run what is not finished, write the report, and return whether an entry failed."""
-    made_from, results, units = origin(context), out / "results", out.resolve() / "units"
+    made_from, results, units = origin(context), out / "results", out.resolve() / ".unfinished"
     again = bool(plan.names or plan.fresh)
     kept = {} if again else {e.name: r for e in entries if (r := finished(e.name, made_from, results))}
     for entry in entries:

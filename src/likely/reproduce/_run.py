@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from likely._files import check_can_write_in
+from likely._destination import writable
 from likely.reproduce._entry import Context, Entry
 from likely.reproduce._record import Record, run_entry
 from likely.reproduce._spread import Outcome, Spread, one, side_by_side
@@ -34,9 +34,10 @@ def refuse(message: str) -> NoReturn:
 def writing_to(out: Path) -> Iterator[None]:
     """Try the folder before any work, and end with one line where something cannot be written there later."""
     try:
-        check_can_write_in(out)
+        with writable(out, create=True):
+            pass
     except OSError as error:
-        refuse(f"nothing can be written to {out} ({error.strerror}): name another folder by --out")
+        refuse(f"{out}: {error.strerror}; name another folder by --out")
     try:
         yield
     except OSError as error:
