@@ -36,10 +36,6 @@ CLASSIFIERS = [DynamicLogisticRegression(), DynamicLogisticRegression(prior="lap
 
 @parametrize_with_checks([*REGRESSORS, *CLASSIFIERS])
 def test_scikit_learn(estimator, check):
-    exact = "check_sample_weight_equivalence_on_dense_data"
-    if check.func.__name__ == exact and not isinstance(estimator, DynamicLasso | DynamicLogisticRegression):
-        # There rows fewer than weights are fitted to the last digit, and rounding decides what the prior is.
-        pytest.skip("test_weights_count_rows has this check with noise")
     check(estimator)
 
 

@@ -9,14 +9,16 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from likely._validation import check_sample_weight
+from likely._validation import all_or_nothing, check_sample_weight
+from likely.linear._canonical import Line, canonical
 from likely.linear._design import Array, Design, Posterior, standardized
 
 
 class DynamicLinearModel(RegressorMixin, BaseEstimator):
     """A linear regression that learns its prior. Subclasses write ``_solve``, which sets what it learns.
 
-    Weights of rows count them: a weight of two is the row twice. Answers do not depend on the units of X or y.
+    Answers do not depend on the units of X or y, nor on the order of rows or columns. Columns that are multiples of
+    one another share their weight evenly.
     """
 
     _sparse = False  # whether X may be sparse
@@ -26,23 +28,31 @@ class DynamicLinearModel(RegressorMixin, BaseEstimator):
         self.fit_intercept = fit_intercept
         self.penalty_weights = penalty_weights
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learn the weights, the noise and the prior from rows."""
+        """Learn the weights, the noise and the prior from rows.
+
+        Args:
+            X: table of shape (n, d).
+            y: target of each row, shape (n,).
+            sample_weight: weight of each row, shape (n,). Whole numbers count rows: a weight of two is the row twice.
+                Other weights are scaled to a mean of one, so that only their ratios matter.
+
+        Returns:
+            The estimator itself.
+        """
         accept = ["csr", "csc"] if self._sparse else False
         X, y = validate_data(
             self, X, y, accept_sparse=accept, accept_large_sparse=False, dtype=np.float64, y_numeric=True
         )
-        design = standardized(
-            X,
-            np.asarray(y, dtype=np.float64),
-            check_sample_weight(sample_weight, X),
-            self.fit_intercept,
-            self._check_penalty_weights(X.shape[1]),
-        )
-        coef = self._solve(design)
-        self.coef_, self.intercept_ = design.restored(coef)
+        penalty = self._check_penalty_weights(X.shape[1])
+        table = canonical(X, np.asarray(y, dtype=np.float64), check_sample_weight(sample_weight, X))
+        design = standardized(table, self.fit_intercept, penalty)
+        slope, self.intercept_ = design.restored(self._solve(design))
         # What new rows need to be put into the fit's units; the table itself is let go.
         self._design = replace(design, x=np.zeros((0, design.shape[1])), y=np.zeros(0), offset=None, weight=None)
+        self._line = Line.of(slope, table.units)
+        self.coef_ = self._line.coef
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
@@ -50,7 +60,7 @@ class DynamicLinearModel(RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         accept = ["csr", "csc"] if self._sparse else False
         X = validate_data(self, X, accept_sparse=accept, dtype=np.float64, reset=False)
-        mean = X @ self.coef_ + self.intercept_
+        mean = self._line(X, self.coef_) + self.intercept_
         if not return_std:
             return mean
         return mean, np.sqrt(self.sigma_**2 + self._posterior.variance(self._design.prepared(X)))
@@ -59,6 +69,7 @@ class DynamicLinearModel(RegressorMixin, BaseEstimator):
         raise TypeError("use one of the estimators in likely.linear")
 
     sigma_: float
+    _line: Line
     _posterior: Posterior
 
     def _check_penalty_weights(self, columns: int) -> Array | None:

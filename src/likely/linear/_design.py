@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, sparse
 
+from likely.linear._canonical import Table, in_units
 from likely.linear._tridiagonal import Tridiagonal
 
 Array = NDArray[np.float64]
@@ -25,15 +26,18 @@ class Design:
     the columns or of the target. A weight is a number of rows: ``rows`` is their sum, and all that enters an answer are
     sums over rows. Constant columns are left out, and so are those whose weights have no prior, of which the
     others and the target are cleared. A sparse table is scaled but stays as it is; its centring is left to ``offset``.
+    Columns stand in the order of their products with the target, largest first, so that an answer does not depend on
+    the order of the columns of X, even where it is found one column at a time.
     """
 
     x: Any
     y: Array
     rows: float
     live: NDArray[np.intp]  # the columns of X that x has
-    mean: Array  # of every column of X, as is the deviation
+    mean: Array  # of every column of X over its unit, as is the deviation
     deviation: Array
     target: float
+    units: Array
     offset: Array | None = None
     weight: Array | None = None  # of the rows of a sparse table; those of a dense one are in its rows
     free: Free | None = None
@@ -114,8 +118,13 @@ class Design:
         x.data *= np.repeat(scale, np.diff(x.indptr))
         return x
 
+    @cached_property
+    def distinct(self) -> Distinct:
+        """The design without columns that are multiples of others."""
+        return _distinct(self)
+
     def restored(self, coef: Array) -> tuple[Array, float]:
-        """Coefficients and intercept in the units the columns came in."""
+        """Coefficients of the columns of X over their units, in the order of X, and the intercept."""
         full = np.zeros(len(self.mean))
         full[self.live] = coef
         if self.free is not None:
@@ -125,7 +134,7 @@ class Design:
 
     def prepared(self, X: Any) -> Array:
         """New rows in the units of the fit."""
-        x = X[:, self.live]
+        x = in_units(X[:, self.live], self.units[self.live])
         x = np.asarray(x.todense()) if sparse.issparse(x) else x
         prepared: Array = (x - self.mean[self.live]) / self.deviation[self.live]
         return prepared
@@ -140,20 +149,70 @@ class Free:
     target: Array
 
 
-def standardized(x: Any, y: Array, weight: Array | None, fit_intercept: bool, penalty: Array | None = None) -> Design:
-    """The design of a table; rows of no weight are left out.
+@dataclass(frozen=True)
+class Distinct:
+    """A design in which a column stands for all that are multiples of it: between those no fit can choose.
+
+    They share a weight evenly, which leaves predictions, and the sum of absolute weights, what they are.
+    """
+
+    design: Design
+    first: NDArray[np.intp]  # of each column of the smaller design, its place in the larger
+    member: NDArray[np.intp]  # of each column of the larger design, its place in the smaller
+    sign: Array
+
+    @cached_property
+    def count(self) -> Array:
+        """How many columns each column of the larger design shares its weight with, itself included."""
+        count: Array = np.bincount(self.member, minlength=len(self.first)).astype(np.float64)[self.member]
+        return count
+
+    def shared(self, coef: Array) -> Array:
+        """Weights of the larger design for those of the smaller."""
+        shared: Array = self.sign * coef[self.member] / self.count
+        return shared
+
+    def evened(self, coef: Array) -> Array:
+        """Weights of the larger design, those of columns that are multiples of one another made equal in size."""
+        return self.shared(np.bincount(self.member, self.sign * coef, len(self.first)).astype(np.float64))
+
+
+def _distinct(design: Design) -> Distinct:
+    pull, d = design.xy, design.shape[1]
+    member, sign = np.arange(d), np.ones(d)
+    # Multiples have the same product with the target, up to the sign, so they stand side by side.
+    sizes = np.abs(pull)
+    near = sizes[:-1] - sizes[1:] <= 1e-9 * sizes[:1]
+    for start in np.flatnonzero(near & ~np.append(False, near[:-1])) if d > 1 else ():
+        stop = start + 1 + int(np.append(near[start:], False).argmin())
+        x = design.columns(np.arange(start, stop))
+        norms = np.sqrt(np.einsum("ij,ij->j", x, x))
+        cosine = (x.T @ x) / np.maximum(np.outer(norms, norms), 1e-300)
+        twin = np.abs(cosine) > 1 - 1e-12
+        head = twin.argmax(1)
+        member[start:stop] = start + head
+        sign[start:stop] = np.sign(cosine[np.arange(stop - start), head])
+    first, member = np.unique(member, return_inverse=True)
+    if len(first) == d:
+        return Distinct(design, first, member, sign)
+    free = None if design.free is None else replace(design.free, columns=design.free.columns[:, first])
+    offset = None if design.offset is None else design.offset[first]
+    smaller = replace(design, x=design.x[:, first], live=design.live[first], free=free, offset=offset)
+    return Distinct(smaller, first, member, sign)
+
+
+def standardized(table: Table, fit_intercept: bool, penalty: Array | None = None) -> Design:
+    """The design of a table.
 
     ``penalty`` multiplies each column's deviation, which divides the scale of its weight's prior; 0 is no prior.
     """
+    x, y, total = table.x, table.y, float(table.weight.sum())
     largest = float(np.abs(y).max())
     if largest > 1e150 or 0 < largest < 1e-150:
         raise ValueError(f"y is as large as {largest:.0e}, and its squares beyond float64: give y in other units")
-    if weight is not None:
-        seen = weight > 0
-        x, y, weight = x[seen], y[seen], weight[seen]
-    total = float(len(y) if weight is None else weight.sum())
     if sparse.issparse(x):
-        return _sparse(x, y, weight, total, fit_intercept, penalty)
+        return _sparse(table, total, fit_intercept, penalty)
+    weight = None if (table.weight == 1).all() else table.weight
     mean = np.average(x, axis=0, weights=weight) if fit_intercept else np.zeros(x.shape[1])
     target = float(np.average(y, weights=weight)) if fit_intercept else 0.0
     x, y = np.subtract(x, mean, order="F"), y - target
@@ -170,30 +229,45 @@ def standardized(x: Any, y: Array, weight: Array | None, fit_intercept: bool, pe
         if len(index):
             known = x[:, index] / deviation[index]
             basis, _ = linalg.qr(known, mode="economic")
-            columns, own = linalg.lstsq(known, np.column_stack([x[:, live] / deviation[live], y]))[0], basis.T @ y
+            columns, own = linalg.lstsq(known, np.column_stack([x / deviation, y]))[0], basis.T @ y
             free, spent = Free(index, columns[:, :-1], columns[:, -1]), spent + len(index)
             x, y = x - basis @ (basis.T @ x), y - basis @ own
-    if len(live) < x.shape[1]:
-        x = np.asfortranarray(x[:, live])
+    live = live[np.argsort(-np.abs(x.T @ y)[live] / deviation[live], kind="stable")]
+    x = x.T[live].T
     x /= deviation[live]
-    return Design(x, y, total, live, mean, deviation, target, free=free, spent=spent)
+    free = free and replace(free, columns=free.columns[:, live])
+    return Design(x, y, total, live, mean, deviation, target, table.units, free=free, spent=spent)
 
 
-def _sparse(x: Any, y: Array, weight: Array | None, total: float, fit_intercept: bool, penalty: Array | None) -> Design:
+def _sparse(table: Table, total: float, fit_intercept: bool, penalty: Array | None) -> Design:
     if penalty is not None and not penalty.all():
         raise ValueError("penalty_weights must be positive for a sparse X: give a dense X to leave columns unpenalised")
-    x = sparse.csc_array(x, dtype=np.float64, copy=True)
-    share = np.full(len(y), 1 / total) if weight is None else weight / total
+    x, y = sparse.csc_array(table.x, dtype=np.float64, copy=True), table.y
+    share = table.weight / total
     mean = x.T @ share if fit_intercept else np.zeros(x.shape[1])
     target = float(share @ y) if fit_intercept else 0.0
     second = x.multiply(x).T @ share
     deviation, live = _usable(np.sqrt(np.maximum(second - mean**2, 0.0)), mean)
     deviation = deviation if penalty is None else deviation * penalty
+    centred = share * (y - target)
+    pull = np.abs(x.T @ centred - mean * centred.sum())
+    live = live[np.argsort(-pull[live] / deviation[live], kind="stable")]
     x = x[:, live]
     x.data /= np.repeat(deviation[live], np.diff(x.indptr))
-    offset = mean[live] / deviation[live]
-    spent = float(fit_intercept)
-    return Design(x, y - target, total, live, mean, deviation, target, offset=offset, weight=weight, spent=spent)
+    weight = None if (table.weight == 1).all() else table.weight
+    return Design(
+        x,
+        y - target,
+        total,
+        live,
+        mean,
+        deviation,
+        target,
+        table.units,
+        offset=mean[live] / deviation[live],
+        weight=weight,
+        spent=float(fit_intercept),
+    )
 
 
 def _deviation(x: Array, total: float) -> Array:

@@ -43,16 +43,27 @@ class DynamicLasso(DynamicLinearModel):
         self.tol = tol
 
     def _solve(self, design: Design) -> Array:
-        last = getattr(self, "_last", None) if self.warm_start else None
-        found = lasso_by_validation(design, start=last, tol=self.tol)
-        self._keep(design, found)
-        self._last = found
+        found = self._fitted(design)
         self.prior_scale_: Any = found.noise / found.strength if found.strength else math.inf
-        return found.coef
+        return self._shared(design, found)
 
-    def _keep(self, design: Design, found: LassoFit) -> None:
+    def _fitted(self, design: Design) -> LassoFit:
+        """The lasso of distinct columns, from the last fit where that is wanted."""
+        distinct, start = design.distinct.design, None
+        last: tuple[Array, float] | None = getattr(self, "_last", None) if self.warm_start else None
+        if last is not None and len(last[0]) == len(design.mean):
+            start = (last[0][distinct.live], last[1])
+        found = lasso_by_validation(distinct, start=start, tol=self.tol)
+        coef = np.zeros(len(design.mean))
+        coef[distinct.live] = found.coef
+        self._last = (coef, found.strength)
+        return found
+
+    def _shared(self, design: Design, found: LassoFit) -> Array:
+        distinct = design.distinct
         self.sigma_, self.penalty_, self.n_iter_ = math.sqrt(found.noise), found.strength, found.n_iter
-        self._posterior = Posterior(design, found.noise, 0.0, found.active)
+        self._posterior = Posterior(design, found.noise, 0.0, distinct.first[found.active])
+        return distinct.shared(found.coef)
 
 
 class MultiLasso(DynamicLasso):
@@ -89,9 +100,9 @@ class MultiLasso(DynamicLasso):
     def _solve(self, design: Design) -> Array:
         if not self.concentration > 0:
             raise ValueError(f"concentration must be positive, got {self.concentration}")
-        super()._solve(design)
-        found = reweighted_lasso(design, self._last, concentration=self.concentration)
-        self._keep(design, found)
+        distinct = design.distinct
+        found = reweighted_lasso(distinct.design, self._fitted(design), concentration=self.concentration)
         self.prior_scale_ = np.zeros(len(design.mean))
-        self.prior_scale_[design.live] = found.scale
-        return found.coef
+        if found.scale is not None:
+            self.prior_scale_[design.live] = found.scale[distinct.member] / distinct.count
+        return self._shared(design, found)

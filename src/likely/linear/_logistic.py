@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -16,8 +16,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from likely._evidence import Rows, fit_linear
-from likely._validation import check_sample_weight
+from likely._validation import all_or_nothing, check_sample_weight
 from likely.functional import bernoulli_nll
+from likely.linear._canonical import Line, Table, canonical
 from likely.linear._design import Array, Design, standardized
 from likely.linear._solvers import PATIENCE, STEP, solve_lasso
 
@@ -48,8 +49,19 @@ class DynamicLogisticRegression(ClassifierMixin, BaseEstimator):
         self.fit_intercept = fit_intercept
         self.max_iter = max_iter
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learn the weights and the prior's scale from labelled rows."""
+        """Learn the weights and the prior's scale from labelled rows.
+
+        Args:
+            X: table of shape (n, d).
+            y: label of each row, shape (n,).
+            sample_weight: weight of each row, shape (n,). Whole numbers count rows: a weight of two is the row twice.
+                Other weights are scaled to a mean of one, so that only their ratios matter.
+
+        Returns:
+            The estimator itself.
+        """
         if self.prior not in PRIORS:
             raise ValueError(f"prior must be 'normal' or 'laplace', got {self.prior!r}")
         X, y = validate_data(self, X, y, dtype=np.float64)
@@ -60,20 +72,23 @@ class DynamicLogisticRegression(ClassifierMixin, BaseEstimator):
         self.classes_, label = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(f"the rows hold one class only, {self.classes_[0]!r}: two are needed to tell them apart")
+        table = canonical(X, label.astype(np.float64), weight)
         fit = _fit_normal if self.prior == "normal" else _fit_laplace
         positive = [1] if len(self.classes_) == 2 else range(len(self.classes_))
-        found = [fit(X, (label == k).astype(np.float64), weight, self.fit_intercept, self.max_iter) for k in positive]
-        self.coef_ = np.stack([each.coef for each in found])
-        self.intercept_ = np.array([each.intercept for each in found])
-        self.prior_scale_ = np.array([each.scale for each in found])
-        self.n_iter_ = np.array([each.n_iter for each in found])
+        one_against_rest = [replace(table, y=(table.y == k).astype(np.float64)) for k in positive]
+        fits = [fit(each, self.fit_intercept, self.max_iter) for each in one_against_rest]
+        self._line = Line.of(np.stack([each.slope for each in fits]), table.units)
+        self.coef_ = self._line.coef
+        self.intercept_ = np.array([each.intercept for each in fits])
+        self.prior_scale_ = np.array([each.scale for each in fits])
+        self.n_iter_ = np.array([each.n_iter for each in fits])
         return self
 
     def decision_function(self, X: Any) -> Any:
         """The log odds of the second class, or of each class against the rest."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
-        odds = X @ self.coef_.T + self.intercept_
+        odds = self._line(X, self.coef_) + self.intercept_
         return odds[:, 0] if len(self.classes_) == 2 else odds
 
     def predict_proba(self, X: Any) -> Any:
@@ -94,17 +109,18 @@ class DynamicLogisticRegression(ClassifierMixin, BaseEstimator):
 
 @dataclass(frozen=True)
 class _Fit:
-    coef: Array
+    slope: Array  # of columns over their units
     intercept: float
     scale: float
     n_iter: int
 
 
-def _fit_normal(X: Array, y: Array, weight: Array | None, fit_intercept: bool, max_iter: int) -> _Fit:
+def _fit_normal(table: Table, fit_intercept: bool, max_iter: int) -> _Fit:
+    X, y, weight = table.x, table.y, table.weight
     if not fit_intercept:
         # The solver always has an intercept: rows and their mirror images together have none.
         X, y = np.concatenate([X, -X]), np.concatenate([y, 1 - y])
-        weight = np.full(len(y), 0.5) if weight is None else np.concatenate([weight, weight]) / 2
+        weight = np.concatenate([weight, weight]) / 2
     target = torch.as_tensor(y)
     start = float(np.average(y, weights=weight))
     offset = math.log(start / (1 - start))
@@ -123,9 +139,10 @@ def _fit_normal(X: Array, y: Array, weight: Array | None, fit_intercept: bool, m
     return _Fit(coef, intercept if fit_intercept else 0.0, scale, found.n_iter)
 
 
-def _fit_laplace(X: Array, y: Array, weight: Array | None, fit_intercept: bool, max_iter: int) -> _Fit:
-    design = standardized(X, y, weight, fit_intercept)
-    x, mass = design.prepared(X), np.ones(len(y)) if weight is None else weight
+def _fit_laplace(table: Table, fit_intercept: bool, max_iter: int) -> _Fit:
+    whole = standardized(table, fit_intercept)
+    design, y, mass = whole.distinct.design, table.y, table.weight
+    x = (table.x[:, design.live] - design.mean[design.live]) / design.deviation[design.live]
     state = _State(np.zeros(x.shape[1]), 0.0)
     if fit_intercept:
         start = float(np.average(y, weights=mass))
@@ -144,8 +161,8 @@ def _fit_laplace(X: Array, y: Array, weight: Array | None, fit_intercept: bool, 
         waited += 1
         if loss < least:
             best, least, best_strength, waited = state, loss, strength, 0
-    coef, _ = design.restored(best.coef)
-    return _Fit(coef, best.intercept - float(design.mean @ coef), 1 / best_strength, n_iter)
+    slope, _ = whole.restored(whole.distinct.shared(best.coef))
+    return _Fit(slope, best.intercept - float(design.mean @ slope), 1 / best_strength, n_iter)
 
 
 @dataclass
@@ -172,6 +189,7 @@ def _newton(x: Array, y: Array, mass: Array, state: _State, strength: float, fit
             center,
             np.ones(x.shape[1]),
             middle,
+            np.ones(x.shape[1]),
         )
         coef, _ = solve_lasso(design, strength, state.coef, 1e-6)
         moved = float(np.abs(coef - state.coef).max(initial=0.0))

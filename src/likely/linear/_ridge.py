@@ -10,6 +10,7 @@ from scipy import linalg, optimize
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from likely._validation import all_or_nothing
 from likely.linear._base import DynamicLinearModel
 from likely.linear._design import Array, Design, Posterior
 
@@ -43,8 +44,19 @@ class DynamicRidge(DynamicLinearModel):
         super().__init__(fit_intercept=fit_intercept, penalty_weights=penalty_weights)
         self.prior_mean = prior_mean
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learn the weights, the noise and the prior from rows; y may have several columns, each with its own."""
+        """Learn the weights, the noise and the prior from rows.
+
+        Args:
+            X: table of shape (n, d).
+            y: target of each row, shape (n,), or (n, k) for k targets, each of which gets a fit of its own.
+            sample_weight: weight of each row, shape (n,). Whole numbers count rows: a weight of two is the row twice.
+                Other weights are scaled to a mean of one, so that only their ratios matter.
+
+        Returns:
+            The estimator itself.
+        """
         if getattr(y, "ndim", None) is None:
             y = np.asarray(y)
         self._targets: list[DynamicRidge] = []
@@ -175,6 +187,9 @@ class MultiRidge(DynamicLinearModel):
         names = np.arange(columns) if self.groups is None else np.asarray(self.groups)
         if names.shape != (columns,):
             raise ValueError(f"groups must name the group of each of the {columns} columns of X, got {names.shape}")
+        # One scale is all that columns can have between them that are multiples of one another.
+        whole, distinct = design, design.distinct
+        design = distinct.design if self.groups is None else design
         group = np.unique(names[design.live], return_inverse=True)[1]
         evidence = RidgeEvidence(design)
         strength = evidence.best()
@@ -186,13 +201,19 @@ class MultiRidge(DynamicLinearModel):
             if not self._eliminate(design, group, variance, noise, price) or self.n_iter_ >= self.max_iter:
                 break
         self.sigma_ = math.sqrt(noise)
-        self.prior_scale_ = np.zeros(columns)
-        self.prior_scale_[design.live] = np.sqrt(variance[group])
+        scale = np.sqrt(variance[group])
         coef = np.zeros(design.shape[1])
         active = np.flatnonzero(variance[group] > 0)
         coef[active], _, _ = self._weights(design, active, variance[group[active]], noise)
-        self._posterior = Posterior(design, noise, 0.0, active)
         own = np.diag_indices(len(active))
+        self.prior_scale_ = np.zeros(columns)
+        if self.groups is None:
+            self._posterior = Posterior(whole, noise, 0.0, distinct.first[active])
+            self.prior_scale_[whole.live] = scale[distinct.member] / np.sqrt(distinct.count)
+            coef = distinct.shared(coef)
+        else:
+            self._posterior = Posterior(design, noise, 0.0, active)
+            self.prior_scale_[design.live] = scale
         self._posterior.matrix[own] += noise / variance[group[active]]
         return coef
 

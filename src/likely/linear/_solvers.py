@@ -37,8 +37,10 @@ class LassoFit:
         return np.flatnonzero(self.coef)
 
 
-def lasso_by_validation(design: Design, *, start: LassoFit | None = None, tol: float = 5e-2) -> LassoFit:
+def lasso_by_validation(design: Design, *, start: tuple[Array, float] | None = None, tol: float = 5e-2) -> LassoFit:
     """The lasso whose strength has the least generalised cross-validation error, on a path from zero weights down.
+
+    ``start`` has the weights and the strength of a fit to similar rows, from just above which the path is followed.
 
     The error of leaving rows out is estimated by the residual over (1 - k/n)², k being the number of active columns.
     That estimate is noise where k nears n, so k is taken by a standard deviation of such counts too high.
@@ -48,8 +50,8 @@ def lasso_by_validation(design: Design, *, start: LassoFit | None = None, tol: f
     if best.strength <= 0 or design.yy <= 0:
         return best
     strength, coef, least, waited, n_iter = best.strength, best.coef, design.yy / n, 0, 0
-    if start is not None and len(start.coef) == d:
-        strength, coef = min(strength, start.strength / STEP**PATIENCE), start.coef
+    if start is not None:
+        strength, coef = min(strength, start[1] / STEP**PATIENCE), start[0]
     residual, margin, top = design.yy, 0.25 * math.sqrt(n), best.strength
     while waited < PATIENCE and strength > 1e-6 * top:
         strength *= STEP

@@ -10,8 +10,10 @@ import numpy as np
 from likely.linear._base import DynamicLinearModel
 from likely.linear._design import Array, Design, Posterior
 from likely.linear._solvers import (
+    Slab,
     Spectrum,
     SpikeSlabFit,
+    SpikeSlabStart,
     from_weights,
     lasso_by_validation,
     reweighted_lasso,
@@ -60,30 +62,33 @@ class SpikeSlabRegression(DynamicLinearModel):
         self.tol = tol
 
     def _solve(self, design: Design) -> Array:
-        d = design.shape[1]
-        last = getattr(self, "_last", None) if self.warm_start else None
-        if last is not None and len(last.moments.mean) != d:
-            last = None
-        fit = likeliest(design, max_iter=self.max_iter, tol=self.tol, last=last)
-        self._last = fit
-        full = np.zeros(len(design.mean))
-        self.inclusion_ = full.copy()
+        columns = len(design.mean)
+        start = None
+        last: tuple[Slab, float, Array, float] | None = getattr(self, "_last", None) if self.warm_start else None
+        if last is not None and len(last[2]) == columns:
+            start = (last[0], last[1], last[2][design.live], last[3])
+        fit = likeliest(design, max_iter=self.max_iter, tol=self.tol, last=start)
+        self.inclusion_ = np.zeros(columns)
+        self._last = None
         if fit is None:
             self.sigma_, self.prior_share_, self.prior_positive_ = math.sqrt(design.yy / design.freedom), 0.0, 0.5
             self.prior_mean_, self.prior_scale_, self.evidence_, self.n_iter_ = 0.0, 0.0, -math.inf, 0
             self._posterior = Posterior(design, self.sigma_**2, 0.0, np.zeros(0, dtype=np.intp))
-            return np.zeros(d)
+            return np.zeros(design.shape[1])
+        pull = np.zeros(columns)
+        pull[design.live] = fit.state[0]
+        self._last = (fit.slab, fit.noise, pull, fit.state[1])
         self.inclusion_[design.live] = fit.moments.plus + fit.moments.minus
         self.sigma_ = math.sqrt(fit.noise)
         self.prior_share_, self.prior_positive_ = fit.slab.share, fit.slab.positive
         self.prior_mean_, self.prior_scale_ = fit.slab.mean, math.sqrt(fit.slab.variance)
         self.evidence_, self.n_iter_ = fit.evidence, fit.n_iter
         self._posterior = Posterior(design, fit.noise, fit.precision * fit.noise)
-        return fit.moments.mean
+        return design.distinct.evened(fit.moments.mean)
 
 
 def likeliest(
-    design: Design, *, max_iter: int = 300, tol: float = 1e-4, last: SpikeSlabFit | None = None
+    design: Design, *, max_iter: int = 300, tol: float = 1e-4, last: SpikeSlabStart | None = None
 ) -> SpikeSlabFit | None:
     """The spike and slab of most evidence among those found from several starts; None where there is no signal."""
     if design.shape[1] == 0 or design.yy <= 0 or not np.abs(design.xy).any():
@@ -91,14 +96,15 @@ def likeliest(
     spectrum = Spectrum(design)
     settings: dict[str, Any] = {"max_iter": max_iter, "tol": tol}
     if last is not None:
-        warm = spike_slab(design, spectrum, start=(last.slab, last.noise, *last.state), **settings)
+        warm = spike_slab(design, spectrum, start=last, **settings)
         if warm.converged:
             return warm
     found = [spike_slab(design, spectrum, **settings)]
     dense = found[0].slab.share > 0.9  # no sparse start would end elsewhere
     if found[0].converged and (found[0].n_iter <= _EASY or dense):
         return found[0]
-    sparse = reweighted_lasso(design, lasso_by_validation(design))
+    distinct = design.distinct
+    sparse = reweighted_lasso(distinct.design, lasso_by_validation(distinct.design))
     starts: list[dict[str, Any]] = [
         {"humps": 0.0, "damping": 0.5},
         {"damping": 0.3},
@@ -106,7 +112,7 @@ def likeliest(
         {"humps": 0.98, "hold": 15, "share": 0.5},
     ]
     if sparse.coef.any():
-        starts.append({"start": from_weights(design, sparse.coef, sparse.noise), "damping": 0.5})
+        starts.append({"start": from_weights(design, distinct.shared(sparse.coef), sparse.noise), "damping": 0.5})
     found += [spike_slab(design, spectrum, **start, **settings) for start in starts]
     converged = [fit for fit in found if fit.converged]
     if not converged:  # near a phase transition the turns slow down: the least noise is the furthest along
