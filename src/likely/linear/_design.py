@@ -94,6 +94,15 @@ class Design:
         shift = 0.0 if self.offset is None else self.offset @ coef
         return self.squared(self.y - self.x @ coef + shift)
 
+    def pull(self, coef: Array) -> Array:
+        """The products of the columns with what the weights leave of the target."""
+        if self.has_gram:
+            return self.xy - self.gram @ coef
+        left = self.y - self.x @ coef + (0.0 if self.offset is None else self.offset @ coef)
+        left = left if self.weight is None else self.weight * left
+        pull: Array = self.x.T @ left - (0.0 if self.offset is None else self.offset * left.sum())
+        return pull
+
     def columns(self, active: NDArray[np.intp]) -> Array:
         """Some columns, dense and centred."""
         if self.offset is None:

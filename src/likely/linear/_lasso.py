@@ -36,7 +36,7 @@ class DynamicLasso(DynamicLinearModel):
     _sparse = True
 
     def __init__(
-        self, *, fit_intercept: bool = True, penalty_weights: Any = None, warm_start: bool = False, tol: float = 5e-2
+        self, *, fit_intercept: bool = True, penalty_weights: Any = None, warm_start: bool = False, tol: float = 1e-4
     ) -> None:
         super().__init__(fit_intercept=fit_intercept, penalty_weights=penalty_weights)
         self.warm_start = warm_start
@@ -92,7 +92,7 @@ class MultiLasso(DynamicLasso):
         fit_intercept: bool = True,
         penalty_weights: Any = None,
         warm_start: bool = False,
-        tol: float = 5e-2,
+        tol: float = 1e-4,
     ) -> None:
         super().__init__(fit_intercept=fit_intercept, penalty_weights=penalty_weights, warm_start=warm_start, tol=tol)
         self.concentration = concentration

@@ -161,6 +161,9 @@ def _fit_laplace(table: Table, fit_intercept: bool, max_iter: int) -> _Fit:
         waited += 1
         if loss < least:
             best, least, best_strength, waited = state, loss, strength, 0
+    if best.coef.any():  # the path was in a hurry, the answer is not
+        best, steps = _newton(x, y, mass, best, best_strength, fit_intercept, tol=1e-9)
+        n_iter += steps
     slope, _ = whole.restored(whole.distinct.shared(best.coef))
     return _Fit(slope, best.intercept - float(design.mean @ slope), 1 / best_strength, n_iter)
 
@@ -171,7 +174,9 @@ class _State:
     intercept: float
 
 
-def _newton(x: Array, y: Array, mass: Array, state: _State, strength: float, fit_intercept: bool) -> tuple[_State, int]:
+def _newton(
+    x: Array, y: Array, mass: Array, state: _State, strength: float, fit_intercept: bool, tol: float = 1e-4
+) -> tuple[_State, int]:
     """A lasso of each parabola that touches the likelihood at the last one's answer."""
     for step in range(1, 26):  # noqa: B007
         odds = x @ state.coef + state.intercept
@@ -191,10 +196,10 @@ def _newton(x: Array, y: Array, mass: Array, state: _State, strength: float, fit
             middle,
             np.ones(x.shape[1]),
         )
-        coef, _ = solve_lasso(design, strength, state.coef, 1e-6)
+        coef, _ = solve_lasso(design, strength, state.coef, 1e-2 * tol)
         moved = float(np.abs(coef - state.coef).max(initial=0.0))
         state = _State(coef, middle - float(center @ coef) if fit_intercept else 0.0)
-        if moved < 1e-4 * (1 + float(np.abs(coef).max(initial=0.0))):
+        if moved < tol * (1 + float(np.abs(coef).max(initial=0.0))):
             break
     return state, step
 

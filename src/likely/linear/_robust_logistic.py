@@ -16,10 +16,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from likely._evidence import Rows, fit_linear
-from likely._validation import check_sample_weight
+from likely._validation import all_or_nothing, check_sample_weight
 from likely.calibration._temperature import tempered
 from likely.functional import softmax_nll
-from likely.linear._robust_rows import middle_and_spread
+from likely.linear._canonical import Line, canonical
+from likely.linear._robust_rows import median, middle_and_spread
 
 Array = NDArray[np.float64]
 _RIDGE = 0.1  # on the temperature's slopes while starts are compared; then it is learned
@@ -60,31 +61,45 @@ class RobustLogisticRegression(ClassifierMixin, BaseEstimator):
         self.max_iter = max_iter
         self.tol = tol
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learn the boundary and the temperature; a weight of two is the row twice."""
+        """Learn the boundary and the temperature.
+
+        Args:
+            X: table of shape (n, d).
+            y: label of each row, shape (n,).
+            sample_weight: weight of each row, shape (n,). Whole numbers count rows: a weight of two is the row twice.
+                Other weights are scaled to a mean of one, so that only their ratios matter.
+
+        Returns:
+            The estimator itself.
+        """
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
         check_classification_targets(y)
         weight = check_sample_weight(sample_weight, X)
         if not self.C > 0:
             raise ValueError(f"C must be positive, got {self.C}")
-        counts = np.ones(len(y)) if weight is None else weight
-        seen = counts > 0
-        self.classes_, labels = np.unique(y, return_inverse=True)
-        if len(np.unique(labels[seen])) < 2:
+        seen = slice(None) if weight is None else weight > 0
+        self.classes_, labels = np.unique(y[seen], return_inverse=True)
+        if len(self.classes_) < 2:
             raise ValueError(
                 "This solver needs samples of at least 2 classes in the data, but the data contains only one class: "
-                f"{self.classes_[labels[seen][0]]!r}"
+                f"{self.classes_[0]!r}"
             )
-        middle, spread = middle_and_spread(X[seen], counts[seen])
-        problem = _Problem((X[seen] - middle) / spread, labels[seen], counts[seen], len(self.classes_), self.C)
+        table = canonical(X[seen], labels.astype(np.float64), None if weight is None else weight[seen])
+        middle, spread = middle_and_spread(table.x, table.weight)
+        x = (table.x - middle) / spread
+        problem = _Problem(x, table.y.astype(np.intp), table.weight, len(self.classes_), self.C)
         lines, slopes, self.n_iter_ = problem.solve(self.max_iter, self.tol)
         # The median row gets temperature one, the others theirs in relation to it.
-        self.temperature_coef_ = slopes / spread
-        typical = float(middle_and_spread((X[seen] @ self.temperature_coef_)[:, None], counts[seen])[0][0])
-        self.temperature_intercept_ = -typical
-        lines = lines * math.exp(float(middle @ self.temperature_coef_) - typical)
-        self.coef_ = lines[:, :-1] / spread
-        self.intercept_ = lines[:, -1] - self.coef_ @ middle
+        slopes = slopes / spread
+        typical = float(median((table.x @ slopes)[:, None], table.weight)[0])
+        lines = lines * math.exp(float(middle @ slopes) - typical)
+        self._temperature_line = Line.of(slopes, table.units)
+        self.temperature_coef_, self.temperature_intercept_ = self._temperature_line.coef, -typical
+        self._line = Line.of(lines[:, :-1] / spread, table.units)
+        self.coef_ = self._line.coef
+        self.intercept_ = lines[:, -1] - lines[:, :-1] / spread @ middle
         self.weights_ = np.minimum(1.0, 1 / self.temperature(X))
         return self
 
@@ -92,7 +107,8 @@ class RobustLogisticRegression(ClassifierMixin, BaseEstimator):
         """What the logits of each row are divided by: high where the labels are not to be trusted."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
-        return np.exp(np.clip(X @ self.temperature_coef_ + self.temperature_intercept_, -_FAR, _FAR))
+        log_temperature = self._temperature_line(X, self.temperature_coef_) + self.temperature_intercept_
+        return np.exp(np.clip(log_temperature, -_FAR, _FAR))
 
     def decision_function(self, X: Any) -> Any:
         """The logits over the temperature; for two classes, that of the second."""
@@ -121,7 +137,7 @@ class RobustLogisticRegression(ClassifierMixin, BaseEstimator):
     def _logits(self, X: Any) -> Array:
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
-        logits: Array = X @ self.coef_.T + self.intercept_
+        logits: Array = self._line(X, self.coef_) + self.intercept_
         return logits
 
 

@@ -86,7 +86,7 @@ def fit_mixture(
     """The mixture that leaves a majority of the rows closest, among those that the starts lead to."""
     perfect = rows.perfect_fit()
     if perfect is not None:
-        scale, share = np.array([TINY]), np.array([1 - 1 / (2 * len(rows.y))])
+        scale, share = np.array([TINY]), np.array([_most(rows)])
         return Mixture(perfect[None], scale, 3 * scale, share, density)
     sample = rows if len(rows.y) <= _COMPARED else rows.some(random.choice(len(rows.y), _COMPARED, replace=False))
     everywhere_and_near = np.vstack([np.ones(len(sample.y)), sample.central(sample.x)])
@@ -149,14 +149,16 @@ def _nothing_to_find(rows: RobustRows, beta: Array, near: Array, density: Densit
     Outliers in the target show in the first, by the distance to the normal, skewness and kurtosis; inputs that bend the
     fit towards them show in the second. Most tables have neither, and then there is no need to search.
     """
-    n, p = rows.x.shape
-    if density.likelihood != "normal" or n < 4 * p or not rows.counted_once:
+    n, p = float(rows.weight.sum()), rows.x.shape[1]
+    if density.likelihood != "normal" or n < 4 * p:
         return False
     residuals, central = rows.residuals(beta)
-    z = np.sort(residuals / rms(residuals, rows.weight))
-    share = (np.arange(n) + 0.5) / n
-    distance = np.abs(share - ndtr(z)).max() * math.sqrt(n)
-    moments = n / 6 * (np.mean(z**3) ** 2 + (np.mean(z**4) - 3) ** 2 / 4)  # Jarque and Bera's, of two freedoms
+    z = residuals / rms(residuals, rows.weight)
+    order, share = np.argsort(z, kind="stable"), rows.weight / n
+    below, level = np.cumsum(share[order]), ndtr(z[order])
+    gap = np.maximum(np.abs(below - level), np.abs(below - share[order] - level)).max()
+    distance = (gap - 0.5 / n) * math.sqrt(n)  # at the middle of each step, where every row counts once
+    moments = n / 6 * ((share @ z**3) ** 2 + (share @ z**4 - 3) ** 2 / 4)  # Jarque and Bera's, of two freedoms
     apart = rms(residuals - central, rows.weight * near)
     return bool(distance < 1 and moments < 6 and apart < 0.7 * rows.radius(np.abs(central)))
 
@@ -198,12 +200,17 @@ def _climb(rows: RobustRows, start: Mixture, max_iter: int, tol: float) -> Mixtu
         inner = np.maximum(inner, floor)
         outer = np.sqrt((outside * squares) @ weight / np.maximum(total - count, TINY))
         outer = np.maximum(outer, 3 * inner)
-        share = np.clip(count / total, 0.5, 1 - 1 / (2 * len(rows.y)))
+        share = np.clip(count / total, 0.5, _most(rows))
         if len(beta) == 1:
             density = density.refitted(residuals[0], inner[0], inlier[0] * weight)
         if (moving <= tol * inner).all():
             break
     return Mixture(beta, inner, outer, share, density, n_iter)
+
+
+def _most(rows: RobustRows) -> float:
+    """The largest share of inliers: half a row is left."""
+    return 1 - 1 / (2 * max(float(rows.weight.sum()), 1.0))
 
 
 def _likelihood(rows: RobustRows, fitted: Mixture) -> Array:

@@ -11,6 +11,10 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from likely._validation import all_or_nothing, check_sample_weight
+from likely.linear._canonical import canonical, column_units
+from likely.linear._robust_rows import median
+
 Array = NDArray[np.float64]
 
 
@@ -49,6 +53,7 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     components_: Array
     mean_: Array
     scale_: float
+    _unit: float
     n_components_: int
     n_features_in_: int
 
@@ -58,8 +63,19 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self.max_iter = max_iter
         self.tol = tol
 
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Learn the subspace and how far to trust each row."""
+    @all_or_nothing
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Learn the subspace and how far to trust each row.
+
+        Args:
+            X: table of shape (n, d).
+            y: not used.
+            sample_weight: weight of each row, shape (n,). Whole numbers count rows: a weight of two is the row twice.
+                Other weights are scaled to a mean of one, so that only their ratios matter.
+
+        Returns:
+            The estimator itself.
+        """
         X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
         n, d = X.shape
         if not isinstance(self.n_components, Integral) or not 1 <= self.n_components <= min(n, d):
@@ -68,22 +84,27 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             )
         if not self.df > 0:
             raise ValueError(f"df must be positive, got {self.df}")
-        fits = [self._reweighted(X, *start) for start in _starts(X, int(self.n_components))]
-        best = min(fits, key=lambda fit: _trimmed(_left(X, fit.mean, fit.components)))
-        self.mean_, self.scale_, self.n_iter_ = best.mean, best.scale, best.n_iter
-        share = best.weight / best.weight.sum()
-        scores = (X - best.mean) @ best.components.T
+        self._unit = float(column_units(X.reshape(-1, 1))[0])  # one for all columns: their units matter here
+        table = canonical(X / self._unit, np.zeros(n), check_sample_weight(sample_weight, X))
+        x, count = table.x * table.units, table.weight
+        fits = [self._reweighted(x, count, *start) for start in _starts(x, count, int(self.n_components))]
+        best = min(fits, key=lambda fit: _trimmed(_left(x, fit.mean, fit.components), count))
+        trust = self._trust(_left(x, best.mean, best.components), best)
+        share = trust * count / (trust @ count)
+        scores = (x - best.mean) @ best.components.T
         variance = share @ np.square(scores)
         order = np.argsort(-variance)
         turned = best.components[order]
         # The largest loading of each component is positive, as scikit-learn has it.
         signs = np.sign(turned[np.arange(len(turned)), np.abs(turned).argmax(1)])
         self.components_ = turned * signs[:, None]
-        self.explained_variance_ = variance[order]
-        total = float(share @ np.square(X - best.mean).sum(1))
-        self.explained_variance_ratio_ = self.explained_variance_ / total if total else np.zeros(len(order))
+        total = float(share @ np.square(x - best.mean).sum(1))
+        self.explained_variance_ratio_ = variance[order] / total if total else np.zeros(len(order))
+        with np.errstate(over="ignore"):
+            self.explained_variance_ = variance[order] * self._unit * self._unit
         self.n_components_ = len(order)
-        self.weights_ = np.minimum(1.0, best.weight)
+        self.mean_, self.scale_, self.n_iter_ = best.mean * self._unit, best.scale * self._unit, best.n_iter
+        self.weights_ = np.minimum(1.0, self._trust(self._squares(X), best))
         return self
 
     def transform(self, X: Any) -> Any:
@@ -102,8 +123,8 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """The scale that each row would have been given: how far from the subspace it is, in each dimension left."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
-        squares = _left(X, self.mean_, self.components_)
-        return np.sqrt((self.df * self.scale_**2 + squares) / (self.df + self._left_over))
+        typical = self.df * (self.scale_ / self._unit) ** 2
+        return self._unit * np.sqrt((typical + self._squares(X)) / (self.df + self._left_over))
 
     def outlier_score(self, X: Any) -> Any:
         """How badly each row fits: its scale. Higher is worse."""
@@ -117,41 +138,52 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def _left_over(self) -> int:
         return self.n_features_in_ - int(self.n_components)
 
-    def _reweighted(self, X: Array, mean: Array, components: Array) -> _Fit:
-        n, q = len(X), self._left_over
-        squares = _left(X, mean, components)
-        nothing = 1e-24 * float(np.square(X - mean).sum(1).mean()) + 1e-300
-        if q == 0 or np.median(squares) <= nothing:
-            weight = (squares <= max(nothing, 1e3 * float(np.median(squares)))).astype(float)
-            mean, components = _principal(X, weight, len(components))
-            return _Fit(mean, components, weight, math.sqrt(nothing), 1)
-        variance, n_iter, turn = float(np.median(squares)) / q, 0, math.inf
-        weight = np.ones(n)
+    def _squares(self, X: Array) -> Array:
+        """The squared length of what the subspace leaves of each row, in units of the table's size."""
+        return _left(X / self._unit, self.mean_ / self._unit, self.components_)
+
+    def _trust(self, squares: Array, fit: _Fit) -> Array:
+        """The weight of rows of which the subspace leaves so much."""
+        if fit.exact:
+            return (squares <= fit.scale**2).astype(np.float64)
+        trust: Array = (self.df + self._left_over) / (self.df + squares / fit.scale**2)
+        return trust
+
+    def _reweighted(self, x: Array, count: Array, mean: Array, components: Array) -> _Fit:
+        q, k, total = self._left_over, len(components), float(count.sum())
+        squares = _left(x, mean, components)
+        nothing = 1e-24 * float(count @ np.square(x - mean).sum(1)) / total + 1e-300
+        typical = float(median(squares[:, None], count)[0])
+        if q == 0 or typical <= nothing:
+            limit = max(nothing, 1e3 * typical)
+            mean, components = _principal(x, count * (squares <= limit), k)
+            return _Fit(mean, components, math.sqrt(limit), True, 1)
+        variance, n_iter, turn = typical / q, 0, math.inf
         while n_iter < self.max_iter and turn > self.tol:
             n_iter += 1
-            weight = (self.df + q) / (self.df + squares / variance)
-            variance = max(float(weight @ squares) / (n * q), nothing)
-            mean, moved = _principal(X, weight, len(components))
+            weight = count * (self.df + q) / (self.df + squares / variance)
+            variance = max(float(weight @ squares) / (total * q), nothing)
+            mean, moved = _principal(x, weight, k)
             turn = _turn(components, moved)
-            components, squares = moved, _left(X, mean, moved)
-        return _Fit(mean, components, weight, math.sqrt(variance), n_iter)
+            components, squares = moved, _left(x, mean, moved)
+        return _Fit(mean, components, math.sqrt(variance), False, n_iter)
 
 
 class _Fit(NamedTuple):
     mean: Array
     components: Array
-    weight: Array
     scale: float
+    exact: bool  # whether most rows lie in the subspace; then the scale is the distance that counts as none
     n_iter: int
 
 
-def _starts(X: Array, k: int) -> list[tuple[Array, Array]]:
+def _starts(x: Array, count: Array, k: int) -> list[tuple[Array, Array]]:
     """A middle and a subspace: of rows drawn in to one distance, and of the half of them that is nearest."""
-    middle = np.median(X, axis=0)
-    distance = np.sqrt(np.square(X - middle).sum(1))
-    near = (distance <= np.median(distance)).astype(float)
-    drawn_in = 1 / np.square(np.maximum(distance, 1e-9 * distance.max() or 1.0))
-    return [(middle, _components(X - middle, drawn_in, k)), _principal(X, near, k)]
+    middle = median(x, count)
+    distance = np.sqrt(np.square(x - middle).sum(1))
+    near = count * (distance <= median(distance[:, None], count)[0])
+    drawn_in = count / np.square(np.maximum(distance, 1e-9 * distance.max() or 1.0))
+    return [(middle, _components(x - middle, drawn_in, k)), _principal(x, near, k)]
 
 
 def _principal(X: Array, weight: Array, k: int) -> tuple[Array, Array]:
@@ -162,7 +194,7 @@ def _principal(X: Array, weight: Array, k: int) -> tuple[Array, Array]:
 
 def _components(centred: Array, weight: Array, k: int) -> Array:
     n, d = centred.shape
-    if d > n:
+    if d > n >= k:  # the distinct rows may be fewer than k
         return np.linalg.svd(centred * np.sqrt(weight)[:, None], full_matrices=False)[2][:k]
     return np.linalg.eigh((centred.T * weight) @ centred)[1][:, : -k - 1 : -1].T
 
@@ -174,10 +206,10 @@ def _left(X: Array, mean: Array, components: Array) -> Array:
     return left
 
 
-def _trimmed(squares: Array) -> float:
+def _trimmed(squares: Array, count: Array) -> float:
     """The mean of the smaller half."""
-    half = len(squares) // 2
-    return float(np.partition(squares, half)[: half + 1].mean())
+    near = count * (squares <= median(squares[:, None], count)[0])
+    return float(near @ squares / near.sum())
 
 
 def _turn(before: Array, after: Array) -> float:

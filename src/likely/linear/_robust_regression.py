@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Self
 
 import numpy as np
@@ -9,7 +10,8 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from likely._validation import check_sample_weight
+from likely._validation import all_or_nothing, check_sample_weight
+from likely.linear._canonical import Line
 from likely.linear._robust_density import Array, Density
 from likely.linear._robust_mixture import Mixture, fit_mixture
 from likely.linear._robust_rows import RobustRows
@@ -92,8 +94,19 @@ class RobustLinearRegression(RegressorMixin, BaseEstimator):
         self.tol = tol
         self.random_state = random_state
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learn the line and the scales; a weight of two is the row twice."""
+        """Learn the line and the scales.
+
+        Args:
+            X: table of shape (n, d).
+            y: target of each row, shape (n,).
+            sample_weight: weight of each row, shape (n,). Whole numbers count rows: a weight of two is the row twice.
+                Other weights are scaled to a mean of one, so that only their ratios matter.
+
+        Returns:
+            The estimator itself.
+        """
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
         y = np.asarray(y, dtype=np.float64)
         weight = check_sample_weight(sample_weight, X)
@@ -114,19 +127,19 @@ class RobustLinearRegression(RegressorMixin, BaseEstimator):
         else:
             fitted = fit_predicted(rows, self._features(rows.table), density, self.max_iter, self.tol)
             self._learned_line(fitted, rows, fitted.scale)
-        self.coef_, self.intercept_ = rows.restored(fitted.beta)
+        self._line, self.intercept_ = rows.restored(fitted.beta)
+        self.coef_ = self._line.coef
         self.scale_, self.density_, self.n_iter_ = float(fitted.scale * unit), fitted.density, fitted.n_iter
         # In the rows' units, and for rows of no weight too.
-        table = (np.column_stack([X, y]) - rows.middle) / rows.spread
-        residuals = (y - X @ self.coef_ - self.intercept_) / unit
-        self.weights_ = fitted.trust(residuals, self._features(table))
+        residuals = (y - self._line(X, self.coef_) - self.intercept_) / unit
+        self.weights_ = fitted.trust(residuals, self._features(rows.prepared(X, y)))
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """The line at these rows, and with ``return_std`` the standard deviation of a trusted row around it."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
-        mean = X @ self.coef_ + self.intercept_
+        mean = self._line(X, self.coef_) + self.intercept_
         if not return_std:
             return mean
         if self.scale == "xy":
@@ -141,13 +154,13 @@ class RobustLinearRegression(RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, reset=False)
         scale = self._scales(X) if self.scale == "mixture" else self.scale_
-        return self.density_.nll(y - X @ self.coef_ - self.intercept_, scale)
+        return self.density_.nll(y - self._line(X, self.coef_) - self.intercept_, scale)
 
     def _scales(self, X: Array) -> Array:
         """The scale of each row, from its inputs."""
         if not hasattr(self, "scale_coef_"):
             return np.full(len(X), self.scale_)
-        scales: Array = np.exp(np.clip(X @ self.scale_coef_ + self.scale_intercept_, -300, 300))
+        scales: Array = np.exp(np.clip(self._scale_line(X, self.scale_coef_) + self.scale_intercept_, -700, 700))
         return scales
 
     def _checked(self) -> Density:
@@ -165,7 +178,9 @@ class RobustLinearRegression(RegressorMixin, BaseEstimator):
 
     def _learned_line(self, fitted: PredictedScales, rows: RobustRows, scale: float) -> None:
         """log σ in the units that the table came in, with this scale in the middle."""
-        units, middle = (self._features(each[None])[0] for each in (rows.spread, rows.middle))
-        self.scale_coef_ = fitted.slopes / units
-        level = np.log(scale * rows.spread[-1] / fitted.scale) + fitted.offset
-        self.scale_intercept_ = float(level - middle @ self.scale_coef_)
+        spread, middle = (self._features(each[None])[0] for each in (rows.spread, rows.middle))
+        slope = fitted.slopes / spread
+        self._scale_line = Line.of(slope, np.append(rows.units, 1.0)[: len(slope)])
+        self.scale_coef_ = self._scale_line.coef
+        level = math.log(scale / fitted.scale) + math.log(rows.spread[-1]) + fitted.offset
+        self.scale_intercept_ = float(level - middle @ slope)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+
+from likely.linear._canonical import Line, canonical, column_units, in_units
 
 Array = NDArray[np.float64]
 TINY = 1e-9  # of the target's spread; a scale below this is a perfect fit
@@ -20,32 +22,40 @@ class RobustRows:
     x: Array
     y: Array
     weight: Array
-    middle: Array  # of the columns and, last, of the target; zeros without an intercept
+    middle: Array  # of the columns over their units and, last, of the target; zeros without an intercept
     spread: Array
     intercept: bool
+    units: Array  # of the columns
 
     @classmethod
     def of(cls, X: Array, y: Array, weight: Array | None, intercept: bool) -> RobustRows:
-        """Rows of no weight are left out."""
-        weight = np.ones(len(y)) if weight is None else weight
-        seen = weight > 0
-        table, weight = np.column_stack([X[seen], y[seen]]), weight[seen]
-        middle, spread = middle_and_spread(table, weight, about_zero=not intercept)
+        """The distinct rows of positive weight."""
+        distinct = canonical(X, y, weight)
+        unit = float(column_units(distinct.y[:, None])[0])
+        table = np.column_stack([distinct.x, distinct.y / unit])
+        middle, spread = middle_and_spread(table, distinct.weight, about_zero=not intercept)
         table = (table - middle) / spread
         ones = np.ones((len(table), 1 if intercept else 0))
-        return cls(np.hstack([table[:, :-1], ones]), table[:, -1], weight, middle, spread, intercept)
+        middle[-1], spread[-1] = middle[-1] * unit, spread[-1] * unit
+        x, y = np.hstack([table[:, :-1], ones]), table[:, -1]
+        return cls(x, y, distinct.weight, middle, spread, intercept, distinct.units)
 
-    def restored(self, beta: Array) -> tuple[Array, float]:
-        """Coefficients and intercept in the units the table came in."""
-        slopes = beta[: len(self.spread) - 1]
-        coef = slopes * self.spread[-1] / self.spread[:-1]
+    def prepared(self, X: Array, y: Array) -> Array:
+        """Any rows in these units: columns and, last, target."""
+        columns = (in_units(X, self.units) - self.middle[:-1]) / self.spread[:-1]
+        return np.column_stack([columns, (y - self.middle[-1]) / self.spread[-1]])
+
+    def restored(self, beta: Array) -> tuple[Line, float]:
+        """The line and its intercept in the units the table came in."""
+        slope = beta[: len(self.spread) - 1] * self.spread[-1] / self.spread[:-1]
+        line = Line.of(slope, self.units)
         if not self.intercept:
-            return coef, 0.0
-        return coef, float(self.middle[-1] + self.spread[-1] * beta[-1] - coef @ self.middle[:-1])
+            return line, 0.0
+        return line, float(self.middle[-1] + self.spread[-1] * beta[-1] - slope @ self.middle[:-1])
 
     def some(self, index: NDArray[np.intp]) -> RobustRows:
         """Some of the rows, in the same units."""
-        return RobustRows(self.x[index], self.y[index], self.weight[index], self.middle, self.spread, self.intercept)
+        return replace(self, x=self.x[index], y=self.y[index], weight=self.weight[index])
 
     @cached_property
     def counted_once(self) -> bool:
@@ -117,16 +127,17 @@ def middle_and_spread(table: Array, weight: Array, about_zero: bool = False) -> 
 
     A column more than half of which is one value has none, and gets its deviation; a constant one gets 1.
     """
-    middle = np.zeros(table.shape[1]) if about_zero else _median(table, weight)
+    middle = np.zeros(table.shape[1]) if about_zero else median(table, weight)
     distance = np.abs(table - middle)
-    spread = 1.4826 * _median(distance, weight)
+    spread = 1.4826 * median(distance, weight)
     rms = np.sqrt(np.average(np.square(distance), axis=0, weights=weight))
     rounding = 1e-12 * np.abs(middle)
     return middle, np.where(spread > rounding, spread, np.where(rms > rounding, rms, 1.0))
 
 
-def _median(table: Array, weight: Array) -> Array:
-    order = np.argsort(table, axis=0)
+def median(table: Array, weight: Array) -> Array:
+    """The lower weighted median of every column."""
+    order = np.argsort(table, axis=0, kind="stable")
     index = (np.cumsum(weight[order], axis=0) >= 0.5 * weight.sum()).argmax(0)
-    median: Array = np.take_along_axis(table, np.take_along_axis(order, index[None], 0), 0)[0]
-    return median
+    middle: Array = np.take_along_axis(table, np.take_along_axis(order, index[None], 0), 0)[0]
+    return middle
