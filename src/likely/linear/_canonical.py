@@ -79,7 +79,7 @@ def canonical(X: Any, y: Array, weight: Array | None) -> Table:
         return Table(x[rows], y[rows], weight[rows], units)
     x = x + 0.0
     # The columns that say most about the target tell rows apart, wherever they stand.
-    order = np.argsort(-_correlation(x, y, weight), kind="stable")
+    order = column_order(x, y, weight)
     rows, first = _sorted_rows(x[:, order], y)
     if len(first) == len(rows):
         return Table(x[rows], y[rows], weight[rows], units)
@@ -110,16 +110,16 @@ def in_units(X: Any, units: Array) -> Any:
     return X / units
 
 
-def _correlation(x: Array, y: Array, weight: Array) -> Array:
-    """The size of each column's correlation with the target; zero for a constant one."""
+def column_order(x: Array, y: Array, weight: Array) -> Index:
+    """Return the columns by the size of their correlation with the target, largest first, and then by their mean."""
     share = weight / weight.sum()
     pull = y - share @ y
     pull = share * (pull / (np.abs(pull).max() or 1.0))
     mean = share @ x
     centred = x - mean
     deviation = np.sqrt(share @ centred**2)
-    correlation: Array = np.abs(pull @ centred) / np.where(deviation > 1e-10 * np.abs(mean), deviation, np.inf)
-    return correlation
+    correlation = np.abs(pull @ centred) / np.where(deviation > 1e-10 * np.abs(mean), deviation, np.inf)
+    return np.lexsort([mean, -correlation.round(10)])  # rounded, or the last digit would tell equal ones apart
 
 
 def _sorted_rows(x: Array, y: Array) -> tuple[Index, Index]:

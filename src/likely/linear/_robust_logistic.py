@@ -19,7 +19,7 @@ from likely._evidence import Rows, fit_linear
 from likely._validation import all_or_nothing, check_sample_weight
 from likely.calibration._temperature import tempered
 from likely.functional import softmax_nll
-from likely.linear._canonical import Line, canonical
+from likely.linear._canonical import Line, canonical, column_order
 from likely.linear._robust_rows import median, middle_and_spread
 
 Array = NDArray[np.float64]
@@ -88,11 +88,13 @@ class RobustLogisticRegression(ClassifierMixin, BaseEstimator):
             )
         table = canonical(X[seen], labels.astype(np.float64), None if weight is None else weight[seen])
         middle, spread = middle_and_spread(table.x, table.weight)
-        x = (table.x - middle) / spread
+        order = column_order(table.x, table.y, table.weight)
+        x = ((table.x - middle) / spread)[:, order]
         problem = _Problem(x, table.y.astype(np.intp), table.weight, len(self.classes_), self.C)
         lines, slopes, self.n_iter_ = problem.solve(self.max_iter, self.tol)
+        back = np.argsort(order)
+        lines, slopes = lines[:, np.append(back, len(back))], slopes[back] / spread
         # The median row gets temperature one, the others theirs in relation to it.
-        slopes = slopes / spread
         typical = float(median((table.x @ slopes)[:, None], table.weight)[0])
         lines = lines * math.exp(float(middle @ slopes) - typical)
         self._temperature_line = Line.of(slopes, table.units)

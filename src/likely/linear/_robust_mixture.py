@@ -89,7 +89,7 @@ def fit_mixture(
         scale, share = np.array([TINY]), np.array([_most(rows)])
         return Mixture(perfect[None], scale, 3 * scale, share, density)
     sample = rows if len(rows.y) <= _COMPARED else rows.some(random.choice(len(rows.y), _COMPARED, replace=False))
-    everywhere_and_near = np.vstack([np.ones(len(sample.y)), sample.central(sample.x)])
+    everywhere_and_near = np.vstack([np.ones(len(sample.y)), sample.central(sample.columns)])
     starts, _ = sample.many_least_squares(everywhere_and_near)
     if _nothing_to_find(sample, starts, everywhere_and_near[1], density):
         return _climb(rows, _begun(rows, starts[:1], density, clean=True), max_iter, tol)
@@ -122,7 +122,7 @@ def _tilt(
     A score test asks whether the logarithms of their residuals go with the inputs (squares would leave it to the
     largest few), and only then is a predicted scale fitted.
     """
-    features, sizes = rows.table[:, :-1], np.abs(rows.residuals(beta))
+    features, sizes = rows.columns, np.abs(rows.residuals(beta))
     if weight.sum() < 5 * features.shape[1]:
         return None
     excess = np.log(sizes + 0.1 * rows.radius(sizes) + TINY)
@@ -139,7 +139,7 @@ def _tilt(
 
 def _levelled(rows: RobustRows, tilt: PredictedScales) -> RobustRows:
     """Rows divided by their scale, which makes it the same for all."""
-    relative = tilt.relative(rows.table[:, :-1])
+    relative = tilt.relative(rows.columns)
     return replace(rows, x=rows.x / relative[:, None], y=rows.y / relative)
 
 
@@ -165,7 +165,7 @@ def _nothing_to_find(rows: RobustRows, beta: Array, near: Array, density: Densit
 
 def _far_inputs(rows: RobustRows) -> bool:
     """Whether some inputs are farther out than normal ones would be."""
-    table = rows.table[:, :-1]
+    table = rows.columns
     return bool(np.abs(table).max() > math.sqrt(2 * math.log(2 * table.size)) + 1)
 
 

@@ -17,15 +17,17 @@ TINY = 1e-9  # of the target's spread; a scale below this is a perfect fit
 
 @dataclass(frozen=True)
 class RobustRows:
-    """A table and a target in robust units, with a last column of ones for the intercept; a weight counts rows."""
+    """A table and a target in robust units; a weight counts rows."""
 
-    x: Array
+    x: Array  # the columns and a last one of ones for the intercept, turned so that none depends on the others
+    columns: Array
     y: Array
     weight: Array
     middle: Array  # of the columns over their units and, last, of the target; zeros without an intercept
     spread: Array
     intercept: bool
     units: Array  # of the columns
+    turn: Array | None  # from coefficients of ``x`` to those of the columns, where some of these depend on others
 
     @classmethod
     def of(cls, X: Array, y: Array, weight: Array | None, intercept: bool) -> RobustRows:
@@ -37,8 +39,11 @@ class RobustRows:
         table = (table - middle) / spread
         ones = np.ones((len(table), 1 if intercept else 0))
         middle[-1], spread[-1] = middle[-1] * unit, spread[-1] * unit
-        x, y = np.hstack([table[:, :-1], ones]), table[:, -1]
-        return cls(x, y, distinct.weight, middle, spread, intercept, distinct.units)
+        columns, y = table[:, :-1], table[:, -1]
+        x = np.hstack([columns, ones])
+        turn = _independent(x)
+        x = x if turn is None else x @ turn
+        return cls(x, columns, y, distinct.weight, middle, spread, intercept, distinct.units, turn)
 
     def prepared(self, X: Array, y: Array) -> Array:
         """Any rows in these units: columns and, last, target."""
@@ -47,6 +52,7 @@ class RobustRows:
 
     def restored(self, beta: Array) -> tuple[Line, float]:
         """The line and its intercept in the units the table came in."""
+        beta = beta if self.turn is None else self.turn @ beta
         slope = beta[: len(self.spread) - 1] * self.spread[-1] / self.spread[:-1]
         line = Line.of(slope, self.units)
         if not self.intercept:
@@ -55,7 +61,8 @@ class RobustRows:
 
     def some(self, index: NDArray[np.intp]) -> RobustRows:
         """Some of the rows, in the same units."""
-        return replace(self, x=self.x[index], y=self.y[index], weight=self.weight[index])
+        x, columns, y, weight = self.x[index], self.columns[index], self.y[index], self.weight[index]
+        return replace(self, x=x, columns=columns, y=y, weight=weight)
 
     @cached_property
     def counted_once(self) -> bool:
@@ -65,7 +72,7 @@ class RobustRows:
     @property
     def table(self) -> Array:
         """Columns and, last, target."""
-        return np.column_stack([self.x[:, : len(self.spread) - 1], self.y])
+        return np.column_stack([self.columns, self.y])
 
     def residuals(self, beta: Array) -> Array:
         """One row of residuals for each row of ``beta``."""
@@ -107,6 +114,18 @@ class RobustRows:
         distance = np.square(columns).sum(1)
         middle, _ = middle_and_spread(distance[:, None], self.weight)
         return np.where(distance <= middle, 1.0, 1e-9)
+
+
+def _independent(x: Array) -> Array | None:
+    """Orthonormal directions that span the rows, where those span fewer than there are columns.
+
+    In them least squares has one answer, and that of smallest norm in the columns: multiples share a coefficient.
+    """
+    n, p = x.shape
+    small = np.linalg.qr(x, mode="r") if n > p else x
+    values, directions = np.linalg.svd(small, full_matrices=False)[1:]
+    rank = int((values > 8 * max(n, p) * np.finfo(float).eps * values[0]).sum())
+    return None if rank == p else directions[:rank].T
 
 
 def rms(residuals: Array, weight: Array) -> float:
