@@ -74,7 +74,7 @@ def canonical(X: Any, y: Array, weight: Array | None) -> Table:
         X, y, weight = X[seen], y[seen], weight[seen]
     units = column_units(X)
     x, y = in_units(X, units), y + 0.0  # without the sign that a zero can have
-    rows = np.argsort(y, kind="stable")
+    rows = np.argsort(y)
     if sparse.issparse(x) or _is_new(y[rows]).all():
         return Table(x[rows], y[rows], weight[rows], units)
     x = x + 0.0

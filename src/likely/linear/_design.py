@@ -26,8 +26,6 @@ class Design:
     the columns or of the target. A weight is a number of rows: ``rows`` is their sum, and all that enters an answer are
     sums over rows. Constant columns are left out, and so are those whose weights have no prior, of which the
     others and the target are cleared. A sparse table is scaled but stays as it is; its centring is left to ``offset``.
-    Columns stand in the order of their products with the target, largest first, so that an answer does not depend on
-    the order of the columns of X, even where it is found one column at a time.
     """
 
     x: Any
@@ -90,7 +88,9 @@ class Design:
     def residual(self, coef: Array) -> float:
         """The sum of squares the weights leave."""
         if self.has_gram:
-            return max(float(self.yy + coef @ (self.gram @ coef - 2 * self.xy)), 0.0)
+            active = np.flatnonzero(coef)
+            some = coef[active]
+            return max(float(self.yy + some @ (self.gram_of(active) @ some - 2 * self.xy[active])), 0.0)
         shift = 0.0 if self.offset is None else self.offset @ coef
         return self.squared(self.y - self.x @ coef + shift)
 
@@ -162,13 +162,24 @@ class Free:
 class Distinct:
     """A design in which a column stands for all that are multiples of it: between those no fit can choose.
 
-    They share a weight evenly, which leaves predictions, and the sum of absolute weights, what they are.
+    They share a weight evenly, which leaves predictions, and the sum of absolute weights, what they are. Columns stand
+    in the order of their products with the target, largest first, so that what is found one column at a time does not
+    depend on the order of the columns of X.
     """
 
-    design: Design
+    whole: Design
     first: NDArray[np.intp]  # of each column of the smaller design, its place in the larger
     member: NDArray[np.intp]  # of each column of the larger design, its place in the smaller
     sign: Array
+
+    @cached_property
+    def design(self) -> Design:
+        """The smaller design."""
+        whole, first = self.whole, self.first
+        free = None if whole.free is None else replace(whole.free, columns=whole.free.columns[:, first])
+        offset = None if whole.offset is None else whole.offset[first]
+        x = whole.x.T[first].T if whole.offset is None else whole.x[:, first]
+        return replace(whole, x=x, live=whole.live[first], free=free, offset=offset)
 
     @cached_property
     def count(self) -> Array:
@@ -181,33 +192,35 @@ class Distinct:
         shared: Array = self.sign * coef[self.member] / self.count
         return shared
 
+    def posterior(self, noise: float, active: NDArray[np.intp]) -> Posterior:
+        """That of some weights of the smaller design, for rows in the columns of the larger."""
+        posterior = Posterior(self.design, noise, 0.0, active)
+        posterior.active = self.first[active]
+        return posterior
+
     def evened(self, coef: Array) -> Array:
         """Weights of the larger design, those of columns that are multiples of one another made equal in size."""
         return self.shared(np.bincount(self.member, self.sign * coef, len(self.first)).astype(np.float64))
 
 
 def _distinct(design: Design) -> Distinct:
-    pull, d = design.xy, design.shape[1]
-    member, sign = np.arange(d), np.ones(d)
+    order, d = np.argsort(-np.abs(design.xy), kind="stable"), design.shape[1]
+    place, sign = np.arange(d), np.ones(d)
     # Multiples have the same product with the target, up to the sign, so they stand side by side.
-    sizes = np.abs(pull)
+    sizes = np.abs(design.xy)[order]
     near = sizes[:-1] - sizes[1:] <= 1e-9 * sizes[:1]
     for start in np.flatnonzero(near & ~np.append(False, near[:-1])) if d > 1 else ():
         stop = start + 1 + int(np.append(near[start:], False).argmin())
-        x = design.columns(np.arange(start, stop))
+        x = design.columns(order[start:stop])
         norms = np.sqrt(np.einsum("ij,ij->j", x, x))
         cosine = (x.T @ x) / np.maximum(np.outer(norms, norms), 1e-300)
-        twin = np.abs(cosine) > 1 - 1e-12
-        head = twin.argmax(1)
-        member[start:stop] = start + head
+        head = (np.abs(cosine) > 1 - 1e-12).argmax(1)
+        place[start:stop] = start + head
         sign[start:stop] = np.sign(cosine[np.arange(stop - start), head])
-    first, member = np.unique(member, return_inverse=True)
-    if len(first) == d:
-        return Distinct(design, first, member, sign)
-    free = None if design.free is None else replace(design.free, columns=design.free.columns[:, first])
-    offset = None if design.offset is None else design.offset[first]
-    smaller = replace(design, x=design.x[:, first], live=design.live[first], free=free, offset=offset)
-    return Distinct(smaller, first, member, sign)
+    kept, group = np.unique(place, return_inverse=True)
+    member, signs = np.empty(d, dtype=np.intp), np.empty(d)
+    member[order], signs[order] = group, sign
+    return Distinct(design, order[kept], member, signs)
 
 
 def standardized(table: Table, fit_intercept: bool, penalty: Array | None = None) -> Design:
@@ -238,13 +251,12 @@ def standardized(table: Table, fit_intercept: bool, penalty: Array | None = None
         if len(index):
             known = x[:, index] / deviation[index]
             basis, _ = linalg.qr(known, mode="economic")
-            columns, own = linalg.lstsq(known, np.column_stack([x / deviation, y]))[0], basis.T @ y
+            columns, own = linalg.lstsq(known, np.column_stack([x[:, live] / deviation[live], y]))[0], basis.T @ y
             free, spent = Free(index, columns[:, :-1], columns[:, -1]), spent + len(index)
             x, y = x - basis @ (basis.T @ x), y - basis @ own
-    live = live[np.argsort(-np.abs(x.T @ y)[live] / deviation[live], kind="stable")]
-    x = x.T[live].T
+    if len(live) < x.shape[1]:
+        x = x.T[live].T
     x /= deviation[live]
-    free = free and replace(free, columns=free.columns[:, live])
     return Design(x, y, total, live, mean, deviation, target, table.units, free=free, spent=spent)
 
 
@@ -258,9 +270,6 @@ def _sparse(table: Table, total: float, fit_intercept: bool, penalty: Array | No
     second = x.multiply(x).T @ share
     deviation, live = _usable(np.sqrt(np.maximum(second - mean**2, 0.0)), mean)
     deviation = deviation if penalty is None else deviation * penalty
-    centred = share * (y - target)
-    pull = np.abs(x.T @ centred - mean * centred.sum())
-    live = live[np.argsort(-pull[live] / deviation[live], kind="stable")]
     x = x[:, live]
     x.data /= np.repeat(deviation[live], np.diff(x.indptr))
     weight = None if (table.weight == 1).all() else table.weight

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from likely.linear._base import DynamicLinearModel
-from likely.linear._design import Array, Design, Posterior
+from likely.linear._design import Array, Design
 from likely.linear._solvers import LassoFit, lasso_by_validation, reweighted_lasso
 
 
@@ -36,7 +36,7 @@ class DynamicLasso(DynamicLinearModel):
     _sparse = True
 
     def __init__(
-        self, *, fit_intercept: bool = True, penalty_weights: Any = None, warm_start: bool = False, tol: float = 1e-4
+        self, *, fit_intercept: bool = True, penalty_weights: Any = None, warm_start: bool = False, tol: float = 5e-2
     ) -> None:
         super().__init__(fit_intercept=fit_intercept, penalty_weights=penalty_weights)
         self.warm_start = warm_start
@@ -62,7 +62,7 @@ class DynamicLasso(DynamicLinearModel):
     def _shared(self, design: Design, found: LassoFit) -> Array:
         distinct = design.distinct
         self.sigma_, self.penalty_, self.n_iter_ = math.sqrt(found.noise), found.strength, found.n_iter
-        self._posterior = Posterior(design, found.noise, 0.0, distinct.first[found.active])
+        self._posterior = distinct.posterior(found.noise, found.active)
         return distinct.shared(found.coef)
 
 
@@ -92,7 +92,7 @@ class MultiLasso(DynamicLasso):
         fit_intercept: bool = True,
         penalty_weights: Any = None,
         warm_start: bool = False,
-        tol: float = 1e-4,
+        tol: float = 5e-2,
     ) -> None:
         super().__init__(fit_intercept=fit_intercept, penalty_weights=penalty_weights, warm_start=warm_start, tol=tol)
         self.concentration = concentration

@@ -165,7 +165,7 @@ def _fit_laplace(table: Table, fit_intercept: bool, max_iter: int) -> _Fit:
         best, steps = _newton(x, y, mass, best, best_strength, fit_intercept, tol=1e-9)
         n_iter += steps
     slope, _ = whole.restored(whole.distinct.shared(best.coef))
-    return _Fit(slope, best.intercept - float(design.mean @ slope), 1 / best_strength, n_iter)
+    return _Fit(slope, best.intercept - float(whole.mean @ slope), 1 / best_strength, n_iter)
 
 
 @dataclass

@@ -111,7 +111,7 @@ class RidgeEvidence:
         self.inner = vectors.T @ vectors
         self.reduced = design.reduced
         self.vectors = self.reduced.turned(design.x.T @ vectors if self.by_columns else vectors)
-        self.size = max(float(np.trace(design.smaller)) / max(min(n, d), 1), 1e-300)
+        self.size = max(float(np.trace(design.smaller)) / min(n, d), 1e-300) if d else 1.0
         self.floor = max(design.yy, 1e-300) / self.freedom * 1e-20
         self.learn_mean = learn_mean
 
@@ -208,7 +208,7 @@ class MultiRidge(DynamicLinearModel):
         own = np.diag_indices(len(active))
         self.prior_scale_ = np.zeros(columns)
         if self.groups is None:
-            self._posterior = Posterior(whole, noise, 0.0, distinct.first[active])
+            self._posterior = distinct.posterior(noise, active)
             self.prior_scale_[whole.live] = scale[distinct.member] / np.sqrt(distinct.count)
             coef = distinct.shared(coef)
         else:
@@ -248,7 +248,7 @@ class MultiRidge(DynamicLinearModel):
         precision = design.gram_of(active) / noise
         precision[np.diag_indices(len(active))] += 1 / variance
         covariance = linalg.cho_solve((linalg.cholesky(precision, lower=True), True), np.eye(len(active)))
-        return covariance @ design.xy[active] / noise, covariance.diagonal(), covariance
+        return covariance @ (design.xy[active] / noise), covariance.diagonal(), covariance
 
     def _eliminate(self, design: Design, group: Any, variance: Array, noise: float, price: float) -> int:
         """Put scales to zero, the worst first, while one adds less than its price to the evidence; how many."""

@@ -186,11 +186,13 @@ class _Problem:
             _, point, _ = search(point, self.weight, slopes, _RIDGE)
             found.append(search(point, self.weight, everything, _RIDGE))
         _, point, _ = min(found, key=lambda each: each[0])
+        point, _ = self.settled(point, everything, _RIDGE, max_iter, tol)
         ridge = self.learned_ridge(point)
-        last = search(point, self.weight, everything, ridge) if math.isfinite(ridge) else plain
-        slopes_in_x = last[1][slopes] / self.deviation
+        free = everything if math.isfinite(ridge) else lines
+        last = self.settled(point if math.isfinite(ridge) else plain[1], free, min(ridge, 1.0), max_iter, tol)
+        slopes_in_x = last[0][slopes] / self.deviation
         # log T was a line through the mean of the rows.
-        return last[1][lines].reshape(self.shape) * math.exp(self.mean @ slopes_in_x), slopes_in_x, int(last[2])
+        return last[0][lines].reshape(self.shape) * math.exp(self.mean @ slopes_in_x), slopes_in_x, last[1]
 
     def loss(self, point: Array, weight: Array, ridge: float) -> tuple[float, Array]:
         """The weighted NLL, the ridges, and the slopes of both."""
@@ -203,6 +205,42 @@ class _Problem:
         pull[:, :-1] += w[:, :-1] / self.C
         value = -(weight @ (logs * self.hot).sum(1)) + 0.5 * np.square(w[:, :-1]).sum() / self.C + 0.5 * ridge * c @ c
         return float(value), np.concatenate([pull.ravel(), ridge * c - (excess * cooled).sum(1) @ self.features])
+
+    def settled(self, point: Array, free: slice, ridge: float, max_iter: int, tol: float) -> tuple[Array, int]:
+        """The bottom of the valley that ``point`` is in, to many digits, by Newton's method in a trust region."""
+
+        def whole(part: Array) -> Array:
+            moved = point.copy()
+            moved[free] = part
+            return moved
+
+        def loss(part: Array) -> tuple[float, Array]:
+            value, slope = self.loss(whole(part), self.weight, ridge)
+            return value / total, slope[free] / total
+
+        def curvature(part: Array, direction: Array) -> Array:
+            along = np.zeros_like(point)
+            along[free] = direction
+            return self.bend(whole(part), along, ridge)[free] / total
+
+        total = float(self.weight.sum())
+        options = {"gtol": 1e-4 * tol, "maxiter": 10 * max_iter}
+        found = minimize(loss, point[free], jac=True, hessp=curvature, method="trust-ncg", options=options)
+        return whole(found.x), int(found.nit)
+
+    def bend(self, point: Array, direction: Array, ridge: float) -> Array:
+        """The curvature of the loss times a direction: how the slopes change along it."""
+        w, c = point[: self.size].reshape(self.shape), point[self.size :]
+        dw, dc = direction[: self.size].reshape(self.shape), direction[self.size :]
+        inverse = np.exp(-np.clip(self.features @ c, -_FAR, _FAR))[:, None]
+        cooled, turn = _all_logits(self.x @ w.T) * inverse, (self.features @ dc)[:, None]
+        p = softmax(cooled, axis=1)
+        excess, moved = (p - self.hot) * self.weight[:, None], _all_logits(self.x @ dw.T) * inverse - cooled * turn
+        change = self.weight[:, None] * p * (moved - (p * moved).sum(1, keepdims=True))
+        pull = ((change - excess * turn) * inverse)[:, -self.shape[0] :].T @ self.x
+        pull[:, :-1] += dw[:, :-1] / self.C
+        heat = ridge * dc - (change * cooled + excess * moved).sum(1) @ self.features
+        return np.concatenate([pull.ravel(), heat])
 
     def central(self) -> list[Array]:
         """Weights of the rows nearest the middle of all, and of those nearest the middle of their own class."""

@@ -95,9 +95,7 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         variance = share @ np.square(scores)
         order = np.argsort(-variance)
         turned = best.components[order]
-        # The largest loading of each component is positive, as scikit-learn has it.
-        signs = np.sign(turned[np.arange(len(turned)), np.abs(turned).argmax(1)])
-        self.components_ = turned * signs[:, None]
+        self.components_ = turned * _signs(turned)[:, None]
         total = float(share @ np.square(x - best.mean).sum(1))
         self.explained_variance_ratio_ = variance[order] / total if total else np.zeros(len(order))
         with np.errstate(over="ignore"):
@@ -197,6 +195,17 @@ def _components(centred: Array, weight: Array, k: int) -> Array:
     if d > n >= k:  # the distinct rows may be fewer than k
         return np.linalg.svd(centred * np.sqrt(weight)[:, None], full_matrices=False)[2][:k]
     return np.linalg.eigh((centred.T * weight) @ centred)[1][:, : -k - 1 : -1].T
+
+
+def _signs(components: Array) -> Array:
+    """Signs that make the largest loading of each component positive, as scikit-learn has it.
+
+    Where two of opposite sign are the largest, by a rounding error, the cubes of all loadings decide.
+    """
+    peak = np.abs(components).max(axis=1)
+    largest = np.where(np.abs(components) >= (1 - 1e-9) * peak[:, None], components, 0.0).sum(axis=1)
+    decisive = np.where(np.abs(largest) > 0.5 * peak, largest, (components**3).sum(axis=1))
+    return np.where(decisive < 0, -1.0, 1.0)
 
 
 def _left(X: Array, mean: Array, components: Array) -> Array:

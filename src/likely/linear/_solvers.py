@@ -38,7 +38,7 @@ class LassoFit:
         return np.flatnonzero(self.coef)
 
 
-def lasso_by_validation(design: Design, *, start: tuple[Array, float] | None = None, tol: float = 1e-4) -> LassoFit:
+def lasso_by_validation(design: Design, *, start: tuple[Array, float] | None = None, tol: float = 5e-2) -> LassoFit:
     """The lasso whose strength has the least generalised cross-validation error, on a path from zero weights down.
 
     ``start`` has the weights and the strength of a fit to similar rows, from just above which the path is followed.
@@ -253,7 +253,7 @@ def spike_slab(
     hold: int = 1,
     damping: float = 0.8,
     max_iter: int = 150,
-    tol: float = 1e-4,
+    tol: float = 5e-2,
 ) -> SpikeSlabFit:
     r"""Expectation consistency (vector approximate message passing), its prior and noise learned on the way.
 
