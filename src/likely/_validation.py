@@ -147,10 +147,11 @@ def check_sample_weight(sample_weight: Any, X: Any) -> NDArray[np.float64] | Non
         return None
     from sklearn.utils.validation import _check_sample_weight
 
-    weight: NDArray[np.float64] = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-    if not weight.any():  # scikit-learn looks for this from 1.8 on
+    weights = np.asarray(sample_weight)
+    if weights.dtype.kind in "biuf" and weights.size and not weights.any():
         raise ValueError("sample_weight is zero for every row: it must contain at least one non-zero number")
-    return row_counts(weight)
+    checked: NDArray[np.float64] = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    return row_counts(checked)
 
 
 def row_counts(weight: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -102,15 +102,18 @@ class RobustLogisticRegression(ClassifierMixin, BaseEstimator):
         self._line = Line.of(lines[:, :-1] / spread, table.units)
         self.coef_ = self._line.coef
         self.intercept_ = lines[:, -1] - lines[:, :-1] / spread @ middle
-        self.weights_ = np.minimum(1.0, 1 / self.temperature(X))
+        self.weights_ = np.minimum(1.0, 1 / self._temperature(X))
         return self
 
     def temperature(self, X: Any) -> Any:
         """What the logits of each row are divided by: high where the labels are not to be trusted."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        return self._temperature(validate_data(self, X, dtype=np.float64, reset=False))
+
+    def _temperature(self, X: Array) -> Array:
         log_temperature = self._temperature_line(X, self.temperature_coef_) + self.temperature_intercept_
-        return np.exp(np.clip(log_temperature, -_FAR, _FAR))
+        temperature: Array = np.exp(np.clip(log_temperature, -_FAR, _FAR))
+        return temperature
 
     def decision_function(self, X: Any) -> Any:
         """The logits over the temperature; for two classes, that of the second."""

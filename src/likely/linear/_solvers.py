@@ -253,7 +253,7 @@ def spike_slab(
     hold: int = 1,
     damping: float = 0.8,
     max_iter: int = 150,
-    tol: float = 5e-2,
+    tol: float = 1e-4,
 ) -> SpikeSlabFit:
     r"""Expectation consistency (vector approximate message passing), its prior and noise learned on the way.
 
