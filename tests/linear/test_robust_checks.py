@@ -43,7 +43,7 @@ def test_bad_tables_get_scikit_learns_errors(estimator, rows, words: str) -> Non
         estimator.fit(rows, Y[: len(rows)])
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS[:-1], ids=str)
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=str)
 @pytest.mark.parametrize("weight", [np.zeros(30), -np.ones(30), np.ones(29)])
 def test_bad_weights_are_refused(estimator, weight) -> None:
     with pytest.raises(ValueError, match="weight"):

@@ -26,6 +26,8 @@ class Design:
     the columns or of the target. A weight is a number of rows: ``rows`` is their sum, and all that enters an answer are
     sums over rows. Constant columns are left out, and so are those whose weights have no prior, of which the
     others and the target are cleared. A sparse table is scaled but stays as it is; its centring is left to ``offset``.
+    Columns stand in the order of their products with the target, largest first, so that no answer depends on the
+    order of the columns of X, even where it is found one column at a time.
     """
 
     x: Any
@@ -162,9 +164,7 @@ class Free:
 class Distinct:
     """A design in which a column stands for all that are multiples of it: between those no fit can choose.
 
-    They share a weight evenly, which leaves predictions, and the sum of absolute weights, what they are. Columns stand
-    in the order of their products with the target, largest first, so that what is found one column at a time does not
-    depend on the order of the columns of X.
+    They share a weight evenly, which leaves predictions, and the sum of absolute weights, what they are.
     """
 
     whole: Design
@@ -176,6 +176,8 @@ class Distinct:
     def design(self) -> Design:
         """The smaller design."""
         whole, first = self.whole, self.first
+        if len(first) == whole.shape[1]:
+            return whole
         free = None if whole.free is None else replace(whole.free, columns=whole.free.columns[:, first])
         offset = None if whole.offset is None else whole.offset[first]
         x = whole.x.T[first].T if whole.offset is None else whole.x[:, first]
@@ -204,23 +206,20 @@ class Distinct:
 
 
 def _distinct(design: Design) -> Distinct:
-    order, d = np.argsort(-np.abs(design.xy), kind="stable"), design.shape[1]
-    place, sign = np.arange(d), np.ones(d)
+    d, sizes = design.shape[1], np.abs(design.xy)
+    member, sign = np.arange(d), np.ones(d)
     # Multiples have the same product with the target, up to the sign, so they stand side by side.
-    sizes = np.abs(design.xy)[order]
-    near = sizes[:-1] - sizes[1:] <= 1e-9 * sizes[:1]
+    near = np.abs(np.diff(sizes)) <= 1e-9 * sizes[:1]
     for start in np.flatnonzero(near & ~np.append(False, near[:-1])) if d > 1 else ():
         stop = start + 1 + int(np.append(near[start:], False).argmin())
-        x = design.columns(order[start:stop])
+        x = design.columns(np.arange(start, stop))
         norms = np.sqrt(np.einsum("ij,ij->j", x, x))
         cosine = (x.T @ x) / np.maximum(np.outer(norms, norms), 1e-300)
         head = (np.abs(cosine) > 1 - 1e-12).argmax(1)
-        place[start:stop] = start + head
+        member[start:stop] = start + head
         sign[start:stop] = np.sign(cosine[np.arange(stop - start), head])
-    kept, group = np.unique(place, return_inverse=True)
-    member, signs = np.empty(d, dtype=np.intp), np.empty(d)
-    member[order], signs[order] = group, sign
-    return Distinct(design, order[kept], member, signs)
+    first, member = np.unique(member, return_inverse=True)
+    return Distinct(design, first, member, sign)
 
 
 def standardized(table: Table, fit_intercept: bool, penalty: Array | None = None) -> Design:
@@ -254,8 +253,9 @@ def standardized(table: Table, fit_intercept: bool, penalty: Array | None = None
             columns, own = linalg.lstsq(known, np.column_stack([x[:, live] / deviation[live], y]))[0], basis.T @ y
             free, spent = Free(index, columns[:, :-1], columns[:, -1]), spent + len(index)
             x, y = x - basis @ (basis.T @ x), y - basis @ own
-    if len(live) < x.shape[1]:
-        x = x.T[live].T
+    order = np.argsort(-np.abs(x.T @ y)[live] / deviation[live], kind="stable")
+    live, free = live[order], free and replace(free, columns=free.columns[:, order])
+    x = x.T[live].T
     x /= deviation[live]
     return Design(x, y, total, live, mean, deviation, target, table.units, free=free, spent=spent)
 
@@ -267,9 +267,11 @@ def _sparse(table: Table, total: float, fit_intercept: bool, penalty: Array | No
     share = table.weight / total
     mean = x.T @ share if fit_intercept else np.zeros(x.shape[1])
     target = float(share @ y) if fit_intercept else 0.0
-    second = x.multiply(x).T @ share
+    second, centred = x.multiply(x).T @ share, share * (y - target)
     deviation, live = _usable(np.sqrt(np.maximum(second - mean**2, 0.0)), mean)
     deviation = deviation if penalty is None else deviation * penalty
+    pull = np.abs(x.T @ centred - mean * centred.sum())
+    live = live[np.argsort(-pull[live] / deviation[live], kind="stable")]
     x = x[:, live]
     x.data /= np.repeat(deviation[live], np.diff(x.indptr))
     weight = None if (table.weight == 1).all() else table.weight
