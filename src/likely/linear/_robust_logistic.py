@@ -227,7 +227,7 @@ class _Problem:
             return self.bend(whole(part), along, ridge)[free] / total
 
         total = float(self.weight.sum())
-        options = {"gtol": 1e-4 * tol, "maxiter": 10 * max_iter}
+        options = {"gtol": 1e-4 * tol, "maxiter": 3 * max_iter}
         found = minimize(loss, point[free], jac=True, hessp=curvature, method="trust-ncg", options=options)
         return whole(found.x), int(found.nit)
 
