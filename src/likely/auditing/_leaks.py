@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import rankdata
-from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from likely.auditing._columns import FAR, Columns, ranked
 from likely.auditing._finding import Finding
+from likely.auditing._told import Told, tells
 from likely.reproduce import Table
 
 _GIVES_AWAY = 0.95  # of what there is to know about the target
@@ -29,11 +29,12 @@ def leaking_columns(
     values = {name: _numbers(columns, name)[rows[some]] for name in names}
     if len(names) > _COLUMNS:
         follows = _follows(np.column_stack([values[name] for name in names]), y[some])
-        names = [names[j] for j in np.argsort(-follows)[:_COLUMNS]]
-    told = pd.Series({name: tells(values[name], y[some], labels=labels) for name in names}, dtype=np.float64)
-    told = told.sort_values(ascending=False)
-    leaks = [str(name) for name in told.index[told >= _GIVES_AWAY]]
-    shown = told.head(12).to_frame("share told alone")
+        names = [names[j] for j in np.argsort(-follows, kind="stable")[:_COLUMNS]]
+    each = {name: tells(values[name], y[some], labels=labels) for name in names}
+    told = pd.DataFrame.from_dict(each, orient="index", columns=Told._fields, dtype=np.float64)
+    told = told.sort_values("share", ascending=False, kind="stable")
+    leaks = [str(name) for name in told.index[told["share"] >= _GIVES_AWAY]]
+    shown = told.head(12).set_axis(["share told alone", "± error"], axis=1)
     shown.index.name = "column"
     return Finding(
         "leaks",
@@ -41,40 +42,27 @@ def leaking_columns(
         f"{_and(leaks)} alone tell{'s' if len(leaks) == 1 else ''} nearly all about {target}. "
         "Would that be known when the model is used?"
         if leaks
-        else f"No column alone gives {target} away."
-        + (f" The most is told by {told.index[0]}: {told.iloc[0]:.0%}." if len(told) and told.iloc[0] > 0 else ""),
-        numbers={"columns": leaks},
-        tables=(Table(shown, f"Share of what there is to know about {target} that a column tells alone.", digits=2),)
+        else f"No column alone gives {target} away." + _most(told),
+        numbers={"columns": leaks, "told": {str(name): round(float(told["share"][name]), 4) for name in told.index}},
+        tables=(
+            Table(
+                shown,
+                f"Share of what there is to know about {target} that a column tells alone, on rows held out, "
+                "with the standard error of that share.",
+                digits=2,
+            ),
+        )
         if len(shown)
         else (),
     )
 
 
-def tells(x: NDArray[np.float64], y: NDArray[np.float64], *, labels: bool) -> float:
-    """The share of the variance of y, or of the entropy of labels, that a tree on x explains on the other half.
-
-    >>> x = np.random.default_rng(0).normal(size=1000)
-    >>> tells(x, np.exp(x), labels=False) > 0.95, tells(x, np.roll(x, 1), labels=False) < 0.1
-    (True, True)
-    """
-    half = len(y) // 2
-    order = np.random.RandomState(0).permutation(len(y))
-    fit, held = order[:half], order[half:]
-    if half < 10 or len(np.unique(y[fit])) < 2:
-        return 0.0
-    leaf = {"max_leaf_nodes": 64, "min_samples_leaf": 3, "random_state": 0}
-    if not labels:
-        tree = DecisionTreeRegressor(**leaf).fit(x[fit, None], y[fit])
-        left = np.square(y[held] - tree.predict(x[held, None])).mean()
-        return float(max(0.0, 1 - left / max(y[held].var(), 1e-300)))
-    tree = DecisionTreeClassifier(**leaf).fit(x[fit, None], y[fit])
-    place = np.searchsorted(tree.classes_, y[held]).clip(max=len(tree.classes_) - 1)
-    known = tree.classes_[place] == y[held]
-    p = np.where(known, tree.predict_proba(x[held, None])[np.arange(len(held)), place], 0.0)
-    share = np.array([(y[fit] == label).mean() for label in tree.classes_])
-    base = np.where(known, share[place], 0.0)
-    smooth = 1 / (half + 1)  # a leaf of three that agree is not certainty
-    return float(max(0.0, 1 - np.log(p * (1 - smooth) + smooth).sum() / np.log(base * (1 - smooth) + smooth).sum()))
+def _most(told: pd.DataFrame) -> str:
+    """The column that tells most, where that is more than chance."""
+    if not len(told) or told["share"].iloc[0] <= 2 * told["error"].iloc[0]:
+        return ""
+    share, error = told.iloc[0]
+    return f" The most is told by {told.index[0]}: {share:.0%} ± {error:.0%}."
 
 
 def _numbers(columns: Columns, name: str) -> NDArray[np.float64]:
