@@ -49,7 +49,8 @@ class Finding:
 
     ``rows`` are the suspicious ones, the worst first, with ``certainty`` from 0 to 1; ``suspects`` are the first of
     them with reasons. ``scores`` are columns of the CSV, one value for every row of the data; ``numbers`` go into the
-    JSON summary. ``pictures`` are drawn when a page asks for them.
+    JSON summary. ``pictures`` are drawn when a page asks for them. Where it is not ``judged``, the data do not allow a
+    verdict of this kind, and ``summary`` says why.
 
     >>> Finding("leaks", "Columns that give the target away", "None does.").rows.size
     0
@@ -65,6 +66,7 @@ class Finding:
     numbers: Mapping[str, Any] = field(default_factory=dict)
     tables: tuple[Table, ...] = ()
     pictures: tuple[Callable[[], Picture], ...] = ()
+    judged: bool = True
 
 
 def worst_first(

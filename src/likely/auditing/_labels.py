@@ -17,9 +17,17 @@ from likely.reproduce._svg import INK, SERIES, panel, styled, to_svg
 
 
 def wrong_labels(
-    verdict: LabelVerdict, y: NDArray[np.int64], classes: Sequence[str], rows: NDArray[np.int64], n: int
+    verdict: LabelVerdict,
+    y: NDArray[np.int64],
+    classes: Sequence[str],
+    rows: NDArray[np.int64],
+    n: int,
+    by: str = "the columns",
 ) -> Finding:
-    """Rows whose label is more likely wrong than right. ``rows`` are those judged, of ``n`` in the data."""
+    """Rows whose label is more likely wrong than right. ``rows`` are those with a label, of ``n`` in the data.
+
+    ``by`` names what the labels were predicted from.
+    """
     guess = verdict.log_p.argmax(1)
     certainty = spread_out(verdict.wrong, rows, n, 0.0)
     suspicious = np.zeros(n, bool)
@@ -47,21 +55,49 @@ def wrong_labels(
     suggested = np.full(n, "", dtype=object)
     suggested[rows] = np.where(suspicious[rows], names[guess], "")
     count = int(suspicious.sum())
+    present = np.unique(y)
+    unjudged = [classes[c] for c in present if not verdict.predictable.classes[c]]
     return Finding(
         "labels",
         "Labels that are probably wrong",
-        f"{count:,} of {len(rows):,} labels are more likely wrong than right{overall(verdict.share)}.",
+        _sentence(verdict, count, len(rows), unjudged, by),
         scores={
-            "label_wrong": certainty,
+            "label_wrong": spread_out(np.where(_judged(verdict, y), verdict.wrong, np.nan), rows, n, np.nan),
             "label_nll": spread_out(verdict.nll, rows, n, np.nan),
             "temperature": spread_out(verdict.temperature, rows, n, np.nan),
             "suggested": suggested,
         },
-        numbers={"rows": count, "share_wrong": verdict.share},
+        numbers={
+            "rows": count,
+            "judged": verdict.judged,
+            "share_wrong": verdict.share if verdict.judged and not verdict.too_many else None,
+            "classes_not_judged": unjudged,
+        },
+        judged=verdict.judged,
         tables=(Table(table, "What is most often given for what is predicted."),) if count else (),
-        pictures=(partial(_histogram, verdict.nll, verdict.wrong > 0.5),),
+        pictures=(partial(_histogram, verdict.nll, verdict.wrong > 0.5),) if verdict.judged else (),
         **worst_first("labels", certainty, suspicious, explain),
     )
+
+
+def _judged(verdict: LabelVerdict, y: NDArray[np.int64]) -> NDArray[np.bool_]:
+    return np.asarray(verdict.predictable.classes[y] & verdict.judged)
+
+
+def _sentence(verdict: LabelVerdict, count: int, rows: int, unjudged: list[str], by: str) -> str:
+    """How many labels are called wrong, and which are not judged, and why."""
+    if not verdict.judged:
+        return f"These labels cannot be predicted from {by}, so they are not judged."
+    if verdict.too_many:
+        return (
+            f"{verdict.share:.0%} of the labels differ even from sure predictions: wrong labels cannot be told from labels "
+            "that are hard to predict, so none is named."
+        )
+    found = f"{count:,} of {rows:,} labels are more likely wrong than right{overall(verdict.share)}."
+    if not unjudged:
+        return found
+    shown = ", ".join(unjudged[:5]) + (f" and {len(unjudged) - 5} more" if len(unjudged) > 5 else "")
+    return f"{found} Not judged, because {by} do not tell them from the others: {shown}."
 
 
 def spread_out(values: NDArray[np.float64], rows: NDArray[np.int64], n: int, elsewhere: float) -> NDArray[np.float64]:

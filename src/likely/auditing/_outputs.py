@@ -58,7 +58,7 @@ def audit_logits(
     progress("judging labels", 0.0)
     verdict = judge_labels(z, y, h, seed)
     findings = [
-        wrong_labels(verdict, y, names, everyone, len(z)),
+        wrong_labels(verdict, y, names, everyone, len(z), "the logits"),
         _noisy_classes(verdict.temperature, y, names),
         classifier_calibration(z, y, verdict),
         *_in_space(z if h is None else h, progress),
@@ -81,7 +81,7 @@ def audit_predictions(
     reduced = np.zeros((len(y), 0)) if h is None else _leading(h)
     verdict = judge_targets(centre, u, reduced, seed)
     findings = [
-        wrong_targets(verdict, u, squash, "target", everyone, len(y)),
+        wrong_targets(verdict, u, squash, "target", everyone, len(y), "the model's outputs"),
         regressor_calibration(centre, u, verdict),
         *(() if h is None else _in_space(h, progress)),
     ]

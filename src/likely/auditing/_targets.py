@@ -19,9 +19,18 @@ _DRAWN = 3_000
 
 
 def wrong_targets(
-    verdict: TargetVerdict, u: NDArray[np.float64], squash: Squash, target: str, rows: NDArray[np.int64], n: int
+    verdict: TargetVerdict,
+    u: NDArray[np.float64],
+    squash: Squash,
+    target: str,
+    rows: NDArray[np.int64],
+    n: int,
+    by: str = "the columns",
 ) -> Finding:
-    """Rows whose target is more likely wrong than right. ``rows`` are those judged, of ``n`` in the data."""
+    """Rows whose target is more likely wrong than right. ``rows`` are those judged, of ``n`` in the data.
+
+    ``by`` names what the targets were predicted from.
+    """
     certainty = spread_out(verdict.wrong, rows, n, 0.0)
     suspicious = certainty > 0.5
     place = np.full(n, -1)
@@ -45,16 +54,34 @@ def wrong_targets(
     return Finding(
         "targets",
         "Targets that are probably wrong",
-        f"{count:,} of {len(rows):,} values of {target} are more likely wrong than right{overall(verdict.share)}.",
+        _sentence(verdict, count, target, by),
         scores={
             "target_wrong": certainty,
             "target_nll": spread_out(verdict.nll, rows, n, np.nan),
             "expected": spread_out(squash.back(verdict.mean), rows, n, np.nan),
         },
-        numbers={"rows": count, "share_wrong": verdict.share, "df": verdict.df},
-        pictures=(partial(_scatter, verdict, u, squash, target),),
+        numbers={
+            "rows": count,
+            "judged": verdict.predictable,
+            "share_wrong": verdict.share if verdict.predictable and not verdict.too_many else None,
+            "df": verdict.df,
+        },
+        judged=verdict.predictable,
+        pictures=(partial(_scatter, verdict, u, squash, target),) if verdict.predictable else (),
         **worst_first("targets", certainty, suspicious, explain),
     )
+
+
+def _sentence(verdict: TargetVerdict, count: int, target: str, by: str) -> str:
+    """How many targets are called wrong, or why none is."""
+    rows = len(verdict.nll)
+    if verdict.too_many:
+        why = f"is far from what is expected in {verdict.far:.0%} of the rows: that is how it is spread, so none is named."
+        return f"{target} {why}" if verdict.predictable else f"{target} cannot be predicted from {by}, and {why}"
+    if verdict.predictable:
+        return f"{count:,} of {rows:,} values of {target} are more likely wrong than right{overall(verdict.share)}."
+    alone = f"{target} cannot be predicted from {by}, so its values are judged only by how far they lie from the others"
+    return f"{alone}: {count:,} of {rows:,} lie too far out."
 
 
 def wrong_unit(y: float, low: float, high: float) -> str:

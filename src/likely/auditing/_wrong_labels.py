@@ -6,32 +6,50 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
+from scipy.optimize import minimize, minimize_scalar
 from scipy.special import expit, log_softmax
 
 from likely.auditing._out_of_fold import fold_out
+from likely.auditing._predictable import Predictable, predictable_labels
 from likely.calibration import FeatureTemperature, LinearTemperature
 
 Array = NDArray[np.float64]
 
 LEAST = 0.01  # the share of wrong labels that is assumed where the data do not speak for more
+SURE = 0.85  # of the labels of rows like this one must be of one class, for another to be called wrong
 _STEPS = 100
+_DOUBT = 0.5  # log-likelihood by which a share may fall short of the best and still be believed: one standard error
 
 
 @dataclass(frozen=True)
 class LabelVerdict:
-    """For every row the calibrated log-probabilities, its temperature, the NLL of its label, and P(label is wrong)."""
+    """For every row the calibrated log-probabilities, its temperature, the NLL of its label, and P(label is wrong).
+
+    ``share`` is the share of wrong labels of highest likelihood, ``predictable`` whether labels, and each class, can be
+    predicted at all: where not, none is called wrong.
+    """
 
     log_p: Array
     temperature: Array
     nll: Array
     wrong: Array
     share: float
+    predictable: Predictable
+
+    @property
+    def judged(self) -> bool:
+        """Whether labels can be predicted, so that a prediction speaks against one."""
+        return self.predictable.labels
+
+    @property
+    def too_many(self) -> bool:
+        """Whether so many labels differ from sure predictions that wrong ones cannot be told from uncertain ones."""
+        return self.share > 1 - SURE
 
     def expected(self, rows: NDArray[np.int64]) -> Array:
         """The probabilities of the labels as they are given, the wrong ones included."""
         q = np.exp(self.log_p[rows])
-        return np.asarray((1 - self.share) * q + self.share * (1 - q) / (q.shape[1] - 1))
+        return _given(q, self.share, q.shape[1])
 
 
 def judge_labels(
@@ -41,9 +59,14 @@ def judge_labels(
 
     A label is right with probability :math:`1 - \epsilon` and then drawn from
     :math:`q = \mathrm{softmax}(z / T)`; else it is one of the other classes. A common T and ε are fitted first,
-    jointly, for a temperature alone would take wrong labels for uncertainty and hide them. Then each row gets a
-    temperature of its own, linear in the features (or the logits), fitted to other rows, each weighing as much as its
-    label is likely to be right. Rows rank by :math:`-\log q_y`.
+    jointly, for a temperature alone would take wrong labels for uncertainty and hide them; ε is the least that lies
+    within a standard error of the best. Then each row gets a temperature of its own, linear in the features (or the
+    logits), fitted to other rows, each weighing as much as its label is likely to be right. Rows rank by
+    :math:`-\log q_y`.
+
+    A plateau of 70% right labels is also one of labels that are hard to predict. So P(wrong) stays at a half or below
+    where even the likeliest class has less than 85% of the labels; and it is zero where labels, or a class, cannot be
+    predicted at all.
 
     >>> rng = np.random.default_rng(0)
     >>> truth = rng.integers(0, 3, 600)
@@ -56,8 +79,11 @@ def judge_labels(
     n, classes = logits.shape
     z: NDArray[np.floating] = logits if logits.dtype == np.float32 else logits.astype(np.float64)
     own = np.arange(n)
-    common, share = _common(z, y, seed)
-    right = 1 - _posterior(np.exp(log_softmax(z / common, axis=1)[own, y]), share, classes)
+    predictable = predictable_labels(z, y, seed)
+    right, least = np.ones(n), 0.0
+    if predictable.labels:
+        common, least = _common(z, y, seed)
+        right -= _posterior(np.exp(log_softmax(z / common, axis=1)[own, y]), least, classes)
     # Calibrators multiply features and logits of one type only.
     read = None if features is None else np.asarray(features, dtype=z.dtype)
     calibrated, temperature = np.empty((n, classes)), np.empty(n)
@@ -69,13 +95,17 @@ def judge_labels(
         calibrated[rows] = log_softmax(z[rows].astype(np.float64) / temperature[rows, None], axis=1)
     nll = -calibrated[own, y]
     q = np.exp(-nll)
+    share = least
     for _ in range(_STEPS):
         share = float(_posterior(q, share, classes).mean())
-    return LabelVerdict(calibrated, temperature, nll, _posterior(q, max(share, LEAST), classes), share)
+    wrong = _posterior(q, max(min(share, least), LEAST), classes)
+    sure = _given(np.exp(calibrated.max(1)), share, classes) >= SURE
+    wrong = np.where(sure, wrong, np.minimum(wrong, 0.5)) * predictable.classes[y] * predictable.labels
+    return LabelVerdict(calibrated, temperature, nll, wrong, share, predictable)
 
 
 def _common(z: NDArray[np.floating], y: NDArray[np.int64], seed: int) -> tuple[float, float]:
-    """The temperature and the share of wrong labels of highest likelihood, together."""
+    """The least share of wrong labels that the labels admit, and the temperature of highest likelihood with it."""
     classes = z.shape[1]
     enough = min(20_000, max(2_000, 200_000 // classes))
     some = np.random.RandomState(seed).permutation(len(y))[:enough]
@@ -83,15 +113,31 @@ def _common(z: NDArray[np.floating], y: NDArray[np.int64], seed: int) -> tuple[f
     # One temperature unit is that at which logits have unit deviation, whatever scale they come in.
     unit = max(float(np.std(logits - logits.mean(1, keepdims=True))), 1e-12)
 
-    def cost(parameters: Array) -> float:
-        inverse, share = np.exp(np.clip(parameters[0], -10, 10)) / unit, expit(parameters[1])
-        q = np.exp(log_softmax(logits * inverse, axis=1)[np.arange(len(labels)), labels])
-        return float(-np.log(np.maximum((1 - share) * q + share * (1 - q) / (classes - 1), 1e-300)).mean())
+    def cost(inverse: float, share: float) -> float:
+        scale = np.exp(np.clip(inverse, -10, 10)) / unit
+        q = np.exp(log_softmax(logits * scale, axis=1)[np.arange(len(labels)), labels])
+        return float(-np.log(np.maximum(_given(q, share, classes), 1e-300)).sum())
 
     starts = [(a, b) for a in (0.0, 1.5) for b in (-4.0, -2.5)]
-    found = [minimize(cost, start, method="Nelder-Mead", options={"maxiter": 150}) for start in starts]
-    best = min(found, key=lambda result: float(result.fun)).x
-    return float(unit / np.exp(np.clip(best[0], -10, 10))), float(expit(best[1]))
+    fits = [
+        minimize(lambda own: cost(own[0], expit(own[1])) / len(labels), start, method="Nelder-Mead", options={"maxiter": 150})
+        for start in starts
+    ]
+    best = min(fits, key=lambda result: float(result.fun))
+    inverse, low, high = float(best.x[0]), 0.0, float(expit(best.x[1]))
+    for _ in range(8):  # the least share, by halving
+        share = (low + high) / 2
+        at_share = minimize_scalar(cost, (inverse - 0.5, inverse), args=(share,), options={"maxiter": 12})
+        if at_share.fun <= best.fun * len(labels) + _DOUBT:
+            high, inverse = share, float(at_share.x)
+        else:
+            low = share
+    return float(unit / np.exp(np.clip(inverse, -10, 10))), high
+
+
+def _given(q: Array, share: float, classes: int) -> Array:
+    """The probability of a label to be given, where q is the probability that it is right."""
+    return np.asarray((1 - share) * q + share * (1 - q) / (classes - 1))
 
 
 def _posterior(q: Array, share: float, classes: int) -> Array:

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from likely.auditing._out_of_fold import fold_out
+from likely.auditing._predictable import predictable_targets
 from likely.auditing._wrong_labels import LEAST
 from likely.calibration import LinearScale
 from likely.distributions import StudentT
@@ -18,6 +19,8 @@ Array = NDArray[np.float64]
 
 _ANYWHERE = float(np.log(20.0))  # NLL of a wrong target: it may lie anywhere in 20 units of the squashed target
 _TAILS = (2.5, 4.0, 8.0, 30.0)  # degrees of freedom that are tried
+MOST = 0.15  # of the targets may lie far from their predictions; more are no errors, but how targets are spread
+MOST_ALONE = 0.02  # the same where targets cannot be predicted
 _FAR = 1e150  # further out is not told apart, so that squares and ratios stay finite
 _FITTED = 50_000  # rows for the tails
 _LINE = 5_000  # rows for the line that predicts scales
@@ -53,7 +56,11 @@ class Squash:
 
 @dataclass(frozen=True)
 class TargetVerdict:
-    """For every row the scale of its residual (in squashed units), the NLL of its target, and P(target is wrong)."""
+    """For every row the scale of its residual (in squashed units), the NLL of its target, and P(target is wrong).
+
+    Where targets are not ``predictable``, ``mean`` is their median and the scale is the same for all. If ``far``, the
+    share of targets far out, is ``too_many``, that is how targets are spread, and none is called wrong.
+    """
 
     mean: Array
     scale: Array
@@ -61,6 +68,9 @@ class TargetVerdict:
     nll: Array
     wrong: Array
     share: float
+    predictable: bool
+    far: float
+    too_many: bool
 
     def distribution(self, rows: NDArray[np.int64] | slice = slice(None)) -> StudentT:
         """What the squashed target of each of these rows should be."""
@@ -78,7 +88,8 @@ def judge_targets(mean: Array, u: Array, features: NDArray[np.floating], seed: i
 
     A target is right with probability :math:`1 - \epsilon`, and then Student-t around its prediction with a scale that
     is linear in the features and fitted to other rows; else it may lie anywhere. The degrees of freedom, a common
-    factor of the scales and ε are those of highest likelihood.
+    factor of the scales and ε are those of highest likelihood. If the predictions do not beat the median, targets are
+    judged by their distance from it alone.
 
     >>> rng = np.random.default_rng(0)
     >>> mean, x = rng.normal(size=500), rng.normal(size=(500, 2))
@@ -88,19 +99,32 @@ def judge_targets(mean: Array, u: Array, features: NDArray[np.floating], seed: i
     >>> bool(verdict.wrong[:10].min() > 0.9), int((verdict.wrong[10:] > 0.5).sum())
     (True, 0)
     """
+    predictable = predictable_targets(mean, u, seed)
+    if not predictable:
+        mean = np.full(len(u), np.median(u))
     residual = u - mean
-    usual = float(np.median(np.abs(residual))) or float(np.abs(residual).mean()) or 1.0
-    tame = np.clip(residual, -8 * usual, 8 * usual)
-    read = np.column_stack([features, mean]).astype(np.float64)
-    scale = np.empty(len(u))
-    for fit, rows in fold_out(len(u), seed + 1, most=_LINE):
-        nothing, none = np.zeros(len(fit)), np.zeros(len(rows))
-        calibrator = LinearScale(likelihood="laplace").fit(nothing, None, tame[fit], features=read[fit])
-        scale[rows] = calibrator.predict_scale(none, None, features=read[rows])
+    scale = _scales(residual, np.column_stack([features, mean]), seed) if predictable else np.ones(len(u))
     some = np.random.RandomState(seed).permutation(len(u))[:_FITTED]
     df, factor, share = _contaminated(residual[some], scale[some])
     nll = _nll(residual, scale * factor, df)
-    return TargetVerdict(mean, scale * factor, df, nll, _posterior(nll, max(share, LEAST)), share)
+    wrong = _posterior(nll, max(share, LEAST))
+    far = float((wrong > 0.5).mean())
+    too_many = far > (MOST if predictable else MOST_ALONE)
+    wrong = np.minimum(wrong, 0.5) if too_many else wrong
+    return TargetVerdict(mean, scale * factor, df, nll, wrong, share, predictable, far, too_many)
+
+
+def _scales(residual: Array, features: NDArray[np.floating], seed: int) -> Array:
+    """A scale for every residual, linear in the features, fitted to other rows."""
+    usual = float(np.median(np.abs(residual))) or float(np.abs(residual).mean()) or 1.0
+    tame = np.clip(residual, -8 * usual, 8 * usual)
+    read = features.astype(np.float64)
+    scale = np.empty(len(residual))
+    for fit, rows in fold_out(len(residual), seed + 1, most=_LINE):
+        nothing, none = np.zeros(len(fit)), np.zeros(len(rows))
+        calibrator = LinearScale(likelihood="laplace").fit(nothing, None, tame[fit], features=read[fit])
+        scale[rows] = calibrator.predict_scale(none, None, features=read[rows])
+    return scale
 
 
 def _contaminated(residual: Array, scale: Array) -> tuple[float, float, float]:
