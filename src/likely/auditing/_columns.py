@@ -105,10 +105,13 @@ def for_a_line(X: NDArray[np.floating], most: int = 200) -> NDArray[np.float64]:
 
 
 def ranked(column: pd.Series[Any]) -> tuple[NDArray[np.int64], list[str]]:
-    """Each value as the place of its level in the order of frequency, -1 where it is missing, and the levels."""
+    """Each value as the place of its level in the order of frequency, -1 where it is missing, and the levels.
+
+    Levels that are equally frequent are in the order of their names, whatever the order of the rows.
+    """
     codes, levels = pd.factorize(column)
     counts = np.bincount(codes[codes >= 0], minlength=len(levels))
-    order = np.argsort(-counts, kind="stable")
+    order = np.lexsort(([str(level) for level in levels], -counts))
     place = np.empty(len(levels) + 1, np.int64)
     place[order], place[-1] = np.arange(len(levels)), -1
     names = [str(levels[i]) for i in order]

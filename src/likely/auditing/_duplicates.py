@@ -8,16 +8,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.spatial import cKDTree
 
-from likely.auditing._columns import Columns, design, read_columns, standardised
+from likely.auditing._columns import Columns, read_columns
 from likely.auditing._finding import Finding, Reason, worst_first
+from likely.auditing._near import near_copies
 from likely.auditing._source import Table
 
-_CLOSER = 0.05  # of the distance at which rows usually have a neighbour: no chance meeting in three dimensions
-_DIRECTIONS = 6  # along which neighbours are looked for
 _ORDINARY = 0.3  # of the rows: if so many are copies, copies are ordinary
-_LEAST = 3  # columns of numbers; in fewer dimensions chance neighbours are as close
 
 
 @dataclass(frozen=True)
@@ -58,7 +55,7 @@ def find_twins(columns: Columns, target: str | None) -> Twins:
     _, leader, group = np.unique(code, return_index=True, return_inverse=True)
     copies = leader[group] != np.arange(n)
     of[copies], exact[copies] = leader[group][copies], True
-    near = _near(columns, names, np.flatnonzero(~copies))
+    near = near_copies(columns, names, np.flatnonzero(~copies))
     of[near[:, 1]] = near[:, 0]
     if target is not None:
         own = pd.factorize(columns.typed[target])[0]
@@ -137,33 +134,3 @@ def across(frame: pd.DataFrame, test: Table, target: str | None) -> Finding:
         numbers={"rows": int(shared.sum()), "test_rows": len(later)},
         **worst_first("overlap", shared.astype(np.float64), shared, explain),
     )
-
-
-def _near(columns: Columns, names: list[str], rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Pairs (earlier, later) of rows far closer to each other than rows are to their neighbours."""
-    nothing = np.zeros((0, 2), np.int64)
-    X, owners = design(columns.typed[names].iloc[rows], {name: columns.kinds[name] for name in names})
-    numbers = sum(columns.kinds[name] in ("number", "date") for name in set(owners))
-    if numbers < _LEAST or len(rows) < 20:
-        return nothing
-    # Missing here and there is alike; missing and present are far apart.
-    X = np.nan_to_num(standardised(X).astype(np.float32), nan=-9.0)
-    random = np.random.RandomState(0).normal(size=(X.shape[1], min(_DIRECTIONS, X.shape[1])))
-    shadow = X @ np.linalg.qr(random)[0].astype(np.float32)
-    tree = cKDTree(shadow)
-    some = np.random.RandomState(1).permutation(len(rows))[:2_000]
-    usual = float(np.median(tree.query(shadow[some], k=2)[0][:, 1]))
-    if usual == 0:
-        return nothing
-    distance, other = tree.query(shadow, k=2, distance_upper_bound=_CLOSER * usual, workers=-1)
-    # The nearest of a row may be listed before itself.
-    here = np.arange(len(rows))
-    partner = np.where(other[:, 0] == here, other[:, 1], other[:, 0])
-    found = np.flatnonzero(np.isfinite(distance[:, 1]) & (partner < len(rows)))
-    pairs = np.unique(np.sort(np.column_stack([found, partner[found]]), axis=1), axis=0)
-    if not len(pairs):
-        return nothing
-    # Close in a few directions is a hint; close in all columns is what counts.
-    gap = np.linalg.norm(X[pairs[:, 0]] - X[pairs[:, 1]], axis=1)
-    close = gap < _CLOSER * usual * np.sqrt(X.shape[1] / shadow.shape[1])
-    return np.asarray(rows[pairs[close]])

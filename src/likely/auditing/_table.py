@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from likely.auditing._audit import Audit, Progress
 from likely.auditing._calibration import classifier_calibration, regressor_calibration
 from likely.auditing._cells import odd_cells
-from likely.auditing._columns import Columns, design, for_a_line, ranked, read_columns
+from likely.auditing._columns import MODELLED, Columns, design, for_a_line, ranked, read_columns
 from likely.auditing._duplicates import across, find_twins, repeated_rows
 from likely.auditing._finding import Finding
 from likely.auditing._labels import wrong_labels
 from likely.auditing._leaks import leaking_columns
 from likely.auditing._noise import noisy_regions
-from likely.auditing._out_of_fold import classify, regress
+from likely.auditing._out_of_fold import by_content, classify, regress
 from likely.auditing._read import read_table
 from likely.auditing._rows import odd_rows
 from likely.auditing._source import listed
@@ -97,7 +97,8 @@ def _with_target(
     X, _ = design(columns.typed, {name: kind for name, kind in columns.kinds.items() if name != target})
     if not X.shape[1]:
         raise ValueError(f"there is no column besides {target} that a model could read")
-    X, groups = (X, groups) if len(rows) == n else (X[rows], groups[rows])
+    rows = by_content(columns.typed[[target, *(name for name in columns.named(*MODELLED) if name != target)]], rows)
+    X, groups = X[rows], pd.factorize(groups[rows])[0]
 
     def tell(share: float) -> None:
         progress("predicting out of fold", share)

@@ -76,11 +76,11 @@ def _sentence(verdict: TargetVerdict, count: int, target: str, by: str) -> str:
     """How many targets are called wrong, or why none is."""
     rows = len(verdict.nll)
     if verdict.too_many:
-        why = f"is far from what is expected in {verdict.far:.0%} of the rows: that is how it is spread, so none is named."
+        why = f"is far from expected in {verdict.far:.0%} of the rows: that is how it is spread; none is named."
         return f"{target} {why}" if verdict.predictable else f"{target} cannot be predicted from {by}, and {why}"
     if verdict.predictable:
         return f"{count:,} of {rows:,} values of {target} are more likely wrong than right{overall(verdict.share)}."
-    alone = f"{target} cannot be predicted from {by}, so its values are judged only by how far they lie from the others"
+    alone = f"{target} cannot be predicted from {by}, so values are judged only by how far they lie from the others"
     return f"{alone}: {count:,} of {rows:,} lie too far out."
 
 

@@ -127,7 +127,7 @@ def _bins(x: Array) -> list[Index]:
 def _others(values: Array, bins: Index, folds: Index) -> Array:
     """For every row, the sum of values over the rows of its bin that are in other folds."""
     cell = bins * _FOLDS + folds
-    return np.bincount(bins, values)[bins] - np.bincount(cell, values)[cell]
+    return np.asarray(np.bincount(bins, values)[bins] - np.bincount(cell, values)[cell])
 
 
 def _choose(losses: Array, folds: Index) -> Index:

@@ -119,10 +119,11 @@ def _common(z: NDArray[np.floating], y: NDArray[np.int64], seed: int) -> tuple[f
         return float(-np.log(np.maximum(_given(q, share, classes), 1e-300)).sum())
 
     starts = [(a, b) for a in (0.0, 1.5) for b in (-4.0, -2.5)]
-    fits = [
-        minimize(lambda own: cost(own[0], expit(own[1])) / len(labels), start, method="Nelder-Mead", options={"maxiter": 150})
-        for start in starts
-    ]
+
+    def mean_cost(parameters: Array) -> float:
+        return cost(parameters[0], float(expit(parameters[1]))) / len(labels)
+
+    fits = [minimize(mean_cost, start, method="Nelder-Mead", options={"maxiter": 150}) for start in starts]
     best = min(fits, key=lambda result: float(result.fun))
     inverse, low, high = float(best.x[0]), 0.0, float(expit(best.x[1]))
     for _ in range(8):  # the least share, by halving
