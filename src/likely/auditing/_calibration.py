@@ -74,11 +74,15 @@ def _finding(
     frame = pd.DataFrame(numbers).T
     frame.index = pd.Index(["before", "after recalibration"], name="predictions")
     was, now = numbers["before"][key], numbers["after"][key]
-    verb = "falls" if now < was else "stays about" if now < 1.1 * was else "rises"
+    change = "falls" if now < was else "rises"
+    what = f"Recalibrated row by row, the {name} ({meaning})"
+    same = was <= now < 1.1 * was
     return Finding(
         "calibration",
         "How sure the model should be",
-        f"Recalibrated row by row, the {name} ({meaning}) {verb} from {was:.3f} to {now:.3f}.",
+        f"{what} stays about the same: {was:.3f} before, {now:.3f} after."
+        if same
+        else f"{what} {change} from {was:.3f} to {now:.3f}.",
         numbers=numbers,
         tables=(Table(frame, "On rows held out from both the model and the recalibration; less is better.", digits=3),),
         pictures=(picture,),

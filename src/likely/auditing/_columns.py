@@ -111,7 +111,7 @@ def ranked(column: pd.Series[Any]) -> tuple[NDArray[np.int64], list[str]]:
     """
     codes, levels = pd.factorize(column)
     counts = np.bincount(codes[codes >= 0], minlength=len(levels))
-    order = np.lexsort(([str(level) for level in levels], -counts))
+    order = np.lexsort((np.array([str(level) for level in levels], dtype=str), -counts))
     place = np.empty(len(levels) + 1, np.int64)
     place[order], place[-1] = np.arange(len(levels)), -1
     names = [str(levels[i]) for i in order]

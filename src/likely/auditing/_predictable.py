@@ -54,16 +54,19 @@ def predictable_labels(logits: NDArray[np.floating], y: NDArray[np.int64], seed:
     z /= max(float(np.std(z - z.mean(1, keepdims=True))), 1e-300)
     n, row = len(own), np.arange(len(own))
     given = np.stack([np.exp(log_softmax(scale * z, axis=1)[row, own]) for scale in _SCALES])
-    gain, one_gain = np.zeros(n), np.zeros((n, classes))
+    gain, same, one_gain = np.zeros(n), np.zeros(n), np.zeros((n, classes))
     for fit, held in fold_out(n, seed + 2):
         share = (np.bincount(own[fit], minlength=classes) + 0.5) / (len(fit) + 0.5 * classes)
         weight, scale = _mixed(given[:, fit], share[own[fit]])
         p = (1 - weight) * share + weight * np.exp(log_softmax(scale * z[held], axis=1))
         log_ratio = np.log(p / share)
-        gain[held] = log_ratio[np.arange(len(held)), own[held]]
+        at_label = np.arange(len(held)), own[held]
+        gain[held] = log_ratio[at_label]
+        # Logits that are the same for all rows may smooth the shares well, and still tell no row from another.
+        same[held] = np.log(p[at_label] / p.mean(0)[own[held]])
         other = np.log(np.maximum(1 - p, 1e-12) / np.maximum(1 - share, 1e-12))
         one_gain[held] = np.where(own[held, None] == np.arange(classes), log_ratio, other)
-    return Predictable(bool(beats(gain)), np.asarray(beats(one_gain)))
+    return Predictable(bool(beats(gain) and beats(same)), beats(one_gain))
 
 
 def predictable_targets(mean: Array, u: Array, seed: int = 0) -> bool:

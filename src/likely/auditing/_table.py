@@ -124,9 +124,9 @@ def _with_target(
     codes, classes = ranked(columns.typed[target])
     most = min(_CLASSES, len(rows) // 2)
     if len(classes) > most:
-        raise ValueError(
-            f"{target} has {len(classes):,} classes, more than {most}: group them, or use task='regression'"
-        )
+        numeric = pd.api.types.is_numeric_dtype(columns.typed[target].dtype)
+        remedy = "group them, or use task='regression'" if numeric else "group them"
+        raise ValueError(f"{target} has {len(classes):,} classes, more than {most}: {remedy}")
     labels = codes[rows]
     logits = classify(X, labels, seed, tell, groups)
     progress("judging labels", 0.0)

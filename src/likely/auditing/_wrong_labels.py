@@ -80,10 +80,10 @@ def judge_labels(
     z: NDArray[np.floating] = logits if logits.dtype == np.float32 else logits.astype(np.float64)
     own = np.arange(n)
     predictable = predictable_labels(z, y, seed)
-    right, least = np.ones(n), 0.0
-    if predictable.labels:
-        common, least = _common(z, y, seed)
-        right -= _posterior(np.exp(log_softmax(z / common, axis=1)[own, y]), least, classes)
+    if not predictable.labels:
+        return _unjudged(y, classes, predictable, seed)
+    common, least = _common(z, y, seed)
+    right = 1 - _posterior(np.exp(log_softmax(z / common, axis=1)[own, y]), least, classes)
     # Calibrators multiply features and logits of one type only.
     read = None if features is None else np.asarray(features, dtype=z.dtype)
     calibrated, temperature = np.empty((n, classes)), np.empty(n)
@@ -100,8 +100,17 @@ def judge_labels(
         share = float(_posterior(q, share, classes).mean())
     wrong = _posterior(q, max(min(share, least), LEAST), classes)
     sure = _given(np.exp(calibrated.max(1)), share, classes) >= SURE
-    wrong = np.where(sure, wrong, np.minimum(wrong, 0.5)) * predictable.classes[y] * predictable.labels
+    wrong = np.where(sure, wrong, np.minimum(wrong, 0.5)) * predictable.classes[y]
     return LabelVerdict(calibrated, temperature, nll, wrong, share, predictable)
+
+
+def _unjudged(y: NDArray[np.int64], classes: int, predictable: Predictable, seed: int) -> LabelVerdict:
+    """No verdict: every row is expected to have the class shares of other rows."""
+    log_p = np.empty((len(y), classes))
+    for fit, rows in fold_out(len(y), seed + 1):
+        log_p[rows] = np.log((np.bincount(y[fit], minlength=classes) + 0.5) / (len(fit) + 0.5 * classes))
+    nll = -log_p[np.arange(len(y)), y]
+    return LabelVerdict(log_p, np.ones(len(y)), nll, np.zeros(len(y)), 0.0, predictable)
 
 
 def _common(z: NDArray[np.floating], y: NDArray[np.int64], seed: int) -> tuple[float, float]:
