@@ -90,8 +90,8 @@ def _sentence(verdict: LabelVerdict, count: int, rows: int, unjudged: list[str],
         return f"These labels cannot be predicted from {by}, so they are not judged."
     if verdict.too_many:
         return (
-            f"{verdict.share:.0%} of the labels differ even from sure predictions: wrong labels cannot be told from labels "
-            "that are hard to predict, so none is named."
+            f"{verdict.share:.0%} of the labels differ even from sure predictions: wrong labels cannot be told from "
+            "labels that are hard to predict, so none is named."
         )
     found = f"{count:,} of {rows:,} labels are more likely wrong than right{overall(verdict.share)}."
     if not unjudged:
