@@ -33,7 +33,8 @@ _LOG_PI_SQRT2 = math.log(math.pi * math.sqrt(2))
 
 def log_partition(alpha: Tensor) -> Tensor:
     """log Z(α), differentiable twice; +∞ below zero, where the integral diverges."""
-    result: Tensor = _LogPartition.apply(alpha)
+    # The compiler refuses functions with a jvp, and needs none.
+    result: Tensor = (_LogPartition if torch.compiler.is_compiling() else _ForwardLogPartition).apply(alpha)
     return result
 
 
@@ -56,6 +57,22 @@ class _LogPartition(torch.autograd.Function):
         return grad * _evaluate(alpha.reshape(-1))[1].view(alpha.shape)
 
 
+class _ForwardLogPartition(_LogPartition):
+    """With the tangent too, for forward-mode differentiation."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor) -> Tensor:
+        (alpha,) = ctx.saved_tensors
+        return tangent * _evaluate(alpha.reshape(-1))[1].view(alpha.shape)
+
+
 def _evaluate(alpha: Tensor) -> tuple[Tensor, Tensor]:
     """log Z and its derivative, for α with one axis (the compiler takes an index without axes for a number)."""
     q_table, r_table = _tables(alpha.dtype, alpha.device)
@@ -67,7 +84,8 @@ def _evaluate(alpha: Tensor) -> tuple[Tensor, Tensor]:
     root = torch.where(low, positive, 1.0).clamp(min=torch.finfo(alpha.dtype).tiny).sqrt()
     a = torch.where(near, positive, 1.0)
     # At α = 2 the slope is infinite: one unit in the last place away it is finite and has the right sign.
-    b = (a - 2).abs().clamp(min=torch.finfo(alpha.dtype).eps)
+    distance = (a - 2).abs()
+    b = distance.clamp(min=torch.finfo(alpha.dtype).eps)
     sign = torch.where(piece == 1, -1.0, 1.0).to(alpha.dtype)
     inverse = 3 / torch.where(high, positive, 3.0)
 
@@ -83,7 +101,7 @@ def _evaluate(alpha: Tensor) -> tuple[Tensor, Tensor]:
 
     below = _LOG_PI_SQRT2 + positive * q
     below_slope = q + 0.5 * t * dq
-    around = _HALF_LOG_2PI + sign * b * log_b / (2 * a) + b * q + u * r
+    around = _HALF_LOG_2PI + distance * (sign * log_b / (2 * a) + q + growth * r)  # at α = 2 the constant itself
     around_slope = (log_b + 1) / (2 * a) + sign * (q + 0.5 * t * dq + du * r + u * dr - b * log_b / (2 * a.square()))
     value = torch.where(low, below, torch.where(near, around, q))
     slope = torch.where(low, below_slope, torch.where(near, around_slope, t.square() * dq / -3))

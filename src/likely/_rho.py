@@ -12,7 +12,7 @@ which stays exact as :math:`\alpha \to 0`. All real α and ±∞ are allowed; on
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -24,7 +24,8 @@ _SERIES = [(k + 1) / math.factorial(k + 2) for k in range(14)]
 def rho(z: Tensor, alpha: Tensor) -> Tensor:
     """ρ(z, α) elementwise for tensors of one dtype, differentiable twice in both."""
     z, alpha = torch.broadcast_tensors(z, alpha)
-    result: Tensor = _Rho.apply(z, alpha)
+    # The compiler refuses functions with a jvp, and needs none.
+    result: Tensor = (_Rho if torch.compiler.is_compiling() else _ForwardRho).apply(z, alpha)
     return result
 
 
@@ -46,6 +47,24 @@ class _Rho(torch.autograd.Function):
         parts = _parts(*ctx.saved_tensors)
         wants_z, wants_alpha = ctx.needs_input_grad
         return grad * _slope_z(parts) if wants_z else None, grad * _slope_alpha(parts) if wants_alpha else None
+
+
+class _ForwardRho(_Rho):
+    """With the tangent too, for forward-mode differentiation."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
+
+    @staticmethod
+    def jvp(ctx: Any, z_tangent: Tensor | None, alpha_tangent: Tensor | None) -> Tensor:
+        parts = _parts(*ctx.saved_tensors)
+        along_z = 0 if z_tangent is None else z_tangent * _slope_z(parts)
+        along_alpha = 0 if alpha_tangent is None else alpha_tangent * _slope_alpha(parts)
+        return cast(Tensor, along_z + along_alpha)
 
 
 class _Parts(NamedTuple):
@@ -82,7 +101,9 @@ def _value(parts: _Parts) -> Tensor:
     above = (g.square() * parts.power(a) + b * torch.expm1(0.5 * (a - 2) * L)) / a
     exponent = 0.5 * torch.where(high, 0.0, alpha) * L
     below = 0.5 * b * L * _exprel(exponent)
-    return torch.where(high, above, below)
+    # For negative α it rises to (α - 2) / α and, rounded, might pass it.
+    bound = torch.where(alpha < 0, (alpha - 2) / alpha, torch.inf)
+    return torch.where(high, above, torch.minimum(below, bound))
 
 
 def _slope_z(parts: _Parts) -> Tensor:

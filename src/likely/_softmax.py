@@ -5,7 +5,17 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from likely import kernels
-from likely._validation import check_floating, check_positive, check_reduction, fits, may_look, promote, reduce
+from likely._validation import (
+    check_floating,
+    check_positive,
+    check_real,
+    check_reduction,
+    check_shares,
+    fits,
+    may_look,
+    promote,
+    reduce,
+)
 
 # With fewer classes than this a row is too short for a program of its own, and torch's cross-entropy is as good.
 _FEWEST_CLASSES = 256
@@ -28,7 +38,10 @@ def softmax_nll(
     :math:`\ell = -z_y / T + \log \sum_c e^{z_c / T}`; :math:`T = 1` is the cross-entropy. Classes are on axis 1,
     as in :func:`torch.nn.functional.cross_entropy`; ``target`` holds class numbers or, in the shape of the
     logits, probabilities. ``temperature`` broadcasts to the logits' shape without the class axis. A logit of
-    -∞ rules its class out and leaves the temperature's gradient finite.
+    -∞ rules its class out and leaves the temperature's gradient finite. Class numbers out of range, and probabilities
+    that are negative or do not sum to one, are refused on the CPU. On a GPU values are looked at under
+    ``validate_args=True`` only: there a class number out of range makes the loss NaN or stops the program by an
+    assertion on the device, and probabilities are used as they are.
 
     ``overwrite=True`` lets a kernel put the gradient where the logits were, which saves their memory once more; what
     the logits held is then gone, and the backward pass goes through the loss once only.
@@ -51,7 +64,7 @@ def softmax_nll(
         dtype = torch.promote_types(logits.dtype, torch.float32)
         temperature = logits.new_full((), temperature, dtype=dtype)
     if not fits(temperature.shape, outer):
-        raise ValueError(f"temperature {tuple(temperature.shape)} does not broadcast to {tuple(outer)}, a value a row")
+        raise ValueError(f"temperature {tuple(temperature.shape)} does not broadcast to {tuple(outer)}, one value per row")
     if _has_kernel(logits, target, temperature):
         return kernels.softmax_nll(
             logits,
@@ -63,7 +76,7 @@ def softmax_nll(
             overwrite=overwrite,
         )
     nll = _plain(logits, target, temperature, ignore_index=ignore_index, label_smoothing=label_smoothing)
-    if reduction == "mean" and not target.is_floating_point():
+    if reduction == "mean" and not target.is_floating_point() and target.numel():
         return nll.sum() / (target != ignore_index).sum().clamp(min=1)
     return reduce(nll, reduction)
 
@@ -107,7 +120,8 @@ def linear_softmax_nll(
     ``softmax_nll(hidden @ weight.T + bias, target, temperature=temperature)``, with ``hidden`` (…, width), ``weight``
     (classes, width), ``target`` (…) and a temperature that broadcasts to it, such as one a token. The rows are taken
     in chunks of ``chunk``, each of which leaves nothing but its part of the gradients, in the dtypes of the
-    inputs: one backward pass can go through the result, and gradients of gradients cannot.
+    inputs: one backward pass can go through the result, and gradients of gradients cannot. Under ``torch.func`` and in
+    forward-mode differentiation the logits are computed as they are.
 
     >>> import torch, likely
     >>> hidden, weight, target = torch.randn(2, 5, 8), torch.randn(1000, 8), torch.randint(0, 1000, (2, 5))
@@ -120,7 +134,7 @@ def linear_softmax_nll(
     check_floating("hidden", hidden)
     check_positive("temperature", temperature, validate_args)
     if reduction not in ("mean", "sum"):
-        raise ValueError(f"reduction must be mean or sum, got {reduction!r}: a loss a row is softmax_nll's")
+        raise ValueError(f"reduction must be mean or sum, got {reduction!r}: a loss per row is softmax_nll's")
     if weight.ndim != 2 or weight.shape[1] != hidden.shape[-1]:
         raise ValueError(
             f"weight has shape {tuple(weight.shape)}, expected (classes, {hidden.shape[-1]}), as nn.Linear's"
@@ -132,14 +146,24 @@ def linear_softmax_nll(
         )
     _check_range(target, len(weight), ignore_index, validate_args)
     if not isinstance(temperature, Tensor):
-        temperature = hidden.new_full((), temperature, dtype=torch.float32)
+        temperature = hidden.new_full((), temperature, dtype=torch.promote_types(hidden.dtype, torch.float32))
     if not fits(temperature.shape, target.shape):
         raise ValueError(
-            f"temperature {tuple(temperature.shape)} does not broadcast to {tuple(target.shape)}, a value a token"
+            f"temperature {tuple(temperature.shape)} does not broadcast to {tuple(target.shape)}, one value per token"
         )
     if torch.is_autocast_enabled(hidden.device.type):
         dtype = torch.get_autocast_dtype(hidden.device.type)
         hidden, weight, bias = hidden.to(dtype), weight.to(dtype), bias if bias is None else bias.to(dtype)
+    if not target.numel() or (not torch.compiler.is_compiling() and kernels.transformed()):
+        return softmax_nll(
+            F.linear(hidden, weight, bias).reshape(-1, len(weight)),
+            target.reshape(-1),
+            temperature=temperature.expand(target.shape).reshape(-1),
+            ignore_index=ignore_index,
+            label_smoothing=label_smoothing,
+            reduction=reduction,
+            validate_args=False,
+        )
     one = temperature.numel() == 1
     return kernels.linear_softmax_nll(
         hidden.flatten(0, -2) if hidden.ndim > 1 else hidden.unsqueeze(0),
@@ -155,13 +179,15 @@ def linear_softmax_nll(
 
 
 def _check_labels(logits: Tensor, target: Tensor, axis: int, ignore_index: int, validate_args: bool | None) -> None:
+    check_real("target", target)
     outer = logits.shape[:axis] + logits.shape[axis + 1 :]
     if target.is_floating_point():
         if target.shape != logits.shape:
             raise ValueError(
                 f"target of probabilities has shape {tuple(target.shape)}, the logits {tuple(logits.shape)}: "
-                "give one probability a class, or class numbers as an integer tensor"
+                "give one probability per class, or class numbers as an integer tensor"
             )
+        _check_probabilities(target, axis, validate_args)
     elif target.shape != outer:
         raise ValueError(
             f"target of class numbers has shape {tuple(target.shape)}, expected {tuple(outer)}: "
@@ -169,6 +195,18 @@ def _check_labels(logits: Tensor, target: Tensor, axis: int, ignore_index: int, 
         )
     else:
         _check_range(target, logits.shape[axis], ignore_index, validate_args)
+
+
+def _check_probabilities(target: Tensor, axis: int, validate_args: bool | None) -> None:
+    """From 0 to 1 and, to the rounding of a half-precision softmax, of sum 1."""
+    check_shares("target", target, validate_args)
+    if target.numel() and may_look(target, validate_args):
+        low, high = (end.item() for end in target.detach().sum(axis, dtype=torch.float32).aminmax())
+        if not (low > 0.98 and high < 1.02):
+            raise ValueError(
+                f"target of probabilities sums to {low:.6g} … {high:.6g} over the classes of a row, expected 1: divide "
+                "it by its sum, or give weights per row as sample_weight"
+            )
 
 
 def _check_range(target: Tensor, classes: int, ignore_index: int, validate_args: bool | None) -> None:

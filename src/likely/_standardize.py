@@ -1,7 +1,12 @@
 """Features at mean zero and deviation one, without a second pass over the data."""
 
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+
 import torch
 from torch import Tensor, nn
+
+from likely._validation import transformed
 
 
 class Standardize(nn.Module):
@@ -9,7 +14,9 @@ class Standardize(nn.Module):
 
     Batch normalisation would use the batch's own moments in training: noise for small batches, and a different
     network at test time. Here the moments follow the features (momentum .01 after a warm-up that averages
-    evenly) and are shared by all processes. A constant feature is centred and left at its scale.
+    evenly) and are shared by all processes. A constant feature is centred and left at its scale. A batch that holds
+    NaN or infinity, or whose moments overflow, is not taken into them; nor is one under a transform of ``torch.func``,
+    whose functions are pure.
 
     >>> import torch
     >>> from likely._standardize import Standardize
@@ -39,13 +46,15 @@ class Standardize(nn.Module):
         weight = torch.clamp(1 / (self.batches + 1), min=self.momentum)
         shift = mean - self.mean
         # Moments of the mixture of old and new: the spread of the means counts too.
-        self.var.copy_((1 - weight) * (self.var + weight * shift.square()) + weight * var)
-        self.mean.add_(weight * shift)
-        self.batches.add_(1)
+        mixed = (1 - weight) * (self.var + weight * shift.square()) + weight * var
+        sound = (mixed.isfinite() & shift.isfinite()).all()  # decided on the device, which is not waited for
+        self.var.copy_(torch.where(sound, mixed, self.var))
+        self.mean.add_(torch.where(sound, weight * shift, 0.0))
+        self.batches.add_(sound)
 
     def forward(self, x: Tensor) -> Tensor:
         """``x`` with every feature at mean zero and deviation one."""
-        if self.training and x.numel():
+        if self.training and x.numel() and not transformed():
             self._update(x.detach())
         constant = self.var.sqrt() <= 4 * torch.finfo(self.var.dtype).eps * self.mean.abs()  # rounding, no more
         return (x - self.mean) / torch.where(constant, 1.0, self.var).sqrt()
@@ -57,3 +66,32 @@ def _over_processes(*sums: Tensor) -> tuple[Tensor, ...]:
     joined = torch.cat(sums)
     torch.distributed.all_reduce(joined)
     return tuple(joined.split([len(s) for s in sums]))
+
+
+def unchanged_on_error(modules: Iterable[nn.Module]) -> AbstractContextManager[None]:
+    """Gives the modules' buffers, such as running statistics, their old values back if what is inside raises.
+
+    >>> layer = Standardize(1)
+    >>> try:
+    ...     with unchanged_on_error([layer]):
+    ...         layer(torch.ones(4, 1)).reshape(3)
+    ... except RuntimeError:
+    ...     layer.batches
+    tensor(0.)
+    """
+    if torch.compiler.is_compiling() or transformed():  # nothing moves before the graph is whole, or nothing at all
+        return nullcontext()
+    learning = [module for module in modules if module.training]
+    return _restoring(learning) if learning else nullcontext()
+
+
+@contextmanager
+def _restoring(modules: Iterable[nn.Module]) -> Iterator[None]:
+    before = [(buffer, buffer.clone()) for module in modules for buffer in module.buffers()]
+    try:
+        yield
+    except BaseException:
+        with torch.no_grad():
+            for buffer, value in before:
+                buffer.copy_(value)
+        raise

@@ -1,7 +1,8 @@
 """What can go wrong with an argument, said in one line that names it and the remedy.
 
 Shapes, dtypes and Python numbers are always checked. Tensor values are looked at on the CPU only, or anywhere
-under ``validate_args=True``: elsewhere the look would make the device wait.
+under ``validate_args=True``: elsewhere the look would make the device wait. Under ``torch.func``, ``torch.compile``
+and tracing a tensor stands for many, and no value is looked at.
 """
 
 import functools
@@ -23,9 +24,22 @@ REDUCTIONS = ("mean", "sum", "none")
 
 def may_look(tensor: Tensor, validate_args: bool | None) -> bool:
     """Whether the values of ``tensor`` may be inspected here."""
-    if torch.compiler.is_compiling() or tensor.is_meta:
+    if torch.compiler.is_compiling() or tensor.is_meta or transformed() or torch._C._get_tracing_state():
         return False
     return tensor.device.type == "cpu" if validate_args is None else validate_args
+
+
+def transformed() -> bool:
+    """Whether a transform of ``torch.func`` is at work, in which a tensor may stand for a whole batch of them."""
+    return not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
+
+
+def unscriptable(module: object) -> TypeError:
+    """What ``torch.jit.script`` is answered, by the hook it calls before it compiles a module."""
+    return TypeError(
+        f"torch.jit.script cannot compile {type(module).__name__}: trace it (torch.jit.trace), export it "
+        "(torch.export) or compile it (torch.compile)"
+    )
 
 
 def check_reduction(reduction: str) -> None:
@@ -34,10 +48,18 @@ def check_reduction(reduction: str) -> None:
 
 
 def check_floating(name: str, tensor: Tensor) -> None:
-    if not isinstance(tensor, Tensor):
-        raise TypeError(f"{name} must be a tensor, got {type(tensor).__name__}: wrap it in torch.as_tensor")
+    check_real(name, tensor)
     if not tensor.is_floating_point():
         raise TypeError(f"{name} must be floating point, got {tensor.dtype}: call {name}.float()")
+
+
+def check_real(name: str, tensor: Tensor) -> None:
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"{name} must be a tensor, got {type(tensor).__name__}: wrap it in torch.as_tensor")
+    if tensor.is_complex():
+        raise TypeError(
+            f"{name} must be real, got {tensor.dtype}: give real and imaginary parts, torch.view_as_real({name})"
+        )
 
 
 def check_same_shape(prediction: Tensor, target: Tensor) -> None:
@@ -69,10 +91,36 @@ def check_not_negative(name: str, value: float | Tensor, validate_args: bool | N
     _check_above(name, value, "≥ 0", lambda x: x >= 0, validate_args)
 
 
+def check_counts(name: str, value: Tensor, validate_args: bool | None = None) -> None:
+    """Counts from 0 on; whole or not is left open, as torch's Poisson loss leaves it."""
+    check_real(name, value)
+    _check_within(name, value, 0.0, float("inf"), "be ≥ 0 everywhere", validate_args)
+
+
+def check_shares(name: str, value: Tensor, validate_args: bool | None = None) -> None:
+    """Labels or probabilities from 0 to 1."""
+    check_real(name, value)
+    _check_within(name, value, 0.0, 1.0, "lie in [0, 1]", validate_args)
+
+
+def _check_within(
+    name: str, value: Tensor, low: float, high: float, rule: str, validate_args: bool | None
+) -> None:
+    if value.dtype == torch.bool or not value.numel() or not may_look(value, validate_args):
+        return
+    lowest, highest = (end.item() for end in value.detach().aminmax())
+    if not low <= lowest <= highest <= high:
+        if lowest != lowest:
+            raise ValueError(f"{name} holds NaN: leave those rows out")
+        raise ValueError(f"{name} must {rule}; got {lowest:.6g} to {highest:.6g}")
+
+
 def _check_above(name, value, rule, holds, validate_args) -> None:  # type: ignore[no-untyped-def]
     if not isinstance(value, Tensor):
         if not holds(value):
             raise ValueError(f"{name} must be {rule}, got {value}")
+    elif value.is_complex():
+        check_real(name, value)
     elif value.numel() and may_look(value, validate_args) and not bool(holds(value.detach().min())):
         if bool(value.isnan().any()):
             raise ValueError(
@@ -104,8 +152,7 @@ def check_index(index: Tensor | None, rows: int, validate_args: bool | None = No
 def prepare(prediction: Tensor, target: Tensor, **parameters: float | Tensor) -> tuple[Tensor, ...]:
     """Bring every argument to one floating dtype, at least float32, after checking that they fit."""
     check_floating("prediction", prediction)
-    if not isinstance(target, Tensor):
-        raise TypeError(f"target must be a tensor, got {type(target).__name__}: wrap it in torch.as_tensor")
+    check_real("target", target)
     head, *tail = promote(prediction, **parameters)
     target = target.to(head.dtype)
     names = dict(zip(parameters, tail, strict=True))

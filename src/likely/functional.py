@@ -19,10 +19,12 @@ from likely._rho import rho
 from likely._softmax import linear_softmax_nll, softmax_nll
 from likely._special import log1p_square, log_gamma_ratio
 from likely._validation import (
+    check_counts,
     check_floating,
     check_not_negative,
     check_positive,
     check_reduction,
+    check_shares,
     prepare,
     promote,
     reduce,
@@ -307,14 +309,17 @@ def bernoulli_nll(
 ) -> Tensor:
     r"""The Bernoulli likelihood of a logit: binary cross-entropy whose temperature is free to move.
 
-    :math:`\ell = \log(1 + e^{z/T}) - y z / T`, for labels :math:`y` from 0 to 1.
+    :math:`\ell = \log(1 + e^{z/T}) - y z / T`, for labels :math:`y` from 0 to 1. Others are refused on the CPU; on a
+    GPU, where values are looked at under ``validate_args=True`` only, the formula is applied to them as it stands.
 
     >>> import torch
     >>> from likely.functional import bernoulli_nll
     >>> bernoulli_nll(torch.tensor([3.0, 3.0]), torch.tensor([1.0, 0.0]), temperature=2.0)
     tensor(0.9514)
     """
+    check_floating("logits", logits)
     check_positive("temperature", temperature, validate_args)
+    check_shares("target", target, validate_args)
     logits, target, temperature = prepare(logits, target, temperature=temperature)
     z = logits / temperature
     return reduce(torch.logaddexp(z, torch.zeros_like(z)) - target * z, reduction)
@@ -331,14 +336,16 @@ def poisson_nll(
 ) -> Tensor:
     r"""The Poisson likelihood of a count, from the logarithm of its rate (or the rate: ``log_input=False``).
 
-    :math:`\ell = \mu - y \log\mu + \log y!`
+    :math:`\ell = \mu - y \log\mu + \log y!`, with :math:`\Gamma(y + 1)` for :math:`y!` where a count is not whole.
+    Negative counts are refused on the CPU; on a GPU, where values are looked at under ``validate_args=True`` only,
+    the formula is applied to them as it stands.
 
     >>> import torch
     >>> from likely.functional import poisson_nll
     >>> poisson_nll(torch.tensor([0.0, 1.0]), torch.tensor([1.0, 3.0]))
     tensor(1.2550)
     """
-    check_not_negative("target", target, validate_args)
+    check_counts("target", target, validate_args)
     prediction, target = prepare(prediction, target)
     if log_input:
         nll = prediction.exp() - target * prediction
@@ -368,7 +375,7 @@ def negative_binomial_nll(
     >>> negative_binomial_nll(torch.tensor([0.0, 1.0]), torch.tensor([1.0, 3.0]), dispersion=1e-6)
     tensor(1.2550)
     """
-    check_not_negative("target", target, validate_args)
+    check_counts("target", target, validate_args)
     check_positive("dispersion", dispersion, validate_args)
     prediction, target, dispersion = prepare(prediction, target, dispersion=dispersion)
     if log_input:

@@ -21,8 +21,8 @@ import torch
 from torch import Tensor, nn
 from torch.distributions.transforms import Transform
 
-from likely._standardize import Standardize
-from likely._validation import check_floating, may_look
+from likely._standardize import Standardize, unchanged_on_error
+from likely._validation import check_floating, check_real, may_look, unscriptable
 from likely.tables import Table
 
 __all__ = ["Data", "Fixed", "Global", "Parameter", "Predicted"]
@@ -65,6 +65,8 @@ class Parameter(nn.Module):
             return
         self.constraint = self.constraint or constraint
         self.init = init if self.init is None else self.init
+        if isinstance(self.init, Tensor):
+            check_real(f"init of {name}", self.init)
         start = torch.as_tensor(self.init, dtype=torch.get_default_dtype()).detach()
         try:
             start = start.expand(self.shape)
@@ -86,6 +88,9 @@ class Parameter(nn.Module):
         value: Tensor = self.constraint(raw)  # type: ignore[misc]
         return value
 
+    def __prepare_scriptable__(self) -> "Parameter":
+        raise unscriptable(self)
+
     def _check_ready(self) -> None:
         if not self.ready:
             raise RuntimeError(
@@ -104,22 +109,52 @@ class Parameter(nn.Module):
 class Fixed(Parameter):
     """A value that does not learn: ``NormalLoss(scale=Fixed(1))`` is half the squared error.
 
+    Args:
+        value: A number, a sequence of numbers or a tensor, one for each target, channel or pixel. It is kept in
+            double precision beside the buffer ``value``, which has the module's dtype: a loss of float64 data, and
+            the module after ``.double()``, use the number itself and not what float32 left of it.
+
     >>> import torch, likely
     >>> likely.NormalLoss(scale=likely.Fixed(2.0)).scale.value
     tensor(2.)
+    >>> likely.Fixed(0.1).double().value
+    tensor(0.1000, dtype=torch.float64)
     """
 
     value: Tensor
 
     def __init__(self, value: Start = 1.0) -> None:
-        value = torch.as_tensor(value, dtype=torch.get_default_dtype()).detach().clone()
-        super().__init__(tuple(value.shape))
-        self.register_buffer("value", value)
+        if isinstance(value, Tensor):
+            check_real("value", value)
+        wide = torch.as_tensor(value, dtype=torch.float64).detach().clone()
+        super().__init__(tuple(wide.shape))
+        self.register_buffer("value", wide.to(torch.get_default_dtype()))
+        self._wide = wide
         self.ready = True
 
-    def forward(self, features: Tensor | None = None, index: Tensor | None = None) -> Tensor:
-        """The value, whatever is asked."""
-        return self.value
+    def forward(
+        self, features: Tensor | None = None, index: Tensor | None = None, *, dtype: torch.dtype | None = None
+    ) -> Tensor:
+        """The value, whatever is asked; where ``dtype`` holds more digits than the buffer, in that."""
+        if dtype is None or dtype == self.value.dtype or dtype.itemsize < self.value.dtype.itemsize:
+            return self.value
+        return self._in(dtype, self.value)
+
+    def _in(self, dtype: torch.dtype, value: Tensor) -> Tensor:
+        """``value`` in ``dtype``, with all its digits unless somebody has written another number into the buffer."""
+        if value.is_meta:
+            return value.to(dtype)
+        wide = self._wide.to(value.device)
+        return torch.where(wide.to(value.dtype) == value, wide, value.to(wide.dtype)).to(dtype)
+
+    def _apply(self, fn: Any, recurse: bool = True) -> "Fixed":
+        before = self.value
+        super()._apply(fn, recurse)
+        if self.value.dtype != before.dtype and not before.is_meta:
+            self.value.copy_(self._in(self.value.dtype, before))
+        if not self.value.is_meta and self.value.device.type != "mps":  # which has no float64
+            self._wide = self._wide.to(self.value.device)
+        return self
 
     def extra_repr(self) -> str:
         """The value, for ``repr``."""
@@ -240,7 +275,8 @@ class Predicted(Parameter):
     module, does it, and what it returns is added to the unconstrained start. ``normalize`` standardises the
     features by their running mean and deviation, as the paper found it needs. ``weights`` draws the last layer:
     ``"glorot"``, ``"he"``, or ``"zero"``, which starts φ exactly at ``init``. ``isolated`` stops the gradient at
-    the features, so that φ learns without touching the model.
+    the features, so that φ learns without touching the model. A batch that is refused, or whose features are not
+    finite, leaves the running mean and deviation as they were.
 
     Features have the shape ``(batch, in_features)``, or ``(batch, …, in_features)`` for φ at every position of a
     sequence. With ``spatial=True`` they are maps ``(batch, in_features, H, W)`` and the network is a 1×1
@@ -318,7 +354,7 @@ class Predicted(Parameter):
         """φ of every row of ``features``."""
         self._check_ready()
         features = self._check_features(features)
-        with torch.autocast(features.device.type, enabled=False):
+        with torch.autocast(features.device.type, enabled=False), unchanged_on_error([self]):
             features = features.to(torch.promote_types(features.dtype, torch.float32))
             inputs = features.movedim(1, -1) if self.spatial else features
             raw = self.net(self.normalizer(inputs.detach() if self.isolated else inputs))

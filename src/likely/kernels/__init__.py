@@ -19,7 +19,7 @@ from likely.kernels._location import PLAIN, location_nll
 from likely.kernels._operator import is_bare
 from likely.kernels._softmax import softmax_nll
 
-__all__ = ["PLAIN", "applies", "linear_softmax_nll", "location_nll", "softmax_nll"]
+__all__ = ["PLAIN", "applies", "linear_softmax_nll", "location_nll", "softmax_nll", "transformed"]
 
 _PLAIN = (Tensor, nn.Parameter)  # not a subclass, which may stand for something else
 _ON_CUDA = (torch.float32, torch.bfloat16, torch.float16)
@@ -27,7 +27,7 @@ _ON_CUDA = (torch.float32, torch.bfloat16, torch.float16)
 
 def applies(*tensors: Any) -> bool:
     """Whether kernels exist for these, here and now: tensors that are not empty, of one device and a known dtype."""
-    if torch.compiler.is_compiling() or torch._C._get_tracing_state() or _transformed():
+    if torch.compiler.is_compiling() or transformed():
         return False
     if not all(type(t) in _PLAIN and is_bare(t) and t.numel() for t in tensors):
         return False
@@ -39,8 +39,13 @@ def applies(*tensors: Any) -> bool:
     return device.type == "cpu" and all(t.dtype == torch.float32 for t in tensors) and _native.library() is not None
 
 
-def _transformed() -> bool:
-    return torch._C._are_functorch_transforms_active() or getattr(forward_ad, "_current_level", -1) >= 0
+def transformed() -> bool:
+    """Whether someone follows the operations one by one: ``torch.func``, forward-mode differentiation or a tracer."""
+    return bool(
+        torch._C._are_functorch_transforms_active()
+        or torch._C._get_tracing_state()
+        or getattr(forward_ad, "_current_level", -1) >= 0
+    )
 
 
 @cache

@@ -22,7 +22,7 @@ def linear_softmax_nll(
     chunk: int,
 ) -> Tensor:
     """The NLL of hidden (rows, width), reduced; ``temperature`` is one number or one a row."""
-    factor = row_weight(target, ignore_index, reduction)
+    factor = row_weight(target, ignore_index, reduction, torch.promote_types(hidden.dtype, torch.float32))
     with torch.autocast(hidden.device.type, enabled=False):
         total: Tensor = _LinearSoftmax.apply(
             hidden, weight, bias, target, temperature, ignore_index, smoothing, factor, chunk

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from likely._validation import broadcast, reduce
 from likely.kernels import _native
-from likely.kernels._operator import Operator
+from likely.kernels._operator import Operator, is_bare
 
 Slopes = tuple[Tensor, Tensor, Tensor]
 
@@ -41,7 +41,7 @@ def location_nll(
         parameters = [p if p.numel() == 1 else w for p, w in zip(parameters, wide, strict=True)]
     order = () if prediction.is_contiguous() else in_memory(prediction)
     prediction, target, scale, *rest = (
-        (t.permute(order) if order and t.ndim else t).contiguous() for t in (prediction, target, *parameters)
+        (t.permute(order) if order and t.numel() > 1 else t).contiguous() for t in (prediction, target, *parameters)
     )
     inputs = (kind, prediction, target, scale, rest[0] if rest else None)
     if reduction == "none" or in_half(*inputs[1:]):
@@ -221,7 +221,9 @@ def _spread(ctx: Any, slopes: Sequence[Tensor]) -> tuple[Tensor | None, ...]:
 
 def rescaled(slopes: Sequence[Tensor], grad: Tensor) -> list[Tensor]:
     """Slopes · grad, in place: no pass over memory where the loss is the end of the graph and ``grad`` is one."""
-    if type(grad) is not Tensor:  # being traced: a graph must not write over what its forward half returned
+    # A graph that is being traced must not write over what its forward half returned, and a batch of gradients
+    # (is_grads_batched) has no room in one slope.
+    if type(grad) is not Tensor or not is_bare(grad):
         return [s * grad for s in slopes]
     if present := [s for s in slopes if s.numel()]:
         rescale_(present, grad)

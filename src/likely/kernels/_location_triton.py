@@ -130,7 +130,8 @@ def _robust_normaliser(alpha, q_table, r0, r1, r2, s0, s1, s2):
     bend = sign * b * log_b * i
     du = growth + grown * (exponent - 2.0 * bend * i)
     chain = q + dt
-    near = 0.918938533 + 0.5 * bend + b * q + u * r
+    # At α = 2 the slope is taken one rounding step away, the value is the constant itself.
+    near = 0.918938533 + tl.where(alpha == 2.0, 0.0, 0.5 * bend + b * q + u * r)
     near_slope = 0.5 * i * (log_b + 1.0 - bend) + sign * (chain + du * r + u * dr)
     value = tl.where(low, 1.4913034 + alpha * q, tl.where(high, q, near))
     slope = tl.where(low, chain, tl.where(high, t * dt * (-2 / 3), near_slope))

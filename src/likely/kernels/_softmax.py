@@ -36,7 +36,7 @@ def softmax_nll(
     if reduction == "none":
         each: Tensor = softmax_each(*rows)[0]
         return each
-    factor = row_weight(target, ignore_index, reduction)
+    factor = row_weight(target, ignore_index, reduction, torch.promote_types(logits.dtype, torch.float32))
     if in_half(logits):
         scaled: Tensor = softmax_each(*rows)[0].sum() * factor
         return scaled
@@ -48,12 +48,12 @@ def softmax_nll(
     return summed
 
 
-def row_weight(target: Tensor, ignore_index: int, reduction: str) -> Tensor:
+def row_weight(target: Tensor, ignore_index: int, reduction: str, dtype: torch.dtype = torch.float32) -> Tensor:
     """What every row's NLL is multiplied by: one over the rows that count, or one."""
     if reduction == "sum":
-        return torch.ones((), device=target.device)
+        return torch.ones((), device=target.device, dtype=dtype)
     kept: Tensor = target != ignore_index
-    return kept.sum().clamp(min=1).float().reciprocal()
+    return kept.sum().clamp(min=1).to(dtype).reciprocal()
 
 
 class _Overwriting(torch.autograd.Function):

@@ -90,7 +90,8 @@ def _softmax_kernel(
                 tl.store(d_logits + index, tl.zeros([BLOCK], tl.float32), index < classes)
     else:
         if FORWARD:
-            u = tl.load(logits + own).to(tl.float32) * cold
+            inside = (own >= 0) & (own < classes)  # elsewhere is memory of others
+            u = tl.load(logits + own, inside, other=float("nan")).to(tl.float32) * cold
             norm, mean, plain, finite = _sums(logits, classes, cold, SMOOTHING, BLOCK)
             nll = norm - (1.0 - SMOOTHING) * u
             slope = (1.0 - SMOOTHING) * tl.where(u == -float("inf"), 0.0, u) - mean

@@ -189,7 +189,8 @@ INLINE Normaliser robust_normaliser(Vec alpha, const float *Q, const float *R) {
     /* b^(2 / alpha - 1) - 1, whose logarithm is -bend and within a quarter of zero. */
     Vec signed_b = pick(above, b, -b), bend = signed_b * log_b * i, growth = expm1_small(-bend), u = b * growth;
     Vec du = growth - (growth + 1.0f) * i * (signed_b + 2.0f * bend), chain = q + dt;
-    Vec near = 0.918938533f + 0.5f * bend + b * q + u * r;
+    /* At alpha = 2 the slope is taken one rounding step away, the value is the constant itself. */
+    Vec near = 0.918938533f + pick(alpha == 2.0f, all(0.0f), 0.5f * bend + b * q + u * r);
     Vec rest = chain + du * r + u * dr;
     Vec near_slope = 0.5f * i * (log_b + 1.0f - bend) + pick(above, rest, -rest);
     Vec value = pick(low, 1.4913034f + positive * q, pick(high, q, near));

@@ -1,6 +1,7 @@
 """What all likelihood losses share: slots for parameters, one forward pass, reductions, weights."""
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -9,14 +10,18 @@ from torch.distributions import Distribution
 from torch.distributions.transforms import Transform
 
 from likely._forgotten import Watch
+from likely._standardize import unchanged_on_error
 from likely._validation import (
     check_floating,
     check_not_negative,
     check_positive,
+    check_real,
     check_reduction,
     check_same_shape,
     fits,
     reduce,
+    transformed,
+    unscriptable,
 )
 from likely.constraints import ShiftedSoftplus
 from likely.parameters import Data, Fixed, Global, Parameter, Predicted
@@ -91,13 +96,14 @@ class LikelihoodLoss(nn.Module):
 
         Predicted parameters read ``features``; a mapping gives each its own, by name, such as the heads of a network.
         """
-        if self.training and not torch.compiler.is_compiling():
+        if self.training and not torch.compiler.is_compiling() and not transformed():
             self._watch.look(self, prediction)
-        if sample_weight is None and not self.beta:  # a fused kernel reduces as it goes
-            self._check(prediction, target)
-            return self._nll(prediction, target, self._phi(prediction, features, index), self.reduction)
-        nll, weight = self._elementwise(prediction, target, features, index)
-        return self._reduce(nll, weight, sample_weight)
+        with self._unchanged_on_error():
+            if sample_weight is None and not self.beta:  # a fused kernel reduces as it goes
+                self._check(prediction, target)
+                return self._nll(prediction, target, self._phi(prediction, features, index), self.reduction)
+            nll, weight = self._elementwise(prediction, target, features, index)
+            return self._reduce(nll, weight, sample_weight)
 
     def excess(
         self,
@@ -114,7 +120,7 @@ class LikelihoodLoss(nn.Module):
         makes a poor curve.
         """
         self._check(prediction, target)
-        with torch.no_grad():
+        with torch.no_grad(), self._unchanged_on_error():
             phi = self._phi(prediction, features, index)
             above = self._nll(prediction, target, phi) - self._lowest(prediction, target, phi)
             return self._reduce(above.clamp(min=0), self._mask(target), sample_weight)
@@ -124,12 +130,20 @@ class LikelihoodLoss(nn.Module):
     ) -> Distribution:
         """The predictive distribution, a :class:`torch.distributions.Distribution`."""
         check_floating("prediction", prediction)
-        return self._distribution(prediction, self._phi(prediction, features, index))
+        with self._unchanged_on_error():
+            return self._distribution(prediction, self._phi(prediction, features, index))
 
     def extra_repr(self) -> str:
         """The options that differ from their defaults, for ``repr``."""
         options = {"reduction": "mean", "full": True, "beta": 0.0, "label_smoothing": 0.0, "log_input": True}
         return ", ".join(f"{k}={getattr(self, k)!r}" for k, v in options.items() if getattr(self, k, v) != v)
+
+    def __prepare_scriptable__(self) -> "LikelihoodLoss":
+        raise unscriptable(self)
+
+    def _unchanged_on_error(self) -> AbstractContextManager[None]:
+        """Only networks of parameters keep statistics; those of a refused batch are undone."""
+        return unchanged_on_error([module for module in self._modules.values() if isinstance(module, Predicted)])
 
     def _elementwise(
         self, prediction: Tensor, target: Tensor, features: Features, index: Tensor | None
@@ -140,7 +154,7 @@ class LikelihoodLoss(nn.Module):
 
     def _phi(self, prediction: Tensor, features: Features, index: Tensor | None) -> Phi:
         """Every parameter's value, with axes added so that it broadcasts to one number an element."""
-        outer = self._outer(prediction)
+        outer, dtype = self._outer(prediction), torch.promote_types(prediction.dtype, torch.float32)
         if isinstance(features, Mapping) and not features.keys() <= self.slots.keys():
             raise ValueError(
                 f"features are for {', '.join(features)}; {type(self).__name__} has {', '.join(self.slots)}"
@@ -148,7 +162,11 @@ class LikelihoodLoss(nn.Module):
         phi = {}
         for name in self.slots:
             parameter: Parameter = getattr(self, name)
-            value = parameter(features=features.get(name) if isinstance(features, Mapping) else features, index=index)
+            if isinstance(parameter, Fixed):
+                value = parameter(dtype=dtype)
+            else:
+                own = features.get(name) if isinstance(features, Mapping) else features
+                value = parameter(features=own, index=index)
             batch = value.shape[: value.ndim - len(parameter.shape)]
             gap = len(outer) - len(batch) - len(parameter.shape)
             if batch and gap > 0:
@@ -165,7 +183,8 @@ class LikelihoodLoss(nn.Module):
     def _reduce(self, nll: Tensor, mask: Tensor | None, sample_weight: Tensor | None) -> Tensor:
         weight = mask
         if sample_weight is not None:
-            own = sample_weight.reshape(sample_weight.shape + (1,) * (nll.ndim - sample_weight.ndim))
+            check_real("sample_weight", sample_weight)
+            own = sample_weight.to(nll.dtype).reshape(sample_weight.shape + (1,) * (nll.ndim - sample_weight.ndim))
             if not fits(own.shape, nll.shape):
                 raise ValueError(
                     f"sample_weight has shape {tuple(sample_weight.shape)}, the loss {tuple(nll.shape)}: "
@@ -188,6 +207,7 @@ class LikelihoodLoss(nn.Module):
 
     def _check(self, prediction: Tensor, target: Tensor) -> None:
         check_floating("prediction", prediction)
+        check_real("target", target)
         check_same_shape(prediction, target)
 
     def _mask(self, target: Tensor) -> Tensor | None:

@@ -71,7 +71,8 @@ class SoftmaxLoss(LikelihoodLoss):
             labels = target.to(torch.promote_types(prediction.dtype, torch.float32))
         else:
             kept = torch.where(target == self.ignore_index, 0, target).long()
-            labels = nn.functional.one_hot(kept, classes).movedim(-1, axis).float()
+            dtype = torch.promote_types(prediction.dtype, torch.float32)
+            labels = nn.functional.one_hot(kept, classes).movedim(-1, axis).to(dtype)
         labels = labels * (1 - self.label_smoothing) + self.label_smoothing / classes
         entropy: Tensor = torch.special.entr(labels).sum(axis)
         return entropy

@@ -5,6 +5,8 @@ from typing import cast
 
 from torch import Tensor, nn
 
+from likely._standardize import unchanged_on_error
+from likely._validation import unscriptable
 from likely.functional import linear_softmax_nll
 from likely.losses._base import TEMPERATURE, as_parameter
 from likely.parameters import Predicted
@@ -55,12 +57,16 @@ class TokenTemperature(nn.Module):
                 "give token ids (batch, tokens) and states (batch, tokens, width)"
             )
         states = states[..., :-1, :]
-        return linear_softmax_nll(
-            states,
-            weight,
-            tokens[..., 1:],
-            self.temperature(states),
-            bias=bias,
-            ignore_index=self.ignore_index,
-            label_smoothing=self.label_smoothing,
-        )
+        with unchanged_on_error([self.parameter]):
+            return linear_softmax_nll(
+                states,
+                weight,
+                tokens[..., 1:],
+                self.temperature(states),
+                bias=bias,
+                ignore_index=self.ignore_index,
+                label_smoothing=self.label_smoothing,
+            )
+
+    def __prepare_scriptable__(self) -> "TokenTemperature":
+        raise unscriptable(self)

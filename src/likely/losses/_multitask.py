@@ -5,7 +5,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from likely._standardize import unchanged_on_error
+from likely._validation import unscriptable
 from likely.losses._base import SCALE, LikelihoodLoss, as_parameter
+from likely.parameters import Predicted
 
 
 class MultiTaskLoss(nn.Module):
@@ -48,7 +51,12 @@ class MultiTaskLoss(nn.Module):
             picked = {k: v.get(name) if isinstance(v, Mapping) else v for k, v in extras.items()}
             return {k: v for k, v in picked.items() if v is not None}
 
-        return {name: loss(prediction[name], target[name], **extra(name)) for name, loss in self.losses.items()}
+        # Of every task, if one refuses its batch.
+        with unchanged_on_error([module for module in self.modules() if isinstance(module, Predicted)]):
+            return {name: loss(prediction[name], target[name], **extra(name)) for name, loss in self.losses.items()}
+
+    def __prepare_scriptable__(self) -> "MultiTaskLoss":
+        raise unscriptable(self)
 
 
 class _Weighted(nn.Module):
