@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 
 from likely import _partition_table as table
+from likely._special import primals
 
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 _LOG_PI_SQRT2 = math.log(math.pi * math.sqrt(2))
@@ -69,8 +70,8 @@ class _ForwardLogPartition(_LogPartition):
 
     @staticmethod
     def jvp(ctx: Any, tangent: Tensor) -> Tensor:
-        (alpha,) = ctx.saved_tensors
-        return tangent * _evaluate(alpha.reshape(-1))[1].view(alpha.shape)
+        with primals(ctx) as (alpha,):
+            return tangent * _evaluate(alpha.reshape(-1))[1].view(alpha.shape)
 
 
 def _evaluate(alpha: Tensor) -> tuple[Tensor, Tensor]:

@@ -17,6 +17,8 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor
 
+from likely._special import primals
+
 # e^h = 1 + h + …: the terms of d/dh (expm1(h)/h), enough for float64 up to |h| = ½.
 _SERIES = [(k + 1) / math.factorial(k + 2) for k in range(14)]
 
@@ -61,10 +63,11 @@ class _ForwardRho(_Rho):
 
     @staticmethod
     def jvp(ctx: Any, z_tangent: Tensor | None, alpha_tangent: Tensor | None) -> Tensor:
-        parts = _parts(*ctx.saved_tensors)
-        along_z = 0 if z_tangent is None else z_tangent * _slope_z(parts)
-        along_alpha = 0 if alpha_tangent is None else alpha_tangent * _slope_alpha(parts)
-        return cast(Tensor, along_z + along_alpha)
+        with primals(ctx) as inputs:
+            parts = _parts(*inputs)
+            along_z = 0 if z_tangent is None else z_tangent * _slope_z(parts)
+            along_alpha = 0 if alpha_tangent is None else alpha_tangent * _slope_alpha(parts)
+            return cast(Tensor, along_z + along_alpha)
 
 
 class _Parts(NamedTuple):

@@ -1,7 +1,12 @@
 """Elementary functions that stay exact where the textbook form cancels or overflows."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 
 def log1p_square(z: Tensor) -> Tensor:
@@ -35,3 +40,14 @@ def log_gamma_ratio(x: Tensor, d: Tensor | float) -> Tensor:
     for j in range(_SHIFT):
         result = result - torch.log1p(d / (x + j))
     return result
+
+
+@contextmanager
+def primals(ctx: Any) -> Iterator[list[Tensor]]:
+    """What an autograd function has saved, for its ``jvp``, such that a tangent's own tangent is followed too.
+
+    torch switches forward-mode differentiation off around ``jvp``, for all levels and not for this one alone: a second
+    derivative by ``jacfwd(jacfwd(…))`` would be zero, without a word.
+    """
+    with forward_ad._set_fwd_grad_enabled(True):
+        yield [forward_ad.unpack_dual(saved).primal for saved in ctx.saved_tensors]
