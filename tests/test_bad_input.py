@@ -182,6 +182,69 @@ MISTAKES = {
         r"temperature \(3,\) does not broadcast to \(4,\)",
     ),
     "smoothing out of range": (lambda: likely.SoftmaxLoss(label_smoothing=1.5), ValueError, "label_smoothing"),
+    "complex prediction": (
+        lambda: likely.NormalLoss()(x + 0j, y),
+        TypeError,
+        r"prediction must be real, got torch.complex64: .*view_as_real\(prediction\)",
+    ),
+    "complex target": (lambda: likely.HuberLoss()(x, y + 0j), TypeError, "target must be real, got torch.complex64"),
+    "complex target of a function": (
+        lambda: F.student_t_nll(x, y + 0j, df=3.0, scale=1.0),
+        TypeError,
+        "target must be real",
+    ),
+    "complex labels": (lambda: likely.SoftmaxLoss()(logits, labels + 0j), TypeError, "target must be real"),
+    "complex logits": (lambda: likely.BernoulliLoss()(x + 0j, y), TypeError, "prediction must be real"),
+    "complex scale": (lambda: F.normal_nll(x, y, scale=torch.tensor(1 + 0j)), TypeError, "scale must be real"),
+    "complex fixed number": (lambda: likely.NormalLoss(torch.tensor(1 + 0j)), TypeError, "value must be real"),
+    "complex start": (
+        lambda: likely.NormalLoss(likely.Global(init=torch.tensor(1 + 0j))),
+        TypeError,
+        "init of scale must be real",
+    ),
+    "complex weights": (
+        lambda: likely.NormalLoss()(x, y, sample_weight=y + 0j),
+        TypeError,
+        "sample_weight must be real",
+    ),
+    "complex features": (
+        lambda: predicted()(x, y, features=torch.zeros(4, 5) + 0j),
+        TypeError,
+        "features must be real",
+    ),
+    "binary labels out of range": (
+        lambda: likely.BernoulliLoss()(x, torch.tensor([0.0, 1.0, -1.0, 2.0])),
+        ValueError,
+        r"target must lie in \[0, 1\]; got -1 to 2",
+    ),
+    "binary labels of -1 and 1": (
+        lambda: F.bernoulli_nll(x, torch.tensor([-1, 1, 1, -1]), temperature=1.0),
+        ValueError,
+        r"target must lie in \[0, 1\]; got -1 to 1",
+    ),
+    "NaN in binary labels": (lambda: likely.BernoulliLoss()(x, nan * y), ValueError, "target holds NaN: leave"),
+    "NaN in counts": (lambda: likely.PoissonLoss()(x, nan * y), ValueError, "target holds NaN: leave"),
+    "probabilities that do not sum to one": (
+        lambda: likely.SoftmaxLoss()(logits, torch.full((4, 3), 0.5)),
+        ValueError,
+        "target of probabilities sums to 1.5 … 1.5 .*expected 1: divide it by its sum",
+    ),
+    "negative probabilities": (
+        lambda: likely.SoftmaxLoss()(logits, torch.tensor([[1.5, -0.5, 0.0]]).expand(4, 3)),
+        ValueError,
+        r"target must lie in \[0, 1\]",
+    ),
+    "labels out of range for a linear layer": (
+        lambda: F.linear_softmax_nll(torch.zeros(4, 5), torch.zeros(3, 5), labels + 1),
+        ValueError,
+        "class 1 to 3, but the logits have classes 0 to 2",
+    ),
+    "negative counts of a function": (
+        lambda: F.negative_binomial_nll(x, -y, dispersion=1.0),
+        ValueError,
+        "target must be ≥ 0 everywhere; got -1",
+    ),
+    "negative rates": (lambda: likely.PoissonLoss(log_input=False)(-y, y), ValueError, "prediction must be ≥ 0"),
     "negative counts": (lambda: likely.PoissonLoss()(x, -y), ValueError, "target must be ≥ 0"),
     "weights of another shape": (
         lambda: likely.NormalLoss()(x, y, sample_weight=torch.ones(3)),
@@ -220,6 +283,22 @@ def test_values_go_unchecked_where_asked():
     assert loss_fn(x, y).isnan()
     with pytest.raises(ValueError, match="NaN"):
         likely.NormalLoss(loss_fn.scale)(x, y)
+
+
+def test_targets_go_unchecked_where_asked():
+    """As on a GPU: the formula is applied as it stands."""
+    two = torch.full((4,), 2.0)
+    got = F.bernoulli_nll(y, two, temperature=1.0, validate_args=False)
+    torch.testing.assert_close(got, torch.nn.functional.softplus(torch.tensor(1.0)) - 2)
+    assert likely.SoftmaxLoss(validate_args=False)(logits, torch.ones(4, 3)).isfinite()
+
+
+def test_labels_that_are_almost_probabilities_pass():
+    soft = torch.softmax(torch.randn(4, 3), 1)
+    for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
+        assert likely.SoftmaxLoss()(logits, soft.to(dtype)).isfinite()
+    assert likely.BernoulliLoss()(x, torch.tensor([True, False, True, True])).isfinite()
+    assert likely.BernoulliLoss()(x, torch.rand(4)).isfinite()
 
 
 def test_shapes_are_checked_without_values():
