@@ -1,0 +1,79 @@
+"""No rows, no axes, and numbers at the ends of their range."""
+
+import itertools
+
+import pytest
+import torch
+
+import likely
+from likelihoods import LIKELIHOODS, Likelihood
+from likely import functional as F
+
+every = pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=str)
+
+
+@every
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_no_rows_are_what_torch_makes_of_them(likelihood: Likelihood, reduction):
+    """The mean of nothing is NaN, its sum zero; and nothing is learned from it."""
+    prediction, target = likelihood.draw(4, 3, dtype=torch.float32)
+    prediction = prediction[:0].clone().requires_grad_()
+    phi = {name: likely.Predicted(5, init=value) for name, value in likelihood.phi.items()}
+    for loss_fn in (likelihood.loss(reduction=reduction), likelihood.loss(**phi, reduction=reduction)):
+        before = {k: v.clone() for k, v in loss_fn.state_dict().items()}
+        loss = loss_fn(prediction, target[:0], features=torch.zeros(0, 5))
+        if reduction == "none":
+            assert loss.shape == target[:0].shape
+        else:
+            assert loss.isnan() if reduction == "mean" else loss == 0
+        loss.sum().backward()
+        assert prediction.grad.shape == prediction.shape
+        assert all(torch.equal(before[k], v) for k, v in loss_fn.state_dict().items())
+
+
+def test_no_tokens():
+    hidden, weight = torch.zeros(0, 4), torch.zeros(9, 4, requires_grad=True)
+    assert F.linear_softmax_nll(hidden, weight, torch.zeros(0, dtype=torch.long)).isnan()
+    assert F.linear_softmax_nll(hidden, weight, torch.zeros(0, dtype=torch.long), reduction="sum") == 0
+
+
+@every
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_one_example_without_a_batch(likelihood: Likelihood, reduction):
+    prediction, target = likelihood.draw(1, 3, dtype=torch.float32)
+    prediction, target = (prediction[0], target[0]) if likelihood.support == "class" else (prediction[0, 0], target[0, 0])
+    loss_fn = likelihood.loss(reduction=reduction)
+    one = loss_fn(prediction.requires_grad_(), target)
+    assert one.shape == ()
+    torch.testing.assert_close(one, loss_fn(prediction[None], target[None]).squeeze())
+    one.backward()
+    assert prediction.grad.isfinite().all()
+
+
+EXTREMES = {  # of inputs; and of parameters, with whose inverse square inputs can be multiplied
+    torch.float32: ((0.0, 1e-38, 1e-30, 1e-4, 1.0, 1e4, 1e19, 1e30), (1e-15, 1e-9, 1e9, 1e15)),
+    torch.float64: ((0.0, 1e-300, 1e-155, 1e-4, 1.0, 1e4, 1e155, 1e300), (1e-150, 1e-30, 1e30, 1e150)),
+}
+MODERATE = (0.0, 1e-4, 1.0, 1e4)
+
+
+@every
+@pytest.mark.parametrize("dtype", EXTREMES)
+@pytest.mark.parametrize("fused", [True, False], ids=["mean", "none"])
+def test_no_finite_input_gives_nan(likelihood: Likelihood, dtype, fused):
+    """Neither a loss nor a gradient; infinity where the true one overflows is no error."""
+    inputs, spreads = EXTREMES[dtype]
+    pairs = [*itertools.product(inputs, MODERATE[1:]), *itertools.product(MODERATE, spreads)]
+    for x, spread in [pair for size, spread in pairs for pair in ((size, spread), (-size, spread))]:
+        prediction = torch.tensor([x, 0.0, 1.0][: 2 + (likelihood.support == "class")], dtype=dtype).requires_grad_()
+        targets = {"count": [3.0, 0.0], "binary": [1.0, 0.0], "real": [1.0, 0.0]}
+        target = torch.tensor(1) if likelihood.support == "class" else torch.tensor(targets[likelihood.support], dtype=dtype)
+        phi = {
+            k: torch.tensor(spread if k in ("scale", "temperature", "dispersion") else v, dtype=dtype).requires_grad_()
+            for k, v in likelihood.phi.items()
+        }
+        nll = likelihood.nll(prediction, target, **phi, reduction="mean" if fused else "none")
+        leaves = [prediction, *phi.values()]
+        grads = torch.autograd.grad(nll.sum(), leaves)
+        for name, value in zip(["loss", "prediction", *phi], (nll, *grads), strict=True):
+            assert not value.isnan().any(), (name, x, spread)
