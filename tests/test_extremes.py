@@ -41,7 +41,9 @@ def test_no_tokens():
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 def test_one_example_without_a_batch(likelihood: Likelihood, reduction):
     prediction, target = likelihood.draw(1, 3, dtype=torch.float32)
-    prediction, target = (prediction[0], target[0]) if likelihood.support == "class" else (prediction[0, 0], target[0, 0])
+    prediction, target = (
+        (prediction[0], target[0]) if likelihood.support == "class" else (prediction[0, 0], target[0, 0])
+    )
     loss_fn = likelihood.loss(reduction=reduction)
     one = loss_fn(prediction.requires_grad_(), target)
     assert one.shape == ()
@@ -64,10 +66,12 @@ def test_no_finite_input_gives_nan(likelihood: Likelihood, dtype, fused):
     """Neither a loss nor a gradient; infinity where the true one overflows is no error."""
     inputs, spreads = EXTREMES[dtype]
     pairs = [*itertools.product(inputs, MODERATE[1:]), *itertools.product(MODERATE, spreads)]
-    for x, spread in [pair for size, spread in pairs for pair in ((size, spread), (-size, spread))]:
+    for x, spread in [*pairs, *((-size, spread) for size, spread in pairs)]:
         prediction = torch.tensor([x, 0.0, 1.0][: 2 + (likelihood.support == "class")], dtype=dtype).requires_grad_()
         targets = {"count": [3.0, 0.0], "binary": [1.0, 0.0], "real": [1.0, 0.0]}
-        target = torch.tensor(1) if likelihood.support == "class" else torch.tensor(targets[likelihood.support], dtype=dtype)
+        target = (
+            torch.tensor(1) if likelihood.support == "class" else torch.tensor(targets[likelihood.support], dtype=dtype)
+        )
         phi = {
             k: torch.tensor(spread if k in ("scale", "temperature", "dispersion") else v, dtype=dtype).requires_grad_()
             for k, v in likelihood.phi.items()

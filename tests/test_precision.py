@@ -18,13 +18,15 @@ learned = pytest.mark.parametrize("likelihood", [c for c in LIKELIHOODS if c.phi
 @pytest.mark.parametrize("convert", [lambda m: m, lambda m: m.double(), lambda m: m.half().double()])
 def test_fixed_numbers_are_exact_for_double_data(likelihood, convert):
     prediction, target = likelihood.draw(7, 3)
-    phi = {name: 0.1 for name in likelihood.phi}
+    phi = dict.fromkeys(likelihood.phi, 0.1)
     loss_fn = convert(likelihood.loss(**phi, reduction="none"))
     exact = {name: torch.tensor(0.1, dtype=torch.float64) for name in phi}
     expected = likelihood.nll(prediction, target, **exact, reduction="none")
     for twin in (loss_fn, copy.deepcopy(loss_fn), pickle.loads(pickle.dumps(loss_fn))):
         torch.testing.assert_close(twin(prediction, target), expected, rtol=1e-15, atol=0)
-    torch.testing.assert_close(likelihood.nll(prediction, target, **phi, reduction="none"), expected, rtol=1e-15, atol=0)
+    torch.testing.assert_close(
+        likelihood.nll(prediction, target, **phi, reduction="none"), expected, rtol=1e-15, atol=0
+    )
 
 
 def test_a_fixed_number_follows_the_module():

@@ -365,3 +365,52 @@ def test_two_processes_keep_the_same_scales(tmp_path: Path):
         if name != "spectrum":  # of half the rows each, and then the mean
             torch.testing.assert_close(first[name], value, rtol=0.1, atol=0.02)
     assert float(first["spectrum"].sum()) == pytest.approx(float(alone["spectrum"].sum()), rel=1e-3)
+
+
+PRIORS = [
+    (kind, per, objective)
+    for kind in (NormalPrior, LaplacePrior, SpikeSlabPrior)
+    for per in ("all", "tensor", "element")
+    for objective in ("evidence", "map")
+    if (kind, per) != (SpikeSlabPrior, "element")
+]
+
+
+@pytest.mark.parametrize(("kind", "per", "objective"), PRIORS)
+def test_the_order_of_parameters_changes_nothing(kind, per, objective):
+    first, second = nn.Linear(4, 3), nn.Linear(3, 2)
+    turned = nn.ModuleDict({"b": second, "a": first})
+    values = [kind(m, per=per, objective=objective)() for m in (nn.ModuleDict({"a": first, "b": second}), turned)]
+    torch.testing.assert_close(*values)
+
+
+@pytest.mark.parametrize("model", [nn.ReLU(), nn.LayerNorm(3), nn.Linear(4, 3).requires_grad_(False)])
+def test_a_module_with_nothing_to_learn_is_refused(model):
+    with pytest.raises(ValueError, match=r"no parameter was chosen.*which="):
+        NormalPrior(model)
+
+
+@pytest.mark.parametrize(("kind", "per", "objective"), PRIORS)
+def test_a_weight_that_is_nan_does_not_reach_the_scales(kind, per, objective):
+    model = nn.Linear(4, 3)
+    prior = kind(model, per=per, objective=objective)
+    prior.fit_()
+    with torch.no_grad():
+        model.weight[0, 0] = torch.nan
+    prior.fit_()
+    assert all(scale.isfinite().all() for scale in prior.scale.values())
+    assert prior().isnan()
+
+
+@pytest.mark.parametrize("kind", [NormalPrior, LaplacePrior])
+def test_rows_that_are_not_finite_are_refused_and_leave_the_prior_as_it_was(kind):
+    model, x = nn.Linear(4, 1), torch.randn(20, 4)
+    prior, loss_fn = kind(model, n=20), likely.NormalLoss(reduction="none")
+    prior.observe(loss_fn(model(x), x[:, :1]))
+    before = copy.deepcopy(prior.state_dict())
+    for bad in (torch.nan, torch.inf):
+        x[3, 1] = bad
+        with pytest.raises(ValueError, match="rows must be finite"):
+            prior.observe(loss_fn(model(x), x[:, :1]), n=50)
+        assert prior.n == 20
+        assert all(torch.equal(before[name], value) for name, value in prior.state_dict().items())

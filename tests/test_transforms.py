@@ -184,9 +184,7 @@ def test_gradients_in_batches(likelihood, dtype, reduction, again):
 def test_gradients_in_batches_through_the_softmax_kernel(reduction):
     logits, temperature = torch.randn(5, 7, requires_grad=True), torch.ones(5, requires_grad=True)
     target = torch.randint(0, 7, (5,))
-    value = kernels.softmax_nll(
-        logits, target, temperature, ignore_index=-100, smoothing=0.1, reduction=reduction
-    )
+    value = kernels.softmax_nll(logits, target, temperature, ignore_index=-100, smoothing=0.1, reduction=reduction)
     several = torch.randn(3, *value.shape)
     got = torch.autograd.grad(value, (logits, temperature), several, retain_graph=True, is_grads_batched=True)
     for k, one in enumerate(several):

@@ -64,7 +64,9 @@ def softmax_nll(
         dtype = torch.promote_types(logits.dtype, torch.float32)
         temperature = logits.new_full((), temperature, dtype=dtype)
     if not fits(temperature.shape, outer):
-        raise ValueError(f"temperature {tuple(temperature.shape)} does not broadcast to {tuple(outer)}, one value per row")
+        raise ValueError(
+            f"temperature {tuple(temperature.shape)} does not broadcast to {tuple(outer)}, one value per row"
+        )
     if _has_kernel(logits, target, temperature):
         return kernels.softmax_nll(
             logits,

@@ -1,6 +1,6 @@
 """Features at mean zero and deviation one, without a second pass over the data."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
@@ -68,7 +68,7 @@ def _over_processes(*sums: Tensor) -> tuple[Tensor, ...]:
     return tuple(joined.split([len(s) for s in sums]))
 
 
-def unchanged_on_error(modules: Iterable[nn.Module]) -> AbstractContextManager[None]:
+def unchanged_on_error(modules: Sequence[nn.Module]) -> AbstractContextManager[None]:
     """Gives the modules' buffers, such as running statistics, their old values back if what is inside raises.
 
     >>> layer = Standardize(1)
@@ -79,10 +79,10 @@ def unchanged_on_error(modules: Iterable[nn.Module]) -> AbstractContextManager[N
     ...     layer.batches
     tensor(0.)
     """
-    if torch.compiler.is_compiling() or transformed():  # nothing moves before the graph is whole, or nothing at all
+    # Nothing to keep; nothing moves before the graph is whole; nothing moves at all.
+    if not modules or torch.compiler.is_compiling() or transformed():
         return nullcontext()
-    learning = [module for module in modules if module.training]
-    return _restoring(learning) if learning else nullcontext()
+    return _restoring([module for module in modules if module.training])
 
 
 @contextmanager

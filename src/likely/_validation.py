@@ -24,7 +24,9 @@ REDUCTIONS = ("mean", "sum", "none")
 
 def may_look(tensor: Tensor, validate_args: bool | None) -> bool:
     """Whether the values of ``tensor`` may be inspected here."""
-    if torch.compiler.is_compiling() or tensor.is_meta or transformed() or torch._C._get_tracing_state():
+    if torch.compiler.is_compiling() or tensor.is_meta:
+        return False
+    if torch._C._are_functorch_transforms_active() or torch._C._get_tracing_state():
         return False
     return tensor.device.type == "cpu" if validate_args is None else validate_args
 
@@ -103,9 +105,7 @@ def check_shares(name: str, value: Tensor, validate_args: bool | None = None) ->
     _check_within(name, value, 0.0, 1.0, "lie in [0, 1]", validate_args)
 
 
-def _check_within(
-    name: str, value: Tensor, low: float, high: float, rule: str, validate_args: bool | None
-) -> None:
+def _check_within(name: str, value: Tensor, low: float, high: float, rule: str, validate_args: bool | None) -> None:
     if value.dtype == torch.bool or not value.numel() or not may_look(value, validate_args):
         return
     lowest, highest = (end.item() for end in value.detach().aminmax())

@@ -97,6 +97,60 @@ def test_order_and_the_scale_of_weights_do_not_matter(name, problem, seed):
 
 
 @pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("factor", [1e-320, 1e-300, 1e-3, 1e3, 1e300, 1e307], ids="{:g}".format)
+def test_weights_of_any_size(name, factor):
+    y, p = np.array([0, 1, 2, 2, 1]), np.array([[8, 1, 1], [2, 6, 2], [1, 2, 7], [1, 1, 8], [3, 4, 3]]) / 10
+    w = np.array([1.0, 2.0, 0.0, 3.0, 1.0])
+    # 1e-320 has three digits left, and so have the weights.
+    got, expected = ALL[name](y, p, factor * w), ALL[name](y, p, w)
+    np.testing.assert_allclose(got, expected, rtol=1e-3 if factor < 1e-310 else 1e-9, atol=1e-12)
+    same(ALL[name](y, p, w / w.sum()), ALL[name](y, p, w))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_weights_that_are_all_zero_are_refused(name):
+    y, p = np.array([0, 1, 2]), np.eye(3) * 0.7 + 0.1
+    with pytest.raises(ValueError, match="sample_weight is zero everywhere"):
+        ALL[name](y, p, np.zeros(3))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_one_row(name):
+    value = ALL[name](np.array([1]), np.array([[0.2, 0.5, 0.3]]), None)
+    assert np.isfinite(value).all()
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_frames_strides_and_single_precision(name):
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    y, p = np.array([0, 1, 2, 2, 1]), np.array([[8, 1, 1], [2, 6, 2], [1, 2, 7], [1, 1, 8], [3, 4, 3]]) / 10
+    w = np.array([1.0, 2.0, 1.0, 0.5, 1.0])
+    expected = ALL[name](y, p, w)
+    wide = np.zeros((10, 6))
+    wide[::2, ::2] = p
+    same(ALL[name](y, wide[::2, ::2], w), expected)
+    same(ALL[name](y[::-1].copy()[::-1], p[::-1].copy()[::-1], w), expected)
+    single = ALL[name](y, p.astype(np.float32), w.astype(np.float32))
+    np.testing.assert_allclose(single, expected, rtol=1e-5, atol=1e-5)
+    if name in CLASSIFICATION | DEBIASED:
+        same(ALL[name](pandas.Series(y, index=range(5, 10)), pandas.DataFrame(p), pandas.Series(w)), expected)
+        same(ALL[name](polars.Series(y), polars.DataFrame(p), polars.Series(w)), expected)
+
+
+@pytest.mark.parametrize("name", CLASSIFICATION)
+def test_probabilities_slightly_off_their_sum_and_labels_of_text(name):
+    y, p = np.array([0, 1, 2, 2, 1]), np.array([[8, 1, 1], [2, 6, 2], [1, 2, 7], [1, 1, 8], [3, 4, 3]]) / 10
+    off = p * (1 + 1e-7 * np.arange(5)[:, None])
+    np.testing.assert_allclose(
+        CLASSIFICATION[name](y, off, None), CLASSIFICATION[name](y, p, None), rtol=1e-5, atol=1e-5
+    )
+    with pytest.raises(ValueError, match="must sum to one"):
+        CLASSIFICATION[name](y, 0.9 * p, None)
+    with pytest.raises(TypeError, match=r"y_true must hold numbers.*LabelEncoder"):
+        CLASSIFICATION[name](np.array(["a", "b", "c", "c", "b"]), p, None)
+
+
+@pytest.mark.parametrize("name", ALL)
 def test_arrays_of_every_kind(name):
     y, p = np.array([0, 1, 2, 2, 1]), np.array([[8, 1, 1], [2, 6, 2], [1, 2, 7], [1, 1, 8], [3, 4, 3]]) / 10
     w = np.array([1.0, 2.0, 1.0, 0.5, 1.0])

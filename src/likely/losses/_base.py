@@ -20,7 +20,6 @@ from likely._validation import (
     check_same_shape,
     fits,
     reduce,
-    transformed,
     unscriptable,
 )
 from likely.constraints import ShiftedSoftplus
@@ -96,7 +95,7 @@ class LikelihoodLoss(nn.Module):
 
         Predicted parameters read ``features``; a mapping gives each its own, by name, such as the heads of a network.
         """
-        if self.training and not torch.compiler.is_compiling() and not transformed():
+        if self.training and not torch.compiler.is_compiling() and not torch._C._are_functorch_transforms_active():
             self._watch.look(self, prediction)
         with self._unchanged_on_error():
             if sample_weight is None and not self.beta:  # a fused kernel reduces as it goes

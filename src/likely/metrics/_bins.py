@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from likely.metrics._input import Array, Judged, check_choice
+from likely.metrics._input import Array, Judged, check_choice, relative
 
 STRATEGIES = ("uniform", "quantile")
 
@@ -27,6 +27,7 @@ def make_bins(data: Judged, n_bins: int, strategy: str) -> Bins:
     check_choice("strategy", strategy, STRATEGIES)
     if isinstance(n_bins, bool) or not isinstance(n_bins, int | np.integer) or n_bins < 1:
         raise ValueError(f"n_bins must be an integer ≥ 1, got {n_bins!r}")
+    data = data._replace(weight=relative(data.weight))
     edges = _uniform(data, n_bins) if strategy == "uniform" else _quantile(data, n_bins)
     index = np.searchsorted(edges, data.confidence, side="left").clip(max=len(edges) - 1)
     occupied, index = np.unique(index, return_inverse=True)

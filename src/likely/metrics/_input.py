@@ -146,6 +146,15 @@ def row_blocks(rows: int, width: int) -> Iterator[slice]:
         yield slice(start, start + step)
 
 
+def relative(weight: Array) -> Array:
+    """The weights with the largest near one: only ratios count, and sums or squares of 1e300 would overflow.
+
+    By a power of two, which rounds nothing.
+    """
+    scaled: Array = np.ldexp(weight, -int(np.frexp(weight.max())[1]))
+    return scaled
+
+
 def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(choices)}; got {value!r}")
@@ -156,6 +165,6 @@ def average(values: Array, weight: Array, reduction: str) -> float | Array:
     check_choice("reduction", reduction, ("mean", "none"))
     if reduction == "none":
         return values
-    kept = weight > 0  # 0 · ∞ must not count
+    kept, weight = weight > 0, relative(weight)  # 0 · ∞ must not count
     rows = values[kept].reshape(int(kept.sum()), -1).mean(1)
     return float(np.dot(rows, weight[kept]) / weight[kept].sum())

@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from scipy import special
 
-from likely.metrics._input import Array, Input, as_labels, as_logits, as_weight, check_choice, classified
+from likely.metrics._input import Array, Input, as_labels, as_logits, as_weight, check_choice, classified, relative
 
 Recalibration: TypeAlias = Callable[[Array, Array, Array, Array], Array]
 
@@ -73,7 +73,7 @@ def calibration_refinement(
     check_choice("method", method, ("temperature", "isotonic"))
     labels, log_prob, weight = _log_probabilities(y_true, y_prob, logits, sample_weight)
     kept = weight > 0
-    labels, log_prob, weight = labels[kept], log_prob[kept], weight[kept]
+    labels, log_prob, weight = labels[kept], log_prob[kept], relative(weight[kept])
     before = _loss(log_prob, labels, weight, loss)
     fit = _temperature if method == "temperature" else _isotonic
     if cv is None:

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy import fft
 
-from likely.metrics._input import Array, Input, Judged, classified, judged
+from likely.metrics._input import Array, Input, Judged, classified, judged, relative
 
 _GRID = 1 << 16
 _SMALLEST = 1e-4
@@ -54,7 +54,8 @@ def smooth_calibration_error(
 
 def _cosines(data: Judged) -> Array:
     """Σ wᵢ (yᵢ - cᵢ) cos(πkcᵢ) for k = 0 … grid size, each residual split between its two neighbours on the grid."""
-    mass = data.weight / data.weight.sum() * (data.hit - data.confidence)
+    weight = relative(data.weight)
+    mass = weight / weight.sum() * (data.hit - data.confidence)
     place = data.confidence * _GRID
     left = np.minimum(place.astype(np.intp), _GRID - 1)
     right_share = place - left

@@ -7,7 +7,7 @@ import numpy as np
 from scipy import special
 
 from likely.metrics._bins import Bins, make_bins
-from likely.metrics._input import Array, Input, average, check_choice, classified, judged, row_blocks
+from likely.metrics._input import Array, Input, average, check_choice, classified, judged, relative, row_blocks
 
 __all__ = [
     "BrierDecomposition",
@@ -237,7 +237,8 @@ def brier_decomposition(
             continue  # bins of 1 - p are closed on the other side; both classes take those of class 1
         one = judged(data, k)
         bins = make_bins(one, n_bins, strategy)
-        share = one.weight / one.weight.sum()
+        weight = relative(one.weight)
+        share = weight / weight.sum()
         base = float(np.dot(bins.mass, bins.accuracy))
         surplus = one.confidence - bins.confidence[bins.of_row]
         parts += [

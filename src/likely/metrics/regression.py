@@ -3,7 +3,7 @@
 import numpy as np
 from torch.distributions import Distribution
 
-from likely.metrics._input import Array, Input, as_array, as_weight, average, check_choice
+from likely.metrics._input import Array, Input, as_array, as_weight, average, check_choice, relative
 from likely.metrics._predictive import cdf, is_discrete, predictive, quantile, univariate, with_target
 
 __all__ = [
@@ -117,7 +117,7 @@ def _levels(
 ) -> tuple[Array, Array]:
     """The PIT of every number, and weights that sum to one."""
     level = pit_values(y_true, distribution, mean=mean, scale=scale)
-    weight = as_weight(sample_weight, len(level))
+    weight = relative(as_weight(sample_weight, len(level)))
     weight = np.repeat(weight, level.size // len(level))
     return level.ravel(), weight / weight.sum()
 

@@ -113,7 +113,8 @@ class Prior(nn.Module):
             if self.per == "element":
                 weight = weights[group[0]].to(kind)
                 size = weight.abs() if self.objective == "map" else self._softened(weight).abs()
-                scale.raw.copy_(size.clamp(min=torch.finfo(kind).tiny).log())
+                raw = size.clamp(min=torch.finfo(kind).tiny).log()
+                scale.raw.copy_(torch.where(raw.isfinite(), raw, scale.raw))
                 continue
             total = torch.stack([weights[name].to(kind).abs().pow(self.power).sum() for name in group]).sum()
             count = sum(weights[name].numel() for name in group)
@@ -143,8 +144,10 @@ class Prior(nn.Module):
         >>> int((prior.spectrum > 1e-3).sum())  # of 50 directions 40 rows can see 40
         40
         """
-        self.n = self.n if n is None else n
+        n = self.n if n is None else n
+        check_positive("n", n)
         if not self._by_evidence:
+            self.n = n
             return
         rows = rows.flatten()
         kept = rows[:_DIRECTIONS]
@@ -154,16 +157,20 @@ class Prior(nn.Module):
             kept, list(weights.values()), signs, retain_graph=True, allow_unused=True, is_grads_batched=True
         )
         by_name = {name: g.flatten(1) for name, g in zip(weights, slopes, strict=True) if g is not None}
-        self.spectrum.zero_()
-        for row, group in zip(self.spectrum, self._groups(), strict=True):
+        if not len(kept) or not all(bool(slope.isfinite().all()) for slope in by_name.values()):
+            raise ValueError("rows must be finite losses with finite gradients, at least one: leave out what is not")
+        spectrum = torch.zeros_like(self.spectrum)
+        for row, group in zip(spectrum, self._groups(), strict=True):
             parts = [by_name[name].to(row) for name in group if name in by_name]
             if parts:
                 slope = torch.cat(parts, dim=1)
                 gram = slope @ slope.T if len(slope) <= slope.shape[1] else slope.T @ slope
-                row[: len(gram)] = torch.linalg.eigvalsh(gram.double()).clamp(min=0) * (self.n / len(kept))
+                row[: len(gram)] = torch.linalg.eigvalsh(gram.double()).clamp(min=0) * (n / len(kept))
         if distributed.is_available() and distributed.is_initialized():
-            distributed.all_reduce(self.spectrum)
-            self.spectrum /= distributed.get_world_size()
+            distributed.all_reduce(spectrum)
+            spectrum /= distributed.get_world_size()
+        self.n = n
+        self.spectrum.copy_(spectrum)
         before = [scale.raw.detach().clone() for scale in self._scales()]
         self.fit_()
         with torch.no_grad():  # by a factor of e at most: the weights, too, have yet to follow

@@ -31,7 +31,10 @@ def select(model: nn.Module, which: Which) -> list[str]:
         norms = {id(p) for m in model.modules() if "Norm" in type(m).__name__ for p in m.parameters(recurse=False)}
         chosen = [name for name, p in named.items() if p.ndim >= 2 and p.requires_grad and id(p) not in norms]
     if not chosen:
-        raise ValueError("no parameter was chosen: by default those of two or more dimensions outside norms are")
+        raise ValueError(
+            "no parameter was chosen: by default those of two or more dimensions outside norms that require gradients "
+            "are; name others by which="
+        )
     whole = [name for name in chosen if not model.get_parameter(name).is_floating_point()]
     if whole:
         raise TypeError(f"{', '.join(whole)} must be floating point to have a prior")
