@@ -144,7 +144,7 @@ def test_linear_softmax_under_autocast():
         ({"weight": torch.zeros(9, 3)}, "as nn.Linear's"),
         ({"target": torch.zeros(4, dtype=torch.long)}, "without its last axis"),
         ({"target": torch.full((5,), 9)}, "classes 0 to 8"),
-        ({"temperature": torch.ones(3)}, "a value a token"),
+        ({"temperature": torch.ones(3)}, "one value per token"),
         ({"temperature": -1.0}, "must be > 0"),
         ({"reduction": "none"}, "softmax_nll's"),
     ],
