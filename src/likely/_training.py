@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from likely._files import replacing
+from likely._random import Seeded
 
 Loss = Callable[[int], Tensor]
 Judge = Callable[[], Tensor]
@@ -30,7 +31,7 @@ class Progress:
     step: int
     max_steps: int
     loss: float
-    held_out: tuple[float, ...]  # one a member; empty where no rows are held out
+    held_out: tuple[float, ...]  # one per member; empty where no rows are held out
 
 
 @dataclass
@@ -62,9 +63,9 @@ def train(
 
     ``module`` holds all that learns. ``judge`` returns the held-out loss of each of the ``members``, lists of the
     tensors that are theirs, every so many steps, the start included; training ends when none has improved for
-    ``patience`` steps. What is random in a step follows from ``seed`` and the step's number alone, so that a run
-    resumed from its ``checkpoint`` goes on as if it had not been stopped. A callback that returns True ends the
-    training.
+    ``patience`` steps. What is random in a step follows from ``seed`` and the step's number alone, whatever other
+    threads draw, so that a run resumed from its ``checkpoint`` goes on as if it had not been stopped; torch's global
+    generator is neither read nor moved (:mod:`likely._random`). A callback that returns True ends the training.
 
     >>> import torch
     >>> from likely._training import train
@@ -81,32 +82,35 @@ def train(
     if checkpoint is not None:
         checkpoint.resume(module, optimizer, history)
     held, value = unjudged, torch.tensor(torch.nan)
-    devices = list({p.device for p in module.parameters() if p.device.type == "cuda"})
-    with torch.random.fork_rng(devices=devices):
-        for step in range(history.step, max_steps + 1):
-            if history.done:
-                break
-            history.step = step
-            looking = step % every == 0 or step == max_steps
-            if looking and judge is not None:
+    draws = Seeded(seed)
+    for step in range(history.step, max_steps + 1):
+        if history.done:
+            break
+        history.step = step
+        looking = step % every == 0 or step == max_steps
+        draws.seed((seed + 1_000_003 * step) % 2**63)
+        if looking and judge is not None:
+            with draws:
                 held = _judged(judge, members, history)
-                if patience is not None and step - int(history.best_step.max()) > patience:
-                    break
-            if looking and step:
-                report = Progress(step, max_steps, float(value), tuple(held.tolist()) if judge else ())
-                answers = [callback(report) for callback in callbacks]  # all of them, whoever says stop
-                if any(answers):
-                    break
-                if checkpoint is not None:
-                    checkpoint.save(module, optimizer, history)
-            if step == max_steps:
+            if patience is not None and step - int(history.best_step.max()) > patience:
                 break
-            _reseed((seed + 1_000_003 * step) % 2**63, devices)
-            optimizer.zero_grad()
+        if looking and step:
+            report = Progress(step, max_steps, float(value), tuple(held.tolist()) if judge else ())
+            answers = [callback(report) for callback in callbacks]  # all of them, whoever says stop
+            if any(answers):
+                break
+            if checkpoint is not None:
+                checkpoint.save(module, optimizer, history)
+        if step == max_steps:
+            break
+        optimizer.zero_grad()
+        with draws:
             value = loss(step)
             value.backward()
-            optimizer.step()
-            value = value.detach()
+        if not draws.drew:  # nothing but what asks for its generator
+            draws.only_asked()
+        optimizer.step()
+        value = value.detach()
     if judge is not None:
         with torch.no_grad():
             for own, kept in zip(members, history.kept, strict=True):
@@ -173,14 +177,6 @@ def _judged(judge: Judge, members: Sequence[Sequence[Tensor]], history: History)
         for best, tensor in zip(history.kept[m], members[m], strict=True):
             best.copy_(tensor)
     return held
-
-
-def _reseed(seed: int, devices: Iterable[torch.device]) -> None:
-    """What torch.manual_seed does, for the devices in use: it would also note a stack trace for every other one."""
-    torch.default_generator.manual_seed(seed)
-    for device in devices:
-        with torch.cuda.device(device):
-            torch.cuda.manual_seed(seed)
 
 
 class Checkpoint:

@@ -18,9 +18,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch import nn
 from torch.distributions import MixtureSameFamily
 
+from likely._random import CheapDropout
 from likely.neural import LikelihoodClassifier, LikelihoodRegressor
 from likely.neural._base import LikelihoodModel
-from likely.neural._members import CheapDropout
 
 QUICK = {"max_steps": 60, "random_state": 0}
 FOLDS = "folds and batches are dealt by row: a row of weight two is in one fold, a row twice may be in two"

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from likely._random import Seeded
 from likely._training import Checkpoint, History, Progress, fit_constants, train
 from likely.losses import LikelihoodLoss
 from likely.neural._likelihoods import UNITS, Fitted, Likelihood
@@ -111,8 +112,7 @@ def start_members(
 ) -> Training:
     """Members before their first step, one for each fold."""
     members = 1 if folds is None else len(folds)
-    with torch.random.fork_rng():
-        torch.manual_seed(recipe.seed)
+    with Seeded(recipe.seed, all_draws=recipe.make is not None):
         if recipe.make is None:
             model: nn.Module = MLP(members, rows.x.shape[1], rows.outputs, recipe.hidden, recipe.dropout)
         else:
@@ -299,8 +299,7 @@ def fit_second(rows: Rows, likelihood: Likelihood, blind: Tensor, recipe: Recipe
     assert recipe.folds is not None
     members = min(recipe.folds, len(rows.x))
     recipe = replace(recipe, seed=recipe.seed + 1, **SECOND)
-    with torch.random.fork_rng():
-        torch.manual_seed(recipe.seed)
+    with Seeded(recipe.seed, all_draws=False):
         model = Heads(members, rows.x.shape[1] + blind.shape[1], HEADS, DROPPED)
         loss_fn = likelihood.undata().loss(members, rows.shape, width=model.width, start=constants, relative=OFFSET)
     fitted = Fitted(model, loss_fn).to(rows.x)

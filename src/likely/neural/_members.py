@@ -5,11 +5,12 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Sequence
-from functools import cache
 from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
+
+from likely._random import CheapDropout, generator
 
 
 class MemberLinear(nn.Module):
@@ -17,7 +18,8 @@ class MemberLinear(nn.Module):
 
     def __init__(self, members: int, inputs: int, outputs: int, gain: float = 1.0) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.randn(members, inputs, outputs) * (gain / math.sqrt(max(inputs, 1))))
+        start = torch.randn(members, inputs, outputs, generator=generator())
+        self.weight = nn.Parameter(start * (gain / math.sqrt(max(inputs, 1))))
         self.bias = nn.Parameter(torch.zeros(members, 1, outputs))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -35,7 +37,7 @@ class Hidden(nn.Sequential):
         super().__init__(*layers)
         self.width = (inputs, *hidden)[-1]
         if layers:  # bends spread over the inputs: with all of them at zero the units are too much alike
-            nn.init.normal_(layers[0].bias, std=0.5)  # type: ignore[arg-type]
+            nn.init.normal_(layers[0].bias, std=0.5, generator=generator())  # type: ignore[arg-type]
 
 
 class MLP(nn.Module):
@@ -71,36 +73,6 @@ class Heads(nn.Module):
         """(members, rows, width) of inputs (rows, inputs)."""
         features = self.body(x)
         return torch.cat([x.expand(len(features), *x.shape[-2:]), features], -1)
-
-
-COINS = 2**20
-
-
-class CheapDropout(nn.Module):
-    """Dropout, whose coins are thrown once and read from another place every time.
-
-    Throwing them anew takes longer than a small network's layer.
-    """
-
-    def __init__(self, p: float) -> None:
-        super().__init__()
-        self.p = p
-
-    def forward(self, x: Tensor) -> Tensor:
-        """``x`` with a share of its numbers at zero in training."""
-        if not self.training or self.p == 0:
-            return x
-        if x.device.type != "cpu" or 2 * x.numel() > COINS:
-            return nn.functional.dropout(x, self.p)
-        start = int(torch.randint(COINS - x.numel(), ()))
-        return x * _coins(self.p)[start : start + x.numel()].view(x.shape)
-
-
-@cache
-def _coins(p: float) -> Tensor:
-    """Zero, or what keeps the mean."""
-    kept = torch.rand(COINS, generator=torch.Generator().manual_seed(0)) >= p
-    return kept.float() / (1 - p)
 
 
 class Copies(nn.Module):
