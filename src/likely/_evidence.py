@@ -49,6 +49,10 @@ class Rows:
         tensor = part.detach()
         return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
+    def taken(self, index: NDArray[np.intp]) -> "Rows":
+        """Some of the rows, in memory; as :class:`Rows` read them, whatever they were read from."""
+        return Rows(self[index])  # type: ignore[index]
+
     def blocks(self, stride: int = 1) -> Iterator[slice]:
         """Slices that cover every ``stride``-th row."""
         step = stride * max(1, _BLOCK // max(1, math.prod(self.shape[1:])))
@@ -235,12 +239,19 @@ def _shrunk(response: NDArray[np.float64], values: NDArray[np.float64], precisio
 def moments(features: Rows, weight: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The weighted mean and deviation of every feature; 1 for the deviation of a constant."""
     total = weight.sum()
-    mean, square = np.zeros(features.shape[1]), np.zeros(features.shape[1])
+    low, high = np.full((2, features.shape[1]), np.inf) * [[1], [-1]]
     for rows in features.blocks():
-        mean += (weight[rows] @ features[rows].double().cpu().numpy()) / total
+        ends = (end.double().cpu().numpy() for end in torch.aminmax(features[rows], dim=0))
+        low, high = (f(old, new) for f, old, new in zip((np.minimum, np.maximum), (low, high), ends, strict=True))
+    # In units of a power of two, which rounds nothing: squares of huge numbers would overflow.
+    unit = np.ldexp(1.0, np.frexp(np.maximum(np.abs(low), np.abs(high)))[1].clip(-1000, 1000))
+    mean, square = np.zeros((2, features.shape[1]))
     for rows in features.blocks():
-        square += (weight[rows] @ (features[rows].double().cpu().numpy() - mean) ** 2) / total
-    deviation = np.sqrt(square)
+        mean += (weight[rows] @ (features[rows].double().cpu().numpy() / unit)) / total
+    mean = np.where(low == high, low / unit, mean)  # exactly: a constant less its mean is zero, not rounding
+    for rows in features.blocks():
+        square += (weight[rows] @ (features[rows].double().cpu().numpy() / unit - mean) ** 2) / total
+    mean, deviation = mean * unit, np.sqrt(square) * unit
     return mean, np.where(deviation > 1e-7 * np.abs(mean), deviation, 1.0)
 
 

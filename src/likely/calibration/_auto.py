@@ -72,17 +72,15 @@ class AutoCalibrator(Calibrator):
     ) -> None:
         if self.cv < 2:
             raise ValueError(f"cv must be 2 or more, got {self.cv}")
-        # A linear temperature cannot read -∞.
-        finite = all(bool(logits[part].isfinite().all()) for part in logits.blocks())
-        candidates = self.candidates or default_candidates(
-            logits.shape[1], linear=finite, features=features is not None
-        )
+        candidates = self.candidates or default_candidates(logits.shape[1], features=features is not None)
         # Some of the rows choose, where there are very many; all take part in the fit.
         thin = -(-len(y) // (KEPT // logits.shape[1]))
         some, random = slice(0, len(y), thin), check_random_state(self.random_state)
         extra = None if features is None else Rows(features[some])
         mass = np.ones(len(y[some])) if weight is None else weight[some]
         folds = max(2, min(self.cv, len(mass) // 2))
+        if len(mass) < 2 * folds:  # nothing can be held out: the first, which is the simplest, stands
+            candidates = dict(list(candidates.items())[:1])
         fits = CrossFits(Rows(logits[some]), y[some], extra, mass, cv=folds, random=random, n_jobs=self.n_jobs)
         losses = {name: _nll(fits.held_out(_chain(each)), y[some]) for name, each in candidates.items()}
         self.scores_ = {name: float(np.average(each, weights=mass)) for name, each in losses.items()}
@@ -106,9 +104,9 @@ class AutoCalibrator(Calibrator):
         return torch.stack([member._calibrate(logits, features) for member in self.members_.values()]).mean(0)
 
 
-def default_candidates(classes: int, *, linear: bool = True, features: bool = False) -> dict[str, Calibrator]:
+def default_candidates(classes: int, *, features: bool = False) -> dict[str, Calibrator]:
     """What ``AutoCalibrator`` tries, simplest first."""
-    temperatures: dict[str, Calibrator] = {"LS": LinearTemperature()} if linear else {}
+    temperatures: dict[str, Calibrator] = {"LS": LinearTemperature()}
     if features:
         temperatures["LFS"] = FeatureTemperature()
     scalings: dict[str, Calibrator] = {"VS": VectorScaling()}

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from likely._evidence import Rows
+from likely._validation import all_or_nothing, row_counts
 
 INPUTS = ("logits", "probabilities")
 
@@ -37,12 +38,17 @@ class Calibrator(BaseEstimator):
     def __init__(self, *, inputs: str = "logits") -> None:
         self.inputs = inputs
 
+    @all_or_nothing
     def fit(self, logits: Any, y: Any, features: Any = None, sample_weight: Any = None) -> Self:
         """Learn from held-out rows: their logits, labels 0 … C-1 and, for some calibrators, features."""
         rows = self._rows(logits)
         labels = check_labels(y, rows)
-        weight = check_weight(sample_weight, len(rows))
-        return self._fit_checked(rows, labels, check_features(features, len(rows)), weight)
+        weight, extra = check_weight(sample_weight, len(rows)), check_features(features, len(rows))
+        if weight is not None and not weight.all():  # a row of no weight is no row
+            counted = np.flatnonzero(weight)
+            rows, labels, weight = rows.taken(counted), labels[counted], weight[counted]
+            extra = None if extra is None else extra.taken(counted)
+        return self._fit_checked(rows, labels, extra, weight)
 
     def transform(self, logits: Any, features: Any = None) -> Any:
         """Calibrated logits."""
@@ -112,22 +118,22 @@ def check_logits(logits: Any, *, probabilities: bool = False) -> Rows:
     plain = Rows(array)
     for part in rows.blocks():
         block = plain[part]
-        if probabilities:
-            sums = block.sum(1)
-            if not bool((block >= 0).all()) or not bool(((sums - 1).abs() < 1e-2).all()):
-                raise ValueError(
-                    "probabilities must be ≥ 0 and sum to one in every row; for logits say inputs='logits'"
-                )
-        elif not bool(block.amax(1).isfinite().all()):  # NaN and +∞ pass through the maximum
-            raise ValueError("logits hold NaN or +∞, or a row of nothing but -∞: clean them first")
+        # NaN and +∞ pass through a maximum.
+        whole = (block >= 0).all(1) & ((block.sum(1) - 1).abs() < 1e-2) if probabilities else block.amax(1).isfinite()
+        if not bool(whole.all()):
+            row = f"row {part.start + int((~whole).nonzero()[0])} (counted from 0)"
+            if probabilities:
+                rule = "probabilities must be ≥ 0 and sum to one in every row"
+                raise ValueError(f"{rule}, which {row} does not: for logits say inputs='logits'")
+            raise ValueError(f"logits hold NaN or +∞, or nothing but -∞, in {row}: drop it or clean it first")
     return rows
 
 
 def check_labels(y: Any, logits: Rows) -> NDArray[np.int64]:
-    """Labels as integers 0 … C-1, one a row."""
+    """Labels as integers 0 … C-1, one per row."""
     labels = y.detach().cpu().numpy() if isinstance(y, Tensor) else np.asarray(y)
     if labels.shape != (len(logits),):
-        raise ValueError(f"y must hold one label a row, shape ({len(logits)},); got {labels.shape}")
+        raise ValueError(f"y must hold one label per row, shape ({len(logits)},); got {labels.shape}")
     if labels.dtype.kind not in "iub" and not _are_whole(labels):
         raise ValueError("y must hold class numbers 0, 1, …: encode labels with sklearn's LabelEncoder")
     whole = labels.astype(np.int64)
@@ -147,16 +153,16 @@ def _are_whole(labels: NDArray[Any]) -> bool:
 
 
 def check_weight(sample_weight: Any, n: int) -> NDArray[np.float64] | None:
-    """Weights as float64, one a row, not negative and not all zero."""
+    """How many rows each row counts for, as :func:`~likely._validation.row_counts` reads the weights given."""
     if sample_weight is None:
         return None
     given = sample_weight.detach().cpu() if isinstance(sample_weight, Tensor) else sample_weight
     weight = np.asarray(given, dtype=np.float64)
     if weight.shape != (n,):
-        raise ValueError(f"sample_weight must hold one weight a row, shape ({n},); got {weight.shape}")
+        raise ValueError(f"sample_weight must hold one weight per row, shape ({n},); got {weight.shape}")
     if not (np.isfinite(weight).all() and (weight >= 0).all() and weight.any()):
         raise ValueError("sample_weight must be finite, ≥ 0 and not zero everywhere")
-    return weight
+    return row_counts(weight)
 
 
 def check_features(features: Any, n: int) -> Rows | None:

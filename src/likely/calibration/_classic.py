@@ -58,7 +58,11 @@ class PlattScaling(_OneVersusRest):
     def _curve(self, odds: NDArray[np.float64], own: NDArray[np.bool_], weight: NDArray[np.float64]) -> Any:
         positive, negative = float(weight[own].sum()), float(weight[~own].sum())
         target = np.where(own, (positive + 1) / (positive + 2), 1 / (negative + 2))
-        scale = max(float(np.abs(odds).max()), 1e-12)
+        centre, scale = float(np.average(odds, weights=weight)), float(np.abs(odds).max())
+        spread = float(np.abs(odds - centre).max())
+        if spread <= 1e-9 * scale:  # odds that do not differ tell nothing: the class has its share, whatever they are
+            share = float(np.average(target, weights=weight))
+            return 0.0, float(np.log(share) - np.log1p(-share))
         twice = np.concatenate([odds, odds])[:, None] / scale
         labels = np.repeat([1, 0], len(odds))
         model = LogisticRegression(C=np.inf, max_iter=1000, tol=1e-6)

@@ -12,7 +12,8 @@ from torch import Tensor
 from likely._evidence import Rows, moments
 from likely.calibration._base import Calibrator, check_features, like
 from likely.calibration._deep_network import few, fit_networks
-from likely.calibration._temperature import LINK, fit_inverse_temperature, relative
+from likely.calibration._inverse import LINK, fit_inverse_temperature, relative
+from likely.calibration._temperature import finite
 
 
 class DeepTemperature(Calibrator):
@@ -64,17 +65,17 @@ class DeepTemperature(Calibrator):
         self, logits: Rows, y: NDArray[np.int64], features: Rows | None, weight: NDArray[np.float64] | None
     ) -> None:
         inverse = fit_inverse_temperature(logits, y, weight)
-        self.global_temperature_ = 1 / inverse
+        self.global_temperature_ = 1 / inverse.value
         self.n_features_ = 0 if features is None else features.shape[1]
         source = logits if features is None else features
         weights = np.ones(len(y)) if weight is None else weight
         rows = few(len(y), max(logits.shape[1], source.shape[1]))
-        x, z = _finite(source[rows]), logits[rows]
+        x, z = finite(source[rows]), logits[rows]
         self.mean_, self.deviation_ = moments(Rows(x), weights[rows])
         labels = torch.as_tensor(y[rows]).to(z.device)
 
         def evaluate(u: Tensor) -> tuple[Tensor, Tensor]:
-            return relative(z, labels, inverse, u)[:2]
+            return relative(z, labels, inverse.value, u)[:2]
 
         self.networks_ = fit_networks(
             self._standardised(x),
@@ -82,7 +83,7 @@ class DeepTemperature(Calibrator):
             torch.as_tensor(weights[rows]),
             hidden=self.hidden,
             lr=self.lr,
-            max_iter=self.max_iter,
+            max_iter=self.max_iter if inverse.informed else 0,
             margin=self.margin,
             seed=self.random_state,
         )
@@ -102,10 +103,4 @@ class DeepTemperature(Calibrator):
 
     def _standardised(self, source: Tensor) -> Tensor:
         mean, deviation = torch.as_tensor(self.mean_).to(source), torch.as_tensor(self.deviation_).to(source)
-        return ((_finite(source) - mean) / deviation).float()
-
-
-def _finite(source: Tensor) -> Tensor:
-    """-∞ says that a class is out, not how hard the row is: the row's lowest finite number stands in."""
-    lowest = source.masked_fill(source == -torch.inf, torch.inf).amin(1, keepdim=True)
-    return torch.maximum(source, lowest)
+        return ((finite(source) - mean) / deviation).float()

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from likely._evidence import Rows
 from likely.calibration._base import Calibrator
-from likely.calibration._temperature import fit_inverse_temperature
+from likely.calibration._inverse import fit_inverse_temperature
 
 Vector = NDArray[np.float64]
 # Nats a unit of spread costs, as for the temperatures: chosen on LeNet-5, SVHN and the two cleanlab sets, where
@@ -65,7 +65,7 @@ class VectorScaling(Calibrator):
     ) -> None:
         if isinstance(self.penalty, str) and self.penalty != "evidence":
             raise ValueError(f"penalty must be 'evidence', None or a number ≥ 0, got {self.penalty!r}")
-        inverse = fit_inverse_temperature(logits, y, weight)
+        inverse = fit_inverse_temperature(logits, y, weight).value
         problem = _Problem(logits, y, weight, inverse, self._matrix)
         dense = problem.size <= _DENSE
         theta, strengths = (_newton if dense else _lbfgs)(problem, self.penalty)
@@ -138,7 +138,10 @@ class _Problem:
             z = self.logits[rows] * self.inverse
             labels = torch.as_tensor(self.y[rows], device=z.device)
             weight = torch.ones(len(z)) if self.weight is None else torch.as_tensor(self.weight[rows])
-            yield z, _centred(z), labels, weight.to(z)
+            # A row whose own class is ruled out has an infinite NLL under every θ, and tells nothing of it.
+            possible = z.gather(1, labels[:, None])[:, 0].isfinite()
+            z = torch.where(possible[:, None], z, 0.0)
+            yield z, _centred(z), labels, weight.to(z) * possible
 
     def probabilities(self, theta: Vector, z: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         c = self.classes
