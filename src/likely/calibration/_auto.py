@@ -75,19 +75,20 @@ class AutoCalibrator(Calibrator):
         candidates = self.candidates or default_candidates(logits.shape[1], features=features is not None)
         # Some of the rows choose, where there are very many; all take part in the fit.
         thin = -(-len(y) // (KEPT // logits.shape[1]))
-        some, random = slice(0, len(y), thin), check_random_state(self.random_state)
+        some, seed = slice(0, len(y), thin), int(check_random_state(self.random_state).randint(2**31 - 1))
         extra = None if features is None else Rows(features[some])
         mass = np.ones(len(y[some])) if weight is None else weight[some]
-        folds = max(2, min(self.cv, len(mass) // 2))
-        if len(mass) < 2 * folds:  # nothing can be held out: the first, which is the simplest, stands
+        count = float(mass.sum())
+        folds = max(2, min(self.cv, int(count) // 2))
+        if count < 2 * folds:  # nothing can be held out: the first, which is the simplest, stands
             candidates = dict(list(candidates.items())[:1])
-        fits = CrossFits(Rows(logits[some]), y[some], extra, mass, cv=folds, random=random, n_jobs=self.n_jobs)
+        fits = CrossFits(Rows(logits[some]), y[some], extra, mass, cv=folds, seed=seed, n_jobs=self.n_jobs)
         losses = {name: _nll(fits.held_out(_chain(each)), y[some]) for name, each in candidates.items()}
         self.scores_ = {name: float(np.average(each, weights=mass)) for name, each in losses.items()}
         self.name_ = min(self.scores_, key=lambda name: self.scores_[name])
         self.behind_ = {name: _in_errors(each - losses[self.name_], mass) for name, each in losses.items()}
         if thin > 1:
-            fits = CrossFits(logits, y, features, weight, cv=None, random=random)
+            fits = CrossFits(logits, y, features, weight, cv=None, seed=seed)
         self.members_ = {
             name: self._member(candidates[name], fits) for name in candidates if self.behind_[name] <= self.slack
         }
@@ -123,7 +124,7 @@ def _chain(candidate: Calibrator) -> Chain:
 
 def _in_errors(difference: NDArray[np.float64], weight: NDArray[np.float64]) -> float:
     mean = np.average(difference, weights=weight)
-    error = np.sqrt((weight**2 * (difference - mean) ** 2).sum()) / weight.sum()
+    error = np.sqrt((weight * (difference - mean) ** 2).sum()) / weight.sum()  # a row of weight two is two rows
     return float(mean / error) if error > 0 else 0.0
 
 

@@ -92,8 +92,7 @@ class IsotonicCalibration(_OneVersusRest):
     """
 
     def _curve(self, odds: NDArray[np.float64], own: NDArray[np.bool_], weight: NDArray[np.float64]) -> Any:
-        rows = weight.sum() ** 2 / (weight**2).sum()  # Kish's count: what the weights are worth, on any scale
-        floor = 1 / (rows * self.n_classes_)
+        floor = 1 / (weight.sum() * self.n_classes_)
         model = IsotonicRegression(y_min=floor, y_max=1 - floor, out_of_bounds="clip")
         return model.fit(odds, own.astype(np.float64), sample_weight=weight)
 

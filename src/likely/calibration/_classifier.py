@@ -24,7 +24,9 @@ from sklearn.utils.validation import (
     has_fit_parameter,
 )
 
+from likely._validation import all_or_nothing
 from likely.calibration._base import Calibrator
+from likely.calibration._content_folds import deals_itself, split_by_content
 
 METHODS = {
     "auto": "AutoCalibrator",
@@ -81,7 +83,8 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         estimator: the classifier.
         method: ``"auto"``, ``"global"``, ``"linear"``, ``"feature"``, ``"deep"``, ``"vector"``,
             ``"matrix"``, ``"platt"``, ``"isotonic"``, or a calibrator.
-        cv: folds of the cross-fitting, as in scikit-learn, or ``"prefit"``.
+        cv: folds of the cross-fitting, as in scikit-learn, or ``"prefit"``. A number deals the rows by what they hold,
+            so that neither their order matters nor whether a row is there twice or has a weight of two.
         ensemble: keep one classifier and calibrator a fold instead of fitting the classifier again.
         features: a function from X to the features that some calibrators read, such as ``network.embed``.
         n_jobs: folds to fit at the same time.
@@ -114,6 +117,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         self.features = features
         self.n_jobs = n_jobs
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None, **fit_params: Any) -> Self:
         """Fit the calibrator and, unless it is fitted already, the estimator; both see ``sample_weight``."""
         y = column_or_1d(y, warn=True)
@@ -121,6 +125,10 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         check_classification_targets(y)
         X, y = indexable(X, y)
         weight = None if sample_weight is None else _check_sample_weight(sample_weight, X)
+        if weight is not None and not weight.all() and deals_itself(self.cv):  # a row of no weight is no row
+            counted = np.flatnonzero(weight)
+            fit_params = _check_method_params(X, fit_params, counted)
+            X, y, weight = _safe_indexing(X, counted), y[counted], weight[counted]
         if self.cv == "prefit" or isinstance(self.estimator, FrozenEstimator):
             self._fit_calibrator_only(X, y, weight)
         else:
@@ -188,7 +196,10 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         if len(np.unique(codes[counted])) < 2:
             raise ValueError("the rows of positive weight hold one class: to calibrate, there must be two or more")
         routed = self._routed(weight, fit_params)
-        folds = list(check_cv(self.cv, y, classifier=True).split(X, y, **routed.splitter.split))
+        cv = check_cv(self.cv, y, classifier=True)
+        folds = list(cv.split(X, y, **routed.splitter.split))
+        if deals_itself(self.cv):  # scikit-learn has looked for classes of too few rows
+            folds = split_by_content(X, cv.get_n_splits(), codes)
         self._check_folds(codes, counted, folds)
         fitted = Parallel(n_jobs=self.n_jobs)(
             delayed(_fit_and_score)(clone(self.estimator), X, y, fold, routed.estimator.fit, self.classes_)

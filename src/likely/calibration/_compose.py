@@ -53,7 +53,7 @@ class Composition(Calibrator, _BaseComposition):
     ) -> None:
         if not self.steps:
             raise ValueError("compose needs at least one calibrator")
-        fits = CrossFits(logits, y, features, weight, cv=self.cv, random=np.random.RandomState(0))
+        fits = CrossFits(logits, y, features, weight, cv=self.cv, seed=0)
         self.fitted_ = fits.fitted(self.chain)
 
     @property

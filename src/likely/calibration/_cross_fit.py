@@ -13,7 +13,7 @@ from torch import Tensor
 
 from likely._evidence import Rows
 from likely.calibration._base import Calibrator
-from likely.calibration._held_out import deal, take
+from likely.calibration._held_out import contents, deal, take
 
 KEPT = 2**22  # numbers: so many calibrated logits are kept between two steps, more are computed again at every pass
 Chain = tuple[Calibrator, ...]
@@ -35,13 +35,14 @@ class CrossFits:
         weight: NDArray[np.float64] | None,
         *,
         cv: int | None,
-        random: np.random.RandomState,
+        seed: int,
         n_jobs: int | None = None,
     ) -> None:
         self.logits, self.y, self.features, self.weight = logits, y, features, weight
         self.n_jobs = n_jobs
-        few = cv is not None and len(y) >= 2 * cv and len(logits) * logits.shape[1] <= KEPT
-        self.folds = deal(len(y), cv, random) if cv is not None and few else None
+        count = len(y) if weight is None else weight.sum()
+        few = cv is not None and count >= 2 * cv and len(logits) * logits.shape[1] <= KEPT
+        self.folds = deal(contents(logits, features), cv, seed, y) if cv is not None and few else None
         self._held: dict[tuple[str, ...], Rows] = {(): logits}
         self._fitted: dict[tuple[str, ...], Calibrator] = {}
 

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from likely._evidence import Rows, moments
 from likely.calibration._base import Calibrator, check_features, like
-from likely.calibration._deep_network import few, fit_networks
+from likely.calibration._deep_network import FOLDS, few, fit_networks
+from likely.calibration._held_out import contents, fold_numbers
 from likely.calibration._inverse import LINK, fit_inverse_temperature, relative
 from likely.calibration._temperature import finite
 
@@ -86,6 +87,7 @@ class DeepTemperature(Calibrator):
             max_iter=self.max_iter if inverse.informed else 0,
             margin=self.margin,
             seed=self.random_state,
+            folds=torch.as_tensor(fold_numbers(contents(Rows(x)), FOLDS, self.random_state, y[rows])),
         )
         self.n_iter_, self.gain_ = self.networks_.n_iter, self.networks_.gain
 

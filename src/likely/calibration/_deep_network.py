@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from likely._training import train
 from likely.calibration._held_out import sure
 
-_FOLDS = 5
+FOLDS = 5
 _NUMBERS = 2**23  # at most so many numbers of a table are trained on: a small network needs no more
 
 
@@ -40,23 +40,24 @@ def fit_networks(
     max_iter: int,
     margin: float,
     seed: int,
+    folds: Tensor,
 ) -> Networks:
     """Train on standardised features; ``evaluate(u)`` returns each row's NLL and its slope in u.
 
     The last layer starts at zero, and so does u: that is the base model. The number of steps is the one of greatest
     gain over it on the rows left out, less ``margin`` standard errors of the paired difference: where no gain is
-    sure it is zero, and the further the networks stray, the surer a gain has to be.
+    sure it is zero, and the further the networks stray, the surer a gain has to be. ``folds`` has the number of the
+    network that must not see a row.
     """
-    n, d = x.shape
+    d = x.shape[1]
     random = torch.Generator().manual_seed(seed)
-    folds = torch.randperm(n, generator=random) % _FOLDS
-    out = ((torch.arange(_FOLDS)[:, None] == folds) * weight.cpu()).to(x)  # a row's weight where it is left out
+    out = ((torch.arange(FOLDS)[:, None] == folds) * weight.cpu()).to(x)  # a row's weight where it is left out
     kept = weight.to(x) - out
     start = [
-        torch.randn(_FOLDS, d, hidden, generator=random) / math.sqrt(d),
-        torch.randn(_FOLDS, 1, hidden, generator=random),
-        torch.zeros(_FOLDS, hidden, 1),
-        torch.zeros(_FOLDS, 1, 1),
+        torch.randn(FOLDS, d, hidden, generator=random) / math.sqrt(d),
+        torch.randn(FOLDS, 1, hidden, generator=random),
+        torch.zeros(FOLDS, hidden, 1),
+        torch.zeros(FOLDS, 1, 1),
     ]
     layers = nn.ParameterList(layer.to(x) for layer in start)
     at_start: list[Tensor] = []
@@ -67,9 +68,9 @@ def fit_networks(
             u = _network(layers, x)
         nll, slope = (torch.stack(parts) for parts in zip(*map(evaluate, u.detach()), strict=True))
         seen[:] = u, (slope * kept / kept.sum()).to(u)
-        held = (nll * out).double().sum(0)
+        held = (nll * (out > 0)).double().sum(0)
         at_start[:] = at_start or [held]
-        return torch.tensor([-sure(at_start[0] - held, margin)], dtype=torch.float64)
+        return torch.tensor([-sure(at_start[0] - held, margin, weight.to(held))], dtype=torch.float64)
 
     def loss(step: int) -> Tensor:
         u, slope = seen

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from likely._evidence import moments
-from likely.calibration._deep_network import few, fit_networks
+from likely.calibration._deep_network import FOLDS, few, fit_networks
+from likely.calibration._held_out import contents, fold_numbers
 from likely.calibration._scale import LINK, Forecast, ScaleCalibrator, default_features
 
 
@@ -67,6 +68,7 @@ class DeepScale(ScaleCalibrator):
             max_iter=self.max_iter,
             margin=self.margin,
             seed=self.random_state,
+            folds=torch.as_tensor(fold_numbers(contents(source)[rows], FOLDS, self.random_state, own.cpu().numpy())),
         )
         self.n_iter_, self.gain_ = self.networks_.n_iter, self.networks_.gain
 

@@ -80,7 +80,7 @@ def heavy_tails(z: Tensor, weight: NDArray[np.float64] | None, plain: Any) -> tu
     z = z.double().cpu()
     mass = torch.ones_like(z) if weight is None else torch.as_tensor(weight)
     total = float(mass.sum())
-    if len(z) < 10 or not z.any():
+    if total < 10 or not z.any():
         return None
 
     def cost(nll: Any, **parameters: float) -> float:

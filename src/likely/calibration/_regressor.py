@@ -18,6 +18,8 @@ from sklearn.utils import _safe_indexing, assert_all_finite, get_tags, indexable
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, has_fit_parameter
 from torch.distributions import Distribution
 
+from likely._validation import all_or_nothing
+from likely.calibration._content_folds import deals_itself, split_by_content
 from likely.calibration._scale_pipeline import SCALE_METHODS
 
 
@@ -33,7 +35,8 @@ class CalibratedRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):
     Args:
         estimator: the regressor.
         method: ``"linear"``, ``"global"``, ``"deep"``, ``"isotonic"``, ``"auto"``, or a scale calibrator.
-        cv: folds of the cross-fitting, as in scikit-learn, or ``"prefit"``.
+        cv: folds of the cross-fitting, as in scikit-learn, or ``"prefit"``. A number deals the rows by what they hold,
+            so that neither their order matters nor whether a row is there twice or has a weight of two.
         features: what a scale that differs by row is read off: ``"input"``, that is X; a function of X; or None, for
             the estimator's mean and scale.
 
@@ -64,6 +67,7 @@ class CalibratedRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):
         self.cv = cv
         self.features = features
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit the calibrator and, unless it is fitted already, the estimator; both see ``sample_weight``."""
         y = column_or_1d(y, warn=True)
@@ -71,6 +75,9 @@ class CalibratedRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):
         X, y = indexable(X, y)
         y = y.astype(np.float64)
         weight = None if sample_weight is None else _check_sample_weight(sample_weight, X)
+        if weight is not None and not weight.all() and deals_itself(self.cv):  # a row of no weight is no row
+            counted = np.flatnonzero(weight)
+            X, y, weight = _safe_indexing(X, counted), y[counted], weight[counted]
         calibrator = _make_calibrator(self.method)
         if self.cv == "prefit" or isinstance(self.estimator, FrozenEstimator):
             check_is_fitted(self.estimator)
@@ -131,7 +138,9 @@ class CalibratedRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):
             return clone(self.estimator).fit(_safe_indexing(X, rows), y[rows], **extra)
 
         parts, order = [], []
-        for kept, out in check_cv(self.cv).split(X, y):
+        cv = check_cv(self.cv)
+        splits = list(cv.split(X, y))
+        for kept, out in split_by_content(X, cv.get_n_splits()) if deals_itself(self.cv) else splits:
             parts.append(mean_and_scale(fitted(kept), _safe_indexing(X, out)))
             order.append(out)
         self.estimator_ = fitted(np.arange(len(y)))

@@ -17,8 +17,9 @@ from torch.distributions import Distribution, Laplace, Normal
 
 from likely import functional
 from likely._evidence import Rows, Solution, fit_linear
+from likely._validation import all_or_nothing
 from likely.calibration._base import check_features, check_weight, like
-from likely.calibration._held_out import deal, sure, take
+from likely.calibration._held_out import contents, deal, sure, take
 from likely.constraints import ShiftedSoftplus
 
 # How many nats a unit of spread in u costs: chosen on fried, protein, red wine and Boston housing, 127 to 9000 rows.
@@ -64,6 +65,12 @@ class Forecast:
     def __len__(self) -> int:
         return len(self.mean)
 
+    def taken(self, index: NDArray[np.intp]) -> Forecast:
+        """Some of the rows."""
+        rows = torch.as_tensor(index, device=self.mean.device)
+        features = None if self.features is None else self.features.taken(index)
+        return Forecast(self.mean[rows], self.scale[rows], features, self.has_scale)
+
 
 class ScaleCalibrator(BaseEstimator):
     """Turns a regressor's means and scales into distributions that fit. Subclasses write ``_fit`` and ``_factor``.
@@ -88,11 +95,15 @@ class ScaleCalibrator(BaseEstimator):
     def __init__(self, *, likelihood: str = "normal") -> None:
         self.likelihood = likelihood
 
+    @all_or_nothing
     def fit(self, mean: Any, scale: Any, y: Any, features: Any = None, sample_weight: Any = None) -> Self:
         """Learn from held-out rows: their predicted means and scales, their targets and, for some, features."""
         forecast = self._forecast(mean, scale, features)
         target = _column("y", y, like=forecast.mean)
         weight = check_weight(sample_weight, len(forecast))
+        if weight is not None and not weight.all():  # a row of no weight is no row
+            counted = np.flatnonzero(weight)
+            forecast, target, weight = forecast.taken(counted), target[torch.as_tensor(counted)], weight[counted]
         z = (target - forecast.mean) / forecast.scale
         self.has_scale_ = forecast.has_scale
         self.n_features_ = _width(forecast)
@@ -220,11 +231,11 @@ class LinearScale(ScaleCalibrator):
     def _sure_share(self, source: Rows, z: Tensor, weight: NDArray[np.float64] | None) -> float:
         """The share of u that rows held out speak for."""
         n = len(z)
-        if n < 2 * _FOLDS:
+        if (n if weight is None else weight.sum()) < 2 * _FOLDS:
             return 0.0
         shares = torch.linspace(0, 1, 11)
         gains = torch.zeros(len(shares), n, dtype=torch.float64)
-        for fold in deal(n, _FOLDS, np.random.RandomState(0)):
+        for fold in deal(contents(source), _FOLDS, 0, z.double().cpu().numpy()):
             kept = np.setdiff1d(np.arange(n), fold)
             part = None if weight is None else weight[kept]
             if part is not None and not part.any():
@@ -235,8 +246,8 @@ class LinearScale(ScaleCalibrator):
             own = (z[fold] / base).to(u)
             losses = torch.stack([self._family.relative(own, share * u)[0] for share in shares.to(u)])
             gains[:, fold] = (losses[0] - losses).double().cpu()
-        gains *= 1.0 if weight is None else torch.as_tensor(weight)
-        return float(shares[int(torch.tensor([sure(gain, self.margin) for gain in gains]).argmax())])
+        count = None if weight is None else torch.as_tensor(weight)
+        return float(shares[int(torch.tensor([sure(gain, self.margin, count) for gain in gains]).argmax())])
 
     def _factor(self, forecast: Forecast) -> Tensor | float:
         source = self._source(forecast)
@@ -288,7 +299,7 @@ def _column(name: str, values: Any, like: Tensor | None = None) -> Tensor:
     given = values.detach() if isinstance(values, Tensor) else torch.from_numpy(np.array(values, dtype=np.float64))
     if given.ndim != 1 or (like is not None and given.shape != like.shape):
         rows = "(rows,)" if like is None else f"({len(like)},)"
-        raise ValueError(f"{name} must hold one number a row, shape {rows}; got {tuple(given.shape)}")
+        raise ValueError(f"{name} must hold one number per row, shape {rows}; got {tuple(given.shape)}")
     if len(given) == 0:
         raise ValueError(f"{name} has no rows")
     if not bool(given.isfinite().all()):

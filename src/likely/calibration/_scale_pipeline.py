@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
-from sklearn.model_selection import KFold
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 from torch.distributions import Distribution
 
+from likely._evidence import Rows
+from likely._validation import all_or_nothing
 from likely.calibration._base import check_weight
 from likely.calibration._deep_scale import DeepScale
+from likely.calibration._held_out import contents, deal, sure
 from likely.calibration._isotonic_scale import IsotonicScale
 from likely.calibration._scale import GlobalScale, LinearScale, ScaleCalibrator
 
@@ -66,6 +67,7 @@ class ScalePipeline(_Delegate):
         self.steps = steps
         self.cv = cv
 
+    @all_or_nothing
     def fit(self, mean: Any, scale: Any, y: Any, features: Any = None, sample_weight: Any = None) -> Self:
         """Fit the steps one by one."""
         if not self.steps:
@@ -73,6 +75,7 @@ class ScalePipeline(_Delegate):
         if any(isinstance(step, IsotonicScale) for step in self.steps[:-1]):
             raise ValueError("IsotonicScale bends the whole distribution, so it comes last")
         self.steps_: list[Any] = []
+        mean, scale, y, features, sample_weight = _counted(mean, scale, y, features, sample_weight)
         for step in self.steps:
             rows = (mean, scale, y, features, sample_weight)
             self.steps_.append(clone(step).fit(*rows))
@@ -84,7 +87,7 @@ class ScalePipeline(_Delegate):
         """The scales the next step is fitted on."""
         scale = step.predict_scale(rows[0], rows[1], rows[3])
         if self.cv is not None and len(scale) >= 2 * self.cv:
-            for kept, out in _splits(len(scale), self.cv):
+            for kept, out in _splits(rows, self.cv):
                 part = clone(step).fit(*(_take(column, kept) for column in rows))
                 mean, own, _, features, _ = (_take(column, out) for column in rows)
                 scale[out] = part.predict_scale(mean, own, features)
@@ -127,21 +130,24 @@ class AutoScale(_Delegate):
         self.cv = cv
         self.likelihood = likelihood
 
+    @all_or_nothing
     def fit(self, mean: Any, scale: Any, y: Any, features: Any = None, sample_weight: Any = None) -> Self:
         """Score the candidates on rows left out, then fit the winner on all of them."""
         candidates = self._candidates()
-        rows = (mean, scale, y, features, check_weight(sample_weight, len(y)))
+        rows = _counted(mean, scale, y, features, sample_weight)
+        y = rows[2]
         self.choice_, self.scores_ = next(iter(candidates)), {}
         # All rows are read once before any are left out, so that bad input fails with its own message.
         GlobalScale(likelihood=self.likelihood).fit(*rows)
+        weight = np.ones(len(y)) if rows[-1] is None else rows[-1]
         folds = min(self.cv, len(y))
         if folds > 1:
-            splits = _splits(len(y), folds)
+            splits = _splits(rows, folds)
             losses = {name: _held_out(candidate, rows, splits) for name, candidate in candidates.items()}
-            self.scores_ = {name: float(loss.mean()) for name, loss in losses.items()}
+            self.scores_ = {name: float(np.average(loss, weights=weight)) for name, loss in losses.items()}
+            count = torch.as_tensor(weight)
             for name, loss in losses.items():
-                gain = losses[self.choice_] - loss
-                if gain.mean() > gain.std() / math.sqrt(len(gain)):
+                if sure(torch.as_tensor(losses[self.choice_] - loss), 1.0, count) > 0:
                     self.choice_ = name
         self.calibrator_ = candidates[self.choice_].fit(*rows)
         return self
@@ -165,19 +171,33 @@ class AutoScale(_Delegate):
 
 
 def _held_out(candidate: Any, rows: tuple[Any, ...], splits: list[Any]) -> NDArray[np.float64]:
-    """The (weighted) NLL of every row under the candidate fitted without it."""
+    """The NLL of every row under the candidate fitted without it."""
     loss = np.empty(len(rows[0]))
     for kept, out in splits:
         fitted = clone(candidate).fit(*(_take(part, kept) for part in rows))
-        mean, scale, y, features, weight = (_take(part, out) for part in rows)
+        mean, scale, y, features, _ = (_take(part, out) for part in rows)
         distribution = fitted.distribution(mean, scale, features)
         nll = -distribution.log_prob(torch.as_tensor(y).to(distribution.mean))
-        loss[out] = nll.double().cpu().numpy() * (1.0 if weight is None else weight)
+        loss[out] = nll.double().cpu().numpy()
     return loss
 
 
-def _splits(n: int, folds: int) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    return list(KFold(folds, shuffle=True, random_state=0).split(np.empty(n)))
+def _counted(mean: Any, scale: Any, y: Any, features: Any, sample_weight: Any) -> tuple[Any, ...]:
+    """The rows of positive weight, and how many rows each counts for."""
+    weight = check_weight(sample_weight, len(y))
+    rows = (mean, scale, y, features, weight)
+    if weight is None or weight.all():
+        return rows
+    return tuple(_take(part, np.flatnonzero(weight)) for part in rows)
+
+
+def _splits(rows: tuple[Any, ...], folds: int) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    mean, _, y, features, _ = (None if part is None else torch.as_tensor(part).detach() for part in rows)
+    assert mean is not None
+    assert y is not None
+    keys = contents(Rows(mean[:, None]), None if features is None else Rows(features))
+    parts = deal(keys, folds, 0, y.double().cpu().numpy())
+    return [(np.setdiff1d(np.arange(len(y)), part), part) for part in parts]
 
 
 def _take(part: Any, rows: NDArray[np.intp]) -> Any:
