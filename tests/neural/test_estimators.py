@@ -23,7 +23,7 @@ from likely.neural import LikelihoodClassifier, LikelihoodRegressor
 from likely.neural._base import LikelihoodModel
 
 QUICK = {"max_steps": 60, "random_state": 0}
-FOLDS = "folds and batches are dealt by row: a row of weight two is in one fold, a row twice may be in two"
+FOLDS = "batches are dealt by row: a row of weight two is in one batch, a row twice may be in two; see docs/neural.md"
 
 
 def expected(estimator: LikelihoodModel) -> dict[str, str]:

@@ -20,8 +20,10 @@ from sklearn.utils import check_random_state, check_scalar
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
+from likely._contents import contents
+from likely._evidence import Rows as EvidenceRows
 from likely._training import Progress
-from likely._validation import check_sample_weight
+from likely._validation import all_or_nothing, check_sample_weight
 from likely.losses import LikelihoodLoss
 from likely.neural._fitting import Recipe, Second, fit_members, fit_two_stage, nll_at, start_members
 from likely.neural._likelihoods import Likelihood
@@ -100,8 +102,21 @@ class LikelihoodModel(BaseEstimator):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learn the model and its likelihood's parameters; rows of twice the weight count twice."""
+        """Learn the model and its likelihood's parameters.
+
+        The order of the rows does not matter. A row of weight two counts twice in every loss, but it is in one batch
+        and fold where two equal rows may be in two: the fits are alike in distribution, not number by number.
+
+        Args:
+            X: table of shape (rows, inputs).
+            y: targets of shape (rows,) or (rows, targets); for a classifier labels of shape (rows,).
+            sample_weight: one weight per row; only their ratios matter.
+
+        Returns:
+            The fitted estimator.
+        """
         X, y = self._checked(X, y, reset=True)
         weight = _weights(sample_weight, X)
         if self.ensemble is not None:
@@ -111,7 +126,8 @@ class LikelihoodModel(BaseEstimator):
             self.out_of_fold_ = np.mean([e.out_of_fold_ for e in self.estimators_], 0)
             return self
         likelihood = self._settings()
-        rows = self._rows(X, y, weight, reset=True)
+        order = _canonical(X, y, weight)  # folds and batches then follow from the set of rows
+        rows = self._rows(X[order], y[order], weight[order], reset=True)
         recipe = self._recipe(rows, check_random_state(self.random_state).randint(2**31 - 1))
         if self.objective == "two_stage":
             self.training_, self.second_, blind, history = fit_two_stage(rows, likelihood, recipe)
@@ -126,6 +142,8 @@ class LikelihoodModel(BaseEstimator):
         self.out_of_fold_ = self._out_of_fold(blind.double().cpu(), {n: v.double().cpu() for n, v in phi.items()})
         nll = nll_at(rows, likelihood, blind, phi).double().cpu().numpy()
         self.outlier_scores_ = self._row_scores(rows, nll)
+        place = np.argsort(order)
+        self.out_of_fold_, self.outlier_scores_ = self.out_of_fold_[place], self.outlier_scores_[place]
         recipe.forget()
         return self
 
@@ -268,6 +286,12 @@ class LikelihoodModel(BaseEstimator):
 def _weights(sample_weight: Any, X: NDArray[np.floating]) -> Array:
     weight = check_sample_weight(sample_weight, X)
     return np.ones(len(X)) if weight is None else weight / weight.mean()
+
+
+def _canonical(X: NDArray[np.floating], y: NDArray[Any], weight: Array) -> NDArray[np.intp]:
+    """An order of the rows that follows from what they hold: the same for the same rows in any order."""
+    ties = contents(EvidenceRows(y)) if y.ndim > 1 else np.unique(y, return_inverse=True)[1]
+    return np.lexsort((weight, ties.reshape(-1), contents(EvidenceRows(X))))
 
 
 def _fitted(member: Any, X: Any, y: Any, weight: Array) -> Any:
