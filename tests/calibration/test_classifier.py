@@ -12,7 +12,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
-from sklearn.model_selection import GroupKFold, KFold, cross_val_predict
+from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold, cross_val_predict
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
@@ -64,8 +64,9 @@ def test_every_method_by_its_name(data, method: str) -> None:
 
 def test_cross_fitting_is_what_it_says(data) -> None:
     X, y, X_test, _ = data
-    calibrated = CalibratedClassifier(LogisticRegression(), "global", cv=4).fit(X, y)
-    logits = cross_val_predict(LogisticRegression(), X, y, cv=4, method="decision_function")
+    cv = StratifiedKFold(4)  # a number would deal the rows by what they hold
+    calibrated = CalibratedClassifier(LogisticRegression(), "global", cv=cv).fit(X, y)
+    logits = cross_val_predict(LogisticRegression(), X, y, cv=cv, method="decision_function")
     by_hand = GlobalTemperature().fit(logits, np.unique(y, return_inverse=True)[1])
     assert calibrated.calibrator_.temperature_ == pytest.approx(by_hand.temperature_, rel=1e-6)
     full = LogisticRegression().fit(X, y)

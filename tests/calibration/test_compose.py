@@ -110,7 +110,7 @@ def test_weights_reach_every_step():
 
 
 def test_folds_do_not_repeat_the_class_frequencies_of_the_rows_fitted():
-    folds = _held_out.deal(np.arange(63, dtype=np.uint64), 5, 0, np.zeros(63))
+    folds = _held_out.deal_by_content(np.arange(63, dtype=np.uint64), 5, 0, np.zeros(63))
     assert sorted(np.concatenate(folds)) == list(range(63))
     # Labels of pure chance: a bias that follows their frequencies must not look good on rows held out.
     rng, gains = np.random.default_rng(0), []

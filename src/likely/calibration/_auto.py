@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -75,7 +76,10 @@ class AutoCalibrator(Calibrator):
         candidates = self.candidates or default_candidates(logits.shape[1], features=features is not None)
         # Some of the rows choose, where there are very many; all take part in the fit.
         thin = -(-len(y) // (KEPT // logits.shape[1]))
-        some, seed = slice(0, len(y), thin), int(check_random_state(self.random_state).randint(2**31 - 1))
+        some, seed = slice(0, len(y), thin), self.random_state
+        if not isinstance(seed, Integral):
+            seed = check_random_state(seed).randint(2**31 - 1)
+        seed = int(seed)
         extra = None if features is None else Rows(features[some])
         mass = np.ones(len(y[some])) if weight is None else weight[some]
         count = float(mass.sum())

@@ -117,7 +117,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         self.features = features
         self.n_jobs = n_jobs
 
-    @all_or_nothing
+    @all_or_nothing  # type: ignore[arg-type]
     def fit(self, X: Any, y: Any, sample_weight: Any = None, **fit_params: Any) -> Self:
         """Fit the calibrator and, unless it is fitted already, the estimator; both see ``sample_weight``."""
         y = column_or_1d(y, warn=True)

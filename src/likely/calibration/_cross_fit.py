@@ -13,7 +13,7 @@ from torch import Tensor
 
 from likely._evidence import Rows
 from likely.calibration._base import Calibrator
-from likely.calibration._held_out import contents, deal, take
+from likely.calibration._held_out import contents, deal_by_content, take
 
 KEPT = 2**22  # numbers: so many calibrated logits are kept between two steps, more are computed again at every pass
 Chain = tuple[Calibrator, ...]
@@ -42,7 +42,7 @@ class CrossFits:
         self.n_jobs = n_jobs
         count = len(y) if weight is None else weight.sum()
         few = cv is not None and count >= 2 * cv and len(logits) * logits.shape[1] <= KEPT
-        self.folds = deal(contents(logits, features), cv, seed, y) if cv is not None and few else None
+        self.folds = deal_by_content(contents(logits, features), cv, seed, y) if cv is not None and few else None
         self._held: dict[tuple[str, ...], Rows] = {(): logits}
         self._fitted: dict[tuple[str, ...], Calibrator] = {}
 

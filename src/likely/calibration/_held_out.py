@@ -43,10 +43,16 @@ def fold_numbers(keys: Keys, folds: int, seed: int, ties: NDArray[Any]) -> NDArr
     return number
 
 
-def deal(keys: Keys, folds: int, seed: int, ties: NDArray[Any]) -> list[NDArray[np.int64]]:
+def deal_by_content(keys: Keys, folds: int, seed: int, ties: NDArray[Any]) -> list[NDArray[np.int64]]:
     """Return the row numbers of each fold; see :func:`fold_numbers`."""
     number = fold_numbers(keys, folds, seed, ties)
     return [np.flatnonzero(number == fold) for fold in np.unique(number)]
+
+
+def deal(n: int, folds: int, random: np.random.RandomState) -> list[NDArray[np.int64]]:
+    """Return row numbers dealt at random into folds, for rows of which nothing else is known."""
+    dealt = random.permutation(n)
+    return [dealt[k::folds] for k in range(min(folds, n))]
 
 
 @overload

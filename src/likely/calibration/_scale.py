@@ -19,7 +19,7 @@ from likely import functional
 from likely._evidence import Rows, Solution, fit_linear
 from likely._validation import all_or_nothing
 from likely.calibration._base import check_features, check_weight, like
-from likely.calibration._held_out import contents, deal, sure, take
+from likely.calibration._held_out import contents, deal_by_content, sure, take
 from likely.constraints import ShiftedSoftplus
 
 # How many nats a unit of spread in u costs: chosen on fried, protein, red wine and Boston housing, 127 to 9000 rows.
@@ -235,7 +235,7 @@ class LinearScale(ScaleCalibrator):
             return 0.0
         shares = torch.linspace(0, 1, 11)
         gains = torch.zeros(len(shares), n, dtype=torch.float64)
-        for fold in deal(contents(source), _FOLDS, 0, z.double().cpu().numpy()):
+        for fold in deal_by_content(contents(source), _FOLDS, 0, z.double().cpu().numpy()):
             kept = np.setdiff1d(np.arange(n), fold)
             part = None if weight is None else weight[kept]
             if part is not None and not part.any():

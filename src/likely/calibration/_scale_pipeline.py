@@ -16,7 +16,7 @@ from likely._evidence import Rows
 from likely._validation import all_or_nothing
 from likely.calibration._base import check_weight
 from likely.calibration._deep_scale import DeepScale
-from likely.calibration._held_out import contents, deal, sure
+from likely.calibration._held_out import contents, deal_by_content, sure
 from likely.calibration._isotonic_scale import IsotonicScale
 from likely.calibration._scale import GlobalScale, LinearScale, ScaleCalibrator
 
@@ -196,7 +196,7 @@ def _splits(rows: tuple[Any, ...], folds: int) -> list[tuple[NDArray[np.int64], 
     assert mean is not None
     assert y is not None
     keys = contents(Rows(mean[:, None]), None if features is None else Rows(features))
-    parts = deal(keys, folds, 0, y.double().cpu().numpy())
+    parts = deal_by_content(keys, folds, 0, y.double().cpu().numpy())
     return [(np.setdiff1d(np.arange(len(y)), part), part) for part in parts]
 
 
