@@ -91,6 +91,20 @@ def test_a_flag_that_one_row_in_twenty_carries_is_not_odd() -> None:
     assert len(rows(likely.audit(table), "rows")) <= 4
 
 
+@pytest.mark.parametrize("levels", [5, 50, 500])
+@pytest.mark.parametrize("slope", [0, 1], ids=["uniform", "Zipf"])
+def test_a_category_of_many_levels_hides_no_odd_row_and_makes_none(levels: int, slope: int) -> None:
+    rng = np.random.default_rng(9)
+    table = pd.DataFrame(rng.normal(size=(2000, 5)), columns=list("abcde"))
+    share = 1 / np.arange(1, levels + 1) ** slope
+    table["state"] = [f"s{k}" for k in rng.choice(levels, 2000, p=share / share.sum())]
+    assert len(rows(likely.audit(table), "rows")) <= 4
+    table.loc[7, "a"], table.loc[8, "b"] = 1e6, 50.0
+    found = rows(likely.audit(table), "rows")
+    assert {7, 8} <= set(found)
+    assert len(found) <= 6
+
+
 def test_copies_near_copies_and_contradictions() -> None:
     table, _ = flowers(200)
     table.loc[50] = table.loc[10]

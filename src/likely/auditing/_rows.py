@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from likely.auditing._columns import MODELLED, Columns
 from likely.auditing._finding import Finding, Reason, Suspect, number, worst_first
 from likely.outliers import ScatterDetector
-from likely.outliers._base import false_alarms
+from likely.outliers._threshold import false_alarms
 from likely.reproduce import Table
 
 _WIDE = 200  # columns under one covariance; wider tables are cut into blocks
@@ -99,7 +99,7 @@ def _read(table: pd.DataFrame) -> Any:
 
 
 class _Common:
-    """How far values of discrete columns can be off: to one that a share p of the rows has, -2 log p.
+    """How far numbers in discrete columns can be off: to one that a share p of the rows has, -2 log p.
 
     Under a normal, a flag that one row in twenty carries is four deviations off: each of those rows would be odd.
     """
@@ -108,10 +108,10 @@ class _Common:
         self.shares: dict[str, pd.Series[float]] = {}
         for name in table.columns:
             column = table[name]
-            words = not pd.api.types.is_numeric_dtype(column.dtype)
-            if words or len(np.unique(column.to_numpy()[:_LOOK])) <= _DISCRETE:
+            numbers = pd.api.types.is_numeric_dtype(column.dtype)
+            if numbers and len(np.unique(column.to_numpy()[:_LOOK])) <= _DISCRETE:
                 shares = column.value_counts(normalize=True)
-                if words or len(shares) <= _DISCRETE:
+                if len(shares) <= _DISCRETE:
                     self.shares[name] = shares
 
     def concerns(self, table: pd.DataFrame) -> bool:

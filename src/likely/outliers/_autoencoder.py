@@ -6,9 +6,10 @@ from typing import Any
 
 from torch import nn
 
-from likely.outliers._base import Contamination
-from likely.outliers._columns import Array
+from likely.outliers._distinct import Array
+from likely.outliers._networks import Layers
 from likely.outliers._scaled import ScaledDetector
+from likely.outliers._threshold import Contamination
 
 
 class ScaledAutoencoderDetector(ScaledDetector):
@@ -23,8 +24,10 @@ class ScaledAutoencoderDetector(ScaledDetector):
         score_by: ``"nll"``, minus the log-likelihood, a value; or ``"scale"``, log σ, as in the paper.
         hidden: units of each hidden layer, of the autoencoder and of the network that predicts the scale.
         dropout: the share of hidden units left out before the code at each step.
-        learning_rate, batch_size, max_steps: of Adam.
-        contamination: the share of rows to call outliers, or ``"auto"``.
+        learning_rate: of Adam.
+        batch_size: rows per step.
+        max_steps: steps of Adam.
+        contamination: the share of new rows to call outliers, or ``"auto"``; of the training rows it may be less.
         random_state: for the start of the networks, the batches and dropout.
 
     Attributes:
@@ -71,9 +74,9 @@ class ScaledAutoencoderDetector(ScaledDetector):
             random_state=random_state,
         )
 
-    def _autoencoder(self, rows: Array, components: int) -> tuple[nn.Module, nn.Module]:
-        width = rows.shape[1]
-        thinned = (nn.ReLU(), nn.Dropout(self.dropout), nn.Linear(self.hidden, components))
-        encoder = nn.Sequential(nn.Linear(width, self.hidden), *thinned)
-        decoder = nn.Sequential(nn.Linear(components, self.hidden), nn.ReLU(), nn.Linear(self.hidden, width))
+    def _autoencoder(self, layers: Layers, squares: Array, components: int) -> tuple[nn.Module, nn.Module]:
+        width = squares.shape[-1]
+        thinned = (nn.ReLU(), layers.dropout(self.dropout), layers.linear(self.hidden, components))
+        encoder = nn.Sequential(layers.linear(width, self.hidden), *thinned)
+        decoder = nn.Sequential(layers.linear(components, self.hidden), nn.ReLU(), layers.linear(self.hidden, width))
         return encoder, decoder

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from numbers import Real
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
-from scipy.special import ndtr
 from sklearn.base import BaseEstimator, OutlierMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from likely._validation import check_sample_weight
-from likely.outliers._columns import Array, Columns, is_frame
+from likely.outliers._columns import Columns, is_frame
+from likely.outliers._distinct import Array, Distinct
+from likely.outliers._threshold import Contamination, threshold
 
-Contamination = Literal["auto"] | float
 _SAMPLE = 1 << 15  # rows that say what the others are like, at least
-_FALSE = 0.1  # the share of false alarms that an automatic threshold is meant to have
 
 
 class OutlierDetector(OutlierMixin, BaseEstimator):
-    """A likelihood of rows. Subclasses write ``_learn(table, weight)``, ``_scores(table)`` and ``_contributions``.
+    """A likelihood of rows. Subclasses write ``_learn(table, rows)``, ``_scores(table)`` and ``_contributions``.
 
     Signs are scikit-learn's: ``predict`` is 1 for inliers and -1 for outliers, ``score_samples`` and
     ``decision_function`` are lower for outliers. ``outlier_score`` is the other way round: higher is worse.
@@ -27,6 +26,7 @@ class OutlierDetector(OutlierMixin, BaseEstimator):
 
     columns_: Columns
     offset_: float
+    _long_tails = False  # whether scores of ordinary rows may have a long upper tail
 
     def __init__(self, *, contamination: Contamination = "auto") -> None:
         self.contamination = contamination
@@ -36,16 +36,29 @@ class OutlierDetector(OutlierMixin, BaseEstimator):
 
         From 65,536 rows on every second row is read, from 98,304 on every third, and so on.
         """
+        fitted, unseen, weight = self._fit(X, sample_weight)
+        self._set_offset(fitted, unseen, weight)
+        return self
+
+    def _fit(self, X: Any, sample_weight: Any) -> tuple[Array, Array, Array]:
+        """Learn; the scores of the rows read, those they would have if they had been left out, and their weights."""
+        X, weight = self._sample(X, sample_weight)
+        self.columns_, table, rows = Columns.learn(X, weight)
+        return *self._learn(table, rows), rows.weight
+
+    def _set_offset(self, fitted: Array, unseen: Array, weight: Array) -> None:
+        self.offset_ = -threshold(fitted, unseen, weight, self.contamination, self._long_tails)
+
+    def _sample(self, X: Any, sample_weight: Any) -> tuple[Any, Array | None]:
+        """The rows that are read, and their weights."""
         self._check_parameters()
         X = self._checked(X, reset=True)
-        stride = max(1, len(X) // _SAMPLE)
         weight = check_sample_weight(sample_weight, X)
-        if weight is not None:
-            stride = stride if weight[::stride].any() else 1
-            weight = weight[::stride]
-        self.columns_, table = Columns.learn(X[::stride], weight)
-        self.offset_ = -threshold(self._learn(table, weight), weight, self.contamination)
-        return self
+        stride = max(1, len(X) // _SAMPLE)
+        if weight is None:
+            return X[::stride], None
+        stride = stride if weight[::stride].any() else 1
+        return X[::stride], weight[::stride]
 
     def outlier_score(self, X: Any) -> Any:
         """How badly each row fits. Higher is worse."""
@@ -65,13 +78,10 @@ class OutlierDetector(OutlierMixin, BaseEstimator):
 
     def explain(self, X: Any) -> Any:
         """How much each feature adds to the outlyingness of each row: one is usual, a hundred is ten deviations."""
-        found = self._contributions(self._table(X))
-        features = np.zeros((len(found), self.n_features_in_))
-        np.add.at(features.T, self.columns_.owner, found.T)
-        return features
+        return self._contributions(self._table(X))
 
-    def _learn(self, table: Array, weight: Array | None) -> Array:
-        """Learn, and return the scores of these rows."""
+    def _learn(self, table: Array, rows: Distinct) -> tuple[Array, Array]:
+        """Learn, and return the scores of these rows, and those they would have if each had been left out."""
         raise TypeError("use one of the detectors in likely.outliers")
 
     def _scores(self, table: Array) -> Array:
@@ -108,63 +118,3 @@ class OutlierDetector(OutlierMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
-
-
-def threshold(scores: Array, weight: Array | None, contamination: Contamination) -> float:
-    r"""The score above which a row is an outlier.
-
-    With a share of rows, the score that this share exceeds. Automatic: the middle half of the scores is taken for
-    normal; of the rows that lie further up than so many normal ones would, at most a tenth should be false alarms
-    (Benjamini and Hochberg, 1995, under an empirical null as Efron's, 2004). Clean rows then raise almost none.
-
-    >>> import numpy as np
-    >>> from likely.outliers._base import threshold
-    >>> scores = np.append(np.random.default_rng(0).normal(size=1000), np.full(50, 8.0))
-    >>> 3 < threshold(scores, None, "auto") < 8, threshold(np.arange(100.0), None, 0.1)
-    (True, 89.0)
-    """
-    if weight is not None:
-        scores, weight = scores[weight > 0], weight[weight > 0]
-    if contamination != "auto":
-        # A hair lower, for 1 - 0.1 is not nine tenths.
-        return float(quantiles(scores, weight, [1 - contamination - 1e-9])[0])
-    named = scores[false_alarms(scores, weight) <= _FALSE]
-    # A hair lower: distances in single precision depend on the rows beside a row in the seventh digit.
-    return float(named.min() - 1e-6 * (1 + abs(named.min())) if len(named) else scores.max())
-
-
-def false_alarms(scores: Array, weight: Array | None = None) -> Array:
-    """The share of false alarms among rows at least as odd, if the middle half of the scores is that of a normal.
-
-    >>> import numpy as np
-    >>> from likely.outliers._base import false_alarms
-    >>> scores = np.append(np.random.default_rng(0).normal(size=1000), [9.0, 10.0])
-    >>> (false_alarms(scores) < 0.1).nonzero()[0]
-    array([1000, 1001])
-    """
-    lower, middle, upper = quantiles(scores, weight, [0.25, 0.5, 0.75])
-    # Where half of the rows are alike, what sets the others apart is all there is to go by.
-    spread = max(upper - middle, middle - lower) / 0.6745 or float(scores.std())
-    if spread == 0:
-        return np.ones(len(scores))
-    order = np.argsort(-scores)
-    above = np.cumsum(np.ones(len(scores)) if weight is None else weight[order])
-    rates = ndtr((middle - scores[order]) / spread) * above[-1] / above
-    found = np.empty(len(scores))
-    found[order] = np.minimum(np.minimum.accumulate(rates[::-1])[::-1], 1.0)
-    return found
-
-
-def quantiles(values: Array, weight: Array | None, levels: Any) -> Array:
-    """The least values that at least these shares of the weight do not exceed."""
-    order = np.argsort(values)
-    below = np.cumsum(np.ones(len(values)) if weight is None else weight[order])
-    found: Array = values[order][np.searchsorted(below, np.asarray(levels) * below[-1])]
-    return found
-
-
-def units(scores: Array, weight: Array | None) -> tuple[Array, Array]:
-    """Of each column of scores, the median, and how far above it the upper quartile is."""
-    lower, middle, upper = np.column_stack([quantiles(own, weight, [0.25, 0.5, 0.75]) for own in scores.T])
-    unit = np.where(upper > middle, upper - middle, middle - lower)
-    return middle, np.where(unit > 0, unit, 1.0)

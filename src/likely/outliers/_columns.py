@@ -1,9 +1,8 @@
-"""Tables as standardised numbers, a block of rows at a time: categories, missing values and odd units included."""
+"""Tables as numbers, a block of rows at a time: categories, missing values and odd units included."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -11,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_array
 
-Array = NDArray[np.float64]
+from likely.outliers._distinct import Array, Distinct
+from likely.outliers._levels import Levels
 
 _BLOCK, _ROWS = 1 << 16, 512  # numbers of a block, few enough to stay in the cache; but no fewer rows
-_LEVELS = 30  # of a category, at most; rarer ones are one
 _FAR = 1e50  # deviations: further off is not told apart, so that squares stay finite
 
 
@@ -25,84 +24,97 @@ def is_frame(X: Any) -> bool:
 
 @dataclass(frozen=True)
 class Columns:
-    """How each feature becomes numbers, and their units.
+    """How each feature becomes one number: in standard units, or the surprise of its level. NaN where it is missing."""
 
-    A number is one column. A category has a column of zeros and ones for each level, and one for the rest: levels seen
-    once, beyond the thirty most frequent, or never. A missing value is NaN in all columns of its feature.
-    """
-
-    levels: tuple[tuple[Any, ...] | None, ...]  # of each feature; None for a number
+    levels: tuple[Levels | None, ...]  # of each feature; None for a number
     peak: Array  # the largest size in each column: divided by it, nothing overflows
     centre: Array
     spread: Array
 
     @classmethod
-    def learn(cls, X: Any, weight: Array | None) -> tuple[Self, Array]:
-        """Levels, means and standard deviations, and the table as numbers."""
-        levels = tuple(_levels(column) for column in _each(X)) if is_frame(X) else (None,) * X.shape[1]
-        plain = cls(levels, np.ones(1), np.zeros(1), np.ones(1))
-        table = plain.numbers(X)
-        peak, *moments = plain._units(table, weight)
-        return cls(levels, peak, *moments), table
-
-    @property
-    def owner(self) -> NDArray[np.int64]:
-        """The feature each column is of."""
-        widths = [1 if own is None else len(own) + 1 for own in self.levels]
-        return np.repeat(np.arange(len(widths)), widths)
-
-    def numbers(self, X: Any) -> Array:
-        """The features as numbers, a category as the place of its level."""
-        if not is_frame(X):
-            return X  # type: ignore[no-any-return]
-        found = [_codes(column, own) for column, own in zip(_each(X), self.levels, strict=True)]
-        table: Array = check_array(np.column_stack(found), ensure_all_finite="allow-nan")
-        return table
-
-    def blocks(self, table: Array) -> Iterator[tuple[slice, Array]]:
-        """Rows in standard units, NaN where a value is missing."""
-        for rows in _slices(table):
-            yield rows, self.standard(table[rows])
-
-    def standard(self, rows: Array) -> Array:
-        """Rows in standard units."""
-        with np.errstate(over="ignore"):
-            return np.clip((self._spelled_out(rows) / self.peak - self.centre) / self.spread, -_FAR, _FAR)
-
-    def _spelled_out(self, rows: Array) -> Array:
-        rows = rows.astype(np.float64)
-        if all(own is None for own in self.levels):
-            return rows
-        return np.column_stack(
-            [
-                column
-                if own is None
-                else np.where(np.isnan(column), np.nan, column == np.arange(len(own) + 1)[:, None]).T
-                for column, own in zip(rows.T, self.levels, strict=True)
-            ]
+    def learn(cls, X: Any, weight: Array | None) -> tuple[Self, Array, Distinct]:
+        """Units and levels, the table as numbers, and its different rows."""
+        codes = [_level_codes(column) for column in _each(X)] if is_frame(X) else [None] * X.shape[1]
+        table = _numbers(X, codes)
+        rows = Distinct.learn(table, weight)
+        levels = tuple(
+            None if own is None else Levels.learn(own, column, rows.weight)
+            for own, column in zip(codes, table.T, strict=True)
+        )
+        peak, centre, spread = _units(table, rows.weight)
+        words = np.array([own is not None for own in levels])
+        return (
+            cls(levels, np.where(words, 1, peak), np.where(words, 0, centre), np.where(words, 1, spread)),
+            table,
+            rows,
         )
 
-    def _units(self, table: Array, weight: Array | None) -> tuple[Array, Array, Array]:
-        peak: Any = 0.0
+    @property
+    def categories(self) -> NDArray[np.intp]:
+        """The features that are categories."""
+        return np.flatnonzero([own is not None for own in self.levels])
+
+    @property
+    def measured(self) -> Any:
+        """The features that are numbers, as an index."""
+        words = self.categories
+        return np.setdiff1d(np.arange(len(self.levels)), words) if len(words) else slice(None)
+
+    @property
+    def usual(self) -> Array:
+        """The mean surprise of each category."""
+        return np.array([own.usual for own in self.levels if own is not None])
+
+    def numbers(self, X: Any) -> Array:
+        """The features as numbers, a category as the code of its level."""
+        return _numbers(X, [None if own is None else own.codes for own in self.levels])
+
+    def blocks(self, table: Array, unseen: bool = False) -> Iterator[tuple[slice, Array]]:
+        """Rows as :meth:`standard` has them, a block at a time."""
         for rows in _slices(table):
-            peak = np.maximum(peak, np.nan_to_num(np.abs(self._spelled_out(table[rows])), nan=0.0).max(0))
-        peak = np.where(peak > 0, peak, 1.0)
-        count, mean, square = np.zeros(len(peak)), np.zeros(len(peak)), np.zeros(len(peak))
-        for rows in _slices(table):
-            x = self._spelled_out(table[rows]) / peak
-            seen = np.isfinite(x) * (1.0 if weight is None else weight[rows, None])
-            x = np.nan_to_num(x)
-            own = seen.sum(0)
-            total = count + own
-            share = own / np.where(total > 0, total, 1.0)
-            middle = (seen * x).sum(0) / np.where(own > 0, own, 1.0)
-            gap = middle - mean
-            square += (seen * np.square(x - middle)).sum(0) + np.square(gap) * count * share
-            mean, count = mean + share * gap, total
-        spread = np.sqrt(square / np.where(count > 0, count, 1.0))
-        # A constant column's unit is its size, or a new value there would be no news at all.
-        varies = spread > 1e-12 * np.abs(mean)
-        return peak, mean, np.where(varies, spread, np.where(mean != 0, np.abs(mean), 1.0))
+            yield rows, self.standard(table[rows], unseen)
+
+    def standard(self, rows: Array, unseen: bool = False) -> Array:
+        """Numbers in standard units and levels as nats; as if each row had been left out, if ``unseen``."""
+        rows = rows.astype(np.float64, order="C")
+        with np.errstate(over="ignore"):
+            z: Array = np.clip((rows / self.peak - self.centre) / self.spread, -_FAR, _FAR)
+        for j, own in enumerate(self.levels):
+            if own is not None:
+                codes = np.nan_to_num(rows[:, j]).astype(np.intp)
+                z[:, j] = np.where(np.isnan(rows[:, j]), np.nan, (own.unseen if unseen else own.nats)[codes])
+        return z
+
+
+def _numbers(X: Any, codes: Sequence[dict[Any, int] | None]) -> Array:
+    if not is_frame(X):
+        return X  # type: ignore[no-any-return]
+    found = [_codes(column, own) for column, own in zip(_each(X), codes, strict=True)]
+    table: Array = check_array(np.column_stack(found), ensure_all_finite="allow-nan")
+    return table
+
+
+def _units(table: Array, weight: Array) -> tuple[Array, Array, Array]:
+    peak: Any = 0.0
+    for rows in _slices(table):
+        peak = np.maximum(peak, np.nan_to_num(np.abs(table[rows].astype(np.float64)), nan=0.0).max(0))
+    peak = np.where(peak > 0, peak, 1.0)
+    count, mean, square = np.zeros(len(peak)), np.zeros(len(peak)), np.zeros(len(peak))
+    for rows in _slices(table):
+        x = table[rows].astype(np.float64, order="C") / peak
+        seen = np.isfinite(x) * weight[rows, None]
+        x = np.nan_to_num(x)
+        own = seen.sum(0)
+        total = count + own
+        share = own / np.where(total > 0, total, 1.0)
+        middle = (seen * x).sum(0) / np.where(own > 0, own, 1.0)
+        gap = middle - mean
+        square += (seen * np.square(x - middle)).sum(0) + np.square(gap) * count * share
+        mean, count = mean + share * gap, total
+    spread = np.sqrt(square / np.where(count > 0, count, 1.0))
+    # A constant column's unit is its size, or a new value there would be no news at all.
+    varies = spread > 1e-12 * np.abs(mean)
+    return peak, mean, np.where(varies, spread, np.where(mean != 0, np.abs(mean), 1.0))
 
 
 def _slices(table: Array) -> Iterator[slice]:
@@ -114,25 +126,25 @@ def _each(X: Any) -> Iterator[Any]:
     return (X[name] for name in X.columns)
 
 
-def _levels(column: Any) -> tuple[Any, ...] | None:
+def _level_codes(column: Any) -> dict[Any, int] | None:
+    """A code for each level, whatever the order of rows; None for a column of numbers."""
     if (
         str(column.dtype).lower() not in ("category", "categorical", "enum", "bool", "boolean")
         and _floats(column) is not None
     ):
         return None
-    counts = Counter(value for value in np.asarray(column, dtype=object).tolist() if not _missing(value))
-    return tuple(level for level, count in counts.most_common(_LEVELS) if count > 1)
+    levels = {value for value in np.asarray(column, dtype=object).tolist() if not _missing(value)}
+    return {level: code for code, level in enumerate(sorted(levels, key=lambda own: (type(own).__name__, str(own))))}
 
 
-def _codes(column: Any, levels: tuple[Any, ...] | None) -> Array:
-    if levels is None:
+def _codes(column: Any, codes: dict[Any, int] | None) -> Array:
+    if codes is None:
         found = _floats(column)
         if found is None:
             raise ValueError(f"column {column.name!r} held numbers when this was fitted, and now it does not")
         return found
-    place = {level: float(code) for code, level in enumerate(levels)}
     values = np.asarray(column, dtype=object).tolist()
-    return np.array([np.nan if _missing(value) else place.get(value, float(len(levels))) for value in values])
+    return np.array([np.nan if _missing(value) else codes.get(value, len(codes)) for value in values], np.float64)
 
 
 def _floats(column: Any) -> Array | None:

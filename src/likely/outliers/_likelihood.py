@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
 
-from likely.outliers._base import Contamination, OutlierDetector, units
-from likely.outliers._columns import Array
+from likely.outliers._base import OutlierDetector
+from likely.outliers._distinct import Array, Distinct
 from likely.outliers._scatter import ScatterDetector
+from likely.outliers._threshold import Contamination, units
 from likely.outliers._views import Histograms, Nearest, Tails
 
 _HEARD = 3  # of five views
@@ -30,8 +32,8 @@ class LikelihoodDetector(OutlierDetector):
     :class:`ScatterDetector` does; a missing value is usual in its own column.
 
     Args:
-        contamination: the share of rows to call outliers, or ``"auto"``.
-        random_state: for the rows that others are near to.
+        contamination: the share of new rows to call outliers, or ``"auto"``; of the training rows it may be less.
+        random_state: seed for choosing the reference rows.
 
     Attributes:
         scatter_: the covariance, as a fitted :class:`ScatterDetector`.
@@ -63,20 +65,26 @@ class LikelihoodDetector(OutlierDetector):
         """What each feature adds to the score of each row. The sum over features is ``outlier_score``."""
         return super().explain(X)
 
-    def _learn(self, table: Array, weight: Array | None) -> Array:
+    def _learn(self, table: Array, rows: Distinct) -> tuple[Array, Array]:
         self.scatter_ = ScatterDetector()
         self.scatter_.columns_, self.scatter_.n_features_in_ = self.columns_, self.n_features_in_
-        self.scatter_._learn(table, weight)
-        own = np.ones(len(table)) if weight is None else weight
+        stretch = self.scatter_._learn_covariance(table, rows)
         z = self.columns_.standard(table)
         w, _, _ = self.scatter_._whitened(z)
         self._turn = self.scatter_._axes
-        self._tails, self._columns = Tails.learn(z, own), Histograms.learn(z, own)
-        self._components = Histograms.learn(w @ self._turn, own)
-        self._nearest = Nearest.learn(w, own, check_random_state(self.random_state))
+        numbers = z[:, self.columns_.measured]
+        self._tails, self._columns = Tails.learn(numbers, rows.weight), Histograms.learn(numbers, rows.weight)
+        self._components = Histograms.learn(w @ self._turn, rows.weight)
+        self._nearest = Nearest.learn(w, rows, check_random_state(self.random_state))
         views = np.concatenate([self._views(z) for _, z in self.columns_.blocks(table)])
-        self._middle, self._unit = units(views, weight)
-        return self._of_three(views)
+        unseen = np.concatenate(
+            [
+                self._unseen_views(z, rows.left_out[block], stretch[block])
+                for block, z in self.columns_.blocks(table, unseen=True)
+            ]
+        )
+        self._middle, self._unit = units(views, rows.weight)
+        return self._of_three(views), self._of_three(unseen)
 
     def _scores(self, table: Array) -> Array:
         scores = np.empty(len(table))
@@ -93,33 +101,63 @@ class LikelihoodDetector(OutlierDetector):
     def _views(self, z: Array) -> Array:
         """The five scores of standard rows, in nats."""
         w, seen, _ = self.scatter_._whitened(z)
+        numbers, words = z[:, self.columns_.measured], self._words(z).sum(1)
         return np.column_stack(
             [
-                self.scatter_._log_scale(np.square(w).sum(1), seen),
+                self.scatter_._log_scale(w, seen, z),
                 self._nearest.log_scale(w),
                 self._components.each(w @ self._turn).sum(1),
-                self._columns.each(z).sum(1),
-                self._tails.each(z).sum(1),
+                self._columns.each(numbers).sum(1) + words,
+                self._tails.each(numbers).sum(1) + words,
             ]
         )
 
+    def _unseen_views(self, z: Array, less: Array, stretch: Array) -> Array:
+        """The same of training rows, as if each had been left out."""
+        w, seen, _ = self.scatter_._whitened(z)
+        turned, longer = w @ self._turn, np.sqrt(stretch)[:, None]
+        numbers, words = z[:, self.columns_.measured], self._words(z).sum(1)
+        return np.column_stack(
+            [
+                self.scatter_._log_scale(w * longer, seen, z),
+                self._nearest.log_scale(w, stretch),
+                self._components.unseen(turned, less, turned * np.sqrt(longer)).sum(1),
+                self._columns.unseen(numbers, less).sum(1) + words,
+                self._tails.unseen(numbers, less).sum(1) + words,
+            ]
+        )
+
+    def _words(self, z: Array) -> Array:
+        """The surprise of each category; what is usual where it is missing."""
+        words = z[:, self.columns_.categories]
+        return np.where(np.isnan(words), self.columns_.usual, words)
+
     def _contributions(self, table: Array) -> Array:
-        """A third of what each of the three says, shared out by what each column adds above what is usual there."""
-        found = np.zeros((len(table), len(self.columns_.owner)))
+        """A third of each of the three, shared out by what each column adds above what is usual there."""
+        found = np.empty(table.shape)
         for rows, z in self.columns_.blocks(table):
             own = (self._views(z) - self._middle) / self._unit
             rank = own.argsort(1).argsort(1)
             heard = np.where(rank >= own.shape[1] - _HEARD, own / _HEARD, 0.0)
-            w, _, missing = self.scatter_._whitened(z)
-            odd = np.maximum(self._components.each(w @ self._turn) - self._components.usual, 0)
-            added = (
-                np.square(w),
-                self._nearest.each(w),
-                odd @ np.square(self._turn.T),
-                np.maximum(self._columns.each(z) - self._columns.usual, 0),
-                np.maximum(self._tails.each(z) - self._tails.usual, 0),
+            found[rows] = sum(
+                added * (view / added.sum(1))[:, None] for view, added in zip(heard.T, self._added(z), strict=True)
             )
-            for view, each in zip(heard.T, added, strict=True):
-                shown = np.where(missing, 0.0, each) + 1e-12
-                found[rows] += shown * (view / shown.sum(1))[:, None]
         return found
+
+    def _added(self, z: Array) -> Iterator[Array]:
+        """What each feature adds to each view, never negative."""
+        w, _, missing = self.scatter_._whitened(z)
+        numbers = z[:, self.columns_.measured]
+        odd = np.maximum(self._components.each(w @ self._turn) - self._components.usual, 0)
+        words = np.maximum(self._words(z) - self.columns_.usual, 0)
+        for parts, factor in (
+            (np.square(w), 2),
+            (self._nearest.each(w), 0),
+            (odd @ np.square(self._turn.T), 0),
+            (np.maximum(self._columns.each(numbers) - self._columns.usual, 0), 1),
+            (np.maximum(self._tails.each(numbers) - self._tails.usual, 0), 1),
+        ):
+            added = np.empty_like(z)
+            added[:, self.columns_.measured] = np.where(missing, 0.0, parts)
+            added[:, self.columns_.categories] = factor * words
+            yield added + 1e-12

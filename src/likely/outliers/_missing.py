@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from likely.outliers._columns import Array
+from likely.outliers._distinct import Array
 
 _BLOCK = 1 << 20  # numbers
 

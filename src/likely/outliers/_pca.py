@@ -8,9 +8,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from likely.outliers._base import Contamination
-from likely.outliers._columns import Array
+from likely.outliers._distinct import Array
+from likely.outliers._networks import Layers
 from likely.outliers._scaled import ScaledDetector
+from likely.outliers._threshold import Contamination
 
 
 class ScaledPCADetector(ScaledDetector):
@@ -28,8 +29,10 @@ class ScaledPCADetector(ScaledDetector):
         score_by: ``"nll"``, minus the log-likelihood, a value; or ``"scale"``, log σ, as in the paper.
         hidden: units of the network that predicts the scale.
         dropout: the share of inputs left out at each step.
-        learning_rate, batch_size, max_steps: of Adam.
-        contamination: the share of rows to call outliers, or ``"auto"``.
+        learning_rate: of Adam.
+        batch_size: rows per step.
+        max_steps: steps of Adam.
+        contamination: the share of new rows to call outliers, or ``"auto"``; of the training rows it may be less.
         random_state: for the start of the network, the batches and dropout.
 
     Attributes:
@@ -75,13 +78,13 @@ class ScaledPCADetector(ScaledDetector):
             random_state=random_state,
         )
 
-    def _autoencoder(self, rows: Array, components: int) -> tuple[nn.Module, nn.Module]:
-        width = rows.shape[1]
-        encoder, decoder = nn.Linear(width, components), nn.Linear(components, width)
-        axes = np.linalg.eigh(rows.T @ rows)[1][:, ::-1][:, :components]
+    def _autoencoder(self, layers: Layers, squares: Array, components: int) -> tuple[nn.Module, nn.Module]:
+        width = squares.shape[-1]
+        encoder, decoder = layers.linear(width, components), layers.linear(components, width)
+        axes = torch.as_tensor(np.linalg.eigh(squares)[1][..., ::-1][..., :components].copy())
         with torch.no_grad():
-            encoder.weight.copy_(torch.as_tensor(axes.T.copy()))
-            decoder.weight.copy_(torch.as_tensor(axes.copy()))
+            encoder.weight.copy_(axes.mT)
+            decoder.weight.copy_(axes)
             encoder.bias.zero_()
             decoder.bias.zero_()
-        return nn.Sequential(nn.Dropout(self.dropout), encoder), decoder
+        return nn.Sequential(layers.dropout(self.dropout), encoder), decoder

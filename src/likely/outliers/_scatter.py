@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.special import gammaincinv
 
-from likely.outliers._base import Contamination, OutlierDetector, quantiles
-from likely.outliers._columns import Array
+from likely.outliers._base import OutlierDetector
+from likely.outliers._distinct import Array, Distinct
 from likely.outliers._missing import fill
+from likely.outliers._threshold import Contamination, quantiles
 
 TINY = 1e-300
 _WIDEST = 4096  # columns
@@ -33,7 +34,7 @@ class ScatterDetector(OutlierDetector):
     Args:
         df: degrees of freedom ν of the hyperprior: the fewer, the less an outlier weighs in the fit.
         shrinkage: what is added to the variance of every direction, as a share of their mean.
-        contamination: the share of rows to call outliers, or ``"auto"``.
+        contamination: the share of new rows to call outliers, or ``"auto"``; of the training rows it may be less.
         max_iter: steps at most.
         tol: the steps end when no variance or covariance changes by more than this share of the deviations.
 
@@ -85,27 +86,47 @@ class ScatterDetector(OutlierDetector):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
 
-    def _learn(self, table: Array, weight: Array | None) -> Array:
-        width = len(self.columns_.owner)
+    def _learn(self, table: Array, rows: Distinct) -> tuple[Array, Array]:
+        stretch = self._learn_covariance(table, rows)
+        return self._scores(table), self._scores(table, stretch)
+
+    def _learn_covariance(self, table: Array, rows: Distinct) -> Array:
+        """The fit; and of each row, how much larger its squared distance is if the row is left out."""
+        width = table.shape[1] - len(self.columns_.categories)
         if width > _WIDEST:
             raise ValueError(
-                f"X has {width} columns as numbers, and a full covariance takes up to {_WIDEST}: leave some out, or "
+                f"X has {width} columns of numbers, and a full covariance takes up to {_WIDEST}: leave some out, or "
                 "reduce them first, say with sklearn.decomposition.PCA"
             )
         self.location_, self.covariance_ = np.zeros(width), np.eye(width)
         self.n_iter_, moved = 0, np.inf
         while self.n_iter_ < self.max_iter and moved > self.tol:
-            location, covariance = self._step(table, weight, alike=self.n_iter_ == 0)
-            moved = np.abs(covariance - self.covariance_).max() / max(self.covariance_.diagonal().max(), TINY)
+            location, covariance = self._step(table, rows.weight, alike=self.n_iter_ == 0)
+            moved = np.abs(covariance - self.covariance_).max(initial=0) / self.covariance_.diagonal().max(initial=TINY)
             self.location_, self.covariance_, self.n_iter_ = location, covariance, self.n_iter_ + 1
         self._find_root()
-        distance, seen = self._distances(table)
+        distance, seen = np.empty(len(table)), np.empty(len(table))
+        for block, z in self.columns_.blocks(table):
+            w, seen[block], _ = self._whitened(z)
+            distance[block] = np.square(w).sum(1)
         usual = 2 * gammaincinv(np.maximum(seen, 1) / 2, 0.5)  # the median of χ² in as many dimensions
-        ratio = float(quantiles(distance / usual, weight, [0.5])[0]) or 1.0
+        ratio = float(quantiles(distance / usual, rows.weight, [0.5])[0]) or 1.0
         self.covariance_, self._root = self.covariance_ * ratio, self._root / np.sqrt(ratio)
-        return self._scores(table)
+        return self._stretch(distance, seen, rows)
 
-    def _step(self, table: Array, weight: Array | None, alike: bool) -> tuple[Array, Array]:
+    def _stretch(self, distance: Array, seen: Array, rows: Distinct) -> Array:
+        """Of each row, its squared distance if one unit of its weight is left out, over what it is.
+
+        Exact at the weights of the last step (Sherman and Morrison): of a share s of all weight, mean and covariance
+        are left with 1 / (1 - s) of what sets the row apart.
+        """
+        pull = (self.df + seen) / (self.df + distance)
+        share = np.minimum(rows.left_out * pull / (rows.weight @ pull), 0.5)
+        leverage = np.minimum(share / (1 - share) * distance, 1 - 1e-6)
+        found: Array = 1 / ((1 - share) * (1 - leverage))
+        return found
+
+    def _step(self, table: Array, weight: Array, alike: bool) -> tuple[Array, Array]:
         """Mean and covariance of rows that weigh as their scales say; of all alike, to begin with."""
         width = len(self.location_)
         noise = self._noise()
@@ -115,8 +136,8 @@ class ScatterDetector(OutlierDetector):
         total, count, mean = 0.0, 0.0, np.zeros(width)
         second, unseen = np.zeros((width, width)), np.zeros((width, width))
         for rows, z in self.columns_.blocks(table):
-            own = np.ones(len(z)) if weight is None else weight[rows]
-            z -= self.location_
+            own = weight[rows]
+            z = z[:, self.columns_.measured] - self.location_
             seen, spread = fill(z, precision, own, noise)
             pull = own if alike else own * (self.df + seen) / (self.df + np.square(z @ root).sum(1))
             total, count, unseen = total + pull.sum(), count + own.sum(), unseen + spread
@@ -127,40 +148,45 @@ class ScatterDetector(OutlierDetector):
 
     def _noise(self) -> float:
         """The variance that shrinkage adds to every direction."""
-        return self.shrinkage * max(float(self.covariance_.trace()) / len(self.covariance_), TINY)
+        return self.shrinkage * max(float(self.covariance_.trace()) / max(1, len(self.covariance_)), TINY)
 
     def _find_root(self) -> None:
         """Principal directions, and the symmetric root of the inverse covariance."""
-        values, self._axes = np.linalg.eigh(self.covariance_)
-        self._root = (self._axes / np.sqrt(values.clip(min=0) + self._noise())) @ self._axes.T
+        values, axes = np.linalg.eigh(self.covariance_)
+        self._root = (axes / np.sqrt(values.clip(min=0) + self._noise())) @ axes.T
+        # Axes without variance are any axes, so there are none.
+        self._axes = np.where(values > 1e-10 * values.max(initial=0), axes, 0.0)
 
     def _whitened(self, z: Array) -> tuple[Array, Array, NDArray[np.bool_]]:
-        """Standard rows in the coordinates nearest to theirs in which C is the identity; the values seen; those not."""
+        """The numbers in the coordinates nearest to theirs in which C is the identity; how many are seen; which not."""
+        z = z[:, self.columns_.measured] - self.location_
         missing = np.isnan(z)
-        z = z - self.location_
         seen, _ = fill(z, self._root @ self._root, np.zeros(len(z)))
         return z @ self._root, seen, missing
 
-    def _distances(self, table: Array) -> tuple[Array, Array]:
-        """Squared Mahalanobis distances, and the number of values they are of."""
-        distance, seen = np.empty(len(table)), np.empty(len(table))
-        for rows, z in self.columns_.blocks(table):
-            w, seen[rows], _ = self._whitened(z)
-            distance[rows] = np.square(w).sum(1)
-        return distance, seen
-
-    def _log_scale(self, distance: Array, seen: Array) -> Array:
-        log_scale: Array = 0.5 * np.log((self.df + distance) / (self.df + seen))
+    def _log_scale(self, w: Array, seen: Array, z: Array) -> Array:
+        """log σ, in which twice the surprise of a level counts as a squared distance does."""
+        words = z[:, self.columns_.categories]
+        there = ~np.isnan(words)
+        distance = np.square(w).sum(1) + 2 * np.where(there, words, 0.0).sum(1)
+        log_scale: Array = 0.5 * np.log((self.df + distance) / (self.df + seen + 2 * there @ self.columns_.usual))
         return log_scale
 
-    def _scores(self, table: Array) -> Array:
-        return self._log_scale(*self._distances(table))
+    def _scores(self, table: Array, stretch: Array | None = None) -> Array:
+        """log σ of each row; of a row left out, whose squared distance is so many times as large, if that is given."""
+        found = np.empty(len(table))
+        for rows, z in self.columns_.blocks(table, unseen=stretch is not None):
+            w, seen, _ = self._whitened(z)
+            found[rows] = self._log_scale(w if stretch is None else w * np.sqrt(stretch[rows, None]), seen, z)
+        return found
 
     def _contributions(self, table: Array) -> Array:
-        found = np.empty((len(table), len(self.location_)))
+        found = np.empty(table.shape)
         for rows, z in self.columns_.blocks(table):
             w, _, missing = self._whitened(z)
             squares = np.square(w)
             shown = np.where(missing, 0.0, squares)
-            found[rows] = shown * (squares.sum(1) / np.maximum(shown.sum(1), TINY))[:, None]
+            found[rows, self.columns_.measured] = shown * (squares.sum(1) / np.maximum(shown.sum(1), TINY))[:, None]
+            words = self.columns_.categories
+            found[rows, words] = 2 * np.nan_to_num(z[:, words])
         return found

@@ -9,13 +9,15 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from likely.outliers._columns import Array
+from likely.outliers._distinct import Array, Distinct
 
 _BINS = 50
 _KNOTS = 64  # on each side of the median
 _DRAWS, _ROWS = 10, 64
 _SAME = 1e-6  # relative to its squared length, the square of a row's distance to itself as rounded
-_LARGE, _FEW = 1e12, 2**13
+_LARGE, _TINY = 1e12, 1e-30
+_TOGETHER = 16  # rows at least, or BLAS would add up in another order
+_ALIKE = 1e-8  # deviations: values that differ by less are one value, rounded
 _NEAR = 1e-3  # the mean square distance in a column below which rows are alike
 
 
@@ -25,15 +27,17 @@ class Tails:
 
     knots: tuple[Array, ...]
     nats: tuple[Array, ...]
+    total: Array  # weight of the rows in which each column has a value
     usual: Array
 
     @classmethod
     def learn(cls, z: Array, weight: Array) -> Self:
         """From rows that may miss values."""
         curves = [_tail_curve(column, weight) for column in z.T]
-        knots, nats = zip(*curves, strict=True)
-        plain = cls(knots, nats, np.zeros(z.shape[1]))
-        return cls(knots, nats, _usual(plain.each(z), weight))
+        knots, nats = tuple(knots for knots, _ in curves), tuple(nats for _, nats in curves)
+        total = np.maximum(weight @ np.isfinite(z), 1.0)
+        plain = cls(knots, nats, total, np.zeros(z.shape[1]))
+        return cls(knots, nats, total, _usual(plain.each(z), weight))
 
     def each(self, z: Array) -> Array:
         """Of every value, in nats; what is usual where it is missing."""
@@ -41,6 +45,13 @@ class Tails:
         for j, (knots, nats) in enumerate(zip(self.knots, self.nats, strict=True)):
             found[:, j] = np.interp(z[:, j], knots, nats)
         return np.where(np.isnan(found), self.usual, found)
+
+    def unseen(self, z: Array, left_out: Array) -> Array:
+        """Of every value of a training row, without so much of the row's weight."""
+        less = left_out[:, None]
+        share = (np.exp(-self.each(z)) * self.total - less).clip(min=0.5) / np.maximum(self.total - less, 0.5)
+        found: Array = np.where(np.isnan(z), self.usual, -np.log(np.minimum(share, 1.0)))
+        return found
 
 
 def _tail_curve(column: Array, weight: Array) -> tuple[Array, Array]:
@@ -50,14 +61,15 @@ def _tail_curve(column: Array, weight: Array) -> tuple[Array, Array]:
     if not len(value):
         return np.zeros(1), np.zeros(1)
     below, level = np.cumsum(mass), np.linspace(0, 1, _KNOTS) ** 3 / 2  # dense in the tails
-    at = np.searchsorted(below, np.concatenate([level, 1 - level]) * below[-1]).clip(max=len(value) - 1)
+    at = np.searchsorted(below, np.concatenate([level, 1 - level]) * below[-1] * (1 - 1e-12)).clip(max=len(value) - 1)
     knots = np.unique(value[at])
     no_more = np.append(0.0, below)[np.searchsorted(value, knots, "right")] / below[-1]
     no_less = 1 - np.append(0.0, below)[np.searchsorted(value, knots, "left")] / below[-1]
-    nats = -np.log(np.minimum(no_more, no_less).clip(min=mass.min() / below[-1] / 2))
+    half = min(0.5 / below[-1], 0.5)
+    nats = -np.log(np.minimum(no_more, no_less).clip(min=half))
     # Beyond the last value seen there is half a row.
     margin = max(1e-9, 0.01 * float(np.ptp(knots)))
-    end = -math.log(mass.min() / below[-1] / 2)
+    end = -math.log(half)
     return np.concatenate([[knots[0] - margin], knots, [knots[-1] + margin]]), np.concatenate([[end], nats, [end]])
 
 
@@ -67,29 +79,47 @@ class Histograms:
 
     low: Array
     width: Array
-    nats: Array  # columns × bins, and one beyond either end
+    count: Array  # columns × bins, and one beyond either end
+    total: Array
+    lone: Array  # the least and the largest value of each column, where one row alone has it; else NaN
     usual: Array
 
     @classmethod
     def learn(cls, z: Array, weight: Array) -> Self:
         """From rows that may miss values."""
         counted = np.where(weight[:, None] > 0, z, np.nan)
-        empty = np.isnan(counted).all(0)
-        counted[:, empty] = 0.0
-        low, high = np.nanmin(counted, axis=0), np.nanmax(counted, axis=0)
-        # A hair wider, so that the largest value is in the last bin and not beyond it.
-        width = np.where(high > low, high - low, 1.0) / _BINS * (1 + 1e-9)
-        plain = cls(low, width, np.zeros((z.shape[1], _BINS + 2)), np.zeros(z.shape[1]))
+        counted[:, np.isnan(counted).all(0)] = 0.0
+        ends = np.array([np.nanmin(counted, axis=0), np.nanmax(counted, axis=0)])
+        low, span = ends[0], ends[1] - ends[0]
+        varies = span > _ALIKE
+        # A hair wider, so that rounding cannot drop the least and the largest value out of their bins.
+        low = np.where(varies, low - 1e-12 * span, low - 0.5)
+        width = np.where(varies, span, 1.0) / _BINS * (1 + 1e-9)
+        alone = [weight @ (np.abs(z - end) <= 1e-9 * span) <= 1 + 1e-9 for end in ends]
+        lone = np.where(varies & alone, ends, np.nan)
+        shape = (z.shape[1], _BINS + 2)
+        plain = cls(low, width, np.zeros(shape), np.zeros(len(low)), lone, np.zeros(len(low)))
         mass = np.where(np.isnan(z), 0.0, weight[:, None])
-        count = np.bincount(plain._place(z).ravel(), mass.ravel(), minlength=plain.nats.size).reshape(plain.nats.shape)
-        nats = -np.log((count + 0.5) / np.maximum(mass.sum(0), 1.0)[:, None])
-        plain = cls(low, width, nats, plain.usual)
-        return cls(low, width, nats, _usual(plain.each(z), weight))
+        count = np.bincount(plain._place(z).ravel(), mass.ravel(), minlength=math.prod(shape)).reshape(shape)
+        plain = cls(low, width, count.astype(np.float64), np.maximum(mass.sum(0), 1.0), lone, plain.usual)
+        return cls(low, width, plain.count, plain.total, lone, _usual(plain.each(z), weight))
 
     def each(self, z: Array) -> Array:
         """Of every value, in nats; what is usual where it is missing."""
-        found = self.nats.ravel()[self._place(z)]
-        return np.where(np.isnan(z), self.usual, found)
+        nats = -np.log((self.count + 0.5) / self.total[:, None])
+        return np.where(np.isnan(z), self.usual, nats.ravel()[self._place(z)])
+
+    def unseen(self, z: Array, left_out: Array, moved: Array | None = None) -> Array:
+        """Of every value of a training row, without so much of its weight; of the value ``moved``, if that is given."""
+        less = left_out[:, None]
+        place = self._place(z)
+        beyond = (np.abs(z - self.lone[0]) <= 1e-7 * self.width) | (np.abs(z - self.lone[1]) <= 1e-7 * self.width)
+        if moved is not None:
+            old, place = place, self._place(moved)
+            less, beyond = less * (old == place), beyond & (old == place)
+        count = np.where(beyond, 0.0, (self.count.ravel()[place] - less).clip(min=0))
+        share = (count + 0.5) / np.maximum(self.total - less, 1.0)
+        return np.where(np.isnan(z), self.usual, -np.log(share))
 
     def _place(self, z: Array) -> NDArray[np.intp]:
         place = np.clip((z - self.low) / self.width + 1, 0, _BINS + 1)
@@ -108,39 +138,52 @@ class Nearest:
     centres: NDArray[np.float32]  # draws × rows × columns
 
     @classmethod
-    def learn(cls, w: Array, weight: Array, random: np.random.RandomState) -> Self:
-        """Draw the centres."""
-        there = np.flatnonzero(weight > 0)
-        rows = max(2, min(_ROWS, len(there) // 2))
-        share = weight[there] / weight[there].sum()
-        drawn = [random.choice(there, rows, replace=len(there) < rows, p=share) for _ in range(_DRAWS)]
+    def learn(cls, w: Array, rows: Distinct, random: np.random.RandomState) -> Self:
+        """Draw the centres, regularly from the different rows in random order: a heavy row may be drawn twice."""
+        count = max(2, min(_ROWS, len(rows.first) // 2))
+        drawn = []
+        for _ in range(_DRAWS):
+            order = random.permutation(len(rows.first))
+            below = np.cumsum(rows.mass[order])
+            at = np.searchsorted(below, (np.arange(count) + random.uniform()) / count * below[-1], "right")
+            drawn.append(rows.first[order[at.clip(max=len(order) - 1)]])
         return cls(_narrow(w)[np.array(drawn)])
 
-    def log_scale(self, w: Array) -> Array:
-        """The mean of log σ² over the draws."""
-        narrow = _enough(w)
-        size = np.square(narrow).sum(1)
+    def log_scale(self, w: Array, stretch: Array | None = None) -> Array:
+        """The mean of log σ² over the draws; of a row left out, whose distances are longer in its own direction."""
+        narrow, size = self._padded(w)
         mean = np.ones(len(w))
         for centres in self.centres:
-            squares = _less_size(narrow, centres)
+            squares = _less_size(narrow, centres)[:, : len(w)]
             nearest = squares.min(0) + size
             itself = np.flatnonzero(nearest <= _SAME * (1 + size))
-            nearest[itself] = np.partition(squares[:, itself], 1, axis=0)[1] + size[itself]
+            squares[squares[:, itself].argmin(0), itself] = np.inf
+            nearest[itself] = squares[:, itself].min(0) + size[itself]
+            if stretch is not None:
+                product = (np.square(centres).sum(1)[squares.argmin(0)] - nearest + size) / 2
+                along = np.square((size - product).astype(np.float64)) / np.maximum(size, _TINY)
+                nearest = nearest + (stretch - 1) * along
             # The product of so few is finite in double precision, and one logarithm does for all.
-            mean *= np.maximum(nearest, 0) / w.shape[1] + _NEAR
+            mean *= np.maximum(nearest, 0) / max(1, w.shape[1]) + _NEAR
         found: Array = np.log(mean) / len(self.centres)
         return found
 
     def each(self, w: Array) -> Array:
         """The mean square distance in each column, to the nearest row that is not the same."""
-        narrow = _enough(w)
-        size = np.square(narrow).sum(1)
+        narrow, size = self._padded(w)
         total = np.zeros_like(w)
         for centres in self.centres:
-            squares = _less_size(narrow, centres)
+            squares = _less_size(narrow, centres)[:, : len(w)]
             squares[squares + size <= _SAME * (1 + size)] = np.inf
             total += np.square(w - centres[squares.argmin(0)])
         return total / len(self.centres)
+
+    @staticmethod
+    def _padded(w: Array) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Rows in single precision, with rows of zeros for BLAS, and the squared lengths of the others."""
+        narrow = _narrow(w)
+        size = np.square(narrow).sum(1)
+        return np.concatenate([narrow, np.zeros((-len(w) % _TOGETHER, w.shape[1]), np.float32)]), size
 
 
 def _narrow(w: Array) -> NDArray[np.float32]:
@@ -148,14 +191,9 @@ def _narrow(w: Array) -> NDArray[np.float32]:
     return w.clip(-_LARGE, _LARGE).astype(np.float32)
 
 
-def _enough(w: Array) -> NDArray[np.floating]:
-    """Many rows in single precision; few in double, in which they do not depend on the rows beside them."""
-    return w.clip(-_LARGE, _LARGE) if len(w) <= _FEW else _narrow(w)
-
-
-def _less_size(w: NDArray[np.floating], centres: NDArray[np.float32]) -> NDArray[np.floating]:
+def _less_size(w: NDArray[np.float32], centres: NDArray[np.float32]) -> NDArray[np.float32]:
     """Squared distances (centres × rows), but for the squared lengths of w."""
-    squares: NDArray[np.floating] = (-2 * centres).astype(w.dtype) @ w.T
+    squares: NDArray[np.float32] = (-2 * centres) @ w.T
     squares += np.square(centres).sum(1)[:, None]
     return squares
 

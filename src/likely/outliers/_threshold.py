@@ -1,0 +1,134 @@
+"""Where outliers begin: thresholds from the scores of rows that were left out of the fit."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from scipy.special import ndtr
+
+from likely.outliers._distinct import Array
+
+Contamination = Literal["auto"] | float
+_FALSE = 0.1  # the share of false alarms that an automatic threshold is meant to have
+_HEAVIEST = 2.0  # times the spread of the middle half, a tail is allowed for
+_OVERFITTED = 0.025  # of the rows, at most, are named by a network that has learned its rows by heart
+_LONGEST = 2.0  # the standard deviation of the logarithm of a long tail, at most
+
+
+def threshold(
+    fitted: Array, unseen: Array, weight: Array | None, contamination: Contamination, long: bool = False
+) -> float:
+    r"""The score above which a row is an outlier.
+
+    With a share of rows, the score that this share of unseen rows exceeds. Automatic: the middle half of the scores is
+    taken for normal; of the rows that lie further up than so many normal ones would, at most a tenth should be false
+    alarms (Benjamini and Hochberg, 1995, under an empirical null as Efron's, 2004), and the threshold is the highest
+    score of the others.
+
+    Args:
+        fitted: scores of the training rows by the detector that was fitted to them.
+        unseen: the scores the same rows would have if they had been left out of the fit; NaN where that is unknown.
+        weight: of each row, in units of a row; None if all are alike.
+        contamination: the share of rows to call outliers, or ``"auto"``.
+        long: whether ordinary rows may have scores with a long upper tail.
+
+    Returns:
+        The threshold.
+
+    >>> import numpy as np
+    >>> from likely.outliers._threshold import threshold
+    >>> scores = np.append(np.random.default_rng(0).normal(size=1000), np.full(50, 8.0))
+    >>> 2 < threshold(scores, scores, None, "auto") < 8, threshold(np.arange(100.0), np.arange(100.0), None, 0.1)
+    (True, 89.0)
+    """
+    own = np.ones(len(unseen)) if weight is None else weight
+    there = (own > 0) & ~np.isnan(unseen)
+    unseen, held = unseen[there], own[there]
+    if contamination == "auto":
+        found = automatic(fitted[own > 0], unseen, shortened(unseen, held) if long else unseen, held)
+        usual = quantiles(fitted[own > 0], own[own > 0], [0.75])[0]
+        if long and quantiles(unseen, held, [0.5])[0] > usual:
+            # Half of the unseen rows fit worse than three quarters of the others: their tail tells nothing.
+            found = max(found, float(quantiles(unseen, held, [1 - _OVERFITTED])[0]))
+        return found
+    level = [1 - contamination - 1e-9]  # a hair lower, for 1 - 0.1 is not nine tenths
+    of_fitted = float(quantiles(fitted[own > 0], own[own > 0], level)[0])
+    share = held @ (unseen > of_fitted) / held.sum()
+    # Where unseen rows agree within a standard error, the training rows have exactly the share that was asked for.
+    error = np.sqrt(contamination * (1 - contamination) / held.sum())
+    return of_fitted if abs(share - contamination) <= error else float(quantiles(unseen, held, level)[0])
+
+
+def automatic(fitted: Array, unseen: Array, judged: Array, weight: Array) -> float:
+    """The highest score of unseen rows that are not outliers as ``judged``; if none is, no training row is one."""
+    named = false_alarms(judged, weight) <= _FALSE
+    ordinary = unseen[~named] if named.any() else np.append(unseen, fitted)
+    # A hair higher: rounding may depend on the rows beside a row.
+    highest = float(ordinary.max()) if len(ordinary) else float(unseen.min())
+    return highest + 1e-9 * (1 + abs(highest))
+
+
+def false_alarms(scores: Array, weight: Array | None = None) -> Array:
+    """The share of false alarms among rows at least as odd, if the middle half of the scores is that of a normal.
+
+    >>> import numpy as np
+    >>> from likely.outliers._threshold import false_alarms
+    >>> scores = np.append(np.random.default_rng(0).normal(size=1000), [9.0, 10.0])
+    >>> (false_alarms(scores) < 0.1).nonzero()[0]
+    array([1000, 1001])
+    """
+    lower, middle, upper, high = quantiles(scores, weight, [0.25, 0.5, 0.75, 0.9])
+    # Where half of the rows are alike, what sets the others apart is all there is to go by.
+    spread = max(upper - middle, middle - lower) / 0.6745 or float(scores.std())
+    # Heavy tails show at the ninth decile; but where a tenth of the rows are outliers it may be theirs.
+    spread = max(spread, min((high - middle) / 1.2816, _HEAVIEST * spread))
+    if spread == 0:
+        return np.ones(len(scores))
+    order = np.argsort(-scores)
+    above = np.cumsum(np.ones(len(scores)) if weight is None else weight[order])
+    rates = ndtr((middle - scores[order]) / spread) * above[-1] / above
+    found = np.empty(len(scores))
+    found[order] = np.minimum(np.minimum.accumulate(rates[::-1])[::-1], 1.0)
+    return found
+
+
+def shortened(scores: Array, weight: Array | None) -> Array:
+    """Scores in the same order whose upper tail, if it is long as a lognormal's, is that of a normal.
+
+    The tail is Tukey's g, by the median, the upper quartile and the ninth decile. Likelihoods of networks are so.
+
+    >>> import numpy as np
+    >>> from likely.outliers._threshold import false_alarms, shortened
+    >>> scores = np.exp(np.random.default_rng(0).normal(size=1000))
+    >>> [int((false_alarms(own) < 0.1).sum()) for own in (scores, shortened(scores, None))]
+    [24, 0]
+    """
+    middle, upper, high = quantiles(scores, weight, [0.5, 0.75, 0.9])
+    near, far = upper - middle, high - middle
+    if not far > 1.9 * near > 0:  # as a normal's are, or where there is nothing to go by
+        return scores
+    root, steps = 1.9, np.exp(0.6745 * np.linspace(1e-3, _LONGEST, 400))
+    base = steps[min(np.searchsorted((steps**root - 1) / (steps - 1), far / near), len(steps) - 1)]
+    found: Array = np.where(
+        scores > middle,
+        middle + near * np.log1p(np.maximum(scores - middle, 0) * (base - 1) / near) / np.log(base),
+        scores,
+    )
+    return found
+
+
+def quantiles(values: Array, weight: Array | None, levels: Any) -> Array:
+    """The least values that at least these shares of the weight do not exceed."""
+    order = np.argsort(values)
+    below = np.cumsum(np.ones(len(values)) if weight is None else weight[order])
+    # A hair lower, for sums of weights are rounded.
+    found: Array = values[order][np.searchsorted(below, np.asarray(levels) * below[-1] * (1 - 1e-12))]
+    return found
+
+
+def units(scores: Array, weight: Array | None) -> tuple[Array, Array]:
+    """Of each column of scores, the median, and how far above it the upper quartile is."""
+    lower, middle, upper = np.column_stack([quantiles(own, weight, [0.25, 0.5, 0.75]) for own in scores.T])
+    unit = np.where(upper > middle, upper - middle, middle - lower)
+    return middle, np.where(unit > 0, unit, 1.0)
