@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy.optimize import check_grad
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import roc_auc_score
+from sklearn.metrics import log_loss, roc_auc_score
 
 from likely.bench._robust_linear import mislabelled
 from likely.functional import softmax_nll
@@ -32,8 +32,24 @@ def test_the_median_row_has_temperature_one(fitted) -> None:
     X, _, _, model = fitted
     heat = model.temperature(X)
     assert np.sort(heat)[len(heat) // 2 - 1] == pytest.approx(1, rel=1e-6)
-    np.testing.assert_allclose(model.weights_, np.minimum(1, 1 / heat))
-    np.testing.assert_allclose(np.log(heat), X @ model.temperature_coef_ + model.temperature_intercept_)
+    np.testing.assert_allclose(model.weights_, 1 / heat)
+    line = X @ model.temperature_coef_ + model.temperature_intercept_
+    np.testing.assert_allclose(np.log(heat), np.maximum(line, 0), atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_labels_leave_a_plain_logistic_regression(seed: int) -> None:
+    """A temperature that varies fits noise, and made rows far out certain of one class."""
+    rng = np.random.default_rng(seed)
+    X, y, new, truth = (
+        rng.normal(size=(240, 4)),
+        rng.integers(0, 3, 240),
+        rng.normal(size=(500, 4)),
+        rng.integers(0, 3, 500),
+    )
+    model = RobustLogisticRegression().fit(X, y)
+    assert not model.temperature_coef_.any()
+    assert log_loss(truth, model.predict_proba(new)) < np.log(3) + 0.1
 
 
 def test_probabilities_are_the_softmax_at_the_temperature(fitted) -> None:

@@ -18,13 +18,12 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import (
     _check_method_params,
-    _check_sample_weight,
     check_is_fitted,
     column_or_1d,
     has_fit_parameter,
 )
 
-from likely._validation import all_or_nothing
+from likely._validation import all_or_nothing, check_sample_weight
 from likely.calibration._base import Calibrator
 from likely.calibration._content_folds import deals_itself, split_by_content
 
@@ -124,7 +123,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         assert_all_finite(y, input_name="y")
         check_classification_targets(y)
         X, y = indexable(X, y)
-        weight = None if sample_weight is None else _check_sample_weight(sample_weight, X)
+        weight = check_sample_weight(sample_weight, X)
         if weight is not None and not weight.all() and deals_itself(self.cv):  # a row of no weight is no row
             counted = np.flatnonzero(weight)
             fit_params = _check_method_params(X, fit_params, counted)

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import train_test_split
-from sklearn.utils import get_tags
+from sklearn.utils import _safe_indexing, check_random_state, get_tags, indexable
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
+from likely._contents import mixed, row_keys
 from likely.calibration._regressor import mean_and_scale
 
 
@@ -49,9 +50,10 @@ class ConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):
             check_is_fitted(self.estimator)
             self.estimator_, rest, target = self.estimator, X, y
         else:
-            size, seed = self.calibration_size, self.random_state
-            kept, rest, kept_y, target = train_test_split(X, y, test_size=size, random_state=seed)
-            self.estimator_ = clone(self.estimator).fit(kept, kept_y)
+            order = self._by_content(X, y)
+            kept, ranking = train_test_split(order, test_size=self.calibration_size, shuffle=False)
+            self.estimator_ = clone(self.estimator).fit(_safe_indexing(X, kept), y[kept])
+            rest, target = _safe_indexing(X, ranking), y[ranking]
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self.estimator_, name):
                 setattr(self, name, getattr(self.estimator_, name))
@@ -59,6 +61,13 @@ class ConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):
         self.n_calibration_ = len(target)
         self.conformal_ = crepes.ConformalRegressor().fit(target - mean, sigmas=scale)
         return self
+
+    def _by_content(self, X: Any, y: NDArray[Any]) -> NDArray[np.intp]:
+        """The rows in an order drawn by ``random_state`` and by what they hold, whatever order they come in."""
+        X, y = indexable(X, y)
+        seed = check_random_state(self.random_state).randint(2**31)
+        order: NDArray[np.intp] = np.lexsort((y, mixed(row_keys(X) ^ np.uint64(seed))))
+        return order
 
     def predict(self, X: Any) -> Any:
         """The estimator's prediction."""

@@ -15,10 +15,10 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import check_cv
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing, assert_all_finite, get_tags, indexable
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, has_fit_parameter
+from sklearn.utils.validation import check_is_fitted, column_or_1d, has_fit_parameter
 from torch.distributions import Distribution
 
-from likely._validation import all_or_nothing
+from likely._validation import all_or_nothing, check_sample_weight
 from likely.calibration._content_folds import deals_itself, split_by_content
 from likely.calibration._scale_pipeline import SCALE_METHODS
 
@@ -74,7 +74,7 @@ class CalibratedRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):
         assert_all_finite(y, input_name="y")
         X, y = indexable(X, y)
         y = y.astype(np.float64)
-        weight = None if sample_weight is None else _check_sample_weight(sample_weight, X)
+        weight = check_sample_weight(sample_weight, X)
         if weight is not None and not weight.all() and deals_itself(self.cv):  # a row of no weight is no row
             counted = np.flatnonzero(weight)
             X, y, weight = _safe_indexing(X, counted), y[counted], weight[counted]

@@ -146,6 +146,8 @@ class ScaleCalibrator(BaseEstimator):
         forecast = self._forecast(mean, scale, features)
         if forecast.has_scale != self.has_scale_:
             raise ValueError(f"fitted with{'' if self.has_scale_ else 'out'} scales, so give scale here likewise")
+        if forecast.features is not None and self.n_features_ and _width(forecast) != self.n_features_:
+            raise ValueError(f"features have {_width(forecast)} columns, the fit had {self.n_features_} columns")
         return forecast
 
     def _scale(self, forecast: Forecast) -> Tensor:

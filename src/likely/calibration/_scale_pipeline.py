@@ -183,8 +183,12 @@ def _held_out(candidate: Any, rows: tuple[Any, ...], splits: list[Any]) -> NDArr
 
 
 def _counted(mean: Any, scale: Any, y: Any, features: Any, sample_weight: Any) -> tuple[Any, ...]:
-    """The rows of positive weight, and how many rows each counts for."""
+    """The rows of positive weight, and how many rows each counts for; frames and views of any layout as arrays."""
     weight = check_weight(sample_weight, len(y))
+    mean, scale, y, features = (
+        part if part is None or isinstance(part, Tensor) else np.ascontiguousarray(part)
+        for part in (mean, scale, y, features)
+    )
     rows = (mean, scale, y, features, weight)
     if weight is None or weight.all():
         return rows

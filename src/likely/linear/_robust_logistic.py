@@ -17,6 +17,7 @@ from torch import Tensor
 
 from likely._evidence import Rows, fit_linear
 from likely._validation import all_or_nothing, check_sample_weight
+from likely.calibration._held_out import sure
 from likely.calibration._temperature import tempered
 from likely.functional import softmax_nll
 from likely.linear._canonical import Line, canonical, column_order
@@ -25,6 +26,7 @@ from likely.linear._robust_rows import median, middle_and_spread
 Array = NDArray[np.float64]
 _RIDGE = 0.1  # on the temperature's slopes while starts are compared; then it is learned
 _FAR = 20.0  # |log T| beyond this is as good as ∞
+_FOLDS, _MARGIN = 3, 2.0  # a temperature must gain so many standard errors on rows held out in so many folds
 
 
 class RobustLogisticRegression(ClassifierMixin, BaseEstimator):
@@ -32,7 +34,8 @@ class RobustLogisticRegression(ClassifierMixin, BaseEstimator):
 
     Where labels contradict the boundary the temperature rises, and rows there pull less on it. Both are learned
     jointly, from all rows and from the rows near the middle; the likelier fit is kept. Where a temperature that
-    varies is not worth its price in evidence, this is plain logistic regression. It helps against wrong labels that sit
+    varies is not worth its price in evidence, or gains less than two standard errors on rows held out in three folds,
+    this is plain logistic regression. It helps against wrong labels that sit
     together somewhere; labels flipped at random leave nothing for a temperature to read.
 
     Args:
@@ -42,8 +45,9 @@ class RobustLogisticRegression(ClassifierMixin, BaseEstimator):
 
     Attributes:
         classes_, coef_, intercept_: as scikit-learn's, for a row of temperature one.
-        temperature_coef_, temperature_intercept_: log T as a line in x; the median training row has temperature one.
-        weights_: how far each training row is trusted, from 0 to 1: one over its temperature, at most one.
+        temperature_coef_, temperature_intercept_: log T as a line in x, cut off below zero: the median training row has
+            temperature one, and no row is trusted more.
+        weights_: how far each training row is trusted, from 0 to 1: one over its temperature.
         n_iter_: steps of the last search.
 
     >>> import numpy as np
@@ -92,6 +96,8 @@ class RobustLogisticRegression(ClassifierMixin, BaseEstimator):
         x = ((table.x - middle) / spread)[:, order]
         problem = _Problem(x, table.y.astype(np.intp), table.weight, len(self.classes_), self.C)
         lines, slopes, self.n_iter_ = problem.solve(self.max_iter, self.tol)
+        if slopes.any() and not problem.held_out_gain(self.max_iter, self.tol) > 0:
+            lines, slopes, self.n_iter_ = problem.solve(self.max_iter, self.tol, varying=False)
         back = np.argsort(order)
         lines, slopes = lines[:, np.append(back, len(back))], slopes[back] / spread
         # The median row gets temperature one, the others theirs in relation to it.
@@ -102,17 +108,18 @@ class RobustLogisticRegression(ClassifierMixin, BaseEstimator):
         self._line = Line.of(lines[:, :-1] / spread, table.units)
         self.coef_ = self._line.coef
         self.intercept_ = lines[:, -1] - lines[:, :-1] / spread @ middle
-        self.weights_ = np.minimum(1.0, 1 / self._temperature(X))
+        self.weights_ = 1 / self._temperature(X)
         return self
 
     def temperature(self, X: Any) -> Any:
-        """What the logits of each row are divided by: high where the labels are not to be trusted."""
+        """What the logits of each row are divided by: one, or more where the labels are not to be trusted."""
         check_is_fitted(self)
         return self._temperature(validate_data(self, X, dtype=np.float64, reset=False))
 
     def _temperature(self, X: Array) -> Array:
         log_temperature = self._temperature_line(X, self.temperature_coef_) + self.temperature_intercept_
-        temperature: Array = np.exp(np.clip(log_temperature, -_FAR, _FAR))
+        # No row is trusted more than a typical one: a line has no end, and would make rows far out certain of nothing.
+        temperature: Array = np.exp(np.clip(log_temperature, 0.0, _FAR))
         return temperature
 
     def decision_function(self, X: Any) -> Any:
@@ -164,8 +171,34 @@ class _Problem:
         self.mean, self.features = mean, (x - mean) / self.deviation
         self.hot = np.eye(classes)[labels]
 
-    def solve(self, max_iter: int, tol: float) -> tuple[Array, Array, int]:
-        """Lines and slopes of log T = slopes · x, in robust units, and the steps that the last search took."""
+    def held_out_gain(self, max_iter: int, tol: float) -> float:
+        """The part of the gain of a temperature that varies, on rows held out, that exceeds its standard errors.
+
+        Rows come in an order given by what they hold, so that dealing them in turn does not depend on their order.
+        """
+        gain = np.zeros(len(self.x))
+        for fold in range(_FOLDS):
+            out = np.arange(len(self.x)) % _FOLDS == fold
+            if not out.any() or len(np.unique(self.labels[~out])) < len(self.hot[0]):
+                return 0.0
+            rest = _Problem(self.x[~out, :-1], self.labels[~out], self.weight[~out], len(self.hot[0]), self.C)
+            plain, tempered = (rest.solve(max_iter, tol, varying=varying) for varying in (False, True))
+            gain[out] = self.each(*plain[:2], rest, out) - self.each(*tempered[:2], rest, out)
+        return float(sure(torch.from_numpy(gain), _MARGIN, torch.from_numpy(self.weight)))
+
+    def each(self, lines: Array, slopes: Array, fitted: _Problem, rows: NDArray[np.bool_]) -> Array:
+        """The negative log-likelihood of each of these rows by lines and slopes that were fitted to others."""
+        typical = float(median((fitted.x[:, :-1] @ slopes)[:, None], fitted.weight)[0])
+        inverse = np.exp(-np.clip(self.x[rows, :-1] @ slopes - typical, 0.0, _FAR) - typical)[:, None]
+        logs = log_softmax(_all_logits(self.x[rows] @ lines.T) * inverse, axis=1)
+        nll: Array = -(logs * self.hot[rows]).sum(1)
+        return nll
+
+    def solve(self, max_iter: int, tol: float, *, varying: bool = True) -> tuple[Array, Array, int]:
+        """Lines and slopes of log T = slopes · x, in robust units, and the steps that the last search took.
+
+        With ``varying=False`` the slopes are zero: plain logistic regression.
+        """
         options = {"maxiter": max_iter, "gtol": tol * self.weight.sum(), "ftol": 1e-12, "maxls": 50}
 
         def search(start: Array, weight: Array, free: slice, ridge: float) -> Any:
@@ -183,6 +216,9 @@ class _Problem:
         nothing = np.zeros(self.size + self.features.shape[1])
         lines, slopes, everything = slice(None, self.size), slice(self.size, None), slice(None)
         plain = search(nothing, self.weight, lines, _RIDGE)
+        if not varying:
+            point, steps = self.settled(plain[1], lines, 1.0, max_iter, tol)
+            return point[lines].reshape(self.shape), np.zeros(self.features.shape[1]), steps
         found = []
         for start in (self.weight, *self.central()):
             _, point, _ = plain if start is self.weight else search(nothing, start, lines, _RIDGE)

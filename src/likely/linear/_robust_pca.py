@@ -54,6 +54,7 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     mean_: Array
     scale_: float
     _unit: float
+    _varying: int  # columns that are not constant: the others leave nothing to be off by
     n_components_: int
     n_features_in_: int
 
@@ -87,6 +88,7 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self._unit = float(column_units(X.reshape(-1, 1))[0])  # one for all columns: their units matter here
         table = canonical(X / self._unit, np.zeros(n), check_sample_weight(sample_weight, X))
         x, count = table.x * table.units, table.weight
+        self._varying = int((np.ptp(x, axis=0) > 0).sum())
         fits = [self._reweighted(x, count, *start) for start in _starts(x, count, int(self.n_components))]
         best = min(fits, key=lambda fit: _trimmed(_left(x, fit.mean, fit.components), count))
         trust = self._trust(_left(x, best.mean, best.components), best)
@@ -134,7 +136,7 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     @property
     def _left_over(self) -> int:
-        return self.n_features_in_ - int(self.n_components)
+        return max(0, self._varying - int(self.n_components))
 
     def _squares(self, X: Array) -> Array:
         """The squared length of what the subspace leaves of each row, in units of the table's size."""

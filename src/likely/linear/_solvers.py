@@ -145,6 +145,7 @@ def solve_lasso(
             return_n_iter=True,
             tol=max(tol, 1e-12),
             max_iter=1000,
+            random_state=0,  # not drawn from, but None would move NumPy's global generator
             **settings,
         )
     return path[:, 0] * unit, int(steps[0])

@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from likely.outliers._distinct import Array
 
 Contamination = Literal["auto"] | float
 _FALSE = 0.1  # the share of false alarms that an automatic threshold is meant to have
+_RARE = 0.005  # of ordinary rows lie so far out that one is named even where chance may have put it there
+_FEW = 0.02  # of the rows, at most, are named for that, or for being like a training row that is named
 _HEAVIEST = 2.0  # times the spread of the middle half, a tail is allowed for
 _OVERFITTED = 0.025  # of the rows, at most, are named by a network that has learned its rows by heart
 _LONGEST = 2.0  # the standard deviation of the logarithm of a long tail, at most
@@ -23,8 +26,9 @@ def threshold(
 
     With a share of rows, the score that this share of unseen rows exceeds. Automatic: the middle half of the scores is
     taken for normal; of the rows that lie further up than so many normal ones would, at most a tenth should be false
-    alarms (Benjamini and Hochberg, 1995, under an empirical null as Efron's, 2004), and the threshold is the highest
-    score of the others.
+    alarms (Benjamini and Hochberg, 1995, under an empirical null as Efron's, 2004). In small tables that can name next
+    to nothing, so rows beyond all but 0.5% of the normal are named too, as long as they are a fiftieth of the rows or
+    fewer. The threshold is the highest score of the others.
 
     Args:
         fitted: scores of the training rows by the detector that was fitted to them.
@@ -46,7 +50,9 @@ def threshold(
     there = (own > 0) & ~np.isnan(unseen)
     unseen, held = unseen[there], own[there]
     if contamination == "auto":
-        found = automatic(fitted[own > 0], unseen, shortened(unseen, held) if long else unseen, held)
+        found = automatic(fitted[there], unseen, shortened(unseen, held) if long else unseen, held)
+        if np.isinf(found):  # no row is an outlier, seen or unseen
+            found = _above(max(float(unseen.max()), float(fitted[own > 0].max())))
         usual = quantiles(fitted[own > 0], own[own > 0], [0.75])[0]
         if long and quantiles(unseen, held, [0.5])[0] > usual:
             # Half of the unseen rows fit worse than three quarters of the others: their tail tells nothing.
@@ -61,12 +67,25 @@ def threshold(
 
 
 def automatic(fitted: Array, unseen: Array, judged: Array, weight: Array) -> float:
-    """The highest score of unseen rows that are not outliers as ``judged``; if none is, no training row is one."""
+    """The highest score of unseen rows that are not outliers as ``judged``; infinity where none is an outlier.
+
+    A training row fits better than if it had been left out. The threshold is low enough for those that are outliers,
+    unless that would name more than a fiftieth of all new rows.
+    """
+    order, beyond, above = _tails(judged, weight)
     named = false_alarms(judged, weight) <= _FALSE
-    ordinary = unseen[~named] if named.any() else np.append(unseen, fitted)
-    # A hair higher: rounding may depend on the rows beside a row.
-    highest = float(ordinary.max()) if len(ordinary) else float(unseen.min())
-    return highest + 1e-9 * (1 + abs(highest))
+    named[order] |= (beyond <= _RARE) & (above <= _FEW * above[-1])
+    if not named.any():
+        return np.inf
+    highest = float(unseen[~named].max(initial=unseen.min()))
+    lowest = float(fitted[named].min())
+    lowest -= 1e-8 * (1 + abs(lowest))
+    return _above(min(highest, max(lowest, float(quantiles(unseen, weight, [1 - _FEW])[0]))))
+
+
+def _above(score: float) -> float:
+    """A hair higher: rounding may depend on the rows beside a row."""
+    return score + 1e-9 * (1 + abs(score))
 
 
 def false_alarms(scores: Array, weight: Array | None = None) -> Array:
@@ -78,19 +97,23 @@ def false_alarms(scores: Array, weight: Array | None = None) -> Array:
     >>> (false_alarms(scores) < 0.1).nonzero()[0]
     array([1000, 1001])
     """
+    order, beyond, above = _tails(scores, weight)
+    found = np.empty(len(scores))
+    found[order] = np.minimum(np.minimum.accumulate((beyond * above[-1] / above)[::-1])[::-1], 1.0)
+    return found
+
+
+def _tails(scores: Array, weight: Array | None) -> tuple[NDArray[np.intp], Array, Array]:
+    """Rows from the highest score down; the share of ordinary rows above each; the weight of the rows down to it."""
+    order = np.argsort(-scores)
+    above = np.cumsum(np.ones(len(scores)) if weight is None else weight[order])
     lower, middle, upper, high = quantiles(scores, weight, [0.25, 0.5, 0.75, 0.9])
     # Where half of the rows are alike, what sets the others apart is all there is to go by.
     spread = max(upper - middle, middle - lower) / 0.6745 or float(scores.std())
     # Heavy tails show at the ninth decile; but where a tenth of the rows are outliers it may be theirs.
     spread = max(spread, min((high - middle) / 1.2816, _HEAVIEST * spread))
-    if spread == 0:
-        return np.ones(len(scores))
-    order = np.argsort(-scores)
-    above = np.cumsum(np.ones(len(scores)) if weight is None else weight[order])
-    rates = ndtr((middle - scores[order]) / spread) * above[-1] / above
-    found = np.empty(len(scores))
-    found[order] = np.minimum(np.minimum.accumulate(rates[::-1])[::-1], 1.0)
-    return found
+    beyond: Array = ndtr((middle - scores[order]) / spread) if spread else np.ones(len(scores))
+    return order, beyond, above
 
 
 def shortened(scores: Array, weight: Array | None) -> Array:
