@@ -15,7 +15,7 @@ from likely import cli
 from likely.auditing import Audit, Finding
 from likely.auditing._columns import read_columns
 from likely.auditing._duplicates import find_twins
-from likely.auditing._out_of_fold import by_content
+from likely.auditing._out_of_fold import by_content, classify
 from likely.auditing._told import tells
 from likely.auditing._wrong_labels import judge_labels
 from likely.auditing._wrong_targets import Squash, judge_targets
@@ -113,6 +113,36 @@ def test_planted_errors_are_still_found(share: float) -> None:
     wrong = judge_labels(logits, y).wrong > 0.5
     assert wrong[bad].mean() > 0.9
     assert wrong.sum() <= 1.1 * len(bad)
+
+
+@pytest.mark.parametrize(("name", "recall"), [("digits", 0.8), ("wine", 0.6), ("breast_cancer", 0.7)])
+def test_planted_errors_of_real_tables_are_named(name: str, recall: float) -> None:
+    X, y = getattr(datasets, f"load_{name}")(return_X_y=True)
+    classes = int(y.max()) + 1
+    named, right, count = 0, 0, 0
+    for seed in (3, 4) if len(y) < 500 else (3,):
+        rng = np.random.default_rng([23, seed])
+        bad = rng.choice(len(y), round(0.05 * len(y)), replace=False)
+        given = y.copy()
+        given[bad] = (y[bad] + rng.integers(1, classes, len(bad))) % classes
+        verdict = judge_labels(classify(X.astype(np.float32), given, seed), given, seed=seed)
+        wrong = np.flatnonzero(verdict.wrong > 0.5)
+        named, right, count = named + len(wrong), right + int(np.isin(wrong, bad).sum()), count + len(bad)
+    assert right / count >= recall
+    assert right / named >= 0.8
+
+
+def test_an_unlikely_label_is_named_though_two_classes_remain_likely() -> None:
+    rng = np.random.default_rng(0)
+    truth = rng.integers(0, 6, 3000)
+    best = truth - truth % 2  # classes look alike in pairs
+    logits = 8 * (np.eye(6)[best] + np.eye(6)[best + 1]) + 1.5 * np.eye(6)[truth] + rng.normal(size=(3000, 6))
+    bad = np.arange(150)
+    given = truth.copy()
+    given[bad] = (best[bad] + 2) % 6
+    wrong = judge_labels(logits, given).wrong > 0.5
+    assert wrong[bad].mean() > 0.9
+    assert wrong[150:].mean() < 0.01
 
 
 def test_a_class_that_cannot_be_told_from_the_others_is_not_accused_as_a_whole() -> None:

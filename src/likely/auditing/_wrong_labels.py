@@ -16,17 +16,19 @@ from likely.calibration import FeatureTemperature, LinearTemperature
 Array = NDArray[np.float64]
 
 LEAST = 0.01  # the share of wrong labels that is assumed where the data do not speak for more
-SURE = 0.85  # of the labels of rows like this one must be of one class, for another to be called wrong
+MOST = 0.15  # of the labels, and of those of rows like this one, may be called wrong; else they are hard to predict
+HARD = 0.2  # of the labels may differ from predictions; of more, wrong ones cannot be told from uncertain ones
 _STEPS = 100
-_DOUBT = 0.5  # log-likelihood by which a share may fall short of the best and still be believed: one standard error
+_GAIN = 2.0  # log-likelihood that wrong labels must add to what a temperature explains: two standard errors
 
 
 @dataclass(frozen=True)
 class LabelVerdict:
     """For every row the calibrated log-probabilities, its temperature, the NLL of its label, and P(label is wrong).
 
-    ``share`` is the share of wrong labels of highest likelihood, ``least`` the least that is likely, ``predictable``
-    whether labels, and each class, can be predicted at all: where not, none is called wrong.
+    ``share`` is the share of wrong labels, zero where uncertainty alone explains the labels as well; ``too_many`` says
+    that so many labels differ from predictions that wrong ones cannot be told from uncertain ones; ``predictable``,
+    whether labels, and each class, can be predicted at all. In both cases none is called wrong.
     """
 
     log_p: Array
@@ -34,18 +36,13 @@ class LabelVerdict:
     nll: Array
     wrong: Array
     share: float
-    least: float
+    too_many: bool
     predictable: Predictable
 
     @property
     def judged(self) -> bool:
         """Whether labels can be predicted, so that a prediction speaks against one."""
         return self.predictable.labels
-
-    @property
-    def too_many(self) -> bool:
-        """Whether so many labels differ from sure predictions that wrong ones cannot be told from uncertain ones."""
-        return self.least > 1 - SURE
 
     def expected(self, rows: NDArray[np.int64]) -> Array:
         """The probabilities of the labels as they are given, the wrong ones included."""
@@ -60,14 +57,15 @@ def judge_labels(
 
     A label is right with probability :math:`1 - \epsilon` and then drawn from
     :math:`q = \mathrm{softmax}(z / T)`; else it is one of the other classes. A common T and ε are fitted first,
-    jointly, for a temperature alone would take wrong labels for uncertainty and hide them; ε is the least that lies
-    within a standard error of the best. Then each row gets a temperature of its own, linear in the features (or the
-    logits), fitted to other rows, each weighing as much as its label is likely to be right. Rows rank by
-    :math:`-\log q_y`.
+    jointly, for a temperature alone would take wrong labels for uncertainty and hide them; but where it explains the
+    labels as well (to two standard errors), ε is zero: honest labels that are hard to predict leave no excess of
+    surprises. Then each row gets a temperature of its own, linear in the features (or the logits), fitted to other
+    rows, each weighing as much as its label is likely to be right. Rows rank by :math:`-\log q_y`.
 
     A plateau of 70% right labels is also one of labels that are hard to predict. So P(wrong) stays at a half or below
-    where even the likeliest class has less than 85% of the labels; and it is zero where labels, or a class, cannot be
-    predicted at all.
+    where more than 15% of the labels of rows like this one would be called wrong; and everywhere, if ε is above zero
+    but not surely below 15%, or predictions differ from 20% of the labels. It is zero where labels, or a class, cannot
+    be predicted at all.
 
     >>> rng = np.random.default_rng(0)
     >>> truth = rng.integers(0, 3, 600)
@@ -76,7 +74,7 @@ def judge_labels(
     >>> verdict = judge_labels(logits, given)
     >>> wrong = verdict.wrong > 0.5
     >>> int(wrong[:30].sum()), int(wrong[30:].sum()), round(verdict.share, 2)
-    (28, 0, 0.05)
+    (30, 0, 0.05)
     """
     n, classes = logits.shape
     z: NDArray[np.floating] = logits if logits.dtype == np.float32 else logits.astype(np.float64)
@@ -84,8 +82,8 @@ def judge_labels(
     predictable = predictable_labels(z, y, seed)
     if not predictable.labels:
         return _unjudged(y, classes, predictable, seed)
-    common, least = _common(z, y, seed)
-    right = 1 - _posterior(np.exp(log_softmax(z / common, axis=1)[own, y]), least, classes)
+    common, share = _common(z, y, seed)
+    right = 1 - _posterior(np.exp(log_softmax(z / common, axis=1)[own, y]), share, classes)
     # Calibrators multiply features and logits of one type only.
     read = None if features is None else np.asarray(features, dtype=z.dtype)
     calibrated, temperature = np.empty((n, classes)), np.empty(n)
@@ -97,14 +95,14 @@ def judge_labels(
         calibrated[rows] = log_softmax(z[rows].astype(np.float64) / temperature[rows, None], axis=1)
     nll = -calibrated[own, y]
     q = np.exp(-nll)
-    share = least
     for _ in range(_STEPS):
         share = float(_posterior(q, share, classes).mean())
-    least = min(share, least)
-    wrong = _posterior(q, max(least, LEAST), classes)
-    sure = _given(np.exp(calibrated.max(1)), least, classes) >= SURE
-    wrong = np.where(sure, wrong, np.minimum(wrong, 0.5)) * predictable.classes[y]
-    return LabelVerdict(calibrated, temperature, nll, wrong, share, least, predictable)
+    wrong = _posterior(q, max(share, LEAST), classes) * predictable.classes[y]
+    named = np.flatnonzero(wrong > 0.5)
+    differ = float((calibrated.argmax(1) != y).mean())
+    too_many = share > 0 and (_at_most(share, n) > MOST or _at_most(differ, n) > HARD)
+    wrong[named[(_accused(calibrated[named], share) > MOST) | too_many]] = 0.5
+    return LabelVerdict(calibrated, temperature, nll, wrong, share, too_many, predictable)
 
 
 def _unjudged(y: NDArray[np.int64], classes: int, predictable: Predictable, seed: int) -> LabelVerdict:
@@ -113,11 +111,11 @@ def _unjudged(y: NDArray[np.int64], classes: int, predictable: Predictable, seed
     for fit, rows in fold_out(len(y), seed + 1):
         log_p[rows] = np.log((np.bincount(y[fit], minlength=classes) + 0.5) / (len(fit) + 0.5 * classes))
     nll = -log_p[np.arange(len(y)), y]
-    return LabelVerdict(log_p, np.ones(len(y)), nll, np.zeros(len(y)), 0.0, 0.0, predictable)
+    return LabelVerdict(log_p, np.ones(len(y)), nll, np.zeros(len(y)), 0.0, False, predictable)
 
 
 def _common(z: NDArray[np.floating], y: NDArray[np.int64], seed: int) -> tuple[float, float]:
-    """The least share of wrong labels that the labels admit, and the temperature of highest likelihood with it."""
+    """The temperature and the share of wrong labels of highest likelihood; no share unless it adds to the likelihood."""
     classes = z.shape[1]
     enough = min(20_000, max(2_000, 200_000 // classes))
     some = np.random.RandomState(seed).permutation(len(y))[:enough]
@@ -137,15 +135,27 @@ def _common(z: NDArray[np.floating], y: NDArray[np.int64], seed: int) -> tuple[f
 
     fits = [minimize(mean_cost, start, method="Nelder-Mead", options={"maxiter": 150}) for start in starts]
     best = min(fits, key=lambda result: float(result.fun))
-    inverse, low, high = float(best.x[0]), 0.0, float(expit(best.x[1]))
-    for _ in range(8):  # the least share, by halving
-        share = (low + high) / 2
-        at_share = minimize_scalar(cost, (inverse - 0.5, inverse), args=(share,), options={"maxiter": 12})
-        if at_share.fun <= best.fun * len(labels) + _DOUBT:
-            high, inverse = share, float(at_share.x)
-        else:
-            low = share
-    return float(unit / np.exp(np.clip(inverse, -10, 10))), high
+    inverse, share = float(best.x[0]), float(expit(best.x[1]))
+    # Near the best temperature and at a far softer one: with no wrong labels many logits want the latter.
+    none = min(
+        (minimize_scalar(cost, (start - 0.5, start), args=(0.0,)) for start in (inverse, inverse - 2)),
+        key=lambda result: float(result.fun),
+    )
+    if none.fun - best.fun * len(labels) < _GAIN:
+        inverse, share = float(none.x), 0.0
+    return float(unit / np.exp(np.clip(inverse, -10, 10))), share
+
+
+def _at_most(share: float, n: int) -> float:
+    """A share and its standard error."""
+    return float(share + np.sqrt(share * (1 - share) / n))
+
+
+def _accused(log_p: Array, share: float) -> Array:
+    """The share of the labels of rows like each of these that would be called wrong."""
+    q, classes = np.exp(log_p), log_p.shape[1]
+    called = _posterior(q, max(share, LEAST), classes) > 0.5
+    return np.asarray((_given(q, share, classes) * called).sum(1))
 
 
 def _given(q: Array, share: float, classes: int) -> Array:
