@@ -115,7 +115,7 @@ def _unjudged(y: NDArray[np.int64], classes: int, predictable: Predictable, seed
 
 
 def _common(z: NDArray[np.floating], y: NDArray[np.int64], seed: int) -> tuple[float, float]:
-    """The temperature and the share of wrong labels of highest likelihood; no share unless it adds to the likelihood."""
+    """The temperature and the share of wrong labels of highest likelihood; the share is zero unless it adds to it."""
     classes = z.shape[1]
     enough = min(20_000, max(2_000, 200_000 // classes))
     some = np.random.RandomState(seed).permutation(len(y))[:enough]
