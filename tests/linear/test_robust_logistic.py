@@ -38,7 +38,7 @@ def test_the_median_row_has_temperature_one(fitted) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_random_labels_leave_a_plain_logistic_regression(seed: int) -> None:
+def test_random_labels_leave_nobody_certain(seed: int) -> None:
     """A temperature that varies fits noise, and made rows far out certain of one class."""
     rng = np.random.default_rng(seed)
     X, y, new, truth = (
@@ -48,8 +48,8 @@ def test_random_labels_leave_a_plain_logistic_regression(seed: int) -> None:
         rng.integers(0, 3, 500),
     )
     model = RobustLogisticRegression().fit(X, y)
-    assert not model.temperature_coef_.any()
-    assert log_loss(truth, model.predict_proba(new)) < np.log(3) + 0.1
+    plain = LogisticRegression().fit(X, y).predict_proba(new)
+    assert log_loss(truth, model.predict_proba(new)) < log_loss(truth, plain) + 0.01
 
 
 def test_probabilities_are_the_softmax_at_the_temperature(fitted) -> None:

@@ -126,10 +126,14 @@ def _chain(candidate: Calibrator) -> Chain:
     return candidate.chain if isinstance(candidate, Composition) else (candidate,)
 
 
+# Nats per row: candidates that fall back to the same map differ by rounding, which can be many standard errors.
+_ALIKE = 1e-6
+
+
 def _in_errors(difference: NDArray[np.float64], weight: NDArray[np.float64]) -> float:
     mean = np.average(difference, weights=weight)
     error = np.sqrt((weight * (difference - mean) ** 2).sum()) / weight.sum()  # a row of weight two is two rows
-    return float(mean / error) if error > 0 else 0.0
+    return float(mean / error) if mean > _ALIKE else 0.0
 
 
 def _nll(logits: Rows, y: NDArray[np.int64]) -> NDArray[np.float64]:

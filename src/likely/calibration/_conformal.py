@@ -12,9 +12,10 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clon
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import train_test_split
 from sklearn.utils import _safe_indexing, check_random_state, get_tags, indexable
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.validation import assert_all_finite, check_is_fitted, column_or_1d
 
 from likely._contents import mixed, row_keys
+from likely._validation import all_or_nothing
 from likely.calibration._regressor import mean_and_scale
 
 
@@ -42,10 +43,12 @@ class ConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):
         self.calibration_size = calibration_size
         self.random_state = random_state
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any) -> Self:
         """Fit the estimator on most rows and rank its errors on the rest."""
         crepes = _crepes()
         y = column_or_1d(y, warn=True)
+        assert_all_finite(y, input_name="y")
         if isinstance(self.estimator, FrozenEstimator):
             check_is_fitted(self.estimator)
             self.estimator_, rest, target = self.estimator, X, y

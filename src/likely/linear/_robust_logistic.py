@@ -96,8 +96,6 @@ class RobustLogisticRegression(ClassifierMixin, BaseEstimator):
         x = ((table.x - middle) / spread)[:, order]
         problem = _Problem(x, table.y.astype(np.intp), table.weight, len(self.classes_), self.C)
         lines, slopes, self.n_iter_ = problem.solve(self.max_iter, self.tol)
-        if slopes.any() and not problem.held_out_gain(self.max_iter, self.tol) > 0:
-            lines, slopes, self.n_iter_ = problem.solve(self.max_iter, self.tol, varying=False)
         back = np.argsort(order)
         lines, slopes = lines[:, np.append(back, len(back))], slopes[back] / spread
         # The median row gets temperature one, the others theirs in relation to it.
@@ -171,6 +169,50 @@ class _Problem:
         self.mean, self.features = mean, (x - mean) / self.deviation
         self.hot = np.eye(classes)[labels]
 
+    def solve(self, max_iter: int, tol: float) -> tuple[Array, Array, int]:
+        """Lines and slopes of log T = slopes · x, in robust units, and the steps that the last search took."""
+        plain, point = self.searched(max_iter, tol)
+        ridge = math.inf
+        if self.held_out_gain(max_iter, tol) > 0:
+            point, _ = self.settled(point, slice(None), _RIDGE, max_iter, tol)
+            ridge = self.learned_ridge(point)
+        if math.isfinite(ridge):
+            point, steps = self.settled(point, slice(None), ridge, max_iter, tol)
+        else:
+            point, steps = self.settled(plain, slice(None, self.size), 1.0, max_iter, tol)
+        return *self.in_x(point), steps
+
+    def searched(self, max_iter: int, tol: float) -> tuple[Array, Array]:
+        """The lines of a plain logistic regression, and lines and slopes from the best of several starts."""
+        options = {"maxiter": max_iter, "gtol": tol * self.weight.sum(), "ftol": 1e-12, "maxls": 50}
+
+        def search(start: Array, weight: Array, free: slice) -> Any:
+            point = start.copy()
+
+            def loss(part: Array) -> tuple[float, Array]:
+                point[free] = part
+                value, slope = self.loss(point, weight, _RIDGE)
+                return value, slope[free]
+
+            found = minimize(loss, start[free], jac=True, method="L-BFGS-B", options=options)
+            point[free] = found.x
+            return found.fun, point.copy()
+
+        nothing = np.zeros(self.size + self.features.shape[1])
+        lines, slopes, everything = slice(None, self.size), slice(self.size, None), slice(None)
+        _, plain = search(nothing, self.weight, lines)
+        found = []
+        for start in (self.weight, *self.central()):
+            point = plain if start is self.weight else search(nothing, start, lines)[1]
+            _, point = search(point, self.weight, slopes)
+            found.append(search(point, self.weight, everything))
+        return plain, min(found, key=lambda each: each[0])[1]
+
+    def in_x(self, point: Array) -> tuple[Array, Array]:
+        """Lines and slopes of log T = slopes · x; in the search log T was a line through the mean of the rows."""
+        slopes = point[self.size :] / self.deviation
+        return point[: self.size].reshape(self.shape) * math.exp(self.mean @ slopes), slopes
+
     def held_out_gain(self, max_iter: int, tol: float) -> float:
         """The part of the gain of a temperature that varies, on rows held out, that exceeds its standard errors.
 
@@ -182,56 +224,18 @@ class _Problem:
             if not out.any() or len(np.unique(self.labels[~out])) < len(self.hot[0]):
                 return 0.0
             rest = _Problem(self.x[~out, :-1], self.labels[~out], self.weight[~out], len(self.hot[0]), self.C)
-            plain, tempered = (rest.solve(max_iter, tol, varying=varying) for varying in (False, True))
-            gain[out] = self.each(*plain[:2], rest, out) - self.each(*tempered[:2], rest, out)
-        return float(sure(torch.from_numpy(gain), _MARGIN, torch.from_numpy(self.weight)))
+            plain, tempered = (self.nll_by(rest, point, out) for point in rest.searched(max_iter, tol))
+            gain[out] = plain - tempered
+        return sure(torch.from_numpy(gain), _MARGIN, torch.from_numpy(self.weight))
 
-    def each(self, lines: Array, slopes: Array, fitted: _Problem, rows: NDArray[np.bool_]) -> Array:
-        """The negative log-likelihood of each of these rows by lines and slopes that were fitted to others."""
+    def nll_by(self, fitted: _Problem, point: Array, rows: NDArray[np.bool_]) -> Array:
+        """The negative log-likelihood of some rows by what was fitted to others."""
+        lines, slopes = fitted.in_x(point)
         typical = float(median((fitted.x[:, :-1] @ slopes)[:, None], fitted.weight)[0])
         inverse = np.exp(-np.clip(self.x[rows, :-1] @ slopes - typical, 0.0, _FAR) - typical)[:, None]
         logs = log_softmax(_all_logits(self.x[rows] @ lines.T) * inverse, axis=1)
         nll: Array = -(logs * self.hot[rows]).sum(1)
         return nll
-
-    def solve(self, max_iter: int, tol: float, *, varying: bool = True) -> tuple[Array, Array, int]:
-        """Lines and slopes of log T = slopes · x, in robust units, and the steps that the last search took.
-
-        With ``varying=False`` the slopes are zero: plain logistic regression.
-        """
-        options = {"maxiter": max_iter, "gtol": tol * self.weight.sum(), "ftol": 1e-12, "maxls": 50}
-
-        def search(start: Array, weight: Array, free: slice, ridge: float) -> Any:
-            point = start.copy()
-
-            def loss(part: Array) -> tuple[float, Array]:
-                point[free] = part
-                value, slope = self.loss(point, weight, ridge)
-                return value, slope[free]
-
-            found = minimize(loss, start[free], jac=True, method="L-BFGS-B", options=options)
-            point[free] = found.x
-            return found.fun, point.copy(), found.nit
-
-        nothing = np.zeros(self.size + self.features.shape[1])
-        lines, slopes, everything = slice(None, self.size), slice(self.size, None), slice(None)
-        plain = search(nothing, self.weight, lines, _RIDGE)
-        if not varying:
-            point, steps = self.settled(plain[1], lines, 1.0, max_iter, tol)
-            return point[lines].reshape(self.shape), np.zeros(self.features.shape[1]), steps
-        found = []
-        for start in (self.weight, *self.central()):
-            _, point, _ = plain if start is self.weight else search(nothing, start, lines, _RIDGE)
-            _, point, _ = search(point, self.weight, slopes, _RIDGE)
-            found.append(search(point, self.weight, everything, _RIDGE))
-        _, point, _ = min(found, key=lambda each: each[0])
-        point, _ = self.settled(point, everything, _RIDGE, max_iter, tol)
-        ridge = self.learned_ridge(point)
-        free = everything if math.isfinite(ridge) else lines
-        last = self.settled(point if math.isfinite(ridge) else plain[1], free, min(ridge, 1.0), max_iter, tol)
-        slopes_in_x = last[0][slopes] / self.deviation
-        # log T was a line through the mean of the rows.
-        return last[0][lines].reshape(self.shape) * math.exp(self.mean @ slopes_in_x), slopes_in_x, last[1]
 
     def loss(self, point: Array, weight: Array, ridge: float) -> tuple[float, Array]:
         """The weighted NLL, the ridges, and the slopes of both."""

@@ -160,13 +160,14 @@ class _Ranks:
 
 def _fitted(detector: Any, X: Any, rows: Distinct) -> tuple[Array, Array]:
     """Fit a detector: the scores of all rows, and those of rows left out, by two fits to half of them if need be."""
+    weight = rows.weight / rows.weight[rows.weight > 0].mean()
     if isinstance(detector, OutlierDetector) and not isinstance(detector, EnsembleDetector):
-        fitted, unseen, weight = detector._fit(X, rows.weight)
+        fitted, unseen, weight = detector._fit(X, weight)
         detector._set_offset(fitted, unseen, weight)
         return fitted, unseen
 
     def fit(one: Any, seen: NDArray[np.intp]) -> Array:
-        weighed = {"sample_weight": rows.weight[seen]} if has_fit_parameter(one, "sample_weight") else {}
+        weighed = {"sample_weight": weight[seen]} if has_fit_parameter(one, "sample_weight") else {}
         scores: Array = -one.fit(_safe_indexing(X, seen), **weighed).score_samples(X)
         return scores
 

@@ -85,11 +85,13 @@ class ScaledDetector(OutlierDetector):
         seed = int(random.randint(2**31 - 1))
         x, seen = self._shown(self.columns_.standard(table))
         own = seen * rows.weight[:, None]
-        self.module_ = self._trained(x, own, seed)
+        # In an order that depends on their values alone, so that batches are the same however the rows come.
+        order = np.argsort(rows.place, kind="stable")[np.count_nonzero(rows.place < 0) :]
+        self.module_ = self._trained(x[order], own[order], seed)
         log_scale, nll, errors = self._judged(self.module_, table)
         self._usual = (own * errors).sum(0) / np.maximum(own.sum(0), 1e-12) + 1e-12
-        out = left_out(rows, min(self.batch_size, len(table)) * table.shape[1], np.random.RandomState(seed))
-        without = self._trained(x, seen * weights_without(rows, out)[:, :, None], seed)
+        out = left_out(rows, min(self.batch_size, len(order)) * table.shape[1], np.random.RandomState(seed))
+        without = self._trained(x[order], (seen * weights_without(rows, out)[:, :, None])[:, order], seed)
         which = 0 if self.score_by == "scale" else 1
         fitted = (log_scale, nll)[which]
         return fitted, as_of_all(self._judged(without, table)[which], out, fitted, _GAP)

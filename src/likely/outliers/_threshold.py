@@ -51,8 +51,8 @@ def threshold(
     unseen, held = unseen[there], own[there]
     if contamination == "auto":
         found = automatic(fitted[there], unseen, shortened(unseen, held) if long else unseen, held)
-        if np.isinf(found):  # no row is an outlier, seen or unseen
-            found = _above(max(float(unseen.max()), float(fitted[own > 0].max())))
+        if found >= unseen.max():  # no row is an outlier, nor is one of which the score if left out is unknown
+            found = max(found, _above(float(fitted[own > 0].max())))
         usual = quantiles(fitted[own > 0], own[own > 0], [0.75])[0]
         if long and quantiles(unseen, held, [0.5])[0] > usual:
             # Half of the unseen rows fit worse than three quarters of the others: their tail tells nothing.
@@ -67,7 +67,7 @@ def threshold(
 
 
 def automatic(fitted: Array, unseen: Array, judged: Array, weight: Array) -> float:
-    """The highest score of unseen rows that are not outliers as ``judged``; infinity where none is an outlier.
+    """The highest score of unseen rows that are not outliers as ``judged``; if none is, no training row is one.
 
     A training row fits better than if it had been left out. The threshold is low enough for those that are outliers,
     unless that would name more than a fiftieth of all new rows.
@@ -76,7 +76,7 @@ def automatic(fitted: Array, unseen: Array, judged: Array, weight: Array) -> flo
     named = false_alarms(judged, weight) <= _FALSE
     named[order] |= (beyond <= _RARE) & (above <= _FEW * above[-1])
     if not named.any():
-        return np.inf
+        return _above(max(float(unseen.max()), float(fitted.max())))
     highest = float(unseen[~named].max(initial=unseen.min()))
     lowest = float(fitted[named].min())
     lowest -= 1e-8 * (1 + abs(lowest))
