@@ -105,7 +105,7 @@ def test_minus_infinity_rules_a_class_out_and_nothing_else(name: str, n: int) ->
 
 
 @everyone
-@pytest.mark.parametrize("factor", [1e300, 1e-300])
+@pytest.mark.parametrize("factor", [2.0**996, 2.0**-996])  # exactly: rows that are rounded are dealt to other folds
 def test_the_size_of_logits_does_not_matter(name: str, factor: float) -> None:
     rng = np.random.default_rng(0)
     y = rng.integers(0, 3, 200)

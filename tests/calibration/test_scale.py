@@ -271,8 +271,8 @@ def test_auto_finds_the_linear_scale_and_the_bend():
     ("change", "message"),
     [
         ({"scale": [1.0, 0.0]}, "scale must be positive"),
-        ({"scale": [1.0]}, "scale must hold one number a row"),
-        ({"mean": [[0.0], [1.0]]}, "mean must hold one number a row"),
+        ({"scale": [1.0]}, "scale must hold one number per row"),
+        ({"mean": [[0.0], [1.0]]}, "mean must hold one number per row"),
         ({"mean": [], "y": [], "scale": None}, "mean has no rows"),
         ({"y": [0.0, float("nan")]}, "y holds NaN"),
         ({"features": [[1.0]]}, "features must have the shape"),

@@ -94,7 +94,9 @@ class AutoCalibrator(Calibrator):
         if thin > 1:
             fits = CrossFits(logits, y, features, weight, cv=None, seed=seed)
         self.members_ = {
-            name: self._member(candidates[name], fits) for name in candidates if self.behind_[name] <= self.slack
+            name: self._member(candidates[name], fits)
+            for name in candidates
+            if name == self.name_ or self.behind_[name] < self.slack
         }
 
     def _member(self, candidate: Calibrator, fits: CrossFits) -> Calibrator:
