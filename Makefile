@@ -5,7 +5,7 @@ JOBS ?= 2
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 PEERS := .venv/.peers
-LOWEST_TESTS := tests/calibration tests/linear tests/metrics tests/neural tests/outliers tests/test_l*.py tests/test_p*.py
+LOWEST_TESTS := tests/calibration tests/linear tests/metrics tests/neural tests/outliers tests/test_l*.py tests/test_pa*.py tests/test_pl*.py tests/test_pr[ei]*.py
 
 # torch's own threads would fight with the workers, and with other work, for the same cores.
 test docs lowest reproduce: export OMP_NUM_THREADS ?= 1
@@ -70,7 +70,7 @@ bare: dist ## the wheel without extras, in a venv of its own: README.md's code r
 lowest: ## the wheel on the lowest versions that pyproject.toml names, in a venv of its own
 	@rm -rf build/lowest && $(PYTHON) -m venv build/lowest
 	@$(PYTHON) tools/lowest.py cli arrow > build/lowest/constraints.txt
-	@build/lowest/bin/python -m pip install -qq --no-compile --disable-pip-version-check -c build/lowest/constraints.txt '.[cli,arrow]' pytest pytest-xdist hypothesis mpmath
+	@build/lowest/bin/python -m pip install -qq --no-compile --disable-pip-version-check -c build/lowest/constraints.txt '.[cli,arrow]' pytest pytest-xdist hypothesis mpmath polars
 	@build/lowest/bin/python -m pytest -q -n $(JOBS) -p no:cacheprovider -o filterwarnings=ignore -o xfail_strict=false -k 'not check_sample_weight_equivalence and not compiles' --dist worksteal $(LOWEST_TESTS)
 	@rm -rf build/lowest
 
