@@ -177,12 +177,13 @@ def reduce(nll: Tensor, reduction: str) -> Tensor:
     return nll if reduction == "none" else nll.sum() if reduction == "sum" else nll.mean()
 
 
-def check_sample_weight(sample_weight: Any, X: Any) -> NDArray[np.float64] | None:
+def check_sample_weight(sample_weight: Any, X: Any, *, counts: bool = True) -> NDArray[np.float64] | None:
     """Return the number of rows that each row of X counts for, or None where no weights are given.
 
     Args:
         sample_weight: one weight ≥ 0 per row, not all zero; a number is the weight of every row.
         X: the table whose rows are weighted.
+        counts: whether it matters how many rows there are; if not, weights are returned as they are.
 
     Returns:
         Array of shape (n,), float64: what :func:`row_counts` makes of the weights.
@@ -198,7 +199,7 @@ def check_sample_weight(sample_weight: Any, X: Any) -> NDArray[np.float64] | Non
     if weights.dtype.kind in "biuf" and weights.size and not weights.any():
         raise ValueError("sample_weight is zero for every row: it must contain at least one non-zero number")
     checked: NDArray[np.float64] = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-    return row_counts(checked)
+    return row_counts(checked) if counts else checked
 
 
 def row_counts(weight: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -92,7 +92,7 @@ class ScaleCalibrator(BaseEstimator):
     0.9
     """
 
-    n_features_: int | None = None  # a model that was loaded and reads no features does not know
+    n_features_: int = 0  # a model that was loaded and reads no features does not know
 
     def __init__(self, *, likelihood: str = "normal") -> None:
         self.likelihood = likelihood

@@ -53,7 +53,7 @@ class OutlierDetector(OutlierMixin, BaseEstimator):
         """The rows that are read, and their weights."""
         self._check_parameters()
         X = self._checked(X, reset=True)
-        weight = check_sample_weight(sample_weight, X)
+        weight = check_sample_weight(sample_weight, X, counts=False)
         stride = max(1, len(X) // _SAMPLE)
         if weight is None:
             return X[::stride], None

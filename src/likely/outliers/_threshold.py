@@ -13,7 +13,7 @@ from likely.outliers._distinct import Array
 Contamination = Literal["auto"] | float
 _FALSE = 0.1  # the share of false alarms that an automatic threshold is meant to have
 _RARE = 0.005  # of ordinary rows lie so far out that one is named even where chance may have put it there
-_FEW = 0.02  # of the rows, at most, are named for that, or for being like a training row that is named
+_FEW, _SOME = 0.02, 10  # of the rows, and rows, at most: as many are named for that
 _HEAVIEST = 2.0  # times the spread of the middle half, a tail is allowed for
 _OVERFITTED = 0.025  # of the rows, at most, are named by a network that has learned its rows by heart
 _LONGEST = 2.0  # the standard deviation of the logarithm of a long tail, at most
@@ -27,8 +27,8 @@ def threshold(
     With a share of rows, the score that this share of unseen rows exceeds. Automatic: the middle half of the scores is
     taken for normal; of the rows that lie further up than so many normal ones would, at most a tenth should be false
     alarms (Benjamini and Hochberg, 1995, under an empirical null as Efron's, 2004). In small tables that can name next
-    to nothing, so rows beyond all but 0.5% of the normal are named too, as long as they are a fiftieth of the rows or
-    fewer. The threshold is the highest score of the others.
+    to nothing, so rows beyond all but 0.5% of the normal are named too, as long as they are a fiftieth of the rows, and
+    ten, or fewer. The threshold is the highest score of the others.
 
     Args:
         fitted: scores of the training rows by the detector that was fitted to them.
@@ -70,17 +70,18 @@ def automatic(fitted: Array, unseen: Array, judged: Array, weight: Array) -> flo
     """The highest score of unseen rows that are not outliers as ``judged``; if none is, no training row is one.
 
     A training row fits better than if it had been left out. The threshold is low enough for those that are outliers,
-    unless that would name more than a fiftieth of all new rows.
+    unless that would name more than a fiftieth of all new rows, or more than ten of as many as there are.
     """
     order, beyond, above = _tails(judged, weight)
     named = false_alarms(judged, weight) <= _FALSE
-    named[order] |= (beyond <= _RARE) & (above <= _FEW * above[-1])
+    few = min(_FEW * above[-1], _SOME)  # in large tables false alarms can be told from others
+    named[order] |= (beyond <= _RARE) & (above <= few)
     if not named.any():
         return _above(max(float(unseen.max()), float(fitted.max())))
     highest = float(unseen[~named].max(initial=unseen.min()))
     lowest = float(fitted[named].min())
     lowest -= 1e-8 * (1 + abs(lowest))
-    return _above(min(highest, max(lowest, float(quantiles(unseen, weight, [1 - _FEW])[0]))))
+    return _above(min(highest, max(lowest, float(quantiles(unseen, weight, [1 - few / above[-1]])[0]))))
 
 
 def _above(score: float) -> float:
