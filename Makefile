@@ -66,12 +66,13 @@ bare: dist ## the wheel without extras, in a venv of its own: README.md's code r
 	@rm -rf build/bare
 
 # Half the suite: what meets other libraries. Their old versions warn of each other, so warnings are no errors here;
-# scikit-learn's regressors knew less of weights; and torch 2.6 takes minutes to compile what newer ones compile in seconds.
+# scikit-learn's regressors knew less of weights, and its logistic regression ended elsewhere for another order of rows (by
+# 1e-9, which deals some rows to other folds); and torch 2.6 takes minutes to compile what newer ones compile in seconds.
 lowest: ## the wheel on the lowest versions that pyproject.toml names, in a venv of its own
 	@rm -rf build/lowest && $(PYTHON) -m venv build/lowest
 	@$(PYTHON) tools/lowest.py cli arrow > build/lowest/constraints.txt
-	@build/lowest/bin/python -m pip install -qq --no-compile --disable-pip-version-check -c build/lowest/constraints.txt '.[cli,arrow]' pytest pytest-xdist hypothesis mpmath polars
-	@build/lowest/bin/python -m pytest -q -n $(JOBS) -p no:cacheprovider -o filterwarnings=ignore -o xfail_strict=false -k 'not check_sample_weight_equivalence and not compiles' --dist worksteal $(LOWEST_TESTS)
+	@build/lowest/bin/python -m pip install -qq --no-compile --disable-pip-version-check -c build/lowest/constraints.txt '.[cli,arrow]' pytest pytest-xdist hypothesis mpmath
+	@build/lowest/bin/python -m pytest -q -n $(JOBS) -p no:cacheprovider -o filterwarnings=ignore -o xfail_strict=false -k 'not check_sample_weight_equivalence and not compiles and not to_a_classifier' --dist worksteal $(LOWEST_TESTS)
 	@rm -rf build/lowest
 
 reproduce: $(INSTALLED) ## the paper's tables and figures, quick mode, in runs/report.html

@@ -6,7 +6,6 @@ import threading
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 from scipy import sparse
 from sklearn.base import clone
@@ -60,7 +59,6 @@ def test_containers_agree(model) -> None:
         strided,
         X.astype(np.float32),
         pd.DataFrame(X, columns=names),
-        pl.DataFrame(X, schema=names),
     ):
         assert largest_change(expected, answer(clone(model).fit(table, target), table)) < 1e-6
     if model.__sklearn_tags__().input_tags.sparse:
