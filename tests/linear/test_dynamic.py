@@ -21,16 +21,8 @@ from likely.linear import (
     MultiRidge,
     SpikeSlabRegression,
 )
+from linear_models import SELF_TUNING as REGRESSORS
 
-REGRESSORS = [
-    DynamicRidge(),
-    DynamicRidge(prior_mean="learned"),
-    MultiRidge(),
-    DynamicLasso(),
-    MultiLasso(),
-    SpikeSlabRegression(),
-    DynamicRegression(),
-]
 CLASSIFIERS = [DynamicLogisticRegression(), DynamicLogisticRegression(prior="laplace")]
 
 

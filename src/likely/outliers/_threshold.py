@@ -72,8 +72,8 @@ def automatic(fitted: Array, unseen: Array, judged: Array, weight: Array) -> flo
     A training row fits better than if it had been left out. The threshold is low enough for those that are outliers,
     unless that would name more than a fiftieth of all new rows, or more than ten of as many as there are.
     """
-    order, beyond, above = _tails(judged, weight)
-    named = false_alarms(judged, weight) <= _FALSE
+    order, beyond, above = tails = _tails(judged, weight)
+    named = _false_among(*tails) <= _FALSE
     few = min(_FEW * above[-1], _SOME)  # in large tables false alarms can be told from others
     named[order] |= (beyond <= _RARE) & (above <= few)
     if not named.any():
@@ -98,8 +98,12 @@ def false_alarms(scores: Array, weight: Array | None = None) -> Array:
     >>> (false_alarms(scores) < 0.1).nonzero()[0]
     array([1000, 1001])
     """
-    order, beyond, above = _tails(scores, weight)
-    found = np.empty(len(scores))
+    return _false_among(*_tails(scores, weight))
+
+
+def _false_among(order: NDArray[np.intp], beyond: Array, above: Array) -> Array:
+    """The share of false alarms among rows at least as odd as each, by the tails of all."""
+    found = np.empty(len(order))
     found[order] = np.minimum(np.minimum.accumulate((beyond * above[-1] / above)[::-1])[::-1], 1.0)
     return found
 
