@@ -22,6 +22,7 @@ def spoiled(seed: int = 0) -> np.ndarray:
 
 
 def test_it_is_the_likeliest_multivariate_t() -> None:
+    rng = np.random.default_rng(1)
     X = multivariate_t(shape=MIX.T @ MIX, df=3, seed=0).rvs(500)
     detector = ScatterDetector(df=3.0, shrinkage=1e-9, tol=1e-9, max_iter=500).fit(X)
     z = detector.columns_.standard(X)
@@ -35,8 +36,8 @@ def test_it_is_the_likeliest_multivariate_t() -> None:
 
     best = likelihood(detector.location_, shape)
     for _ in range(20):
-        turn = 0.05 * RNG.normal(size=(3, 3))
-        assert likelihood(detector.location_ + 0.05 * RNG.normal(size=3), shape) < best
+        turn = 0.05 * rng.normal(size=(3, 3))
+        assert likelihood(detector.location_ + 0.05 * rng.normal(size=3), shape) < best
         assert likelihood(detector.location_, (np.eye(3) + turn) @ shape @ (np.eye(3) + turn).T) < best
 
 
@@ -69,9 +70,10 @@ def test_contributions_add_up_to_the_distance_and_name_the_culprit() -> None:
 
 
 def test_missing_values_are_left_out_of_the_likelihood() -> None:
+    rng = np.random.default_rng(1)
     covariance = MIX.T @ MIX
     rows = CLEAN[:50].copy()
-    lost = RNG.random(rows.shape) < 0.4
+    lost = rng.random(rows.shape) < 0.4
     rows[lost] = np.nan
     filled = rows.copy()
     seen, _ = fill(filled, np.linalg.inv(covariance), np.ones(50))
@@ -87,8 +89,9 @@ def test_missing_values_are_left_out_of_the_likelihood() -> None:
 
 
 def test_missing_values_do_not_bias_the_covariance() -> None:
+    rng = np.random.default_rng(1)
     whole = ScatterDetector().fit(CLEAN)
-    X = np.where(RNG.random(CLEAN.shape) < 0.3, np.nan, CLEAN)
+    X = np.where(rng.random(CLEAN.shape) < 0.3, np.nan, CLEAN)
     holed = ScatterDetector().fit(X)
     correlation = [
         d.covariance_ / np.sqrt(np.outer(d.covariance_.diagonal(), d.covariance_.diagonal())) for d in (whole, holed)
@@ -163,8 +166,9 @@ def test_clean_rows_raise_few_alarms_and_spoiled_ones_many() -> None:
 
 
 def test_a_few_odd_rows_among_equal_ones_are_found() -> None:
+    rng = np.random.default_rng(1)
     X = np.ones((500, 3))
-    X[:4] += RNG.normal(size=(4, 3))
+    X[:4] += rng.normal(size=(4, 3))
     assert np.flatnonzero(ScatterDetector().fit(X).predict(X) < 0).tolist() == [0, 1, 2, 3]
     assert (ScatterDetector().fit(X[4:]).predict(X[4:]) == 1).all()
 
@@ -180,7 +184,8 @@ def test_contamination_is_the_share_of_outliers() -> None:
 
 
 def test_the_threshold_counts_weights_as_rows() -> None:
-    scores, weight = RNG.normal(size=200), RNG.integers(0, 4, size=200).astype(float)
+    rng = np.random.default_rng(1)
+    scores, weight = rng.normal(size=200), rng.integers(0, 4, size=200).astype(float)
     repeated = np.repeat(scores, weight.astype(int))
     for contamination in ("auto", 0.2):
         assert threshold(scores, scores, weight, contamination) == threshold(repeated, repeated, None, contamination)

@@ -19,12 +19,13 @@ TINY = Recipe((8,), 1, 64, 1e-2)
 
 def corruption_found(**at: float) -> corruption.Found:
     """Three seeds with the AUPR named: `mt`, `dt`, and the doubt of the network under DT."""
+    rng = np.random.default_rng(1)
     kinds, seeds = len(corruption.KINDS), 3
-    aupr = np.full((kinds, len(corruption.DETECTORS), seeds, 2), 0.3) + RNG.normal(0, 1e-3, (seeds, 2))
+    aupr = np.full((kinds, len(corruption.DETECTORS), seeds, 2), 0.3) + rng.normal(0, 1e-3, (seeds, 2))
     places = {"mt": (corruption.MT, corruption.HEAT), "dt": (corruption.DT, corruption.HEAT)}
     places["doubt"] = (corruption.DT, corruption.DOUBT)
     for name, value in at.items():
-        aupr[:, corruption.DETECTORS.index(places[name])] = value + RNG.normal(0, 1e-3, (kinds, seeds, 2))
+        aupr[:, corruption.DETECTORS.index(places[name])] = value + rng.normal(0, 1e-3, (kinds, seeds, 2))
     networks = (kinds, len(corruption.NETWORKS), seeds)
     return corruption.Found(aupr, aupr[..., -1], np.ones((*networks, 2)), np.full(networks, 0.7))
 
@@ -52,14 +53,15 @@ def test_corruption_judges_by_its_numbers(at: dict[str, float], verdict: str) ->
 
 
 def svhn_found(auc: float, blur: float, level: float) -> svhn_temperatures.Found:
-    agreement = RNG.normal(0, 1e-3, (len(DESIGNS), 2, 3, 5))
+    rng = np.random.default_rng(1)
+    agreement = rng.normal(0, 1e-3, (len(DESIGNS), 2, 3, 5))
     agreement[..., 0] += 0.2
     agreement[..., 1] -= 0.2
     agreement[DESIGNS.index(TOGETHER), 0, :, :2] += np.array([auc - 0.2, blur + 0.2])
     agreement[DESIGNS.index(LEVEL), 0, :, 0] += level - 0.2
     labels = np.arange(100, dtype=np.uint8) % 10
     said = np.where(np.arange(100) % 7, labels, 9 - labels).astype(np.uint8)
-    heat = RNG.uniform(0.5, 2, (len(DESIGNS), 100)).astype(np.float16)
+    heat = rng.uniform(0.5, 2, (len(DESIGNS), 100)).astype(np.float16)
     return svhn_temperatures.Found(agreement, heat, np.stack([said] * len(DESIGNS)), labels)
 
 
@@ -93,7 +95,8 @@ def test_what_is_computed_from_pictures_means_what_it_is_called() -> None:
 
 
 def test_photographs_are_not_cut_apart() -> None:
-    photo = np.sort(RNG.integers(0, 40, 200))
+    rng = np.random.default_rng(1)
+    photo = np.sort(rng.integers(0, 40, 200))
     images = Images("some", np.zeros((200, 8, 8, 3), np.uint8), np.zeros(200, int), {"photo": photo})
     seen = svhn_temperatures.split(images)
     assert set(photo[seen]).isdisjoint(photo[~seen])
