@@ -5,7 +5,7 @@ JOBS ?= 2
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 PEERS := .venv/.peers
-LOWEST_TESTS := tests/calibration tests/linear tests/metrics tests/neural tests/outliers tests/test_l*.py tests/test_pa*.py tests/test_pl*.py tests/test_pr[ei]*.py
+LOWEST_TESTS := tests/calibration tests/linear tests/metrics tests/tabular tests/outliers tests/test_l*.py tests/test_pa*.py tests/test_pl*.py tests/test_pr[ei]*.py
 
 # torch's own threads would fight with the workers, and with other work, for the same cores.
 test docs lowest reproduce: export OMP_NUM_THREADS ?= 1

@@ -16,7 +16,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.utils.validation import has_fit_parameter
 
 import likely
-from likely import calibration, linear, neural, outliers
+from likely import calibration, linear, outliers, tabular
 
 Rows = dict[str, np.ndarray]
 
@@ -380,8 +380,8 @@ SUBJECTS = [
     Subject(linear.DynamicLogisticRegression, CLASSIFIER),
     Subject(linear.RobustLogisticRegression, CLASSIFIER),
     Subject(linear.RobustPCA, Components()),
-    Subject(lambda: neural.LikelihoodRegressor(**_QUICK), REGRESSOR, except_for=_TRAINED, single=True),
-    Subject(lambda: neural.LikelihoodClassifier(**_QUICK), CLASSIFIER, except_for=_TRAINED, single=True),
+    Subject(lambda: tabular.LikelihoodRegressor(**_QUICK), REGRESSOR, except_for=_TRAINED, single=True),
+    Subject(lambda: tabular.LikelihoodClassifier(**_QUICK), CLASSIFIER, except_for=_TRAINED, single=True),
     Subject(lambda: calibration.CalibratedRegressor(_RIDGE), REGRESSOR),
     Subject(lambda: calibration.ConformalRegressor(_RIDGE), REGRESSOR),
     Subject(lambda: calibration.CalibratedClassifier(_LOGISTIC), CLASSIFIER),

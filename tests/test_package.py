@@ -31,14 +31,14 @@ MODULES = [
     "likely.datasets",
     "likely.linear",
     "likely.metrics",
-    "likely.neural",
+    "likely.tabular",
     "likely.plots",
     "likely.losses",
     "likely.optim",
     "likely.outliers",
     "likely.parameters",
     "likely.priors",
-    "likely.tables",
+    "likely.row_store",
 ]
 
 

@@ -26,7 +26,7 @@ import torch
 from sklearn.base import clone
 
 import likely
-from likely import calibration, linear, losses, neural, outliers, parameters
+from likely import calibration, linear, losses, outliers, parameters, tabular
 from promises import (
     NOT_SUBJECTS,
     SUBJECTS,
@@ -402,7 +402,7 @@ def test_a_batch_with_a_gap_leaves_a_loss_as_it_was() -> None:
 def test_everything_public_is_a_subject() -> None:
     known = {subject.covers.__name__ for subject in SUBJECTS} | set(NOT_SUBJECTS)
     missing = []
-    for module in (likely, linear, neural, calibration, outliers, losses, parameters):
+    for module in (likely, linear, tabular, calibration, outliers, losses, parameters):
         for name in module.__all__:
             member = getattr(module, name)
             takes_rows = isinstance(member, type) and (hasattr(member, "fit") or issubclass(member, torch.nn.Module))

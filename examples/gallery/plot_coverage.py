@@ -4,7 +4,7 @@ Ninety percent, everywhere
 
 An interval of one width for all rows can hold nine targets of ten on average and still be wrong on
 every single row: too wide where the noise is small, too narrow where it is large.
-:class:`~likely.neural.LikelihoodRegressor` predicts a distribution for every row, and its intervals
+:class:`~likely.tabular.LikelihoodRegressor` predicts a distribution for every row, and its intervals
 hold what they promise for easy rows and for hard ones.
 """
 
@@ -12,7 +12,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from likely.datasets import make_heteroscedastic
-from likely.neural import LikelihoodRegressor
+from likely.tabular import LikelihoodRegressor
 
 X, y, scale = make_heteroscedastic(6000, n_features=2, random_state=0)
 train, test = slice(0, 2000), slice(2000, None)

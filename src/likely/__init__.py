@@ -15,13 +15,13 @@ if TYPE_CHECKING:
         linear,
         losses,
         metrics,
-        neural,
         optim,
         outliers,
         parameters,
         plots,
         priors,
-        tables,
+        row_store,
+        tabular,
     )
     from likely.auditing import audit
     from likely.functional import linear_softmax_nll
@@ -77,14 +77,14 @@ __all__ = [
     "linear_softmax_nll",
     "losses",
     "metrics",
-    "neural",
     "optim",
     "outliers",
     "param_groups",
     "parameters",
     "plots",
     "priors",
-    "tables",
+    "row_store",
+    "tabular",
 ]
 
 _HOMES = {

@@ -23,7 +23,7 @@ Judge = Callable[[], Tensor]
 class Progress:
     """Where training stands: what callbacks and progress bars are told.
 
-    >>> from likely.neural import Progress
+    >>> from likely.tabular import Progress
     >>> Progress(step=20, max_steps=100, loss=0.5, held_out=(0.7, 0.8)).step
     20
     """

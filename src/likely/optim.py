@@ -10,7 +10,7 @@ from torch.utils.hooks import RemovableHandle
 
 from likely._validation import check_positive
 from likely.parameters import Predicted
-from likely.tables import Table
+from likely.row_store import RowStore
 
 __all__ = ["Supervised", "clip_gradients", "param_groups"]
 
@@ -121,7 +121,7 @@ class Supervised(nn.Module):
         self._ddp_params_and_buffers_to_ignore = [
             f"{name}.{buffer}"
             for name, module in self.named_modules()
-            if isinstance(module, Table)
+            if isinstance(module, RowStore)
             for buffer, _ in module.named_buffers()
         ]
 

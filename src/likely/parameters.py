@@ -23,7 +23,7 @@ from torch.distributions.transforms import Transform
 
 from likely._standardize import Standardize, unchanged_on_error
 from likely._validation import check_floating, check_real, may_look, unscriptable
-from likely.tables import Table
+from likely.row_store import RowStore
 
 __all__ = ["Data", "Fixed", "Global", "Parameter", "Predicted"]
 
@@ -192,7 +192,7 @@ class Global(Parameter):
 class Data(Parameter):
     """One φ a training row. It is undefined for rows outside the training set.
 
-    The rows live in a :class:`likely.tables.Table` and step during ``backward``: there is nothing to hand to an
+    The rows live in a :class:`likely.row_store.RowStore` and step during ``backward``: there is nothing to hand to an
     optimizer. ``table_options`` reach it: ``optimizer``, ``lr``, ``clip``, ``weight_decay``; and, for many rows,
     ``store`` (``"device"``, ``"host"`` or the path of a file), ``dtype`` and ``sharded``. In evaluation mode it
     refuses to answer, unless ``fallback`` says what stands in for a row's own value: the ``"mean"`` over the table
@@ -207,7 +207,7 @@ class Data(Parameter):
     tensor([0.7547, 1.0000, 1.3145])
     """
 
-    table: Table
+    table: RowStore
     start: Tensor
 
     def __init__(
@@ -232,7 +232,7 @@ class Data(Parameter):
 
     def _build(self, raw: Tensor) -> None:
         rows = raw.expand(self.n, *self.shape)
-        self.table = Table(rows, validate_args=self.validate_args, **self.table_options)
+        self.table = RowStore(rows, validate_args=self.validate_args, **self.table_options)
         self.register_buffer("start", raw, persistent=False)
 
     @property

@@ -5,7 +5,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from likely.calibration import CalibratedClassifier, CalibratedRegressor
-from likely.neural import LikelihoodClassifier, LikelihoodRegressor
+from likely.tabular import LikelihoodClassifier, LikelihoodRegressor
 
 pytest.importorskip("mapie")
 from mapie.classification import SplitConformalClassifier

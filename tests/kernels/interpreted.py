@@ -67,9 +67,9 @@ def softmax() -> None:
 
 
 def step() -> None:
-    from likely.tables import _rule_triton
-    from likely.tables._memory import Pair
-    from likely.tables._rule import Rule, summed
+    from likely.row_store import _rule_triton
+    from likely.row_store._memory import Pair
+    from likely.row_store._rule import Rule, summed
 
     _rule_triton.BLOCK = 8
     for optimizer in ("rmsprop", "adagrad", "sgd"):

@@ -14,9 +14,9 @@ from sklearn.model_selection import train_test_split
 
 from likely.bench._bars import worst
 from likely.metrics import expected_calibration_error
-from likely.neural import LikelihoodClassifier
 from likely.reproduce import Bar, Table
 from likely.reproduce._comparison import one_core
+from likely.tabular import LikelihoodClassifier
 
 SETS = {"digits": load_digits, "breast cancer": load_breast_cancer, "wine": load_wine}
 NOISES = (0.0, 0.1, 0.2, 0.4)

@@ -25,7 +25,7 @@ from likely.bench.losses import cpu_milliseconds
 from likely.reproduce import Bar, Context, Result
 from likely.reproduce import Table as Shown
 from likely.reproduce._bar import Sign
-from likely.tables import Table
+from likely.row_store import RowStore
 
 ROWS, BATCH = 1_280_000, 256  # ImageNet
 STEPS = 25  # in a row before it is another way's turn
@@ -73,7 +73,7 @@ def ways_to_step(rows: int, folder: Path) -> dict[str, Callable[[], None]]:
     weight, start = torch.randn(BATCH), torch.zeros(()).expand(rows)
     drawn = cycle(torch.randint(0, rows, (1000, BATCH)).unbind())
 
-    def ours(table: Table) -> Callable[[], None]:
+    def ours(table: RowStore) -> Callable[[], None]:
         return lambda: (table(next(drawn)) * weight).sum().backward()
 
     def theirs(optimizer: torch.optim.Optimizer, read: Callable[[Tensor], Tensor]) -> Callable[[], None]:
@@ -84,16 +84,16 @@ def ways_to_step(rows: int, folder: Path) -> dict[str, Callable[[], None]]:
 
         return work
 
-    own, full = Table(start), nn.Parameter(torch.zeros(rows))
+    own, full = RowStore(start), nn.Parameter(torch.zeros(rows))
     full.grad = torch.zeros(rows).index_add_(0, next(drawn), weight)
     again = torch.optim.Adam([full])
     return {
         OURS: ours(own),
         f"{OURS}{ALONE}": lambda: own.step(next(drawn), weight),
         f"{DENSE}{ALONE}": lambda: again.step(),
-        "likely, bfloat16": ours(Table(start, dtype=torch.bfloat16)),
-        "likely, on the host": ours(Table(start, store="host")),
-        "likely, in a file": ours(Table(start, store=folder / "rows.table")),
+        "likely, bfloat16": ours(RowStore(start, dtype=torch.bfloat16)),
+        "likely, on the host": ours(RowStore(start, store="host")),
+        "likely, in a file": ours(RowStore(start, store=folder / "rows.table")),
         DENSE: theirs(adam, lambda index: dense[index]),
         SPARSE: theirs(sparse, lambda index: embedding(index)[:, 0]),
     }
@@ -115,7 +115,7 @@ def billion(times: list[tuple[str, float]], *, quick: bool) -> Iterator[Bar]:
 def billion_rows(folder: Path, touched: int) -> dict[str, float]:
     """Rates of updates of rows whose page of the file was never touched, and of rows anywhere once all were."""
     torch.set_num_threads(1)
-    table = Table(torch.zeros(()).expand(BILLION), store=folder / "billion.table")
+    table = RowStore(torch.zeros(()).expand(BILLION), store=folder / "billion.table")
     weight = torch.randn(LARGE_BATCH)
 
     def rate(batches: Iterable[Tensor]) -> tuple[float, float]:

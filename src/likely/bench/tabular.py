@@ -28,9 +28,9 @@ from likely.bench._bars import result_of, worst
 from likely.bench._timing import timed
 from likely.datasets import Regression, list_regression, load_regression, make_heteroscedastic
 from likely.metrics import negative_log_likelihood, quantile_calibration_error
-from likely.neural import LikelihoodRegressor
 from likely.reproduce import Bar, Context, Result, Table
 from likely.reproduce._comparison import one_core
+from likely.tabular import LikelihoodRegressor
 
 Array = NDArray[np.float64]
 DEFAULT, PLAIN, ENSEMBLE, NGBOOST, SINGLE = "default", "plain", "deep ensemble", "NGBoost", "scikit-learn MLP"

@@ -25,12 +25,12 @@ from torch.distributions import Distribution, Normal
 
 from likely.datasets import Regression
 from likely.metrics import negative_log_likelihood, quantile_calibration_error
-from likely.neural import LikelihoodRegressor
 from likely.reproduce._comparison import Comparison, Scores, beside_paper, one_core
 from likely.reproduce._entry import Context, Picture, Result, Table, Verdict
 from likely.reproduce._regressors import Regressors, predict, train
 from likely.reproduce._svg import MUTED, PALETTE, styled, to_svg
 from likely.reproduce.regressor_calibration import regressions, standardised
+from likely.tabular import LikelihoodRegressor
 
 UNIT, FITTED, TEMP, LEVEL = "base, σ = 1", "base, σ fitted", "temp", "temp, from σ = 1"
 OURS, DEFAULT = "ours", "ours, as it comes"

@@ -1,0 +1,99 @@
+"""The `likely` command: `audit`, `calibrate`, `predict`, `reproduce`, `bench` and `info`.
+
+Everything heavy is imported by the command that needs it, so `likely --help` answers at once; and typer is imported
+inside `build`, so that an install without the `cli` extra gets a sentence instead of a traceback.
+"""
+
+import io
+import json
+import os
+import sys
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Annotated
+
+if TYPE_CHECKING:
+    import typer
+
+CLI_EXTRA = ("typer", "rich", "jinja2", "pandas", "matplotlib")
+
+
+def main() -> None:
+    """The entry point of the console script."""
+    missing = [name for name in CLI_EXTRA if find_spec(name) is None]
+    if missing:
+        sys.exit(f"The likely command needs {', '.join(missing)}: pip install 'likely[cli]'")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal may lack signs that names have
+    build()()
+
+
+def build() -> "typer.Typer":
+    """The typer application."""
+    import typer
+
+    from likely.cli.refusing import Commands
+
+    app = typer.Typer(
+        cls=Commands,
+        help="Losses are likelihoods: free their parameters and learn them with the model.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+    def version(asked: bool) -> None:
+        if asked:
+            import likely
+
+            typer.echo(f"likely {likely.__version__}")
+            raise typer.Exit
+
+    @app.callback()
+    def likely_command(
+        show: Annotated[
+            bool, typer.Option("--version", help="Print the version and stop.", callback=version, is_eager=True)
+        ] = False,
+    ) -> None:
+        pass
+
+    @app.command()
+    def info(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+        """Show versions, hardware, the data folder and the extras that are installed."""
+        about = describe()
+        typer.echo(json.dumps(about, indent=1, ensure_ascii=False) if as_json else readable(about))
+
+    from likely.bench._command import bench_command
+    from likely.cli.audit import audit_command
+    from likely.cli.calibrate import calibrate_command, predict_command
+    from likely.reproduce._command import reproduce_command
+
+    app.command("audit")(audit_command)
+    app.command("calibrate")(calibrate_command)
+    app.command("predict")(predict_command)
+    app.command("reproduce")(reproduce_command)
+    app.command("bench")(bench_command)
+    return app
+
+
+def describe() -> dict[str, dict[str, object]]:
+    """What `likely info` shows."""
+    from likely.reproduce._machine import extras, machine, versions
+
+    return {
+        "versions": {**versions()},
+        "machine": {**machine()},
+        "data": {"LIKELY_DATA": os.environ.get("LIKELY_DATA")},
+        "extras": {**extras()},
+    }
+
+
+def readable(about: dict[str, dict[str, object]]) -> str:
+    """The same for people."""
+    words = {"None": "not set", "True": "installed", "False": "not installed"}
+    lines = []
+    for heading, values in about.items():
+        lines.append(heading)
+        lines += [f"  {name:<14}{words.get(str(value), value)}" for name, value in values.items()]
+    return "\n".join(lines)

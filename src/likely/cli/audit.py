@@ -1,0 +1,89 @@
+"""The arguments of `likely audit`, and what it prints."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from likely.cli.progress import progress
+from likely.cli.terminal import safe
+
+# What only a table has, and what only a model's outputs have; given with the other it would be ignored.
+_OF_TABLES = ("DATA", "--target", "--test")
+_OF_OUTPUTS = ("--logits", "--labels", "--features", "--images", "--classes")
+
+
+def audit_command(
+    data: Annotated[
+        Path | None, typer.Argument(help="A table: CSV, TSV, Parquet, Arrow or npz.", metavar="DATA")
+    ] = None,
+    target: Annotated[str | None, typer.Option(help="The column to predict and to judge.")] = None,
+    task: Annotated[str, typer.Option(help="auto, classification or regression.")] = "auto",
+    test: Annotated[Path | None, typer.Option(help="A second table that should share no row.")] = None,
+    logits: Annotated[Path | None, typer.Option(help="A classifier's outputs, .npy (rows, classes).")] = None,
+    labels: Annotated[Path | None, typer.Option(help="Their labels, .npy (rows,).")] = None,
+    features: Annotated[Path | None, typer.Option(help="The last layer's inputs, .npy (rows, width).")] = None,
+    images: Annotated[Path | None, typer.Option(help="A folder of images in row order, or an .npy.")] = None,
+    classes: Annotated[str | None, typer.Option(help="Names of the classes, with commas between.")] = None,
+    out: Annotated[Path, typer.Option(help="The folder to write to.", file_okay=False)] = Path("audit"),
+    fail_above: Annotated[
+        float | None,
+        typer.Option(help="End with exit code 1 if more than this share of rows is suspicious.", min=0, max=1),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="The seed everything random starts from.", min=0, max=2**32 - 1)] = 0,
+) -> None:
+    """Find odd rows, wrong labels and targets, copies and leaks; write OUT/report.html, scores.csv, summary.json."""
+    from likely._destination import keep_inputs, writable
+    from likely.auditing import audit
+    from likely.auditing._write import FILES
+
+    given = {"--test": test, "--logits": logits, "--labels": labels, "--features": features, "--images": images}
+    _check_together(given | {"DATA": data, "--target": target, "--classes": classes}, task)
+    keep_inputs([out / name for name in FILES], {"DATA": data, **given})
+    with writable(out, create=True), progress() as tell:
+        found = audit(
+            data,
+            target,
+            task=task,
+            test=test,
+            logits=logits,
+            labels=labels,
+            features=features,
+            images=images,
+            classes=classes.split(",") if classes else None,
+            seed=seed,
+            progress=tell,
+        )
+        tell("writing", 1.0)
+        page = found.save(out, shlex.join(["likely", *sys.argv[1:]]))
+    for finding in found.findings:
+        typer.echo(safe(f"{finding.title}: {finding.summary}"))
+    for note in found.notes:
+        typer.echo(safe(f"note: {note}"))
+    typer.echo(safe(str(page)))
+    if fail_above is not None and found.share > fail_above:
+        typer.echo(
+            f"likely: {found.share:.2%} of rows are suspicious, more than the {fail_above:.2%} allowed", err=True
+        )
+        raise typer.Exit(1)
+
+
+def _check_together(given: dict[str, object], task: str) -> None:
+    """Refuse options of which some would be ignored."""
+    table, outputs = ([name for name in names if given[name] is not None] for names in (_OF_TABLES, _OF_OUTPUTS))
+    if outputs and task != "auto":
+        table.append("--task")
+    if not table and not outputs:
+        raise ValueError("give a table, or --logits and --labels")
+    if table and outputs:
+        raise ValueError(
+            f"{table[0]} is for a table and {outputs[0]} for a model's outputs: give a table, or --logits and --labels"
+        )
+    if table and given["DATA"] is None:
+        raise ValueError(f"{table[0]} needs a table")
+    if outputs and (given["--logits"] is None or given["--labels"] is None):
+        raise ValueError("--logits and --labels go together: give both")

@@ -1,0 +1,244 @@
+"""What `likely calibrate` and `likely predict` do: from a file of outputs to a model, and with a model to answers."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from likely._destination import write_together
+from likely.calibration import Calibrator, compose, compose_scales, load, save
+from likely.calibration._classifier import METHODS, make_calibrator
+from likely.calibration._json import needs
+from likely.calibration._scale_pipeline import SCALE_METHODS
+from likely.cli.destination import check_output
+from likely.cli.outputs import Names, Outputs, read_outputs, unusual_row
+from likely.cli.scores import Scores, after, before, fit, out_of_fold
+
+ENDINGS = (".npz", ".csv")
+
+
+def calibrate(
+    data: Path,
+    out: Path,
+    names: Names,
+    method: str,
+    *,
+    likelihood: str | None,
+    folds: int,
+    seed: int,
+    tell: Callable[[str, float], None],
+) -> dict[str, Any]:
+    """Fit, judge on rows left out, and save; what is to be told of it."""
+    if folds == 1:
+        raise ValueError("--folds must be 0, or 2 or more")
+    check_output(out, {"DATA": data, **names.files()})
+    outputs = read_outputs(data, names, truth=True)
+    names.check_used(outputs.task)
+    if outputs.task == "classification" and likelihood is not None:
+        raise ValueError("--likelihood is for regressors, and these outputs are a classifier's")
+    calibrator = _made(method, outputs, likelihood or "normal", seed)
+    _check_rows(outputs, folds)
+    if names.probabilities:
+        calibrator.set_params(inputs="probabilities")
+    about = {**_about(data, outputs), "task": outputs.task, "method": method}
+    with _naming_the_row(outputs, method):
+        tell("fitting", 0.0)
+        fitted = fit(calibrator, outputs)
+        about |= {**_chosen(fitted), "seed": seed}
+        if folds:
+            about |= _judged(calibrator, outputs, folds, seed, tell)
+    save(fitted, out, about=about)
+    return about | {"out": str(out)}
+
+
+def predict(
+    model: Path, data: Path, out: Path, names: Names, *, coverage: float | None, quantiles: str | None
+) -> dict[str, Any]:
+    """Write a model's answers to the outputs in a file; what is to be told of them."""
+    levels = _levels(quantiles)
+    if out.suffix.lower() not in ENDINGS:
+        raise ValueError(f"--out must end in {' or '.join(ENDINGS)}, got {out.name}")
+    if coverage is not None and not 0 < coverage < 1:
+        raise ValueError(f"--coverage must be between 0 and 1, got {coverage}")
+    check_output(out, {"MODEL": model, "DATA": data, **names.files()})
+    fitted = load(model)
+    classifier = isinstance(fitted, Calibrator)
+    for option, value in (("--coverage", coverage), ("--quantiles", quantiles)):
+        if classifier and value is not None:
+            raise ValueError(f"{option} is for regressors, and {model.name} is a classifier's: it has probabilities")
+    task = "classification" if classifier else "regression"
+    names.check_used(task)
+    names = replace(names, task=task, probabilities=classifier and fitted.inputs == "probabilities")
+    outputs = _fitting(read_outputs(data, names, truth=False), fitted, model, data)
+    answers = _probabilities(fitted, outputs) if classifier else _forecasts(fitted, outputs, coverage or 0.9, levels)
+    _check_answers(answers, model)
+    about = {**_about(data, outputs), "method": type(fitted).__name__}
+    if outputs.truth is not None:
+        about |= _compared(before(outputs, fitted), after(fitted, outputs))
+        about |= {"judged": f"These scores mean something if {model.name} was fitted to other rows."}
+    _write(out, answers)
+    return about | {"out": str(out)}
+
+
+def _made(method: str, outputs: Outputs, likelihood: str, seed: int) -> Any:
+    """The calibrator of that name, or those of several in a row."""
+    classifier = outputs.task == "classification"
+    known = METHODS if classifier else SCALE_METHODS
+    names = method.split("+")
+    if not set(names) <= set(known):
+        raise ValueError(
+            f"--method for {outputs.task} must be of {', '.join(known)}, or some joined by +; got {method}"
+        )
+    if "feature" in names and outputs.features is None:
+        raise ValueError("--method feature needs features, and the file has none: name them by --features")
+    parts = [make_calibrator(name) if classifier else SCALE_METHODS[name](likelihood=likelihood) for name in names]
+    for part in parts:
+        if "random_state" in part.get_params():
+            part.set_params(random_state=seed)
+    if len(parts) == 1:
+        return parts[0]
+    return compose(*parts) if classifier else compose_scales(*parts)
+
+
+def _check_rows(outputs: Outputs, folds: int) -> None:
+    assert outputs.truth is not None
+    if len(outputs) < max(2 * folds, 2):
+        raise ValueError(f"there are {len(outputs)} rows, and {folds} folds need {2 * folds}: say --folds")
+    if outputs.task == "classification" and bool((outputs.truth == outputs.truth[0]).all()):
+        raise ValueError(f"all {len(outputs)} labels are {outputs.truth[0]}: one class alone calibrates nothing")
+
+
+def _fitting(outputs: Outputs, fitted: Any, model: Path, data: Path) -> Outputs:
+    """The outputs, without what the model does not read; an error where they lack what it does."""
+    wanted = needs(fitted)
+    if "classes" in wanted and outputs.predicted.shape[1] != wanted["classes"]:
+        raise ValueError(
+            f"{model.name} was fitted to {wanted['classes']} classes, {data.name} has {outputs.predicted.shape[1]}"
+        )
+    columns = wanted["features"]
+    found = 0 if outputs.features is None else math.prod(outputs.features.shape[1:])
+    if columns and found != columns:
+        has = f"has {found}" if found else "has none, or under another name: say --features"
+        raise ValueError(f"{model.name} reads {columns} features a row; {data.name} {has}")
+    if wanted.get("scale") and outputs.scale is None:
+        raise ValueError(f"{model.name} reads the regressor's scales; {data.name} has none: say --scale")
+    scale = outputs.scale if wanted.get("scale") else None
+    return replace(outputs, features=outputs.features if columns else None, scale=scale)
+
+
+def _probabilities(fitted: Any, outputs: Outputs) -> dict[str, Any]:
+    probabilities = fitted.predict_proba(outputs.predicted, outputs.features)
+    return {"predicted": probabilities.argmax(1), "probabilities": probabilities}
+
+
+def _forecasts(fitted: Any, outputs: Outputs, coverage: float, levels: list[float]) -> dict[str, Any]:
+    rows = (outputs.predicted, outputs.scale, outputs.features)
+    lower, upper = fitted.predict_interval(*rows, coverage)
+    answers = {"mean": outputs.predicted, "scale": fitted.predict_scale(*rows), "lower": lower, "upper": upper}
+    if levels:
+        distribution = fitted.distribution(*rows)
+        ends = [distribution.icdf(torch.full_like(distribution.mean, level)).numpy() for level in levels]
+        answers |= {"levels": np.array(levels), "quantiles": np.stack(ends, axis=1)}
+    return answers
+
+
+def _judged(
+    calibrator: Any, outputs: Outputs, folds: int, seed: int, tell: Callable[[str, float], None]
+) -> dict[str, Any]:
+    """Scores on rows left out."""
+    new = out_of_fold(
+        calibrator, outputs, folds, seed, lambda fold: tell(f"fold {fold + 1} of {folds}", (1 + fold) / (1 + folds))
+    )
+    judged = f"Out of fold: every row is judged by a fit to the other {folds - 1} of {folds} parts."
+    return _compared(before(outputs, calibrator), new) | {"judged": judged}
+
+
+@contextmanager
+def _naming_the_row(outputs: Outputs, method: str) -> Iterator[None]:
+    """Where a fit fails, name the row that is likely to be the reason: the user may have chosen no method."""
+    try:
+        yield
+    except (ValueError, ArithmeticError) as error:
+        if (row := unusual_row(outputs)) is None:
+            raise
+        raise ValueError(f"{row}, with which --method {method} fails: {error}") from None
+
+
+def _check_answers(answers: dict[str, Any], model: Path) -> None:
+    """Refuse to write what is no number, which a CSV would show as nothing at all."""
+    for name, array in answers.items():
+        rows = np.flatnonzero(np.isnan(array).reshape(len(array), -1).any(1))
+        if len(rows):
+            raise ValueError(
+                f"{model.name} gives no {name} for row {rows[0]} ({len(rows)} such rows): nothing is written"
+            )
+
+
+def _write(out: Path, answers: dict[str, Any]) -> None:
+    buffer = io.BytesIO()
+    if out.suffix.lower() == ".npz":
+        np.savez(buffer, **answers)
+    else:
+        _frame(answers).to_csv(buffer, index=False)
+    write_together({out: buffer.getvalue()})
+
+
+def _frame(answers: dict[str, Any]) -> Any:
+    import pandas as pd
+
+    levels = answers.pop("levels", ())
+    columns: dict[str, Any] = {}
+    for name, array in answers.items():
+        if name == "probabilities":
+            columns |= {f"probability_{k}": array[:, k] for k in range(array.shape[1])}
+        elif name == "quantiles":
+            columns |= {f"quantile_{level:g}": array[:, k] for k, level in enumerate(levels)}
+        else:
+            columns[name] = array
+    return pd.DataFrame(columns)
+
+
+def _about(data: Path, outputs: Outputs) -> dict[str, Any]:
+    classes = {"classes": int(outputs.predicted.shape[1])} if outputs.task == "classification" else {}
+    features = 0 if outputs.features is None else int(outputs.features.shape[-1])
+    notes = {"notes": list(outputs.notes)} if outputs.notes else {}
+    return {"data": data.name, "rows": len(outputs), **classes, "features": features, **notes}
+
+
+def _chosen(fitted: Any) -> dict[str, Any]:
+    if hasattr(fitted, "members_"):
+        return {"chosen": list(fitted.members_)}
+    return {"chosen": [fitted.choice_]} if hasattr(fitted, "choice_") else {}
+
+
+def _compared(old: Scores | None, new: Scores) -> dict[str, Any]:
+    if old is None:
+        return {"after": _finite(new.told)}
+    told = {"before": _finite(old.told), "after": _finite(new.told)}
+    if not (np.isfinite(old.nll).all() and np.isfinite(new.nll).all()):  # a label of probability zero
+        return told
+    fall = old.nll - new.nll
+    return told | {"gain": {"NLL": float(fall.mean()), "error": float(fall.std() / math.sqrt(len(fall)))}}
+
+
+def _finite(scores: dict[str, float]) -> dict[str, float | None]:
+    """The scores, with None for ∞, which JSON does not have."""
+    return {name: value if math.isfinite(value) else None for name, value in scores.items()}
+
+
+def _levels(quantiles: str | None) -> list[float]:
+    try:
+        levels = [float(part) for part in quantiles.split(",")] if quantiles else []
+    except ValueError:
+        levels = [math.nan]
+    if not all(0 < level < 1 for level in levels):
+        raise ValueError(f"--quantiles must be numbers between 0 and 1 with commas between, got {quantiles}")
+    return levels

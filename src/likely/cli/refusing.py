@@ -1,0 +1,88 @@
+"""How every command ends that cannot do what it was asked: in one line, with the exit code 2, never in a traceback."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from likely.cli.terminal import safe
+
+TRACEBACK = "LIKELY_TRACEBACK"  # the variable that asks for one
+# The errors of the command line itself, which typer prints: click's or, in later versions, those of typer's own copy.
+_USAGE: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+
+
+class Commands(TyperGroup):
+    """The group of all commands; what goes wrong in any of them is told here."""
+
+    def make_context(self, *args: Any, **options: Any) -> Any:
+        """Read the command line; ``--help`` and ``--version`` are answered here."""
+        with refusing():
+            return super().make_context(*args, **options)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that was asked for."""
+        with refusing():
+            found = super().invoke(ctx)
+            sys.stdout.flush()  # at the end of the process it would be too late for a line and an exit code
+            return found
+
+
+@contextmanager
+def refusing() -> Iterator[None]:
+    """Turn an error into one line on standard error and the exit code 2."""
+    try:
+        yield
+    except (_USAGE, typer.Exit, typer.Abort):
+        raise
+    except SystemExit as ended:
+        if not isinstance(ended.__context__, BrokenPipeError):  # of which rich makes the exit code 1
+            raise
+        _tell(ended.__context__)
+        raise typer.Exit(2) from None
+    except Exception as error:
+        if os.environ.get(TRACEBACK):
+            raise
+        if isinstance(error, OSError) and error.filename is None and error.errno in (errno.EPIPE, errno.ENOSPC):
+            _abandon_output()
+        _tell(error)
+        raise typer.Exit(2) from None
+
+
+def _tell(error: BaseException) -> None:
+    with suppress(OSError, ValueError):
+        typer.echo(f"likely: {said(error)}", err=True)
+
+
+def said(error: BaseException) -> str:
+    r"""An error in one line for people, safe to print.
+
+    >>> said(OSError(28, "No space left on device", "out/scores.csv"))
+    'out/scores.csv: No space left on device'
+    >>> said(ValueError("two\nlines"))
+    'two lines'
+    """
+    text = str(error)
+    if isinstance(error, OSError) and error.strerror:
+        where = error.filename if error.filename is not None else "standard output"
+        text = f"{os.fspath(where) if not isinstance(where, int) else where}: {error.strerror}"
+    elif isinstance(error, MemoryError):
+        text = f"there is not enough memory for this{': ' if text else ''}{text}"
+    elif isinstance(error, RecursionError):
+        text = "something in the input is nested too deeply"
+    elif not isinstance(error, ValueError | OSError | ImportError):
+        text = f"a mistake of likely's own, {type(error).__name__}: {text}; please report it with {TRACEBACK}=1 set"
+    return safe(" ".join(text.split()) or type(error).__name__)
+
+
+def _abandon_output() -> None:
+    """Send what is still waiting for standard output nowhere, or the end of the process would fail once more."""
+    with suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,7 +1,0 @@
-"""Likelihood models of tables: estimators as scikit-learn's over a linear model, an MLP or any ``nn.Module``."""
-
-from likely._training import Progress
-from likely.neural._classifier import LikelihoodClassifier
-from likely.neural._regressor import LikelihoodRegressor
-
-__all__ = ["LikelihoodClassifier", "LikelihoodRegressor", "Progress"]

@@ -1,0 +1,171 @@
+"""A table's file: a header in JSON, the start of a row, then the rows. Nothing in it is ever unpickled.
+
+What is stored of a row is its bits xor those of the start: a row never touched is a hole in the file.
+"""
+
+import json
+import os
+import warnings
+from collections.abc import Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from likely._files import replacing
+from likely.row_store._journal import new_identity
+from likely.row_store._lock import held
+from likely.row_store._memory import Pair
+from likely.row_store._rule import OPTIMIZERS
+
+MAGIC = b"likely table 1\n"
+HEADER = 4096
+WORDS = {torch.float64: torch.int64, torch.float32: torch.int32, torch.bfloat16: torch.int16}
+_NAMES = {str(dtype).removeprefix("torch."): dtype for dtype in WORDS}
+
+
+@dataclass(frozen=True)
+class Format:
+    """How many rows of which kind, and so how many bytes each; files once did not say whose mean squares they hold."""
+
+    n: int
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    has_state: bool
+    optimizer: str = ""
+
+    def __post_init__(self) -> None:
+        if self.dtype not in WORDS:
+            raise ValueError(f"a table in a file has dtype {', '.join(_NAMES)}; got {self.dtype}")
+
+    def __str__(self) -> str:
+        state = "with mean squares" if self.has_state else "without mean squares"
+        state += f" ({self.optimizer})" if self.optimizer else ""
+        return f"{self.n} rows of shape {self.shape}, {self.dtype}, {state}"
+
+    @property
+    def values(self) -> int:
+        """Numbers in a row."""
+        return torch.Size(self.shape).numel()
+
+    @property
+    def state_dtype(self) -> torch.dtype:
+        """That of a mean square."""
+        return torch.promote_types(self.dtype, torch.float32)
+
+    @property
+    def record(self) -> int:
+        """Bytes of a row and its mean square."""
+        return self.values * self.dtype.itemsize + self.has_state * self.state_dtype.itemsize
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file."""
+        return HEADER + (1 + self.n) * self.record
+
+    def position(self, index: Tensor) -> list[int]:
+        """Where rows begin; the start lies before the first."""
+        positions: list[int] = (HEADER + (index + 1) * self.record).tolist()
+        return positions
+
+    def encode(self, pair: Pair, start: Tensor) -> bytes:
+        """The bytes of rows, a record each."""
+        rows = (
+            pair.rows.to("cpu", self.dtype).reshape(len(pair.rows), self.values).contiguous().view(WORDS[self.dtype])
+            ^ start
+        )
+        columns = [rows.view(torch.uint8)]
+        if self.has_state:
+            columns.append(pair.mean_square.to("cpu", self.state_dtype).contiguous()[:, None].view(torch.uint8))
+        return torch.cat(columns, 1).numpy().tobytes()
+
+    def decode(self, raw: bytes | bytearray, start: Tensor) -> Pair:
+        """The rows of such bytes."""
+        content = np.frombuffer(bytearray(raw), dtype=np.uint8)  # torch's own refuses no bytes at all
+        records = torch.from_numpy(content).view(len(raw) // self.record, self.record)
+        split = self.values * self.dtype.itemsize
+        bits = _copied(records[:, :split]).view(WORDS[self.dtype]) ^ start
+        rows = bits.view(self.dtype).view(len(bits), *self.shape)
+        if not self.has_state:
+            return Pair(rows, torch.empty(0, dtype=self.state_dtype))
+        return Pair(rows, _copied(records[:, split:]).view(self.state_dtype).flatten())
+
+    def create(self, path: Path, start: Tensor, content: Iterable[Pair] = ()) -> None:
+        """Write a file that appears under its name, in place of an older table, once it is complete."""
+        if path.exists():
+            read_format(path)  # what is no table stays
+        header = {"rows": self.n, "shape": self.shape, "dtype": str(self.dtype).removeprefix("torch.")}
+        header |= {"mean_square": self.has_state, "optimizer": self.optimizer, "id": new_identity().hex()}
+        origin = torch.zeros(self.values, dtype=WORDS[self.dtype])
+        bits = start.to(self.dtype).reshape(-1).view(WORDS[self.dtype])
+        first = Pair(start[None], torch.zeros(1))
+        try:
+            with held(path):
+                path.parent.mkdir(parents=True, exist_ok=True)
+            with ExitStack() as until_replaced, replacing(path) as beside:
+                with open(beside, "wb") as file:
+                    file.write((MAGIC + json.dumps(header).encode()).ljust(HEADER - 1) + b"\n")
+                    file.write(self.encode(first, origin))
+                    for pair in content:
+                        file.write(self.encode(pair, bits))
+                    file.truncate(self.size)
+                until_replaced.enter_context(held(path))  # who opened it meanwhile would train in a file without name
+        except OSError as error:
+            said = f"{error.strerror}; the table was not saved, an older one is as it was"
+            raise OSError(error.errno, said, str(path)) from error
+
+
+def _copied(part: Tensor) -> Tensor:
+    """Into memory of its own, where numbers of more bytes may begin."""
+    return part.clone(memory_format=torch.contiguous_format)
+
+
+def read_format(path: Path) -> tuple[Format, bytes]:
+    """What a file says it holds, and the number it was given; an error if it is no table or not all of one."""
+    with open(path, "rb") as file:
+        header = file.read(HEADER)
+        size = file.seek(0, os.SEEK_END)
+    try:
+        if not header.startswith(MAGIC):
+            raise ValueError("it begins otherwise")
+        found = json.loads(header[len(MAGIC) :])
+        form = Format(
+            _whole(found["rows"]),
+            tuple(map(_whole, found["shape"])),
+            _NAMES[found["dtype"]],
+            bool(found["mean_square"]),
+            {"": "", **{name: name for name in OPTIMIZERS}}[found.get("optimizer", "")],
+        )
+        identity, expected = bytes.fromhex(found["id"]), form.size
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"{path} is not a table that likely wrote ({error}); it was left as it is") from None
+    if size != expected:
+        raise ValueError(f"{path} has {size} bytes, a table of {form} has {expected}: it was cut off or written over")
+    return form, identity
+
+
+def _whole(number: object) -> int:
+    if type(number) is not int:
+        raise TypeError(f"{number!r} is not a whole number")
+    return number
+
+
+def check_same_kind(path: Path, asked: Format, found: Format) -> None:
+    """Refuse a table of another kind: the mean squares of one optimizer mean nothing to another."""
+    if replace(found, optimizer=asked.optimizer) != asked or (found.optimizer and found != asked):
+        raise ValueError(
+            f"the table in {path} has {found}; asked for were {asked}: open it as what it is, or name another file"
+        )
+
+
+def warn_of_unknown_optimizer(path: Path, asked: Format, found: Format) -> None:
+    """Tell of an older file, which may hold the mean squares of another optimizer."""
+    if asked.has_state and asked.optimizer and not found.optimizer:
+        warnings.warn(
+            f"the table in {path}, of an earlier version, does not say which optimizer its mean squares are of; they "
+            f"are taken as {asked.optimizer}'s. To store that, load it into a table in memory and save it anew",
+            stacklevel=2,
+        )

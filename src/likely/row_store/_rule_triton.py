@@ -1,0 +1,130 @@
+# Kernels are compiled by Triton, which reads their types off the call.
+# mypy: disable-error-code="no-untyped-def, attr-defined"
+"""The step of likely.row_store._rule in one kernel: on a GPU the forty of its formulas cost mostly their launch."""
+
+from typing import TYPE_CHECKING
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from likely.row_store._memory import Pair
+
+if TYPE_CHECKING:
+    from likely.row_store._rule import Rule
+
+RMSPROP, ADAGRAD, SGD = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
+BLOCK = 1024  # columns at a time
+
+
+@triton.jit
+def _next_alike(index, own, after, batch, PLACES: tl.constexpr):
+    """The next place of the batch that has the same row."""
+    found = batch
+    for start in range(0, batch, PLACES):
+        places = start + tl.arange(0, PLACES)
+        alike = tl.load(index + places, places < batch, other=-1) == own
+        found = tl.minimum(found, tl.min(tl.where(alike & (places > after), places, batch)))
+    return found
+
+
+@triton.jit
+def _summed(index, grad, own, batch, width, columns, PLACES: tl.constexpr, BLOCK: tl.constexpr):
+    """Gradients of the same row, added up in the order of the batch, in some columns."""
+    total = tl.zeros([BLOCK], tl.float32)
+    place = _next_alike(index, own, -1, batch, PLACES)
+    while place < batch:
+        total += tl.load(grad + place.to(tl.int64) * width + columns, columns < width, other=0.0)
+        place = _next_alike(index, own, place, batch, PLACES)
+    return total
+
+
+@triton.jit(do_not_specialize=["batch", "width"])  # one is a number like others
+def _step_kernel(
+    index,
+    grad,
+    rows,
+    mean_square,
+    new_rows,
+    new_mean_square,
+    batch,
+    width,
+    lr,
+    new_weight,
+    eps,
+    clip,
+    weight_decay,
+    RULE: tl.constexpr,
+    CLIPS: tl.constexpr,
+    DECAYS: tl.constexpr,
+    RESIDENT: tl.constexpr,
+    PLACES: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """A program for every place of the batch.
+
+    Rows gathered for it lie in its order, and where a row is twice both come to the same. Rows at home are moved by the
+    first place that has them, and no other.
+    """
+    place = tl.program_id(0)
+    own = tl.load(index + place)
+    row_number = place.to(tl.int64)
+    if RESIDENT:
+        row_number = own
+        if _next_alike(index, own, -1, batch, PLACES) != place:
+            return
+    first = row_number * width
+    squares, largest, strange = 0.0, 0.0, 0
+    for start in range(0, width, BLOCK):
+        slope = _summed(index, grad, own, batch, width, start + tl.arange(0, BLOCK), PLACES, BLOCK)
+        squares += tl.sum(slope * slope)
+        largest = tl.maximum(largest, tl.max(tl.abs(slope)))
+        strange += tl.sum((slope - slope != 0.0).to(tl.int32))  # of an infinity and of NaN
+    length, shrink = tl.where(width == 1, largest, tl.sqrt(squares)), 1.0  # whose square may be too large to add up
+    if CLIPS:
+        shrink = tl.where(length > clip, clip / length, 1.0)
+    per_square = 1.0
+    if RULE != SGD:
+        old = tl.load(mean_square + row_number)
+        shrunk = tl.where(shrink > 0.0, length * shrink, 0.0)
+        square = shrunk * shrunk / width
+        mean = old + square
+        if RULE == RMSPROP:
+            mean = tl.where(old == 0.0, square, old + new_weight * (square - old))
+        mean = tl.where((square == 0.0) | (strange > 0), old, mean)
+        tl.store(new_mean_square + row_number, mean)
+        per_square = 1.0 / (tl.sqrt(mean) + eps)
+    for start in range(0, width, BLOCK):
+        columns = start + tl.arange(0, BLOCK)
+        row = tl.load(rows + first + columns, columns < width, other=0.0)
+        slope = _summed(index, grad, own, batch, width, columns, PLACES, BLOCK)
+        change = slope * shrink * per_square
+        if DECAYS:
+            change += weight_decay * row
+        tl.store(new_rows + first + columns, tl.where(strange > 0, row, row - lr * change), columns < width)
+
+
+def step(rule: "Rule", index: Tensor, grad: Tensor, old: Pair, new: Pair) -> None:
+    """Fill ``new`` with what the rows of ``index`` become; where it is ``old`` itself, it has all rows of a table."""
+    batch, width = len(index), max(1, grad[0].numel())
+    with torch.cuda.device_of(grad):
+        _step_kernel[(batch,)](
+            index,
+            grad.contiguous(),
+            *old,
+            *new,
+            batch,
+            width,
+            rule.lr,
+            1 - rule.decay,
+            rule.eps,
+            1.0 if rule.clip is None else rule.clip,
+            rule.weight_decay,
+            RULE=rule.number,
+            CLIPS=rule.clip is not None,
+            DECAYS=rule.weight_decay != 0,
+            RESIDENT=new is old,
+            PLACES=min(1024, triton.next_power_of_2(batch)),
+            BLOCK=min(BLOCK, triton.next_power_of_2(width)),
+        )

@@ -1,0 +1,310 @@
+"""What the regressor and the classifier share: arguments, fitting, members mixed."""
+
+from __future__ import annotations
+
+import os
+import sys
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
+
+import joblib
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils import check_random_state, check_scalar
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor, nn
+
+from likely._contents import contents
+from likely._evidence import Rows as EvidenceRows
+from likely._training import Progress
+from likely._validation import all_or_nothing, check_sample_weight
+from likely.losses import LikelihoodLoss
+from likely.tabular._fitting import Recipe, Second, fit_members, fit_two_stage, nll_at, start_members
+from likely.tabular._likelihoods import Likelihood
+from likely.tabular._members import fresh
+from likely.tabular._rows import Rows, in_chunks
+
+OBJECTIVES = ("two_stage", "joint", "beta", "faithful")
+OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "adamw": partial(torch.optim.AdamW, fused=True),
+    "adam": partial(torch.optim.Adam, fused=True),
+    "sgd": partial(torch.optim.SGD, fused=True),
+    "rmsprop": torch.optim.RMSprop,
+}
+FREE = (
+    "callbacks",
+    "checkpoint",
+    "device",
+    "model",
+    "n_jobs",
+    "verbose",
+)  # may change between a run and its resumption
+FLOATS = (np.float64, np.float32)
+Array = NDArray[np.float64]
+
+
+class LikelihoodModel(BaseEstimator):
+    """A scikit-learn estimator whose loss is a likelihood with parameters that learn."""
+
+    families: ClassVar[Mapping[str, type[LikelihoodLoss]]]
+    outlier_scores_: Array
+    out_of_fold_: Array
+    second_: Second | None
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        hidden: Sequence[int],
+        likelihood: str,
+        conditioning: str | Mapping[str, str],
+        objective: str,
+        folds: int | None,
+        ensemble: int | None,
+        optimizer: Any,
+        learning_rate: float,
+        weight_decay: float,
+        dropout: float,
+        batch_size: int | None,
+        max_steps: int,
+        patience: int,
+        device: Any,
+        random_state: Any,
+        callbacks: Sequence[Callable[[Progress], Any]] | None,
+        checkpoint: Any,
+        n_jobs: int | None,
+        verbose: int,
+    ) -> None:
+        self.model = model
+        self.hidden = hidden
+        self.likelihood = likelihood
+        self.conditioning = conditioning
+        self.objective = objective
+        self.folds = folds
+        self.ensemble = ensemble
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.dropout = dropout
+        self.batch_size = batch_size
+        self.max_steps = max_steps
+        self.patience = patience
+        self.device = device
+        self.random_state = random_state
+        self.callbacks = callbacks
+        self.checkpoint = checkpoint
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    @all_or_nothing
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Learn the model and its likelihood's parameters.
+
+        The order of the rows does not matter. A row of weight two counts twice in every loss, but it is in one batch
+        and fold where two equal rows may be in two: the fits are alike in distribution, not number by number.
+
+        Args:
+            X: table of shape (rows, inputs).
+            y: targets of shape (rows,) or (rows, targets); for a classifier labels of shape (rows,).
+            sample_weight: one weight per row; only their ratios matter.
+
+        Returns:
+            The fitted estimator.
+        """
+        X, y = self._checked(X, y, reset=True)
+        weight = _weights(sample_weight, X)
+        if self.ensemble is not None:
+            self._settings()
+            self.estimators_ = self._fit_ensemble(X, y, weight)
+            self.outlier_scores_ = np.mean([e.outlier_scores_ for e in self.estimators_], 0)
+            self.out_of_fold_ = np.mean([e.out_of_fold_ for e in self.estimators_], 0)
+            return self
+        likelihood = self._settings()
+        order = _canonical(X, y, weight)  # folds and batches then follow from the set of rows
+        rows = self._rows(X[order], y[order], weight[order], reset=True)
+        recipe = self._recipe(rows, check_random_state(self.random_state).randint(2**31 - 1))
+        if self.objective == "two_stage":
+            self.training_, self.second_, blind, history = fit_two_stage(rows, likelihood, recipe)
+            phi = self.second_.mean(rows.x, blind)
+        else:
+            self.training_, folds, history = fit_members(rows, likelihood, self.objective, recipe)
+            self.second_ = None
+            # Where no rows were left out the only member speaks for all of them.
+            folds = torch.arange(len(X), device=rows.x.device)[None] if folds is None else folds
+            blind, phi = self.training_.blind(rows, folds), self.training_.blind_phi(rows, folds)
+        self.n_steps_, self.best_steps_ = history.step, history.best_step.numpy()
+        self.out_of_fold_ = self._out_of_fold(blind.double().cpu(), {n: v.double().cpu() for n, v in phi.items()})
+        nll = nll_at(rows, likelihood, blind, phi).double().cpu().numpy()
+        self.outlier_scores_ = self._row_scores(rows, nll)
+        place = np.argsort(order)
+        self.out_of_fold_, self.outlier_scores_ = self.out_of_fold_[place], self.outlier_scores_[place]
+        recipe.forget()
+        return self
+
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """One pass over more rows.
+
+        A stream has no rows to leave out: where nothing was fitted before, ``"two_stage"`` learns as ``"faithful"``
+        does, and units are those of the first rows. After :meth:`fit` the model learns on; its second stage stays.
+        """
+        fresh_start = not hasattr(self, "training_")
+        X, y = self._checked(X, y, reset=fresh_start)
+        weight = _weights(sample_weight, X)
+        if self.ensemble is not None:
+            raise ValueError("an ensemble is not fitted in parts: set ensemble=None")
+        rows = self._rows(X, y, weight, reset=fresh_start)
+        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        recipe = replace(self._recipe(rows, seed), checkpoint=None)
+        if fresh_start:
+            likelihood = self._settings()
+            if likelihood.having("data"):
+                raise ValueError("a stream has no fixed rows to have parameters of their own: choose a conditioning")
+            objective = "faithful" if self.objective == "two_stage" else self.objective
+            self.training_, self.second_, self.n_steps_ = start_members(rows, likelihood, objective, recipe), None, 0
+        passed = -(-len(X) // (recipe.batch_size or len(X)))
+        self.training_.run(rows, None, replace(recipe, max_steps=passed, seed=seed + self.n_steps_))
+        self.n_steps_ += passed
+        return self
+
+    def _fit_ensemble(self, X: Any, y: Any, weight: Array) -> list[Self]:
+        seeds = check_random_state(self.random_state).randint(2**31 - 1, size=self.ensemble)
+        members = [clone(self).set_params(ensemble=None, n_jobs=None, random_state=int(seed)) for seed in seeds]
+        if self.checkpoint is not None:
+            for number, member in enumerate(members):
+                member.set_params(checkpoint=f"{self.checkpoint}.{number}")
+        jobs = (joblib.delayed(_fitted)(member, X, y, weight) for member in members)
+        fitted: list[Self] = joblib.Parallel(n_jobs=self.n_jobs)(jobs)
+        return fitted
+
+    def _parts(self) -> list[Self]:
+        """The fitted members of an ensemble, or this one."""
+        check_is_fitted(self, "estimators_" if self.ensemble is not None else "training_")
+        return self.estimators_ if self.ensemble is not None else [self]
+
+    def _components(self, X: Any) -> tuple[Tensor, dict[str, Tensor]]:
+        """Predictions (components, rows, outputs) and likelihood parameters beside them, in the model's units."""
+        X = validate_data(self, X, reset=False, dtype=FLOATS)
+        predictions, phis = zip(*(part._own_components(X) for part in self._parts()), strict=True)
+        return torch.cat(predictions), {name: torch.cat([phi[name] for phi in phis]) for name in phis[0]}
+
+    def _own_components(self, X: NDArray[np.floating]) -> tuple[Tensor, dict[str, Tensor]]:
+        model, loss_fn = self.training_.fitted.model, self.training_.fitted.loss_fn
+        device = next(model.parameters()).device
+
+        def compute(rows: slice) -> dict[str, Tensor]:
+            x = self.units_.inputs(X[rows], device)
+            prediction, features = model(x)
+            if self.second_ is None:
+                phi = {name: getattr(loss_fn, name)(features=features) for name in loss_fn.slots}
+            else:
+                phi = self.second_(x, prediction.mean(0))
+            shape = self._phi_shape(prediction)
+            values = {"prediction": prediction, **{name: value.expand(shape) for name, value in phi.items()}}
+            return {name: value.double().cpu() for name, value in values.items()}
+
+        phi = in_chunks(len(X), compute, 1)
+        return phi.pop("prediction"), phi
+
+    @abstractmethod
+    def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[NDArray[np.floating], NDArray[Any]]: ...
+
+    @abstractmethod
+    def _rows(self, X: NDArray[np.floating], y: NDArray[Any], weight: Array, *, reset: bool) -> Rows: ...
+
+    @abstractmethod
+    def _out_of_fold(self, prediction: Tensor, phi: dict[str, Tensor]) -> Array: ...
+
+    @abstractmethod
+    def _row_scores(self, rows: Rows, nll: Array) -> Array: ...
+
+    @abstractmethod
+    def _phi_shape(self, prediction: Tensor) -> torch.Size: ...
+
+    def _settings(self) -> Likelihood:
+        """The likelihood, once all arguments make sense."""
+        if self.objective not in OBJECTIVES:
+            raise ValueError(f"objective must be one of {', '.join(OBJECTIVES)}; got {self.objective!r}")
+        if self.objective == "two_stage" and self.folds is None:
+            raise ValueError("objective='two_stage' learns from rows left out: give folds, or choose objective='joint'")
+        if self.folds is not None and self.folds < 2:
+            raise ValueError(f"folds must be at least 2, or None to train one model on all rows; got {self.folds}")
+        if not np.iterable(self.hidden) or isinstance(self.hidden, str):
+            raise TypeError(f"hidden must list the units of each hidden layer, as in (64, 64); got {self.hidden!r}")
+        for units in self.hidden:
+            check_scalar(units, "a hidden layer", Integral, min_val=1)
+        for name, least in (("folds", 2), ("ensemble", 1), ("batch_size", 1), ("max_steps", 0), ("patience", 1)):
+            if getattr(self, name) is not None or name in ("max_steps", "patience"):
+                check_scalar(getattr(self, name), name, Integral, min_val=least)
+        check_scalar(self.dropout, "dropout", Real, min_val=0, max_val=1, include_boundaries="left")
+        check_scalar(self.learning_rate, "learning_rate", Real, min_val=0, include_boundaries="neither")
+        check_scalar(self.weight_decay, "weight_decay", Real, min_val=0)
+        return Likelihood.of(self.families, self.likelihood, self.conditioning)
+
+    def _recipe(self, rows: Rows, seed: int) -> Recipe:
+        optimizer = self.optimizer if callable(self.optimizer) else OPTIMIZERS.get(self.optimizer)
+        if optimizer is None:
+            names = ", ".join(OPTIMIZERS)
+            raise ValueError(f"optimizer must be one of {names} or a torch optimizer; got {self.optimizer!r}")
+        settings = {name: repr(value) for name, value in self.get_params(deep=False).items() if name not in FREE}
+        about = {"rows": len(rows.x), "sum of inputs": rows.checksum(), "seed": int(seed), **settings}
+        return Recipe(
+            make=self._make(rows),
+            hidden=tuple(self.hidden),
+            dropout=self.dropout,
+            optimizer=optimizer,
+            learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay,
+            batch_size=self.batch_size,
+            max_steps=self.max_steps,
+            patience=self.patience,
+            folds=self.folds,
+            seed=int(seed),
+            callbacks=[*(self.callbacks or ()), *([Bar()] if self.verbose else ())],
+            checkpoint=None if self.checkpoint is None else os.fspath(self.checkpoint),
+            about=about,
+        )
+
+    def _make(self, rows: Rows) -> Callable[[], nn.Module] | None:
+        model = self.model
+        if model is None:
+            return None
+        if isinstance(model, nn.Module):
+            return partial(fresh, model)
+        if callable(model):
+            return partial(model, rows.x.shape[1], rows.outputs)
+        raise TypeError(
+            f"model must be an nn.Module, a function (inputs, outputs) that makes one, or None; got {model!r}"
+        )
+
+
+def _weights(sample_weight: Any, X: NDArray[np.floating]) -> Array:
+    weight = check_sample_weight(sample_weight, X)
+    return np.ones(len(X)) if weight is None else weight / weight.mean()
+
+
+def _canonical(X: NDArray[np.floating], y: NDArray[Any], weight: Array) -> NDArray[np.intp]:
+    """An order of the rows that follows from what they hold: the same for the same rows in any order."""
+    ties = contents(EvidenceRows(y)) if y.ndim > 1 else np.unique(y, return_inverse=True)[1]
+    return np.lexsort((weight, ties.reshape(-1), contents(EvidenceRows(X))))
+
+
+def _fitted(member: Any, X: Any, y: Any, weight: Array) -> Any:
+    return member.fit(X, y, sample_weight=weight)
+
+
+class Bar:
+    """A line on the error stream that says how far training is."""
+
+    def __call__(self, progress: Progress) -> None:
+        """Draw it anew."""
+        held = f", held out {np.mean(progress.held_out):.4f}" if progress.held_out else ""
+        share = progress.step / progress.max_steps
+        bar = ("█" * round(24 * share)).ljust(24, "░")
+        sys.stderr.write(f"\r{bar} step {progress.step}/{progress.max_steps}, loss {progress.loss:.4f}{held} ")
+        sys.stderr.flush()

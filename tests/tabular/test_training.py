@@ -1,0 +1,164 @@
+"""The training loop: held-out rows decide, callbacks are told, a killed run goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from likely._training import Checkpoint, train
+from likely.tabular import LikelihoodRegressor, Progress
+
+
+def line() -> tuple[torch.nn.Linear, torch.optim.Optimizer]:
+    torch.manual_seed(0)
+    own = torch.nn.Linear(1, 1)
+    return own, torch.optim.SGD(own.parameters(), lr=0.1)
+
+
+def test_keeps_what_held_out_rows_liked_best() -> None:
+    own, optimizer = line()
+    scores = iter([3.0, 1.0, 2.0, 5.0, 7.0, 9.0])
+    seen: list[torch.Tensor] = []
+
+    def judge() -> torch.Tensor:
+        seen.append(own.weight.detach().clone())
+        return torch.tensor([next(scores)])
+
+    def loss(step: int) -> torch.Tensor:
+        return own(torch.ones(1, 1)).square().sum()
+
+    history = train(
+        loss, own, optimizer, max_steps=100, judge=judge, members=[list(own.parameters())], every=1, patience=3
+    )
+    assert (int(history.best_step), history.step) == (1, 5)
+    assert torch.equal(own.weight, seen[1])
+
+
+def test_diverging_is_an_error_not_an_answer() -> None:
+    own, optimizer = line()
+    with pytest.raises(FloatingPointError, match="Lower the learning rate"):
+        train(
+            lambda step: own(torch.ones(1, 1)).sum(),
+            own,
+            optimizer,
+            max_steps=3,
+            judge=lambda: torch.tensor([torch.nan]),
+            members=[list(own.parameters())],
+        )
+
+
+def test_callbacks_are_told_and_may_stop() -> None:
+    X = np.random.default_rng(0).normal(size=(100, 2))
+    told: list[Progress] = []
+
+    def stop(progress: Progress) -> bool:
+        told.append(progress)
+        return progress.step >= 40
+
+    model = LikelihoodRegressor(conditioning="global", callbacks=[stop], random_state=0).fit(X, X[:, 0])
+    assert [p.step for p in told] == [20, 40]
+    assert model.n_steps_ == 40
+    assert len(told[0].held_out) == 5
+
+
+def test_progress_bar(capsys: pytest.CaptureFixture[str]) -> None:
+    X = np.random.default_rng(0).normal(size=(50, 2))
+    LikelihoodRegressor(verbose=1, max_steps=40, conditioning="global", random_state=0).fit(X, X[:, 0])
+    assert "step 40/40" in capsys.readouterr().err
+
+
+SCRIPT = """
+import sys, numpy as np
+from likely.tabular import LikelihoodRegressor
+import likely._training
+likely._training.Checkpoint.__init__.__defaults__ = (0.0,)
+rng = np.random.default_rng(0)
+X = rng.normal(size=(400, 3)); y = np.sin(X[:, 0]) + np.exp(X[:, 1]) * rng.normal(size=400)
+tell = lambda progress: print(progress.step, flush=True)
+model = LikelihoodRegressor(
+    max_steps=600, patience=10_000, random_state=0, callbacks=[tell], checkpoint=sys.argv[1] or None
+).fit(X, y)
+np.save(sys.argv[2], np.column_stack([model.predict(X), model.scale(X)]))
+"""
+
+
+def test_a_killed_fit_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
+    script = tmp_path / "fit.py"
+    script.write_text(textwrap.dedent(SCRIPT))
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+    def start(checkpoint: str, out: str) -> subprocess.Popen[str]:
+        command = [sys.executable, str(script), checkpoint, str(tmp_path / out)]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+
+    whole = start("", "whole.npy")
+    for kills in (100, 300):
+        victim = start(str(tmp_path / "fit.pt"), "resumed.npy")
+        assert victim.stdout is not None
+        for told in victim.stdout:
+            if int(told) >= kills:
+                break
+        victim.send_signal(signal.SIGKILL)
+        victim.communicate()
+        assert list(tmp_path.glob("fit.pt.*"))
+    last = start(str(tmp_path / "fit.pt"), "resumed.npy")
+    out, _ = last.communicate(timeout=120)
+    whole.communicate(timeout=120)
+    assert int(out.split()[0]) > 200  # it did not start anew
+    np.testing.assert_array_equal(np.load(tmp_path / "resumed.npy"), np.load(tmp_path / "whole.npy"))
+    assert not list(tmp_path.glob("fit.pt*"))
+
+
+def test_foreign_checkpoints_are_refused(tmp_path: Path) -> None:
+    own, optimizer = line()
+    path = tmp_path / "run.pt"
+    checkpoint = Checkpoint(path, {"rows": 3}, seconds=0)
+    train(lambda step: own(torch.ones(1, 1)).square().sum(), own, optimizer, max_steps=40, checkpoint=checkpoint)
+    assert path.exists()
+    with pytest.raises(ValueError, match=r"another fit \(rows 3, now 4\)"):
+        train(lambda step: own.weight.sum(), own, optimizer, max_steps=1, checkpoint=Checkpoint(path, {"rows": 4}))
+    path.write_bytes(b"not a checkpoint")
+    with pytest.raises(ValueError, match="not a checkpoint of ours"):
+        train(lambda step: own.weight.sum(), own, optimizer, max_steps=1, checkpoint=checkpoint)
+
+
+def test_dask_trains_an_ensemble() -> None:
+    distributed = pytest.importorskip("distributed", reason="a Dask cluster needs distributed")
+    import joblib
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, 2))
+    model = LikelihoodRegressor(ensemble=2, max_steps=20, random_state=0)
+    with (
+        distributed.LocalCluster(n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None) as cluster,
+        distributed.Client(cluster),
+        joblib.parallel_config(backend="dask"),
+    ):
+        far = model.fit(X, X[:, 0]).predict(X)
+    np.testing.assert_allclose(
+        far, LikelihoodRegressor(ensemble=2, max_steps=20, random_state=0).fit(X, X[:, 0]).predict(X)
+    )
+
+
+def test_a_million_rows_are_streamed_in_two_gigabytes() -> None:
+    script = """
+        import resource, numpy as np
+        from likely.tabular import LikelihoodRegressor
+        X = np.random.default_rng(0).standard_normal((1_000_000, 50), dtype=np.float32)
+        y = X[:, 0] + np.exp(X[:, 1] / 2) * np.random.default_rng(1).standard_normal(1_000_000, dtype=np.float32)
+        model = LikelihoodRegressor(max_steps=60, random_state=0).fit(X, y)
+        assert np.isfinite(model.predict(X)).all()
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    """
+    start = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 2_000_000, f"{done.stdout} kB in {time.monotonic() - start:.0f} s"
