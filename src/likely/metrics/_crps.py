@@ -3,7 +3,7 @@
 import numpy as np
 from torch.distributions import Distribution
 
-from likely.metrics._crps_forms import crps_values
+from likely.metrics._crps_values import crps_values
 from likely.metrics._input import Array, Input, as_array, as_weight, average
 from likely.metrics._predictive import predictive, univariate, with_target
 

@@ -6,6 +6,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from likely import functional
+from likely.likelihoods._numeric import check_support, row_blocks, through_torch
 from likely.metrics._input import (
     Array,
     Input,
@@ -14,9 +15,8 @@ from likely.metrics._input import (
     as_weight,
     average,
     classified,
-    row_blocks,
 )
-from likely.metrics._predictive import check_support, predictive, through_torch, with_target
+from likely.metrics._predictive import predictive, with_target
 
 
 def negative_log_likelihood(

@@ -5,14 +5,21 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy import special
 from torch import Tensor
 from torch import distributions as td
 from torch.distributions import Distribution
 
 from likely._validation import fits
-from likely.distributions import StudentT
+from likely.likelihoods import LIKELIHOODS
+from likely.likelihoods._distribution import LocationScale
 from likely.metrics._input import Array, Input, as_array, as_weight
+
+# Ours add a CDF or quantiles to torch's and change nothing.
+_FULLER = {
+    likelihood.distribution.__base__: likelihood.distribution
+    for likelihood in LIKELIHOODS.values()
+    if likelihood.distribution.__base__ not in (Distribution, LocationScale)
+}
 
 
 def predictive(distribution: Distribution | None, mean: Input | None, scale: Input | None) -> Distribution:
@@ -53,8 +60,7 @@ def _in_double(thing: Any) -> Any:
             clone.__dict__[name] = [_in_double(item) for item in value]
     if isinstance(clone, Distribution):
         clone._validate_args = False  # checked here, in one line
-    if type(clone) is td.StudentT:
-        return StudentT(clone.df, clone.loc, clone.scale, validate_args=False)  # torch's has no cdf
+        clone.__class__ = _FULLER.get(type(clone), type(clone))
     return clone
 
 
@@ -78,112 +84,3 @@ def with_target(
     if not fits(shape, torch.Size(y.shape)):
         raise ValueError(f"y_true has shape {y.shape}, the distribution {tuple(shape)}: reshape one to the other")
     return y, distribution, as_weight(sample_weight, len(y))
-
-
-def through_torch(thing: Any, method: str, x: Array) -> Array:
-    """``thing.method(x)`` in the thing's own precision and place, back as float64."""
-    found = _tensor_of(thing)
-    value = torch.as_tensor(x) if found is None else torch.as_tensor(x).to(found)
-    with torch.no_grad():
-        result: Tensor = getattr(thing, method)(value)
-    return result.double().numpy(force=True)
-
-
-def in_double(distribution: Distribution) -> bool:
-    """Whether the distribution computes in float64."""
-    found = _tensor_of(distribution)
-    return found is None or found.dtype == torch.float64
-
-
-def _tensor_of(thing: Any) -> Tensor | None:
-    for value in vars(thing).values():
-        found = _tensor_of(value) if isinstance(value, Distribution) else value
-        if isinstance(found, Tensor) and found.is_floating_point():
-            return found
-    return None
-
-
-def cdf(distribution: Distribution, x: Array) -> Array:
-    """P(X ≤ x), also for x outside the support."""
-    # Exact types: a subclass may have a CDF of its own.
-    if type(distribution) is td.Poisson:
-        return np.where(x < 0, 0.0, special.pdtr(np.floor(x.clip(min=0)), distribution.rate.numpy()))
-    if type(distribution) is td.NegativeBinomial:
-        more = torch.sigmoid(distribution.logits).numpy()
-        inside = special.betaincc(np.floor(x.clip(min=0)) + 1, distribution.total_count.numpy(), more)
-        return np.where(x < 0, 0.0, inside)
-    kind = type(distribution).__name__
-    low, high = bounds(distribution)
-    try:
-        inside = through_torch(distribution, "cdf", x.clip(low, high))
-    except NotImplementedError:
-        raise TypeError(f"{kind} has no cdf: draw samples and use crps_from_samples, or give it a cdf") from None
-    if np.isnan(inside).any():
-        raise ValueError(f"the cdf of {kind} is NaN at some values: let it be 0 and 1 beyond its support")
-    return np.where(x < low, 0.0, np.where(x > high, 1.0, inside))
-
-
-def quantile(distribution: Distribution, p: float) -> Array:
-    """The smallest x with P(X ≤ x) ≥ p."""
-    if type(distribution) in (td.Poisson, td.NegativeBinomial):
-        return _count_quantile(distribution, p)
-    level = np.full(distribution.batch_shape, p)
-    try:
-        return through_torch(distribution, "icdf", level)
-    except NotImplementedError:
-        return _inverted(distribution, level)
-
-
-def _count_quantile(distribution: Any, p: float) -> Array:
-    from scipy import stats
-
-    if type(distribution) is td.Poisson:
-        return np.asarray(stats.poisson.ppf(p, distribution.rate.numpy()))
-    no_more = torch.sigmoid(-distribution.logits).numpy()
-    return np.asarray(stats.nbinom.ppf(p, distribution.total_count.numpy(), no_more))
-
-
-def _inverted(distribution: Distribution, p: Array) -> Array:
-    """Quantiles by bisection, for distributions that know their CDF only."""
-    low, high = np.full_like(p, -1.0), np.full_like(p, 1.0)
-    for _ in range(1000):
-        short, far = cdf(distribution, high) < p, cdf(distribution, low) > p
-        if not (short.any() or far.any()):
-            break
-        high, low = np.where(short, 2 * high, high), np.where(far, 2 * low, low)
-    for _ in range(1100):  # enough to walk through every exponent of a float64; a hundred in practice
-        middle = 0.5 * (low + high)
-        if ((middle == low) | (middle == high)).all():
-            break
-        below = cdf(distribution, middle) < p
-        low, high = np.where(below, middle, low), np.where(below, high, middle)
-    return high
-
-
-def bounds(distribution: Distribution) -> tuple[Array, Array]:
-    """The ends of the support where it states them."""
-    try:
-        support = distribution.support
-    except NotImplementedError:
-        support = None
-    low, high = getattr(support, "lower_bound", -np.inf), getattr(support, "upper_bound", np.inf)
-    return torch.as_tensor(low).double().numpy(force=True), torch.as_tensor(high).double().numpy(force=True)
-
-
-def check_support(distribution: Distribution, y: Array) -> None:
-    """Whether the target can be what the distribution is about, as far as it says."""
-    try:
-        supported = bool(through_torch(distribution.support, "check", y).all())
-    except NotImplementedError:
-        return
-    if not supported:
-        kind = type(distribution).__name__
-        raise ValueError(f"y_true lies outside the support of {kind}: choose a distribution that covers it")
-
-
-def is_discrete(distribution: Distribution) -> bool:
-    """Whether the support is countable."""
-    try:
-        return bool(distribution.support.is_discrete)  # type: ignore[union-attr]
-    except (NotImplementedError, AttributeError):
-        return False

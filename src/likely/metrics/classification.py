@@ -6,8 +6,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
+from likely.likelihoods._numeric import row_blocks
 from likely.metrics._bins import Bins, make_bins
-from likely.metrics._input import Array, Input, average, check_choice, classified, judged, relative, row_blocks
+from likely.metrics._input import Array, Input, average, check_choice, classified, judged, relative
 
 __all__ = [
     "BrierDecomposition",

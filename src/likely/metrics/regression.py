@@ -3,8 +3,9 @@
 import numpy as np
 from torch.distributions import Distribution
 
+from likely.likelihoods._numeric import cdf, is_discrete, quantile
 from likely.metrics._input import Array, Input, as_array, as_weight, average, check_choice, relative
-from likely.metrics._predictive import cdf, is_discrete, predictive, quantile, univariate, with_target
+from likely.metrics._predictive import predictive, univariate, with_target
 
 __all__ = [
     "interval_coverage",

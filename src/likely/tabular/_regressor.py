@@ -14,8 +14,8 @@ from torch import Tensor
 from torch.distributions import Categorical, Distribution, MixtureSameFamily
 
 from likely._training import Progress
+from likely.likelihoods._numeric import quantile
 from likely.losses import LikelihoodLoss
-from likely.metrics._predictive import quantile
 from likely.tabular._base import FLOATS, Array, LikelihoodModel
 from likely.tabular._likelihoods import REAL
 from likely.tabular._rows import Rows, Units

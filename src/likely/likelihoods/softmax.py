@@ -1,7 +1,13 @@
-"""The softmax likelihood, of logits or of the linear layer that makes them; re-exported by likely.functional."""
+"""The softmax likelihood of classes: cross-entropy whose temperature learns."""
 
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
 import torch
 from torch import Tensor
+from torch import distributions as td
+from torch.distributions import Distribution, constraints
 from torch.nn import functional as F
 
 from likely import kernels
@@ -16,9 +22,14 @@ from likely._validation import (
     promote,
     reduce,
 )
+from likely.likelihoods._loss import TEMPERATURE, LikelihoodLoss, ParameterLike, Phi, Slot
+from likely.likelihoods._numeric import Array, check_support
+from likely.likelihoods._record import Likelihood, register
 
-# With fewer classes than this a row is too short for a program of its own, and torch's cross-entropy is as good.
+# With fewer classes than this a row is too short for a program of its own, and torch"s cross-entropy is as good.
 _FEWEST_CLASSES = 256
+
+__all__ = ["SoftmaxLoss", "softmax_nll"]
 
 
 def softmax_nll(
@@ -104,82 +115,6 @@ def _has_kernel(logits: Tensor, target: Tensor, temperature: Tensor) -> bool:
     return kernels.applies(logits, temperature) and type(target) is Tensor
 
 
-def linear_softmax_nll(
-    hidden: Tensor,
-    weight: Tensor,
-    target: Tensor,
-    temperature: Tensor | float = 1.0,
-    *,
-    bias: Tensor | None = None,
-    ignore_index: int = -100,
-    label_smoothing: float = 0.0,
-    reduction: str = "mean",
-    chunk: int = 1024,
-    validate_args: bool | None = None,
-) -> Tensor:
-    r"""The softmax likelihood of a linear layer over a large vocabulary, whose logits never exist all at once.
-
-    ``softmax_nll(hidden @ weight.T + bias, target, temperature=temperature)``, with ``hidden`` (…, width), ``weight``
-    (classes, width), ``target`` (…) and a temperature that broadcasts to it, such as one a token. The rows are taken
-    in chunks of ``chunk``, each of which leaves nothing but its part of the gradients, in the dtypes of the
-    inputs: one backward pass can go through the result, and gradients of gradients cannot. Under ``torch.func`` and in
-    forward-mode differentiation the logits are computed as they are.
-
-    >>> import torch, likely
-    >>> hidden, weight, target = torch.randn(2, 5, 8), torch.randn(1000, 8), torch.randint(0, 1000, (2, 5))
-    >>> temperature = torch.full((2, 5), 1.5)
-    >>> loss = likely.linear_softmax_nll(hidden, weight, target, temperature)
-    >>> logits = (hidden @ weight.T).flatten(0, 1)
-    >>> torch.allclose(loss, likely.functional.softmax_nll(logits, target.flatten(), temperature=1.5))
-    True
-    """
-    check_floating("hidden", hidden)
-    check_positive("temperature", temperature, validate_args)
-    if reduction not in ("mean", "sum"):
-        raise ValueError(f"reduction must be mean or sum, got {reduction!r}: a loss per row is softmax_nll's")
-    if weight.ndim != 2 or weight.shape[1] != hidden.shape[-1]:
-        raise ValueError(
-            f"weight has shape {tuple(weight.shape)}, expected (classes, {hidden.shape[-1]}), as nn.Linear's"
-        )
-    if target.shape != hidden.shape[:-1] or target.is_floating_point():
-        raise ValueError(
-            f"target must hold class numbers in shape {tuple(hidden.shape[:-1])}, hidden's without its last axis; "
-            f"got {target.dtype} in shape {tuple(target.shape)}"
-        )
-    _check_range(target, len(weight), ignore_index, validate_args)
-    if not isinstance(temperature, Tensor):
-        temperature = hidden.new_full((), temperature, dtype=torch.promote_types(hidden.dtype, torch.float32))
-    if not fits(temperature.shape, target.shape):
-        raise ValueError(
-            f"temperature {tuple(temperature.shape)} does not broadcast to {tuple(target.shape)}, one value per token"
-        )
-    if torch.is_autocast_enabled(hidden.device.type):
-        dtype = torch.get_autocast_dtype(hidden.device.type)
-        hidden, weight, bias = hidden.to(dtype), weight.to(dtype), bias if bias is None else bias.to(dtype)
-    if not target.numel() or (not torch.compiler.is_compiling() and kernels.transformed()):
-        return softmax_nll(
-            F.linear(hidden, weight, bias).reshape(-1, len(weight)),
-            target.reshape(-1),
-            temperature=temperature.expand(target.shape).reshape(-1),
-            ignore_index=ignore_index,
-            label_smoothing=label_smoothing,
-            reduction=reduction,
-            validate_args=False,
-        )
-    one = temperature.numel() == 1
-    return kernels.linear_softmax_nll(
-        hidden.flatten(0, -2) if hidden.ndim > 1 else hidden.unsqueeze(0),
-        weight,
-        bias,
-        target.reshape(-1).long(),
-        temperature.reshape(()) if one else temperature.expand(target.shape).reshape(-1),
-        ignore_index=ignore_index,
-        smoothing=label_smoothing,
-        reduction=reduction,
-        chunk=chunk,
-    )
-
-
 def _check_labels(logits: Tensor, target: Tensor, axis: int, ignore_index: int, validate_args: bool | None) -> None:
     check_real("target", target)
     outer = logits.shape[:axis] + logits.shape[axis + 1 :]
@@ -196,7 +131,7 @@ def _check_labels(logits: Tensor, target: Tensor, axis: int, ignore_index: int, 
             f"the logits {tuple(logits.shape)} without their class axis {axis}"
         )
     else:
-        _check_range(target, logits.shape[axis], ignore_index, validate_args)
+        check_range(target, logits.shape[axis], ignore_index, validate_args)
 
 
 def _check_probabilities(target: Tensor, axis: int, validate_args: bool | None) -> None:
@@ -211,7 +146,7 @@ def _check_probabilities(target: Tensor, axis: int, validate_args: bool | None) 
             )
 
 
-def _check_range(target: Tensor, classes: int, ignore_index: int, validate_args: bool | None) -> None:
+def check_range(target: Tensor, classes: int, ignore_index: int, validate_args: bool | None) -> None:
     if may_look(target, validate_args):
         kept = target[target != ignore_index]
         if kept.numel() and (int(kept.min()) < 0 or int(kept.max()) >= classes):
@@ -219,3 +154,77 @@ def _check_range(target: Tensor, classes: int, ignore_index: int, validate_args:
                 f"target holds class {int(kept.min())} to {int(kept.max())}, but the logits have classes 0 to "
                 f"{classes - 1}: mask labels with ignore_index={ignore_index}"
             )
+
+
+class SoftmaxLoss(LikelihoodLoss):
+    r"""The softmax likelihood: :class:`torch.nn.CrossEntropyLoss` with a temperature that learns.
+
+    Labels are class numbers (``ignore_index`` masks some) or probabilities in the shape of the logits; classes
+    are on axis 1. The temperature divides the logits: a hot row counts less.
+
+    >>> import torch, likely
+    >>> loss_fn = likely.SoftmaxLoss(temperature=2.0)
+    >>> loss_fn(torch.tensor([[2.0, 0.0]]), torch.tensor([0]))
+    tensor(0.3133)
+    >>> loss_fn.distribution(torch.tensor([[2.0, 0.0]])).probs
+    tensor([[0.7311, 0.2689]])
+    """
+
+    nll = staticmethod(softmax_nll)
+    slots: ClassVar[Mapping[str, Slot]] = {"temperature": TEMPERATURE}
+
+    def __init__(
+        self,
+        temperature: ParameterLike = None,
+        *,
+        ignore_index: int = -100,
+        label_smoothing: float = 0.0,
+        **options: Any,
+    ) -> None:
+        if not 0 <= label_smoothing <= 1:
+            raise ValueError(f"label_smoothing must lie in [0, 1], got {label_smoothing}")
+        super().__init__(temperature=temperature, **options)
+        self.ignore_index, self.label_smoothing = ignore_index, label_smoothing
+
+    def _outer(self, prediction: Tensor) -> torch.Size:
+        axis = min(1, prediction.ndim - 1)
+        return prediction.shape[:axis] + prediction.shape[axis + 1 :]
+
+    def _check(self, prediction: Tensor, target: Tensor) -> None:
+        check_floating("prediction", prediction)
+
+    def _mask(self, target: Tensor) -> Tensor | None:
+        return None if target.is_floating_point() else (target != self.ignore_index).float()
+
+    def _options(self, reduction: str) -> dict[str, Any]:
+        own = {"ignore_index": self.ignore_index, "label_smoothing": self.label_smoothing}
+        return {**own, "reduction": reduction, "validate_args": self.validate_args}
+
+    def _lowest(self, prediction: Tensor, target: Tensor, phi: Phi) -> Tensor:
+        """The entropy of the labels themselves, smoothing included."""
+        axis = min(1, prediction.ndim - 1)
+        classes = prediction.shape[axis]
+        if target.is_floating_point():
+            labels = target.to(torch.promote_types(prediction.dtype, torch.float32))
+        else:
+            kept = torch.where(target == self.ignore_index, 0, target).long()
+            dtype = torch.promote_types(prediction.dtype, torch.float32)
+            labels = F.one_hot(kept, classes).movedim(-1, axis).to(dtype)
+        labels = labels * (1 - self.label_smoothing) + self.label_smoothing / classes
+        entropy: Tensor = torch.special.entr(labels).sum(axis)
+        return entropy
+
+    def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
+        axis = min(1, prediction.ndim - 1)
+        logits = prediction.movedim(axis, -1)
+        return td.Categorical(logits=logits / phi["temperature"].unsqueeze(-1))
+
+
+def _crps(distribution: td.Categorical, y: Array) -> Array:
+    """The ranked probability score: classes are taken in their order."""
+    check_support(distribution, y)
+    reached = np.arange(distribution.param_shape[-1] - 1) >= y[..., None]
+    return np.asarray(np.square(distribution.probs.numpy().cumsum(-1)[..., :-1] - reached).sum(-1))
+
+
+register(Likelihood("softmax", softmax_nll, SoftmaxLoss, td.Categorical, constraints.nonnegative_integer, crps=_crps))

@@ -1,6 +1,6 @@
 """What all likelihood losses share: slots for parameters, one forward pass, reductions, weights."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, NamedTuple
 
@@ -49,7 +49,9 @@ TEMPERATURE = Slot(ShiftedSoftplus(0.2), 1.0)
 
 
 class LikelihoodLoss(nn.Module):
-    r"""What all likelihood losses share. Subclasses name their ``slots`` and write ``_nll`` and ``_distribution``.
+    r"""What all likelihood losses share.
+
+    Subclasses name their ``slots`` and their functional form ``nll`` (or write ``_nll``), and write ``_distribution``.
 
     ``reduction`` is ``"mean"``, ``"sum"`` or ``"none"``; ``full=False`` leaves out the constants, as the paper
     does; ``validate_args`` (default: on the CPU only) checks tensor values on every device.
@@ -61,6 +63,7 @@ class LikelihoodLoss(nn.Module):
     """
 
     slots: ClassVar[Mapping[str, Slot]] = {}
+    nll: ClassVar[Callable[..., Tensor]]  # the functional form
     beta: float = 0.0
 
     def __init__(
@@ -76,7 +79,7 @@ class LikelihoodLoss(nn.Module):
         self.reduction, self.full, self.validate_args = reduction, full, validate_args
         self._watch = Watch()
         for name, slot in self.slots.items():
-            setattr(self, name, as_parameter(name, parameters.pop(name), slot))
+            setattr(self, name, as_parameter(name, parameters.pop(name, None), slot))
         if parameters:
             raise TypeError(
                 f"{type(self).__name__} has no parameter {', '.join(parameters)}; it has {', '.join(self.slots)}"
@@ -216,7 +219,9 @@ class LikelihoodLoss(nn.Module):
         return {"reduction": reduction, "full": self.full, "validate_args": self.validate_args}
 
     def _nll(self, prediction: Tensor, target: Tensor, phi: Phi, reduction: str = "none") -> Tensor:
-        raise TypeError(f"{type(self).__name__} defines no likelihood: use one of its subclasses")
+        if not hasattr(self, "nll"):
+            raise TypeError(f"{type(self).__name__} defines no likelihood: use one of its subclasses")
+        return type(self).nll(prediction, target, **phi, **self._options(reduction))
 
     def _lowest(self, prediction: Tensor, target: Tensor, phi: Phi) -> Tensor:
         """The NLL of the best prediction there is for this target."""
@@ -244,3 +249,23 @@ def as_parameter(name: str, given: ParameterLike, slot: Slot) -> Parameter:
         check(name, parameter.value, True)
     parameter.settle(name, slot.constraint, slot.init)
     return parameter
+
+
+class ScaleLoss(LikelihoodLoss):
+    """Likelihoods of a real target with a scale, which β-NLL can temper."""
+
+    def __init__(self, *, beta: float = 0.0, **options: Any) -> None:
+        if not 0 <= beta <= 1:
+            raise ValueError(
+                f"beta must lie in [0, 1], got {beta}: 0 is the NLL, 1 follows the squared error's gradients"
+            )
+        super().__init__(**options)
+        self.beta = float(beta)
+
+    def _elementwise(
+        self, prediction: Tensor, target: Tensor, features: Features, index: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
+        self._check(prediction, target)
+        phi = self._phi(prediction, features, index)
+        nll = self._nll(prediction, target, phi)
+        return nll * phi["scale"].detach() ** (2 * self.beta) if self.beta else nll, None

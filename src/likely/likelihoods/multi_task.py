@@ -7,8 +7,10 @@ from torch import Tensor, nn
 
 from likely._standardize import unchanged_on_error
 from likely._validation import unscriptable
-from likely.losses._base import SCALE, LikelihoodLoss, as_parameter
+from likely.likelihoods._loss import SCALE, LikelihoodLoss, as_parameter
 from likely.parameters import Predicted
+
+__all__ = ["MultiTaskLoss"]
 
 
 class MultiTaskLoss(nn.Module):

@@ -1,0 +1,44 @@
+r"""Likelihoods, one file each: density, parameters, functional form, loss, distribution, CRPS.
+
+:mod:`likely.functional`, :mod:`likely.losses` and :mod:`likely.distributions` are three doors to what is here, and
+``LIKELIHOODS`` holds every likelihood by name. A new one is a file in this folder and a line below.
+
+>>> from likely.likelihoods import LIKELIHOODS
+>>> LIKELIHOODS["normal"].loss.__name__, list(LIKELIHOODS["student_t"].loss.slots)
+('NormalLoss', ['df', 'scale'])
+"""
+
+from types import FunctionType
+
+from likely.likelihoods._loss import LikelihoodLoss as LikelihoodLoss
+from likely.likelihoods._loss import Slot as Slot
+from likely.likelihoods._record import LIKELIHOODS as LIKELIHOODS
+from likely.likelihoods._record import Likelihood as Likelihood
+from likely.likelihoods._record import register as register
+from likely.likelihoods.normal import *
+from likely.likelihoods.laplace import *
+from likely.likelihoods.student_t import *
+from likely.likelihoods.huber import *
+from likely.likelihoods.robust import *
+from likely.likelihoods.softmax import *
+from likely.likelihoods.bernoulli import *
+from likely.likelihoods.poisson import *
+from likely.likelihoods.negative_binomial import *
+from likely.likelihoods.linear_softmax import *
+from likely.likelihoods.multi_task import *
+
+
+def exported(kind: type) -> list[str]:
+    """List the public names of a kind, for the door that leads to them.
+
+    Args:
+        kind: ``FunctionType``, or a base class such as ``torch.nn.Module``.
+
+    Returns:
+        The names of functions, or of subclasses of ``kind``, in alphabetical order.
+    """
+
+    def belongs(thing: object) -> bool:
+        return isinstance(thing, kind) if kind is FunctionType else isinstance(thing, type) and issubclass(thing, kind)
+
+    return sorted(name for name, thing in globals().items() if name[0].isalpha() and belongs(thing))

@@ -1,0 +1,146 @@
+"""What distributions that torch lacks are built from: a location and a scale, and functions that SciPy has."""
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution, constraints
+from torch.distributions.utils import broadcast_all
+
+
+class LocationScale(Distribution):
+    """A symmetric density of (x - loc) / scale with one shape parameter; subclasses give its standard form."""
+
+    support = constraints.real
+    has_rsample = True
+    shape_name: ClassVar[str]
+    loc: Tensor
+    scale: Tensor
+
+    def __init__(self, shape: Any, loc: Any, scale: Any, validate_args: bool | None) -> None:
+        shape, self.loc, self.scale = broadcast_all(shape, loc, scale)
+        setattr(self, self.shape_name, shape)
+        super().__init__(self.loc.shape, validate_args=validate_args)
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+        """The same distribution over a larger batch."""
+        new = self._get_checked_instance(type(self), _instance)
+        shape = torch.Size(batch_shape)
+        for name in (self.shape_name, "loc", "scale"):
+            setattr(new, name, getattr(self, name).expand(shape))
+        Distribution.__init__(new, shape, validate_args=False)
+        new._validate_args = self._validate_args
+        return new
+
+    @property
+    def _shape(self) -> Tensor:
+        shape: Tensor = getattr(self, self.shape_name)
+        return shape
+
+    @property
+    def mean(self) -> Tensor:
+        """The location, by symmetry."""
+        return self.loc
+
+    @property
+    def mode(self) -> Tensor:
+        """The location."""
+        return self.loc
+
+    @property
+    def variance(self) -> Tensor:
+        """The variance; infinite where the tails are too heavy for one."""
+        return self.scale.square() * self._standard_variance()
+
+    def cdf(self, value: Tensor) -> Tensor:
+        """P(X ≤ value), differentiable in the value and all parameters."""
+        if self._validate_args:
+            self._validate_sample(value)
+        return self._standard_cdf((value - self.loc) / self.scale)
+
+    def icdf(self, value: Tensor) -> Tensor:
+        """The quantile of a probability, differentiable in it and all parameters."""
+        return self.loc + self.scale * self._standard_icdf(value)
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        """A sample with gradients to all parameters."""
+        shape = self._extended_shape(sample_shape)
+        return self.loc + self.scale * self._standard_rsample(shape)
+
+    def _standard_variance(self) -> Tensor:
+        raise TypeError("use one of its subclasses")
+
+    def _standard_cdf(self, z: Tensor) -> Tensor:
+        raise TypeError("use one of its subclasses")
+
+    def _standard_icdf(self, p: Tensor) -> Tensor:
+        raise TypeError("use one of its subclasses")
+
+    def _standard_rsample(self, shape: torch.Size) -> Tensor:
+        raise TypeError("use one of its subclasses")
+
+
+def by_scipy(function: Callable[..., Any], *tensors: Tensor) -> Tensor:
+    """Compute a NumPy function of tensors in float64.
+
+    Args:
+        function: a ufunc of as many arrays as there are tensors, such as ``scipy.special.gammainc``.
+        *tensors: tensors that broadcast, on any device.
+
+    Returns:
+        The values, without gradients, in the dtype and place of the first tensor.
+    """
+    values = function(*(tensor.detach().double().cpu().numpy() for tensor in tensors))
+    return torch.as_tensor(values).to(tensors[0])
+
+
+def cdf_by_scipy(function: Callable[..., Any], density: Callable[[Tensor], Tensor], x: Tensor, *rest: Tensor) -> Tensor:
+    """Compute a CDF by SciPy, with the density as its slope in ``x`` and none in the other arguments.
+
+    Args:
+        function: the CDF, a ufunc of ``(x, *rest)``.
+        density: the density at x, from which the gradient comes.
+        x: where to evaluate it.
+        *rest: parameters of the CDF, which broadcast with x.
+
+    Returns:
+        P(X ≤ x), of the broadcast shape.
+    """
+    x, *rest = torch.broadcast_tensors(x, *rest)
+    result: Tensor = _Monotone.apply(by_scipy(function, x, *rest), density(x).detach(), x)
+    return result
+
+
+def icdf_by_scipy(
+    function: Callable[..., Any], density: Callable[[Tensor], Tensor], p: Tensor, *rest: Tensor
+) -> Tensor:
+    """Compute quantiles by SciPy, with one over the density as their slope in ``p``.
+
+    Args:
+        function: the quantile function, a ufunc of ``(p, *rest)``.
+        density: the density at a quantile, from which the gradient comes.
+        p: probabilities.
+        *rest: parameters, which broadcast with p.
+
+    Returns:
+        The quantiles, of the broadcast shape.
+    """
+    p, *rest = torch.broadcast_tensors(p, *rest)
+    x = by_scipy(function, p, *rest)
+    result: Tensor = _Monotone.apply(x, density(x).detach().reciprocal(), p)
+    return result
+
+
+class _Monotone(torch.autograd.Function):
+    """A value that is there already, with its slope in one argument."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, slope: Tensor, argument: Tensor) -> Tensor:
+        ctx.save_for_backward(slope)
+        return value.view_as(value)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, None, Tensor]:
+        (slope,) = ctx.saved_tensors
+        return None, None, grad * slope

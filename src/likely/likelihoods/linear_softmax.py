@@ -1,0 +1,153 @@
+"""The softmax of a linear layer over a large vocabulary, and a temperature for every token of a language model."""
+
+from collections.abc import Sequence
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from likely import kernels
+from likely._standardize import unchanged_on_error
+from likely._validation import check_floating, check_positive, fits, unscriptable
+from likely.likelihoods._loss import TEMPERATURE, as_parameter
+from likely.likelihoods.softmax import check_range, softmax_nll
+from likely.parameters import Predicted
+
+__all__ = ["TokenTemperature", "linear_softmax_nll"]
+
+
+def linear_softmax_nll(
+    hidden: Tensor,
+    weight: Tensor,
+    target: Tensor,
+    temperature: Tensor | float = 1.0,
+    *,
+    bias: Tensor | None = None,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+    reduction: str = "mean",
+    chunk: int = 1024,
+    validate_args: bool | None = None,
+) -> Tensor:
+    r"""The softmax likelihood of a linear layer over a large vocabulary, whose logits never exist all at once.
+
+    ``softmax_nll(hidden @ weight.T + bias, target, temperature=temperature)``, with ``hidden`` (…, width), ``weight``
+    (classes, width), ``target`` (…) and a temperature that broadcasts to it, such as one a token. The rows are taken
+    in chunks of ``chunk``, each of which leaves nothing but its part of the gradients, in the dtypes of the
+    inputs: one backward pass can go through the result, and gradients of gradients cannot. Under ``torch.func`` and in
+    forward-mode differentiation the logits are computed as they are.
+
+    >>> import torch, likely
+    >>> hidden, weight, target = torch.randn(2, 5, 8), torch.randn(1000, 8), torch.randint(0, 1000, (2, 5))
+    >>> temperature = torch.full((2, 5), 1.5)
+    >>> loss = likely.linear_softmax_nll(hidden, weight, target, temperature)
+    >>> logits = (hidden @ weight.T).flatten(0, 1)
+    >>> torch.allclose(loss, likely.functional.softmax_nll(logits, target.flatten(), temperature=1.5))
+    True
+    """
+    check_floating("hidden", hidden)
+    check_positive("temperature", temperature, validate_args)
+    if reduction not in ("mean", "sum"):
+        raise ValueError(f"reduction must be mean or sum, got {reduction!r}: a loss per row is softmax_nll's")
+    if weight.ndim != 2 or weight.shape[1] != hidden.shape[-1]:
+        raise ValueError(
+            f"weight has shape {tuple(weight.shape)}, expected (classes, {hidden.shape[-1]}), as nn.Linear's"
+        )
+    if target.shape != hidden.shape[:-1] or target.is_floating_point():
+        raise ValueError(
+            f"target must hold class numbers in shape {tuple(hidden.shape[:-1])}, hidden's without its last axis; "
+            f"got {target.dtype} in shape {tuple(target.shape)}"
+        )
+    check_range(target, len(weight), ignore_index, validate_args)
+    if not isinstance(temperature, Tensor):
+        temperature = hidden.new_full((), temperature, dtype=torch.promote_types(hidden.dtype, torch.float32))
+    if not fits(temperature.shape, target.shape):
+        raise ValueError(
+            f"temperature {tuple(temperature.shape)} does not broadcast to {tuple(target.shape)}, one value per token"
+        )
+    if torch.is_autocast_enabled(hidden.device.type):
+        dtype = torch.get_autocast_dtype(hidden.device.type)
+        hidden, weight, bias = hidden.to(dtype), weight.to(dtype), bias if bias is None else bias.to(dtype)
+    if not target.numel() or (not torch.compiler.is_compiling() and kernels.transformed()):
+        return softmax_nll(
+            F.linear(hidden, weight, bias).reshape(-1, len(weight)),
+            target.reshape(-1),
+            temperature=temperature.expand(target.shape).reshape(-1),
+            ignore_index=ignore_index,
+            label_smoothing=label_smoothing,
+            reduction=reduction,
+            validate_args=False,
+        )
+    one = temperature.numel() == 1
+    return kernels.linear_softmax_nll(
+        hidden.flatten(0, -2) if hidden.ndim > 1 else hidden.unsqueeze(0),
+        weight,
+        bias,
+        target.reshape(-1).long(),
+        temperature.reshape(()) if one else temperature.expand(target.shape).reshape(-1),
+        ignore_index=ignore_index,
+        smoothing=label_smoothing,
+        reduction=reduction,
+        chunk=chunk,
+    )
+
+
+class TokenTemperature(nn.Module):
+    r"""The softmax likelihood of a causal language model, with a temperature predicted for every token.
+
+    ``width`` is that of the hidden states, ``hidden`` the sizes of the head's ReLU layers (none: linear). The head
+    starts at a temperature of 1 everywhere, and ``isolated=True`` lets it learn without touching the model. The call
+    takes the last hidden states, the output layer's weight and the token ids: state :math:`i` predicts token
+    :math:`i + 1`, and ``ignore_index`` masks tokens. Logits never exist all at once
+    (:func:`~likely.functional.linear_softmax_nll`).
+
+    At generation, divide logits by :meth:`temperature`, or equally the hidden states before the output layer.
+
+    >>> import torch, likely
+    >>> head, output = likely.TokenTemperature(16), torch.nn.Linear(16, 1000, bias=False)
+    >>> states, tokens = torch.randn(2, 7, 16), torch.randint(0, 1000, (2, 7))
+    >>> head(states, output.weight, tokens).backward()
+    >>> head.temperature(states).shape
+    torch.Size([2, 7])
+    """
+
+    def __init__(
+        self,
+        width: int,
+        *,
+        hidden: Sequence[int] = (),
+        isolated: bool = False,
+        ignore_index: int = -100,
+        label_smoothing: float = 0.0,
+    ) -> None:
+        super().__init__()
+        predicted = Predicted(width, hidden=hidden, isolated=isolated, weights="zero")
+        self.parameter = as_parameter("temperature", predicted, TEMPERATURE)
+        self.ignore_index, self.label_smoothing = ignore_index, label_smoothing
+
+    def temperature(self, states: Tensor) -> Tensor:
+        """One positive number a token, in float32, for states (…, tokens, width)."""
+        return cast(Tensor, self.parameter(features=states.float()))
+
+    def forward(self, states: Tensor, weight: Tensor, tokens: Tensor, *, bias: Tensor | None = None) -> Tensor:
+        """The mean NLL of every token given those before it."""
+        if states.ndim < 2 or tokens.shape != states.shape[:-1]:
+            raise ValueError(
+                f"tokens have shape {tuple(tokens.shape)}, the states {tuple(states.shape)}: "
+                "give token ids (batch, tokens) and states (batch, tokens, width)"
+            )
+        states = states[..., :-1, :]
+        with unchanged_on_error([self.parameter]):
+            return linear_softmax_nll(
+                states,
+                weight,
+                tokens[..., 1:],
+                self.temperature(states),
+                bias=bias,
+                ignore_index=self.ignore_index,
+                label_smoothing=self.label_smoothing,
+            )
+
+    def __prepare_scriptable__(self) -> "TokenTemperature":
+        raise unscriptable(self)

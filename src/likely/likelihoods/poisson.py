@@ -1,0 +1,126 @@
+"""The Poisson likelihood of a count."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import special, stats
+from torch import Tensor
+from torch import distributions as td
+from torch.distributions import Distribution, constraints
+
+from likely._validation import check_counts, check_not_negative, prepare, reduce
+from likely.likelihoods._distribution import by_scipy
+from likely.likelihoods._loss import LikelihoodLoss, Phi
+from likely.likelihoods._numeric import Array, cdf
+from likely.likelihoods._record import Likelihood, register
+
+__all__ = ["Poisson", "PoissonLoss", "poisson_nll"]
+
+
+def poisson_nll(
+    prediction: Tensor,
+    target: Tensor,
+    *,
+    log_input: bool = True,
+    reduction: str = "mean",
+    full: bool = True,
+    validate_args: bool | None = None,
+) -> Tensor:
+    r"""The Poisson likelihood of a count, from the logarithm of its rate (or the rate: ``log_input=False``).
+
+    :math:`\ell = \mu - y \log\mu + \log y!`, with :math:`\Gamma(y + 1)` for :math:`y!` where a count is not whole.
+    Negative counts are refused on the CPU; on a GPU, where values are looked at under ``validate_args=True`` only,
+    the formula is applied to them as it stands.
+
+    >>> import torch
+    >>> from likely.functional import poisson_nll
+    >>> poisson_nll(torch.tensor([0.0, 1.0]), torch.tensor([1.0, 3.0]))
+    tensor(1.2550)
+    """
+    check_counts("target", target, validate_args)
+    prediction, target = prepare(prediction, target)
+    if log_input:
+        nll = prediction.exp() - target * prediction
+    else:
+        check_not_negative("prediction", prediction, validate_args)
+        nll = prediction - torch.xlogy(target, prediction)
+    return reduce(nll + torch.lgamma(target + 1) if full else nll, reduction)
+
+
+class Poisson(td.Poisson):
+    """torch's Poisson with the ``cdf`` and ``icdf`` it lacks (SciPy's).
+
+    >>> import torch
+    >>> from likely.distributions import Poisson
+    >>> d = Poisson(torch.tensor(3.0))
+    >>> d.cdf(torch.tensor(2.0)), d.icdf(torch.tensor(0.9))
+    (tensor(0.4232), tensor(5.))
+    """
+
+    def cdf(self, value: Tensor) -> Tensor:
+        """P(X ≤ value), without gradients."""
+        at_least_none = by_scipy(special.pdtr, value.floor().clamp(min=0), self.rate)
+        return torch.where(value < 0, 0.0, at_least_none)
+
+    def icdf(self, value: Tensor) -> Tensor:
+        """The smallest count with at least this probability at or below it."""
+        return by_scipy(stats.poisson.ppf, value, self.rate)
+
+
+class PoissonLoss(LikelihoodLoss):
+    r"""The Poisson likelihood of a count: :class:`torch.nn.PoissonNLLLoss` with its constant.
+
+    It has nothing to learn; :class:`NegativeBinomialLoss` is the same with a free variance. ``prediction`` is
+    the logarithm of the rate, or the rate itself under ``log_input=False``.
+
+    >>> import torch, likely
+    >>> likely.PoissonLoss()(torch.tensor([0.0, 1.0]), torch.tensor([1.0, 3.0]))
+    tensor(1.2550)
+    """
+
+    nll = staticmethod(poisson_nll)
+
+    def __init__(self, *, log_input: bool = True, **options: Any) -> None:
+        super().__init__(**options)
+        self.log_input = log_input
+
+    def _options(self, reduction: str) -> dict[str, Any]:
+        return {**super()._options(reduction), "log_input": self.log_input}
+
+    def _lowest(self, prediction: Tensor, target: Tensor, phi: Phi) -> Tensor:
+        rate = target.to(torch.promote_types(prediction.dtype, torch.float32))
+        return poisson_nll(rate, target, **phi, **{**self._options("none"), "log_input": False})
+
+    def _rate(self, prediction: Tensor) -> Tensor:
+        return prediction.exp() if self.log_input else prediction
+
+    def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
+        return Poisson(self._rate(prediction))
+
+
+def log_mean(y: Array, weight: Array) -> Array:
+    """Return the logarithm of the weighted mean, a constant log rate to begin with."""
+    return np.asarray(np.log(np.maximum(np.average(y, axis=0, weights=weight), 1e-3)))
+
+
+def _crps(distribution: Poisson, y: Array) -> Array:
+    """Wei & Held (2014)."""
+    rate, whole = distribution.rate.numpy(), np.floor(y)
+    log_point = special.xlogy(whole.clip(0), rate) - rate - special.gammaln(whole.clip(0) + 1)
+    point = np.where(whole < 0, 0.0, np.exp(log_point))
+    spread = special.ive(0, 2 * rate) + special.ive(1, 2 * rate)
+    return np.asarray((y - rate) * (2 * cdf(distribution, y) - 1) + rate * (2 * point - spread))
+
+
+register(
+    Likelihood(
+        "poisson",
+        poisson_nll,
+        PoissonLoss,
+        Poisson,
+        constraints.nonnegative_integer,
+        crps=_crps,
+        start=log_mean,
+    )
+)

@@ -1,0 +1,147 @@
+"""Student"s t: a normal that expects outliers."""
+
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from scipy import special
+from torch import Tensor
+from torch import distributions as td
+from torch.distributions import Distribution
+
+from likely import kernels
+from likely._special import log1p_square, log_gamma_ratio
+from likely.constraints import ShiftedSoftplus
+from likely.likelihoods._distribution import cdf_by_scipy, icdf_by_scipy
+from likely.likelihoods._fused import HALF_LOG_2PI, Value, location_nll
+from likely.likelihoods._loss import SCALE, ParameterLike, Phi, ScaleLoss, Slot
+from likely.likelihoods._numeric import Array, standardised
+from likely.likelihoods._record import Likelihood, Residuals, register
+
+__all__ = ["StudentT", "StudentTLoss", "student_t_nll"]
+
+
+def student_t_nll(
+    prediction: Tensor,
+    target: Tensor,
+    *,
+    df: Value,
+    scale: Value,
+    reduction: str = "mean",
+    full: bool = True,
+    validate_args: bool | None = None,
+) -> Tensor:
+    r"""Student's t: a normal whose scale was itself drawn at random, so that outliers are expected.
+
+    For :math:`z = r / \sigma` and :math:`\nu > 0` degrees of freedom,
+
+    .. math:: \ell = \tfrac{\nu + 1}{2} \log(1 + z^2 / \nu) + \log \sigma + \tfrac12 \log 2\pi
+              - \left(\log \frac{\Gamma((\nu+1)/2)}{\Gamma(\nu/2)} - \tfrac12 \log \tfrac{\nu}{2}\right).
+
+    The last bracket falls to zero as :math:`\nu` grows and the normal is left; :math:`\nu = 1` is the Cauchy.
+
+    >>> import torch
+    >>> from likely.functional import normal_nll, student_t_nll
+    >>> x, y = torch.zeros(2), torch.tensor([1.0, 30.0])
+    >>> student_t_nll(x, y, df=1.0, scale=1.0), normal_nll(x, y, scale=1.0)
+    (tensor(4.8931), tensor(226.1689))
+    """
+    constant = HALF_LOG_2PI if full else 0.0
+    return location_nll("student_t", prediction, target, constant, reduction, validate_args, scale=scale, df=df)
+
+
+def _student_t(prediction: Tensor, target: Tensor, scale: Tensor, df: Tensor) -> Tensor:
+    z = (target - prediction) / scale
+    return 0.5 * (df + 1) * log1p_square(z * df.rsqrt()) + scale.log() - log_gamma_ratio(0.5 * df, 0.5)
+
+
+kernels.PLAIN["student_t"] = _student_t
+
+
+class StudentT(td.StudentT):
+    """torch's Student t with the ``cdf`` and ``icdf`` it lacks (scipy's, with gradients in all but ``df``).
+
+    >>> import torch
+    >>> from likely.distributions import StudentT
+    >>> d = StudentT(torch.tensor(3.0))
+    >>> d.cdf(torch.tensor(1.0)), d.icdf(torch.tensor(0.975))
+    (tensor(0.8045), tensor(3.1824))
+    """
+
+    def cdf(self, value: Tensor) -> Tensor:
+        """P(X ≤ value)."""
+        z = (value - self.loc) / self.scale
+        return cdf_by_scipy(lambda z, df: special.stdtr(df, z), self._standard_density, z, self.df)
+
+    def icdf(self, value: Tensor) -> Tensor:
+        """The quantile of a probability."""
+        z = icdf_by_scipy(lambda p, df: special.stdtrit(df, p), self._standard_density, value, self.df)
+        return self.loc + self.scale * z
+
+    def _standard_density(self, z: Tensor) -> Tensor:
+        nll = student_t_nll(torch.zeros_like(z), z, df=self.df, scale=1.0, reduction="none", validate_args=False)
+        return torch.exp(-nll)
+
+
+class StudentTLoss(ScaleLoss):
+    r"""Student's t: a squared error that forgives outliers, by as much as the data asks for.
+
+    Both the degrees of freedom ``df`` (from 4) and the ``scale`` learn.
+
+    >>> import torch, likely
+    >>> loss_fn = likely.StudentTLoss(df=1.0)
+    >>> loss_fn(torch.zeros(2), torch.tensor([1.0, 30.0]))
+    tensor(4.8931, grad_fn=<...>)
+    """
+
+    nll = staticmethod(student_t_nll)
+    slots: ClassVar[Mapping[str, Slot]] = {"df": Slot(ShiftedSoftplus(0.01), 4.0), "scale": SCALE}
+
+    def __init__(self, df: ParameterLike = None, scale: ParameterLike = None, **options: Any) -> None:
+        super().__init__(df=df, scale=scale, **options)
+
+    def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
+        return StudentT(phi["df"], prediction, phi["scale"])
+
+
+def _crps(distribution: StudentT, y: Array) -> Array:
+    """Finite from ½ degree of freedom on; the usual formula, arranged to hold at and below 1 too."""
+    z, scale = standardised(distribution, y)
+    df = np.maximum(distribution.df.numpy(), 0.5)
+    height = 1 / (np.sqrt(df) * special.beta(0.5, 0.5 * df))
+    spread = log1p_square(torch.from_numpy(z / np.sqrt(df))).numpy()
+    moment = height * df * 0.5 * spread * special.exprel(-0.5 * (df - 1) * spread)
+    constant = 2 * df * height * _crps_shape(df)
+    crps = z * (2 * special.stdtr(df, z) - 1) - 2 * moment + constant
+    return np.asarray(np.where(df > 0.5, scale * crps, np.inf))
+
+
+def _crps_shape(df: Array) -> Array:
+    """(1 - B(½, ν-½) / B(½, ν/2)) / (ν - 1), by a series of the logarithm where that is 0/0."""
+    e = df - 1
+    near = np.abs(e) < 1e-4
+    slope = -math.log(2) + e * (math.pi**2 / 8 - e * 1.75 * float(special.zeta(3)))
+    log_ratio = special.betaln(0.5, df - 0.5) - special.betaln(0.5, 0.5 * df)
+    away = -np.expm1(log_ratio) / np.where(near, 1, e)
+    return np.asarray(np.where(near, -slope * special.exprel(e * slope), away))
+
+
+register(
+    Likelihood(
+        "student_t",
+        student_t_nll,
+        StudentTLoss,
+        StudentT,
+        crps=_crps,
+        residuals=Residuals(
+            loss=lambda z, df: 0.5 * (df + 1) * np.log1p(z * z / df),
+            weight=lambda z, df: (df + 1) / (df + z * z),
+            deviation=lambda df: math.sqrt(df / (df - 2)) if df > 2 else math.inf,
+            shape="df",
+            start=4.0,
+            shapes=tuple(np.geomspace(0.5, 64, 15)),
+        ),
+    )
+)

@@ -1,0 +1,17 @@
+r"""Losses that are likelihoods: ``nn.Module`` losses whose parameters are free to learn.
+
+``loss_fn(prediction, target)`` is the negative log-likelihood. Each parameter of a likelihood is one of
+:class:`~likely.Fixed` (or just a number), :class:`~likely.Global` (the default), :class:`~likely.Data` or
+:class:`~likely.Predicted`; the last two ask for ``index=`` or ``features=`` in the call.
+"""
+
+from torch import nn
+
+from likely.likelihoods import *
+from likely.likelihoods import exported
+
+__all__ = sorted(["Slot", *exported(nn.Module)])
+
+
+def __dir__() -> list[str]:
+    return __all__
