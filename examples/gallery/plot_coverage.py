@@ -18,13 +18,13 @@ X, y, scale = make_heteroscedastic(6000, n_features=2, random_state=0)
 train, test = slice(0, 2000), slice(2000, None)
 
 # %%
-# ``conditioning`` says whom the scale depends on: on nothing, or on the input, which is the
+# ``scale`` says what a row's scale depends on: on nothing, or on the input, which is the
 # default.
 
 
-def covered(conditioning):
+def covered(kind):
     options = {"hidden": (64,), "max_steps": 500, "random_state": 0}
-    model = LikelihoodRegressor(conditioning=conditioning, **options).fit(X[train], y[train])
+    model = LikelihoodRegressor(scale=kind, **options).fit(X[train], y[train])
     lower, upper = model.predict_interval(X[test], coverage=0.9)
     return (lower < y[test]) & (y[test] < upper), upper - lower
 
@@ -35,11 +35,11 @@ def covered(conditioning):
 groups = np.array_split(np.argsort(scale[test]), 10)
 noise = [scale[test][group].mean() for group in groups]
 fig, (ax, widths) = plt.subplots(1, 2, figsize=(7.6, 4.8), layout="constrained", width_ratios=[4, 3])
-for conditioning, colour in (("global", "C1"), ("predicted", "C0")):
-    inside, width = covered(conditioning)
+for kind, colour in (("global", "C1"), ("predicted", "C0")):
+    inside, width = covered(kind)
     ax.plot(noise, [inside[group].mean() for group in groups], marker="o", color=colour)
     widths.plot(noise, [width[group].mean() for group in groups], marker="o", color=colour)
-    print(f"{conditioning}: {inside.mean():.1%} on average")
+    print(f"{kind}: {inside.mean():.1%} on average")
 ax.axhline(0.9, color="black", linewidth=1, linestyle=(0, (4, 3)))
 ax.text(0.12, 0.83, "a scale for each row", color="C0")
 ax.text(0.75, 0.63, "one scale", color="C1", ha="right")

@@ -4,89 +4,58 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from likely import (
-        auditing,
-        calibration,
-        constraints,
-        datasets,
-        distributions,
-        functional,
-        integrations,
-        linear,
-        losses,
-        metrics,
-        optim,
-        outliers,
-        parameters,
-        plots,
-        priors,
-        row_store,
-        tabular,
-    )
-    from likely.auditing import audit
-    from likely.functional import linear_softmax_nll
-    from likely.indexed import IndexedDataset
-    from likely.losses import (
-        BernoulliLoss,
-        HuberLoss,
-        LaplaceLoss,
-        LikelihoodLoss,
-        MultiTaskLoss,
-        NegativeBinomialLoss,
-        NormalLoss,
-        PoissonLoss,
-        RobustLoss,
-        SoftmaxLoss,
-        StudentTLoss,
-        TokenTemperature,
-    )
-    from likely.optim import Supervised, clip_gradients, param_groups
-    from likely.parameters import Data, Fixed, Global, Predicted
+    from likely import auditing as auditing
+    from likely import calibration as calibration
+    from likely import constraints as constraints
+    from likely import datasets as datasets
+    from likely import distributions as distributions
+    from likely import functional as functional
+    from likely import integrations as integrations
+    from likely import likelihoods as likelihoods
+    from likely import linear as linear
+    from likely import losses as losses
+    from likely import metrics as metrics
+    from likely import optim as optim
+    from likely import outliers as outliers
+    from likely import parameters as parameters
+    from likely import plots as plots
+    from likely import priors as priors
+    from likely import row_store as row_store
+    from likely import tabular as tabular
+    from likely.auditing import audit as audit
+    from likely.functional import linear_softmax_nll as linear_softmax_nll
+    from likely.indexed import IndexedDataset as IndexedDataset
+    from likely.losses import *
+    from likely.optim import Supervised as Supervised
+    from likely.optim import clip_gradients as clip_gradients
+    from likely.optim import param_groups as param_groups
+    from likely.parameters import Data as Data
+    from likely.parameters import Fixed as Fixed
+    from likely.parameters import Global as Global
+    from likely.parameters import Predicted as Predicted
 
 __version__ = "0.1.0.dev0"
 
-__all__ = [
-    "BernoulliLoss",
-    "Data",
-    "Fixed",
-    "Global",
-    "HuberLoss",
-    "IndexedDataset",
-    "LaplaceLoss",
-    "LikelihoodLoss",
-    "MultiTaskLoss",
-    "NegativeBinomialLoss",
-    "NormalLoss",
-    "PoissonLoss",
-    "Predicted",
-    "RobustLoss",
-    "SoftmaxLoss",
-    "StudentTLoss",
-    "Supervised",
-    "TokenTemperature",
-    "audit",
+_MODULES = (
     "auditing",
     "calibration",
-    "clip_gradients",
     "constraints",
     "datasets",
     "distributions",
     "functional",
     "integrations",
+    "likelihoods",
     "linear",
-    "linear_softmax_nll",
     "losses",
     "metrics",
     "optim",
     "outliers",
-    "param_groups",
     "parameters",
     "plots",
     "priors",
     "row_store",
     "tabular",
-]
-
+)
 _HOMES = {
     name: home
     for home, names in {
@@ -103,13 +72,24 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     """Load a name when it is first asked for, so that `likely --help` need not wait for torch."""
-    if name not in __all__:
+    if name == "__all__":
+        found: Any = sorted([*_MODULES, *_HOMES, *_losses()])
+    elif name in _MODULES:
+        found = import_module(f"likely.{name}")
+    elif name in _HOMES:
+        found = getattr(import_module(f"likely.{_HOMES[name]}"), name)
+    elif name.endswith("Loss") and name in _losses():
+        found = getattr(import_module("likely.losses"), name)
+    else:
         raise AttributeError(f"module 'likely' has no attribute {name!r}")
-    home = "losses" if name.endswith("Loss") else _HOMES.get(name)
-    found = getattr(import_module(f"likely.{home}"), name) if home else import_module(f"likely.{name}")
     globals()[name] = found
     return found
 
 
+def _losses() -> list[str]:
+    """The losses, one of each likelihood."""
+    return [name for name in import_module("likely.losses").__all__ if name.endswith("Loss")]
+
+
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    return [*__getattr__("__all__"), "__version__"]

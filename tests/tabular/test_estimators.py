@@ -19,6 +19,7 @@ from torch import nn
 from torch.distributions import MixtureSameFamily
 
 from likely._random import CheapDropout
+from likely.likelihoods import LIKELIHOODS
 from likely.tabular import LikelihoodClassifier, LikelihoodRegressor
 from likely.tabular._base import LikelihoodModel
 
@@ -57,8 +58,8 @@ def fitted() -> LikelihoodRegressor:
 
 def test_finds_the_noise_and_not_at_the_cost_of_the_mean(fitted: LikelihoodRegressor) -> None:
     X, y, noise = heteroscedastic(seed=1)
-    plain = LikelihoodRegressor(conditioning="global", max_steps=600, random_state=0).fit(*heteroscedastic()[:2])
-    assert np.corrcoef(np.log(fitted.scale(X)), np.log(noise))[0, 1] > 0.9
+    plain = LikelihoodRegressor(scale="global", max_steps=600, random_state=0).fit(*heteroscedastic()[:2])
+    assert np.corrcoef(np.log(fitted.predict_scale(X)), np.log(noise))[0, 1] > 0.9
     assert nll(fitted, X, y) < nll(plain, X, y) - 0.15
     ideal = float(np.mean(0.5 * ((y - np.sin(2 * X[:, 0])) / noise) ** 2 + np.log(noise) + 0.5 * np.log(2 * np.pi)))
     assert nll(fitted, X, y) < ideal + 0.2
@@ -71,8 +72,8 @@ def test_one_scale_where_the_noise_is_the_same_everywhere() -> None:
     X = rng.normal(size=(400, 5))
     y = X[:, 0] + rng.normal(size=400)
     model = LikelihoodRegressor(max_steps=200, random_state=0).fit(X, y)
-    assert np.ptp(model.scale(X)) < 0.1
-    assert 0.9 < model.scale(X).mean() < 1.15
+    assert np.ptp(model.predict_scale(X)) < 0.1
+    assert 0.9 < model.predict_scale(X).mean() < 1.15
 
 
 def test_intervals_cover(fitted: LikelihoodRegressor) -> None:
@@ -101,7 +102,7 @@ def test_outliers_stand_out_among_training_rows() -> None:
 
 def test_scores_are_in_the_units_of_the_target() -> None:
     X, y, _ = heteroscedastic(400)
-    settings = {"conditioning": "global", **QUICK}
+    settings = {"scale": "global", **QUICK}
     one, thousand = (LikelihoodRegressor(**settings).fit(X, factor * y) for factor in (1, 1000))
     np.testing.assert_allclose(thousand.outlier_scores_, one.outlier_scores_ + np.log(1000), atol=1e-4)
     np.testing.assert_allclose(thousand.predict(X), 1000 * one.predict(X), rtol=1e-4, atol=1e-2)
@@ -115,17 +116,19 @@ def test_every_likelihood_by_every_objective(likelihood: str, objective: str) ->
     model = LikelihoodRegressor(likelihood=likelihood, objective=objective, **QUICK).fit(X, y)
     assert nll(model, X, y) < 1.6
     parameters = model.likelihood_parameters(X)
-    assert set(parameters) == set(model.families[likelihood].slots)
+    assert set(parameters) == set(LIKELIHOODS[likelihood].loss.slots)
     assert all(value.shape == y.shape and np.isfinite(value).all() for value in parameters.values())
     lower, upper = model.predict_interval(X[:5])
     assert (lower < upper).all()
 
 
-@pytest.mark.parametrize("conditioning", ["fixed", "global", "data", {"scale": "predicted", "df": "global"}])
-def test_every_conditioning(conditioning: str | dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "kinds", [{"scale": "fixed"}, {"scale": "global"}, {"scale": "data"}, {"scale": "predicted", "shape": "global"}]
+)
+def test_every_kind_of_parameter(kinds: dict[str, str]) -> None:
     X, y, _ = heteroscedastic(300)
     for objective in ("two_stage", "joint"):
-        model = LikelihoodRegressor(likelihood="student_t", conditioning=conditioning, objective=objective, **QUICK)
+        model = LikelihoodRegressor(likelihood="student_t", objective=objective, **kinds, **QUICK)
         assert np.isfinite(nll(model.fit(X, y), X, y))
 
 
@@ -136,7 +139,7 @@ def test_corrupted_targets_do_not_move_a_student_t() -> None:
     bad = rng.random(800) < 0.2
     y[bad] += 20 * rng.uniform(0.5, 1.5, bad.sum())
     truth = np.sin(2 * X[:, 0])
-    settings = {"max_steps": 400, "random_state": 0, "conditioning": "global"}
+    settings = {"max_steps": 400, "random_state": 0, "scale": "global"}
     base = LikelihoodRegressor(**settings).fit(X[~bad], clean[~bad]).predict(X)
     robust = LikelihoodRegressor(likelihood="student_t", **settings).fit(X, y).predict(X)
     plain = LikelihoodRegressor(**settings).fit(X, y).predict(X)
@@ -151,7 +154,7 @@ def test_several_targets_have_a_scale_each() -> None:
     Y = np.column_stack([X[:, 0] + rng.normal(size=500), 100 * X[:, 1] + rng.normal(size=500)])
     model = LikelihoodRegressor(max_steps=200, random_state=0).fit(X, Y)
     assert model.predict(X).shape == Y.shape
-    np.testing.assert_allclose(model.scale(X).mean(0), [1, 1], rtol=0.5)
+    np.testing.assert_allclose(model.predict_scale(X).mean(0), [1, 1], rtol=0.5)
     assert model.predict_dist(X).batch_shape == Y.shape
     assert model.outlier_score(X, Y).shape == (500,)
 
@@ -202,11 +205,11 @@ def test_any_module_any_number_of_features() -> None:
     ("settings", "message"),
     [
         ({"likelihood": "cauchy"}, "likelihood must be one of normal"),
-        ({"conditioning": "local"}, "conditioning must be one of fixed"),
-        ({"conditioning": {"alpha": "global"}}, "normal has no parameter 'alpha'"),
+        ({"scale": "local"}, "scale must be one of fixed"),
+        ({"shape": "local"}, "shape must be one of fixed"),
         ({"objective": "mse"}, "objective must be one of two_stage"),
-        ({"folds": None}, "two_stage' learns from rows left out"),
-        ({"folds": 1}, "folds must be at least 2"),
+        ({"cv": None}, "two_stage' learns from rows left out"),
+        ({"cv": 1}, "cv must be at least 2"),
         ({"ensemble": 0}, "ensemble == 0, must be >= 1"),
         ({"batch_size": 0}, "batch_size == 0, must be >= 1"),
         ({"max_steps": -1}, "max_steps == -1, must be >= 0"),
@@ -225,7 +228,7 @@ def test_errors_say_what_to_do(settings: dict[str, object], message: str) -> Non
         LikelihoodRegressor(**settings).fit(X, y)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("settings", [{"hidden": 64}, {"folds": 2.5}, {"max_steps": None}, {"learning_rate": "high"}])
+@pytest.mark.parametrize("settings", [{"hidden": 64}, {"cv": 2.5}, {"max_steps": None}, {"learning_rate": "high"}])
 def test_arguments_of_the_wrong_kind(settings: dict[str, object]) -> None:
     with pytest.raises(TypeError, match=f"{next(iter(settings))} must"):
         LikelihoodRegressor(**settings).fit([[0.0], [1.0]], [0.0, 1.0])  # type: ignore[arg-type]
@@ -270,7 +273,7 @@ def test_missing_values_and_categories_go_through_a_pipeline() -> None:
 
 def test_ensembles_are_mixtures() -> None:
     X, y, _ = heteroscedastic(300)
-    model = LikelihoodRegressor(ensemble=3, objective="joint", folds=2, **QUICK).fit(X, y)
+    model = LikelihoodRegressor(ensemble=3, objective="joint", cv=2, **QUICK).fit(X, y)
     parts = [e.predict_dist(X) for e in model.estimators_]
     mixed = model.predict_dist(X)
     assert isinstance(mixed, MixtureSameFamily)
@@ -288,7 +291,7 @@ def test_streams() -> None:
     for rows in np.split(np.arange(20_000), 20):
         model.partial_fit(X[rows], y[rows])
     assert model.score(X, np.sin(2 * X[:, 0])) > 0.9
-    assert np.corrcoef(np.log(model.scale(X)), np.log(noise))[0, 1] > 0.8
+    assert np.corrcoef(np.log(model.predict_scale(X)), np.log(noise))[0, 1] > 0.8
     with pytest.raises(ValueError, match="targets"):
         model.partial_fit(X[:5], np.zeros((5, 2)))
 
@@ -317,7 +320,7 @@ def test_classifier_is_calibrated_and_finds_wrong_labels(objective: str) -> None
     assert model.score(X_test, y_test) > 0.92
     suspects = np.argsort(-model.outlier_scores_)[: wrong_fit.sum()]
     assert wrong_fit[suspects].mean() > 0.75
-    assert model.temperature(X_test).shape == y_test.shape
+    assert model.predict_temperature(X_test).shape == y_test.shape
     np.testing.assert_allclose(model.predict_proba(X_test).sum(1), 1)
 
 
@@ -325,7 +328,7 @@ def test_linear_models_start_at_dynamic_ridge() -> None:
     from likely.linear import DynamicRidge
 
     X, y = load_diabetes(return_X_y=True)
-    model = LikelihoodRegressor(hidden=(), max_steps=0, conditioning="global", random_state=0).fit(X, y)
+    model = LikelihoodRegressor(hidden=(), max_steps=0, scale="global", random_state=0).fit(X, y)
     assert model.n_steps_ == 0
     ridge = DynamicRidge().fit(X, y)
     assert np.corrcoef(model.predict(X), ridge.predict(X))[0, 1] > 0.999
@@ -338,5 +341,5 @@ def test_a_line_may_fit_almost_exactly(likelihood: str, objective: str) -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 2))
     y = X @ [1.0, 2.0] + 1e-4 * rng.normal(size=300)
-    model = LikelihoodRegressor(likelihood=likelihood, conditioning="global", objective=objective, random_state=0)
-    assert model.set_params(max_steps=40).fit(X, y).scale(X).max() < 0.02
+    model = LikelihoodRegressor(likelihood=likelihood, scale="global", objective=objective, random_state=0)
+    assert model.set_params(max_steps=40).fit(X, y).predict_scale(X).max() < 0.02

@@ -64,7 +64,7 @@ def test_callbacks_are_told_and_may_stop() -> None:
         told.append(progress)
         return progress.step >= 40
 
-    model = LikelihoodRegressor(conditioning="global", callbacks=[stop], random_state=0).fit(X, X[:, 0])
+    model = LikelihoodRegressor(scale="global", callbacks=[stop], random_state=0).fit(X, X[:, 0])
     assert [p.step for p in told] == [20, 40]
     assert model.n_steps_ == 40
     assert len(told[0].held_out) == 5
@@ -72,7 +72,7 @@ def test_callbacks_are_told_and_may_stop() -> None:
 
 def test_progress_bar(capsys: pytest.CaptureFixture[str]) -> None:
     X = np.random.default_rng(0).normal(size=(50, 2))
-    LikelihoodRegressor(verbose=1, max_steps=40, conditioning="global", random_state=0).fit(X, X[:, 0])
+    LikelihoodRegressor(verbose=1, max_steps=40, scale="global", random_state=0).fit(X, X[:, 0])
     assert "step 40/40" in capsys.readouterr().err
 
 
@@ -87,7 +87,7 @@ tell = lambda progress: print(progress.step, flush=True)
 model = LikelihoodRegressor(
     max_steps=600, patience=10_000, random_state=0, callbacks=[tell], checkpoint=sys.argv[1] or None
 ).fit(X, y)
-np.save(sys.argv[2], np.column_stack([model.predict(X), model.scale(X)]))
+np.save(sys.argv[2], np.column_stack([model.predict(X), model.predict_scale(X)]))
 """
 
 

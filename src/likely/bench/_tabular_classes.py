@@ -58,7 +58,7 @@ def measure(name: str, noise: float, kind: str, seed: int) -> list[tuple[Any, ..
 
     with one_core():
         settings: dict[str, Any] = {"random_state": seed}
-        plain = LikelihoodClassifier(conditioning="fixed", objective="joint", folds=None, max_steps=500, **settings)
+        plain = LikelihoodClassifier(temperature="fixed", objective="joint", cv=None, max_steps=500, **settings)
         score(PLAIN, plain.fit(X, given))
         score(OURS, LikelihoodClassifier(**settings).fit(X, given))
         if wrong.any():
@@ -74,7 +74,7 @@ def cleanlab(
         from cleanlab.rank import get_label_quality_scores
     except ImportError:
         return
-    proba = LikelihoodClassifier(conditioning="fixed", random_state=seed).fit(X, given).out_of_fold_
+    proba = LikelihoodClassifier(temperature="fixed", random_state=seed).fit(X, given).out_of_fold_
     for method in ("self_confidence", "normalized_margin", "confidence_weighted_entropy"):
         score = -get_label_quality_scores(given, proba, method=method)
         found = average_precision_score(wrong, score)

@@ -53,7 +53,7 @@ MANY = 20_000  # rows from which on there are fewer splits: protein is published
 SOME = 5000  # rows from which on NGBoost sees fewer splits: it takes a minute for each
 CORRUPTED = ("bank8FM", "kin8nm", "wine white*", "boston", "mpg")
 CORRUPTIONS = {"targets, 10%": 0.1, "targets, 20%": 0.2, "inputs, 20%": 0.2}
-ROBUST: dict[str, Any] = {"likelihood": "student_t", "conditioning": "global"}
+ROBUST: dict[str, Any] = {"likelihood": "student_t", "scale": "global"}
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ def methods(seed: int, steps: int, peers: bool) -> Iterator[tuple[str, Callable[
         return Normal(torch.from_numpy(model.predict(split.X_test)), torch.tensor(scale))
 
     yield DEFAULT, ours()
-    yield PLAIN, ours(conditioning="global")
+    yield PLAIN, ours(scale="global")
     yield ENSEMBLE, ours(objective="joint")
     yield SINGLE, single
     if peers and find_spec("ngboost"):
@@ -165,8 +165,8 @@ def corruption(table: Regression, name: str, number: int, steps: int) -> list[tu
     with one_core():
         for kind, share in CORRUPTIONS.items():
             X, y, wrong = corrupted(split, kind, share, number)
-            clean = error(split.X[~wrong], split.y[~wrong], conditioning="global")
-            rows.append((name, number, kind, "plain", error(X, y, conditioning="global") / clean))
+            clean = error(split.X[~wrong], split.y[~wrong], scale="global")
+            rows.append((name, number, kind, "plain", error(X, y, scale="global") / clean))
             rows.append((name, number, kind, "student_t", error(X, y, **ROBUST) / clean))
     return rows
 

@@ -15,7 +15,7 @@ from likely.likelihoods._loss import TEMPERATURE, LikelihoodLoss, ParameterLike,
 from likely.likelihoods._numeric import Array, check_support
 from likely.likelihoods._record import Likelihood, register
 
-__all__ = ["BernoulliLoss", "bernoulli_nll"]
+__all__ = ["Bernoulli", "BernoulliLoss", "bernoulli_nll"]
 
 
 def bernoulli_nll(
@@ -44,6 +44,25 @@ def bernoulli_nll(
     return reduce(torch.logaddexp(z, torch.zeros_like(z)) - target * z, reduction)
 
 
+class Bernoulli(td.Bernoulli):
+    """torch's Bernoulli with the ``cdf`` and ``icdf`` it lacks.
+
+    >>> import torch
+    >>> from likely.distributions import Bernoulli
+    >>> d = Bernoulli(torch.tensor(0.3))
+    >>> d.cdf(torch.tensor([0.0, 1.0])), d.icdf(torch.tensor([0.5, 0.9]))
+    (tensor([0.7000, 1.0000]), tensor([0., 1.]))
+    """
+
+    def cdf(self, value: Tensor) -> Tensor:
+        """P(X ≤ value)."""
+        return torch.where(value < 0, 0.0, torch.where(value < 1, torch.sigmoid(-self.logits), 1.0))
+
+    def icdf(self, value: Tensor) -> Tensor:
+        """0 up to the probability of 0, then 1."""
+        return (value > torch.sigmoid(-self.logits)).to(self.logits.dtype)
+
+
 class BernoulliLoss(LikelihoodLoss):
     r"""The Bernoulli likelihood: :class:`torch.nn.BCEWithLogitsLoss` with a temperature that learns.
 
@@ -67,10 +86,10 @@ class BernoulliLoss(LikelihoodLoss):
         return entropy
 
     def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
-        return td.Bernoulli(logits=prediction / phi["temperature"])
+        return Bernoulli(logits=prediction / phi["temperature"])
 
 
-def _crps(distribution: td.Bernoulli, y: Array) -> Array:
+def _crps(distribution: Bernoulli, y: Array) -> Array:
     check_support(distribution, y)
     return np.asarray((distribution.probs.numpy() - y) ** 2)
 
@@ -85,7 +104,7 @@ register(
         "bernoulli",
         bernoulli_nll,
         BernoulliLoss,
-        td.Bernoulli,
+        Bernoulli,
         constraints.unit_interval,
         crps=_crps,
         start=_start,

@@ -65,7 +65,7 @@ class NegativeBinomial(td.NegativeBinomial):
     >>> from likely.distributions import NegativeBinomial
     >>> d = NegativeBinomial(torch.tensor(2.0), logits=torch.tensor(0.5))
     >>> d.cdf(torch.tensor(2.0)), d.icdf(torch.tensor(0.9))
-    (tensor(0.4838), tensor(7.))
+    (tensor(0.4857), tensor(7.))
     """
 
     def cdf(self, value: Tensor) -> Tensor:

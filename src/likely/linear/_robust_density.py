@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -10,14 +9,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from likely.distributions import Robust
-from likely.functional import laplace_nll, normal_nll, robust_nll, robust_rho, student_t_nll
+from likely.likelihoods import LIKELIHOODS, Residuals
 
 Array = NDArray[np.float64]
-LIKELIHOODS = ("normal", "laplace", "student_t", "robust")
-# Shapes that are tried where the shape is learned: degrees of freedom, and Barron's α from the Cauchy to the normal.
-_SHAPES = {"student_t": np.geomspace(0.5, 64, 15), "robust": np.linspace(0, 2, 21)}
-_START = {"student_t": 4.0, "robust": 1.0}
+SYMMETRIC = tuple(name for name, likelihood in LIKELIHOODS.items() if likelihood.residuals)
 
 
 @dataclass(frozen=True)
@@ -38,70 +33,62 @@ class Density:
     @classmethod
     def of(cls, likelihood: str, shape: float | None = None) -> Density:
         """The density of that name; a shape that is None is learned, where there is one."""
-        if likelihood not in LIKELIHOODS:
-            raise ValueError(f"likelihood must be one of {', '.join(LIKELIHOODS)}; got {likelihood!r}")
-        if likelihood not in _SHAPES:
+        if likelihood not in SYMMETRIC:
+            raise ValueError(f"likelihood must be one of {', '.join(SYMMETRIC)}; got {likelihood!r}")
+        residuals = LIKELIHOODS[likelihood].residuals
+        assert residuals is not None
+        if residuals.shape is None:
             return cls(likelihood)
-        if shape is not None and not (shape > 0 or (shape == 0 and likelihood == "robust")):
+        if shape is None:
+            return cls(likelihood, residuals.start, learn=True)
+        lowest = 0.0 if LIKELIHOODS[likelihood].loss.slots[residuals.shape].zero_allowed else np.finfo(float).tiny
+        if not lowest <= shape:
             raise ValueError(f"shape must be positive, got {shape}")
-        if shape is not None and likelihood == "robust" and shape > 2:
-            raise ValueError(f"shape must be from 0 to 2 for the robust likelihood, got {shape}")
-        return cls(likelihood, _START[likelihood] if shape is None else float(shape), shape is None)
+        if shape > residuals.largest:
+            raise ValueError(
+                f"shape must be from 0 to {residuals.largest:g} for the {likelihood} likelihood, got {shape}"
+            )
+        return cls(likelihood, float(shape))
+
+    @property
+    def residuals(self) -> Residuals:
+        """What the registry says of the density."""
+        residuals = LIKELIHOODS[self.likelihood].residuals
+        assert residuals is not None
+        return residuals
 
     def nll(self, residual: Array, scale: Array | float) -> Array:
         """Minus the log density of each residual."""
         return self._nll(residual, scale, self.shape)
 
     def _nll(self, residual: Array, scale: Array | float, shape: Array | float) -> Array:
-        target, sigma = torch.from_numpy(residual), torch.as_tensor(scale, dtype=torch.double)
-        origin, free = target.new_zeros(()), torch.as_tensor(shape, dtype=target.dtype)
-        if self.likelihood == "normal":
-            nll = normal_nll(origin, target, scale=sigma, reduction="none", validate_args=False)
-        elif self.likelihood == "laplace":
-            nll = laplace_nll(origin, target, scale=sigma, reduction="none", validate_args=False)
-        elif self.likelihood == "student_t":
-            nll = student_t_nll(origin, target, df=free, scale=sigma, reduction="none", validate_args=False)
-        else:
-            nll = robust_nll(origin, target, alpha=free, scale=sigma, reduction="none", validate_args=False)
-        return nll.numpy()
+        target = torch.from_numpy(residual)
+        parameters = {"scale": torch.as_tensor(scale, dtype=target.dtype)}
+        if self.residuals.shape is not None:
+            parameters[self.residuals.shape] = torch.as_tensor(shape, dtype=target.dtype)
+        nll = LIKELIHOODS[self.likelihood].nll
+        return nll(target.new_zeros(()), target, **parameters, reduction="none", validate_args=False).numpy()
 
     def loss(self, z: Array) -> Array:
         """The NLL less its constants. Expectation–maximisation asks for little else, often and of few rows."""
-        if self.likelihood == "normal":
-            return 0.5 * z * z
-        if self.likelihood == "laplace":
-            return np.abs(z)
-        if self.likelihood == "student_t":
-            return 0.5 * (self.shape + 1) * np.log1p(z * z / self.shape)
-        return robust_rho(torch.from_numpy(z), alpha=self.shape).numpy()
+        return self.residuals.loss(z, self.shape)
 
-    def weight(self, z: Array) -> Array | float:
+    def weight(self, z: Array) -> Array:
         """The slope of the loss over z: what a row weighs in the least squares whose parabola touches the loss."""
-        if self.likelihood == "normal":
-            return 1.0
-        if self.likelihood == "laplace":
-            return 1 / np.maximum(np.abs(z), 1e-4)
-        if self.likelihood == "student_t":
-            return (self.shape + 1) / (self.shape + z * z)
-        width = max(2 - self.shape, 1e-8)
-        return (z * z / width + 1) ** (-width / 2)
+        return self.residuals.weight(z, self.shape)
 
     def refitted(self, residual: Array, scale: Array | float, weight: Array) -> Density:
         """The same density at the shape that makes these residuals likeliest."""
         if not self.learn:
             return self
-        shapes = np.append(_SHAPES[self.likelihood], self.shape)
+        shapes = np.append(self.residuals.shapes, self.shape)
         costs = self._nll(residual, scale, shapes[:, None]) @ weight
         return replace(self, shape=float(shapes[costs.argmin()]))
 
     @property
     def deviation(self) -> float:
         """The standard deviation at scale one; infinite where the tails are too heavy."""
-        if self.likelihood == "student_t":
-            return math.sqrt(self.shape / (self.shape - 2)) if self.shape > 2 else math.inf
-        if self.likelihood == "robust":
-            return math.sqrt(Robust(alpha=torch.tensor(self.shape), loc=0.0, scale=1.0).variance.item())
-        return math.sqrt(2) if self.likelihood == "laplace" else 1.0
+        return self.residuals.deviation(self.shape)
 
     @property
     def information(self) -> float:

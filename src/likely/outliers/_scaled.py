@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from torch import Tensor, nn
 
-from likely.losses import LikelihoodLoss, NormalLoss, RobustLoss, StudentTLoss
+from likely.likelihoods import LIKELIHOODS, LikelihoodLoss
 from likely.outliers._base import OutlierDetector
 from likely.outliers._distinct import Array, Distinct
 from likely.outliers._folds import as_of_all, left_out, weights_without
@@ -19,7 +19,7 @@ from likely.outliers._networks import Dropout, Layers, Stacked
 from likely.outliers._threshold import Contamination
 from likely.parameters import Predicted
 
-LIKELIHOODS: dict[str, type[LikelihoodLoss]] = {"normal": NormalLoss, "student_t": StudentTLoss, "robust": RobustLoss}
+ERRORS = ("normal", "student_t", "robust")  # likelihoods of what a network misses
 _FAR = 1e3  # deviations: what a network is shown
 _GAP = 3.5  # the power of the number of rows by which networks overfit less
 
@@ -71,7 +71,7 @@ class ScaledDetector(OutlierDetector):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         for name, allowed in (
-            ("likelihood", LIKELIHOODS),
+            ("likelihood", ERRORS),
             ("dimension", ("row", "feature")),
             ("score_by", ("scale", "nll")),
         ):
@@ -134,7 +134,7 @@ class ScaledDetector(OutlierDetector):
         outputs = 1 if self.dimension == "row" else width
         net = nn.Sequential(layers.glorot(width, self.hidden), nn.ReLU(), layers.glorot(self.hidden, outputs))
         scale = Predicted(width, shape, net=net, normalize=False)
-        return Autoencoder(encoder, decoder, LIKELIHOODS[self.likelihood](scale=scale))
+        return Autoencoder(encoder, decoder, LIKELIHOODS[self.likelihood].loss(scale=scale))
 
     def _scores(self, table: Array) -> Array:
         log_scale, nll, _ = self._judged(self.module_, table)
@@ -154,7 +154,7 @@ class ScaledDetector(OutlierDetector):
             if module.members is not None:
                 x = x.expand(module.members, *x.shape)
             rebuilt = module.rebuilt(x)
-            scale: Tensor = module.loss_fn.scale(features=x)  # type: ignore[operator]
+            scale: Tensor = module.loss_fn.scale(features=x)
             each, _ = module.loss_fn._elementwise(rebuilt, x, x, None)
             found.append(
                 (

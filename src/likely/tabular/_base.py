@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import joblib
 import numpy as np
@@ -24,7 +24,6 @@ from likely._contents import contents
 from likely._evidence import Rows as EvidenceRows
 from likely._training import Progress
 from likely._validation import all_or_nothing, check_sample_weight
-from likely.losses import LikelihoodLoss
 from likely.tabular._fitting import Recipe, Second, fit_members, fit_two_stage, nll_at, start_members
 from likely.tabular._likelihoods import Likelihood
 from likely.tabular._members import fresh
@@ -52,55 +51,27 @@ Array = NDArray[np.float64]
 class LikelihoodModel(BaseEstimator):
     """A scikit-learn estimator whose loss is a likelihood with parameters that learn."""
 
-    families: ClassVar[Mapping[str, type[LikelihoodLoss]]]
+    model: Any
+    hidden: Sequence[int]
+    objective: str
+    cv: int | None
+    ensemble: int | None
+    optimizer: Any
+    learning_rate: float
+    weight_decay: float
+    dropout: float
+    batch_size: int | None
+    max_steps: int
+    patience: int
+    device: Any
+    random_state: Any
+    callbacks: Sequence[Callable[[Progress], Any]] | None
+    checkpoint: Any
+    n_jobs: int | None
+    verbose: int
     outlier_scores_: Array
     out_of_fold_: Array
     second_: Second | None
-
-    def __init__(
-        self,
-        model: Any,
-        *,
-        hidden: Sequence[int],
-        likelihood: str,
-        conditioning: str | Mapping[str, str],
-        objective: str,
-        folds: int | None,
-        ensemble: int | None,
-        optimizer: Any,
-        learning_rate: float,
-        weight_decay: float,
-        dropout: float,
-        batch_size: int | None,
-        max_steps: int,
-        patience: int,
-        device: Any,
-        random_state: Any,
-        callbacks: Sequence[Callable[[Progress], Any]] | None,
-        checkpoint: Any,
-        n_jobs: int | None,
-        verbose: int,
-    ) -> None:
-        self.model = model
-        self.hidden = hidden
-        self.likelihood = likelihood
-        self.conditioning = conditioning
-        self.objective = objective
-        self.folds = folds
-        self.ensemble = ensemble
-        self.optimizer = optimizer
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.dropout = dropout
-        self.batch_size = batch_size
-        self.max_steps = max_steps
-        self.patience = patience
-        self.device = device
-        self.random_state = random_state
-        self.callbacks = callbacks
-        self.checkpoint = checkpoint
-        self.n_jobs = n_jobs
-        self.verbose = verbose
 
     @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -128,6 +99,7 @@ class LikelihoodModel(BaseEstimator):
         likelihood = self._settings()
         order = _canonical(X, y, weight)  # folds and batches then follow from the set of rows
         rows = self._rows(X[order], y[order], weight[order], reset=True)
+        likelihood = likelihood.at(rows.y)
         recipe = self._recipe(rows, check_random_state(self.random_state).randint(2**31 - 1))
         if self.objective == "two_stage":
             self.training_, self.second_, blind, history = fit_two_stage(rows, likelihood, recipe)
@@ -162,9 +134,9 @@ class LikelihoodModel(BaseEstimator):
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         recipe = replace(self._recipe(rows, seed), checkpoint=None)
         if fresh_start:
-            likelihood = self._settings()
+            likelihood = self._settings().at(rows.y)
             if likelihood.having("data"):
-                raise ValueError("a stream has no fixed rows to have parameters of their own: choose a conditioning")
+                raise ValueError("a stream has no fixed rows to have parameters of their own: give predicted ones")
             objective = "faithful" if self.objective == "two_stage" else self.objective
             self.training_, self.second_, self.n_steps_ = start_members(rows, likelihood, objective, recipe), None, 0
         passed = -(-len(X) // (recipe.batch_size or len(X)))
@@ -205,11 +177,15 @@ class LikelihoodModel(BaseEstimator):
             else:
                 phi = self.second_(x, prediction.mean(0))
             shape = self._phi_shape(prediction)
-            values = {"prediction": prediction, **{name: value.expand(shape) for name, value in phi.items()}}
+            expanded = self.training_.likelihood.expanded
+            values = {"prediction": prediction, **{name: expanded(name, value, shape) for name, value in phi.items()}}
             return {name: value.double().cpu() for name, value in values.items()}
 
         phi = in_chunks(len(X), compute, 1)
         return phi.pop("prediction"), phi
+
+    @abstractmethod
+    def _likelihood(self) -> Likelihood: ...
 
     @abstractmethod
     def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[NDArray[np.floating], NDArray[Any]]: ...
@@ -230,21 +206,21 @@ class LikelihoodModel(BaseEstimator):
         """The likelihood, once all arguments make sense."""
         if self.objective not in OBJECTIVES:
             raise ValueError(f"objective must be one of {', '.join(OBJECTIVES)}; got {self.objective!r}")
-        if self.objective == "two_stage" and self.folds is None:
-            raise ValueError("objective='two_stage' learns from rows left out: give folds, or choose objective='joint'")
-        if self.folds is not None and self.folds < 2:
-            raise ValueError(f"folds must be at least 2, or None to train one model on all rows; got {self.folds}")
+        if self.objective == "two_stage" and self.cv is None:
+            raise ValueError("objective='two_stage' learns from rows left out: give cv, or choose objective='joint'")
+        if self.cv is not None and self.cv < 2:
+            raise ValueError(f"cv must be at least 2, or None to train one model on all rows; got {self.cv}")
         if not np.iterable(self.hidden) or isinstance(self.hidden, str):
             raise TypeError(f"hidden must list the units of each hidden layer, as in (64, 64); got {self.hidden!r}")
         for units in self.hidden:
             check_scalar(units, "a hidden layer", Integral, min_val=1)
-        for name, least in (("folds", 2), ("ensemble", 1), ("batch_size", 1), ("max_steps", 0), ("patience", 1)):
+        for name, least in (("cv", 2), ("ensemble", 1), ("batch_size", 1), ("max_steps", 0), ("patience", 1)):
             if getattr(self, name) is not None or name in ("max_steps", "patience"):
                 check_scalar(getattr(self, name), name, Integral, min_val=least)
         check_scalar(self.dropout, "dropout", Real, min_val=0, max_val=1, include_boundaries="left")
         check_scalar(self.learning_rate, "learning_rate", Real, min_val=0, include_boundaries="neither")
         check_scalar(self.weight_decay, "weight_decay", Real, min_val=0)
-        return Likelihood.of(self.families, self.likelihood, self.conditioning)
+        return self._likelihood()
 
     def _recipe(self, rows: Rows, seed: int) -> Recipe:
         optimizer = self.optimizer if callable(self.optimizer) else OPTIMIZERS.get(self.optimizer)
@@ -263,7 +239,7 @@ class LikelihoodModel(BaseEstimator):
             batch_size=self.batch_size,
             max_steps=self.max_steps,
             patience=self.patience,
-            folds=self.folds,
+            cv=self.cv,
             seed=int(seed),
             callbacks=[*(self.callbacks or ()), *([Bar()] if self.verbose else ())],
             checkpoint=None if self.checkpoint is None else os.fspath(self.checkpoint),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Self
+from collections.abc import Callable, Sequence
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -14,9 +14,8 @@ from sklearn.utils.validation import column_or_1d, validate_data
 from torch import Tensor
 
 from likely._training import Progress
-from likely.losses import LikelihoodLoss
 from likely.tabular._base import FLOATS, Array, LikelihoodModel
-from likely.tabular._likelihoods import CLASSES
+from likely.tabular._likelihoods import Likelihood
 from likely.tabular._rows import Rows, Units
 
 
@@ -27,7 +26,30 @@ class LikelihoodClassifier(ClassifierMixin, LikelihoodModel):
     they have not seen stop gaining, and the mean of their logits predicts. Then the temperature is learned from the
     logits of rows that were left out, and varies with the input as far as left-out rows surely gain by it.
 
-    All arguments are those of :class:`~likely.tabular.LikelihoodRegressor`.
+    Args:
+        model: None for an MLP; an ``nn.Module`` that maps (rows, inputs) in standard units to predictions, or to
+            ``(predictions, features)``; or a function of (inputs, outputs) that makes one.
+        hidden: units of each hidden layer of the MLP; ``()`` is a linear model.
+        temperature: what the temperature depends on: ``"fixed"``, ``"global"`` (one value for all), ``"data"`` (one
+            value per training row) or ``"predicted"`` (the input).
+        objective: ``"two_stage"``, as above; ``"joint"``, the paper's: everything at once down one NLL; ``"beta"``,
+            that NLL tempered by β = .5; ``"faithful"``, the logits by cross-entropy, without the temperature.
+        cv: number of networks, each of which is trained without one fold; None trains one network on all rows for
+            ``max_steps``.
+        ensemble: number of such models from different seeds, whose distributions are mixed; trained through joblib.
+        optimizer: ``"adamw"``, ``"adam"``, ``"sgd"``, ``"rmsprop"`` or a class of ``torch.optim``.
+        learning_rate: learning rate of the optimizer.
+        weight_decay: weight decay of the optimizer.
+        dropout: share of the hidden units dropped in training.
+        batch_size: rows per step; None for all of them, as in the paper.
+        max_steps: largest number of steps.
+        patience: number of steps without a gain on the left-out rows after which training ends.
+        device: where to train, for example ``"cuda"``.
+        random_state: seed or generator; the same seed gives the same model.
+        callbacks: functions of a :class:`~likely.tabular.Progress`; one that returns True ends the training.
+        checkpoint: file from which a killed fit goes on when it is called again.
+        n_jobs: number of members of an ensemble trained at once, as joblib counts.
+        verbose: whether to draw a progress bar.
 
     Attributes:
         classes_: the labels.
@@ -44,7 +66,6 @@ class LikelihoodClassifier(ClassifierMixin, LikelihoodModel):
     ((178, 3), True)
     """
 
-    families: ClassVar[Mapping[str, type[LikelihoodLoss]]] = CLASSES
     _named: Any = None  # classes that a first part of the rows may lack
 
     def __init__(
@@ -52,10 +73,9 @@ class LikelihoodClassifier(ClassifierMixin, LikelihoodModel):
         model: Any = None,
         *,
         hidden: Sequence[int] = (64, 64),
-        likelihood: str = "softmax",
-        conditioning: str | Mapping[str, str] = "predicted",
+        temperature: str = "predicted",
         objective: str = "two_stage",
-        folds: int | None = 5,
+        cv: int | None = 5,
         ensemble: int | None = None,
         optimizer: Any = "adamw",
         learning_rate: float = 0.01,
@@ -71,28 +91,25 @@ class LikelihoodClassifier(ClassifierMixin, LikelihoodModel):
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:
-        super().__init__(
-            model,
-            hidden=hidden,
-            likelihood=likelihood,
-            conditioning=conditioning,
-            objective=objective,
-            folds=folds,
-            ensemble=ensemble,
-            optimizer=optimizer,
-            learning_rate=learning_rate,
-            weight_decay=weight_decay,
-            dropout=dropout,
-            batch_size=batch_size,
-            max_steps=max_steps,
-            patience=patience,
-            device=device,
-            random_state=random_state,
-            callbacks=callbacks,
-            checkpoint=checkpoint,
-            n_jobs=n_jobs,
-            verbose=verbose,
-        )
+        self.model = model
+        self.hidden = hidden
+        self.temperature = temperature
+        self.objective = objective
+        self.cv = cv
+        self.ensemble = ensemble
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.dropout = dropout
+        self.batch_size = batch_size
+        self.max_steps = max_steps
+        self.patience = patience
+        self.device = device
+        self.random_state = random_state
+        self.callbacks = callbacks
+        self.checkpoint = checkpoint
+        self.n_jobs = n_jobs
+        self.verbose = verbose
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None) -> Self:
         """One pass over more rows; where the first of them lack some classes, ``classes`` names all."""
@@ -113,7 +130,7 @@ class LikelihoodClassifier(ClassifierMixin, LikelihoodModel):
         chosen: NDArray[Any] = self.classes_[best]
         return chosen
 
-    def temperature(self, X: Any) -> Array:
+    def predict_temperature(self, X: Any) -> Array:
         """What each row's logits are divided by: high where labels are hard to tell or often wrong."""
         _, phi = self._components(X)
         return np.asarray(phi["temperature"].mean(0), dtype=np.float64)
@@ -125,6 +142,9 @@ class LikelihoodClassifier(ClassifierMixin, LikelihoodModel):
         """
         proba = self.predict_proba(X)
         return odds_against(proba, self._encoded(column_or_1d(y)))
+
+    def _likelihood(self) -> Likelihood:
+        return Likelihood.of("softmax", temperature=self.temperature)
 
     def _encoded(self, y: NDArray[Any]) -> NDArray[np.intp]:
         unknown = np.setdiff1d(y, self.classes_)

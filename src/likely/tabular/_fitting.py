@@ -47,7 +47,7 @@ class Recipe:
     batch_size: int | None
     max_steps: int
     patience: int
-    folds: int | None
+    cv: int | None
     seed: int
     callbacks: Iterable[Callable[[Progress], Any]] = ()
     checkpoint: str | None = None
@@ -74,6 +74,7 @@ class Recipe:
 class Training:
     """Members with their loss, and the optimizer that moves them."""
 
+    likelihood: Likelihood
     fitted: Fitted
     plain: LikelihoodLoss | None  # what the mean learns by, where the scale must not touch it
     optimizer: torch.optim.Optimizer
@@ -94,7 +95,7 @@ class Training:
 
         def phi(name: str, index: Tensor) -> Tensor:
             value: Tensor = getattr(loss_fn, name)(features=model(rows.x[index])[1])
-            return value.expand(*index.shape, *rows.shape)
+            return self.likelihood.expanded(name, value, (*index.shape, *rows.shape))
 
         return {name: blindly(folds, len(rows.x), partial(phi, name)) for name in loss_fn.slots}
 
@@ -123,7 +124,7 @@ def start_members(
         raise ValueError(f"the model returns {prediction.shape[-1]} numbers a row, the targets need {rows.outputs}")
     start = None
     if isinstance(model, MLP) and folds is not None:
-        draw_lines(model, rows, folds, likelihood.family)
+        draw_lines(model, rows, folds, likelihood.record)
         if likelihood.having("global") or likelihood.having("predicted"):
             drawn = blindly(folds, len(rows.x), lambda index: model(rows.x[index])[0])
             start = fit_likelihood(rows, likelihood, drawn)
@@ -134,7 +135,7 @@ def start_members(
         own["relative"] = LOW
     loss_fn = likelihood.loss(members, rows.shape, **own).to(rows.x.device)
     plain = likelihood.plain().loss(members, rows.shape).to(rows.x.device) if faithful else None
-    return Training(Fitted(model, loss_fn), plain, recipe.optimizer_of(model, loss_fn))
+    return Training(likelihood, Fitted(model, loss_fn), plain, recipe.optimizer_of(model, loss_fn))
 
 
 def fit_members(
@@ -142,7 +143,7 @@ def fit_members(
 ) -> tuple[Training, Tensor | None, History]:
     """Networks that each leave out a fold and stop when it stops gaining; and the folds, a row of numbers each."""
     n = len(rows.x)
-    folds = None if recipe.folds is None else deal(n, min(recipe.folds, n), recipe.seed).to(rows.x.device)
+    folds = None if recipe.cv is None else deal(n, min(recipe.cv, n), recipe.seed).to(rows.x.device)
     training = start_members(rows, likelihood, objective, recipe, folds)
     return training, folds, training.run(rows, folds, recipe)
 
@@ -217,13 +218,13 @@ def fit_two_stage(rows: Rows, likelihood: Likelihood, recipe: Recipe) -> tuple[T
     assert folds is not None
     blind = training.blind(rows, folds)
     second = fit_second(rows, likelihood, blind, recipe, "second")
-    if second.fitted is None:
-        return training, second, blind, history
     phi = second.mean(rows.x, blind)
-    spread = next(phi[name] for name in UNITS if name in phi)
+    spread = next((phi[name] for name in UNITS if name in phi), None)
+    if second.fitted is None or spread is None:
+        return training, second, blind, history
     weight = rows.weight / spread.reshape(len(rows.x), -1).mean(1)
     fitted = copy.deepcopy(training.fitted)
-    again = Training(fitted, None, recipe.optimizer_of(fitted.model, fitted.loss_fn))
+    again = Training(training.likelihood, fitted, None, recipe.optimizer_of(fitted.model, fitted.loss_fn))
     weighted = replace(rows, weight=weight / weight.mean())
     further = again.run(weighted, folds, replace(recipe, seed=recipe.seed + 2), "members-again")
     seen_again = again.blind(rows, folds)
@@ -242,7 +243,8 @@ def _plain(rows: Rows, likelihood: Likelihood, blind: Tensor) -> float:
 @torch.no_grad()
 def nll_at(rows: Rows, likelihood: Likelihood, prediction: Tensor, phi: Mapping[str, Tensor]) -> Tensor:
     """Each row's NLL at predictions (rows, outputs) and likelihood parameters beside them."""
-    loss_fn = likelihood.made(**{name: value.expand(rows.y.shape)[None] for name, value in phi.items()})
+    shape = (1, *rows.y.shape)
+    loss_fn = likelihood.made(**{name: likelihood.expanded(name, value, shape) for name, value in phi.items()})
     return rows.nll(loss_fn, prediction[None], torch.arange(len(rows.x), device=rows.x.device), None)[0]
 
 
@@ -296,8 +298,8 @@ def fit_second(rows: Rows, likelihood: Likelihood, blind: Tensor, recipe: Recipe
     constants = fit_likelihood(rows, likelihood, blind)
     if not likelihood.having("predicted"):
         return Second(None, constants, {}, 0.0)
-    assert recipe.folds is not None
-    members = min(recipe.folds, len(rows.x))
+    assert recipe.cv is not None
+    members = min(recipe.cv, len(rows.x))
     recipe = replace(recipe, seed=recipe.seed + 1, **SECOND)
     with Seeded(recipe.seed, all_draws=False):
         model = Heads(members, rows.x.shape[1] + blind.shape[1], HEADS, DROPPED)
@@ -322,7 +324,8 @@ def fit_second(rows: Rows, likelihood: Likelihood, blind: Tensor, recipe: Recipe
 
 def fit_likelihood(rows: Rows, likelihood: Likelihood, prediction: Tensor) -> dict[str, Tensor]:
     """One value of each parameter for all rows: the likeliest at these predictions."""
-    loss_fn = likelihood.constant().loss(1, rows.shape, start=_rough(rows, prediction), relative=0.0).to(rows.x.device)
+    start = _rough(rows, prediction) if likelihood.record.start is None else None
+    loss_fn = likelihood.constant().loss(1, rows.shape, start=start, relative=0.0).to(rows.x.device)
     total = rows.weight.double().sum()
     own = replace(rows, y=rows.y.double()) if rows.shape else rows
 
@@ -333,7 +336,10 @@ def fit_likelihood(rows: Rows, likelihood: Likelihood, prediction: Tensor) -> di
     some = torch.arange(len(rows.x), device=rows.x.device).split(8 * CHUNK)
     fit_constants(loss_fn, *(partial(part, index) for index in some))
     with torch.no_grad():
-        found = {name: getattr(loss_fn, name)().float().reshape(rows.shape) for name in likelihood.kinds}
+        found = {
+            name: likelihood.expanded(name, getattr(loss_fn, name)().float(), (1, 1, *rows.shape))[0, 0]
+            for name in likelihood.kinds
+        }
     return {name: value.clamp(min=FLOOR) if name == "scale" else value for name, value in found.items()}
 
 

@@ -1,28 +1,25 @@
-"""A likelihood's name and who its parameters depend on, made into a loss for several members at once."""
+"""A likelihood of the registry and what its parameters depend on, made into a loss for several members at once."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch import Tensor, nn
 from torch.distributions.transforms import AffineTransform, ComposeTransform
 
 from likely.constraints import ShiftedSoftplus
-from likely.losses import LaplaceLoss, LikelihoodLoss, NormalLoss, RobustLoss, SoftmaxLoss, StudentTLoss
+from likely.likelihoods import LIKELIHOODS
+from likely.likelihoods import Likelihood as Record
+from likely.losses import LikelihoodLoss
 from likely.parameters import Data, Fixed, Global, Parameter, Predicted
 from likely.tabular._members import MemberLinear
 
-REAL: dict[str, type[LikelihoodLoss]] = {
-    "normal": NormalLoss,
-    "laplace": LaplaceLoss,
-    "student_t": StudentTLoss,
-    "robust": RobustLoss,
-}
-CLASSES: dict[str, type[LikelihoodLoss]] = {"softmax": SoftmaxLoss}
+NUMBERS = tuple(name for name in LIKELIHOODS if name != "softmax")  # of one predicted number per target
 UNITS = ("scale", "temperature")  # what a row's error is measured in
+SPREADS = (*UNITS, "dispersion", "concentration")
 KINDS = ("fixed", "global", "data", "predicted")
 
 
@@ -37,25 +34,35 @@ class SharedData(Data):
 
 @dataclass(frozen=True)
 class Likelihood:
-    """A family, and the kind of each of its parameters."""
+    """A likelihood, the kind of each of its parameters, and the further axes that some have."""
 
-    family: type[LikelihoodLoss]
+    record: Record
     kinds: Mapping[str, str]
+    axes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, families: Mapping[str, type[LikelihoodLoss]], name: Any, conditioning: Any) -> Likelihood:
-        """Read the arguments of an estimator."""
-        if name not in families:
-            raise ValueError(f"likelihood must be one of {', '.join(families)}; got {name!r}")
-        slots = families[name].slots
-        given = dict.fromkeys(slots, conditioning) if isinstance(conditioning, str) else dict(conditioning)
-        kinds = {**dict.fromkeys(slots, "global"), **given}
-        for parameter, kind in kinds.items():
-            if parameter not in slots:
-                raise ValueError(f"{name} has no parameter {parameter!r}; it has {', '.join(slots)}")
+    def of(cls, name: str, **kinds: Any) -> Likelihood:
+        """Read the arguments of an estimator: what the spread (scale, temperature) and the shape depend on."""
+        for argument, kind in kinds.items():
             if kind not in KINDS:
-                raise ValueError(f"conditioning must be one of {', '.join(KINDS)}; got {kind!r}")
-        return cls(families[name], kinds)
+                raise ValueError(f"{argument} must be one of {', '.join(KINDS)}; got {kind!r}")
+        spread, shape = (*kinds.values(), None)[:2]
+        record = LIKELIHOODS[name]
+        return cls(record, {slot: spread if slot in SPREADS else shape for slot in record.loss.slots})
+
+    @property
+    def family(self) -> type[LikelihoodLoss]:
+        """The loss module."""
+        return self.record.loss
+
+    def at(self, y: Tensor) -> Likelihood:
+        """The same with parameters in the shape that these targets need."""
+        axes = self.record.parameter_axes
+        return self if axes is None else replace(self, axes=axes(y.double().cpu().numpy()))
+
+    def expanded(self, name: str, value: Tensor, shape: tuple[int, ...]) -> Tensor:
+        """A parameter with one value for each element of ``shape``, its further axes behind."""
+        return value.expand(*shape, *self.axes.get(name, ()))
 
     def having(self, kind: str) -> list[str]:
         """The parameters of a kind."""
@@ -67,15 +74,15 @@ class Likelihood:
         A scale or a temperature alone does not move the best prediction, and may stay at one. Tails do.
         """
         kind = "fixed" if len(self.family.slots) == 1 else "global"
-        return Likelihood(self.family, {n: k if k in ("data", "fixed") else kind for n, k in self.kinds.items()})
+        return replace(self, kinds={n: k if k in ("data", "fixed") else kind for n, k in self.kinds.items()})
 
     def constant(self) -> Likelihood:
         """One value for all rows, where it is not fixed."""
-        return Likelihood(self.family, {n: k if k == "fixed" else "global" for n, k in self.kinds.items()})
+        return replace(self, kinds={n: k if k == "fixed" else "global" for n, k in self.kinds.items()})
 
     def undata(self) -> Likelihood:
         """One value for all rows where each training row had its own: new rows have none."""
-        return Likelihood(self.family, {n: "global" if k == "data" else k for n, k in self.kinds.items()})
+        return replace(self, kinds={n: "global" if k == "data" else k for n, k in self.kinds.items()})
 
     def loss(
         self,
@@ -98,18 +105,18 @@ class Likelihood:
         start = start or {}
 
         def parameter(name: str, kind: str) -> Parameter:
-            init = start.get(name)
+            own, init = (*shape, *self.axes.get(name, ())), start.get(name)
             options: dict[str, Any] = {"init": init}
             if relative is not None and init is not None and name in UNITS:
                 options["constraint"] = ComposeTransform([ShiftedSoftplus(relative), AffineTransform(0.0, init)])
             if kind == "fixed":
                 return Fixed(self.family.slots[name].init)
             if kind == "global":
-                return Global((members, 1, *shape), **options)
+                return Global((members, 1, *own), **options)
             if kind == "data":
-                return SharedData(rows, shape, fallback="mean", **options)
-            head = MemberLinear(members, width, math.prod(shape), gain=0.0)
-            return Predicted(width, shape, net=head, normalize=False, isolated=isolated, **options)
+                return SharedData(rows, own, fallback="mean", **options)
+            head = MemberLinear(members, width, math.prod(own), gain=0.0)
+            return Predicted(width, own, net=head, normalize=False, isolated=isolated, **options)
 
         parameters = {name: parameter(name, kind) for name, kind in self.kinds.items()}
         return self.made(**parameters, **options)

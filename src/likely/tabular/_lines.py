@@ -9,17 +9,21 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from likely.likelihoods import Likelihood
 from likely.linear import DynamicLogisticRegression, DynamicRidge, RobustLinearRegression
-from likely.losses import LikelihoodLoss, NormalLoss
 from likely.tabular._members import MLP
 from likely.tabular._rows import Rows
 
 STRAIGHT, FEW = 20_000, 2000  # rows that a line is fitted on before training: more hardly move it
 
 
-def draw_lines(model: MLP, rows: Rows, folds: Tensor, family: type[LikelihoodLoss]) -> None:
-    """Networks start at a linear model that is blind like them; its prior is learned, or outliers cannot move it."""
-    most = STRAIGHT if family is NormalLoss else FEW
+def draw_lines(model: MLP, rows: Rows, folds: Tensor, likelihood: Likelihood) -> None:
+    """Networks start at a linear model that is blind like them; its prior is learned, or outliers cannot move it.
+
+    Where the likelihood has a link, such as the logarithm of a mean, they start at the best constant.
+    """
+    plain = likelihood.name == "normal"
+    most = STRAIGHT if plain else FEW
     for m, out in enumerate(folds.cpu().numpy()):
         kept = np.delete(np.arange(len(rows.x)), out)
         kept = kept[:: -(-len(kept) // most)]  # spread over a table that may be sorted
@@ -28,8 +32,11 @@ def draw_lines(model: MLP, rows: Rows, folds: Tensor, family: type[LikelihoodLos
         if not rows.shape:
             _draw_boundaries(model, m, y.astype(int), own)
             continue
+        if likelihood.start is not None:
+            model.line.bias.data[m, 0] = torch.as_tensor(likelihood.start(y, weight), dtype=torch.float32)
+            continue
         for t in range(y.shape[1]):
-            line = DynamicRidge() if family is NormalLoss else RobustLinearRegression(random_state=0)
+            line = DynamicRidge() if plain else RobustLinearRegression(random_state=0)
             line.fit(y=y[:, t], **own)
             model.line.weight.data[m, :, t] = torch.as_tensor(line.coef_, dtype=torch.float32)
             model.line.bias.data[m, 0, t] = float(line.intercept_)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,9 +15,8 @@ from torch.distributions import Categorical, Distribution, MixtureSameFamily
 
 from likely._training import Progress
 from likely.likelihoods._numeric import quantile
-from likely.losses import LikelihoodLoss
 from likely.tabular._base import FLOATS, Array, LikelihoodModel
-from likely.tabular._likelihoods import REAL
+from likely.tabular._likelihoods import NUMBERS, Likelihood
 from likely.tabular._rows import Rows, Units
 
 
@@ -32,24 +31,30 @@ class LikelihoodRegressor(RegressorMixin, LikelihoodModel):
     Args:
         model: None for an MLP; an ``nn.Module`` that maps (rows, inputs) in standard units to predictions, or to
             ``(predictions, features)``; or a function of (inputs, outputs) that makes one.
-        hidden: the MLP's hidden layers; ``()`` is a linear model.
-        likelihood: ``"normal"``, ``"laplace"``, ``"student_t"`` or ``"robust"`` (ρ).
-        conditioning: who its parameters depend on: ``"fixed"``, ``"global"``, ``"data"`` (a training row its own) or
-            ``"predicted"``; or a mapping from parameter to one of these.
+        hidden: units of each hidden layer of the MLP; ``()`` is a linear model.
+        likelihood: name of a likelihood: ``"normal"``, ``"laplace"``, ``"student_t"``, ``"robust"`` (ρ) and others for
+            real targets; further ones for positive targets, counts, shares and angles: see :mod:`likely.likelihoods`.
+        scale: what the scale of a row's error (or a dispersion or concentration) depends on: ``"fixed"``,
+            ``"global"`` (one value for all), ``"data"`` (one value per training row) or ``"predicted"`` (the input).
+        shape: the same for all other parameters of the likelihood, such as degrees of freedom; None: as ``scale``.
         objective: ``"two_stage"``, as above; ``"joint"``, the paper's: everything at once down one NLL; ``"beta"``,
             that NLL tempered by β = .5; ``"faithful"``, the mean by squared error, the scale without touching it.
-        folds: so many networks, each blind to one fold; None trains one on all rows for ``max_steps``.
-        ensemble: so many such models from different seeds, mixed; they are trained through joblib.
-        optimizer, learning_rate, weight_decay: ``"adamw"``, ``"adam"``, ``"sgd"``, ``"rmsprop"`` or a torch class.
+        cv: number of networks, each of which is trained without one fold; None trains one network on all rows for
+            ``max_steps``.
+        ensemble: number of such models from different seeds, whose distributions are mixed; trained through joblib.
+        optimizer: ``"adamw"``, ``"adam"``, ``"sgd"``, ``"rmsprop"`` or a class of ``torch.optim``.
+        learning_rate: learning rate of the optimizer.
+        weight_decay: weight decay of the optimizer.
         dropout: share of the hidden units dropped in training.
-        batch_size: rows a step; None for all of them, as in the paper.
-        max_steps, patience: steps at most; steps without a gain on the left-out rows before it ends.
+        batch_size: rows per step; None for all of them, as in the paper.
+        max_steps: largest number of steps.
+        patience: number of steps without a gain on the left-out rows after which training ends.
         device: where to train, for example ``"cuda"``.
-        random_state: same seed, same model.
+        random_state: seed or generator; the same seed gives the same model.
         callbacks: functions of a :class:`~likely.tabular.Progress`; one that returns True ends the training.
-        checkpoint: a file from which a killed fit goes on when it is called again.
-        n_jobs: of an ensemble, as joblib counts them.
-        verbose: draw a progress bar.
+        checkpoint: file from which a killed fit goes on when it is called again.
+        n_jobs: number of members of an ensemble trained at once, as joblib counts.
+        verbose: whether to draw a progress bar.
 
     Attributes:
         outlier_scores_: the NLL of every training row by networks that have not seen it.
@@ -67,17 +72,16 @@ class LikelihoodRegressor(RegressorMixin, LikelihoodModel):
     (array([-1.,  1.]), array([0.1, 0.5]))
     """
 
-    families: ClassVar[Mapping[str, type[LikelihoodLoss]]] = REAL
-
     def __init__(
         self,
         model: Any = None,
         *,
         hidden: Sequence[int] = (64, 64),
         likelihood: str = "normal",
-        conditioning: str | Mapping[str, str] = "predicted",
+        scale: str = "predicted",
+        shape: str | None = None,
         objective: str = "two_stage",
-        folds: int | None = 5,
+        cv: int | None = 5,
         ensemble: int | None = None,
         optimizer: Any = "adamw",
         learning_rate: float = 0.01,
@@ -93,33 +97,32 @@ class LikelihoodRegressor(RegressorMixin, LikelihoodModel):
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:
-        super().__init__(
-            model,
-            hidden=hidden,
-            likelihood=likelihood,
-            conditioning=conditioning,
-            objective=objective,
-            folds=folds,
-            ensemble=ensemble,
-            optimizer=optimizer,
-            learning_rate=learning_rate,
-            weight_decay=weight_decay,
-            dropout=dropout,
-            batch_size=batch_size,
-            max_steps=max_steps,
-            patience=patience,
-            device=device,
-            random_state=random_state,
-            callbacks=callbacks,
-            checkpoint=checkpoint,
-            n_jobs=n_jobs,
-            verbose=verbose,
-        )
+        self.model = model
+        self.hidden = hidden
+        self.likelihood = likelihood
+        self.scale = scale
+        self.shape = shape
+        self.objective = objective
+        self.cv = cv
+        self.ensemble = ensemble
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.dropout = dropout
+        self.batch_size = batch_size
+        self.max_steps = max_steps
+        self.patience = patience
+        self.device = device
+        self.random_state = random_state
+        self.callbacks = callbacks
+        self.checkpoint = checkpoint
+        self.n_jobs = n_jobs
+        self.verbose = verbose
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """The mean of each row's distribution; with ``return_std`` also its standard deviation."""
         location, phi = self._restored(X)
-        mean = self._shaped(location.mean(0))
+        mean = self._shaped(self._mean(location, phi))
         if not return_std:
             return mean
         return mean, self._shaped(self._mixed(location, phi).stddev)
@@ -136,9 +139,11 @@ class LikelihoodRegressor(RegressorMixin, LikelihoodModel):
         lower, upper = (quantile(distribution, (1 + sign * coverage) / 2) for sign in (-1, 1))
         return lower, upper
 
-    def scale(self, X: Any) -> Array:
+    def predict_scale(self, X: Any) -> Array:
         """Each row's scale: a normal's standard deviation, without the spread between models."""
         _, phi = self._restored(X)
+        if "scale" not in phi:
+            raise ValueError(f"the {self.likelihood} likelihood has no scale: call likelihood_parameters(X)")
         return self._shaped(phi["scale"].mean(0))
 
     def likelihood_parameters(self, X: Any) -> dict[str, Array]:
@@ -158,15 +163,36 @@ class LikelihoodRegressor(RegressorMixin, LikelihoodModel):
         location, phi = self._components(X)
         units = self._parts()[0].target_units_
         spread = torch.from_numpy(units.spread)
-        return location * spread + torch.from_numpy(units.centre), {**phi, "scale": phi["scale"] * spread}
+        restored = {name: value * spread if name == "scale" else value for name, value in phi.items()}
+        return location * spread + torch.from_numpy(units.centre), restored
+
+    def _mean(self, location: Tensor, phi: dict[str, Tensor]) -> Tensor:
+        """Real numbers are predicted by their location, which also Cauchy's tails have; others by their mean."""
+        if self._likelihood().record.start is None:
+            return location.mean(0)
+        mean = self._mixed(location, phi).mean
+        return mean if self._many() else mean[:, None]
 
     def _mixed(self, location: Tensor, phi: dict[str, Tensor]) -> Distribution:
-        last = (lambda value: value.movedim(0, -1)) if self._many() else (lambda value: value[..., 0].movedim(0, -1))
-        parts = self.families[self.likelihood](validate_args=False)._distribution
+        """The mixture of the components, which are the first axis, for each row (and target)."""
+        many = self._many()
+
+        def behind(value: Tensor) -> Tensor:
+            return value.movedim(0, 2) if many else value[:, :, 0].movedim(0, 1)
+
+        training = self._parts()[0].training_
+        parts = training.likelihood.made(**dict.fromkeys(phi, 1.0))._distribution
         if len(location) == 1:
-            return parts(last(location)[..., 0], {name: last(value)[..., 0] for name, value in phi.items()})
-        components = parts(last(location), {name: last(value) for name, value in phi.items()})
-        return MixtureSameFamily(Categorical(torch.ones_like(last(location))), components)
+            axis = 2 if many else 1
+            single = {name: behind(value).select(axis, 0) for name, value in phi.items()}
+            return parts(behind(location).select(axis, 0), single)
+        components = parts(behind(location), {name: behind(value) for name, value in phi.items()})
+        return MixtureSameFamily(Categorical(torch.ones_like(behind(location))), components)
+
+    def _likelihood(self) -> Likelihood:
+        if self.likelihood not in NUMBERS:
+            raise ValueError(f"likelihood must be one of {', '.join(NUMBERS)}; got {self.likelihood!r}")
+        return Likelihood.of(self.likelihood, scale=self.scale, shape=self.shape or self.scale)
 
     def _many(self) -> bool:
         return bool(self._parts()[0].several_targets_)
@@ -189,11 +215,17 @@ class LikelihoodRegressor(RegressorMixin, LikelihoodModel):
 
     def _rows(self, X: NDArray[np.floating], y: NDArray[Any], weight: Array, *, reset: bool) -> Rows:
         targets = y.reshape(len(y), -1)
+        record = self._likelihood().record
+        record.check_target(targets)
         if reset:
             self.several_targets_ = y.ndim > 1
             self.units_ = Units.standard(X, weight)
-            standard = self.likelihood == "normal"
-            self.target_units_ = Units.standard(targets, weight) if standard else Units.robust(targets, weight)
+            if record.start is not None:
+                self.target_units_ = Units(np.zeros(targets.shape[1]), np.ones(targets.shape[1]))
+            elif self.likelihood == "normal":
+                self.target_units_ = Units.standard(targets, weight)
+            else:
+                self.target_units_ = Units.robust(targets, weight)
         elif targets.shape[1] != len(self.target_units_.centre):
             raise ValueError(f"y has {targets.shape[1]} targets, the first rows had {len(self.target_units_.centre)}")
         device = torch.device(self.device or "cpu")
@@ -203,10 +235,11 @@ class LikelihoodRegressor(RegressorMixin, LikelihoodModel):
         return Rows(self.units_.inputs(X, device), goal, own, targets.shape[1])
 
     def _out_of_fold(self, prediction: Tensor, phi: dict[str, Tensor]) -> Array:
-        restored = prediction * torch.from_numpy(self.target_units_.spread) + torch.from_numpy(
-            self.target_units_.centre
-        )
-        return np.asarray(restored if self.several_targets_ else restored[:, 0])
+        spread, centre = torch.from_numpy(self.target_units_.spread), torch.from_numpy(self.target_units_.centre)
+        expanded = self.training_.likelihood.expanded
+        rows = {name: expanded(name, value, prediction.shape)[None] for name, value in phi.items()}
+        mean = self._mean((prediction * spread + centre)[None], rows)
+        return np.asarray(mean if self.several_targets_ else mean[:, 0])
 
     def _row_scores(self, rows: Rows, nll: Array) -> Array:
         return nll + float(np.log(self.target_units_.spread).mean())
