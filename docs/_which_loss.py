@@ -2,7 +2,7 @@
 
 from html import escape
 
-LOSSES = "api/losses.html#likely."
+LOSSES = "api/likelihoods.html#likely."
 PARAMETERS = "api/parameters.html#likely."
 
 # (depth, answer, the name it leads to, where that is described)

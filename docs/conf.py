@@ -21,6 +21,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
 import _benchmarks  # noqa: E402
+import _likelihoods  # noqa: E402
 import _paper  # noqa: E402
 import _which_loss  # noqa: E402
 
@@ -129,6 +130,7 @@ def generate(app: Sphinx) -> None:
         f'</style>\n<div class="picture">{inline(to_svg(grid_figure()), "grid")}</div>\n'
     )
     folder.joinpath("which-loss.html").write_text(_which_loss.picture())
+    folder.joinpath("likelihoods.md").write_text(_likelihoods.page())
     folder.joinpath("benchmarks.md").write_text(_benchmarks.page())
     folder.joinpath("paper.md").write_text(_paper.page())
     environment = {**os.environ, "COLUMNS": "88", "NO_COLOR": "1", "TERM": "dumb"}

@@ -5,7 +5,7 @@ from torch.distributions import Distribution
 from likely.likelihoods import *
 from likely.likelihoods import exported
 
-__all__ = sorted(exported(Distribution))
+__all__ = exported(Distribution)
 
 
 def __dir__() -> list[str]:

@@ -11,7 +11,7 @@ from types import FunctionType
 from likely.likelihoods import *
 from likely.likelihoods import exported
 
-__all__ = sorted([name for name in exported(FunctionType) if name not in ("exported", "register")])
+__all__ = exported(FunctionType)
 
 
 def __dir__() -> list[str]:

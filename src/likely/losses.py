@@ -10,7 +10,7 @@ from torch import nn
 from likely.likelihoods import *
 from likely.likelihoods import exported
 
-__all__ = sorted(["Slot", *exported(nn.Module)])
+__all__ = sorted(["LikelihoodLoss", "Slot", *exported(nn.Module)])
 
 
 def __dir__() -> list[str]:

@@ -10,6 +10,9 @@ r"""Likelihoods, one file each: density, parameters, functional form, loss, dist
 
 from types import FunctionType
 
+from likely._validation import check_positive as check_positive
+from likely._validation import prepare as prepare
+from likely._validation import reduce as reduce
 from likely.likelihoods._loss import LikelihoodLoss as LikelihoodLoss
 from likely.likelihoods._loss import Slot as Slot
 from likely.likelihoods._record import LIKELIHOODS as LIKELIHOODS
@@ -40,6 +43,8 @@ def exported(kind: type) -> list[str]:
     """
 
     def belongs(thing: object) -> bool:
-        return isinstance(thing, kind) if kind is FunctionType else isinstance(thing, type) and issubclass(thing, kind)
+        public = getattr(thing, "__module__", "").startswith(f"{__name__}.") and "._" not in thing.__module__
+        is_function = isinstance(thing, FunctionType)
+        return public and (is_function if kind is FunctionType else not is_function and issubclass(thing, kind))  # type: ignore[arg-type]
 
-    return sorted(name for name, thing in globals().items() if name[0].isalpha() and belongs(thing))
+    return sorted(name for name, thing in globals().items() if belongs(thing))

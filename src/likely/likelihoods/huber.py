@@ -1,4 +1,4 @@
-"""Huber"s density: normal in the middle, Laplace beyond, with a scale that learns."""
+"""Huber's density: normal in the middle, Laplace beyond, with a scale that learns."""
 
 import math
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Barron"s robust likelihood ρ: from the Cauchy over the normal to lighter tails, by one shape that learns."""
+"""Barron's robust likelihood ρ: from the Cauchy over the normal to lighter tails, by one shape that learns."""
 
 import math
 from collections.abc import Mapping

@@ -26,7 +26,7 @@ from likely.likelihoods._loss import TEMPERATURE, LikelihoodLoss, ParameterLike,
 from likely.likelihoods._numeric import Array, check_support
 from likely.likelihoods._record import Likelihood, register
 
-# With fewer classes than this a row is too short for a program of its own, and torch"s cross-entropy is as good.
+# With fewer classes than this a row is too short for a program of its own, and torch's cross-entropy is as good.
 _FEWEST_CLASSES = 256
 
 __all__ = ["SoftmaxLoss", "softmax_nll"]

@@ -1,4 +1,4 @@
-"""Student"s t: a normal that expects outliers."""
+"""Student's t: a normal that expects outliers."""
 
 import math
 from collections.abc import Mapping

@@ -154,7 +154,7 @@ class ScaledDetector(OutlierDetector):
             if module.members is not None:
                 x = x.expand(module.members, *x.shape)
             rebuilt = module.rebuilt(x)
-            scale: Tensor = module.loss_fn.scale(features=x)
+            scale: Tensor = module.loss_fn.scale(features=x)  # type: ignore[operator]
             each, _ = module.loss_fn._elementwise(rebuilt, x, x, None)
             found.append(
                 (

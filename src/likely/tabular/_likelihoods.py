@@ -17,7 +17,6 @@ from likely.losses import LikelihoodLoss
 from likely.parameters import Data, Fixed, Global, Parameter, Predicted
 from likely.tabular._members import MemberLinear
 
-NUMBERS = tuple(name for name in LIKELIHOODS if name != "softmax")  # of one predicted number per target
 UNITS = ("scale", "temperature")  # what a row's error is measured in
 SPREADS = (*UNITS, "dispersion", "concentration")
 KINDS = ("fixed", "global", "data", "predicted")

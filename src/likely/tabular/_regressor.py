@@ -14,9 +14,10 @@ from torch import Tensor
 from torch.distributions import Categorical, Distribution, MixtureSameFamily
 
 from likely._training import Progress
+from likely.likelihoods import LIKELIHOODS
 from likely.likelihoods._numeric import quantile
 from likely.tabular._base import FLOATS, Array, LikelihoodModel
-from likely.tabular._likelihoods import NUMBERS, Likelihood
+from likely.tabular._likelihoods import Likelihood
 from likely.tabular._rows import Rows, Units
 
 
@@ -190,8 +191,9 @@ class LikelihoodRegressor(RegressorMixin, LikelihoodModel):
         return MixtureSameFamily(Categorical(torch.ones_like(behind(location))), components)
 
     def _likelihood(self) -> Likelihood:
-        if self.likelihood not in NUMBERS:
-            raise ValueError(f"likelihood must be one of {', '.join(NUMBERS)}; got {self.likelihood!r}")
+        names = [name for name in LIKELIHOODS if name != "softmax"]  # those of one predicted number per target
+        if self.likelihood not in names:
+            raise ValueError(f"likelihood must be one of {', '.join(names)}; got {self.likelihood!r}")
         return Likelihood.of(self.likelihood, scale=self.scale, shape=self.shape or self.scale)
 
     def _many(self) -> bool:

@@ -1,0 +1,65 @@
+"""The reference of the likelihoods, one section each, from the registry: a new likelihood is there without a word."""
+
+import inspect
+import sys
+from types import FunctionType
+
+from likely.likelihoods import LIKELIHOODS, Likelihood
+
+LEAST = {"ShiftedSoftplus": "above {floor:.3g}", "Interval": "from {low:g} to {high:g}", "Exp": "above 0"}
+
+
+def page() -> str:
+    """The whole page, in MyST."""
+    rows = "".join(
+        f"| [`{name}`](#{name.replace('_', '-')}) | `{record.loss.__name__}` | {targets(record)} | "
+        f"{', '.join(f'`{slot}`' for slot in record.loss.slots) or '–'} |\n"
+        for name, record in LIKELIHOODS.items()
+    )
+    head = "| name | loss | targets | parameters that learn |\n|---|---|---|---|\n"
+    return head + rows + "\n" + "\n".join(section(record) for record in LIKELIHOODS.values())
+
+
+def targets(record: Likelihood) -> str:
+    """Where targets lie, in words."""
+    if record.name == "softmax":
+        return "classes"
+    kind = type(record.support).__name__.lstrip("_")
+    low, high = (getattr(record.support, f"{end}_bound", None) for end in ("lower", "upper"))
+    if kind == "Real":
+        return "real numbers"
+    if kind.startswith("Integer"):
+        return "counts" if high is None else f"whole numbers from {low} to {high}"
+    return f"above {low:g}" if high is None else f"from {low:.4g} to {high:.4g}"
+
+
+def section(record: Likelihood) -> str:
+    """One likelihood: its parameters, then its loss, function and distribution as they document themselves."""
+    home = sys.modules[record.nll.__module__]
+    others = [other for other in LIKELIHOODS.values() if other is not record]
+    taken = {thing.__name__ for other in others for thing in (other.nll, other.loss, other.distribution)}
+    parts = []
+    for name in home.__all__:
+        if name in taken:
+            continue
+        if isinstance(getattr(home, name), FunctionType):
+            parts.append(f".. autofunction:: likely.functional.{name}")
+        elif name.endswith("Loss"):
+            parts.insert(0, f".. autoclass:: likely.{name}")
+        else:
+            parts.append(f".. autoclass:: likely.distributions.{name}")
+    title = inspect.getdoc(home).splitlines()[0]
+    slots = "".join(
+        f"- `{name}`: {bounds(slot.constraint)}; starts at {slot.init}\n" for name, slot in record.loss.slots.items()
+    )
+    listed = f"Parameters that learn:\n\n{slots}\n" if slots else ""
+    body = "\n".join(parts)
+    return (
+        f"({record.name.replace('_', '-')})=\n\n## `{record.name}`\n\n{title}\n\n{listed}```{{eval-rst}}\n{body}\n```\n"
+    )
+
+
+def bounds(constraint: object) -> str:
+    """Where a parameter may go."""
+    words = LEAST.get(type(constraint).__name__)
+    return words.format(**vars(constraint)) if words else repr(constraint)
