@@ -44,20 +44,23 @@ def predictive(distribution: Distribution | None, mean: Input | None, scale: Inp
     return converted
 
 
-def _in_double(thing: Any) -> Any:
+def _in_double(thing: Any, copied: dict[int, Any] | None = None) -> Any:
     """A copy with every tensor in float64 on the CPU, detached; what others wrote is left as it is."""
     if not type(thing).__module__.startswith(("torch.", "likely.")):
         return thing
-    clone = copy.copy(thing)
+    copied = {} if copied is None else copied
+    if id(thing) in copied:  # a transform and its inverse hold each other
+        return copied[id(thing)]
+    clone = copied[id(thing)] = copy.copy(thing)
     for name, value in vars(thing).items():
         if isinstance(value, Tensor):
             if bool(value.isnan().any()):
                 raise ValueError(f"{type(thing).__name__} has NaN in {name}: look for NaN in the model's input")
             clone.__dict__[name] = value.detach().double().cpu() if value.is_floating_point() else value.cpu()
         elif isinstance(value, Distribution | td.Transform):
-            clone.__dict__[name] = _in_double(value)
+            clone.__dict__[name] = _in_double(value, copied)
         elif isinstance(value, list):
-            clone.__dict__[name] = [_in_double(item) for item in value]
+            clone.__dict__[name] = [_in_double(item, copied) for item in value]
     if isinstance(clone, Distribution):
         clone._validate_args = False  # checked here, in one line
         clone.__class__ = _FULLER.get(type(clone), type(clone))
