@@ -3,7 +3,7 @@ r"""Normal, Laplace, Student's t and robust NLLs as torch operators that compute
 ``likely::location_sum`` adds the NLLs up and computes every gradient on the way, so that the backward pass has
 nothing left to do; ``likely::location_each`` and ``likely::location_slopes`` are the two passes of an NLL that is not
 reduced. On CUDA they are Triton kernels, on the CPU compiled code, and gradients of gradients go through the plain
-formulas that :mod:`likely.functional` leaves in ``PLAIN``.
+formulas that :mod:`likely.likelihoods` leaves in ``PLAIN``.
 """
 
 from collections.abc import Callable, Sequence

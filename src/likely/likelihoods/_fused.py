@@ -1,6 +1,7 @@
 """Likelihoods of a location and a scale by one fused kernel where there is one, else by their formula."""
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -23,28 +24,30 @@ def location_nll(
     validate_args: bool | None,
     **parameters: Value,
 ) -> Tensor:
-    """By one kernel where there is one, else by the formula above."""
+    """Compute an NLL by its fused kernel where one applies, else by its formula.
+
+    Args:
+        kind: name under which the kernels and ``kernels.PLAIN`` know the likelihood.
+        prediction: locations.
+        target: values to judge, which broadcast with the prediction.
+        constant: number to add to every element.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        validate_args: whether to look at tensor values; None: on the CPU only.
+        **parameters: scale and shape, numbers or tensors that broadcast, in the order the kernel reads them.
+
+    Returns:
+        The NLL, reduced.
+    """
     check_reduction(reduction)
-    given = dict(parameters)
-
-    def check() -> None:
-        for name, value in given.items():
-            _CHECKS[name](name, value, validate_args)
-
-    if isinstance(prediction, Tensor):
-        dtype = torch.promote_types(prediction.dtype, torch.float32)
-        numbers = {k: v for k, v in parameters.items() if not isinstance(v, Tensor)}
-        # Not by |=, which torch.compile did not know before 2.7.
-        parameters = {**parameters, **{k: prediction.new_full((), v, dtype=dtype) for k, v in numbers.items()}}
-    inputs: tuple[Any, ...] = (prediction, target, *parameters.values())
+    inputs = (prediction, target, *_as_tensors(prediction, parameters))
     fused = kernels.applies(*inputs)
-    if fused and prediction.device.type == "cpu" and reduction != "none":
+    if fused and reduction != "none" and prediction.device.type == "cpu":
         total = kernels.location_nll(kind, *inputs, constant=constant, reduction=reduction)
         # A parameter out of range makes the sum infinite or NaN: only then is a pass over memory to find it well spent.
         if not math.isfinite(total.item()):
-            check()
+            _check(parameters, validate_args)
         return total
-    check()
+    _check(parameters, validate_args)
     if not fused:
         inputs = prepare(prediction, target, **parameters)
         fused = kernels.applies(*inputs)
@@ -52,3 +55,16 @@ def location_nll(
         return kernels.location_nll(kind, *inputs, constant=constant, reduction=reduction)
     nll = kernels.PLAIN[kind](*inputs)
     return reduce(nll + constant if constant else nll, reduction)
+
+
+def _as_tensors(prediction: Any, parameters: Mapping[str, Value]) -> list[Any]:
+    """Numbers filled in on the device: copied there, they would make it wait."""
+    if not isinstance(prediction, Tensor):  # refused later, by name
+        return list(parameters.values())
+    dtype = torch.promote_types(prediction.dtype, torch.float32)
+    return [v if isinstance(v, Tensor) else prediction.new_full((), v, dtype=dtype) for v in parameters.values()]
+
+
+def _check(parameters: Mapping[str, Value], validate_args: bool | None) -> None:
+    for name, value in parameters.items():
+        _CHECKS[name](name, value, validate_args)
