@@ -69,7 +69,8 @@ def softmax() -> None:
 def step() -> None:
     from likely.row_store import _rule_triton
     from likely.row_store._memory import Pair
-    from likely.row_store._rule import Rule, summed
+    from likely.row_store._rule import Rule
+    from likely.row_store._step import summed
 
     _rule_triton.BLOCK = 8
     for optimizer in ("rmsprop", "adagrad", "sgd"):

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import likely
-from likely.row_store import RowStore, _rule, _rule_native
+from likely.row_store import RowStore, _rule_native, _step
 
 STORES = ("device", "host", "file")
 
@@ -63,7 +63,7 @@ def test_steps_as_the_plain_loop_does(kind, shape, options, store, tmp_path):
 def test_compiled_code_numpy_and_torch_step_alike(kind, shape, store, monkeypatch):
     tables = []
     for native, few in ((True, 0), (False, 0), (False, 10**9)):
-        monkeypatch.setattr(_rule, "_FEW", few)
+        monkeypatch.setattr(_step, "_FEW", few)
         if not native:
             monkeypatch.setattr(_rule_native, "library", lambda: None)
         torch.manual_seed(1)

@@ -6,7 +6,7 @@ import base64
 import hashlib
 from dataclasses import dataclass
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,12 +14,10 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from likely.auditing._finding import EXPLAINED, Finding, Suspect
+from likely.auditing._result import Result
 from likely.reproduce._machine import versions
 from likely.reproduce._report import table_html, words
 from likely.reproduce._svg import css_variables, inline
-
-if TYPE_CHECKING:
-    from likely.auditing._audit import Audit
 
 _CELLS = 24  # values of a row that are shown; those named in its reasons come first
 _LONG = 200  # signs of a cell
@@ -69,7 +67,7 @@ class Line:
         return " ".join(parts + [value for _, value in self.cells]).lower()
 
 
-def page(audit: Audit, command: str = "") -> str:
+def page(audit: Result, command: str = "") -> str:
     """The whole page as HTML."""
     folder = resources.files("likely.auditing")
     style, script = (folder.joinpath(f"page.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
@@ -96,7 +94,7 @@ def page(audit: Audit, command: str = "") -> str:
     return html + "\n"
 
 
-def _line(audit: Audit, suspect: Suspect) -> Line:
+def _line(audit: Result, suspect: Suspect) -> Line:
     image = audit.thumbnails(suspect.row) if audit.thumbnails else None
     if audit.values is None:
         return Line(suspect, [], image)

@@ -5,21 +5,19 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from likely._destination import keep_inputs, writable, write_together
-
-if TYPE_CHECKING:
-    from likely.auditing._audit import Audit
+from likely.auditing._result import Result
 
 FILES = PAGE, SCORES, SUMMARY = "report.html", "scores.csv", "summary.json"
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
-def write(audit: Audit, folder: Path, command: str) -> Path:
+def write(audit: Result, folder: Path, command: str) -> Path:
     """Write all three into a folder, all or none of them; never over the data."""
     from likely.auditing._page import page
 

@@ -5,15 +5,12 @@ from __future__ import annotations
 import ctypes
 import math
 from functools import cache
-from typing import TYPE_CHECKING
 
 from torch import Tensor
 
 from likely.kernels import _native
 from likely.row_store._memory import Pair
-
-if TYPE_CHECKING:
-    from likely.row_store._rule import Rule
+from likely.row_store._rule import Rule
 
 _MEMORY, _A_ROW = 1, 2  # what may be missing
 

@@ -2,17 +2,13 @@
 # mypy: disable-error-code="no-untyped-def, attr-defined"
 """The step of likely.row_store._rule in one kernel: on a GPU the forty of its formulas cost mostly their launch."""
 
-from typing import TYPE_CHECKING
-
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
 from likely.row_store._memory import Pair
-
-if TYPE_CHECKING:
-    from likely.row_store._rule import Rule
+from likely.row_store._rule import Rule
 
 RMSPROP, ADAGRAD, SGD = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
 BLOCK = 1024  # columns at a time

@@ -21,6 +21,7 @@ from likely.row_store._processes import Shard, gathered, processes
 from likely.row_store._rounding import rounded
 from likely.row_store._rule import Rule
 from likely.row_store._staging import Staging
+from likely.row_store._step import move, step
 
 _CHUNK = 2**22  # numbers looked at a time where all rows are
 
@@ -155,10 +156,10 @@ class RowStore(nn.Module):
 
     def _move(self, index: Tensor, grad: Tensor) -> None:
         store, here = self._rows_at_hand(), index.to(grad.device, non_blocking=True)
-        if isinstance(store, Memory) and self.rule.move(here, store, grad):
+        if isinstance(store, Memory) and move(self.rule, here, store, grad):
             return
         old = store.read(index)
-        rows, mean_square = self.rule.step(here, old, grad)
+        rows, mean_square = step(self.rule, here, old, grad)
         if old.rows.dtype == torch.bfloat16:
             self.step_number += 1
         number = here + self.shard.first if self.shard else here
