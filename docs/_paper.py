@@ -8,9 +8,9 @@ import re
 import sys
 from pathlib import Path
 
+from likely._page.html import table_html, words
 from likely.reproduce import ENTRIES, Entry
 from likely.reproduce._record import table_from_json
-from likely.reproduce._report import table_html, words
 
 STORED = Path(__file__).parents[1] / "reproduction"
 

@@ -14,7 +14,7 @@ from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.application import Sphinx
 from sphinx.util import logging
 
-from likely.reproduce._svg import css_variables, inline, to_svg
+from likely._page.svg import css_variables, inline, to_svg
 from likely.reproduce.grid import grid_figure
 
 HERE = Path(__file__).parent

@@ -7,10 +7,11 @@ import pandas as pd
 import pytest
 
 from auditing.browser import CHROMIUM, Browser
+from likely._page import Table
 from likely.bench import BENCHES
 from likely.bench._history import Compared, remember
 from likely.bench._page import margins, write_bench_page
-from likely.reproduce import Bar, Context, Entry, Result, Table, run_entry, save
+from likely.reproduce import Bar, Context, Entry, Result, run_entry, save
 from pages import NASTY, Page
 
 BARS = (

@@ -13,6 +13,7 @@ from typer.testing import CliRunner, Result
 
 import likely
 from likely import bench, cli, reproduce
+from likely._page import Table
 from likely.reproduce import ENTRIES, Bar, Context, Entry
 from likely.reproduce._run import command
 
@@ -89,7 +90,7 @@ def test_info_for_people_and_for_programs(tmp_path: Path) -> None:
 
 
 def test_an_extra_is_installed_when_all_it_asks_for_is() -> None:
-    from likely.reproduce._machine import _wanted
+    from likely._machine import _wanted
 
     requirements = ['a>=1; extra == "one"', "b[x]>=2 ; extra == 'two'", "likely[one,two]; extra == 'all'", "torch>=2.6"]
     assert _wanted("one", requirements) == {"a"}
@@ -191,7 +192,7 @@ def test_the_console_script_is_installed() -> None:
 def test_bench_prints_one_table_and_fails_when_a_bar_is_missed(
     verdict: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = reproduce.Table(pd.DataFrame({"error": [0.25]}, index=["ours"]), "A caption.")
+    table = Table(pd.DataFrame({"error": [0.25]}, index=["ours"]), "A caption.")
     values = iter([4.0, 2.0])
 
     def measure(context: Context) -> reproduce.Result:

@@ -13,8 +13,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from likely import bench, cli, reproduce
+from likely._page import Picture, Table
 from likely.bench._history import FILE
-from likely.reproduce import Bar, Context, Entry, Picture, Table, load, run_entry, save
+from likely.reproduce import Bar, Context, Entry, load, run_entry, save
 from likely.reproduce import _resume as resume
 from likely.reproduce._record import Damaged
 

@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 import torch
 
-from likely.reproduce import Context, Entry, Picture, Result, Table, load, run_entry, save
+from likely._page import Picture, Table
+from likely.reproduce import Context, Entry, Result, load, run_entry, save
 from likely.reproduce._fit import one_thread
 from likely.reproduce.offset_stability import MAPS, calibrate, overtrained
 from likely.reproduce.registry import find

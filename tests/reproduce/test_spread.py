@@ -15,7 +15,8 @@ from joblib.externals.loky import get_reusable_executor
 from typer.testing import CliRunner, Result
 
 from likely import cli
-from likely.reproduce import Context, Entry, Table
+from likely._page import Table
+from likely.reproduce import Context, Entry
 from likely.reproduce import Result as Found
 from likely.reproduce import _resume as resume
 from likely.reproduce import _spread as spread

@@ -13,10 +13,10 @@ import pandas as pd
 from jinja2 import Environment
 from markupsafe import Markup
 
+from likely._machine import versions
+from likely._page.html import table_html, words
+from likely._page.svg import css_variables, inline
 from likely.auditing._finding import EXPLAINED, Finding, Suspect
-from likely.reproduce._machine import versions
-from likely.reproduce._report import table_html, words
-from likely.reproduce._svg import css_variables, inline
 
 if TYPE_CHECKING:
     from likely.auditing._audit import Audit

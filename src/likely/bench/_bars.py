@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 import pandas as pd
 
-from likely.reproduce import Bar, Picture, Result, Table
+from likely._page import Picture, Table
+from likely.reproduce import Bar, Result
 from likely.reproduce._bar import Sign
 from likely.reproduce._entry import Verdict
 

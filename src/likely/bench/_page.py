@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from likely._page import Picture
+from likely._page.svg import INK, MUTED, PALETTE, panel, styled, to_svg
 from likely.bench._history import Compared, compare, tally
-from likely.reproduce import Entry, Picture
+from likely.reproduce import Entry
 from likely.reproduce._record import load_or_tell
 from likely.reproduce._report import Item, write_page
-from likely.reproduce._svg import INK, MUTED, PALETTE, panel, styled, to_svg
 
 BETTER, WORSE = PALETTE["green"][0], PALETTE["red"][0]
 

@@ -22,10 +22,11 @@ from sklearn.linear_model import (
     TheilSenRegressor,
 )
 
+from likely._page import Table
 from likely.bench._bars import worst
 from likely.bench._timing import timed
 from likely.linear import RobustLinearRegression, RobustLogisticRegression, RobustPCA
-from likely.reproduce import Bar, Table
+from likely.reproduce import Bar
 from likely.reproduce._comparison import one_core
 
 Array = NDArray[np.float64]

@@ -12,9 +12,10 @@ from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 from sklearn.metrics import average_precision_score
 from sklearn.model_selection import train_test_split
 
+from likely._page import Table
 from likely.bench._bars import worst
 from likely.metrics import expected_calibration_error
-from likely.reproduce import Bar, Table
+from likely.reproduce import Bar
 from likely.reproduce._comparison import one_core
 from likely.tabular import LikelihoodClassifier
 

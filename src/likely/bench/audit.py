@@ -16,6 +16,7 @@ from scipy.special import log_softmax
 from sklearn import datasets
 from sklearn.metrics import average_precision_score
 
+from likely._page import Table
 from likely.auditing import audit
 from likely.auditing._columns import Columns, for_a_line, read_columns
 from likely.auditing._duplicates import find_twins
@@ -26,7 +27,7 @@ from likely.auditing._wrong_targets import Squash, judge_targets
 from likely.bench._bars import result_of, worst
 from likely.bench._timing import timed
 from likely.datasets import load_regression
-from likely.reproduce import Bar, Context, Result, Table
+from likely.reproduce import Bar, Context, Result
 
 SHARES = (0.02, 0.05, 0.1)
 LABELLED = ("iris", "wine", "breast_cancer", "digits")

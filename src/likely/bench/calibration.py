@@ -19,10 +19,11 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.frozen import FrozenEstimator
 
+from likely._page import Table
 from likely.bench._bars import result_of
 from likely.bench._timing import compare, peak_megabytes, ratio
 from likely.calibration import GlobalTemperature, LinearTemperature
-from likely.reproduce import Bar, Context, Result, Table
+from likely.reproduce import Bar, Context, Result
 
 FASTER_THAN_TEMPERATURES, FASTER_THAN_VECTORS, MEGABYTES, EXACT = 25, 3, 64, 1e-6
 GLOBAL, LINEAR = "likely GlobalTemperature", "likely LinearTemperature"

@@ -12,11 +12,12 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
+from likely._page import Table
 from likely.bench._bars import result_of, worst
 from likely.bench.safety import nll
 from likely.calibration import AutoCalibrator
 from likely.datasets import list_logits, load_logits
-from likely.reproduce import Bar, Context, Result, Table
+from likely.reproduce import Bar, Context, Result
 from likely.reproduce._comparison import one_core
 
 SIZES, SEEDS = (1000, 2500, 5000), 2

@@ -18,12 +18,13 @@ from sklearn.model_selection import ShuffleSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from likely._page import Table
 from likely.bench._bars import result_of, worst
 from likely.bench._robust_linear import run_robust
 from likely.bench._timing import timed
 from likely.datasets import LinearProblem, list_regression, load_regression, make_linear
 from likely.linear import DynamicLasso, DynamicRegression, DynamicRidge, MultiLasso, SpikeSlabRegression
-from likely.reproduce import Bar, Context, Result, Table
+from likely.reproduce import Bar, Context, Result
 from likely.reproduce._comparison import one_core
 from likely.reproduce._recovery import known_support, oracle_lasso, oracle_ridge, recovery_error
 

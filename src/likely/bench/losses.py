@@ -12,13 +12,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from likely import functional
+from likely._page import Picture, Table
+from likely._page.svg import SERIES, panel, styled, to_svg
 from likely.bench import _textbook
 from likely.bench._bars import result_of
 from likely.bench._device_timing import copy_bandwidth, milliseconds, peak_bytes
 from likely.bench._timing import timed
-from likely.reproduce import Bar, Context, Picture, Result, Table
+from likely.reproduce import Bar, Context, Result
 from likely.reproduce._bar import Sign
-from likely.reproduce._svg import SERIES, panel, styled, to_svg
 
 PUBLISHED, LEAN = "ρ, as published, eager", "ρ, a lean textbook, eager"
 FIRST_USE = """

@@ -16,6 +16,7 @@ import torch
 from scipy.stats import wilcoxon
 from sklearn.ensemble import IsolationForest
 
+from likely._page import Table
 from likely.bench._bars import result_of
 from likely.bench._timing import peak_megabytes
 from likely.datasets import Outliers, list_outliers, load_outliers
@@ -25,7 +26,7 @@ from likely.outliers import (
     ScaledPCADetector,
     ScatterDetector,
 )
-from likely.reproduce import Bar, Context, Result, Table
+from likely.reproduce import Bar, Context, Result
 from likely.reproduce._comparison import one_core
 from likely.reproduce._detectors import BEYOND, ROWS, SLOW_ROWS, Score, cut, judged, rivals
 

@@ -14,11 +14,12 @@ from sklearn.datasets import load_diabetes, load_digits
 from torch import Tensor, nn
 
 from likely import param_groups
+from likely._page import Table
 from likely.bench._bars import result_of
 from likely.datasets import list_regression, load_regression
 from likely.losses import LikelihoodLoss, NormalLoss, SoftmaxLoss
 from likely.priors import LaplacePrior, NormalPrior, Prior, SpikeSlabPrior
-from likely.reproduce import Bar, Context, Result, Table
+from likely.reproduce import Bar, Context, Result
 
 DECAYS = (0.0, 1e-3, 1e-2, 1e-1, 1.0)
 REAL = ("wine_white", "bank32nh")

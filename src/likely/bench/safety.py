@@ -10,10 +10,11 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import log_softmax
 
+from likely._page import Table
 from likely.bench._bars import result_of
 from likely.calibration import DeepTemperature, FeatureTemperature, GlobalTemperature, LinearTemperature
 from likely.datasets import Logits, list_logits, load_logits
-from likely.reproduce import Bar, Context, Result, Table
+from likely.reproduce import Bar, Context, Result
 from likely.reproduce._comparison import Difference, paired
 
 SMALL, SIZES = 1000, (250, 500, 1000, 2500, 5000)

@@ -18,12 +18,12 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
+from likely._page import Table as Shown
 from likely.bench._bars import result_of
 from likely.bench._table_networks import NETWORKS, seconds_of_steps
 from likely.bench._timing import peak_megabytes, timed
 from likely.bench.losses import cpu_milliseconds
 from likely.reproduce import Bar, Context, Result
-from likely.reproduce import Table as Shown
 from likely.reproduce._bar import Sign
 from likely.row_store import RowStore
 

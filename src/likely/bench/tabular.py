@@ -23,12 +23,13 @@ from sklearn.impute import SimpleImputer
 from sklearn.neural_network import MLPRegressor
 from torch.distributions import Distribution, Normal
 
+from likely._page import Table
 from likely.bench import _tabular_classes as classes
 from likely.bench._bars import result_of, worst
 from likely.bench._timing import timed
 from likely.datasets import Regression, list_regression, load_regression, make_heteroscedastic
 from likely.metrics import negative_log_likelihood, quantile_calibration_error
-from likely.reproduce import Bar, Context, Result, Table
+from likely.reproduce import Bar, Context, Result
 from likely.reproduce._comparison import one_core
 from likely.tabular import LikelihoodRegressor
 

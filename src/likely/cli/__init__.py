@@ -79,7 +79,7 @@ def build() -> "typer.Typer":
 
 def describe() -> dict[str, dict[str, object]]:
     """What `likely info` shows."""
-    from likely.reproduce._machine import extras, machine, versions
+    from likely._machine import extras, machine, versions
 
     return {
         "versions": {**versions()},

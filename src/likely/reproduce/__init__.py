@@ -8,7 +8,7 @@ From the command line, ``likely reproduce``; from Python:
 """
 
 from likely.reproduce._bar import Bar
-from likely.reproduce._entry import Context, Entry, Picture, Result, Table
+from likely.reproduce._entry import Context, Entry, Result
 from likely.reproduce._record import Record, load, run_entry, save
 from likely.reproduce.registry import ENTRIES, find
 
@@ -17,10 +17,8 @@ __all__ = [
     "Bar",
     "Context",
     "Entry",
-    "Picture",
     "Record",
     "Result",
-    "Table",
     "find",
     "load",
     "run_entry",

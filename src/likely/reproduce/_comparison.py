@@ -13,9 +13,9 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from likely.reproduce._entry import Picture
+from likely._page import Picture
+from likely._page.svg import MUTED, PALETTE, styled, to_svg
 from likely.reproduce._fit import one_thread
-from likely.reproduce._svg import MUTED, PALETTE, styled, to_svg
 
 # For each method: (splits, measures), NaN where it has no such measure.
 Scores = Mapping[str, NDArray[np.float64]]

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, ParamSpec, TypeVar
+from typing import Literal, ParamSpec, TypeVar
 
+from likely._page import Picture, Table
 from likely.reproduce._bar import Bar
 from likely.reproduce._resume import once
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 P = ParamSpec("P")
 T = TypeVar("T")
 Kind = Literal["Table", "Figure", "Benchmark"]
-Direction = Literal["lower", "higher"]
 Verdict = Literal["holds", "holds in part", "does not hold"]
 
 
@@ -56,30 +53,6 @@ class Context:
         if self.units is None:
             return function(*args, **kwargs)
         return once(self.units, (function.__module__, function.__qualname__, *unit), partial(function, *args, **kwargs))
-
-
-@dataclass(frozen=True)
-class Table:
-    """A frame whose index labels its rows, with the columns in which a value can be best.
-
-    A key of ``best`` that is one column name compares down that column; a tuple of names compares those columns
-    within each row. Values that print alike at ``digits`` decimals are tied, and all of them are best.
-    """
-
-    frame: pd.DataFrame
-    caption: str
-    best: Mapping[str | tuple[str, ...], Direction] = field(default_factory=dict)
-    digits: int = 3
-
-
-@dataclass(frozen=True)
-class Picture:
-    """An SVG with the words for those who cannot see it; a wide one gets the full width of the page."""
-
-    svg: str
-    alt: str
-    caption: str
-    wide: bool = False
 
 
 @dataclass(frozen=True)

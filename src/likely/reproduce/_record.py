@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from likely._files import replacing
+from likely._machine import machine, versions
+from likely._page import Picture, Table
 from likely.reproduce._bar import Bar
-from likely.reproduce._entry import Context, Entry, Picture, Result, Table
-from likely.reproduce._machine import machine, versions
+from likely.reproduce._entry import Context, Entry, Result
 
 FORMAT = 1  # raised when files written before can no longer be read; such files count as not run
 

@@ -23,12 +23,13 @@ from matplotlib.ticker import LogLocator
 from torch import Tensor, nn
 from torch.distributions import Distribution, Normal
 
+from likely._page import Picture, Table
+from likely._page.svg import MUTED, PALETTE, styled, to_svg
 from likely.datasets import Regression
 from likely.metrics import negative_log_likelihood, quantile_calibration_error
 from likely.reproduce._comparison import Comparison, Scores, beside_paper, one_core
-from likely.reproduce._entry import Context, Picture, Result, Table, Verdict
+from likely.reproduce._entry import Context, Result, Verdict
 from likely.reproduce._regressors import Regressors, predict, train
-from likely.reproduce._svg import MUTED, PALETTE, styled, to_svg
 from likely.reproduce.regressor_calibration import regressions, standardised
 from likely.tabular import LikelihoodRegressor
 

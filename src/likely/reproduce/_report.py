@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
 from jinja2 import Environment
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
+from likely._machine import machine, versions
+from likely._page import Picture, Table
+from likely._page.html import table_html, words
+from likely._page.svg import css_variables, inline
 from likely.reproduce._compared import COMPARED, Compared
-from likely.reproduce._entry import Entry, Picture, Table
-from likely.reproduce._machine import machine, versions
+from likely.reproduce._entry import Entry
 from likely.reproduce._record import Record, load_or_tell, write_text
-from likely.reproduce._svg import css_variables, inline
 
 PAPER = "It Is Likely That Your Loss Should be a Likelihood"
-BEST = "font-weight: 700;"
 # How sentences begin that say of what data the others are.
 SETTING = (
     r"Redrawn from|On scikit-learn|On validation|On [\d,]+ (test|validation)|The (pictures|network|first network) |"
@@ -129,26 +125,6 @@ def write_page(
     return path
 
 
-def table_html(table: Table, name: str) -> str:
-    """The table with its best values, as they are printed, in bold."""
-    shown = table.frame.infer_objects()
-    digits = {column: _decimals(shown[column], table.digits) for column in shown.columns}
-    shown = shown.round({column: places for column, places in digits.items() if places is not None})
-    printers = {column: partial(_printed, digits=places) for column, places in digits.items()}
-    style = shown.style.set_uuid(name).format(printers, escape="html")
-    style.format_index(escape="html", axis="index").format_index(escape="html", axis="columns").hide(names=True)
-    for columns, better in table.best.items():
-        highlight = style.highlight_min if better == "lower" else style.highlight_max
-        if isinstance(columns, str):
-            highlight(subset=[columns], axis="index", props=BEST)
-        else:
-            highlight(subset=list(columns), axis="columns", props=BEST)
-    html: str = style.to_html()
-    # pandas gives the names of the index a header row of their own; they fit in the corner above it.
-    corners = (f'<th class="label">{escape(label or "")}</th>' for label in shown.index.names)
-    return re.sub(r'<th class="blank[^"]*"\s*>&nbsp;</th>', lambda _: next(corners), html)
-
-
 def shortened(text: str) -> str:
     """The clauses that fit, or else the words.
 
@@ -161,29 +137,6 @@ def shortened(text: str) -> str:
     end = next((at for mark in ("; ", ", ", " ") if (at := cut.rfind(mark)) > REASON // 2), REASON)
     ended = cut[:end]
     return f"{ended}`…" if ended.count("`") % 2 else f"{ended}…"
-
-
-def words(text: str) -> Markup:
-    """Text as HTML: what stands between backticks is code, and a minus before a digit is a minus."""
-    parts = [
-        f"<code>{escape(part)}</code>" if code else re.sub(r"(?<!\w)-(?=[\d∞])", "−", str(escape(part)))
-        for part, code in zip(text.split("`"), itertools.cycle((False, True)), strict=False)
-    ]
-    return Markup("".join(parts))
-
-
-def _decimals(column: pd.Series[Any], digits: int) -> int | None:
-    """How many decimals a column is printed with: none for counts, even where a missing one made them floats."""
-    if not pd.api.types.is_float_dtype(column.dtype):
-        return None
-    finite = column[np.isfinite(column)]
-    return 0 if len(finite) and (finite == finite.round()).all() else digits
-
-
-def _printed(value: Any, digits: int | None) -> str:
-    if digits is not None:
-        return "–" if math.isnan(value) else f"{value:z,.{digits}f}".replace("inf", "∞").replace("-", "−")
-    return f"{value:,}" if isinstance(value, int | np.integer) and not isinstance(value, bool) else str(value)
 
 
 def _summary(items: Sequence[Item]) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from likely._files import replacing
-from likely.reproduce._machine import _version, machine, versions
+from likely._machine import machine, version, versions
 
 if TYPE_CHECKING:
     from likely.reproduce._entry import Context
@@ -29,7 +29,7 @@ def origin(context: Context) -> str:
     The code itself is in it, not only its version: whoever changes a line gets new results, not the old ones.
     """
     files = [] if context.data is None else sorted(_listed(context.data, DEPTH))
-    made_with = {**versions(), **{name: _version(name) for name in RIVALS}, "gpu": machine().get("gpu")}
+    made_with = {**versions(), **{name: version(name) for name in RIVALS}, "gpu": machine().get("gpu")}
     parts = [context.quick, context.seed, files, _source(), made_with]
     return _digest(json.dumps(parts).encode())
 

@@ -18,10 +18,10 @@ import torch
 from numpy.typing import NDArray
 
 from likely._files import replacing
+from likely._machine import machine, versions
 from likely.datasets import has_faces, list_images
 from likely.reproduce._entry import Context
 from likely.reproduce._fit import one_thread
-from likely.reproduce._machine import machine, versions
 
 OUTPUTS = Path(__file__).parent / "outputs"
 

@@ -15,12 +15,14 @@ from matplotlib.ticker import NullFormatter
 from numpy.typing import NDArray
 from sklearn.linear_model import LassoCV
 
+from likely._page import Picture, Table
+from likely._page.svg import MUTED, PALETTE, styled, to_svg
 from likely.datasets import LinearProblem, make_linear
 from likely.linear import DynamicLasso, DynamicRidge, MultiLasso, SpikeSlabRegression
 from likely.losses import NormalLoss
 from likely.priors import LaplacePrior, NormalPrior
 from likely.reproduce._comparison import one_core
-from likely.reproduce._entry import Context, Picture, Result, Table, Verdict
+from likely.reproduce._entry import Context, Result, Verdict
 from likely.reproduce._recovery import (
     known_support,
     lasso_errors,
@@ -28,7 +30,6 @@ from likely.reproduce._recovery import (
     recovery_error,
     ridge_errors,
 )
-from likely.reproduce._svg import MUTED, PALETTE, styled, to_svg
 
 Array = NDArray[np.float64]
 COLORS = {

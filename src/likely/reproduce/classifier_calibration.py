@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from likely._page import Table
 from likely.calibration import (
     AutoCalibrator,
     Calibrator,
@@ -29,7 +30,7 @@ from likely.datasets import Logits, list_logits, load_logits
 from likely.metrics import expected_calibration_error, negative_log_likelihood
 from likely.reproduce import noisy_classifiers, vision_classifiers
 from likely.reproduce._comparison import Comparison, beside_paper, one_core
-from likely.reproduce._entry import Context, Result, Table, Verdict
+from likely.reproduce._entry import Context, Result, Verdict
 
 UNCALIBRATED, PLATT, ISOTONIC, GS, VS, LS, LFS = "Uncalibrated", "Platt", "Isotonic", "GS", "VS", "LS", "LFS"
 PLAIN_VS, PLAIN_LS, PLAIN_LFS = "plain VS", "plain LS", "plain LFS"  # without a penalty, as the paper fits them

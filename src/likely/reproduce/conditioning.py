@@ -20,12 +20,13 @@ from sklearn.datasets import load_digits
 from sklearn.metrics import roc_auc_score
 from torch import Tensor, nn
 
+from likely._page import Picture, Table
+from likely._page.svg import INK, MUTED, PALETTE, styled, to_svg
 from likely.losses import SoftmaxLoss
 from likely.parameters import Data, Global, Parameter, Predicted
 from likely.reproduce._comparison import mean_over_seeds, spread_over_seeds
-from likely.reproduce._entry import Context, Picture, Result, Table
+from likely.reproduce._entry import Context, Result
 from likely.reproduce._fit import one_thread
-from likely.reproduce._svg import INK, MUTED, PALETTE, styled, to_svg
 
 TRAINED, FITTED = 400, 1000  # rows for the classifier, then for the temperatures; the others are the unseen ones
 CLEAN, CROPPED, MISLABELLED = range(3)

@@ -17,11 +17,12 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
+from likely._page import Picture, Table
+from likely._page.svg import MUTED, PALETTE, styled, to_svg
 from likely.losses import NormalLoss
 from likely.parameters import Data, Global, Parameter, Predicted
-from likely.reproduce._entry import Context, Picture, Result, Table, Verdict
+from likely.reproduce._entry import Context, Result, Verdict
 from likely.reproduce._fit import one_thread
-from likely.reproduce._svg import MUTED, PALETTE, styled, to_svg
 from likely.reproduce.conditioning import learned_numbers
 
 AXES = {"n": "rows of the training set", "p": "parameters a row", "d": "features"}

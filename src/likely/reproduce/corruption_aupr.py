@@ -15,6 +15,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from likely._page import Picture, Table
+from likely._page.svg import MUTED, PALETTE, styled, to_svg
 from likely.datasets import Images, load_images
 from likely.reproduce._comparison import Difference, mean_and_spread, paired
 from likely.reproduce._corruption import (
@@ -34,10 +36,9 @@ from likely.reproduce._corruption import (
     Found,
     everything,
 )
-from likely.reproduce._entry import Context, Picture, Result, Table, Verdict
+from likely.reproduce._entry import Context, Result, Verdict
 from likely.reproduce._fit import one_thread
 from likely.reproduce._stored import stored, train_and_keep, trains
-from likely.reproduce._svg import MUTED, PALETTE, styled, to_svg
 from likely.reproduce._vision import Recipe, digits
 
 QUICK = Effort(2, 500, (1, 3, 6), Recipe((16, 32), 6, 64, 1e-2))

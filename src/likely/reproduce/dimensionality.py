@@ -14,13 +14,14 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from likely._page import Picture, Table
+from likely._page.svg import HEAT, INK, MUTED, styled, to_svg
 from likely.functional import normal_nll
 from likely.losses import NormalLoss
 from likely.parameters import Data, Global, Parameter, Predicted
 from likely.reproduce._comparison import mean_over_seeds, spread_over_seeds
-from likely.reproduce._entry import Context, Picture, Result, Table, Verdict
+from likely.reproduce._entry import Context, Result, Verdict
 from likely.reproduce._fit import descend, one_thread
-from likely.reproduce._svg import HEAT, INK, MUTED, styled, to_svg
 from likely.reproduce.conditioning import learned_numbers
 from likely.reproduce.grid import grid_figure
 

@@ -13,10 +13,10 @@ from matplotlib.figure import Figure
 from torch import Tensor
 from torch.nn import functional as F
 
+from likely._page.svg import HEAT, INK, LINE, MUTED, styled
 from likely.losses import NormalLoss
 from likely.parameters import Data, Global, Parameter, Predicted
 from likely.reproduce._fit import one_thread
-from likely.reproduce._svg import HEAT, INK, LINE, MUTED, styled
 
 PICTURES, CHANNELS, SIZE = 24, 3, 14
 SHOWN = (2, 7, 11)  # the rows of the data set that are drawn

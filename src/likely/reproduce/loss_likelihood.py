@@ -11,12 +11,13 @@ import torch
 from matplotlib.axes import Axes
 from torch import Tensor
 
+from likely._page import Picture, Table
+from likely._page.svg import INK, MUTED, SERIES, panel, styled, to_svg
 from likely.functional import normal_nll, softmax_nll
 from likely.losses import NormalLoss, SoftmaxLoss
 from likely.parameters import Global
-from likely.reproduce._entry import Context, Picture, Result, Table
+from likely.reproduce._entry import Context, Result
 from likely.reproduce._fit import descend
-from likely.reproduce._svg import INK, MUTED, SERIES, panel, styled, to_svg
 
 SCALES = RESIDUALS = (0.5, 1.0, 2.0)
 TEMPERATURES = (0.5, 1.0, 2.0, 4.0)

@@ -18,12 +18,13 @@ from numpy.typing import NDArray
 from sklearn.datasets import make_friedman1
 from torch import Tensor
 
+from likely._page import Picture, Table
+from likely._page.svg import MUTED, PALETTE, panel, styled, to_svg
 from likely.metrics import quantile_calibration_error
 from likely.reproduce._comparison import Difference, paired
-from likely.reproduce._entry import Context, Picture, Result, Table, Verdict
+from likely.reproduce._entry import Context, Result, Verdict
 from likely.reproduce._fit import one_thread
 from likely.reproduce._regressors import OFFSET, Regressors, predict, train
-from likely.reproduce._svg import MUTED, PALETTE, panel, styled, to_svg
 
 TRAINED, JUDGED, INPUTS = 200, 2000, 10
 KINDS = {"one scale": False, "predicted scale": True}

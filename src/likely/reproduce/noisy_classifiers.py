@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import pandas as pd
 
+from likely._page import Table
 from likely.datasets import load_images
 from likely.reproduce._bar import Bar
 from likely.reproduce._comparison import Comparison, Difference, one_core, paired
-from likely.reproduce._entry import Context, Result, Table, Verdict
+from likely.reproduce._entry import Context, Result, Verdict
 from likely.reproduce._stored import stored, trains
 from likely.reproduce.vision_classifiers import (
     AFTER,

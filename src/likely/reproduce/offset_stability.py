@@ -23,14 +23,15 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 from torch.distributions.transforms import Transform
 
+from likely._page import Picture, Table
+from likely._page.svg import INK, MUTED, PALETTE, panel, styled, to_svg
 from likely.constraints import Exp, ShiftedSoftplus
 from likely.datasets import list_logits, load_logits
 from likely.functional import softmax_nll
 from likely.losses import SoftmaxLoss
 from likely.parameters import Global, Predicted
-from likely.reproduce._entry import Context, Picture, Result, Table, Verdict
+from likely.reproduce._entry import Context, Result, Verdict
 from likely.reproduce._fit import descend, one_thread
-from likely.reproduce._svg import INK, MUTED, PALETTE, panel, styled, to_svg
 
 MAPS: dict[str, Transform] = {
     "exp": Exp(),

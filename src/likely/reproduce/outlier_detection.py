@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from likely._page import Table
 from likely.datasets import Outliers, list_outliers, load_outliers
 from likely.outliers import LikelihoodDetector, ScaledAutoencoderDetector, ScaledPCADetector, ScatterDetector
 from likely.reproduce._comparison import one_core
 from likely.reproduce._detectors import BEYOND, Score, cut, judged, refused, rivals, stand_ins
-from likely.reproduce._entry import Context, Result, Table, Verdict
+from likely.reproduce._entry import Context, Result, Verdict
 
 PCA_S, AE_S, SCATTER, LIKELIHOOD = "PCA+S", "AE+S", "ScatterDetector", "LikelihoodDetector"
 PAPER = {

@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from likely.reproduce._entry import Context, Picture, Result, Table, Verdict
-from likely.reproduce._svg import INK, MUTED, PALETTE, styled, to_svg
+from likely._page import Picture, Table
+from likely._page.svg import INK, MUTED, PALETTE, styled, to_svg
+from likely.reproduce._entry import Context, Result, Verdict
 from likely.reproduce.outlier_detection import AE_S, PAPER, PCA_S, over_seeds, score_all
 
 OURS = (PCA_S, AE_S)

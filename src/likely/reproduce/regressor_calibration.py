@@ -23,11 +23,12 @@ from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 from torch.distributions import Distribution, Normal, Uniform
 
+from likely._page import Table
 from likely.calibration import DeepScale, GlobalScale, IsotonicScale, LinearScale, ScalePipeline
 from likely.datasets import Regression, list_regression, load_regression, make_heteroscedastic
 from likely.metrics import negative_log_likelihood, pit_values, quantile_calibration_error
 from likely.reproduce._comparison import Comparison, Scores, beside_paper, one_core
-from likely.reproduce._entry import Context, Result, Table, Verdict
+from likely.reproduce._entry import Context, Result, Verdict
 from likely.reproduce._regressors import Regressors, predict, train
 
 UNCALIBRATED, ISOTONIC, GS, LS, DS = "Uncalibrated", "Isotonic", "GS", "LS", "DS"

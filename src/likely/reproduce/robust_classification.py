@@ -16,10 +16,11 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
+from likely._page import Picture, Table
+from likely._page.svg import HEAT, INK, MUTED, PALETTE, styled, to_svg
 from likely.linear import RobustLogisticRegression
 from likely.reproduce._comparison import Difference, one_core, paired
-from likely.reproduce._entry import Context, Picture, Result, Table, Verdict
-from likely.reproduce._svg import HEAT, INK, MUTED, PALETTE, styled, to_svg
+from likely.reproduce._entry import Context, Result, Verdict
 
 Array = NDArray[np.float64]
 PLAIN, ROBUST = "plain", "predicted temperature"

@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
+from likely._page import Picture, Table
+from likely._page.svg import INK, MUTED, PALETTE, styled, to_svg
 from likely.linear import RobustLinearRegression, RobustLogisticRegression, RobustPCA
 from likely.reproduce import robust_classification, robust_regression
 from likely.reproduce._comparison import Difference, one_core, paired
-from likely.reproduce._entry import Context, Picture, Result, Table, Verdict
-from likely.reproduce._svg import INK, MUTED, PALETTE, styled, to_svg
+from likely.reproduce._entry import Context, Result, Verdict
 
 Array = NDArray[np.float64]
 DIRECTION = np.array([0.8, 0.6])

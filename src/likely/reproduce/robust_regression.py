@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import HuberRegressor, LinearRegression, RANSACRegressor, TheilSenRegressor
 
+from likely._page import Picture, Table
+from likely._page.svg import HEAT, INK, MUTED, PALETTE, styled, to_svg
 from likely.linear import RobustLinearRegression
 from likely.reproduce._comparison import one_core
-from likely.reproduce._entry import Context, Picture, Result, Table, Verdict
-from likely.reproduce._svg import HEAT, INK, MUTED, PALETTE, styled, to_svg
+from likely.reproduce._entry import Context, Result, Verdict
 
 Array = NDArray[np.float64]
 LS, HUBER, THEIL_SEN, RANSAC, ALL_TRIALS = "LS", "Huber", "Theil-Sen", "RANSAC", "RANSAC, 100 trials"

@@ -22,13 +22,14 @@ from scipy.ndimage import laplace
 from scipy.stats import spearmanr
 from sklearn.metrics import roc_auc_score
 
+from likely._page import Picture, Table
+from likely._page.svg import INK, MUTED, PALETTE, styled, to_svg
 from likely.datasets import Images, list_images, load_images
 from likely.parameters import Fixed, Predicted
 from likely.reproduce._comparison import Difference, mean_and_spread, paired
-from likely.reproduce._entry import Context, Picture, Result, Table, Verdict
+from likely.reproduce._entry import Context, Result, Verdict
 from likely.reproduce._fit import one_thread
 from likely.reproduce._stored import stored, train_and_keep, trains
-from likely.reproduce._svg import INK, MUTED, PALETTE, styled, to_svg
 from likely.reproduce._vision import Recipe, digits, learn_afterwards, say, train_network
 
 Array = NDArray[np.float64]

@@ -17,13 +17,14 @@ import torch
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from likely._page import Picture, Table
+from likely._page.svg import MUTED, PALETTE, styled, to_svg
 from likely.datasets import load_faces
 from likely.reproduce._bar import Bar
 from likely.reproduce._comparison import paired
-from likely.reproduce._entry import Context, Picture, Result, Table, Verdict
+from likely.reproduce._entry import Context, Result, Verdict
 from likely.reproduce._fit import one_thread
 from likely.reproduce._stored import OUTPUTS, stored, train_and_keep, trains
-from likely.reproduce._svg import MUTED, PALETTE, styled, to_svg
 from likely.reproduce._vae import Judged, Likelihood, Recipe, Training
 from likely.reproduce._vision import device, digits
 

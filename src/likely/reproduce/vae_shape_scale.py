@@ -14,13 +14,14 @@ import torch
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from likely._page import Picture, Table
+from likely._page.svg import HEAT, styled, to_svg
 from likely.datasets import has_faces, load_faces
 from likely.reproduce import vae
 from likely.reproduce._comparison import mean_and_spread
-from likely.reproduce._entry import Context, Picture, Result, Table, Verdict
+from likely.reproduce._entry import Context, Result, Verdict
 from likely.reproduce._fit import one_thread
 from likely.reproduce._stored import OUTPUTS, stored, train_and_keep, trains
-from likely.reproduce._svg import HEAT, styled, to_svg
 from likely.reproduce._vae import CHUNK, Recipe, Training, values
 from likely.reproduce._vision import digits
 

@@ -7,8 +7,8 @@ unique, colours and fonts turned into CSS variables, so that the page decides wh
 from __future__ import annotations
 
 import io
-import re
 from typing import TYPE_CHECKING, Any
+from xml.dom.minidom import parseString
 
 import matplotlib
 from cycler import cycler
@@ -67,6 +67,10 @@ STYLE: dict[str, Any] = {
     "legend.fontsize": 8,
     "lines.linewidth": 1.8,
 }
+IN_A_PAGE = {light: f"var(--{name}, {light})" for name, (light, _) in PALETTE.items()} | {
+    "'DejaVu Sans Mono', monospace": "var(--mono, monospace)",
+    "'DejaVu Sans', sans-serif": "var(--sans, sans-serif)",
+}
 styled = matplotlib.rc_context(STYLE)  # type: ignore[arg-type]  # a decorator for the functions that draw
 
 
@@ -88,17 +92,29 @@ def panel(width: float = 4.6, height: float = 3.0) -> tuple[Figure, Axes]:
 
 def inline(svg: str, prefix: str) -> str:
     """The `<svg>` element alone, for a page that may hold many, in the colours and fonts of that page."""
-    element = svg[svg.index("<svg") :]
-    element = re.sub(r'^(<svg\b[^>]*?) width="[^"]*" height="[^"]*"', r"\1", element)
-    element = re.sub(r"\s*<defs>\s*<style.*?</style>\s*</defs>", "", element, count=1, flags=re.DOTALL)
-    # Matplotlib names images by their content, so two that look alike share a name, which nothing refers to.
-    element = re.sub(r'(<image\b[^>]*?) id="[^"]*"', r"\1", element)
-    element = re.sub(r'\bid="([^"]+)"', rf'id="{prefix}-\1"', element)
-    element = re.sub(r'(href="#|url\(#)', rf"\1{prefix}-", element)
-    for name, (light, _) in PALETTE.items():
-        element = element.replace(light, f"var(--{name}, {light})")
-    element = element.replace("'DejaVu Sans Mono', monospace", "var(--mono, monospace)")
-    return element.replace("'DejaVu Sans', sans-serif", "var(--sans, sans-serif)").strip()
+    root: Any = parseString(svg).documentElement
+    for name in ("width", "height"):
+        root.removeAttribute(name)
+    for style in root.getElementsByTagName("style"):
+        style.parentNode.removeChild(style)
+    for element in [root, *root.getElementsByTagName("*")]:
+        for name, value in list(element.attributes.items()):
+            element.setAttribute(name, _named_for(name, value, prefix))
+        # Matplotlib names images by their content, so two that look alike share a name, which nothing refers to.
+        if element.tagName == "image":
+            element.removeAttribute("id")
+    return str(root.toxml())
+
+
+def _named_for(name: str, value: str, prefix: str) -> str:
+    """The value of an attribute with ids of the page and its variables in it."""
+    if name == "id":
+        return f"{prefix}-{value}"
+    if name == "xlink:href" and value.startswith("#"):
+        return f"#{prefix}-{value[1:]}"
+    for old, new in IN_A_PAGE.items():
+        value = value.replace(old, new)
+    return value.replace("url(#", f"url(#{prefix}-")
 
 
 def css_variables(dark: bool) -> str:

@@ -14,10 +14,8 @@ LIBRARIES = ("torch", "numpy", "scipy", "scikit-learn")
 
 def versions() -> dict[str, str]:
     """Versions of likely, Python and the libraries that decide the numbers, without importing any of them."""
-    import likely
-
-    found = {"likely": likely.__version__, "python": platform.python_version()}
-    return found | {library: _version(library) or "not installed" for library in LIBRARIES}
+    found = {library: version(library) or "not installed" for library in ("likely", *LIBRARIES)}
+    return {"likely": found.pop("likely"), "python": platform.python_version(), **found}
 
 
 def machine() -> dict[str, str | int]:
@@ -39,7 +37,7 @@ def extras() -> dict[str, bool]:
     except metadata.PackageNotFoundError:
         return {}
     wanted = {extra: _wanted(extra, requirements) for extra in package.get_all("Provides-Extra") or []}
-    return {extra: all(_version(name) for name in names) for extra, names in wanted.items()}
+    return {extra: all(version(name) for name in names) for extra, names in wanted.items()}
 
 
 def _wanted(extra: str, requirements: list[str]) -> set[str]:
@@ -59,7 +57,8 @@ def _wanted(extra: str, requirements: list[str]) -> set[str]:
     return names
 
 
-def _version(distribution: str) -> str | None:
+def version(distribution: str) -> str | None:
+    """The version of a distribution, or None where it is not installed."""
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:
@@ -94,7 +93,7 @@ def _memory() -> int | None:
 
 
 def _gpu() -> str | None:
-    if _version("torch") is None:
+    if version("torch") is None:
         return None
     import torch
 
