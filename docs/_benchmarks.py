@@ -3,10 +3,10 @@
 import json
 from pathlib import Path
 
-from likely.bench import BENCHES
-from likely.reproduce._record import bar_from_json
+from experiments.benchmarks import BENCHES
+from experiments.entries.record import bar_from_json
 
-STORED = Path(__file__).parents[1] / "benchmarks"
+STORED = Path(__file__).parents[1] / "experiments" / "benchmarks" / "results"
 MARKS = {True: "✓", False: "✗", None: ""}
 
 

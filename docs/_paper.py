@@ -8,11 +8,12 @@ import re
 import sys
 from pathlib import Path
 
+from experiments.entries import Entry
+from experiments.entries.record import table_from_json
+from experiments.paper import ENTRIES
 from likely._page.html import table_html, words
-from likely.reproduce import ENTRIES, Entry
-from likely.reproduce._record import table_from_json
 
-STORED = Path(__file__).parents[1] / "reproduction"
+STORED = Path(__file__).parents[1] / "experiments" / "paper" / "results"
 
 
 def store(runs: Path) -> None:

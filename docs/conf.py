@@ -14,8 +14,8 @@ from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.application import Sphinx
 from sphinx.util import logging
 
+from experiments.paper.grid import grid_figure
 from likely._page.svg import css_variables, inline, to_svg
-from likely.reproduce.grid import grid_figure
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))

@@ -182,7 +182,7 @@ def test_two_audits_into_one_folder(folder: Path) -> None:
     assert Path("out/report.html").read_text().rstrip().endswith("</html>")
 
 
-@pytest.mark.parametrize("words", [("--help",), ("--version",), ("reproduce", "--list")])
+@pytest.mark.parametrize("words", [("--help",), ("--version",), ("predict", "--help")])
 @pytest.mark.parametrize("closed", [True, False])
 def test_output_that_nobody_takes(words: tuple[str, ...], closed: bool) -> None:
     command = [sys.executable, "-c", "from likely.cli import main; main()", *words]

@@ -11,7 +11,7 @@ hold what they promise for easy rows and for hard ones.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from likely.datasets import make_heteroscedastic
+from experiments.data import make_heteroscedastic
 from likely.tabular import LikelihoodRegressor
 
 X, y, scale = make_heteroscedastic(6000, n_features=2, random_state=0)

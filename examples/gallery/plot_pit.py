@@ -12,8 +12,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.ensemble import RandomForestRegressor
 
+from experiments.data import make_heteroscedastic
 from likely.calibration import IsotonicScale
-from likely.datasets import make_heteroscedastic
 from likely.plots import PITDisplay
 
 X, y, _ = make_heteroscedastic(3000, random_state=0)
