@@ -1,6 +1,6 @@
-"""The paper's claims and what came of them, from the results stored in reproduction/.
+"""The paper's claims and what came of them, from the results stored in experiments/paper/results/.
 
-After a run on real data, ``python docs/_paper.py RUNS`` stores its results: numbers, not pictures.
+After a run on real data, ``python -m docs._paper RUNS`` stores its results: numbers, not pictures.
 """
 
 import json
@@ -41,10 +41,15 @@ def section(entry: Entry) -> str:
             f"### {entry.what}: {entry.title}\n",
             f"*The paper:* {entry.claim}\n",
             f"**{result['verdict'].capitalize()}.** {result['notes']}\n",
-            f"`{record['command']}`\n",
+            f"`{again(record['command'])}`\n",
             *(folded(table, f"{entry.name}-{number}") for number, table in enumerate(result["tables"])),
         ]
     )
+
+
+def again(command: str) -> str:
+    """What to type today: the first records were made by a command of the package."""
+    return command.replace("likely reproduce", "python -m experiments.paper")
 
 
 def folded(stored: dict, name: str) -> str:
@@ -64,7 +69,7 @@ def page() -> str:
     return "\n".join(
         [
             "## What holds\n",
-            f"From such a run ({where}), without its pictures; the files are in `reproduction/`.\n",
+            f"From such a run ({where}), without its pictures; the files are in `experiments/paper/results/`.\n",
             "| | | verdict |",
             "|---|---|---|",
             *rows,

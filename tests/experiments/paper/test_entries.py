@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 import torch
 
+from experiments.entries import Context
 from experiments.paper import (
-    Context,
     adaptive_regularization,
     conditioning,
     dimensionality,
