@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import shlex
 import shutil
 import tarfile
 import zipfile
@@ -12,8 +10,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-MISSING = ("", "?", "NA")
 
 
 def matlab(path: Path) -> dict[str, NDArray[Any]]:
@@ -37,16 +33,15 @@ def table(
     path: Path, *, separator: str = " ", header: bool = False, columns: slice = slice(0, -1), target: int = -1
 ) -> dict[str, NDArray[Any]]:
     """Numbers in a text file: some columns are inputs and one is the target; NaN where a value is missing."""
-    with path.open(encoding="utf-8", newline="") as lines:
-        # Between spaces a name may stand in quotes and hold some.
-        rows = (
-            [shlex.split(line) for line in lines] if separator == " " else list(csv.reader(lines, delimiter=separator))
-        )
-    names, rows = (rows[0], rows[1:]) if header else ([], rows)
-    rows = [row for row in rows if row]
-    X = np.array([[_number(value) for value in row[columns]] for row in rows])
-    named = {"feature_names": np.array(names[columns]), "target_name": np.array(names[target])} if names else {}
-    return {"X": X, "y": np.array([_number(row[target]) for row in rows]), **named}
+    import pandas as pd
+
+    # Between spaces a name may stand in quotes and hold some.
+    frame = pd.read_csv(
+        path, sep=r"\s+" if separator == " " else separator, header=0 if header else None, na_values="?"
+    )
+    inputs, y = frame.iloc[:, columns], frame.iloc[:, target]
+    named = {"feature_names": np.array(inputs.columns, dtype=str), "target_name": np.array(y.name)} if header else {}
+    return {"X": inputs.to_numpy(np.float64), "y": y.to_numpy(np.float64), **named}
 
 
 def probabilities(path: Path, labels: Path | None = None) -> dict[str, NDArray[Any]]:
@@ -81,7 +76,3 @@ def unpack(path: Path, folder: Path) -> None:
                 found.rename(folder / found.name)
     finally:
         shutil.rmtree(beside, ignore_errors=True)
-
-
-def _number(text: str) -> float:
-    return float("nan") if text.strip() in MISSING else float(text)
