@@ -8,15 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jinja2 import Environment
 from markupsafe import Markup
 
 from experiments.entries.entry import Entry
 from experiments.entries.record import Record, write_text
-from likely._machine import machine, versions
+from likely._machine import machine
 from likely._page import Picture, Table
-from likely._page.html import table_html, words
-from likely._page.svg import css_variables, inline
+from likely._page.render import render, with_html, with_svg
 
 # How sentences begin that say of what data the others are.
 SETTING = (
@@ -76,15 +74,13 @@ class Item:
     def pictures(self) -> list[tuple[Picture, Markup]]:
         """The pictures with their SVG for this page."""
         result = self.record.result if self.record else None
-        found = enumerate(result.pictures if result else (), start=1)
-        return [(picture, Markup(inline(picture.svg, f"{self.entry.name}-{n}"))) for n, picture in found]
+        return with_svg(result.pictures if result else (), self.entry.name)
 
     @property
     def tables(self) -> list[tuple[Table, Markup]]:
         """The tables with their HTML."""
         result = self.record.result if self.record else None
-        found = enumerate(result.tables if result else (), start=1)
-        return [(table, Markup(table_html(table, f"{self.entry.name}-{n}"))) for n, table in found]
+        return with_html(result.tables if result else (), self.entry.name)
 
     def elsewhere(self, versions: dict[str, str], machine: dict[str, str | int]) -> str:
         """The versions and the machine of a record that was not made with these, else nothing."""
@@ -98,23 +94,18 @@ def write_page(
     path: Path, items: Sequence[Item], *, title: str, kind: str, summary: str, command: str, records: str
 ) -> Path:
     """Write the page and return its path; ``records`` is where the records are, seen from it."""
-    template = Path(__file__).with_name("page.html.jinja").read_text(encoding="utf-8")
-    environment = Environment(autoescape=True)
-    environment.filters["words"] = words
-    html = environment.from_string(template).render(
+    html = render(
+        Path(__file__).with_name("page.html.jinja"),
         title=title,
         kind=kind,
         summary=summary,
         items=items,
         command=command,
         records=records,
-        versions=versions(),
         machine=machine(),
-        light=css_variables(dark=False),
-        dark=css_variables(dark=True),
     )
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, html + "\n")
+    write_text(path, html)
     return path
 
 

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import NoReturn
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
@@ -24,12 +23,6 @@ from experiments.entries.spread import Outcome, Spread, one, side_by_side
 from likely._destination import writable
 
 
-def refuse(message: str) -> NoReturn:
-    """End with one line and the exit code of a wrong command line."""
-    print(f"likely: {message}", file=sys.stderr)
-    raise SystemExit(2)
-
-
 @contextmanager
 def writing_to(out: Path) -> Iterator[None]:
     """Try the folder before any work, and end with one line where something cannot be written there later."""
@@ -37,16 +30,16 @@ def writing_to(out: Path) -> Iterator[None]:
         with writable(out, create=True):
             pass
     except OSError as error:
-        refuse(f"{out}: {error.strerror}; name another folder by --out")
+        raise ValueError(f"{out}: {error.strerror}; name another folder by --out") from None
     try:
         yield
     except OSError as error:
         if error.filename is None:  # of the terminal, not of a file
             raise
-        refuse(
+        raise ValueError(
             f"{error.filename} was not written ({error.strerror or error}); what had finished before is in "
             f"{out}: make room there, or name another folder by --out, and run the same again"
-        )
+        ) from None
 
 
 @contextmanager
@@ -68,7 +61,7 @@ def choose(names: list[str], entries: Sequence[Entry]) -> list[Entry]:
     for name in names:
         if name not in known:
             (close,) = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
-            refuse(f"no entry is named {name!r}; did you mean {close!r}? --list shows them all")
+            raise ValueError(f"no entry is named {name!r}; did you mean {close!r}? --list shows them all")
     return [entry for entry in entries if entry.name in names or not names]
 
 

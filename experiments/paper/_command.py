@@ -16,7 +16,7 @@ from experiments import paper
 from experiments.entries.entry import Context, Entry
 from experiments.entries.record import Record, save
 from experiments.entries.resume import finished, origin
-from experiments.entries.run import choose, command, print_entries, refuse, reporting, run, said, writing_to
+from experiments.entries.run import choose, command, print_entries, reporting, run, said, writing_to
 from experiments.entries.spread import BACKENDS, Spread
 
 
@@ -43,11 +43,11 @@ def reproduce(
         print_entries(paper.ENTRIES)
         return
     if names and everything:
-        refuse("give names or --all, not both")
+        raise ValueError("give names or --all, not both")
     if fetching:
         fetch_missing(data)
     if data and not data.is_dir():
-        refuse(f"the data folder {data} does not exist: correct --data or LIKELY_DATA, or unset it")
+        raise ValueError(f"the data folder {data} does not exist: correct --data or LIKELY_DATA, or unset it")
     spread = spread_over(jobs, backend, scheduler)
     context, entries = Context(quick, seed, data), choose(names or [], paper.ENTRIES)
     with writing_to(out):
@@ -97,7 +97,7 @@ def fetch_missing(data: Path | None) -> None:
     from experiments.data._sources import SOURCES
 
     if data is None:
-        refuse("--fetch needs a folder to put the files in: name it by --data or LIKELY_DATA")
+        raise ValueError("--fetch needs a folder to put the files in: name it by --data or LIKELY_DATA")
     data.mkdir(parents=True, exist_ok=True)
     for name, source in SOURCES.items():
         if not source.ours or is_there(name, data):
@@ -112,12 +112,12 @@ def fetch_missing(data: Path | None) -> None:
 def spread_over(jobs: int, backend: str, scheduler: str | None) -> Spread:
     """The three options, refused where they do not fit together."""
     if jobs == 0:
-        refuse("--jobs must be 1 or more, or -1 for all cores")
+        raise ValueError("--jobs must be 1 or more, or -1 for all cores")
     if backend not in BACKENDS:
-        refuse(f"--backend must be one of {', '.join(BACKENDS)}; got {backend!r}")
+        raise ValueError(f"--backend must be one of {', '.join(BACKENDS)}; got {backend!r}")
     if scheduler and backend == "loky":
-        refuse("--scheduler is the address of a cluster: say which with --backend dask or --backend ray")
+        raise ValueError("--scheduler is the address of a cluster: say which with --backend dask or --backend ray")
     library = {"dask": "distributed"}.get(backend, backend)
     if backend != "loky" and find_spec(library) is None:
-        refuse(f"--backend {backend} needs {library}: pip install {library}")
+        raise ValueError(f"--backend {backend} needs {library}: pip install {library}")
     return Spread(jobs, backend, scheduler)

@@ -51,8 +51,7 @@ def train_and_keep(name: str, train: Callable[[Context, Path], Any]) -> None:
 
 def keep(name: str, arrays: Mapping[str, NDArray[Any]], seconds: float) -> Path:
     """Write NAME.npz, with the command, versions and machine that made it."""
-    made_with = {"command": f"python -m experiments.paper.{name}", "seconds": round(seconds)}
-    about = json.dumps({**made_with, **versions(), **machine()})
+    about = json.dumps({"command": _command(name), "seconds": round(seconds), **versions(), **machine()})
     OUTPUTS.mkdir(exist_ok=True)
     path = OUTPUTS / f"{name}.npz"
     with replacing(path) as beside, beside.open("wb") as file:
@@ -68,7 +67,12 @@ def stored(name: str) -> Stored:
     processor = about.get("gpu") or f"one core of {about['cpu']}"
     minutes = round(about["seconds"] / 60)
     made = (
-        f"Redrawn from stored outputs: `{about['command']}` made them in {minutes if minutes > 1 else 'a'} "
+        f"Redrawn from stored outputs: `{_command(name)}` made them in {minutes if minutes > 1 else 'a'} "
         f"minute{'s'[: minutes > 1]} on {processor}, with torch {about['torch']}."
     )
     return Stored(arrays, made)
+
+
+def _command(name: str) -> str:
+    """What makes the outputs of that name; files older than this folder name the command of their time."""
+    return f"python -m experiments.paper.{name}"

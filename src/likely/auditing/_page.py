@@ -5,17 +5,14 @@ from __future__ import annotations
 import base64
 import hashlib
 from dataclasses import dataclass
-from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from jinja2 import Environment
 from markupsafe import Markup
 
-from likely._machine import versions
-from likely._page.html import table_html, words
-from likely._page.svg import css_variables, inline
+from likely._page.render import render, with_html, with_svg
 from likely.auditing._finding import EXPLAINED, Finding, Suspect
 
 if TYPE_CHECKING:
@@ -71,13 +68,11 @@ class Line:
 
 def page(audit: Audit, command: str = "") -> str:
     """The whole page as HTML."""
-    folder = resources.files("likely.auditing")
+    folder = Path(__file__).parent
     style, script = (folder.joinpath(f"page.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
-    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters["words"] = words
-    template = environment.from_string(folder.joinpath("page.html.jinja").read_text(encoding="utf-8"))
     lines = [_line(audit, suspect) for suspect in audit.suspects[:EXPLAINED]]
-    html: str = template.render(
+    return render(
+        folder / "page.html.jinja",
         audit=audit,
         found=[_shown(finding) for finding in audit.findings],
         lines=lines,
@@ -86,14 +81,10 @@ def page(audit: Audit, command: str = "") -> str:
         colours=COLOURS,
         total=sum(len(finding.rows) for finding in audit.findings),
         command=command,
-        versions=versions(),
-        light=Markup(css_variables(dark=False)),
-        dark=Markup(css_variables(dark=True)),
         style=Markup(style),
         script=Markup(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
-    return html + "\n"
 
 
 def _line(audit: Audit, suspect: Suspect) -> Line:
@@ -116,10 +107,5 @@ def _cell(value: Any) -> str:
 
 
 def _shown(finding: Finding) -> dict[str, Any]:
-    pictures = enumerate((draw() for draw in finding.pictures), start=1)
-    tables = enumerate(finding.tables, start=1)
-    return {
-        "finding": finding,
-        "pictures": [(own, Markup(inline(own.svg, f"{finding.name}-{i}"))) for i, own in pictures],
-        "tables": [(own, Markup(table_html(own, f"{finding.name}-table-{i}"))) for i, own in tables],
-    }
+    pictures = with_svg((draw() for draw in finding.pictures), finding.name)
+    return {"finding": finding, "pictures": pictures, "tables": with_html(finding.tables, finding.name)}
