@@ -23,7 +23,7 @@ BENCHES: tuple[Entry, ...] = (
         "Benchmark",
         2,
         "Recalibration, fast and in blocks",
-        "One temperature is fitted 25 times faster than by the fastest peer and right to 1e-6; a temperature a row "
+        "One temperature is fitted 25 times faster than by the fastest peer and right to 1e-6; one per row "
         "3 times faster than vector scaling; both in 64 MB.",
         module("experiments.benchmarks.calibration"),
     ),
@@ -31,7 +31,7 @@ BENCHES: tuple[Entry, ...] = (
         "safety",
         "Benchmark",
         3,
-        "A temperature a row is never worse than one for all",
+        "One temperature per row is never worse than one for all",
         "From 1000 calibration rows on LS, LFS and DS are never clearly worse than GS and better in the mean; with 250 "
         "or 500 they are worse on at most one split in ten, and by at most .005.",
         module("experiments.benchmarks.safety"),
@@ -41,7 +41,7 @@ BENCHES: tuple[Entry, ...] = (
         "Benchmark",
         4,
         "Calibrators in a row beat each alone",
-        "Vector or matrix scaling followed by a temperature a row has a lower mean NLL than each alone and than "
+        "Vector or matrix scaling followed by one temperature per row has a lower mean NLL than each alone and than "
         "probmetrics' best; the automatic choice is within .002 of the best on 9 networks in 10.",
         module("experiments.benchmarks.composition"),
     ),

@@ -117,7 +117,7 @@ def elementwise(times: list[tuple[str, str, float]]) -> Iterator[Bar]:
 
 
 def softmax(times: list[tuple[str, str, float]]) -> Iterator[Bar]:
-    """8192 rows of bfloat16 logits, a temperature a row."""
+    """8192 rows of bfloat16 logits, one temperature per row."""
     where, rows = torch.cuda.get_device_name(), 8192
     for classes in (32000, 128256):
         z = torch.randn(rows, classes, device="cuda", dtype=torch.bfloat16, requires_grad=True)

@@ -1,4 +1,4 @@
-"""Is a temperature a row ever worse than one for all? Paired test NLL on every network's outputs there are."""
+"""Is one temperature per row ever worse than one for all? Paired test NLL on every network's outputs there are."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class Source:
 
 
 def _odds(lines: str) -> dict[str, Source]:
-    """A line a set: name, rows, columns, share of outliers, the address in Dropbox that ODDS gives, SHA-256."""
+    """One line per set: name, rows, columns, share of outliers, the address in Dropbox that ODDS gives, SHA-256."""
     found = {}
     for name, rows, columns, outliers, address, *known in (line.split() for line in lines.strip().splitlines()):
         file = File(f"{name}.mat", (f"https://www.dropbox.com/s/{address}/{name}.mat?dl=1",), *known)
