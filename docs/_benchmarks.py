@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+from _paper import again
+
 from experiments.benchmarks import BENCHES
 from experiments.entries.record import bar_from_json
 
@@ -31,11 +33,6 @@ def section(title: str, claim: str, path: Path) -> str:
             "",
         ]
     )
-
-
-def again(command: str) -> str:
-    """What to type today: the first records were made by commands of the package."""
-    return command.replace("likely bench", "python -m experiments.benchmarks")
 
 
 def page() -> str:

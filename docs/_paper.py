@@ -13,6 +13,11 @@ from experiments.entries.record import table_from_json
 from experiments.paper import ENTRIES
 from likely._page.html import table_html, words
 
+NAMES = {
+    "likely reproduce": "python -m experiments.paper",
+    "likely.reproduce": "experiments.paper",
+    "likely bench": "python -m experiments.benchmarks",
+}
 STORED = Path(__file__).parents[1] / "experiments" / "paper" / "results"
 
 
@@ -40,16 +45,18 @@ def section(entry: Entry) -> str:
         [
             f"### {entry.what}: {entry.title}\n",
             f"*The paper:* {entry.claim}\n",
-            f"**{result['verdict'].capitalize()}.** {result['notes']}\n",
+            f"**{result['verdict'].capitalize()}.** {again(result['notes'])}\n",
             f"`{again(record['command'])}`\n",
             *(folded(table, f"{entry.name}-{number}") for number, table in enumerate(result["tables"])),
         ]
     )
 
 
-def again(command: str) -> str:
-    """What to type today: the first records were made by a command of the package."""
-    return command.replace("likely reproduce", "python -m experiments.paper")
+def again(text: str) -> str:
+    """A command, or a text with commands in it, as they are today: the first records were made by the package's own."""
+    for old, new in NAMES.items():
+        text = text.replace(old, new)
+    return text
 
 
 def folded(stored: dict, name: str) -> str:
