@@ -195,7 +195,7 @@ def test_output_that_nobody_takes(words: tuple[str, ...], closed: bool) -> None:
         write = os.open("/dev/full", os.O_WRONLY)
     try:
         # The package that is tested here, wherever it lies.
-        path = {**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[1])}
+        path = {**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[2])}
         done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, env=path)
     finally:
         os.close(write)
