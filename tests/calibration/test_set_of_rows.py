@@ -10,6 +10,7 @@ from sklearn.utils.estimator_checks import (
     check_sample_weight_equivalence_on_dense_data,
     check_sample_weight_equivalence_on_sparse_data,
 )
+from tests.calibration.test_nothing_to_learn import CALIBRATORS
 
 from likely._contents import row_keys
 from likely.calibration import (
@@ -23,7 +24,6 @@ from likely.calibration import (
     compose_scales,
 )
 from likely.calibration._classifier import METHODS
-from tests.calibration.test_nothing_to_learn import CALIBRATORS
 
 SCALES = {
     "global": GlobalScale,
