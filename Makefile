@@ -76,10 +76,10 @@ lowest: ## the wheel on the lowest versions that pyproject.toml names, in a venv
 	@rm -rf build/lowest
 
 reproduce: $(INSTALLED) ## the paper's tables and figures, quick mode, in runs/report.html
-	$(BIN)/likely reproduce --quick --jobs $(JOBS) --out runs
+	$(BIN)/python -m experiments.paper --quick --jobs $(JOBS) --out runs
 
 bench: $(PEERS) ## what we claim, measured against the libraries we compare with
-	$(BIN)/likely bench
+	$(BIN)/python -m experiments.benchmarks
 
 clean: ## remove everything made here, .venv included
 	rm -rf .venv runs dist build docs/_build docs/_generated docs/gallery .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

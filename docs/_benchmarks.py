@@ -1,12 +1,14 @@
-"""The benchmark page, from the results stored in benchmarks/."""
+"""The benchmark page, from the results stored in experiments/benchmarks/results/."""
 
 import json
 from pathlib import Path
 
-from likely.bench import BENCHES
-from likely.reproduce._record import bar_from_json
+from _paper import again
 
-STORED = Path(__file__).parents[1] / "benchmarks"
+from experiments.benchmarks import BENCHES
+from experiments.entries.record import bar_from_json
+
+STORED = Path(__file__).parents[1] / "experiments" / "benchmarks" / "results"
 MARKS = {True: "✓", False: "✗", None: ""}
 
 
@@ -24,7 +26,7 @@ def section(title: str, claim: str, path: Path) -> str:
         [
             f"## {title}",
             f"\n{claim}\n",
-            f"`{stored['command']}` · {where} · {result['verdict']}\n",
+            f"`{again(stored['command'])}` · {where} · {result['verdict']}\n",
             "| figure | measured | bar | |",
             "|---|---|---|---|",
             *rows,
@@ -34,7 +36,7 @@ def section(title: str, claim: str, path: Path) -> str:
 
 
 def page() -> str:
-    """Every stored benchmark, in the order of `likely bench --list`; a second file is one measured elsewhere."""
+    """Every stored benchmark, in the order of `--list`; a second file is one measured elsewhere."""
     parts = []
     for bench in BENCHES:
         for path in sorted(STORED.glob(f"{bench.name}.json")) + sorted(STORED.glob(f"{bench.name}-*.json")):

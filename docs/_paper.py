@@ -1,6 +1,6 @@
-"""The paper's claims and what came of them, from the results stored in reproduction/.
+"""The paper's claims and what came of them, from the results stored in experiments/paper/results/.
 
-After a run on real data, ``python docs/_paper.py RUNS`` stores its results: numbers, not pictures.
+After a run on real data, ``python -m docs._paper RUNS`` stores its results: numbers, not pictures.
 """
 
 import json
@@ -8,11 +8,17 @@ import re
 import sys
 from pathlib import Path
 
-from likely.reproduce import ENTRIES, Entry
-from likely.reproduce._record import table_from_json
-from likely.reproduce._report import table_html, words
+from experiments.entries import Entry
+from experiments.entries.record import table_from_json
+from experiments.paper import ENTRIES
+from likely._page.html import table_html, words
 
-STORED = Path(__file__).parents[1] / "reproduction"
+NAMES = {
+    "likely reproduce": "python -m experiments.paper",
+    "likely.reproduce": "experiments.paper",
+    "likely bench": "python -m experiments.benchmarks",
+}
+STORED = Path(__file__).parents[1] / "experiments" / "paper" / "results"
 
 
 def store(runs: Path) -> None:
@@ -39,11 +45,18 @@ def section(entry: Entry) -> str:
         [
             f"### {entry.what}: {entry.title}\n",
             f"*The paper:* {entry.claim}\n",
-            f"**{result['verdict'].capitalize()}.** {result['notes']}\n",
-            f"`{record['command']}`\n",
+            f"**{result['verdict'].capitalize()}.** {again(result['notes'])}\n",
+            f"`{again(record['command'])}`\n",
             *(folded(table, f"{entry.name}-{number}") for number, table in enumerate(result["tables"])),
         ]
     )
+
+
+def again(text: str) -> str:
+    """A command, or a text with commands in it, as they are today: the first records were made by the package's own."""
+    for old, new in NAMES.items():
+        text = text.replace(old, new)
+    return text
 
 
 def folded(stored: dict, name: str) -> str:
@@ -63,7 +76,7 @@ def page() -> str:
     return "\n".join(
         [
             "## What holds\n",
-            f"From such a run ({where}), without its pictures; the files are in `reproduction/`.\n",
+            f"From such a run ({where}), without its pictures; the files are in `experiments/paper/results/`.\n",
             "| | | verdict |",
             "|---|---|---|",
             *rows,

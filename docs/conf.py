@@ -14,16 +14,17 @@ from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.application import Sphinx
 from sphinx.util import logging
 
-from likely.reproduce._svg import css_variables, inline, to_svg
-from likely.reproduce.grid import grid_figure
-
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))
+ROOT = HERE.parent
+sys.path[:0] = [str(HERE), str(ROOT)]
 
 import _benchmarks  # noqa: E402
 import _likelihoods  # noqa: E402
 import _paper  # noqa: E402
 import _which_loss  # noqa: E402
+
+from experiments.paper.grid import grid_figure  # noqa: E402
+from likely._page.svg import css_variables, inline, to_svg  # noqa: E402
 
 project = "likely"
 author = "The likely developers"
@@ -118,6 +119,10 @@ def trim(app: Sphinx, doctree: nodes.document) -> None:
             block[:] = [nodes.Text(block.rawsource)]
 
 
+COMMANDS = ("--help", "audit --help", "calibrate --help", "predict --help")
+EXPERIMENTS = [f"experiments.{name} --{what}" for name in ("paper", "benchmarks") for what in ("help", "list")]
+
+
 def generate(app: Sphinx) -> None:
     """Write what the pages show of the package itself, so that none of it goes stale."""
     folder = HERE / "_generated"
@@ -134,11 +139,13 @@ def generate(app: Sphinx) -> None:
     folder.joinpath("benchmarks.md").write_text(_benchmarks.page())
     folder.joinpath("paper.md").write_text(_paper.page())
     environment = {**os.environ, "COLUMNS": "88", "NO_COLOR": "1", "TERM": "dumb"}
-    helped = [f"{name} --help" for name in ("audit", "calibrate", "predict", "reproduce", "bench")]
-    for words in ("--help", *helped, "reproduce --list", "bench --list"):
-        command = [Path(sys.executable).with_name("likely"), *words.split()]
-        shown = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
-        folder.joinpath(f"likely {words}.txt".replace(" ", "-")).write_text(shown.strip() + "\n")
+    likely = Path(sys.executable).with_name("likely")
+    commands = {f"likely {words}": [likely, *words.split()] for words in COMMANDS}
+    commands |= {words: [sys.executable, "-m", *words.split()] for words in EXPERIMENTS}
+    for words, command in commands.items():
+        options = {"env": environment, "cwd": ROOT, "capture_output": True, "text": True, "check": True}
+        shown = subprocess.run(command, **options).stdout
+        folder.joinpath(f"{words}.txt".replace(" ", "-")).write_text(shown.strip() + "\n")
 
 
 def setup(app: Sphinx) -> None:

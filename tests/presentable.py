@@ -1,6 +1,6 @@
 """What every entry of the report owes its reader."""
 
-from likely.reproduce import Result
+from experiments.entries import Result
 
 
 def check_presentable(result: Result) -> None:

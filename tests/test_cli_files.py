@@ -182,7 +182,7 @@ def test_two_audits_into_one_folder(folder: Path) -> None:
     assert Path("out/report.html").read_text().rstrip().endswith("</html>")
 
 
-@pytest.mark.parametrize("words", [("--help",), ("--version",), ("reproduce", "--list")])
+@pytest.mark.parametrize("words", [("--help",), ("--version",), ("predict", "--help")])
 @pytest.mark.parametrize("closed", [True, False])
 def test_output_that_nobody_takes(words: tuple[str, ...], closed: bool) -> None:
     command = [sys.executable, "-c", "from likely.cli import main; main()", *words]
@@ -195,7 +195,7 @@ def test_output_that_nobody_takes(words: tuple[str, ...], closed: bool) -> None:
         write = os.open("/dev/full", os.O_WRONLY)
     try:
         # The package that is tested here, wherever it lies.
-        path = {**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[1])}
+        path = {**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[2])}
         done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, env=path)
     finally:
         os.close(write)

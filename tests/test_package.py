@@ -28,7 +28,6 @@ MODULES = [
     "likely.integrations.torchmetrics",
     "likely.integrations.transformers",
     "likely.calibration",
-    "likely.datasets",
     "likely.linear",
     "likely.metrics",
     "likely.tabular",

@@ -11,10 +11,12 @@ hold what they promise for easy rows and for hard ones.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from likely.datasets import make_heteroscedastic
 from likely.tabular import LikelihoodRegressor
 
-X, y, scale = make_heteroscedastic(6000, n_features=2, random_state=0)
+rng = np.random.default_rng(0)
+X = rng.normal(size=(6000, 2))
+scale = 0.4 * np.exp(0.7 * X[:, 0])
+y = np.sin(2 * X[:, 0]) + X[:, 1] / 2 + scale * rng.normal(size=6000)
 train, test = slice(0, 2000), slice(2000, None)
 
 # %%

@@ -13,10 +13,12 @@ import numpy as np
 from sklearn.ensemble import RandomForestRegressor
 
 from likely.calibration import IsotonicScale
-from likely.datasets import make_heteroscedastic
 from likely.plots import PITDisplay
 
-X, y, _ = make_heteroscedastic(3000, random_state=0)
+rng = np.random.default_rng(0)
+X = rng.normal(size=(3000, 4))
+scale = 0.4 * np.exp(0.7 * X[:, 0])
+y = np.sin(2 * X[:, 0]) + X[:, 1] / 2 + scale * rng.normal(size=3000)
 train, held_out, test = slice(0, 1000), slice(1000, 2000), slice(2000, None)
 forest = RandomForestRegressor(100, min_samples_leaf=10, random_state=0).fit(X[train], y[train])
 trees = np.stack([tree.predict(X) for tree in forest.estimators_])

@@ -7,7 +7,6 @@ if TYPE_CHECKING:
     from likely import auditing as auditing
     from likely import calibration as calibration
     from likely import constraints as constraints
-    from likely import datasets as datasets
     from likely import distributions as distributions
     from likely import functional as functional
     from likely import integrations as integrations
@@ -40,7 +39,6 @@ _MODULES = (
     "auditing",
     "calibration",
     "constraints",
-    "datasets",
     "distributions",
     "functional",
     "integrations",

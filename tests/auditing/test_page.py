@@ -142,7 +142,7 @@ def test_it_prints_on_few_pages_without_its_tools(browser: Browser) -> None:
 
 
 def test_without_a_browser_it_is_well_formed_and_complete() -> None:
-    from reproduce.test_report import Page
+    from pages import Page
 
     read = Page(page(made()))
     assert len(read.ids) == len(set(read.ids))

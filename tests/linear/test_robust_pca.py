@@ -7,7 +7,7 @@ from scipy.stats import ortho_group
 from sklearn.decomposition import PCA
 from sklearn.metrics import roc_auc_score
 
-from likely.bench._robust_linear import spoiled_subspace
+from experiments.benchmarks._robust_linear import spoiled_subspace
 from likely.linear._robust_pca import RobustPCA
 
 

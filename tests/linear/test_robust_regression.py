@@ -6,7 +6,7 @@ from scipy.optimize import minimize
 from sklearn.linear_model import LinearRegression
 from sklearn.metrics import roc_auc_score
 
-from likely.bench._robust_linear import CELLS, problem
+from experiments.benchmarks._robust_linear import CELLS, problem
 from likely.linear._robust_density import Density
 from likely.linear._robust_regression import SCALES, RobustLinearRegression
 

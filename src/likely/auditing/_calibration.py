@@ -10,6 +10,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import log_softmax
 
+from likely._page import Picture, Table
+from likely._page.svg import SERIES, panel, styled, to_svg
 from likely.auditing._finding import Finding
 from likely.auditing._wrong_labels import LabelVerdict
 from likely.auditing._wrong_targets import TargetVerdict
@@ -21,8 +23,6 @@ from likely.metrics import (
     pit_values,
 )
 from likely.plots import PITDisplay, ReliabilityDisplay
-from likely.reproduce import Picture, Table
-from likely.reproduce._svg import SERIES, panel, styled, to_svg
 
 Array = NDArray[np.float64]
 _SHOWN = 50_000  # rows that speak for all

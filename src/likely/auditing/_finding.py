@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from likely.reproduce import Picture, Table
+from likely._page import Picture, Table
 
 EXPLAINED = 500  # suspicious rows of a finding that get reasons, and a place on the page; the CSV has all
 

@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from likely._page import Picture, Table
+from likely._page.svg import INK, SERIES, panel, styled, to_svg
 from likely.auditing._finding import Finding, Reason, worst_first
 from likely.auditing._wrong_labels import LabelVerdict
-from likely.reproduce import Picture, Table
-from likely.reproduce._svg import INK, SERIES, panel, styled, to_svg
 
 
 def wrong_labels(

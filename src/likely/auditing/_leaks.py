@@ -7,10 +7,10 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
+from likely._page import Table
 from likely.auditing._columns import FAR, Columns, ranked
 from likely.auditing._finding import Finding
 from likely.auditing._told import Told, tells
-from likely.reproduce import Table
 
 _GIVES_AWAY = 0.95  # of what there is to know about the target
 _ROWS = 4_000

@@ -9,9 +9,9 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.tree import DecisionTreeRegressor
 
+from likely._page import Table
 from likely.auditing._columns import FAR, Columns, ranked
 from likely.auditing._finding import Finding, number
-from likely.reproduce import Table
 
 _LEAVES, _ROWS = 8, 50_000
 _NOISY = 1.3  # times the usual level

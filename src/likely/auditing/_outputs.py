@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from likely._page import Table
 from likely.auditing._audit import Audit, Progress
 from likely.auditing._calibration import classifier_calibration, regressor_calibration
 from likely.auditing._columns import Columns, Kind
@@ -21,7 +22,6 @@ from likely.auditing._rows import odd_rows
 from likely.auditing._targets import wrong_targets
 from likely.auditing._wrong_labels import judge_labels
 from likely.auditing._wrong_targets import Squash, judge_targets
-from likely.reproduce import Table
 
 _DIRECTIONS = 50  # of the features, along which odd rows and copies are looked for
 

@@ -5,19 +5,16 @@ from __future__ import annotations
 import base64
 import hashlib
 from dataclasses import dataclass
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from jinja2 import Environment
 from markupsafe import Markup
 
+from likely._page.render import render, with_html, with_svg
 from likely.auditing._finding import EXPLAINED, Finding, Suspect
 from likely.auditing._result import Result
-from likely.reproduce._machine import versions
-from likely.reproduce._report import table_html, words
-from likely.reproduce._svg import css_variables, inline
 
 _CELLS = 24  # values of a row that are shown; those named in its reasons come first
 _LONG = 200  # signs of a cell
@@ -69,13 +66,11 @@ class Line:
 
 def page(audit: Result, command: str = "") -> str:
     """The whole page as HTML."""
-    folder = resources.files("likely.auditing")
+    folder = Path(__file__).parent
     style, script = (folder.joinpath(f"page.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
-    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters["words"] = words
-    template = environment.from_string(folder.joinpath("page.html.jinja").read_text(encoding="utf-8"))
     lines = [_line(audit, suspect) for suspect in audit.suspects[:EXPLAINED]]
-    html: str = template.render(
+    return render(
+        folder / "page.html.jinja",
         audit=audit,
         found=[_shown(finding) for finding in audit.findings],
         lines=lines,
@@ -84,14 +79,10 @@ def page(audit: Result, command: str = "") -> str:
         colours=COLOURS,
         total=sum(len(finding.rows) for finding in audit.findings),
         command=command,
-        versions=versions(),
-        light=Markup(css_variables(dark=False)),
-        dark=Markup(css_variables(dark=True)),
         style=Markup(style),
         script=Markup(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
-    return html + "\n"
 
 
 def _line(audit: Result, suspect: Suspect) -> Line:
@@ -114,10 +105,5 @@ def _cell(value: Any) -> str:
 
 
 def _shown(finding: Finding) -> dict[str, Any]:
-    pictures = enumerate((draw() for draw in finding.pictures), start=1)
-    tables = enumerate(finding.tables, start=1)
-    return {
-        "finding": finding,
-        "pictures": [(own, Markup(inline(own.svg, f"{finding.name}-{i}"))) for i, own in pictures],
-        "tables": [(own, Markup(table_html(own, f"{finding.name}-table-{i}"))) for i, own in tables],
-    }
+    pictures = with_svg((draw() for draw in finding.pictures), finding.name)
+    return {"finding": finding, "pictures": pictures, "tables": with_html(finding.tables, finding.name)}

@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from likely._page import Table
 from likely.auditing._columns import MODELLED, Columns
 from likely.auditing._finding import Finding, Reason, Suspect, number, worst_first
 from likely.outliers import ScatterDetector
 from likely.outliers._threshold import false_alarms
-from likely.reproduce import Table
 
 _WIDE = 200  # columns under one covariance; wider tables are cut into blocks
 _FALSE = 0.1  # the share of false alarms among the rows that are named

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from likely._page import Picture
+from likely._page.svg import MUTED, SERIES, panel, styled, to_svg
 from likely.auditing._finding import Finding, Reason, label, number, worst_first
 from likely.auditing._labels import overall, spread_out
 from likely.auditing._wrong_targets import Squash, TargetVerdict
-from likely.reproduce import Picture
-from likely.reproduce._svg import MUTED, SERIES, panel, styled, to_svg
 
 _FACTORS = (10.0, 100.0, 1000.0, 1e6, 2.54, 0.3048, 0.45359)  # tens, and inches, feet and pounds in metric units
 _DRAWN = 3_000

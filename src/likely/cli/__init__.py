@@ -1,10 +1,9 @@
-"""The `likely` command: `audit`, `calibrate`, `predict`, `reproduce`, `bench` and `info`.
+"""The `likely` command: `audit`, `calibrate`, `predict` and `info`.
 
 Everything heavy is imported by the command that needs it, so `likely --help` answers at once; and typer is imported
 inside `build`, so that an install without the `cli` extra gets a sentence instead of a traceback.
 """
 
-import io
 import json
 import os
 import sys
@@ -22,9 +21,9 @@ def main() -> None:
     missing = [name for name in CLI_EXTRA if find_spec(name) is None]
     if missing:
         sys.exit(f"The likely command needs {', '.join(missing)}: pip install 'likely[cli]'")
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a terminal may lack signs that names have
+    from likely.cli.terminal import accept_any_sign
+
+    accept_any_sign()
     build()()
 
 
@@ -64,22 +63,18 @@ def build() -> "typer.Typer":
         about = describe()
         typer.echo(json.dumps(about, indent=1, ensure_ascii=False) if as_json else readable(about))
 
-    from likely.bench._command import bench_command
     from likely.cli.audit import audit_command
     from likely.cli.calibrate import calibrate_command, predict_command
-    from likely.reproduce._command import reproduce_command
 
     app.command("audit")(audit_command)
     app.command("calibrate")(calibrate_command)
     app.command("predict")(predict_command)
-    app.command("reproduce")(reproduce_command)
-    app.command("bench")(bench_command)
     return app
 
 
 def describe() -> dict[str, dict[str, object]]:
     """What `likely info` shows."""
-    from likely.reproduce._machine import extras, machine, versions
+    from likely._machine import extras, machine, versions
 
     return {
         "versions": {**versions()},

@@ -19,20 +19,24 @@ TRACEBACK = "LIKELY_TRACEBACK"  # the variable that asks for one
 _USAGE: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 
 
-class Commands(TyperGroup):
-    """The group of all commands; what goes wrong in any of them is told here."""
+class Refusing:
+    """What commands and groups of them are made with; what goes wrong in any of them is told here."""
 
     def make_context(self, *args: Any, **options: Any) -> Any:
         """Read the command line; ``--help`` and ``--version`` are answered here."""
         with refusing():
-            return super().make_context(*args, **options)
+            return super().make_context(*args, **options)  # type: ignore[misc]
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was asked for."""
         with refusing():
-            found = super().invoke(ctx)
+            found = super().invoke(ctx)  # type: ignore[misc]
             sys.stdout.flush()  # at the end of the process it would be too late for a line and an exit code
             return found
+
+
+class Commands(Refusing, TyperGroup):
+    """The group of all commands."""
 
 
 @contextmanager

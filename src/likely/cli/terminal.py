@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import io
+import sys
 import unicodedata
 from typing import Any
 
 # Signs of direction, with which text can be made to look like other text, and tags, which are not seen at all.
 _DIRECTIONS = {0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0xFEFF, *range(0xE0000, 0xE0080)}
+
+
+def accept_any_sign() -> None:
+    """Have standard output and errors escape signs that names have and a terminal may lack."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def safe(text: str) -> str:

@@ -1,0 +1,100 @@
+"""What a result was made with: versions, hardware, and the extras that are installed."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import subprocess
+from importlib import metadata
+from pathlib import Path
+
+LIBRARIES = ("torch", "numpy", "scipy", "scikit-learn")
+
+
+def versions() -> dict[str, str]:
+    """Versions of likely, Python and the libraries that decide the numbers, without importing any of them."""
+    found = {library: version(library) or "not installed" for library in ("likely", *LIBRARIES)}
+    return {"likely": found.pop("likely"), "python": platform.python_version(), **found}
+
+
+def machine() -> dict[str, str | int]:
+    """Processor, cores, memory and, where there is one, the GPU."""
+    described: dict[str, str | int] = {"cpu": _cpu(), "cores": _cores()}
+    if memory := _memory():
+        described["memory"] = f"{memory / 2**30:.0f} GiB"
+    described["system"] = f"{platform.system()} {platform.machine()}"
+    if gpu := _gpu():
+        described["gpu"] = gpu
+    return described
+
+
+def extras() -> dict[str, bool]:
+    """Each extra of the package and whether all it asks for is installed."""
+    try:
+        package = metadata.metadata("likely")
+        requirements = metadata.requires("likely") or []
+    except metadata.PackageNotFoundError:
+        return {}
+    wanted = {extra: _wanted(extra, requirements) for extra in package.get_all("Provides-Extra") or []}
+    return {extra: all(version(name) for name in names) for extra, names in wanted.items()}
+
+
+def _wanted(extra: str, requirements: list[str]) -> set[str]:
+    """The distributions an extra asks for, following `likely[other]` into the extras it names."""
+    names: set[str] = set()
+    for requirement in requirements:
+        if not re.search(rf"""extra\s*==\s*['"]{re.escape(extra)}['"]""", requirement):
+            continue
+        parsed = re.match(r"\s*([\w.-]+)\s*(?:\[([^\]]*)\])?", requirement)
+        if parsed is None:
+            continue
+        name, nested = parsed.groups()
+        if name == "likely":
+            names.update(*(_wanted(other.strip(), requirements) for other in (nested or "").split(",")))
+        else:
+            names.add(name)
+    return names
+
+
+def version(distribution: str) -> str | None:
+    """The version of a distribution, or None where it is not installed."""
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _cpu() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        found = re.search(r"^model name\s*:\s*(.+)$", cpuinfo.read_text(errors="replace"), flags=re.MULTILINE)
+        if found:
+            return found.group(1).strip()
+    if platform.system() == "Darwin":
+        asked = subprocess.run(["sysctl", "-n", "machdep.cpu.brand_string"], capture_output=True, text=True)
+        if asked.returncode == 0:
+            return asked.stdout.strip()
+    return platform.processor() or platform.machine()
+
+
+def _cores() -> int:
+    """The cores this process may use, which in a container can be fewer than the machine has."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _memory() -> int | None:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def _gpu() -> str | None:
+    if version("torch") is None:
+        return None
+    import torch
+
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else None

@@ -1,0 +1,60 @@
+"""Tables and sentences as HTML."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from markupsafe import Markup, escape
+
+from likely._page.parts import Table
+
+BEST = "font-weight: 700;"
+
+
+def table_html(table: Table, name: str) -> str:
+    """The table with its best values, as they are printed, in bold."""
+    shown = table.frame.infer_objects()
+    digits = {column: _decimals(shown[column], table.digits) for column in shown.columns}
+    shown = shown.round({column: places for column, places in digits.items() if places is not None})
+    printers = {column: partial(_printed, digits=places) for column, places in digits.items()}
+    style = shown.style.set_uuid(name).format(printers, escape="html")
+    style.format_index(escape="html", axis="index").format_index(escape="html", axis="columns").hide(names=True)
+    for columns, better in table.best.items():
+        highlight = style.highlight_min if better == "lower" else style.highlight_max
+        if isinstance(columns, str):
+            highlight(subset=[columns], axis="index", props=BEST)
+        else:
+            highlight(subset=list(columns), axis="columns", props=BEST)
+    html: str = style.to_html()
+    # pandas gives the names of the index a header row of their own; they fit in the corner above it.
+    corners = (f'<th class="label">{escape(label or "")}</th>' for label in shown.index.names)
+    return re.sub(r'<th class="blank[^"]*"\s*>&nbsp;</th>', lambda _: next(corners), html)
+
+
+def words(text: str) -> Markup:
+    """Text as HTML: what stands between backticks is code, and a minus before a digit is a minus."""
+    parts = [
+        f"<code>{escape(part)}</code>" if code else re.sub(r"(?<!\w)-(?=[\d∞])", "−", str(escape(part)))
+        for part, code in zip(text.split("`"), itertools.cycle((False, True)), strict=False)
+    ]
+    return Markup("".join(parts))
+
+
+def _decimals(column: pd.Series[Any], digits: int) -> int | None:
+    """How many decimals a column is printed with: none for counts, even where a missing one made them floats."""
+    if not pd.api.types.is_float_dtype(column.dtype):
+        return None
+    finite = column[np.isfinite(column)]
+    return 0 if len(finite) and (finite == finite.round()).all() else digits
+
+
+def _printed(value: Any, digits: int | None) -> str:
+    if digits is not None:
+        return "–" if math.isnan(value) else f"{value:z,.{digits}f}".replace("inf", "∞").replace("-", "−")
+    return f"{value:,}" if isinstance(value, int | np.integer) and not isinstance(value, bool) else str(value)
