@@ -367,6 +367,12 @@ _QUICK = {"max_steps": 40, "hidden": (8,), "random_state": 0}
 _FEW = {"max_steps": 40, "random_state": 0}
 _TRAINED = {"order of columns": DRAWN, "weights as repeats": BATCHES}
 
+
+def _members() -> list[Any]:
+    """The detectors of an ensemble by default, with fewer steps."""
+    return [outliers.ScatterDetector(), outliers.ScaledPCADetector(**_FEW), outliers.LikelihoodDetector()]
+
+
 REGRESSOR, CLASSIFIER, DETECTOR, LOGITS, FORECASTS = Regressor(), Classifier(), Detector(), Logits(), Forecasts()
 
 SUBJECTS = [
@@ -394,19 +400,19 @@ SUBJECTS = [
     Subject(calibration.StructuredMatrixScaling, LOGITS),
     Subject(calibration.PlattScaling, LOGITS),
     Subject(calibration.IsotonicCalibration, LOGITS),
-    Subject(calibration.AutoCalibrator, LOGITS),
+    Subject(lambda: calibration.AutoCalibrator(cv=3), LOGITS),
     Subject(lambda: calibration.compose(calibration.VectorScaling(), calibration.LinearTemperature()), LOGITS),
     Subject(calibration.GlobalScale, FORECASTS),
     Subject(calibration.LinearScale, FORECASTS),
     Subject(calibration.IsotonicScale, FORECASTS),
     Subject(calibration.DeepScale, FORECASTS, except_for={"order of columns": DRAWN}, single=True),
-    Subject(lambda: calibration.AutoScale(candidates=["global", "linear", "isotonic"]), FORECASTS),
+    Subject(lambda: calibration.AutoScale(candidates=["global", "linear", "isotonic"], cv=3), FORECASTS),
     Subject(lambda: calibration.compose_scales(calibration.LinearScale(), calibration.IsotonicScale()), FORECASTS),
     Subject(outliers.ScatterDetector, DETECTOR),
     Subject(lambda: outliers.LikelihoodDetector(random_state=0), DETECTOR),
     Subject(lambda: outliers.ScaledPCADetector(**_FEW), DETECTOR, except_for=_TRAINED, single=True),
     Subject(lambda: outliers.ScaledAutoencoderDetector(**_FEW), DETECTOR, except_for=_TRAINED, single=True),
-    Subject(lambda: outliers.EnsembleDetector(random_state=0), DETECTOR, except_for=_TRAINED, single=True),
+    Subject(lambda: outliers.EnsembleDetector(_members(), random_state=0), DETECTOR, except_for=_TRAINED, single=True),
     *losses(),
 ]
 
