@@ -249,7 +249,7 @@ class Loss(Kind):
             "index": np.arange(n),
         }
 
-    def fit(self, subject: Any, rows: Rows, weight: Any = None, steps: int = 30) -> Any:
+    def fit(self, subject: Any, rows: Rows, weight: Any = None, steps: int = 15) -> Any:
         optimizer = torch.optim.Adam(subject.parameters(), lr=0.05) if list(subject.parameters()) else None
         weight = None if weight is None else torch.as_tensor(weight)
         for _ in range(steps if optimizer else 0):
@@ -390,12 +390,12 @@ SUBJECTS = [
     Subject(lambda: tabular.LikelihoodClassifier(**_QUICK), CLASSIFIER, except_for=_TRAINED, single=True),
     Subject(lambda: calibration.CalibratedRegressor(_RIDGE), REGRESSOR),
     Subject(lambda: calibration.ConformalRegressor(_RIDGE), REGRESSOR),
-    Subject(lambda: calibration.CalibratedClassifier(_LOGISTIC), CLASSIFIER),
+    Subject(lambda: calibration.CalibratedClassifier(_LOGISTIC, calibration.AutoCalibrator(cv=3), cv=3), CLASSIFIER),
     Subject(lambda: calibration.CalibratedModule(torch.nn.Identity(), "global"), Module()),
     Subject(calibration.GlobalTemperature, LOGITS),
     Subject(calibration.LinearTemperature, LOGITS),
     Subject(calibration.FeatureTemperature, LOGITS),
-    Subject(calibration.DeepTemperature, LOGITS, single=True),
+    Subject(lambda: calibration.DeepTemperature(max_iter=100), LOGITS, single=True),
     Subject(calibration.VectorScaling, LOGITS),
     Subject(calibration.StructuredMatrixScaling, LOGITS),
     Subject(calibration.PlattScaling, LOGITS),
@@ -405,7 +405,9 @@ SUBJECTS = [
     Subject(calibration.GlobalScale, FORECASTS),
     Subject(calibration.LinearScale, FORECASTS),
     Subject(calibration.IsotonicScale, FORECASTS),
-    Subject(calibration.DeepScale, FORECASTS, except_for={"order of columns": DRAWN}, single=True),
+    Subject(
+        lambda: calibration.DeepScale(max_iter=100), FORECASTS, except_for={"order of columns": DRAWN}, single=True
+    ),
     Subject(lambda: calibration.AutoScale(candidates=["global", "linear", "isotonic"], cv=3), FORECASTS),
     Subject(lambda: calibration.compose_scales(calibration.LinearScale(), calibration.IsotonicScale()), FORECASTS),
     Subject(outliers.ScatterDetector, DETECTOR),
