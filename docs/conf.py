@@ -68,8 +68,8 @@ html_math_renderer = "mathml"
 pygments_style = "default"
 pygments_dark_style = "github-dark"
 
-# Every example of the gallery runs here, once for each change of its script, two at a time. joblib replaces a worker that
-# has grown, as every one does that imports torch, and warns of it.
+# Every example of the gallery runs here, once for each change of its script, two at a time. joblib replaces a worker
+# that has grown, as every one does that imports torch, and warns of it.
 warnings.filterwarnings("ignore", message="A worker stopped while some jobs were given")
 sphinx_gallery_conf = {
     "examples_dirs": "../examples/gallery",

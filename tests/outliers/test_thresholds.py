@@ -18,8 +18,8 @@ from likely.outliers._threshold import shortened, threshold
 DETECTORS = {
     "scatter": ScatterDetector(),
     "likelihood": LikelihoodDetector(random_state=0),
-    "pca": ScaledPCADetector(random_state=0),
-    "autoencoder": ScaledAutoencoderDetector(random_state=0),
+    "pca": ScaledPCADetector(max_steps=100, random_state=0),
+    "autoencoder": ScaledAutoencoderDetector(max_steps=100, random_state=0),
     "ensemble": EnsembleDetector(random_state=0),
 }
 
