@@ -1,5 +1,6 @@
 """What tests and doctests share: seeds, and no test of a GPU where there is none."""
 
+import gc
 import os
 
 import hypothesis
@@ -7,6 +8,7 @@ import pytest
 import torch
 
 os.environ.setdefault("MPLBACKEND", "Agg")
+gc.disable()  # until all tests are there: nothing of what is imported for them is garbage
 
 # The first call of a compiled or lazily imported function is slow: a deadline per example makes flakes.
 hypothesis.settings.register_profile("likely", deadline=None, derandomize=True, print_blob=True)
@@ -25,3 +27,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if item.get_closest_marker("gpu"):
                 item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector the million objects of the libraries and tests, which stay to the end."""
+    gc.freeze()
+    gc.enable()

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import warnings
 from html import escape
 from pathlib import Path
 
@@ -69,13 +70,16 @@ html_math_renderer = "mathml"
 pygments_style = "default"
 pygments_dark_style = "github-dark"
 
-# Every example of the gallery runs here, once for each change of its script.
+# Every example of the gallery runs here, once for each change of its script, two at a time. joblib replaces a worker
+# that has grown, as every one does that imports torch, and warns of it.
+warnings.filterwarnings("ignore", message="A worker stopped while some jobs were given")
 sphinx_gallery_conf = {
     "examples_dirs": "../examples/gallery",
     "gallery_dirs": "gallery",
     "within_subsection_order": "_gallery.Order",
     "reset_modules": ("matplotlib", "_gallery.reset"),
     "abort_on_example_error": True,
+    "parallel": 2,
     "capture_repr": (),
     "image_srcset": ["2x"],
     "download_all_examples": False,

@@ -249,7 +249,7 @@ class Loss(Kind):
             "index": np.arange(n),
         }
 
-    def fit(self, subject: Any, rows: Rows, weight: Any = None, steps: int = 30) -> Any:
+    def fit(self, subject: Any, rows: Rows, weight: Any = None, steps: int = 15) -> Any:
         optimizer = torch.optim.Adam(subject.parameters(), lr=0.05) if list(subject.parameters()) else None
         weight = None if weight is None else torch.as_tensor(weight)
         for _ in range(steps if optimizer else 0):
@@ -367,6 +367,12 @@ _QUICK = {"max_steps": 40, "hidden": (8,), "random_state": 0}
 _FEW = {"max_steps": 40, "random_state": 0}
 _TRAINED = {"order of columns": DRAWN, "weights as repeats": BATCHES}
 
+
+def _members() -> list[Any]:
+    """The detectors of an ensemble by default, with fewer steps."""
+    return [outliers.ScatterDetector(), outliers.ScaledPCADetector(**_FEW), outliers.LikelihoodDetector()]
+
+
 REGRESSOR, CLASSIFIER, DETECTOR, LOGITS, FORECASTS = Regressor(), Classifier(), Detector(), Logits(), Forecasts()
 
 SUBJECTS = [
@@ -406,7 +412,7 @@ SUBJECTS = [
     Subject(lambda: outliers.LikelihoodDetector(random_state=0), DETECTOR),
     Subject(lambda: outliers.ScaledPCADetector(**_FEW), DETECTOR, except_for=_TRAINED, single=True),
     Subject(lambda: outliers.ScaledAutoencoderDetector(**_FEW), DETECTOR, except_for=_TRAINED, single=True),
-    Subject(lambda: outliers.EnsembleDetector(random_state=0), DETECTOR, except_for=_TRAINED, single=True),
+    Subject(lambda: outliers.EnsembleDetector(_members(), random_state=0), DETECTOR, except_for=_TRAINED, single=True),
     *losses(),
 ]
 

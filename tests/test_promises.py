@@ -63,9 +63,15 @@ def fitted(subject: Subject, rows: Rows, weight: Any = None) -> Any:
 @cache
 def known(subject: Subject) -> tuple[Rows, Any, Rows, np.ndarray]:
     """Rows, what was fitted on them, fresh rows and the answer for these: shared by tests that change none of it."""
-    rows, fresh = subject.kind.draw(1), take(subject.kind.draw(2), slice(100))
+    rows, fresh = single(subject, subject.kind.draw(1)), single(subject, take(subject.kind.draw(2), slice(100)))
     model = fitted(subject, rows)
     return rows, model, fresh, subject.kind.ask(model, fresh)
+
+
+def single(subject: Subject, rows: Rows, dtype: Any = np.float64) -> Rows:
+    """Rows whose table single precision holds exactly."""
+    table = subject.kind.table
+    return {**rows, table: rows[table].astype(np.float32).astype(dtype)}
 
 
 def agree(subject: Subject, one: np.ndarray, other: np.ndarray, tolerance: float | None = None) -> None:
@@ -82,13 +88,12 @@ def agree(subject: Subject, one: np.ndarray, other: np.ndarray, tolerance: float
 def test_fresh_rows_are_treated_like_training_rows(subject: Subject) -> None:
     """What is off on training rows is off by about as much on rows that nobody has seen."""
     kind = subject.kind
-    rows, fresh = kind.draw(1), kind.draw(2, FRESH if not isinstance(kind, Loss) else 240)
-    model = subject.make()
+    fresh = kind.draw(2, FRESH if not isinstance(kind, Loss) else 240)
     if isinstance(kind, Detector) and not isinstance(kind, Components):
-        share = kind.loss(kind.fit(model.set_params(contamination=0.1), rows), fresh).mean()
-        assert 0.05 <= share <= 0.2
+        model = subject.make().set_params(contamination=0.1)
+        assert 0.05 <= kind.loss(kind.fit(model, kind.draw(1)), fresh).mean() <= 0.2
         return
-    kind.fit(model, rows)
+    rows, model, _, _ = known(subject)
     seen, unseen = kind.loss(model, rows), kind.loss(model, fresh)
     error = np.hypot(seen.std() / np.sqrt(len(seen)), unseen.std() / np.sqrt(len(unseen)))
     assert unseen.mean() <= seen.mean() + 0.15 * abs(seen.mean()) + 3 * error
@@ -97,10 +102,10 @@ def test_fresh_rows_are_treated_like_training_rows(subject: Subject) -> None:
 @subjects("intervals", without=(Detector, Loss, Module))
 def test_intervals_hold_as_many_fresh_rows_as_they_say(subject: Subject) -> None:
     kind = subject.kind
-    model = fitted(subject, kind.draw(1))
-    fresh = kind.draw(2, FRESH)
+    _, model, _, _ = known(subject)
     if not hasattr(model, "predict_interval"):
         return
+    fresh = kind.draw(2, FRESH)
     lower, upper = kind.ask(model, fresh)[:, -2:].T
     assert 0.85 <= np.mean((lower <= fresh["y"]) & (fresh["y"] <= upper)) <= 0.96
 
@@ -182,14 +187,9 @@ def test_frames_give_what_arrays_give(subject: Subject, frame: Any) -> None:
 
 @subjects("single precision", without=(Loss, Module))
 def test_single_precision_gives_about_what_double_gives(subject: Subject) -> None:
-    kind = subject.kind
-    rows, fresh = kind.draw(1), take(kind.draw(2), slice(100))
-
-    def cast(part: Rows, dtype: Any) -> Rows:
-        return {**part, kind.table: part[kind.table].astype(np.float32).astype(dtype)}
-
-    answer = kind.ask(fitted(subject, cast(rows, np.float64)), cast(fresh, np.float64))
-    agree(subject, answer, kind.ask(fitted(subject, cast(rows, np.float32)), cast(fresh, np.float32)), 3e-3)
+    rows, _, fresh, answer = known(subject)
+    other = fitted(subject, single(subject, rows, np.float32))
+    agree(subject, answer, subject.kind.ask(other, single(subject, fresh, np.float32)), 3e-3)
 
 
 @subjects("strides of tensors", without=(Regressor, Detector, Forecasts))
@@ -254,17 +254,27 @@ def test_a_weight_of_two_is_a_row_twice(subject: Subject) -> None:
     agree(subject, kind.ask(weighted, fresh), kind.ask(repeated, fresh), max(subject.tolerance, 1e-5))
 
 
+def uneven(rows: Rows) -> np.ndarray:
+    return np.random.default_rng(0).uniform(0.5, 1.5, len(next(iter(rows.values()))))
+
+
+@cache
+def loss_of_weighted(subject: Subject) -> float:
+    """The mean loss of fresh rows after a fit with weights about one."""
+    kind = subject.kind
+    rows = kind.draw(1)
+    return float(kind.loss(fitted(subject, rows, uneven(rows)), kind.draw(2)).mean())
+
+
 @subjects("weights of any scale", weighted=True)
 @pytest.mark.parametrize("factor", [1000.0, 1e-3, 1e300, 1e-300], ids=str)
 def test_weights_of_any_scale_give_a_usable_fit(subject: Subject, factor: float) -> None:
     """A common factor changes, at most, how much evidence there is: never that something was learned."""
     kind = subject.kind
-    rows, fresh = kind.draw(1), kind.draw(2)
-    weight = np.random.default_rng(0).uniform(0.5, 1.5, len(next(iter(rows.values()))))
-    plain = kind.loss(fitted(subject, rows, weight), fresh).mean()
+    rows, plain = kind.draw(1), loss_of_weighted(subject)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*sample_weight", category=UserWarning)
-        scaled = kind.loss(fitted(subject, rows, weight * factor), fresh)
+        scaled = kind.loss(fitted(subject, rows, uneven(rows) * factor), kind.draw(2))
     assert np.isfinite(scaled).all()
     assert scaled.mean() <= plain + 0.05 * abs(plain) + 0.05
 
@@ -287,13 +297,12 @@ def test_with_nothing_to_learn_it_stays_calm(subject: Subject, seed: int) -> Non
 def test_constant_columns_add_nothing(subject: Subject) -> None:
     kind = subject.kind
     name = "features" if kind.table == "logits" else kind.table
-    rows, fresh = kind.draw(1), take(kind.draw(2), slice(100))
+    rows, one, fresh, _ = known(subject)
 
     def widened(part: Rows) -> Rows:
         return {**part, name: np.column_stack([part[name], np.full(len(part[name]), 7.0)])}
 
     other = fitted(subject, widened(rows))
-    one = fitted(subject, rows)
     if isinstance(kind, Components):
         agree(subject, kind.ask(one, fresh), kind.ask(other, widened(fresh))[:, :-1])
     else:
@@ -344,8 +353,8 @@ def spoiled(subject: Subject, rows: Rows) -> Iterator[tuple[str, Rows, tuple[str
 @subjects("a bad call", without=(Module,))
 def test_a_refused_call_names_the_argument_and_changes_nothing(subject: Subject) -> None:
     kind = subject.kind
-    rows = kind.draw(1)
-    model = fitted(subject, rows)
+    rows, fit, _, _ = known(subject)
+    model = copy.deepcopy(fit)
     before = kind.ask(model, rows)
     for name, bad, words in spoiled(subject, rows):
         with pytest.raises((ValueError, TypeError), match=f"(?i){'|'.join(words)}"):
@@ -383,8 +392,8 @@ def test_a_batch_with_a_gap_leaves_a_loss_as_it_was() -> None:
     for subject in SUBJECTS:
         if not isinstance(subject.kind, Loss):
             continue
-        rows = subject.kind.draw(1)
-        loss_fn = fitted(subject, rows)
+        rows, model, _, _ = known(subject)
+        loss_fn = copy.deepcopy(model)
         before = {name: value.clone() for name, value in loss_fn.state_dict().items()}
         bad = {**rows, "features": np.full_like(rows["features"], np.nan)}
         bad["prediction"] = np.full_like(rows["prediction"], np.nan)

@@ -31,7 +31,7 @@ SCALES = {
     "isotonic": IsotonicScale,
     "deep": lambda: DeepScale(max_iter=30),
     "composed": lambda: compose_scales(LinearScale(), IsotonicScale()),
-    "auto": lambda: AutoScale(candidates=["global", "isotonic", "linear"]),
+    "auto": lambda: AutoScale(candidates=["global", "isotonic", "linear"], cv=2),
 }
 # A network is trained in single precision, and rounding grows over its steps.
 CLOSE = {"deep": 1e-3}

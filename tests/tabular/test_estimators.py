@@ -20,10 +20,10 @@ from torch.distributions import MixtureSameFamily
 
 from likely._random import CheapDropout
 from likely.likelihoods import LIKELIHOODS
-from likely.tabular import LikelihoodClassifier, LikelihoodRegressor
+from likely.tabular import LikelihoodClassifier, LikelihoodRegressor, _fitting
 from likely.tabular._base import LikelihoodModel
 
-QUICK = {"max_steps": 60, "random_state": 0}
+QUICK = {"max_steps": 40, "random_state": 0}
 FOLDS = "batches are dealt by row: a row of weight two is in one batch, a row twice may be in two; see docs/tabular.md"
 
 
@@ -34,7 +34,17 @@ def expected(estimator: LikelihoodModel) -> dict[str, str]:
     }
 
 
-@parametrize_with_checks([LikelihoodRegressor(**QUICK), LikelihoodClassifier(**QUICK)], expected_failed_checks=expected)
+@pytest.fixture
+def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As few steps for the scale, which ``max_steps`` does not limit, as for the mean."""
+    monkeypatch.setitem(_fitting.SECOND, "max_steps", QUICK["max_steps"])
+
+
+@pytest.mark.usefixtures("few_steps")
+@parametrize_with_checks(
+    [LikelihoodRegressor(hidden=(16,), **QUICK), LikelihoodClassifier(hidden=(16,), **QUICK)],
+    expected_failed_checks=expected,
+)
 def test_scikit_learn(estimator: LikelihoodModel, check: object) -> None:
     check(estimator)  # type: ignore[operator]
 
@@ -109,6 +119,7 @@ def test_scores_are_in_the_units_of_the_target() -> None:
     np.testing.assert_allclose(one.outlier_score(X, y), -one.predict_dist(X).log_prob(torch.from_numpy(y)))
 
 
+@pytest.mark.usefixtures("few_steps")
 @pytest.mark.parametrize("likelihood", ["normal", "laplace", "student_t", "robust"])
 @pytest.mark.parametrize("objective", ["two_stage", "joint", "beta", "faithful"])
 def test_every_likelihood_by_every_objective(likelihood: str, objective: str) -> None:
@@ -122,6 +133,7 @@ def test_every_likelihood_by_every_objective(likelihood: str, objective: str) ->
     assert (lower < upper).all()
 
 
+@pytest.mark.usefixtures("few_steps")
 @pytest.mark.parametrize(
     "kinds", [{"scale": "fixed"}, {"scale": "global"}, {"scale": "data"}, {"scale": "predicted", "shape": "global"}]
 )
@@ -159,7 +171,8 @@ def test_several_targets_have_a_scale_each() -> None:
     assert model.outlier_score(X, Y).shape == (500,)
 
 
-def test_same_seed_same_model_whatever_was_drawn_before(fitted: LikelihoodRegressor) -> None:
+@pytest.mark.usefixtures("few_steps")
+def test_same_seed_same_model_whatever_was_drawn_before() -> None:
     X, y, _ = heteroscedastic(200)
     torch.manual_seed(1)
     before = torch.random.get_rng_state()
@@ -170,6 +183,7 @@ def test_same_seed_same_model_whatever_was_drawn_before(fitted: LikelihoodRegres
     assert not np.array_equal(one, clone(LikelihoodRegressor(**{**QUICK, "random_state": 1})).fit(X, y).predict(X))
 
 
+@pytest.mark.usefixtures("few_steps")
 def test_single_and_double_precision_agree() -> None:
     X, y, _ = heteroscedastic(400)
     double, single = (LikelihoodRegressor(**QUICK).fit(X.astype(t), y.astype(t)) for t in (np.float64, np.float32))
@@ -181,6 +195,7 @@ def test_pickles(fitted: LikelihoodRegressor) -> None:
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(fitted)).predict(X), fitted.predict(X))
 
 
+@pytest.mark.usefixtures("few_steps")
 def test_any_module_any_number_of_features() -> None:
     X, y, _ = heteroscedastic(400)
 
@@ -249,6 +264,7 @@ def test_a_model_that_is_none() -> None:
         LikelihoodRegressor(3).fit([[0.0], [1.0]], [0.0, 1.0])
 
 
+@pytest.mark.usefixtures("few_steps")
 def test_hopeless_data_stays_finite() -> None:
     rng = np.random.default_rng(0)
     X = np.column_stack([np.ones(40), rng.normal(size=40) * 1e200, np.arange(40.0), rng.normal(size=40) * 1e-200])
@@ -260,6 +276,7 @@ def test_hopeless_data_stays_finite() -> None:
         assert (std > 0).all()
 
 
+@pytest.mark.usefixtures("few_steps")
 def test_missing_values_and_categories_go_through_a_pipeline() -> None:
     pd = pytest.importorskip("pandas")
     X, y, _ = heteroscedastic(300)

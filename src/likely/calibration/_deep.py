@@ -29,9 +29,9 @@ class DeepTemperature(Calibrator):
     >>> import numpy as np
     >>> from likely.calibration import DeepTemperature
     >>> rng = np.random.default_rng(0)
-    >>> y, features = rng.integers(0, 3, 2000), rng.normal(size=(2000, 2))
+    >>> y, features = rng.integers(0, 3, 500), rng.normal(size=(500, 2))
     >>> noise = np.exp(np.abs(features[:, :1]))                     # no line through the features tells
-    >>> logits = 3 * np.eye(3)[y] + noise * rng.normal(size=(2000, 3))
+    >>> logits = 3 * np.eye(3)[y] + noise * rng.normal(size=(500, 3))
     >>> ds = DeepTemperature().fit(logits, y, features)
     >>> low, high = ds.temperature(logits[:2], np.array([[0.0, 0.0], [1.5, 0.0]]))
     >>> bool(high > 1.5 * low)

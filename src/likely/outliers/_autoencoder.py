@@ -40,7 +40,7 @@ class ScaledAutoencoderDetector(ScaledDetector):
     >>> t = rng.uniform(-2, 2, size=500)
     >>> X = np.column_stack([t, t**2, np.sin(t)]) + 0.1 * rng.normal(size=(500, 3))
     >>> X[:20] += 2 * rng.normal(size=(20, 3))
-    >>> scores = ScaledAutoencoderDetector(random_state=0).fit(X).outlier_score(X)
+    >>> scores = ScaledAutoencoderDetector(max_steps=50, random_state=0).fit(X).outlier_score(X)
     >>> bool(np.median(scores[:20]) > np.quantile(scores[20:], 0.9))
     True
     """

@@ -44,7 +44,7 @@ class ScaledPCADetector(ScaledDetector):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(500, 1)) @ rng.normal(size=(1, 5)) + 0.1 * rng.normal(size=(500, 5))
     >>> X[:20] += 2 * rng.normal(size=(20, 5))
-    >>> scores = ScaledPCADetector(random_state=0).fit(X).outlier_score(X)
+    >>> scores = ScaledPCADetector(max_steps=50, random_state=0).fit(X).outlier_score(X)
     >>> bool(np.median(scores[:20]) > np.quantile(scores[20:], 0.95))
     True
     """
