@@ -65,7 +65,7 @@ class NegativeBinomial(td.NegativeBinomial):
     >>> from likely.distributions import NegativeBinomial
     >>> d = NegativeBinomial(torch.tensor(2.0), logits=torch.tensor(0.5))
     >>> d.cdf(torch.tensor(2.0)), d.icdf(torch.tensor(0.9))
-    (tensor(0.4838), tensor(7.))
+    (tensor(0.4857), tensor(7.))
     """
 
     def cdf(self, value: Tensor) -> Tensor:
@@ -94,10 +94,6 @@ class NegativeBinomialLoss(PoissonLoss):
 
     def __init__(self, dispersion: ParameterLike = None, **options: Any) -> None:
         super().__init__(dispersion=dispersion, **options)
-
-    def _lowest(self, prediction: Tensor, target: Tensor, phi: Phi) -> Tensor:
-        mean = target.to(torch.promote_types(prediction.dtype, torch.float32))
-        return negative_binomial_nll(mean, target, **phi, **{**self._options("none"), "log_input": False})
 
     def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
         odds = self._rate(prediction) * phi["dispersion"]
