@@ -21,6 +21,7 @@ from likely.likelihoods.student_t import *
 from likely.likelihoods.huber import *
 from likely.likelihoods.robust import *
 from likely.likelihoods.logistic import *
+from likely.likelihoods.asymmetric_laplace import *
 from likely.likelihoods.softmax import *
 from likely.likelihoods.bernoulli import *
 from likely.likelihoods.poisson import *
