@@ -17,6 +17,7 @@ from sklearn.utils.validation import has_fit_parameter
 
 import likely
 from likely import calibration, linear, outliers, tabular
+from likely.losses import AsymmetricLaplaceLoss, GammaLoss, LogisticLoss, LogNormalLoss
 
 Rows = dict[str, np.ndarray]
 
@@ -325,14 +326,27 @@ def counts(rng: np.random.Generator, prediction: np.ndarray) -> np.ndarray:
     return rng.poisson(np.exp(prediction)).astype(float)
 
 
+def amounts(rng: np.random.Generator, prediction: np.ndarray) -> np.ndarray:
+    return rng.gamma(2.0, np.exp(prediction) / 2)
+
+
 def losses() -> list[Subject]:
     """Every loss with a parameter for all rows, per row of the training set, and predicted."""
     found = []
     by_target = {
-        real: (likely.NormalLoss, likely.LaplaceLoss, likely.StudentTLoss, likely.HuberLoss, likely.RobustLoss),
+        real: (
+            likely.NormalLoss,
+            likely.LaplaceLoss,
+            likely.StudentTLoss,
+            likely.HuberLoss,
+            likely.RobustLoss,
+            LogisticLoss,
+            AsymmetricLaplaceLoss,
+        ),
         classes: (likely.SoftmaxLoss,),
         bits: (likely.BernoulliLoss,),
         counts: (likely.PoissonLoss, likely.NegativeBinomialLoss),
+        amounts: (GammaLoss, LogNormalLoss),
     }
     kinds: dict[str, Callable[[], Any]] = {
         "global": likely.Global,

@@ -26,6 +26,7 @@ from likely.likelihoods.softmax import *
 from likely.likelihoods.bernoulli import *
 from likely.likelihoods.poisson import *
 from likely.likelihoods.negative_binomial import *
+from likely.likelihoods.gamma import *
 from likely.likelihoods.log_normal import *
 from likely.likelihoods.linear_softmax import *
 from likely.likelihoods.multi_task import *
