@@ -355,6 +355,8 @@ def losses() -> list[Subject]:
     }
     for target, members in by_target.items():
         for loss in members:
+            # A row's gradients of the level can cancel, and Adam enlarges the rounding that is left (1e-14 in double).
+            tolerance = 1e-4 if loss is AsymmetricLaplaceLoss else 1e-5
             for name, parameter in kinds.items() if loss.slots else ():
 
                 def make(loss: Any = loss, parameter: Any = parameter) -> Any:
@@ -364,7 +366,7 @@ def losses() -> list[Subject]:
 
                 broken = {"weights as repeats": RUNNING} if name == "predicted" else {}
                 label = f"{loss.__name__}-{name}"
-                found.append(Subject(make, Loss(target), label, tolerance=1e-5, single=True, except_for=broken))
+                found.append(Subject(make, Loss(target), label, tolerance, single=True, except_for=broken))
             if not loss.slots:
                 found.append(Subject(loss, Loss(target), loss.__name__, tolerance=1e-5, single=True))
     return found
