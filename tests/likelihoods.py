@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from scipy import stats
 from torch import Tensor
 from torch import distributions as td
 
@@ -22,7 +23,7 @@ class Likelihood:
     loss: type[likely.LikelihoodLoss]
     phi: dict[str, float]  # an interior value of every parameter
     support: str = "real"  # real, positive, unit, angle, count, binary, class or ordered
-    reference: Callable[..., td.Distribution] | None = None  # (prediction, **phi) -> torch's own distribution
+    reference: Callable[..., Any] | None = None  # (prediction, **phi) -> torch's own distribution, or SciPy's
     best: Callable[[Tensor], float] | None = None  # residuals -> the constant scale that fits them best
     plain: Callable[[Tensor, Tensor], Tensor] | None = None  # the familiar loss at phi = 1, constants apart
     options: dict[str, Any] = field(default_factory=dict)
@@ -44,6 +45,16 @@ class Likelihood:
 
     def __str__(self) -> str:
         return self.name
+
+
+@dataclass(frozen=True)
+class OfScipy:
+    """A distribution of SciPy that can be asked as those of torch are."""
+
+    frozen: Any
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        return torch.as_tensor(self.frozen.logpdf(value.numpy()))
 
 
 def mean_of(f: Callable[[Tensor], Tensor]) -> Callable[[Tensor], float]:
@@ -83,6 +94,38 @@ KNOWN: dict[str, list[dict[str, Any]]] = {
         {"phi": {"alpha": 1.3, "scale": 0.7}},
         {"name": "robust_heavy", "phi": {"alpha": 0.4, "scale": 0.7}},
         {"name": "robust_light", "phi": {"alpha": 2.7, "scale": 0.7}},
+    ],
+    "logistic": [
+        {
+            "phi": {"scale": 0.7},
+            "reference": lambda x, scale: OfScipy(stats.logistic(x.numpy(), scale)),
+            "plain": lambda x, y: 2 * torch.log(torch.cosh(0.5 * (x - y))),
+        }
+    ],
+    "asymmetric_laplace": [
+        {
+            "phi": {"quantile": 0.3, "scale": 0.7},
+            "reference": lambda x, quantile, scale: OfScipy(
+                stats.laplace_asymmetric(
+                    (quantile / (1 - quantile)) ** 0.5, x.numpy(), scale / (quantile * (1 - quantile)) ** 0.5
+                )
+            ),
+            "plain": lambda x, y: torch.maximum(0.3 * (y - x), 0.7 * (x - y)),
+        }
+    ],
+    "gamma": [
+        {
+            "phi": {"concentration": 2.5},
+            "reference": lambda x, concentration: td.Gamma(concentration, concentration / x.exp()),
+            "plain": lambda x, y: x + y / x.exp(),
+        }
+    ],
+    "log_normal": [
+        {
+            "phi": {"scale": 0.7},
+            "reference": lambda x, scale: td.LogNormal(x, scale),
+            "plain": lambda x, y: 0.5 * (x - y.log()).square() + y.log(),
+        }
     ],
     "softmax": [
         {

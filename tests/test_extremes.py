@@ -56,6 +56,7 @@ EXTREMES = {  # of inputs; and of parameters, with whose inverse square inputs c
     torch.float32: ((0.0, 1e-38, 1e-30, 1e-4, 1.0, 1e4, 1e19, 1e30), (1e-15, 1e-9, 1e9, 1e15)),
     torch.float64: ((0.0, 1e-300, 1e-155, 1e-4, 1.0, 1e4, 1e155, 1e300), (1e-150, 1e-30, 1e30, 1e150)),
 }
+SPREADS = ("scale", "temperature", "dispersion", "concentration")
 MODERATE = (0.0, 1e-4, 1.0, 1e4)
 
 
@@ -68,12 +69,12 @@ def test_no_finite_input_gives_nan(likelihood: Likelihood, dtype, fused):
     pairs = [*itertools.product(inputs, MODERATE[1:]), *itertools.product(MODERATE, spreads)]
     for x, spread in [*pairs, *((-size, spread) for size, spread in pairs)]:
         prediction = torch.tensor([x, 0.0, 1.0][: 2 + (likelihood.support == "class")], dtype=dtype).requires_grad_()
-        targets = {"count": [3.0, 0.0], "binary": [1.0, 0.0], "real": [1.0, 0.0]}
+        targets = {"count": [3.0, 0.0], "binary": [1.0, 0.0], "real": [1.0, 0.0], "positive": [3.0, 1e-3]}
         target = (
             torch.tensor(1) if likelihood.support == "class" else torch.tensor(targets[likelihood.support], dtype=dtype)
         )
         phi = {
-            k: torch.tensor(spread if k in ("scale", "temperature", "dispersion") else v, dtype=dtype).requires_grad_()
+            k: torch.tensor(spread if k in SPREADS else v, dtype=dtype).requires_grad_()
             for k, v in likelihood.phi.items()
         }
         nll = likelihood.nll(prediction, target, **phi, reduction="mean" if fused else "none")

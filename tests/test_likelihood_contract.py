@@ -15,6 +15,7 @@ from likely import functional as F
 
 every = pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=str)
 real = pytest.mark.parametrize("likelihood", [c for c in LIKELIHOODS if c.support == "real"], ids=str)
+positive = pytest.mark.parametrize("likelihood", [c for c in LIKELIHOODS if c.support == "positive"], ids=str)
 learned = pytest.mark.parametrize("likelihood", [c for c in LIKELIHOODS if c.phi], ids=str)
 
 
@@ -33,6 +34,16 @@ def test_the_density_integrates_to_one(likelihood):
 
     # x = 0.3 + sinh(v): heavy tails become exponential ones.
     total, _ = integrate.quad(lambda v: density(0.3 + math.sinh(v)) * math.cosh(v), -25, 25, limit=400, points=[0])
+    assert total == pytest.approx(1, abs=1e-7)
+
+
+@positive
+def test_the_density_of_positive_targets_integrates_to_one(likelihood):
+    def density(log_y: float) -> float:
+        y = as_double(math.exp(log_y))
+        return math.exp(log_y - elementwise(likelihood, as_double(0.3), y, **likelihood.phi).item())
+
+    total, _ = integrate.quad(density, -40, 12, limit=400, points=[0.3])
     assert total == pytest.approx(1, abs=1e-7)
 
 
@@ -101,7 +112,7 @@ def test_the_slope_falls_towards_the_target(likelihood):
         size = torch.linspace(0, 20, 200, dtype=torch.float64)
         nll = elementwise(likelihood, torch.zeros_like(size), size, **likelihood.phi)
         assert (nll.diff() > 0).all()
-    elif likelihood.support != "count":
+    elif likelihood.support not in ("count", "positive"):
         logit = torch.linspace(-20, 20, 200, dtype=torch.float64)
         stack = logit if likelihood.support == "binary" else torch.stack([torch.zeros_like(logit), logit], 1)
         labels = torch.ones(200, dtype=torch.float64 if likelihood.support == "binary" else torch.long)
@@ -164,7 +175,7 @@ def test_the_best_scale_makes_the_score_vanish(likelihood):
 @pytest.mark.parametrize("likelihood", [c for c in LIKELIHOODS if c.plain], ids=str)
 def test_at_one_it_is_the_familiar_loss(likelihood):
     prediction, target = likelihood.draw(30, 4)
-    phi = {k: (1.345 if k == "delta" else 1.0) for k in likelihood.phi}
+    phi = {k: {"delta": 1.345, "quantile": 0.3}.get(k, 1.0) for k in likelihood.phi}
     gap = elementwise(likelihood, prediction, target, **phi) - likelihood.plain(prediction, target)
     torch.testing.assert_close(gap, gap.mean().expand_as(gap), rtol=0, atol=1e-12)
 
@@ -239,7 +250,7 @@ def test_reductions_and_weights(likelihood, reduction):
     assert (nothing == 0).all()
 
 
-@pytest.mark.parametrize("likelihood", [c for c in LIKELIHOODS if c.support in ("real", "count")], ids=str)
+@pytest.mark.parametrize("likelihood", [c for c in LIKELIHOODS if c.support in ("real", "count", "positive")], ids=str)
 def test_full_differs_from_the_papers_form_by_a_constant(likelihood):
     prediction, target = likelihood.draw(20, 3)
     gap = likelihood.loss(**likelihood.phi, reduction="none")(prediction, target) - likelihood.loss(
@@ -247,6 +258,8 @@ def test_full_differs_from_the_papers_form_by_a_constant(likelihood):
     )(prediction, target)
     if likelihood.support == "count":
         gap = gap - torch.lgamma(target + 1)
+    if likelihood.support == "positive":
+        gap = gap - target.log()
     torch.testing.assert_close(gap, gap.flatten()[0].expand_as(gap))
 
 
@@ -262,6 +275,8 @@ def test_excess_is_zero_at_best_and_never_negative(likelihood):
     if likelihood.support == "count":
         best = torch.where(target == 0, -60.0, target).abs().log() * torch.where(target == 0, -20.0, 1.0)
         assert loss_fn.excess(best, target).abs().max() < 1e-6
+    if likelihood.support == "positive":
+        assert loss_fn.excess(target.log(), target).abs().max() < 1e-12
     if likelihood.support == "class":
         sure = 1e3 * torch.nn.functional.one_hot(target, 3).double()
         assert loss_fn.excess(sure, target).abs().max() < 1e-12
@@ -309,3 +324,17 @@ def test_no_nan_for_any_finite_input(likelihood, dtype):
             nll = elementwise(likelihood, torch.zeros_like(target), target, **phi)
             grads = torch.autograd.grad(nll, [target, *phi.values()])
             assert not any(g.isnan() for g in (nll, *grads)), (size, scale)
+
+
+@positive
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_no_nan_for_any_positive_target(likelihood, dtype):
+    for size in (1e-38, 1e-20, 1e-4, 1.0, 1e4, 1e19, 1e38):
+        for predicted in (-1e4, -80.0, 0.0, 80.0, 1e4):
+            for value in (1e-4, 1.0, 1e4):
+                target = torch.tensor(size, dtype=dtype).requires_grad_()
+                prediction = torch.tensor(predicted, dtype=dtype).requires_grad_()
+                phi = {k: torch.tensor(value).requires_grad_() for k in likelihood.phi}
+                nll = elementwise(likelihood, prediction, target, **phi)
+                grads = torch.autograd.grad(nll, [prediction, target, *phi.values()])
+                assert not any(g.isnan() for g in (nll, *grads)), (size, predicted, value)

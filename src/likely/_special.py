@@ -1,5 +1,6 @@
 """Elementary functions that stay exact where the textbook form cancels or overflows."""
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -21,25 +22,44 @@ _STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 /
 _SHIFT = 8
 
 
+def stirling(y: Tensor) -> Tensor:
+    """Stirling's series: log Γ(y) - (y - ½) log y + y - ½ log 2π for y ≥ 8, exact to rounding."""
+    inverse_square = y.square().reciprocal()
+    series = torch.full_like(y, _STIRLING[-1])
+    for coefficient in reversed(_STIRLING[:-1]):
+        series = series * inverse_square + coefficient
+    return series / y
+
+
 def log_gamma_ratio(x: Tensor, d: Tensor | float) -> Tensor:
     """log Γ(x + d) - log Γ(x) - d log x for x > 0 and d ≥ 0, without cancellation for large x.
 
     The recurrence of Γ lifts x by 8, where seven terms of Stirling's series are exact to rounding.
     """
-
-    def stirling(y: Tensor) -> Tensor:
-        inverse_square = y.square().reciprocal()
-        series = torch.full_like(y, _STIRLING[-1])
-        for coefficient in reversed(_STIRLING[:-1]):
-            series = series * inverse_square + coefficient
-        return series / y
-
     lifted = x + _SHIFT
     result = (lifted + (d - 0.5)) * torch.log1p(d / lifted) - d + stirling(lifted + d) - stirling(lifted)
     result = result + d * torch.log1p(_SHIFT / x)
     for j in range(_SHIFT):
         result = result - torch.log1p(d / (x + j))
     return result
+
+
+def log_gamma_remainder(x: Tensor) -> Tensor:
+    """log Γ(x) - x log x + x - ½ log 2π for x > 0, without cancellation for large x."""
+    large = x > _SHIFT
+    far, near = torch.where(large, x, _SHIFT), torch.where(large, 1.0, x)
+    exact = torch.lgamma(near) - near * near.log() + near - 0.5 * math.log(2 * math.pi)
+    return torch.where(large, stirling(far) - 0.5 * far.log(), exact)
+
+
+def exp_remainder(u: Tensor) -> Tensor:
+    """exp(u) - 1 - u, without cancellation for small u: there by its series, whose terms end below rounding."""
+    small = u.abs() < 0.5
+    near, far = torch.where(small, u, 0.0), torch.where(small, 1.0, u)
+    series = torch.ones_like(near)
+    for k in range(17, 2, -1):
+        series = 1 + near * series / k
+    return torch.where(small, 0.5 * near.square() * series, torch.expm1(far) - far)
 
 
 @contextmanager

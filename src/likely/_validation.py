@@ -6,6 +6,7 @@ and tracing a tensor stands for many, and no value is looked at.
 """
 
 import functools
+import math
 import sys
 import warnings
 from collections.abc import Callable
@@ -97,6 +98,12 @@ def check_counts(name: str, value: Tensor, validate_args: bool | None = None) ->
     """Counts from 0 on; whole or not is left open, as torch's Poisson loss leaves it."""
     check_real(name, value)
     _check_within(name, value, 0.0, float("inf"), "be ≥ 0 everywhere", validate_args)
+
+
+def check_positive_target(name: str, value: Tensor, validate_args: bool | None = None) -> None:
+    """Targets above zero, such as prices or durations."""
+    check_real(name, value)
+    _check_within(name, value, math.ulp(0.0), float("inf"), "be > 0 everywhere", validate_args)
 
 
 def check_shares(name: str, value: Tensor, validate_args: bool | None = None) -> None:

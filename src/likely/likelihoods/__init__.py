@@ -24,10 +24,14 @@ from likely.likelihoods.laplace import *
 from likely.likelihoods.student_t import *
 from likely.likelihoods.huber import *
 from likely.likelihoods.robust import *
+from likely.likelihoods.logistic import *
+from likely.likelihoods.asymmetric_laplace import *
 from likely.likelihoods.softmax import *
 from likely.likelihoods.bernoulli import *
 from likely.likelihoods.poisson import *
 from likely.likelihoods.negative_binomial import *
+from likely.likelihoods.gamma import *
+from likely.likelihoods.log_normal import *
 from likely.likelihoods.linear_softmax import *
 from likely.likelihoods.multi_task import *
 

@@ -10,37 +10,42 @@ from torch.distributions.utils import broadcast_all
 
 
 class LocationScale(Distribution):
-    """A symmetric density of (x - loc) / scale with one shape parameter; subclasses give its standard form."""
+    """A density of (x - loc) / scale, with or without shape parameters; subclasses give its standard form.
+
+    Parameters are those named in ``arg_constraints``; ``nll`` is the functional form, which takes all but ``loc``.
+    """
 
     support = constraints.real
     has_rsample = True
-    shape_name: ClassVar[str]
+    nll: ClassVar[Callable[..., Tensor]]
     loc: Tensor
     scale: Tensor
 
-    def __init__(self, shape: Any, loc: Any, scale: Any, validate_args: bool | None) -> None:
-        shape, self.loc, self.scale = broadcast_all(shape, loc, scale)
-        setattr(self, self.shape_name, shape)
+    def __init__(self, validate_args: bool | None, **parameters: Any) -> None:
+        for name, value in zip(parameters, broadcast_all(*parameters.values()), strict=True):
+            setattr(self, name, value)
         super().__init__(self.loc.shape, validate_args=validate_args)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
         """The same distribution over a larger batch."""
         new = self._get_checked_instance(type(self), _instance)
         shape = torch.Size(batch_shape)
-        for name in (self.shape_name, "loc", "scale"):
+        for name in self.arg_constraints:
             setattr(new, name, getattr(self, name).expand(shape))
         Distribution.__init__(new, shape, validate_args=False)
         new._validate_args = self._validate_args
         return new
 
-    @property
-    def _shape(self) -> Tensor:
-        shape: Tensor = getattr(self, self.shape_name)
-        return shape
+    def log_prob(self, value: Tensor) -> Tensor:
+        """The log density."""
+        if self._validate_args:
+            self._validate_sample(value)
+        parameters = {name: getattr(self, name) for name in self.arg_constraints if name != "loc"}
+        return -type(self).nll(self.loc, value, **parameters, reduction="none", validate_args=False)
 
     @property
     def mean(self) -> Tensor:
-        """The location, by symmetry."""
+        """The location, where the density is symmetric."""
         return self.loc
 
     @property
@@ -78,7 +83,8 @@ class LocationScale(Distribution):
         raise TypeError("use one of its subclasses")
 
     def _standard_rsample(self, shape: torch.Size) -> Tensor:
-        raise TypeError("use one of its subclasses")
+        tiny = torch.finfo(self.loc.dtype).tiny
+        return self._standard_icdf(torch.rand(shape, dtype=self.loc.dtype, device=self.loc.device).clamp(min=tiny))
 
 
 def by_scipy(function: Callable[..., Any], *tensors: Tensor) -> Tensor:

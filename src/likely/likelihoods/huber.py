@@ -77,7 +77,7 @@ class Huber(LocationScale):
     tensor([0.0000, 2.4672, 4.8604])
     """
 
-    shape_name = "delta"
+    nll = staticmethod(huber_nll)
     delta: Tensor
     arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
         "delta": constraints.positive,
@@ -86,13 +86,7 @@ class Huber(LocationScale):
     }
 
     def __init__(self, delta: Any, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
-        super().__init__(delta, loc, scale, validate_args)
-
-    def log_prob(self, value: Tensor) -> Tensor:
-        """The log density."""
-        if self._validate_args:
-            self._validate_sample(value)
-        return -huber_nll(self.loc, value, delta=self.delta, scale=self.scale, reduction="none", validate_args=False)
+        super().__init__(validate_args, delta=delta, loc=loc, scale=scale)
 
     def _masses(self) -> tuple[Tensor, Tensor]:
         """Z, and the share of one tail."""
@@ -119,10 +113,6 @@ class Huber(LocationScale):
         centre = torch.special.ndtri(0.5 + torch.where(inside, p - 0.5, 0.0) * partition / _SQRT_2PI)
         outside = self.delta + torch.log(tail / torch.where(inside, tail, near)) / self.delta
         return torch.where(inside, centre, torch.sign(p - 0.5) * outside)
-
-    def _standard_rsample(self, shape: torch.Size) -> Tensor:
-        tiny = torch.finfo(self.loc.dtype).tiny
-        return self._standard_icdf(torch.rand(shape, dtype=self.loc.dtype, device=self.loc.device).clamp(min=tiny))
 
 
 class HuberLoss(ScaleLoss):

@@ -95,10 +95,6 @@ class NegativeBinomialLoss(PoissonLoss):
     def __init__(self, dispersion: ParameterLike = None, **options: Any) -> None:
         super().__init__(dispersion=dispersion, **options)
 
-    def _lowest(self, prediction: Tensor, target: Tensor, phi: Phi) -> Tensor:
-        mean = target.to(torch.promote_types(prediction.dtype, torch.float32))
-        return negative_binomial_nll(mean, target, **phi, **{**self._options("none"), "log_input": False})
-
     def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
         odds = self._rate(prediction) * phi["dispersion"]
         return NegativeBinomial(phi["dispersion"].reciprocal(), logits=odds.log())

@@ -91,7 +91,7 @@ class PoissonLoss(LikelihoodLoss):
 
     def _lowest(self, prediction: Tensor, target: Tensor, phi: Phi) -> Tensor:
         rate = target.to(torch.promote_types(prediction.dtype, torch.float32))
-        return poisson_nll(rate, target, **phi, **{**self._options("none"), "log_input": False})
+        return type(self).nll(rate, target, **phi, **{**self._options("none"), "log_input": False})
 
     def _rate(self, prediction: Tensor) -> Tensor:
         return prediction.exp() if self.log_input else prediction

@@ -134,7 +134,7 @@ class Robust(LocationScale):
     tensor([   inf, 2.6995, 1.0000])
     """
 
-    shape_name = "alpha"
+    nll = staticmethod(robust_nll)
     alpha: Tensor
     arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
         "alpha": constraints.nonnegative,
@@ -143,18 +143,12 @@ class Robust(LocationScale):
     }
 
     def __init__(self, alpha: Any, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
-        super().__init__(alpha, loc, scale, validate_args)
+        super().__init__(validate_args, alpha=alpha, loc=loc, scale=scale)
 
     @property
     def mean(self) -> Tensor:
         """The location; undefined at α = 0, as for the Cauchy."""
         return torch.where(self.alpha == 0, torch.nan, self.loc)
-
-    def log_prob(self, value: Tensor) -> Tensor:
-        """The log density."""
-        if self._validate_args:
-            self._validate_sample(value)
-        return -robust_nll(self.loc, value, alpha=self.alpha, scale=self.scale, reduction="none", validate_args=False)
 
     def entropy(self) -> Tensor:
         """The differential entropy."""

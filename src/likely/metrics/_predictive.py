@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch import distributions as td
 from torch.distributions import Distribution
+from torch.distributions.transforms import _InverseTransform
 
 from likely._validation import fits
 from likely.likelihoods import LIKELIHOODS
@@ -57,6 +58,8 @@ def _in_double(thing: Any, copied: dict[int, Any] | None = None) -> Any:
             if bool(value.isnan().any()):
                 raise ValueError(f"{type(thing).__name__} has NaN in {name}: look for NaN in the model's input")
             clone.__dict__[name] = value.detach().double().cpu() if value.is_floating_point() else value.cpu()
+        elif name == "_inv" and not isinstance(thing, _InverseTransform):
+            clone.__dict__[name] = None  # a transform's memory of its inverse, which refers back to it
         elif isinstance(value, Distribution | td.Transform):
             clone.__dict__[name] = _in_double(value, copied)
         elif isinstance(value, list):

@@ -1,0 +1,128 @@
+"""The Gamma likelihood of a positive target, from the logarithm of its mean; its concentration learns."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from scipy import special
+from torch import Tensor
+from torch import distributions as td
+from torch.distributions import Distribution, constraints
+
+from likely._special import exp_remainder, log_gamma_remainder
+from likely._validation import check_positive, prepare, reduce
+from likely.constraints import ShiftedSoftplus
+from likely.likelihoods._distribution import cdf_by_scipy, icdf_by_scipy
+from likely.likelihoods._fused import HALF_LOG_2PI, Value
+from likely.likelihoods._loss import ParameterLike, Phi, Slot
+from likely.likelihoods._numeric import Array, cdf
+from likely.likelihoods._record import Likelihood, register
+from likely.likelihoods.log_normal import log_target
+from likely.likelihoods.poisson import PoissonLoss
+
+__all__ = ["Gamma", "GammaLoss", "gamma_nll"]
+
+
+def gamma_nll(
+    prediction: Tensor,
+    target: Tensor,
+    *,
+    concentration: Value,
+    log_input: bool = True,
+    reduction: str = "mean",
+    full: bool = True,
+    validate_args: bool | None = None,
+) -> Tensor:
+    r"""The Gamma likelihood of a positive target, from the logarithm of its mean (or the mean: ``log_input=False``).
+
+    For :math:`u = \log(y / \mu)` and ``concentration`` :math:`\alpha > 0`, which makes the variance
+    :math:`\mu^2 / \alpha`,
+
+    .. math:: \ell = \alpha (e^u - 1 - u) + \log y + \log\Gamma(\alpha) - \alpha\log\alpha + \alpha.
+
+    It is written such that nothing cancels as :math:`\alpha` grows and :math:`\log y` becomes normal;
+    :math:`\alpha = 1` is the exponential distribution. Targets ≤ 0 are refused on the CPU; on a GPU, where values are
+    looked at under ``validate_args=True`` only, they give NaN or infinity.
+
+    >>> import torch
+    >>> from likely.functional import gamma_nll
+    >>> gamma_nll(torch.zeros(2), torch.tensor([1.0, 3.0]), concentration=2.0)
+    tensor(2.0644)
+    """
+    check_positive("concentration", concentration, validate_args)
+    if not log_input:
+        check_positive("prediction", prediction, validate_args)
+        prediction = prediction.to(torch.promote_types(prediction.dtype, torch.float32)).log()
+    log_y = log_target(prediction, target, validate_args)
+    prediction, log_y, concentration = prepare(prediction, log_y, concentration=concentration)
+    nll = concentration * exp_remainder(log_y - prediction) + log_gamma_remainder(concentration)
+    return reduce(nll + (log_y + HALF_LOG_2PI) if full else nll, reduction)
+
+
+class Gamma(td.Gamma):
+    """torch's Gamma with quantiles, and a ``cdf`` by SciPy with gradients in all but the concentration.
+
+    >>> import torch
+    >>> from likely.distributions import Gamma
+    >>> d = Gamma(torch.tensor(2.0), torch.tensor(0.5))
+    >>> d.cdf(torch.tensor(4.0)), d.icdf(torch.tensor(0.5))
+    (tensor(0.5940), tensor(3.3567))
+    """
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """The log density, exact for a large concentration too."""
+        inside, log_mean = value > 0, self.concentration.log() - self.rate.log()
+        x, at_zero = torch.where(inside, value, 1.0), super().log_prob(torch.where(inside, 1.0, value))
+        nll = gamma_nll(log_mean, x, concentration=self.concentration, reduction="none", validate_args=False)
+        return torch.where(inside, -nll, at_zero)
+
+    def cdf(self, value: Tensor) -> Tensor:
+        """P(X ≤ value)."""
+        x = self.rate * value.clamp(min=0)
+        return cdf_by_scipy(lambda x, a: special.gammainc(a, x), self._standard_density, x, self.concentration)
+
+    def icdf(self, value: Tensor) -> Tensor:
+        """The quantile of a probability."""
+        x = icdf_by_scipy(lambda p, a: special.gammaincinv(a, p), self._standard_density, value, self.concentration)
+        return x / self.rate
+
+    def _standard_density(self, x: Tensor) -> Tensor:
+        return Gamma(self.concentration, torch.ones_like(self.rate), validate_args=False).log_prob(x).exp()
+
+
+class GammaLoss(PoissonLoss):
+    r"""The Gamma likelihood of a positive target, whose ``concentration`` learns: errors count as ratios.
+
+    ``prediction`` is the logarithm of the mean, or the mean itself under ``log_input=False``; the standard deviation is
+    the mean divided by :math:`\sqrt\alpha`.
+
+    >>> import torch
+    >>> from likely.losses import GammaLoss
+    >>> GammaLoss(concentration=2.0)(torch.zeros(2), torch.tensor([1.0, 3.0]))
+    tensor(2.0644)
+    """
+
+    nll = staticmethod(gamma_nll)
+    slots: ClassVar[Mapping[str, Slot]] = {"concentration": Slot(ShiftedSoftplus(0.01), 1.0)}
+
+    def __init__(self, concentration: ParameterLike = None, **options: Any) -> None:
+        super().__init__(concentration=concentration, **options)
+
+    def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
+        return Gamma(phi["concentration"], phi["concentration"] / self._rate(prediction))
+
+
+def _crps(distribution: Gamma, y: Array) -> Array:
+    """Möller & Scheuerer (2015)."""
+    shape, rate = distribution.concentration, distribution.rate
+    longer = Gamma(shape + 1, rate, validate_args=False)
+    distance = y * (2 * cdf(distribution, y) - 1) - (shape / rate).numpy() * (2 * cdf(longer, y) - 1)
+    return np.asarray(distance - 1 / (rate.numpy() * special.beta(0.5, shape.numpy())))
+
+
+def _start(y: Array, weight: Array) -> Array:
+    return np.asarray(np.log(np.average(y, axis=0, weights=weight)))
+
+
+register(Likelihood("gamma", gamma_nll, GammaLoss, Gamma, constraints.positive, crps=_crps, start=_start))
