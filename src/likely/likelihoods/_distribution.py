@@ -114,8 +114,8 @@ def cdf_by_scipy(function: Callable[..., Any], density: Callable[[Tensor], Tenso
         P(X ≤ x), of the broadcast shape.
     """
     x, *rest = torch.broadcast_tensors(x, *rest)
-    result: Tensor = _Monotone.apply(by_scipy(function, x, *rest), density(x).detach(), x)
-    return result
+    value = by_scipy(function, x, *rest)
+    return _with_slope(value, lambda: density(x), x)
 
 
 def icdf_by_scipy(
@@ -134,7 +134,14 @@ def icdf_by_scipy(
     """
     p, *rest = torch.broadcast_tensors(p, *rest)
     x = by_scipy(function, p, *rest)
-    result: Tensor = _Monotone.apply(x, density(x).detach().reciprocal(), p)
+    return _with_slope(x, lambda: density(x).reciprocal(), p)
+
+
+def _with_slope(value: Tensor, slope: Callable[[], Tensor], argument: Tensor) -> Tensor:
+    """The value, differentiable in the argument where somebody asks for it."""
+    if not (torch.is_grad_enabled() and argument.requires_grad):
+        return value
+    result: Tensor = _Monotone.apply(value, slope().detach(), argument)
     return result
 
 

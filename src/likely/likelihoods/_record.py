@@ -103,7 +103,8 @@ def register(likelihood: Likelihood) -> Likelihood:
     Returns:
         The same record.
     """
-    if likelihood.name in LIKELIHOODS:
+    known = LIKELIHOODS.get(likelihood.name)
+    if known and known.nll.__module__ != likelihood.nll.__module__:  # a module may be loaded again
         raise ValueError(f"there is a likelihood called {likelihood.name!r} already")
     LIKELIHOODS[likelihood.name] = likelihood
     return likelihood

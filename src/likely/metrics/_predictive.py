@@ -1,6 +1,7 @@
 """Predictive distributions as the metrics see them: in float64 on the CPU, with a CDF and quantiles for all."""
 
 import copy
+import weakref
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,6 @@ import torch
 from torch import Tensor
 from torch import distributions as td
 from torch.distributions import Distribution
-from torch.distributions.transforms import _InverseTransform
 
 from likely._validation import fits
 from likely.likelihoods import LIKELIHOODS
@@ -58,8 +58,8 @@ def _in_double(thing: Any, copied: dict[int, Any] | None = None) -> Any:
             if bool(value.isnan().any()):
                 raise ValueError(f"{type(thing).__name__} has NaN in {name}: look for NaN in the model's input")
             clone.__dict__[name] = value.detach().double().cpu() if value.is_floating_point() else value.cpu()
-        elif name == "_inv" and not isinstance(thing, _InverseTransform):
-            clone.__dict__[name] = None  # a transform's memory of its inverse, which refers back to it
+        elif isinstance(value, weakref.ref):
+            clone.__dict__[name] = None  # a transform's memory of its inverse, which is in single precision
         elif isinstance(value, Distribution | td.Transform):
             clone.__dict__[name] = _in_double(value, copied)
         elif isinstance(value, list):
