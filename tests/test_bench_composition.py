@@ -5,7 +5,7 @@ import pytest
 from likely.bench import composition
 from likely.bench.safety import nll
 from likely.calibration import AutoCalibrator, VectorScaling, compose
-from likely.calibration._temperature import LinearTemperature
+from likely.calibration.classifiers._temperature import LinearTemperature
 from likely.datasets import load_logits
 from likely.reproduce import Context
 

@@ -10,10 +10,10 @@ from scipy.special import log_softmax
 from sklearn.base import clone
 
 from likely.calibration import _cross_fit, _held_out
-from likely.calibration._auto import AutoCalibrator, default_candidates
-from likely.calibration._compose import compose
-from likely.calibration._scaling import StructuredMatrixScaling, VectorScaling
-from likely.calibration._temperature import FeatureTemperature, GlobalTemperature, LinearTemperature
+from likely.calibration.classifiers._auto import AutoCalibrator, default_candidates
+from likely.calibration.classifiers._compose import compose
+from likely.calibration.classifiers._scaling import StructuredMatrixScaling, VectorScaling
+from likely.calibration.classifiers._temperature import FeatureTemperature, GlobalTemperature, LinearTemperature
 
 
 def mixed(n=1500, seed=0):
@@ -171,7 +171,7 @@ def test_auto_averages_what_it_cannot_tell_apart():
 
 def test_some_of_many_rows_choose(monkeypatch):
     logits, y, features = mixed(600)
-    monkeypatch.setattr("likely.calibration._auto.KEPT", 900)
+    monkeypatch.setattr("likely.calibration.classifiers._auto.KEPT", 900)
     few = {"GS": GlobalTemperature(), "VS → LFS": compose(VectorScaling(), FeatureTemperature(), cv=None)}
     auto = AutoCalibrator(few).fit(logits, y, features)
     assert list(auto.members_) == ["VS → LFS"]

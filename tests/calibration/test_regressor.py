@@ -13,11 +13,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from likely.calibration._conformal import ConformalRegressor
-from likely.calibration._isotonic_scale import IsotonicScale
-from likely.calibration._regressor import CalibratedRegressor, mean_and_scale
-from likely.calibration._scale import GlobalScale, LinearScale
-from likely.calibration._scale_pipeline import compose_scales
+from likely.calibration.regressors._compose import compose_scales
+from likely.calibration.regressors._conformal import ConformalRegressor
+from likely.calibration.regressors._isotonic import IsotonicScale
+from likely.calibration.regressors._regressor import CalibratedRegressor, mean_and_scale
+from likely.calibration.regressors._scale import GlobalScale, LinearScale
 
 
 def data(n=600, seed=0):

@@ -8,11 +8,11 @@ from sklearn.isotonic import IsotonicRegression
 from torch.distributions import Laplace, Normal
 
 from likely._evidence import Rows
-from likely.calibration import _scale
-from likely.calibration._deep_scale import DeepScale
-from likely.calibration._isotonic_scale import IsotonicScale, Recalibrated, polya_tree
-from likely.calibration._scale import GlobalScale, LinearScale
-from likely.calibration._scale_pipeline import AutoScale, ScalePipeline, compose_scales
+from likely.calibration.regressors import _scale
+from likely.calibration.regressors._compose import AutoScale, ScalePipeline, compose_scales
+from likely.calibration.regressors._deep import DeepScale
+from likely.calibration.regressors._isotonic import IsotonicScale, Recalibrated, polya_tree
+from likely.calibration.regressors._scale import GlobalScale, LinearScale
 from likely.distributions import StudentT
 
 CALIBRATORS = [

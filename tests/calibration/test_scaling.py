@@ -10,10 +10,10 @@ from scipy import optimize
 from scipy.special import log_softmax
 from sklearn.base import clone
 
-from likely.calibration import _scaling
-from likely.calibration._deep import DeepTemperature
-from likely.calibration._scaling import StructuredMatrixScaling, VectorScaling
-from likely.calibration._temperature import GlobalTemperature
+from likely.calibration.classifiers import _scaling
+from likely.calibration.classifiers._deep import DeepTemperature
+from likely.calibration.classifiers._scaling import StructuredMatrixScaling, VectorScaling
+from likely.calibration.classifiers._temperature import GlobalTemperature
 
 SCALINGS = [VectorScaling, StructuredMatrixScaling]
 

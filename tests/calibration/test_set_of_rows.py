@@ -23,7 +23,7 @@ from likely.calibration import (
     LinearScale,
     compose_scales,
 )
-from likely.calibration._classifier import METHODS
+from likely.calibration.classifiers._classifier import METHODS
 
 SCALES = {
     "global": GlobalScale,

@@ -12,8 +12,8 @@ from sklearn.base import clone
 from torch import Tensor
 
 from likely._evidence import Rows
-from likely.calibration._base import Calibrator
 from likely.calibration._held_out import contents, deal_by_content, take
+from likely.calibration.classifiers._base import Calibrator
 
 KEPT = 2**22  # numbers: so many calibrated logits are kept between two steps, more are computed again at every pass
 Chain = tuple[Calibrator, ...]

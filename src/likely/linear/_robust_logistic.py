@@ -18,7 +18,7 @@ from torch import Tensor
 from likely._evidence import Rows, fit_linear
 from likely._validation import all_or_nothing, check_sample_weight
 from likely.calibration._held_out import sure
-from likely.calibration._temperature import tempered
+from likely.calibration.classifiers._temperature import tempered
 from likely.functional import softmax_nll
 from likely.linear._canonical import Line, canonical, column_order
 from likely.linear._robust_rows import median, middle_and_spread

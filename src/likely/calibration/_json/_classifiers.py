@@ -11,15 +11,15 @@ from sklearn.base import clone
 from sklearn.isotonic import IsotonicRegression
 
 from likely._evidence import Solution
-from likely.calibration._auto import AutoCalibrator
-from likely.calibration._base import Calibrator
-from likely.calibration._classic import IsotonicCalibration, PlattScaling
-from likely.calibration._compose import Composition
-from likely.calibration._deep import DeepTemperature
 from likely.calibration._deep_network import Networks
-from likely.calibration._json_fields import Record, bare
-from likely.calibration._scaling import StructuredMatrixScaling, VectorScaling
-from likely.calibration._temperature import FeatureTemperature, GlobalTemperature, LinearTemperature
+from likely.calibration._json._fields import Record, bare
+from likely.calibration.classifiers._auto import AutoCalibrator
+from likely.calibration.classifiers._base import Calibrator
+from likely.calibration.classifiers._classic import IsotonicCalibration, PlattScaling
+from likely.calibration.classifiers._compose import Composition
+from likely.calibration.classifiers._deep import DeepTemperature
+from likely.calibration.classifiers._scaling import StructuredMatrixScaling, VectorScaling
+from likely.calibration.classifiers._temperature import FeatureTemperature, GlobalTemperature, LinearTemperature
 
 Nested = Callable[[Any], dict[str, Any]]  # of a calibrator inside another one
 Again = Callable[[Record], Any]

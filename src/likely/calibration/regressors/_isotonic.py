@@ -22,8 +22,8 @@ from scipy import special
 from torch import Tensor
 from torch.distributions import Distribution, Laplace, Normal, constraints
 
-from likely.calibration._base import like
-from likely.calibration._scale import Forecast, ScaleCalibrator
+from likely.calibration.classifiers._base import like
+from likely.calibration.regressors._scale import Forecast, ScaleCalibrator
 from likely.distributions import StudentT
 from likely.functional import student_t_nll
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from likely._evidence import moments
 from likely.calibration._deep_network import FOLDS, few, fit_networks
 from likely.calibration._held_out import contents, fold_numbers
-from likely.calibration._scale import LINK, Forecast, ScaleCalibrator, default_features
+from likely.calibration.regressors._scale import LINK, Forecast, ScaleCalibrator, default_features
 
 
 class DeepScale(ScaleCalibrator):

@@ -20,7 +20,7 @@ from torch.distributions import Distribution
 
 from likely._validation import all_or_nothing, check_sample_weight
 from likely.calibration._content_folds import deals_itself, split_by_content
-from likely.calibration._scale_pipeline import SCALE_METHODS
+from likely.calibration.regressors._compose import SCALE_METHODS
 
 
 class CalibratedRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):

@@ -8,12 +8,12 @@ import numpy as np
 import torch
 from sklearn.base import clone
 
-from likely.calibration._deep_scale import DeepScale
-from likely.calibration._isotonic_scale import IsotonicScale
-from likely.calibration._json_classifiers import Again, Nested, line, networks, read_networks, solution
-from likely.calibration._json_fields import Record, bare
-from likely.calibration._scale import LinearScale, _Met
-from likely.calibration._scale_pipeline import AutoScale, ScalePipeline
+from likely.calibration._json._classifiers import Again, Nested, line, networks, read_networks, solution
+from likely.calibration._json._fields import Record, bare
+from likely.calibration.regressors._compose import AutoScale, ScalePipeline
+from likely.calibration.regressors._deep import DeepScale
+from likely.calibration.regressors._isotonic import IsotonicScale
+from likely.calibration.regressors._scale import LinearScale, _Met
 
 
 def write(calibrator: Any, nested: Nested) -> dict[str, Any]:

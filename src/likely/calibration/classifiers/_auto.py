@@ -13,11 +13,11 @@ from sklearn.utils import check_random_state
 from torch import Tensor
 
 from likely._evidence import Rows
-from likely.calibration._base import Calibrator, like
-from likely.calibration._compose import Composition, compose
 from likely.calibration._cross_fit import KEPT, Chain, CrossFits
-from likely.calibration._scaling import StructuredMatrixScaling, VectorScaling
-from likely.calibration._temperature import FeatureTemperature, GlobalTemperature, LinearTemperature
+from likely.calibration.classifiers._base import Calibrator, like
+from likely.calibration.classifiers._compose import Composition, compose
+from likely.calibration.classifiers._scaling import StructuredMatrixScaling, VectorScaling
+from likely.calibration.classifiers._temperature import FeatureTemperature, GlobalTemperature, LinearTemperature
 
 _MATRIX = 200  # a matrix of more classes than this has more entries than calibration sets can speak for
 

@@ -14,11 +14,11 @@ from torch.distributions import Distribution
 
 from likely._evidence import Rows
 from likely._validation import all_or_nothing
-from likely.calibration._base import check_weight
-from likely.calibration._deep_scale import DeepScale
 from likely.calibration._held_out import contents, deal_by_content, sure
-from likely.calibration._isotonic_scale import IsotonicScale
-from likely.calibration._scale import GlobalScale, LinearScale, ScaleCalibrator
+from likely.calibration.classifiers._base import check_weight
+from likely.calibration.regressors._deep import DeepScale
+from likely.calibration.regressors._isotonic import IsotonicScale
+from likely.calibration.regressors._scale import GlobalScale, LinearScale, ScaleCalibrator
 
 
 class _Delegate(BaseEstimator):

@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
 from likely._evidence import Rows
-from likely.calibration._base import Calibrator
+from likely.calibration.classifiers._base import Calibrator
 
 
 class _OneVersusRest(Calibrator):

@@ -25,8 +25,8 @@ from scipy import linalg, optimize
 from torch import Tensor
 
 from likely._evidence import Rows
-from likely.calibration._base import Calibrator
-from likely.calibration._inverse import fit_inverse_temperature
+from likely.calibration.classifiers._base import Calibrator
+from likely.calibration.classifiers._inverse import fit_inverse_temperature
 
 Vector = NDArray[np.float64]
 # Nats a unit of spread costs, as for the temperatures: chosen on LeNet-5, SVHN and the two cleanlab sets, where

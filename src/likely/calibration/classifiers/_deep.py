@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from likely._evidence import Rows, moments
-from likely.calibration._base import Calibrator, check_features, like
 from likely.calibration._deep_network import FOLDS, few, fit_networks
 from likely.calibration._held_out import contents, fold_numbers
-from likely.calibration._inverse import LINK, fit_inverse_temperature, relative
-from likely.calibration._temperature import finite
+from likely.calibration.classifiers._base import Calibrator, check_features, like
+from likely.calibration.classifiers._inverse import LINK, fit_inverse_temperature, relative
+from likely.calibration.classifiers._temperature import finite
 
 
 class DeepTemperature(Calibrator):

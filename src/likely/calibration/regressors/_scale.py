@@ -18,8 +18,8 @@ from torch.distributions import Distribution, Laplace, Normal
 from likely import functional
 from likely._evidence import Rows, Solution, fit_linear
 from likely._validation import all_or_nothing
-from likely.calibration._base import check_features, check_weight, like
 from likely.calibration._held_out import contents, deal_by_content, sure, take
+from likely.calibration.classifiers._base import check_features, check_weight, like
 from likely.constraints import ShiftedSoftplus
 
 # How many nats a unit of spread in u costs: chosen on fried, protein, red wine and Boston housing, 127 to 9000 rows.

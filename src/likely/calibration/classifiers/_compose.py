@@ -11,8 +11,8 @@ from sklearn.utils.metaestimators import _BaseComposition
 from torch import Tensor
 
 from likely._evidence import Rows
-from likely.calibration._base import Calibrator, like
 from likely.calibration._cross_fit import Chain, CrossFits
+from likely.calibration.classifiers._base import Calibrator, like
 
 
 class Composition(Calibrator, _BaseComposition):

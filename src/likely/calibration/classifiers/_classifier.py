@@ -24,8 +24,8 @@ from sklearn.utils.validation import (
 )
 
 from likely._validation import all_or_nothing, check_sample_weight
-from likely.calibration._base import Calibrator
 from likely.calibration._content_folds import deals_itself, split_by_content
+from likely.calibration.classifiers._base import Calibrator
 
 METHODS = {
     "auto": "AutoCalibrator",

@@ -13,20 +13,20 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from likely._files import replacing
-from likely.calibration import _json_classifiers, _json_scales
-from likely.calibration._auto import AutoCalibrator
-from likely.calibration._base import INPUTS, Calibrator
-from likely.calibration._classic import IsotonicCalibration, PlattScaling
-from likely.calibration._compose import Composition
-from likely.calibration._deep import DeepTemperature
-from likely.calibration._deep_scale import DeepScale
-from likely.calibration._isotonic_scale import IsotonicScale
-from likely.calibration._json_fields import Record
-from likely.calibration._json_text import laid_out, parsed
-from likely.calibration._scale import FAMILIES, GlobalScale, LinearScale
-from likely.calibration._scale_pipeline import AutoScale, ScalePipeline
-from likely.calibration._scaling import StructuredMatrixScaling, VectorScaling
-from likely.calibration._temperature import FeatureTemperature, GlobalTemperature, LinearTemperature
+from likely.calibration._json import _classifiers, _regressors
+from likely.calibration._json._fields import Record
+from likely.calibration._json._text import laid_out, parsed
+from likely.calibration.classifiers._auto import AutoCalibrator
+from likely.calibration.classifiers._base import INPUTS, Calibrator
+from likely.calibration.classifiers._classic import IsotonicCalibration, PlattScaling
+from likely.calibration.classifiers._compose import Composition
+from likely.calibration.classifiers._deep import DeepTemperature
+from likely.calibration.classifiers._scaling import StructuredMatrixScaling, VectorScaling
+from likely.calibration.classifiers._temperature import FeatureTemperature, GlobalTemperature, LinearTemperature
+from likely.calibration.regressors._compose import AutoScale, ScalePipeline
+from likely.calibration.regressors._deep import DeepScale
+from likely.calibration.regressors._isotonic import IsotonicScale
+from likely.calibration.regressors._scale import FAMILIES, GlobalScale, LinearScale
 
 FORMAT = 1
 _DEPTH = 20  # of calibrators within calibrators
@@ -112,9 +112,9 @@ def needs(calibrator: Any) -> dict[str, Any]:
     """What a fitted calibrator has to be given."""
     if isinstance(calibrator, Calibrator):
         told = {"kind": "classifier", "inputs": calibrator.inputs, "classes": int(calibrator.n_classes_)}
-        return told | {"features": _json_classifiers.features_of(calibrator)}
-    told = {"kind": "regressor", "scale": _json_scales.reads_scale(calibrator)}
-    return told | {"features": _json_scales.features_of(calibrator)}
+        return told | {"features": _classifiers.features_of(calibrator)}
+    told = {"kind": "regressor", "scale": _regressors.reads_scale(calibrator)}
+    return told | {"features": _regressors.features_of(calibrator)}
 
 
 def from_json(text: str, name: str = "the text") -> Any:
@@ -156,7 +156,7 @@ def _written(calibrator: Any) -> dict[str, Any]:
         inner = " Its calibrator_ can be saved." if hasattr(calibrator, "calibrator_") else ""
         raise TypeError(f"{kind.__name__} is none of likely's calibrators, and only those can be saved.{inner}")
     check_is_fitted(calibrator)
-    parts = _json_classifiers if kind in CLASSIFIERS else _json_scales
+    parts = _classifiers if kind in CLASSIFIERS else _regressors
     named = {name: _plain(value) for name, value in calibrator.get_params(deep=False).items()}
     # What a file cannot say, such as a random generator, is left at its default.
     parameters = {name: value for name, value in named.items() if name != "inputs" and value is not NotImplemented}
@@ -181,9 +181,9 @@ def _again(record: Record, whole: Record, depth: int = 0) -> Any:
         if hasattr(calibrator, "likelihood") and calibrator.likelihood not in FAMILIES:
             choices = " or ".join(FAMILIES)
             raise ValueError(f"{record.name}: 'likelihood' must be {choices}, found {calibrator.likelihood!r}")
-        _json_scales.read(calibrator, record, again)
+        _regressors.read(calibrator, record, again)
         return calibrator
-    _json_classifiers.read(calibrator, record, whole.whole("classes", 2), again)
+    _classifiers.read(calibrator, record, whole.whole("classes", 2), again)
     if record.content is whole.content["calibrator"]:
         calibrator.inputs = whole.text("inputs")
         if calibrator.inputs not in INPUTS:

@@ -16,7 +16,7 @@ from sklearn.utils.validation import assert_all_finite, check_is_fitted, column_
 
 from likely._contents import mixed, row_keys
 from likely._validation import all_or_nothing
-from likely.calibration._regressor import mean_and_scale
+from likely.calibration.regressors._regressor import mean_and_scale
 
 
 class ConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from likely._evidence import Rows, Solution, fit_linear
-from likely.calibration._base import Calibrator, check_features, like
-from likely.calibration._inverse import LINK as LINK
-from likely.calibration._inverse import fit_inverse_temperature, relative
-from likely.calibration._inverse import tempered as tempered
-from likely.calibration._leading import fit_leading
+from likely.calibration.classifiers._base import Calibrator, check_features, like
+from likely.calibration.classifiers._inverse import LINK as LINK
+from likely.calibration.classifiers._inverse import fit_inverse_temperature, relative
+from likely.calibration.classifiers._inverse import tempered as tempered
+from likely.calibration.classifiers._leading import fit_leading
 
 # How far temperatures are expected to spread over rows, as a share of the global one. Chosen on LeNet-5, ResNet-20,
 # SVHN and cleanlab's CIFAR-10: at .4 a quarter of the splits of 250 rows gets worse, by up to .014; at .15 none does,
