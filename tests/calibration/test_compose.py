@@ -9,7 +9,7 @@ from joblib import parallel_config
 from scipy.special import log_softmax
 from sklearn.base import clone
 
-from likely.calibration import _cross_fit, _held_out
+from likely._rows.folds import fold_numbers, splits_of
 from likely.calibration.classifiers._auto import AutoCalibrator, default_candidates
 from likely.calibration.classifiers._compose import compose
 from likely.calibration.classifiers._scaling import StructuredMatrixScaling, VectorScaling
@@ -56,7 +56,7 @@ def test_many_logits_are_not_kept(monkeypatch):
     logits, y, features = mixed(400)
     make = lambda: compose(VectorScaling(), FeatureTemperature(), cv=None)  # noqa: E731
     kept = make().fit(logits, y, features).transform(logits, features)
-    monkeypatch.setattr(_cross_fit, "KEPT", 0)
+    monkeypatch.setattr("likely.calibration.classifiers._rows.KEPT", 0)
     np.testing.assert_allclose(make().fit(logits, y, features).transform(logits, features), kept, atol=1e-6)
 
 
@@ -110,7 +110,7 @@ def test_weights_reach_every_step():
 
 
 def test_folds_do_not_repeat_the_class_frequencies_of_the_rows_fitted():
-    folds = _held_out.deal_by_content(np.arange(63, dtype=np.uint64), 5, 0, np.zeros(63))
+    folds = [held for _, held in splits_of(fold_numbers(np.arange(63, dtype=np.uint64), 5))]
     assert sorted(np.concatenate(folds)) == list(range(63))
     # Labels of pure chance: a bias that follows their frequencies must not look good on rows held out.
     rng, gains = np.random.default_rng(0), []
@@ -171,7 +171,7 @@ def test_auto_averages_what_it_cannot_tell_apart():
 
 def test_some_of_many_rows_choose(monkeypatch):
     logits, y, features = mixed(600)
-    monkeypatch.setattr("likely.calibration.classifiers._auto.KEPT", 900)
+    monkeypatch.setattr("likely.calibration.classifiers._rows.KEPT", 900)
     few = {"GS": GlobalTemperature(), "VS → LFS": compose(VectorScaling(), FeatureTemperature(), cv=None)}
     auto = AutoCalibrator(few).fit(logits, y, features)
     assert list(auto.members_) == ["VS → LFS"]

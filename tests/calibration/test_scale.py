@@ -7,12 +7,15 @@ from sklearn.base import clone
 from sklearn.isotonic import IsotonicRegression
 from torch.distributions import Laplace, Normal
 
-from likely._evidence import Rows
+from likely._rows.blocks import Rows
 from likely.calibration.regressors import _scale
-from likely.calibration.regressors._compose import AutoScale, ScalePipeline, compose_scales
+from likely.calibration.regressors._auto import AutoScale
+from likely.calibration.regressors._compose import ScalePipeline, compose_scales
 from likely.calibration.regressors._deep import DeepScale
-from likely.calibration.regressors._isotonic import IsotonicScale, Recalibrated, polya_tree
-from likely.calibration.regressors._scale import GlobalScale, LinearScale
+from likely.calibration.regressors._isotonic import IsotonicScale, polya_tree
+from likely.calibration.regressors._linear import LinearScale
+from likely.calibration.regressors._recalibrated import Recalibrated
+from likely.calibration.regressors._scale import GlobalScale
 from likely.distributions import StudentT
 
 CALIBRATORS = [
@@ -262,9 +265,9 @@ def test_auto_finds_the_linear_scale_and_the_bend():
     x = rng.normal(size=(600, 2))
     y = np.log1p(np.exp(2 * x[:, 0])) * (rng.exponential(size=600) - 1)
     auto = AutoScale(cv=2).fit(np.zeros(600), None, y, features=x)
-    assert auto.choice_ in ("linear+isotonic", "deep+isotonic")
+    assert auto.name_ in ("linear+isotonic", "deep+isotonic")
     assert list(auto.scores_) == ["global", "linear", "deep", "isotonic", "linear+isotonic", "deep+isotonic"]
-    assert auto.scores_[auto.choice_] < auto.scores_["global"]
+    assert auto.scores_[auto.name_] < auto.scores_["global"]
 
 
 @pytest.mark.parametrize(
@@ -299,7 +302,7 @@ def test_wrong_use():
         compose_scales(IsotonicScale(), LinearScale()).fit(mean, scale, y)
     with pytest.raises(ValueError, match="candidates must be some of global, linear"):
         AutoScale(candidates=["platt"]).fit(mean, scale, y)
-    with pytest.raises(ValueError, match="steps is empty"):
+    with pytest.raises(ValueError, match="give at least one calibrator"):
         ScalePipeline([]).fit(mean, scale, y)
 
 

@@ -21,7 +21,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from likely.calibration._held_out import deal
+from likely._rows.folds import deal
 
 Array = NDArray[np.float64]
 Progress = Callable[[float], None]

@@ -10,12 +10,15 @@ from likely.calibration.classifiers._deep import DeepTemperature
 from likely.calibration.classifiers._module import CalibratedModule
 from likely.calibration.classifiers._scaling import StructuredMatrixScaling, VectorScaling
 from likely.calibration.classifiers._temperature import FeatureTemperature, GlobalTemperature, LinearTemperature
-from likely.calibration.regressors._compose import AutoScale, ScalePipeline, compose_scales
+from likely.calibration.regressors._auto import AutoScale
+from likely.calibration.regressors._compose import ScalePipeline, compose_scales
 from likely.calibration.regressors._conformal import ConformalRegressor
 from likely.calibration.regressors._deep import DeepScale
-from likely.calibration.regressors._isotonic import IsotonicScale, Recalibrated
+from likely.calibration.regressors._isotonic import IsotonicScale
+from likely.calibration.regressors._linear import LinearScale
+from likely.calibration.regressors._recalibrated import Recalibrated
 from likely.calibration.regressors._regressor import CalibratedRegressor
-from likely.calibration.regressors._scale import GlobalScale, LinearScale, ScaleCalibrator
+from likely.calibration.regressors._scale import GlobalScale, ScaleCalibrator
 
 __all__ = [
     "AutoCalibrator",

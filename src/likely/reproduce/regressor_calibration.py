@@ -23,7 +23,7 @@ from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 from torch.distributions import Distribution, Normal, Uniform
 
-from likely.calibration import DeepScale, GlobalScale, IsotonicScale, LinearScale, ScalePipeline
+from likely.calibration import DeepScale, GlobalScale, IsotonicScale, LinearScale, compose_scales
 from likely.datasets import Regression, list_regression, load_regression, make_heteroscedastic
 from likely.metrics import negative_log_likelihood, pit_values, quantile_calibration_error
 from likely.reproduce._comparison import Comparison, Scores, beside_paper, one_core
@@ -38,7 +38,7 @@ METHODS: dict[str, Callable[[], Any]] = {
     DS: DeepScale,
     "LS, no penalty": lambda: LinearScale(penalty=None),
     "Isotonic, ours": IsotonicScale,
-    "LS, then isotonic": lambda: ScalePipeline([LinearScale(), IsotonicScale()]),
+    "LS, then isotonic": lambda: compose_scales(LinearScale(), IsotonicScale()),
 }
 SETS = {  # what the paper calls it: its file, and the paper's CAL by Uncalibrated, Isotonic, GS, LS and DS
     "crime": ("crime", (0.3624, 0.3499, 0.0693, 0.0125, 0.0310)),

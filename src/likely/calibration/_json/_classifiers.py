@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import torch
 from sklearn.base import clone
 from sklearn.isotonic import IsotonicRegression
 
-from likely._evidence import Solution
-from likely.calibration._deep_network import Networks
 from likely.calibration._json._fields import Record, bare
+from likely.calibration._json._parts import (
+    Again,
+    Nested,
+    comparison,
+    line,
+    networks,
+    read_comparison,
+    read_networks,
+    read_steps,
+    solution,
+    steps,
+)
 from likely.calibration.classifiers._auto import AutoCalibrator
 from likely.calibration.classifiers._base import Calibrator
 from likely.calibration.classifiers._classic import IsotonicCalibration, PlattScaling
@@ -20,9 +28,6 @@ from likely.calibration.classifiers._compose import Composition
 from likely.calibration.classifiers._deep import DeepTemperature
 from likely.calibration.classifiers._scaling import StructuredMatrixScaling, VectorScaling
 from likely.calibration.classifiers._temperature import FeatureTemperature, GlobalTemperature, LinearTemperature
-
-Nested = Callable[[Any], dict[str, Any]]  # of a calibrator inside another one
-Again = Callable[[Record], Any]
 
 
 def write(calibrator: Any, nested: Nested) -> dict[str, Any]:
@@ -52,15 +57,9 @@ def write(calibrator: Any, nested: Nested) -> dict[str, Any]:
         case IsotonicCalibration():
             return {"curves": [_knots(curve) for curve in calibrator.curves_]}
         case Composition():
-            names = [name for name, _ in calibrator.steps]
-            steps = zip(names, calibrator.fitted_, strict=True)
-            return {"steps": [{"name": name, **nested(step)} for name, step in steps]}
-    return {
-        "best": calibrator.name_,
-        "scores": {name: bare(score) for name, score in calibrator.scores_.items()},
-        "behind": {name: bare(errors) for name, errors in calibrator.behind_.items()},
-        "members": [{"name": name, **nested(member)} for name, member in calibrator.members_.items()],
-    }
+            return steps(calibrator, nested)
+    members = [{"name": name, **nested(member)} for name, member in calibrator.members_.items()]
+    return {**comparison(calibrator), "members": members}
 
 
 def read(calibrator: Any, record: Record, classes: int, again: Again) -> None:
@@ -84,84 +83,14 @@ def read(calibrator: Any, record: Record, classes: int, again: Again) -> None:
         case IsotonicCalibration():
             calibrator.curves_ = [_curve(curve) for curve in _all(record, classes)]
         case Composition():
-            steps = record.records("steps")
-            calibrator.fitted_ = [again(step) for step in steps]
-            names = [step.text("name") for step in steps]
-            calibrator.steps = [(name, clone(own)) for name, own in zip(names, calibrator.fitted_, strict=True)]
+            read_steps(calibrator, record, again)
         case AutoCalibrator():
             members = record.records("members")
             calibrator.members_ = {member.text("name"): again(member) for member in members}
             if len(calibrator.members_) < len(members):
                 raise ValueError(f"{record.name}: each of 'members' must have a name of its own")
             calibrator.candidates = {name: clone(member) for name, member in calibrator.members_.items()}
-            calibrator.name_ = record.text("best")
-            for field in ("scores", "behind"):
-                told = record.record(field)
-                setattr(calibrator, f"{field}_", {name: told.limit(name) for name in told.content})
-
-
-def line(fitted: Solution) -> dict[str, Any]:
-    """A parameter linear in standardised columns."""
-    return {
-        "mean": fitted.mean.tolist(),
-        "deviation": fitted.deviation.tolist(),
-        "coef": fitted.coef.tolist(),
-        "intercept": float(fitted.intercept),
-        "precision": bare(fitted.precision),
-        "n_iter": int(fitted.n_iter),
-    }
-
-
-def solution(record: Record, columns: int | None) -> Solution:
-    """The same again."""
-    coef = record.array("coef", columns)
-    return Solution(
-        record.array("mean", len(coef)),
-        record.array("deviation", len(coef), positive=True),
-        coef,
-        record.number("intercept"),
-        record.limit("precision"),
-        record.whole("n_iter"),
-    )
-
-
-def networks(calibrator: Any) -> dict[str, Any]:
-    """Five networks and what standardises their input; null where held-out rows spoke for none of them."""
-    told = {
-        "mean": calibrator.mean_.tolist(),
-        "deviation": calibrator.deviation_.tolist(),
-        "n_iter": int(calibrator.n_iter_),
-        "gain": bare(calibrator.gain_),
-    }
-    if calibrator.n_iter_ == 0:
-        return {**told, "networks": None}
-    first, shift, last, bias = (layer.double().cpu() for layer in calibrator.networks_.layers)
-    layers = {
-        "range": [float(end) for end in calibrator.networks_.range],
-        "first": first.tolist(),
-        "shift": shift[:, 0].tolist(),
-        "last": last[..., 0].tolist(),
-        "bias": bias[:, 0, 0].tolist(),
-    }
-    return {**told, "networks": layers}
-
-
-def read_networks(calibrator: Any, record: Record, columns: int) -> None:
-    """The same again."""
-    calibrator.mean_ = record.array("mean", columns)
-    calibrator.deviation_ = record.array("deviation", columns, positive=True)
-    calibrator.n_iter_, calibrator.gain_ = record.whole("n_iter"), record.limit("gain")
-    layers, ends = [], (0.0, 0.0)
-    if calibrator.n_iter_:
-        told = record.record("networks")
-        low, high = told.array("range", 2)
-        told.interval(low, high, "'range'")
-        first = told.array("first", None, columns, None)
-        n, _, hidden = first.shape
-        shift, last, bias = told.array("shift", n, hidden), told.array("last", n, hidden), told.array("bias", n)
-        shaped = (first, shift[:, None], last[..., None], bias[:, None, None])
-        layers, ends = [torch.as_tensor(layer).float() for layer in shaped], (float(low), float(high))
-    calibrator.networks_ = Networks(layers, ends, calibrator.n_iter_, calibrator.gain_)
+            read_comparison(calibrator, record)
 
 
 def features_of(calibrator: Calibrator) -> int:

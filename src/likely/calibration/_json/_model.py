@@ -23,10 +23,12 @@ from likely.calibration.classifiers._compose import Composition
 from likely.calibration.classifiers._deep import DeepTemperature
 from likely.calibration.classifiers._scaling import StructuredMatrixScaling, VectorScaling
 from likely.calibration.classifiers._temperature import FeatureTemperature, GlobalTemperature, LinearTemperature
-from likely.calibration.regressors._compose import AutoScale, ScalePipeline
+from likely.calibration.regressors._auto import AutoScale
+from likely.calibration.regressors._compose import ScalePipeline
 from likely.calibration.regressors._deep import DeepScale
 from likely.calibration.regressors._isotonic import IsotonicScale
-from likely.calibration.regressors._scale import FAMILIES, GlobalScale, LinearScale
+from likely.calibration.regressors._linear import LinearScale
+from likely.calibration.regressors._scale import FAMILIES, GlobalScale
 
 FORMAT = 1
 _DEPTH = 20  # of calibrators within calibrators

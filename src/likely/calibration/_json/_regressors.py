@@ -6,24 +6,34 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.base import clone
 
-from likely.calibration._json._classifiers import Again, Nested, line, networks, read_networks, solution
 from likely.calibration._json._fields import Record, bare
-from likely.calibration.regressors._compose import AutoScale, ScalePipeline
+from likely.calibration._json._parts import (
+    Again,
+    Nested,
+    comparison,
+    line,
+    networks,
+    read_comparison,
+    read_networks,
+    read_steps,
+    solution,
+    steps,
+)
+from likely.calibration.regressors._auto import AutoScale
+from likely.calibration.regressors._compose import ScalePipeline
 from likely.calibration.regressors._deep import DeepScale
 from likely.calibration.regressors._isotonic import IsotonicScale
-from likely.calibration.regressors._scale import LinearScale, _Met
+from likely.calibration.regressors._linear import LinearScale, MetRanges
 
 
 def write(calibrator: Any, nested: Nested) -> dict[str, Any]:
     """What was learned, in JSON's types."""
     match calibrator:
         case ScalePipeline():
-            return {"steps": [nested(step) for step in calibrator.steps_]}
+            return steps(calibrator, nested)
         case AutoScale():
-            scores = {name: bare(score) for name, score in calibrator.scores_.items()}
-            return {"choice": calibrator.choice_, "scores": scores, "calibrator": nested(calibrator.calibrator_)}
+            return {**comparison(calibrator), "calibrator": nested(calibrator.calibrator_)}
     told = {"has_scale": bool(calibrator.has_scale_), "global_scale": float(calibrator.global_scale_)}
     match calibrator:
         case LinearScale():
@@ -49,12 +59,10 @@ def read(calibrator: Any, record: Record, again: Again) -> None:
     """Give an unfitted calibrator what the record says was learned."""
     match calibrator:
         case ScalePipeline():
-            calibrator.steps_ = [again(step) for step in record.records("steps")]
-            calibrator.steps = [clone(step) for step in calibrator.steps_]
+            read_steps(calibrator, record, again)
             return
         case AutoScale():
-            calibrator.choice_, scores = record.text("choice"), record.record("scores")
-            calibrator.scores_ = {name: scores.limit(name) for name in scores.content}
+            read_comparison(calibrator, record)
             calibrator.calibrator_ = again(record.record("calibrator"))
             return
     calibrator.has_scale_ = record.truth("has_scale")
@@ -69,7 +77,7 @@ def read(calibrator: Any, record: Record, again: Again) -> None:
             record.interval(lowest, highest, "'range'")
             calibrator.share_ = record.number("share")
             calibrator.solution_, calibrator.precision_, calibrator.n_iter_ = fitted, fitted.precision, fitted.n_iter
-            calibrator.met_ = _Met(fitted, low, high, (float(lowest), float(highest)))
+            calibrator.met_ = MetRanges(fitted, low, high, (float(lowest), float(highest)))
         case DeepScale():
             calibrator.n_features_ = record.whole("features")
             read_networks(calibrator, record, calibrator.n_features_ or 1 + calibrator.has_scale_)
@@ -86,7 +94,7 @@ def features_of(calibrator: Any) -> int:
     """How many features a row it reads; 0 for none."""
     match calibrator:
         case ScalePipeline():
-            return max(map(features_of, calibrator.steps_))
+            return max(map(features_of, calibrator.fitted_))
         case AutoScale():
             return features_of(calibrator.calibrator_)
         case LinearScale() | DeepScale():
@@ -98,7 +106,7 @@ def reads_scale(calibrator: Any) -> bool:
     """Whether the regressor's own scale is read."""
     match calibrator:
         case ScalePipeline():
-            return reads_scale(calibrator.steps_[0])
+            return reads_scale(calibrator.fitted_[0])
         case AutoScale():
             return reads_scale(calibrator.calibrator_)
     return bool(calibrator.has_scale_)

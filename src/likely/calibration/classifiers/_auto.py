@@ -12,10 +12,13 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 from torch import Tensor
 
-from likely._evidence import Rows
-from likely.calibration._cross_fit import KEPT, Chain, CrossFits
-from likely.calibration.classifiers._base import Calibrator, like
+from likely._rows.blocks import Rows, like
+from likely.calibration._comparison import Comparison
+from likely.calibration._composition import chain_of
+from likely.calibration._cross_fit import CrossFits
+from likely.calibration.classifiers._base import Calibrator
 from likely.calibration.classifiers._compose import Composition, compose
+from likely.calibration.classifiers._rows import LabelledLogits
 from likely.calibration.classifiers._scaling import StructuredMatrixScaling, VectorScaling
 from likely.calibration.classifiers._temperature import FeatureTemperature, GlobalTemperature, LinearTemperature
 
@@ -63,8 +66,7 @@ class AutoCalibrator(Calibrator):
 
     def temperature(self, logits: Any, features: Any = None) -> Any:
         """The temperature of each row, where all members have one: their harmonic mean."""
-        rows = self._rows(logits)
-        plain = torch.cat([rows[part] for part in rows.blocks()])
+        plain = self._rows(logits).whole()
         inverse = torch.stack([1 / member.temperature(plain, features) for member in self.members_.values()])
         return like(1 / inverse.mean(0), logits)
 
@@ -74,35 +76,31 @@ class AutoCalibrator(Calibrator):
         if self.cv < 2:
             raise ValueError(f"cv must be 2 or more, got {self.cv}")
         candidates = self.candidates or default_candidates(logits.shape[1], features=features is not None)
-        # Some of the rows choose, where there are very many; all take part in the fit.
-        thin = -(-len(y) // (KEPT // logits.shape[1]))
-        some, seed = slice(0, len(y), thin), self.random_state
+        seed = self.random_state
         if not isinstance(seed, Integral):
             seed = check_random_state(seed).randint(2**31 - 1)
-        seed = int(seed)
-        extra = None if features is None else Rows(features[some])
-        mass = np.ones(len(y[some])) if weight is None else weight[some]
-        count = float(mass.sum())
+        rows = LabelledLogits(logits, y, features, weight)
+        some = rows.thinned()  # some of the rows choose, where there are very many; all take part in the fit
+        count = len(some) if some.weight is None else float(some.weight.sum())
         folds = max(2, min(self.cv, int(count) // 2))
         if count < 2 * folds:  # nothing can be held out: the first, which is the simplest, stands
             candidates = dict(list(candidates.items())[:1])
-        fits = CrossFits(Rows(logits[some]), y[some], extra, mass, cv=folds, seed=seed, n_jobs=self.n_jobs)
-        losses = {name: _nll(fits.held_out(_chain(each)), y[some]) for name, each in candidates.items()}
-        self.scores_ = {name: float(np.average(each, weights=mass)) for name, each in losses.items()}
-        self.name_ = min(self.scores_, key=lambda name: self.scores_[name])
-        self.behind_ = {name: _in_errors(each - losses[self.name_], mass) for name, each in losses.items()}
-        if thin > 1:
-            fits = CrossFits(logits, y, features, weight, cv=None, seed=seed)
+        fits = CrossFits(some, cv=folds, random_state=int(seed), n_jobs=self.n_jobs)
+        comparison = Comparison.of(candidates, fits)
+        self.scores_, self.name_, self.behind_ = comparison.scores, comparison.best, comparison.behind
+        if some is not rows:
+            fits = CrossFits(rows, cv=None, random_state=int(seed))
         self.members_ = {
             name: self._member(candidates[name], fits)
             for name in candidates
             if name == self.name_ or self.behind_[name] < self.slack
         }
 
-    def _member(self, candidate: Calibrator, fits: CrossFits) -> Calibrator:
-        fitted = fits.fitted(_chain(candidate))
+    def _member(self, candidate: Calibrator, fits: CrossFits[LabelledLogits]) -> Calibrator:
+        fitted = fits.fitted(chain_of(candidate))
         if not isinstance(candidate, Composition):
-            return fitted[0]
+            first: Calibrator = fitted[0]
+            return first
         member: Composition = clone(candidate)
         member.fitted_, member.n_classes_, member.classes_ = fitted, self.n_classes_, self.classes_
         return member
@@ -122,24 +120,3 @@ def default_candidates(classes: int, *, features: bool = False) -> dict[str, Cal
         scalings["SMS, fixed"] = StructuredMatrixScaling(penalty=2.0 * classes)
     pairs = {f"{s} → {t}": compose(scalings[s], temperatures[t]) for s in scalings for t in temperatures}
     return {"GS": GlobalTemperature(), **temperatures, **scalings, **pairs}
-
-
-def _chain(candidate: Calibrator) -> Chain:
-    return candidate.chain if isinstance(candidate, Composition) else (candidate,)
-
-
-# Nats per row: candidates that fall back to the same map differ by rounding, which can be many standard errors.
-_ALIKE = 1e-6
-
-
-def _in_errors(difference: NDArray[np.float64], weight: NDArray[np.float64]) -> float:
-    mean = np.average(difference, weights=weight)
-    error = np.sqrt((weight * (difference - mean) ** 2).sum()) / weight.sum()  # a row of weight two is two rows
-    return float(mean / error) if mean > _ALIKE else 0.0
-
-
-def _nll(logits: Rows, y: NDArray[np.int64]) -> NDArray[np.float64]:
-    log_p = torch.cat([torch.log_softmax(logits[part].double(), 1).cpu() for part in logits.blocks()])
-    # A true class that was ruled out costs ∞ under every candidate, and must not hide how they differ elsewhere.
-    nll: NDArray[np.float64] = np.minimum(-log_p.numpy()[np.arange(len(y)), y], 1e6)
-    return nll

@@ -11,8 +11,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from likely._evidence import Rows
-from likely._validation import all_or_nothing, row_counts
+from likely._rows.blocks import Rows, like
+from likely._rows.checks import all_or_nothing, check_features, check_sample_weight
 
 INPUTS = ("logits", "probabilities")
 
@@ -43,7 +43,7 @@ class Calibrator(BaseEstimator):
         """Learn from held-out rows: their logits, labels 0 … C-1 and, for some calibrators, features."""
         rows = self._rows(logits)
         labels = check_labels(y, rows)
-        weight, extra = check_weight(sample_weight, len(rows)), check_features(features, len(rows))
+        weight, extra = check_sample_weight(sample_weight, rows), check_features(features, len(rows))
         if weight is not None and not weight.all():  # a row of no weight is no row
             counted = np.flatnonzero(weight)
             rows, labels, weight = rows.taken(counted), labels[counted], weight[counted]
@@ -57,7 +57,7 @@ class Calibrator(BaseEstimator):
         if rows.shape[1] != self.n_classes_:
             raise ValueError(f"logits have {rows.shape[1]} classes, the calibrator was fitted on {self.n_classes_}")
         extra = check_features(features, len(rows))
-        parts = [self._calibrate(rows[part], extra[part] if extra else None) for part in rows.blocks()]
+        parts = [self._calibrate(block, extra[part] if extra else None) for part, block in rows.read()]
         return like(torch.cat(parts), logits)
 
     def predict_proba(self, logits: Any, features: Any = None) -> Any:
@@ -115,9 +115,7 @@ def check_logits(logits: Any, *, probabilities: bool = False) -> Rows:
     if len(array) == 0:
         raise ValueError(f"{name} have no rows")
     rows = (LogRows if probabilities else Rows)(array)
-    plain = Rows(array)
-    for part in rows.blocks():
-        block = plain[part]
+    for part, block in Rows(array).read():
         # NaN and +∞ pass through a maximum.
         whole = (block >= 0).all(1) & ((block.sum(1) - 1).abs() < 1e-2) if probabilities else block.amax(1).isfinite()
         if not bool(whole.all()):
@@ -150,38 +148,3 @@ def _are_whole(labels: NDArray[Any]) -> bool:
     except (TypeError, ValueError):
         return False
     return labels.dtype.kind not in "US" and bool(np.isfinite(numbers).all() and (numbers == np.floor(numbers)).all())
-
-
-def check_weight(sample_weight: Any, n: int) -> NDArray[np.float64] | None:
-    """How many rows each row counts for, as :func:`~likely._validation.row_counts` reads the weights given."""
-    if sample_weight is None:
-        return None
-    given = sample_weight.detach().cpu() if isinstance(sample_weight, Tensor) else sample_weight
-    weight = np.asarray(given, dtype=np.float64)
-    if weight.shape != (n,):
-        raise ValueError(f"sample_weight must hold one weight per row, shape ({n},); got {weight.shape}")
-    if not (np.isfinite(weight).all() and (weight >= 0).all() and weight.any()):
-        raise ValueError("sample_weight must be finite, ≥ 0 and not zero everywhere")
-    return row_counts(weight)
-
-
-def check_features(features: Any, n: int) -> Rows | None:
-    """Rows of finite features."""
-    if features is None:
-        return None
-    array = features if isinstance(features, Tensor) or hasattr(features, "dtype") else np.asarray(features)
-    if not isinstance(array, Tensor) and array.dtype.kind != "f":
-        array = np.asarray(array, dtype=np.float64)
-    if array.ndim != 2 or len(array) != n:
-        raise ValueError(
-            f"features must have the shape ({n}, d), a row for each row of logits; got {tuple(array.shape)}"
-        )
-    rows = Rows(array)
-    if not all(bool(rows[part].isfinite().all()) for part in rows.blocks()):
-        raise ValueError("features hold NaN or infinities: impute or clean them first")
-    return rows
-
-
-def like(result: Tensor, given: Any) -> Any:
-    """A tensor for a tensor, a NumPy array for everything else."""
-    return result if isinstance(given, Tensor) else result.cpu().numpy()

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.utils.metaestimators import _BaseComposition
 from torch import Tensor
 
-from likely._evidence import Rows
-from likely.calibration._cross_fit import Chain, CrossFits
-from likely.calibration.classifiers._base import Calibrator, like
+from likely._rows.blocks import Rows, like
+from likely.calibration._composition import Composed, named
+from likely.calibration.classifiers._base import Calibrator
+from likely.calibration.classifiers._rows import LabelledLogits
 
 
-class Composition(Calibrator, _BaseComposition):
+class Composition(Composed, Calibrator):
     """Calibrators in a row, each fitted on the logits the one before it gives. Made by :func:`compose`.
 
     >>> from likely.calibration import GlobalTemperature, VectorScaling, compose
@@ -24,24 +24,13 @@ class Composition(Calibrator, _BaseComposition):
     """
 
     def __init__(self, steps: list[tuple[str, Calibrator]], *, cv: int | None = 5, inputs: str = "logits") -> None:
-        super().__init__(inputs=inputs)
+        Calibrator.__init__(self, inputs=inputs)  # past scikit-learn's _BaseComposition, which has another one
         self.steps = steps
         self.cv = cv
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Parameters, those of the steps as ``name__parameter``."""
-        params: dict[str, Any] = self._get_params("steps", deep=deep)
-        return params
-
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters, those of the steps as ``name__parameter``."""
-        self._set_params("steps", **params)
-        return self
-
     def temperature(self, logits: Any, features: Any = None) -> Any:
         """The product of the steps' temperatures, where all have one."""
-        rows = self._rows(logits)
-        current = torch.cat([rows[part] for part in rows.blocks()])
+        current = self._rows(logits).whole()
         total = torch.ones_like(current[:, 0])
         for step in self.fitted_:
             total = total * step.temperature(current, features)
@@ -51,15 +40,7 @@ class Composition(Calibrator, _BaseComposition):
     def _fit(
         self, logits: Rows, y: NDArray[np.int64], features: Rows | None, weight: NDArray[np.float64] | None
     ) -> None:
-        if not self.steps:
-            raise ValueError("compose needs at least one calibrator")
-        fits = CrossFits(logits, y, features, weight, cv=self.cv, seed=0)
-        self.fitted_ = fits.fitted(self.chain)
-
-    @property
-    def chain(self) -> Chain:
-        """The steps without their names."""
-        return tuple(step for _, step in self.steps)
+        self._fit_steps(LabelledLogits(logits, y, features, weight))
 
     def _calibrate(self, logits: Tensor, features: Tensor | None) -> Tensor:
         for step in self.fitted_:
@@ -85,6 +66,4 @@ def compose(*calibrators: Calibrator, cv: int | None = 5, inputs: str = "logits"
     >>> both.fit(logits, y).predict_proba(logits[:1]).round(1)
     array([[0., 0., 1.]])
     """
-    kinds = [type(calibrator).__name__.lower() for calibrator in calibrators]
-    names = [kind if kinds.count(kind) == 1 else f"{kind}-{i + 1}" for i, kind in enumerate(kinds)]
-    return Composition(list(zip(names, calibrators, strict=True)), cv=cv, inputs=inputs)
+    return Composition(named(calibrators), cv=cv, inputs=inputs)

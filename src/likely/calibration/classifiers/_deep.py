@@ -9,15 +9,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from likely._evidence import Rows, moments
-from likely.calibration._deep_network import FOLDS, few, fit_networks
-from likely.calibration._held_out import contents, fold_numbers
-from likely.calibration.classifiers._base import Calibrator, check_features, like
-from likely.calibration.classifiers._inverse import LINK, fit_inverse_temperature, relative
+from likely._rows.blocks import Rows, like
+from likely._rows.checks import check_features
+from likely.calibration._deep_network import DeepCalibrator, few
+from likely.calibration.classifiers._base import Calibrator
+from likely.calibration.classifiers._inverse import fit_inverse_temperature, relative
 from likely.calibration.classifiers._temperature import finite
 
 
-class DeepTemperature(Calibrator):
+class DeepTemperature(DeepCalibrator, Calibrator):
     r"""Deep Scaling (DS): a temperature a row from a small network, that falls back to Global Scaling.
 
     :math:`1/T_i = f(N(\tilde x_i)) / T_0`, relative to the fitted global temperature, where x are the features if
@@ -43,7 +43,7 @@ class DeepTemperature(Calibrator):
         *,
         hidden: int = 32,
         max_iter: int = 500,
-        lr: float = 0.003,
+        learning_rate: float = 0.003,
         margin: float = 2.0,
         random_state: int = 0,
         inputs: str = "logits",
@@ -51,7 +51,7 @@ class DeepTemperature(Calibrator):
         super().__init__(inputs=inputs)
         self.hidden = hidden
         self.max_iter = max_iter
-        self.lr = lr
+        self.learning_rate = learning_rate
         self.margin = margin
         self.random_state = random_state
 
@@ -59,7 +59,7 @@ class DeepTemperature(Calibrator):
         """The temperature of each row."""
         rows = self._rows(logits)
         extra = check_features(features, len(rows))
-        parts = [self._temperature(rows[part], extra[part] if extra else None) for part in rows.blocks()]
+        parts = [self._temperature(block, extra[part] if extra else None) for part, block in rows.read()]
         return like(torch.cat(parts), logits)
 
     def _fit(
@@ -71,25 +71,13 @@ class DeepTemperature(Calibrator):
         source = logits if features is None else features
         weights = np.ones(len(y)) if weight is None else weight
         rows = few(len(y), max(logits.shape[1], source.shape[1]))
-        x, z = finite(source[rows]), logits[rows]
-        self.mean_, self.deviation_ = moments(Rows(x), weights[rows])
-        labels = torch.as_tensor(y[rows]).to(z.device)
+        z, labels = logits[rows], torch.as_tensor(y[rows])
 
         def evaluate(u: Tensor) -> tuple[Tensor, Tensor]:
-            return relative(z, labels, inverse.value, u)[:2]
+            return relative(z, labels.to(z.device), inverse.value, u)[:2]
 
-        self.networks_ = fit_networks(
-            self._standardised(x),
-            evaluate,
-            torch.as_tensor(weights[rows]),
-            hidden=self.hidden,
-            lr=self.lr,
-            max_iter=self.max_iter if inverse.informed else 0,
-            margin=self.margin,
-            seed=self.random_state,
-            folds=torch.as_tensor(fold_numbers(contents(Rows(x)), FOLDS, self.random_state, y[rows])),
-        )
-        self.n_iter_, self.gain_ = self.networks_.n_iter, self.networks_.gain
+        max_iter = self.max_iter if inverse.informed else 0
+        self._fit_networks(finite(source[rows]), evaluate, weights[rows], y[rows], max_iter)
 
     def _calibrate(self, logits: Tensor, features: Tensor | None) -> Tensor:
         return logits / self._temperature(logits, features)[:, None]
@@ -97,12 +85,5 @@ class DeepTemperature(Calibrator):
     def _temperature(self, logits: Tensor, features: Tensor | None) -> Tensor:
         if self.n_features_ and (features is None or features.shape[1] != self.n_features_):
             raise ValueError(f"this calibrator was fitted with {self.n_features_} features: give them here too")
-        if self.n_iter_ == 0:
-            return logits.new_full((len(logits),), self.global_temperature_)
         source = features if self.n_features_ and features is not None else logits
-        temperature: Tensor = self.global_temperature_ / LINK(self.networks_(self._standardised(source))).to(logits)
-        return temperature
-
-    def _standardised(self, source: Tensor) -> Tensor:
-        mean, deviation = torch.as_tensor(self.mean_).to(source), torch.as_tensor(self.deviation_).to(source)
-        return ((finite(source) - mean) / deviation).float()
+        return self.global_temperature_ / self._multiplier(finite(source)).to(logits)

@@ -10,12 +10,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from likely._evidence import Rows
-from likely.constraints import ShiftedSoftplus
+from likely._rows.blocks import Rows
+from likely._softmax import tempered
+from likely.calibration._link import LINK
 
-LINK = ShiftedSoftplus(0.2)
 _BOUND = 1e4
-_RULED_OUT = -1e30  # stands for -∞: any finite number keeps 0 · ∞ out of the moments
 
 
 class Inverse(NamedTuple):
@@ -23,27 +22,6 @@ class Inverse(NamedTuple):
 
     value: float
     informed: bool
-
-
-def tempered(logits: Tensor, labels: Tensor, inverse: Tensor | float) -> tuple[Tensor, Tensor, Tensor]:
-    """The softmax NLL of each row at inverse temperature τ, its slope in τ and its curvature.
-
-    The slope is E z - z_y and the curvature Var z under the tempered softmax: the Fisher information itself, since
-    neither depends on the label. A row whose own class is ruled out (-∞) has an infinite NLL at every temperature:
-    it tells nothing, and all three are zero.
-    """
-    tau = inverse[:, None] if isinstance(inverse, Tensor) else inverse
-    shifted = (logits - logits.amax(1, keepdim=True)).clamp_(min=_RULED_OUT)
-    powers = (shifted * tau).exp_()
-    total = powers.sum(1)
-    chosen = shifted.gather(1, labels[:, None])[:, 0]
-    first = powers.mul_(shifted).sum(1) / total
-    second = powers.mul_(shifted).sum(1) / total
-    scale = inverse if isinstance(inverse, Tensor) else float(inverse)
-    possible = (chosen > _RULED_OUT).to(first)
-    chosen = chosen * possible
-    curvature = (second - first.square()).clamp(min=0)
-    return (total.log() - scale * chosen) * possible, (first - chosen) * possible, curvature * possible
 
 
 def relative(logits: Tensor, labels: Tensor, inverse: float, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:

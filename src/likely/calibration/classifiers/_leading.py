@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from sklearn.utils.extmath import randomized_svd
 from torch import Tensor
 
-from likely._evidence import Evaluate, Rows, Solution, fit_linear, moments
+from likely._evidence import Evaluate, Solution, fit_linear, moments
+from likely._rows.blocks import Rows
 
 # The features of a network repeat each other. On SVHN's 1024, 64 to 256 directions do as well as all of them, from 250
 # to 2,500 rows, in a tenth of the time.
@@ -39,7 +40,7 @@ def fit_leading(
     projection = directions @ rotation / math.sqrt(d) / deviation[:, None]
     projected: Rows = _Projected(features, mean, projection)
     if n <= _SAMPLE:
-        projected = Rows(torch.cat([projected[part] for part in features.blocks()]))
+        projected = Rows(projected.whole())
     solution = fit_linear(projected, evaluate, sample_weight=sample_weight, **how)
     slope = projection @ (solution.coef / solution.deviation)
     intercept = solution.intercept - float(solution.mean @ (solution.coef / solution.deviation))

@@ -11,7 +11,7 @@ from sklearn.exceptions import NotFittedError
 from torch import Tensor, nn
 
 from likely.calibration.classifiers._base import Calibrator
-from likely.calibration.classifiers._classifier import make_calibrator
+from likely.calibration.classifiers._methods import make_calibrator
 
 
 class CalibratedModule(nn.Module):

@@ -9,11 +9,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from likely._evidence import Rows, Solution, fit_linear
-from likely.calibration.classifiers._base import Calibrator, check_features, like
-from likely.calibration.classifiers._inverse import LINK as LINK
+from likely._evidence import Solution, fit_linear
+from likely._rows.blocks import Rows, like
+from likely._rows.checks import check_features
+from likely.calibration._link import LINK
+from likely.calibration.classifiers._base import Calibrator
 from likely.calibration.classifiers._inverse import fit_inverse_temperature, relative
-from likely.calibration.classifiers._inverse import tempered as tempered
 from likely.calibration.classifiers._leading import fit_leading
 
 # How far temperatures are expected to spread over rows, as a share of the global one. Chosen on LeNet-5, ResNet-20,

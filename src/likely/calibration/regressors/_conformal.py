@@ -14,8 +14,8 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils import _safe_indexing, check_random_state, get_tags, indexable
 from sklearn.utils.validation import assert_all_finite, check_is_fitted, column_or_1d
 
-from likely._contents import mixed, row_keys
-from likely._validation import all_or_nothing
+from likely._rows.checks import all_or_nothing
+from likely._rows.contents import mixed, row_keys
 from likely.calibration.regressors._regressor import mean_and_scale
 
 

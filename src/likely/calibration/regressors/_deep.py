@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from likely._evidence import moments
-from likely.calibration._deep_network import FOLDS, few, fit_networks
-from likely.calibration._held_out import contents, fold_numbers
-from likely.calibration.regressors._scale import LINK, Forecast, ScaleCalibrator, default_features
+from likely.calibration._deep_network import DeepCalibrator, few
+from likely.calibration.regressors._scale import Forecast, ScaleCalibrator, default_features
 
 
-class DeepScale(ScaleCalibrator):
+class DeepScale(DeepCalibrator, ScaleCalibrator):
     r"""Deep Scaling (DS): a scale a row from a small network, that falls back to Global Scaling.
 
     :math:`\sigma_i' = c\,\sigma_i\,f(N(\tilde x_i))` with one hidden layer of tanh units and a last layer that starts
@@ -32,12 +29,14 @@ class DeepScale(ScaleCalibrator):
     True
     """
 
+    _reads_features = True
+
     def __init__(
         self,
         *,
         hidden: int = 32,
         max_iter: int = 500,
-        lr: float = 0.003,
+        learning_rate: float = 0.003,
         margin: float = 2.0,
         likelihood: str = "normal",
         random_state: int = 0,
@@ -45,41 +44,20 @@ class DeepScale(ScaleCalibrator):
         super().__init__(likelihood=likelihood)
         self.hidden = hidden
         self.max_iter = max_iter
-        self.lr = lr
+        self.learning_rate = learning_rate
         self.margin = margin
         self.random_state = random_state
 
     def _fit(self, z: Tensor, forecast: Forecast, weight: NDArray[np.float64] | None) -> None:
         source, family = default_features(forecast), self._family
         weights = np.ones(len(source)) if weight is None else weight
-        self.mean_, self.deviation_ = moments(source, weights)
         rows = few(len(source), max(self.hidden, source.shape[1]))
-        own = z[rows].float()
+        errors = z[rows].float()
 
         def evaluate(u: Tensor) -> tuple[Tensor, Tensor]:
-            return family.relative(own, u)[:2]
+            return family.relative(errors, u)[:2]
 
-        self.networks_ = fit_networks(
-            self._standardised(forecast)[rows],
-            evaluate,
-            torch.as_tensor(weights[rows]),
-            hidden=self.hidden,
-            lr=self.lr,
-            max_iter=self.max_iter,
-            margin=self.margin,
-            seed=self.random_state,
-            folds=torch.as_tensor(fold_numbers(contents(source)[rows], FOLDS, self.random_state, own.cpu().numpy())),
-        )
-        self.n_iter_, self.gain_ = self.networks_.n_iter, self.networks_.gain
-
-    def _standardised(self, forecast: Forecast) -> Tensor:
-        source = self._source(forecast)
-        x = source[slice(0, len(source))].double()
-        return ((x - torch.as_tensor(self.mean_).to(x)) / torch.as_tensor(self.deviation_).to(x)).float()
+        self._fit_networks(source[rows], evaluate, weights[rows], errors.cpu().numpy(), self.max_iter)
 
     def _factor(self, forecast: Forecast) -> Tensor | float:
-        x = self._standardised(forecast)
-        if self.n_iter_ == 0:
-            return 1.0
-        factor: Tensor = LINK(self.networks_(x))
-        return factor.to(forecast.mean)
+        return self._multiplier(default_features(forecast).whole()).to(forecast.mean)

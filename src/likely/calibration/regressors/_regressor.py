@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
-from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import check_cv
+from sklearn.base import RegressorMixin
 from sklearn.pipeline import Pipeline
-from sklearn.utils import _safe_indexing, assert_all_finite, get_tags, indexable
-from sklearn.utils.validation import check_is_fitted, column_or_1d, has_fit_parameter
+from sklearn.utils.validation import check_is_fitted
 from torch.distributions import Distribution
 
-from likely._validation import all_or_nothing, check_sample_weight
-from likely.calibration._content_folds import deals_itself, split_by_content
-from likely.calibration.regressors._compose import SCALE_METHODS
+from likely.calibration._estimator import CalibratedEstimator, Member, Outputs, Weight
+from likely.calibration.regressors._methods import make_scale_calibrator
 
 
-class CalibratedRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):
+class CalibratedRegressor(RegressorMixin, CalibratedEstimator):
     """A regressor that says how sure it is, calibrated on rows it was not trained on.
 
     An unfitted estimator is cross-fitted: its out-of-fold predictions train the calibrator, then it is fitted on all
@@ -39,6 +34,7 @@ class CalibratedRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):
             so that neither their order matters nor whether a row is there twice or has a weight of two.
         features: what a scale that differs by row is read off: ``"input"``, that is X; a function of X; or None, for
             the estimator's mean and scale.
+        n_jobs: folds to fit at the same time.
 
     >>> import numpy as np
     >>> from sklearn.linear_model import Ridge
@@ -61,42 +57,13 @@ class CalibratedRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):
         *,
         cv: Any = 5,
         features: str | Callable[[Any], Any] | None = "input",
+        n_jobs: int | None = None,
     ) -> None:
         self.estimator = estimator
         self.method = method
         self.cv = cv
         self.features = features
-
-    @all_or_nothing
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit the calibrator and, unless it is fitted already, the estimator; both see ``sample_weight``."""
-        y = column_or_1d(y, warn=True)
-        assert_all_finite(y, input_name="y")
-        X, y = indexable(X, y)
-        y = y.astype(np.float64)
-        weight = check_sample_weight(sample_weight, X)
-        if weight is not None and not weight.all() and deals_itself(self.cv):  # a row of no weight is no row
-            counted = np.flatnonzero(weight)
-            X, y, weight = _safe_indexing(X, counted), y[counted], weight[counted]
-        calibrator = _make_calibrator(self.method)
-        if self.cv == "prefit" or isinstance(self.estimator, FrozenEstimator):
-            check_is_fitted(self.estimator)
-            self.estimator_ = self.estimator
-            mean, scale = mean_and_scale(self.estimator, X)
-            rows = np.arange(len(y))
-        else:
-            mean, scale, rows = self._cross_fit(X, y, weight)
-        for name in ("n_features_in_", "feature_names_in_"):
-            if hasattr(self.estimator_, name):
-                setattr(self, name, getattr(self.estimator_, name))
-        self.calibrator_ = calibrator.fit(
-            mean,
-            scale,
-            y[rows],
-            self._features(_safe_indexing(X, rows), fit=True),
-            None if weight is None else weight[rows],
-        )
-        return self
+        self.n_jobs = n_jobs
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """The estimator's prediction; with ``return_std`` also the standard deviation of each row's distribution."""
@@ -120,33 +87,17 @@ class CalibratedRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):
         lower, upper = self.calibrator_.predict_interval(mean, scale, self._features(X), coverage)
         return lower, upper
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags = get_tags(self.estimator).input_tags
-        return tags
+    def _check_target(self, y: NDArray[Any]) -> NDArray[Any]:
+        return y.astype(np.float64)
 
-    def _cross_fit(
-        self, X: Any, y: NDArray[np.float64], weight: NDArray[np.float64] | None
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None, NDArray[np.intp]]:
-        weighted = weight is not None and has_fit_parameter(self.estimator, "sample_weight")
-        if weight is not None and not weighted:
-            kind = type(self.estimator).__name__
-            warnings.warn(f"{kind} takes no sample_weight: it goes to the calibrator only", stacklevel=3)
+    def _targets(self, y: NDArray[Any], fitted: Any = None) -> NDArray[Any]:
+        return y
 
-        def fitted(rows: NDArray[np.intp]) -> Any:
-            extra = {"sample_weight": weight[rows]} if weighted and weight is not None else {}
-            return clone(self.estimator).fit(_safe_indexing(X, rows), y[rows], **extra)
+    def _outputs(self, estimator: Any, X: Any) -> Outputs:
+        return mean_and_scale(estimator, X)
 
-        parts, order = [], []
-        cv = check_cv(self.cv)
-        splits = list(cv.split(X, y))
-        for kept, out in split_by_content(X, cv.get_n_splits()) if deals_itself(self.cv) else splits:
-            parts.append(mean_and_scale(fitted(kept), _safe_indexing(X, out)))
-            order.append(out)
-        self.estimator_ = fitted(np.arange(len(y)))
-        mean = np.concatenate([mean for mean, _ in parts])
-        scales = [scale for _, scale in parts if scale is not None]
-        return mean, np.concatenate(scales) if scales else None, np.concatenate(order)
+    def _member(self, estimator: Any, outputs: Outputs, targets: NDArray[Any], features: Any, weight: Weight) -> Member:
+        return Member(estimator, make_scale_calibrator(self.method).fit(*outputs, targets, features, weight))
 
     def _features(self, X: Any, fit: bool = False) -> Any:
         if self.features is None:
@@ -171,13 +122,3 @@ def mean_and_scale(estimator: Any, X: Any) -> tuple[NDArray[np.float64], NDArray
     mean, scale = (np.asarray(part, dtype=np.float64) for part in estimator.predict(X, return_std=True))
     # A Gaussian process says zero at a row it was trained on; no calibrator can stretch that.
     return mean, np.maximum(scale, max(1e-6 * scale.max(initial=0.0), np.finfo(np.float32).tiny))
-
-
-def _make_calibrator(method: Any) -> Any:
-    if isinstance(method, str):
-        if method not in SCALE_METHODS:
-            raise ValueError(f"method must be a scale calibrator or one of {', '.join(SCALE_METHODS)}; got {method!r}")
-        return SCALE_METHODS[method]()
-    if not hasattr(method, "predict_interval"):
-        raise TypeError(f"method must be a scale calibrator or its name, got {type(method).__name__}")
-    return clone(method)

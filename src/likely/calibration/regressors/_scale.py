@@ -1,10 +1,10 @@
-"""Scales for regressors: one factor for all rows, or one a row that is linear in its features."""
+"""What calibrators of regressors share: likelihoods, checks and distributions; and one factor for all scales."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -16,17 +16,9 @@ from torch import Tensor
 from torch.distributions import Distribution, Laplace, Normal
 
 from likely import functional
-from likely._evidence import Rows, Solution, fit_linear
-from likely._validation import all_or_nothing
-from likely.calibration._held_out import contents, deal_by_content, sure, take
-from likely.calibration.classifiers._base import check_features, check_weight, like
-from likely.constraints import ShiftedSoftplus
-
-# How many nats a unit of spread in u costs: chosen on fried, protein, red wine and Boston housing, 127 to 9000 rows.
-# At 4 a split in eight of the small sets is worse than the global scale, at 12 half of the gain on Boston is lost.
-RATE = 8.0
-LINK = ShiftedSoftplus(0.2)
-_FOLDS = 5
+from likely._rows.blocks import Rows, like
+from likely._rows.checks import all_or_nothing, check_features, check_sample_weight
+from likely.calibration._link import LINK
 
 
 @dataclass(frozen=True)
@@ -93,6 +85,7 @@ class ScaleCalibrator(BaseEstimator):
     """
 
     n_features_: int = 0  # a model that was loaded and reads no features does not know
+    _reads_features = False  # whether the scale of a row depends on its features
 
     def __init__(self, *, likelihood: str = "normal") -> None:
         self.likelihood = likelihood
@@ -102,14 +95,14 @@ class ScaleCalibrator(BaseEstimator):
         """Learn from held-out rows: their predicted means and scales, their targets and, for some, features."""
         forecast = self._forecast(mean, scale, features)
         target = _column("y", y, like=forecast.mean)
-        weight = check_weight(sample_weight, len(forecast))
+        weight = check_sample_weight(sample_weight, target)
         if weight is not None and not weight.all():  # a row of no weight is no row
             counted = np.flatnonzero(weight)
             forecast, target, weight = forecast.taken(counted), target[torch.as_tensor(counted)], weight[counted]
         z = (target - forecast.mean) / forecast.scale
         self.has_scale_ = forecast.has_scale
         self.n_features_ = _width(forecast)
-        self.global_scale_ = _common_scale(z, weight, self._family.power)
+        self.global_scale_ = common_scale(z, weight, self._family.power)
         self._fit(z / self.global_scale_, forecast, weight)
         return self
 
@@ -148,19 +141,13 @@ class ScaleCalibrator(BaseEstimator):
         forecast = self._forecast(mean, scale, features)
         if forecast.has_scale != self.has_scale_:
             raise ValueError(f"fitted with{'' if self.has_scale_ else 'out'} scales, so give scale here likewise")
-        if forecast.features is not None and self.n_features_ and _width(forecast) != self.n_features_:
-            raise ValueError(f"features have {_width(forecast)} columns, the fit had {self.n_features_} columns")
+        width, fitted = _width(forecast), self.n_features_
+        if width != fitted and (self._reads_features or (width and fitted)):
+            raise ValueError(f"features have {width or 'no'} columns, the fit had {fitted or 'no'} columns")
         return forecast
 
     def _scale(self, forecast: Forecast) -> Tensor:
         return forecast.scale * self.global_scale_ * self._factor(forecast)
-
-    def _source(self, forecast: Forecast) -> Rows:
-        """The columns a scale is read off, the same as in the fit."""
-        if _width(forecast) != self.n_features_:
-            found, fitted = (f"{width or 'no'} columns" for width in (_width(forecast), self.n_features_))
-            raise ValueError(f"features have {found}, the fit had {fitted}")
-        return default_features(forecast)
 
     def _fit(self, z: Tensor, forecast: Forecast, weight: NDArray[np.float64] | None) -> None:
         """Learn from the residuals in units of the globally scaled forecast."""
@@ -183,108 +170,6 @@ class GlobalScale(ScaleCalibrator):
     >>> round(GlobalScale().fit(mean, scale, y).global_scale_, 1)
     3.0
     """
-
-
-class LinearScale(ScaleCalibrator):
-    r"""Linear Scaling (LS): a scale a row, linear in its features, that falls back to Global Scaling.
-
-    :math:`\sigma_i' = c\,\sigma_i\,f(b + w \cdot \tilde x_i)` with the fitted global factor c, standardised features
-    and the shifted softplus f at .2. Without features it reads the row's mean and log scale. The ridge on w is learned
-    by evidence. Evidence trusts the likelihood, and residuals may have tails it does not
-    know; so b and w are multiplied by the share, from 0 to 1, of greatest gain on rows held out in five folds, less
-    ``margin`` standard errors of it. Where no gain is sure, this *is* Global Scaling. New rows have their features, and
-    their scales, taken within the ranges met in the fit. ``penalty=None`` is the unregularised method, whose NLL blows
-    up on small sets.
-
-    >>> import numpy as np
-    >>> from likely.calibration import LinearScale
-    >>> rng = np.random.default_rng(0)
-    >>> x = rng.normal(size=(4000, 3))
-    >>> noise = np.log1p(np.exp(2 * x[:, 0]))                    # from .1 to 4
-    >>> mean, y = np.zeros(4000), noise * rng.normal(size=4000)
-    >>> ls = LinearScale().fit(mean, None, y, features=x)
-    >>> round(float(np.corrcoef(ls.predict_scale(mean, None, features=x), noise)[0, 1]), 2)
-    0.97
-    """
-
-    def __init__(
-        self, *, penalty: str | float | None = "evidence", margin: float = 1.0, likelihood: str = "normal"
-    ) -> None:
-        super().__init__(likelihood=likelihood)
-        self.penalty = penalty
-        self.margin = margin
-
-    def _fit(self, z: Tensor, forecast: Forecast, weight: NDArray[np.float64] | None) -> None:
-        source = default_features(forecast)
-        solution = self._solve(source, z, weight)
-        self.share_ = 1.0
-        if self.penalty == "evidence" and solution.coef.any():
-            self.share_ = self._sure_share(source, z, weight)
-        self.solution_ = replace(solution, coef=self.share_ * solution.coef, intercept=self.share_ * solution.intercept)
-        self.precision_, self.n_iter_ = solution.precision, solution.n_iter
-        self.met_ = _Met.by(self.solution_, source)
-
-    def _solve(self, source: Rows, z: Tensor, weight: NDArray[np.float64] | None) -> Solution:
-        family = self._family
-
-        def evaluate(rows: slice, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            return family.relative(z[rows].to(u), u)
-
-        return fit_linear(source, evaluate, rate=RATE, quasi=False, penalty=self.penalty, sample_weight=weight)
-
-    def _sure_share(self, source: Rows, z: Tensor, weight: NDArray[np.float64] | None) -> float:
-        """The share of u that rows held out speak for."""
-        n = len(z)
-        if (n if weight is None else weight.sum()) < 2 * _FOLDS:
-            return 0.0
-        shares = torch.linspace(0, 1, 11)
-        gains = torch.zeros(len(shares), n, dtype=torch.float64)
-        for fold in deal_by_content(contents(source), _FOLDS, 0, z.double().cpu().numpy()):
-            kept = np.setdiff1d(np.arange(n), fold)
-            part = None if weight is None else weight[kept]
-            if part is not None and not part.any():
-                continue
-            base = _common_scale(z[kept], part, self._family.power)
-            known = take(source, kept)
-            u = _Met.by(self._solve(known, z[kept] / base, part), known)(take(source, fold)[slice(None)])
-            own = (z[fold] / base).to(u)
-            losses = torch.stack([self._family.relative(own, share * u)[0] for share in shares.to(u)])
-            gains[:, fold] = (losses[0] - losses).double().cpu()
-        count = None if weight is None else torch.as_tensor(weight)
-        return float(shares[int(torch.tensor([sure(gain, self.margin, count) for gain in gains]).argmax())])
-
-    def _factor(self, forecast: Forecast) -> Tensor | float:
-        source = self._source(forecast)
-        if not self.solution_.coef.any():
-            return 1.0
-        factor: Tensor = LINK(torch.cat([self.met_(source[rows]) for rows in source.blocks()]).to(forecast.mean))
-        return factor
-
-
-@dataclass(frozen=True)
-class _Met:
-    """A linear u, with the ranges met in its fit: its own, and those of the features."""
-
-    solution: Solution
-    low: Tensor
-    high: Tensor
-    range: tuple[float, float]
-
-    @classmethod
-    def by(cls, solution: Solution, source: Rows) -> _Met:
-        lows, highs, us = [], [], []
-        for rows in source.blocks():
-            x = source[rows]
-            lows.append(x.amin(0))
-            highs.append(x.amax(0))
-            us.append(solution(x))
-        u = torch.cat(us)
-        return cls(solution, torch.stack(lows).amin(0), torch.stack(highs).amax(0), (float(u.min()), float(u.max())))
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """u within its range, of features within theirs: a line is no guide beyond the rows it was drawn through."""
-        inside = torch.minimum(torch.maximum(x, self.low.to(x)), self.high.to(x))
-        return self.solution(inside).clamp(*self.range)
 
 
 def _width(forecast: Forecast) -> int:
@@ -311,7 +196,8 @@ def _column(name: str, values: Any, like: Tensor | None = None) -> Tensor:
     return given.to(like) if like is not None else given.to(torch.promote_types(given.dtype, torch.float32))
 
 
-def _common_scale(z: Tensor, weight: NDArray[np.float64] | None, power: int) -> float:
+def common_scale(z: Tensor, weight: NDArray[np.float64] | None, power: int) -> float:
+    """Return the factor of highest likelihood for all scales, in closed form."""
     sizes = z.double().abs()
     weights = torch.ones_like(sizes) if weight is None else torch.as_tensor(weight).to(sizes)
     factor = float((weights @ sizes.pow(power) / weights.sum()) ** (1 / power))
