@@ -3,56 +3,35 @@
 from __future__ import annotations
 
 import hashlib
-import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from likely._rows.blocks import Rows
+from likely._rows.blocks import Blocks, Rows, row_blocks
 
 Keys = NDArray[np.uint64]
+_DROPPED = 29  # bits of a double's fraction that a single does not have
 
 
-def contents(*tables: Rows | None) -> Keys:
+def contents(*tables: Blocks | None) -> Keys:
     """Return a number per row that follows from its values, whatever their order, layout and precision.
 
     Args:
         tables: columns of the same rows; None is passed over.
 
     Returns:
-        Array of shape (rows,), uint64. Rows that hold the same numbers have the same one.
+        Array of shape (rows,), uint64. Rows that hold the same numbers, to single precision, have the same one.
     """
-    parts = [_sums(table) for table in tables if table is not None]
+    parts = [
+        _joined(block.double().cpu().numpy() for _, block in table.read()) for table in tables if table is not None
+    ]
     keys = parts[0]
     for part in parts[1:]:
         keys = mixed(keys) + part
     return keys
-
-
-def _sums(table: Rows) -> Keys:
-    largest = 0.0
-    for part in table.blocks():
-        block = table[part]
-        largest = max(largest, float(block.masked_fill(~block.isfinite(), 0).abs().max()) if block.numel() else 0.0)
-    # In single precision, so that an array and its copy in single precision agree; by a power of two, so that all fit.
-    unit = 2.0 ** -max(min(math.frexp(largest)[1], 1020), -1020)
-    sums = []
-    for part in table.blocks():
-        single = (table[part].double() * unit).float().cpu().numpy() + np.float32(0)  # -0 is 0
-        bits = np.ascontiguousarray(single).view(np.uint32).astype(np.uint64)
-        sums.append(mixed(bits.reshape(len(bits), -1)).sum(1, dtype=np.uint64))
-    return np.concatenate(sums)
-
-
-def mixed(numbers: Keys) -> Keys:
-    """splitmix64: numbers that are near to one another end far apart."""
-    z = numbers + np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    mixed: Keys = z ^ (z >> np.uint64(31))
-    return mixed
 
 
 def row_keys(X: Any) -> Keys:
@@ -66,19 +45,56 @@ def row_keys(X: Any) -> Keys:
     """
     if sparse.issparse(X):
         table = sparse.csr_array(X)
-        step = max(1, 2**20 // max(1, table.shape[1]))
-        parts = [table[k : k + step].toarray() for k in range(0, table.shape[0], step)]
-        # All blocks in the same units, those of the largest number.
-        largest = float(np.abs(table.data).max(initial=0.0))
-        return np.concatenate([contents(Rows(_with(part, largest)))[:-1] for part in parts])
+        return _joined(table[rows].toarray() for rows in row_blocks(*table.shape))
     array = np.asarray(X)
     if array.dtype.kind in "fiub":
         return contents(Rows(array.reshape(len(array), -1).astype(np.float64)))
     return np.array([_digest(row) for row in array], dtype=np.uint64)
 
 
-def _with(part: NDArray[Any], largest: float) -> NDArray[np.float64]:
-    return np.vstack([part.astype(np.float64), np.full((1, part.shape[1]), largest)])
+def frame_keys(frame: Any) -> Keys:
+    """Return a number per row of a pandas data frame whose columns may hold anything."""
+    import pandas as pd
+
+    keys: Keys = pd.util.hash_pandas_object(frame, index=False).to_numpy()
+    return keys
+
+
+def exact_keys(table: NDArray[np.floating]) -> tuple[Keys, Keys]:
+    """Return two numbers per row: one that only equal rows share, and one that ignores the order of columns too.
+
+    Args:
+        table: array of shape (rows, columns); gaps are equal to one another.
+    """
+    bits = mixed(_bits(table))
+    odd = mixed(np.arange(table.shape[1], dtype=np.uint64)) | np.uint64(1)
+    return bits @ odd, bits.sum(1, dtype=np.uint64)
+
+
+def mixed(numbers: Keys) -> Keys:
+    """Return splitmix64 of each: numbers that are near to one another end far apart."""
+    z = numbers + np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    mixed: Keys = z ^ (z >> np.uint64(31))
+    return mixed
+
+
+def _joined(blocks: Iterator[NDArray[Any]]) -> Keys:
+    return np.concatenate([mixed(_single(_bits(block))).sum(1, dtype=np.uint64) for block in blocks])
+
+
+def _bits(table: NDArray[Any]) -> Keys:
+    """The bits of doubles, with one zero and one NaN."""
+    numbers = np.ascontiguousarray(table, dtype=np.float64) + 0.0
+    return np.where(np.isnan(numbers), np.nan, numbers).view(np.uint64)
+
+
+def _single(bits: Keys) -> Keys:
+    """Doubles rounded to the precision, but not to the range, of a single: an array and its copy as singles agree."""
+    odd = (bits >> np.uint64(_DROPPED)) & np.uint64(1)  # halves go to the even neighbour
+    nearest = bits + np.uint64(2 ** (_DROPPED - 1) - 1) + odd
+    return nearest & ~np.uint64(2**_DROPPED - 1)
 
 
 def _digest(row: Any) -> int:

@@ -3,7 +3,6 @@
 Metrics run on the CPU and sum in float64. A mistake is a one-line error that names the argument and the remedy.
 """
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,11 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 from typing_extensions import TypeAliasType  # a dependency of torch; in typing from Python 3.12 on
 
+from likely._rows.blocks import row_blocks as row_blocks
+
 # With a name of their own, so that signatures in the documentation say Array and not what it is made of.
 Array = TypeAliasType("Array", NDArray[Any])
 Input = TypeAliasType("Input", ArrayLike | Tensor)
-
-_BLOCK = 1 << 20
 
 
 class Classified(NamedTuple):
@@ -137,13 +136,6 @@ def as_logits(logits: Input) -> Array:
     if np.isposinf(z).any() or (z.ndim == 2 and np.isneginf(z).all(1).any()):
         raise ValueError("logits must be below +∞ and leave each row a class: clip them")
     return z
-
-
-def row_blocks(rows: int, width: int) -> Iterator[slice]:
-    """Slices over the rows, each of a million numbers, so that float64 copies stay small."""
-    step = max(1, _BLOCK // max(width, 1))
-    for start in range(0, rows, step):
-        yield slice(start, start + step)
 
 
 def relative(weight: Array) -> Array:

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from likely._rows.blocks import row_blocks
 from likely.linear._robust_rows import middle_and_spread
 from likely.losses import LikelihoodLoss
 
@@ -81,7 +82,7 @@ class Units:
 
 
 def _chunks(n: int) -> Iterator[slice]:
-    return (slice(start, min(start + CHUNK, n)) for start in range(0, n, CHUNK))
+    return row_blocks(n, numbers=CHUNK)
 
 
 @torch.no_grad()
