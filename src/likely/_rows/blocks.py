@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import numpy as np
@@ -80,6 +80,24 @@ class Rows:
     def whole(self) -> Tensor:
         """Return all rows at once."""
         return torch.cat([block for _, block in self.read()])
+
+    def mapped(self, compute: Callable[[slice, Tensor], Tensor], width: int | None = None) -> Rows:
+        """Return rows that are computed from these as they are read.
+
+        Args:
+            compute: what makes a block of the place and the numbers of one; each row for itself.
+            width: how many columns there are then, where it is another number.
+        """
+        return _MappedRows(self, compute, self.shape[1] if width is None else width)
+
+
+class _MappedRows(Rows):
+    def __init__(self, rows: Rows, compute: Callable[[slice, Tensor], Tensor], width: int) -> None:
+        self.rows, self.compute = rows, compute
+        self.shape, self.device = (len(rows), width), rows.device
+
+    def __getitem__(self, rows: slice) -> Tensor:
+        return self.compute(rows, self.rows[rows])
 
 
 def like(result: Tensor, given: Any) -> Any:

@@ -66,9 +66,12 @@ def exact_keys(table: NDArray[np.floating]) -> tuple[Keys, Keys]:
     Args:
         table: array of shape (rows, columns); gaps are equal to one another.
     """
-    bits = mixed(_bits(table))
     odd = mixed(np.arange(table.shape[1], dtype=np.uint64)) | np.uint64(1)
-    return bits @ odd, bits.sum(1, dtype=np.uint64)
+    exact, symmetric = np.empty((2, len(table)), dtype=np.uint64)
+    for rows in row_blocks(*table.shape):
+        bits = mixed(_bits(table[rows]))
+        exact[rows], symmetric[rows] = bits @ odd, bits.sum(1, dtype=np.uint64)
+    return exact, symmetric
 
 
 def mixed(numbers: Keys) -> Keys:

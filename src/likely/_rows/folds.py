@@ -79,12 +79,7 @@ def split_by_content(X: Any, cv: int, strata: NDArray[Any] | None = None) -> lis
     Returns:
         Pairs of row numbers. A class with fewer different rows than folds has its rows dealt one by one.
     """
-    strata = np.zeros(_length(X), dtype=np.intp) if strata is None else strata
     return splits_of(fold_numbers(row_keys(X), cv, strata=strata))
-
-
-def _length(X: Any) -> int:
-    return int(X.shape[0]) if hasattr(X, "shape") else len(X)
 
 
 def deal(n: int, cv: int, random: np.random.RandomState) -> list[NDArray[np.int64]]:

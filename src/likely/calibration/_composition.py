@@ -7,7 +7,8 @@ from typing import Any, Self
 
 from sklearn.utils.metaestimators import _BaseComposition
 
-from likely.calibration._cross_fit import Chain, CrossFits, HeldOutRows
+from likely.calibration._cross_fit import Chain, CrossFits
+from likely.calibration._held_out import HeldOutRows
 
 
 class Composed(_BaseComposition):

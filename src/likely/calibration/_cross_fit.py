@@ -3,62 +3,19 @@
 from __future__ import annotations
 
 import pickle
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, TypeVar
 
 import joblib
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
+from torch import Tensor
 
-from likely._rows.contents import Keys
 from likely._rows.folds import Split, fold_numbers, splits_of
+from likely.calibration._held_out import HeldOutRows
 
 Index = NDArray[np.intp]
 Chain = tuple[Any, ...]  # unfitted calibrators, the first one first
-
-
-class HeldOutRows(Protocol):
-    """Rows that a model was not trained on: what it answered, and the truth. Calibrators are fitted to them."""
-
-    def __len__(self) -> int: ...
-
-    @property
-    def weight(self) -> NDArray[np.float64] | None:
-        """How many rows each row counts for; None for one."""
-        ...
-
-    @property
-    def few(self) -> bool:
-        """Whether what calibrators answer can be kept in memory."""
-        ...
-
-    def keys(self) -> Keys:
-        """Return a number per row that follows from what it holds."""
-        ...
-
-    def ties(self) -> NDArray[Any]:
-        """Return a number per row that orders equal ones."""
-        ...
-
-    def taken(self, index: Index) -> Self:
-        """Return some of the rows."""
-        ...
-
-    def fit(self, step: Any) -> Any:
-        """Return a copy of the calibrator, fitted to these rows."""
-        ...
-
-    def nll(self, fitted: Any) -> NDArray[np.float64]:
-        """Return the loss of each row under a fitted calibrator."""
-        ...
-
-    def after(self, fitted: Any) -> Self:
-        """Return the rows with what a fitted calibrator answers in place of what the model answered."""
-        ...
-
-    def joined(self, parts: list[Self], order: Index) -> Self:
-        """Return these rows, with the answers of parts that together hold each of them once."""
-        ...
 
 
 R = TypeVar("R", bound=HeldOutRows)
@@ -83,7 +40,7 @@ class CrossFits(Generic[R]):
         count = len(rows) if rows.weight is None else rows.weight.sum()
         self.splits: list[Split] = []
         if cv is not None and count >= 2 * cv and rows.few and len(rows) > 1:
-            self.splits = splits_of(fold_numbers(rows.keys(), cv, random_state=random_state, ties=rows.ties()))
+            self.splits = splits_of(fold_numbers(rows.keys(), cv, random_state=random_state, ties=_numbers(rows.y)))
         self._held: dict[tuple[str, ...], R] = {(): rows}
         self._blind: dict[tuple[str, ...], list[Any]] = {}
         self._fitted: dict[tuple[str, ...], Any] = {}
@@ -122,7 +79,7 @@ class CrossFits(Generic[R]):
         key = _key(chain)
         if key not in self._blind:
             before, step = self.held_out(chain[:-1]), chain[-1]
-            fits = (joblib.delayed(_fitted_to)(before, kept, step) for kept, _ in self.splits)
+            fits = (joblib.delayed(before.taken(kept).fit)(step) for kept, _ in self.splits)
             self._blind[key] = joblib.Parallel(n_jobs=self.n_jobs)(fits)
         return list(zip(self._blind[key], self.splits, strict=True))
 
@@ -131,8 +88,8 @@ class CrossFits(Generic[R]):
         return np.argsort(np.concatenate([out for _, out in self.splits]))
 
 
-def _fitted_to(rows: HeldOutRows, kept: Index, step: Any) -> Any:
-    return rows.taken(kept).fit(step)
+def _numbers(y: Any) -> NDArray[Any]:
+    return y.detach().double().cpu().numpy() if isinstance(y, Tensor) else np.asarray(y)
 
 
 def _key(chain: Chain) -> tuple[str, ...]:

@@ -8,19 +8,9 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.isotonic import IsotonicRegression
 
+from likely.calibration._json import _parts as parts
 from likely.calibration._json._fields import Record, bare
-from likely.calibration._json._parts import (
-    Again,
-    Nested,
-    comparison,
-    line,
-    networks,
-    read_comparison,
-    read_networks,
-    read_steps,
-    solution,
-    steps,
-)
+from likely.calibration._json._parts import Again, Nested
 from likely.calibration.classifiers._auto import AutoCalibrator
 from likely.calibration.classifiers._base import Calibrator
 from likely.calibration.classifiers._classic import IsotonicCalibration, PlattScaling
@@ -36,12 +26,12 @@ def write(calibrator: Any, nested: Nested) -> dict[str, Any]:
         case GlobalTemperature():
             return {"temperature": float(calibrator.temperature_)}
         case LinearTemperature() | FeatureTemperature():
-            return {"global_temperature": float(calibrator.global_temperature_), **line(calibrator.solution_)}
+            return {"global_temperature": float(calibrator.global_temperature_), **parts.line(calibrator.solution_)}
         case DeepTemperature():
             return {
                 "global_temperature": float(calibrator.global_temperature_),
                 "features": int(calibrator.n_features_),
-                **networks(calibrator),
+                **parts.networks(calibrator),
             }
         case VectorScaling():
             mixing = {"mixing": calibrator.mixing_.tolist()} if calibrator.mixing_.size else {}
@@ -57,9 +47,9 @@ def write(calibrator: Any, nested: Nested) -> dict[str, Any]:
         case IsotonicCalibration():
             return {"curves": [_knots(curve) for curve in calibrator.curves_]}
         case Composition():
-            return steps(calibrator, nested)
+            return parts.steps(calibrator, nested)
     members = [{"name": name, **nested(member)} for name, member in calibrator.members_.items()]
-    return {**comparison(calibrator), "members": members}
+    return {**parts.comparison(calibrator), "members": members}
 
 
 def read(calibrator: Any, record: Record, classes: int, again: Again) -> None:
@@ -70,12 +60,14 @@ def read(calibrator: Any, record: Record, classes: int, again: Again) -> None:
             calibrator.temperature_ = record.number("temperature", positive=True)
         case LinearTemperature() | FeatureTemperature():
             calibrator.global_temperature_ = record.number("global_temperature", positive=True)
-            calibrator.solution_ = solution(record, classes if isinstance(calibrator, LinearTemperature) else None)
+            calibrator.solution_ = parts.solution(
+                record, classes if isinstance(calibrator, LinearTemperature) else None
+            )
             calibrator.n_iter_, calibrator.precision_ = calibrator.solution_.n_iter, calibrator.solution_.precision
         case DeepTemperature():
             calibrator.global_temperature_ = record.number("global_temperature", positive=True)
             calibrator.n_features_ = record.whole("features")
-            read_networks(calibrator, record, calibrator.n_features_ or classes)
+            parts.read_networks(calibrator, record, calibrator.n_features_ or classes)
         case VectorScaling():
             _read_scaling(calibrator, record, classes)
         case PlattScaling():
@@ -83,14 +75,14 @@ def read(calibrator: Any, record: Record, classes: int, again: Again) -> None:
         case IsotonicCalibration():
             calibrator.curves_ = [_curve(curve) for curve in _all(record, classes)]
         case Composition():
-            read_steps(calibrator, record, again)
+            parts.read_steps(calibrator, record, again)
         case AutoCalibrator():
             members = record.records("members")
             calibrator.members_ = {member.text("name"): again(member) for member in members}
             if len(calibrator.members_) < len(members):
                 raise ValueError(f"{record.name}: each of 'members' must have a name of its own")
             calibrator.candidates = {name: clone(member) for name, member in calibrator.members_.items()}
-            read_comparison(calibrator, record)
+            parts.read_comparison(calibrator, record)
 
 
 def features_of(calibrator: Calibrator) -> int:

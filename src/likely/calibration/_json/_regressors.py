@@ -7,19 +7,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from likely.calibration._json import _parts as parts
 from likely.calibration._json._fields import Record, bare
-from likely.calibration._json._parts import (
-    Again,
-    Nested,
-    comparison,
-    line,
-    networks,
-    read_comparison,
-    read_networks,
-    read_steps,
-    solution,
-    steps,
-)
+from likely.calibration._json._parts import Again, Nested
 from likely.calibration.regressors._auto import AutoScale
 from likely.calibration.regressors._compose import ScalePipeline
 from likely.calibration.regressors._deep import DeepScale
@@ -31,18 +21,18 @@ def write(calibrator: Any, nested: Nested) -> dict[str, Any]:
     """What was learned, in JSON's types."""
     match calibrator:
         case ScalePipeline():
-            return steps(calibrator, nested)
+            return parts.steps(calibrator, nested)
         case AutoScale():
-            return {**comparison(calibrator), "calibrator": nested(calibrator.calibrator_)}
+            return {**parts.comparison(calibrator), "calibrator": nested(calibrator.calibrator_)}
     told = {"has_scale": bool(calibrator.has_scale_), "global_scale": float(calibrator.global_scale_)}
     match calibrator:
         case LinearScale():
             met = calibrator.met_
             ranges = {"low": met.low.tolist(), "high": met.high.tolist(), "range": [float(end) for end in met.range]}
             share = {"share": float(calibrator.share_)}
-            return {**told, "features": features_of(calibrator), **line(calibrator.solution_), **share, **ranges}
+            return {**told, "features": features_of(calibrator), **parts.line(calibrator.solution_), **share, **ranges}
         case DeepScale():
-            return {**told, "features": features_of(calibrator), **networks(calibrator)}
+            return {**told, "features": features_of(calibrator), **parts.networks(calibrator)}
         case IsotonicScale():
             tails = calibrator.tails_
             heavy = None if tails is None else {"df": float(tails[0]), "scale": float(tails[1])}
@@ -59,10 +49,10 @@ def read(calibrator: Any, record: Record, again: Again) -> None:
     """Give an unfitted calibrator what the record says was learned."""
     match calibrator:
         case ScalePipeline():
-            read_steps(calibrator, record, again)
+            parts.read_steps(calibrator, record, again)
             return
         case AutoScale():
-            read_comparison(calibrator, record)
+            parts.read_comparison(calibrator, record)
             calibrator.calibrator_ = again(record.record("calibrator"))
             return
     calibrator.has_scale_ = record.truth("has_scale")
@@ -70,7 +60,7 @@ def read(calibrator: Any, record: Record, again: Again) -> None:
     match calibrator:
         case LinearScale():
             calibrator.n_features_ = record.whole("features")
-            fitted = solution(record, calibrator.n_features_ or 1 + calibrator.has_scale_)
+            fitted = parts.solution(record, calibrator.n_features_ or 1 + calibrator.has_scale_)
             low, high = (torch.as_tensor(record.array(end, len(fitted.coef))) for end in ("low", "high"))
             lowest, highest = record.array("range", 2)
             record.interval(low.numpy(), high.numpy(), "'low' and 'high'")
@@ -80,7 +70,7 @@ def read(calibrator: Any, record: Record, again: Again) -> None:
             calibrator.met_ = MetRanges(fitted, low, high, (float(lowest), float(highest)))
         case DeepScale():
             calibrator.n_features_ = record.whole("features")
-            read_networks(calibrator, record, calibrator.n_features_ or 1 + calibrator.has_scale_)
+            parts.read_networks(calibrator, record, calibrator.n_features_ or 1 + calibrator.has_scale_)
         case IsotonicScale():
             calibrator.levels_, calibrator.firmness_ = record.array("levels", None), record.limit("firmness")
             _check_levels(calibrator.levels_, record)

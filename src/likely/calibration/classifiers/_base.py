@@ -96,14 +96,6 @@ class Calibrator(BaseEstimator):
         raise TypeError("use one of the calibrators in likely.calibration")
 
 
-class LogRows(Rows):
-    """Probabilities, read as their logarithms; zeros become the smallest positive number."""
-
-    def __getitem__(self, rows: slice) -> Tensor:
-        part = super().__getitem__(rows)
-        return part.clamp(min=torch.finfo(part.dtype).tiny).log()
-
-
 def check_logits(logits: Any, *, probabilities: bool = False) -> Rows:
     """Rows of logits, after a look at every value, block by block."""
     array = logits if isinstance(logits, Tensor) or hasattr(logits, "dtype") else np.asarray(logits)
@@ -114,8 +106,8 @@ def check_logits(logits: Any, *, probabilities: bool = False) -> Rows:
         array = np.asarray(array, dtype=np.float64)
     if len(array) == 0:
         raise ValueError(f"{name} have no rows")
-    rows = (LogRows if probabilities else Rows)(array)
-    for part, block in Rows(array).read():
+    rows = Rows(array)
+    for part, block in rows.read():
         # NaN and +∞ pass through a maximum.
         whole = (block >= 0).all(1) & ((block.sum(1) - 1).abs() < 1e-2) if probabilities else block.amax(1).isfinite()
         if not bool(whole.all()):
@@ -124,7 +116,8 @@ def check_logits(logits: Any, *, probabilities: bool = False) -> Rows:
                 rule = "probabilities must be ≥ 0 and sum to one in every row"
                 raise ValueError(f"{rule}, which {row} does not: for logits say inputs='logits'")
             raise ValueError(f"logits hold NaN or +∞, or nothing but -∞, in {row}: drop it or clean it first")
-    return rows
+    # Of a probability of zero the logarithm of the smallest positive number is taken.
+    return rows.mapped(lambda _, p: p.clamp(min=torch.finfo(p.dtype).tiny).log()) if probabilities else rows
 
 
 def check_labels(y: Any, logits: Rows) -> NDArray[np.int64]:

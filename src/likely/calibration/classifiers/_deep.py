@@ -1,24 +1,20 @@
-"""A temperature a row from small networks, kept only as far as held-out rows agree with it."""
+"""One temperature per row from small networks, kept only as far as held-out rows agree with it."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from likely._rows.blocks import Rows, like
-from likely._rows.checks import check_features
+from likely._rows.blocks import Rows
 from likely.calibration._deep_network import DeepCalibrator, few
-from likely.calibration.classifiers._base import Calibrator
 from likely.calibration.classifiers._inverse import fit_inverse_temperature, relative
-from likely.calibration.classifiers._temperature import finite
+from likely.calibration.classifiers._temperature import TemperatureCalibrator, finite
 
 
-class DeepTemperature(DeepCalibrator, Calibrator):
-    r"""Deep Scaling (DS): a temperature a row from a small network, that falls back to Global Scaling.
+class DeepTemperature(DeepCalibrator, TemperatureCalibrator):
+    r"""Deep Scaling (DS): one temperature per row from a small network, that falls back to Global Scaling.
 
     :math:`1/T_i = f(N(\tilde x_i)) / T_0`, relative to the fitted global temperature, where x are the features if
     ``fit`` is given any, else the logits. N has one hidden layer of tanh units and a last layer that starts at zero,
@@ -55,13 +51,6 @@ class DeepTemperature(DeepCalibrator, Calibrator):
         self.margin = margin
         self.random_state = random_state
 
-    def temperature(self, logits: Any, features: Any = None) -> Any:
-        """The temperature of each row."""
-        rows = self._rows(logits)
-        extra = check_features(features, len(rows))
-        parts = [self._temperature(block, extra[part] if extra else None) for part, block in rows.read()]
-        return like(torch.cat(parts), logits)
-
     def _fit(
         self, logits: Rows, y: NDArray[np.int64], features: Rows | None, weight: NDArray[np.float64] | None
     ) -> None:
@@ -79,10 +68,7 @@ class DeepTemperature(DeepCalibrator, Calibrator):
         max_iter = self.max_iter if inverse.informed else 0
         self._fit_networks(finite(source[rows]), evaluate, weights[rows], y[rows], max_iter)
 
-    def _calibrate(self, logits: Tensor, features: Tensor | None) -> Tensor:
-        return logits / self._temperature(logits, features)[:, None]
-
-    def _temperature(self, logits: Tensor, features: Tensor | None) -> Tensor:
+    def _temperatures(self, logits: Tensor, features: Tensor | None) -> Tensor:
         if self.n_features_ and (features is None or features.shape[1] != self.n_features_):
             raise ValueError(f"this calibrator was fitted with {self.n_features_} features: give them here too")
         source = features if self.n_features_ and features is not None else logits

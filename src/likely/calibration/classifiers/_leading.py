@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.utils.extmath import randomized_svd
-from torch import Tensor
 
 from likely._evidence import Evaluate, Solution, fit_linear, moments
 from likely._rows.blocks import Rows
@@ -38,22 +37,11 @@ def fit_leading(
     directions = randomized_svd(x, min(DIRECTIONS, len(x)), n_iter=2, random_state=0)[2].T
     rotation = np.linalg.qr(np.random.RandomState(0).standard_normal([directions.shape[1]] * 2))[0]
     projection = directions @ rotation / math.sqrt(d) / deviation[:, None]
-    projected: Rows = _Projected(features, mean, projection)
+    centre, matrix = torch.as_tensor(mean), torch.as_tensor(projection)
+    projected = features.mapped(lambda _, x: (x - centre.to(x)) @ matrix.to(x), matrix.shape[1])
     if n <= _SAMPLE:
         projected = Rows(projected.whole())
     solution = fit_linear(projected, evaluate, sample_weight=sample_weight, **how)
     slope = projection @ (solution.coef / solution.deviation)
     intercept = solution.intercept - float(solution.mean @ (solution.coef / solution.deviation))
     return Solution(mean, deviation, slope * deviation, intercept, solution.precision, solution.n_iter)
-
-
-class _Projected(Rows):
-    """Features less their mean, times a matrix, computed as they are read."""
-
-    def __init__(self, rows: Rows, mean: NDArray[np.float64], matrix: NDArray[np.float64]) -> None:
-        self.rows, self.mean, self.matrix = rows, torch.as_tensor(mean), torch.as_tensor(matrix)
-        self.shape, self.device = (len(rows), matrix.shape[1]), rows.device
-
-    def __getitem__(self, part: slice) -> Tensor:
-        x = self.rows[part]
-        return (x - self.mean.to(x)) @ self.matrix.to(x)

@@ -1,4 +1,4 @@
-"""Temperatures: one for all rows, or one a row, read off its logits or features."""
+"""Temperatures: one for all rows, or one per row, read off its logits or features."""
 
 from __future__ import annotations
 
@@ -23,7 +23,24 @@ from likely.calibration.classifiers._leading import fit_leading
 SPREAD = 0.15
 
 
-class GlobalTemperature(Calibrator):
+class TemperatureCalibrator(Calibrator):
+    """A calibrator that divides the logits of each row by one number; subclasses write ``_temperatures``."""
+
+    def temperature(self, logits: Any, features: Any = None) -> Any:
+        """Return the temperature of each row, of shape (rows,)."""
+        rows = self._rows(logits)
+        extra = check_features(features, len(rows))
+        parts = [self._temperatures(block, extra[part] if extra else None) for part, block in rows.read()]
+        return like(torch.cat(parts), logits)
+
+    def _calibrate(self, logits: Tensor, features: Tensor | None) -> Tensor:
+        return logits / self._temperatures(logits, features).to(logits.dtype)[:, None]
+
+    def _temperatures(self, logits: Tensor, features: Tensor | None) -> Tensor:
+        raise TypeError("use one of the temperatures in likely.calibration")
+
+
+class GlobalTemperature(TemperatureCalibrator):
     r"""Global Scaling (GS), Guo's temperature scaling: one temperature for all rows.
 
     It maximises the likelihood of the held-out labels under :math:`\mathrm{softmax}(z / T)`, by Newton's method in
@@ -45,17 +62,12 @@ class GlobalTemperature(Calibrator):
     ) -> None:
         self.temperature_ = 1 / fit_inverse_temperature(logits, y, weight).value
 
-    def temperature(self, logits: Any, features: Any = None) -> Any:
-        """The one temperature, for every row."""
-        rows = self._rows(logits)
-        return like(rows[slice(0, 0)].new_full((len(rows),), self.temperature_), logits)
-
-    def _calibrate(self, logits: Tensor, features: Tensor | None) -> Tensor:
-        return logits / self.temperature_
+    def _temperatures(self, logits: Tensor, features: Tensor | None) -> Tensor:
+        return logits.new_full((len(logits),), self.temperature_)
 
 
-class _PredictedTemperature(Calibrator):
-    """A temperature a row relative to the global one: 1/T = f(u)/T₀ with f(0) = 1, so the start *is* Global Scaling."""
+class _PredictedTemperature(TemperatureCalibrator):
+    """One temperature per row: 1/T = f(u)/T₀, relative to the global one. f(0) = 1: the start *is* Global Scaling."""
 
     _leading = False
 
@@ -87,35 +99,15 @@ class _PredictedTemperature(Calibrator):
         fit = fit_leading if self._leading and self.penalty == "evidence" else fit_linear
         return fit(source, evaluate, scale=SPREAD, penalty=self.penalty, sample_weight=weight)
 
-    def temperature(self, logits: Any, features: Any = None) -> Any:
-        """The temperature of each row."""
-        rows = self._rows(logits)
-        source = self._source(rows, check_features(features, len(rows)))
-        parts = [self._temperature(source[part]) for part in rows.blocks()]
-        return like(torch.cat(parts), logits)
-
-    def _calibrate(self, logits: Tensor, features: Tensor | None) -> Tensor:
+    def _temperatures(self, logits: Tensor, features: Tensor | None) -> Tensor:
         source = self._source(logits, features)
-        return logits / self._temperature(source).to(logits.dtype)[:, None]
-
-    def _temperature(self, source: Tensor) -> Tensor:
         if source.shape[1] != len(self.solution_.coef):
             raise ValueError(f"features have {source.shape[1]} columns, the fit had {len(self.solution_.coef)}")
-        temperature: Tensor = self.global_temperature_ / LINK(self.solution_(source))
-        return temperature
+        temperatures: Tensor = self.global_temperature_ / LINK(self.solution_(source))
+        return temperatures
 
     def _source(self, logits: Any, features: Any) -> Any:
         raise TypeError("use LinearTemperature or FeatureTemperature")
-
-
-class FiniteRows(Rows):
-    """Logits with -∞ replaced as by :func:`finite`, computed as they are read."""
-
-    def __init__(self, rows: Rows) -> None:
-        self.rows, self.shape, self.device = rows, rows.shape, rows.device
-
-    def __getitem__(self, part: slice) -> Tensor:
-        return finite(self.rows[part])
 
 
 def finite(logits: Tensor) -> Tensor:
@@ -132,7 +124,7 @@ def finite(logits: Tensor) -> Tensor:
 
 
 class LinearTemperature(_PredictedTemperature):
-    r"""Linear Scaling (LS): a temperature a row, linear in its logits, that falls back to Global Scaling.
+    r"""Linear Scaling (LS): one temperature per row, linear in its logits, that falls back to Global Scaling.
 
     :math:`1/T_i = f(b + w \cdot \tilde z_i) / T_0`, with the fitted global temperature :math:`T_0`, standardised
     logits (the row's lowest in place of -∞) and the shifted softplus f at .2. The ridge on w is learned by evidence;
@@ -152,11 +144,11 @@ class LinearTemperature(_PredictedTemperature):
     """
 
     def _source(self, logits: Any, features: Any) -> Any:
-        return finite(logits) if isinstance(logits, Tensor) else FiniteRows(logits)
+        return finite(logits) if isinstance(logits, Tensor) else logits.mapped(lambda _, block: finite(block))
 
 
 class FeatureTemperature(_PredictedTemperature):
-    r"""Linear Feature Scaling (LFS): a temperature a row, linear in the network's last features.
+    r"""Linear Feature Scaling (LFS): one temperature per row, linear in the network's last features.
 
     As :class:`LinearTemperature`, with the features in place of the logits. Unregularised it is the method that
     fails in the paper's table (ECE .173 where Global Scaling has .035): with 2048 features and a few thousand rows

@@ -12,9 +12,10 @@ from likely._rows.checks import all_or_nothing
 from likely.calibration._composition import Composed, named
 from likely.calibration.regressors._isotonic import IsotonicScale
 from likely.calibration.regressors._rows import ForecastRows
+from likely.calibration.regressors._scale import Intervals
 
 
-class DelegatingScale(BaseEstimator):
+class DelegatingScale(Intervals, BaseEstimator):
     """A calibrator that answers as the last fitted one does, with the scale that one expects."""
 
     def distribution(self, mean: Any, scale: Any, features: Any = None) -> Distribution:
@@ -27,12 +28,6 @@ class DelegatingScale(BaseEstimator):
         """The calibrated scale of every row."""
         last, own = self._last(mean, scale, features)
         return last.predict_scale(mean, own, features)
-
-    def predict_interval(self, mean: Any, scale: Any, features: Any = None, coverage: float = 0.9) -> tuple[Any, Any]:
-        """The lower and upper ends of the central interval that holds ``coverage`` of each row's distribution."""
-        last, own = self._last(mean, scale, features)
-        lower, upper = last.predict_interval(mean, own, features, coverage)
-        return lower, upper
 
     def _last(self, mean: Any, scale: Any, features: Any) -> tuple[Any, Any]:
         raise TypeError("use ScalePipeline or AutoScale")

@@ -64,7 +64,23 @@ class Forecast:
         return Forecast(self.mean[rows], self.scale[rows], features, self.has_scale)
 
 
-class ScaleCalibrator(BaseEstimator):
+class Intervals:
+    """Central intervals of what calibrates a regressor, by its distributions."""
+
+    def distribution(self, mean: Any, scale: Any, features: Any = None) -> Distribution:
+        """Return the calibrated distribution of every row: log_prob, cdf, icdf, sample."""
+        raise TypeError("use one of the scale calibrators in likely.calibration")
+
+    def predict_interval(self, mean: Any, scale: Any, features: Any = None, coverage: float = 0.9) -> tuple[Any, Any]:
+        """The lower and upper ends of the central interval that holds ``coverage`` of each row's distribution."""
+        if not 0 < coverage < 1:
+            raise ValueError(f"coverage must be between 0 and 1, got {coverage}")
+        distribution = self.distribution(mean, scale, features)
+        tail = torch.tensor((1 - coverage) / 2, dtype=torch.float64).to(distribution.mean)
+        return like(distribution.icdf(tail), mean), like(distribution.icdf(1 - tail), mean)
+
+
+class ScaleCalibrator(Intervals, BaseEstimator):
     """Turns a regressor's means and scales into distributions that fit. Subclasses write ``_fit`` and ``_factor``.
 
     ``mean``, ``scale`` and ``y`` hold one number a row, in NumPy or torch; answers come back in kind, distributions
@@ -114,14 +130,6 @@ class ScaleCalibrator(BaseEstimator):
     def predict_scale(self, mean: Any, scale: Any, features: Any = None) -> Any:
         """The calibrated scale of every row."""
         return like(self._scale(self._checked(mean, scale, features)), mean)
-
-    def predict_interval(self, mean: Any, scale: Any, features: Any = None, coverage: float = 0.9) -> tuple[Any, Any]:
-        """The lower and upper ends of the central interval that holds ``coverage`` of each row's distribution."""
-        if not 0 < coverage < 1:
-            raise ValueError(f"coverage must be between 0 and 1, got {coverage}")
-        distribution = self.distribution(mean, scale, features)
-        tail = torch.tensor((1 - coverage) / 2, dtype=torch.float64).to(distribution.mean)
-        return like(distribution.icdf(tail), mean), like(distribution.icdf(1 - tail), mean)
 
     @property
     def _family(self) -> Family:
