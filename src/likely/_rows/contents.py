@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+import math
 from typing import Any
 
 import numpy as np
@@ -13,11 +13,12 @@ from scipy import sparse
 from likely._rows.blocks import Blocks, Rows, row_blocks
 
 Keys = NDArray[np.uint64]
-_DROPPED = 29  # bits of a double's fraction that a single does not have
 
 
 def contents(*tables: Blocks | None) -> Keys:
     """Return a number per row that follows from its values, whatever their order, layout and precision.
+
+    Values are taken in units of a power of two near the largest of their table, so that its unit does not matter.
 
     Args:
         tables: columns of the same rows; None is passed over.
@@ -25,9 +26,7 @@ def contents(*tables: Blocks | None) -> Keys:
     Returns:
         Array of shape (rows,), uint64. Rows that hold the same numbers, to single precision, have the same one.
     """
-    parts = [
-        _joined(block.double().cpu().numpy() for _, block in table.read()) for table in tables if table is not None
-    ]
+    parts = [_keys_of(table) for table in tables if table is not None]
     keys = parts[0]
     for part in parts[1:]:
         keys = mixed(keys) + part
@@ -45,7 +44,8 @@ def row_keys(X: Any) -> Keys:
     """
     if sparse.issparse(X):
         table = sparse.csr_array(X)
-        return _joined(table[rows].toarray() for rows in row_blocks(*table.shape))
+        unit = _unit(float(np.abs(table.data).max(initial=0.0)))
+        return np.concatenate([_sums(table[rows].toarray() * unit) for rows in row_blocks(*table.shape)])
     array = np.asarray(X)
     if array.dtype.kind in "fiub":
         return contents(Rows(array.reshape(len(array), -1).astype(np.float64)))
@@ -83,21 +83,28 @@ def mixed(numbers: Keys) -> Keys:
     return mixed
 
 
-def _joined(blocks: Iterator[NDArray[Any]]) -> Keys:
-    return np.concatenate([mixed(_single(_bits(block))).sum(1, dtype=np.uint64) for block in blocks])
+def _keys_of(table: Blocks) -> Keys:
+    largest = 0.0
+    for _, block in table.read():
+        largest = max(largest, float(block.masked_fill(~block.isfinite(), 0).abs().max()) if block.numel() else 0.0)
+    unit = _unit(largest)
+    return np.concatenate([_sums((block.double() * unit).cpu().numpy()) for _, block in table.read()])
+
+
+def _unit(largest: float) -> float:
+    return float(2.0 ** -max(min(math.frexp(largest)[1], 1020), -1020))
+
+
+def _sums(table: NDArray[Any]) -> Keys:
+    """Keys of rows of numbers up to one: in single precision, so that an array and its copy in that agree."""
+    single = np.ascontiguousarray(table.astype(np.float32) + np.float32(0))  # -0 is 0
+    return mixed(single.view(np.uint32).astype(np.uint64)).sum(1, dtype=np.uint64)
 
 
 def _bits(table: NDArray[Any]) -> Keys:
     """The bits of doubles, with one zero and one NaN."""
     numbers = np.ascontiguousarray(table, dtype=np.float64) + 0.0
     return np.where(np.isnan(numbers), np.nan, numbers).view(np.uint64)
-
-
-def _single(bits: Keys) -> Keys:
-    """Doubles rounded to the precision, but not to the range, of a single: an array and its copy as singles agree."""
-    odd = (bits >> np.uint64(_DROPPED)) & np.uint64(1)  # halves go to the even neighbour
-    nearest = bits + np.uint64(2 ** (_DROPPED - 1) - 1) + odd
-    return nearest & ~np.uint64(2**_DROPPED - 1)
 
 
 def _digest(row: Any) -> int:
