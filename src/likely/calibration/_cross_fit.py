@@ -37,9 +37,8 @@ class CrossFits(Generic[R]):
 
     def __init__(self, rows: R, *, cv: int | None, random_state: int, n_jobs: int | None = None) -> None:
         self.rows, self.n_jobs = rows, n_jobs
-        count = len(rows) if rows.weight is None else rows.weight.sum()
         self.splits: list[Split] = []
-        if cv is not None and count >= 2 * cv and rows.few and len(rows) > 1:
+        if cv is not None and rows.count >= 2 * cv and rows.few and len(rows) > 1:
             self.splits = splits_of(fold_numbers(rows.keys(), cv, random_state=random_state, ties=_numbers(rows.y)))
         self._held: dict[tuple[str, ...], R] = {(): rows}
         self._blind: dict[tuple[str, ...], list[Any]] = {}

@@ -27,6 +27,15 @@ class HeldOutRows:
         return len(self.y)
 
     @property
+    def count(self) -> float:
+        """How many rows these stand for."""
+        return float(len(self) if self.weight is None else self.weight.sum())
+
+    def folds(self, cv: int) -> int:
+        """Return how many folds these rows can fill with two each: ``cv``, or fewer, but not fewer than two."""
+        return max(2, min(cv, int(self.count) // 2))
+
+    @property
     def few(self) -> bool:
         """Whether what calibrators answer can be kept in memory."""
         return True

@@ -81,9 +81,8 @@ class AutoCalibrator(Calibrator):
             seed = check_random_state(seed).randint(2**31 - 1)
         rows = LabelledLogits(logits, y, features, weight)
         some = rows.thinned()  # some of the rows choose, where there are very many; all take part in the fit
-        count = len(some) if some.weight is None else float(some.weight.sum())
-        folds = max(2, min(self.cv, int(count) // 2))
-        if count < 2 * folds:  # nothing can be held out: the first, which is the simplest, stands
+        folds = some.folds(self.cv)
+        if some.count < 2 * folds:  # nothing can be held out: the first, which is the simplest, stands
             candidates = dict(list(candidates.items())[:1])
         fits = CrossFits(some, cv=folds, random_state=int(seed), n_jobs=self.n_jobs)
         comparison = Comparison.of(candidates, fits)

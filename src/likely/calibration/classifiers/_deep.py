@@ -22,6 +22,14 @@ class DeepTemperature(DeepCalibrator, TemperatureCalibrator):
     is the one of greatest gain on the fifths left out, less ``margin`` standard errors of it: zero where no gain is
     sure. The answer is the mean of the five. Same rows, same answer: the seed is fixed.
 
+    Args:
+        hidden: units of the hidden layer.
+        max_iter: training steps at most.
+        learning_rate: step size of Adam.
+        margin: standard errors by which a gain on rows left out must exceed zero.
+        random_state: seed of the first layer and of the folds.
+        inputs: ``"logits"``, or ``"probabilities"`` whose logarithm is taken.
+
     >>> import numpy as np
     >>> from likely.calibration import DeepTemperature
     >>> rng = np.random.default_rng(0)

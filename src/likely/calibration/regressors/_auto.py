@@ -22,11 +22,20 @@ from likely.calibration.regressors._scale import GlobalScale
 class AutoScale(DelegatingScale):
     """The scale calibrator of lowest cross-validated NLL, simplest first.
 
-    The candidates are Global, Linear and Deep Scaling, then each of these with isotonic recalibration behind it; a
-    later one must beat the best so far by a standard error of the paired difference. ``candidates`` narrows them,
-    say to leave out the slow networks, or maps names to calibrators of your own. ``name_`` is the name of the one
-    chosen, ``calibrator_`` that one, fitted on all rows; ``scores_`` has every candidate's cross-validated NLL,
-    ``behind_`` how many standard errors it is behind the best.
+    Args:
+        candidates: names of candidates, or a dictionary from names to calibrators, simplest first. None stands for
+            ``"global"``, ``"linear"`` and ``"deep"``, then ``"isotonic"``, ``"linear+isotonic"`` and
+            ``"deep+isotonic"``; without the networks it is much faster. A later one must beat the best so far by a
+            standard error of the paired difference.
+        cv: number of folds.
+        likelihood: ``"normal"`` or ``"laplace"``, of candidates given by name.
+        n_jobs: folds to fit at the same time.
+
+    Attributes:
+        name_: the name of the candidate chosen.
+        calibrator_: that candidate, fitted on all rows.
+        scores_: the cross-validated NLL of every candidate.
+        behind_: how many standard errors each candidate is behind the best.
 
     >>> import numpy as np
     >>> from likely.calibration import AutoScale
@@ -57,8 +66,7 @@ class AutoScale(DelegatingScale):
         rows = ForecastRows.counted(mean, scale, y, features, sample_weight)
         # All rows are read once before any are left out, so that bad input fails with its own message.
         rows.fit(GlobalScale(likelihood=self.likelihood))
-        folds = min(self.cv, len(rows))
-        fits = CrossFits(rows, cv=folds if folds > 1 else None, random_state=0, n_jobs=self.n_jobs)
+        fits = CrossFits(rows, cv=rows.folds(self.cv) if self.cv > 1 else None, random_state=0, n_jobs=self.n_jobs)
         self.name_, self.scores_, self.behind_ = next(iter(candidates)), {}, {}
         if fits.splits:
             comparison = Comparison.of(candidates, fits)

@@ -1,4 +1,4 @@
-"""Deep Scaling: a small network's scale a row, kept only as far as held-out rows agree with it."""
+"""Deep Scaling: one scale per row by a small network, kept only as far as held-out rows agree with it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,20 @@ from likely.calibration.regressors._scale import Forecast, ScaleCalibrator, defa
 
 
 class DeepScale(DeepCalibrator, ScaleCalibrator):
-    r"""Deep Scaling (DS): a scale a row from a small network, that falls back to Global Scaling.
+    r"""Deep Scaling (DS): one scale per row from a small network, that falls back to Global Scaling.
 
     :math:`\sigma_i' = c\,\sigma_i\,f(N(\tilde x_i))` with one hidden layer of tanh units and a last layer that starts
     at zero, which *is* Global Scaling. Five networks are trained at once, each on four fifths of the rows; the number
     of steps is the one of greatest gain on the fifths left out, less ``margin`` standard errors of it: zero where no
     gain is sure. The answer is the mean of the five. Same rows, same answer: the seed is fixed.
+
+    Args:
+        hidden: units of the hidden layer.
+        max_iter: training steps at most.
+        learning_rate: step size of Adam.
+        margin: standard errors by which a gain on rows left out must exceed zero.
+        likelihood: ``"normal"`` or ``"laplace"``.
+        random_state: seed of the first layer and of the folds.
 
     >>> import numpy as np
     >>> from likely.calibration import DeepScale

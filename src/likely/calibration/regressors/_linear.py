@@ -24,7 +24,7 @@ _FOLDS = 5
 
 
 class LinearScale(ScaleCalibrator):
-    r"""Linear Scaling (LS): a scale a row, linear in its features, that falls back to Global Scaling.
+    r"""Linear Scaling (LS): one scale per row, linear in its features, that falls back to Global Scaling.
 
     :math:`\sigma_i' = c\,\sigma_i\,f(b + w \cdot \tilde x_i)` with the fitted global factor c, standardised features
     and the shifted softplus f at .2. Without features it reads the row's mean and log scale. The ridge on w is learned
