@@ -98,13 +98,15 @@ def _unit(largest: float) -> float:
 def _sums(table: NDArray[Any]) -> Keys:
     """Keys of rows of numbers up to one: in single precision, so that an array and its copy in that agree."""
     single = np.ascontiguousarray(table.astype(np.float32) + np.float32(0))  # -0 is 0
-    return mixed(single.view(np.uint32).astype(np.uint64)).sum(1, dtype=np.uint64)
+    sums: Keys = mixed(single.view(np.uint32).astype(np.uint64)).sum(1, dtype=np.uint64)
+    return sums
 
 
 def _bits(table: NDArray[Any]) -> Keys:
     """The bits of doubles, with one zero and one NaN."""
     numbers = np.ascontiguousarray(table, dtype=np.float64) + 0.0
-    return np.where(np.isnan(numbers), np.nan, numbers).view(np.uint64)
+    bits: Keys = np.where(np.isnan(numbers), np.nan, numbers).view(np.uint64)
+    return bits
 
 
 def _digest(row: Any) -> int:
