@@ -46,7 +46,7 @@ def check_sample_weight(sample_weight: Any, X: Any, *, counts: bool = True) -> N
     if not (np.isfinite(weight).all() and (weight >= 0).all()):
         raise ValueError("sample_weight must be finite and ≥ 0 in every row")
     if not weight.any():
-        raise ValueError("sample_weight is zero for every row: it must contain at least one non-zero number")
+        raise ValueError("sample_weight must be not zero everywhere: it must contain at least one non-zero number")
     return row_counts(weight) if counts else weight
 
 
