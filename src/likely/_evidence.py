@@ -24,40 +24,11 @@ from numpy.typing import NDArray
 from scipy import linalg, optimize
 from torch import Tensor
 
+from likely._rows.blocks import Rows as Rows
+
 Evaluate = Callable[[slice, Tensor], tuple[Tensor, Tensor, Tensor]]
 _SAMPLE = 5000  # rows that a first fit is made on
 _LEAP = 100.0  # the furthest that one step may move the intercept
-_BLOCK = 2**18  # numbers a block: 1 MB in float32, so that the passes stay in the cache and memory stays flat
-
-
-class Rows:
-    """An array of rows, of any kind and float type, on any device or disk, read in blocks and in at least float32."""
-
-    def __init__(self, array: Any) -> None:
-        self.array = array
-        self.shape: tuple[int, ...] = tuple(array.shape)
-        self.device = array.device if isinstance(array, Tensor) else torch.device("cpu")
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __getitem__(self, rows: slice) -> Tensor:
-        part = self.array[rows]
-        if not isinstance(part, Tensor):
-            # torch cannot mark memory as read-only and warns of it: such a block is copied.
-            part = torch.from_numpy(np.array(part, copy=True if not part.flags.writeable else None, order="C"))
-        tensor = part.detach()
-        return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
-
-    def taken(self, index: NDArray[np.intp]) -> "Rows":
-        """Some of the rows, in memory; as :class:`Rows` read them, whatever they were read from."""
-        return Rows(self[index])  # type: ignore[index]
-
-    def blocks(self, stride: int = 1) -> Iterator[slice]:
-        """Slices that cover every ``stride``-th row."""
-        step = stride * max(1, _BLOCK // max(1, math.prod(self.shape[1:])))
-        for start in range(0, len(self), step):
-            yield slice(start, min(start + step, len(self)), stride)
 
 
 @dataclass

@@ -5,21 +5,11 @@ under ``validate_args=True``: elsewhere the look would make the device wait. Und
 and tracing a tensor stands for many, and no value is looked at.
 """
 
-import functools
 import math
-import sys
-import warnings
-from collections.abc import Callable
-from typing import Any, Concatenate, ParamSpec, TypeVar
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-P = ParamSpec("P")
-Fitted = TypeVar("Fitted")
-Result = TypeVar("Result")
 REDUCTIONS = ("mean", "sum", "none")
 
 
@@ -182,99 +172,3 @@ def promote(first: Tensor, **parameters: float | Tensor) -> tuple[Tensor, ...]:
 def reduce(nll: Tensor, reduction: str) -> Tensor:
     check_reduction(reduction)
     return nll if reduction == "none" else nll.sum() if reduction == "sum" else nll.mean()
-
-
-def check_sample_weight(sample_weight: Any, X: Any, *, counts: bool = True) -> NDArray[np.float64] | None:
-    """Return the number of rows that each row of X counts for, or None where no weights are given.
-
-    Args:
-        sample_weight: one weight ≥ 0 per row, not all zero; a number is the weight of every row.
-        X: the table whose rows are weighted.
-        counts: whether it matters how many rows there are; if not, weights are returned as they are.
-
-    Returns:
-        Array of shape (n,), float64: what :func:`row_counts` makes of the weights.
-
-    Raises:
-        ValueError: a weight is negative, NaN or infinite, all are zero, or the shape does not fit X.
-    """
-    if sample_weight is None:
-        return None
-    from sklearn.utils.validation import _check_sample_weight
-
-    weights = np.asarray(sample_weight)
-    if weights.dtype.kind in "biuf" and weights.size and not weights.any():
-        raise ValueError("sample_weight is zero for every row: it must contain at least one non-zero number")
-    checked: NDArray[np.float64] = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-    return row_counts(checked) if counts else checked
-
-
-def row_counts(weight: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Turn weights of any scale into numbers of rows: the one rule for ``sample_weight`` in this package.
-
-    Whole numbers are counts: a weight of 3 is the row three times, 0 leaves it out. Other weights cannot be counts, so
-    they are relative: they are scaled to a mean of one over the rows of positive weight, and only their ratios matter.
-    Where that changes them by more than a factor of ten a warning is given, because whoever meant fractions of rows
-    gets another amount of data than they wrote down.
-
-    Args:
-        weight: array of shape (n,), finite, ≥ 0, not all zero.
-
-    Returns:
-        Array of shape (n,), float64.
-
-    >>> row_counts(np.array([3.0, 0.0, 1.0]))
-    array([3., 0., 1.])
-    >>> row_counts(np.array([1.5, 0.0, 0.5]))
-    array([1.5, 0. , 0.5])
-    >>> row_counts(np.array([2.4, 0.0, 0.8]))
-    array([1.5, 0. , 0.5])
-    """
-    whole = np.rint(weight)
-    # Beyond 2⁵³ every float is a whole number, and none is a count.
-    if (np.abs(weight - whole) <= 1e-12 * weight).all() and whole.max() * len(whole) < 2.0**53:
-        return whole
-    share = weight / weight.max()  # first, or a sum of weights of 1e308 would overflow
-    seen = share > 0
-    mean = float(share[seen].mean())
-    if not 0.1 <= mean * float(weight.max()) <= 10:
-        warnings.warn(
-            f"sample_weight has a mean of {mean * float(weight.max()):.3g} and is not made of counts (whole numbers), "
-            "so only its ratios are used, scaled to a mean of one: pass sample_weight * n / sample_weight.sum(), "
-            "n being the number of rows with a positive weight, to say the same without this warning",
-            UserWarning,
-            stacklevel=_outside(),
-        )
-    relative: NDArray[np.float64] = share / mean
-    return relative
-
-
-def _outside() -> int:
-    """Return the stack level, seen from the caller, of the first frame outside this package and scikit-learn."""
-    frame, level = sys._getframe(1), 1
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("likely", "sklearn"):
-        frame, level = frame.f_back, level + 1
-    return level
-
-
-def all_or_nothing(fit: Callable[Concatenate[Fitted, P], Result]) -> Callable[Concatenate[Fitted, P], Result]:
-    """Decorate a ``fit`` so that one that fails leaves the object as it was: the earlier fit, or none.
-
-    Args:
-        fit: a method that rebinds attributes of its object and does not change them in place.
-
-    Returns:
-        The method, with the same signature.
-    """
-
-    @functools.wraps(fit)
-    def whole(self: Fitted, /, *args: P.args, **kwargs: P.kwargs) -> Result:
-        before = dict(self.__dict__)
-        try:
-            return fit(self, *args, **kwargs)
-        except BaseException:
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            raise
-
-    return whole

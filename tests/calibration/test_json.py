@@ -73,7 +73,7 @@ SCALES = {
     "laplace": GlobalScale(likelihood="laplace"),
     "linear": LinearScale(),
     "linear, no penalty": LinearScale(penalty=None),
-    "deep": DeepScale(hidden=8, max_iter=100, lr=0.03, margin=0.0),
+    "deep": DeepScale(hidden=8, max_iter=100, learning_rate=0.03, margin=0.0),
     "deep, held back": DeepScale(hidden=5, max_iter=60, margin=1e6),
     "isotonic": IsotonicScale(),
     "isotonic laplace": IsotonicScale(likelihood="laplace"),

@@ -22,7 +22,7 @@ from likely.calibration import (
     VectorScaling,
     compose,
 )
-from likely.calibration._base import Calibrator
+from likely.calibration.classifiers._base import Calibrator
 
 CALIBRATORS: dict[str, Callable[[], Calibrator]] = {
     "global": GlobalTemperature,

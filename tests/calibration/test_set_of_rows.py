@@ -12,7 +12,7 @@ from sklearn.utils.estimator_checks import (
 )
 from tests.calibration.test_nothing_to_learn import CALIBRATORS
 
-from likely._contents import row_keys
+from likely._rows.contents import row_keys
 from likely.calibration import (
     AutoScale,
     CalibratedClassifier,
@@ -23,7 +23,7 @@ from likely.calibration import (
     LinearScale,
     compose_scales,
 )
-from likely.calibration._classifier import METHODS
+from likely.calibration.classifiers._methods import METHODS
 
 SCALES = {
     "global": GlobalScale,

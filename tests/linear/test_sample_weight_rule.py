@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
-from likely._validation import all_or_nothing, check_sample_weight, row_counts
+from likely._rows.checks import all_or_nothing, check_sample_weight, row_counts
 
 RELATIVE = np.array([0.5, 0.0, 1.5, 0.7, 1.3]) ** np.array([1, 1, 1, np.e, 1])
 RELATIVE *= 4 / RELATIVE.sum()

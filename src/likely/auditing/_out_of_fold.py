@@ -21,7 +21,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from likely.calibration._held_out import deal
+from likely._rows.blocks import row_blocks
+from likely._rows.contents import frame_keys
+from likely._rows.folds import deal
 
 Array = NDArray[np.float64]
 Progress = Callable[[float], None]
@@ -69,8 +71,7 @@ def by_content(typed: pd.DataFrame, rows: NDArray[np.int64]) -> NDArray[np.int64
     >>> bool((table["a"].to_numpy()[order] == table["a"].to_numpy()[::-1][turned]).all())
     True
     """
-    code = pd.util.hash_pandas_object(typed, index=False).to_numpy()[rows]
-    return np.asarray(rows[np.argsort(code, kind="stable")])
+    return np.asarray(rows[np.argsort(frame_keys(typed)[rows], kind="stable")])
 
 
 def classify(
@@ -92,7 +93,7 @@ def classify(
         models = (_forest(classify=True), _line()) if len(fit) < _MANY else (_boosting(classify=True), _line())
         for model in models:
             fitted = _screened(model, f_classif, X.shape[1]).fit(X[fit], y[fit])
-            for part in _parts(len(rows)):
+            for part in row_blocks(len(rows), numbers=_PREDICTED):
                 total[part, fitted.classes_] += fitted.predict_proba(X[rows[part]]) / len(models)
         return total
 
@@ -112,7 +113,7 @@ def regress(
         total = np.zeros(len(rows))
         for model in models:
             fitted = _screened(model, f_regression, X.shape[1]).fit(X[fit], tame[fit])
-            for part in _parts(len(rows)):
+            for part in row_blocks(len(rows), numbers=_PREDICTED):
                 total[part] += fitted.predict(X[rows[part]]) / len(models)
         return total
 
@@ -167,7 +168,3 @@ def _tells(test: Any) -> Any:
             return np.nan_to_num(test(X, y)[0], nan=-1.0)
 
     return score
-
-
-def _parts(n: int) -> Iterator[slice]:
-    return (slice(start, start + _PREDICTED) for start in range(0, n, _PREDICTED))

@@ -1,16 +1,24 @@
-"""Five small networks, each blind to a fifth of the rows, trained for as long as the fifths gain from it."""
+"""Deep Scaling's core: five small networks, each trained without a fifth of the rows, for as long as those gain."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from likely._evidence import moments
+from likely._rows.blocks import Rows
+from likely._rows.contents import contents
+from likely._rows.folds import fold_numbers
+from likely._solvers.selection import held_out_gain
 from likely._training import train
-from likely.calibration._held_out import sure
+from likely.calibration._link import LINK
 
 FOLDS = 5
 _NUMBERS = 2**23  # at most so many numbers of a table are trained on: a small network needs no more
@@ -23,11 +31,57 @@ class Networks:
     layers: list[Tensor]
     range: tuple[float, float]
     n_iter: int
-    gain: float  # what is sure of it, in nats a row
+    gain: float  # the part of it that exceeds the margin, in nats per row
 
     def __call__(self, x: Tensor) -> Tensor:
         with torch.no_grad():
             return _network([layer.to(x) for layer in self.layers], x).mean(0).clamp(*self.range)
+
+
+class DeepCalibrator:
+    """What DeepTemperature and DeepScale share: networks of the standardised source of a row, and their settings."""
+
+    hidden: int
+    max_iter: int
+    learning_rate: float
+    margin: float
+    random_state: int
+
+    def _fit_networks(
+        self,
+        source: Tensor,
+        evaluate: Callable[[Tensor], tuple[Tensor, Tensor]],
+        weight: NDArray[np.float64],
+        ties: NDArray[Any],
+        max_iter: int,
+    ) -> None:
+        """Train on the rows of ``source``; ``evaluate(u)`` returns each row's NLL and its slope in u."""
+        rows = Rows(source)
+        self.mean_, self.deviation_ = moments(rows, weight)
+        folds = fold_numbers(contents(rows), FOLDS, random_state=self.random_state, ties=ties)
+        self.networks_ = fit_networks(
+            self._standardised(source),
+            evaluate,
+            torch.as_tensor(weight),
+            hidden=self.hidden,
+            learning_rate=self.learning_rate,
+            max_iter=max_iter,
+            margin=self.margin,
+            random_state=self.random_state,
+            folds=torch.as_tensor(folds),
+        )
+        self.n_iter_, self.gain_ = self.networks_.n_iter, self.networks_.gain
+
+    def _multiplier(self, source: Tensor) -> Tensor:
+        """f(u) of every row, by which its scale or its inverse temperature differs from the global one."""
+        if self.n_iter_ == 0:
+            return source.new_ones(len(source))
+        multiplier: Tensor = LINK(self.networks_(self._standardised(source)))
+        return multiplier
+
+    def _standardised(self, source: Tensor) -> Tensor:
+        mean, deviation = torch.as_tensor(self.mean_).to(source), torch.as_tensor(self.deviation_).to(source)
+        return ((source - mean) / deviation).float()
 
 
 def fit_networks(
@@ -36,10 +90,10 @@ def fit_networks(
     weight: Tensor,
     *,
     hidden: int,
-    lr: float,
+    learning_rate: float,
     max_iter: int,
     margin: float,
-    seed: int,
+    random_state: int,
     folds: Tensor,
 ) -> Networks:
     """Train on standardised features; ``evaluate(u)`` returns each row's NLL and its slope in u.
@@ -50,7 +104,7 @@ def fit_networks(
     network that must not see a row.
     """
     d = x.shape[1]
-    random = torch.Generator().manual_seed(seed)
+    random = torch.Generator().manual_seed(random_state)
     out = ((torch.arange(FOLDS)[:, None] == folds) * weight.cpu()).to(x)  # a row's weight where it is left out
     kept = weight.to(x) - out
     start = [
@@ -70,7 +124,8 @@ def fit_networks(
         seen[:] = u, (slope * kept / kept.sum()).to(u)
         held = (nll * (out > 0)).double().sum(0)
         at_start[:] = at_start or [held]
-        return torch.tensor([-sure(at_start[0] - held, margin, weight.to(held))], dtype=torch.float64)
+        gain = held_out_gain(at_start[0] - held, weight)
+        return torch.tensor([-gain.sure(margin)], dtype=torch.float64)
 
     def loss(step: int) -> Tensor:
         u, slope = seen
@@ -79,13 +134,13 @@ def fit_networks(
     history = train(
         loss,
         layers,
-        torch.optim.Adam(layers, lr=lr),
+        torch.optim.Adam(layers, lr=learning_rate),
         max_steps=max_iter,
         judge=judge,
         members=[list(layers)],
         every=1,
         patience=max(20, max_iter // 5),
-        seed=seed,
+        seed=random_state,
     )
     answer = [layer.detach() for layer in layers]
     u = _network(answer, x).mean(0)

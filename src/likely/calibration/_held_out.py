@@ -1,73 +1,75 @@
-"""Rows held out, dealt by what they hold, and the part of a gain that exceeds its standard errors.
-
-A row's fold follows from its numbers, not from its place: the order of rows does not matter, and a row that is there
-twice is in one fold, as a row of weight two is.
-"""
+"""Rows that a model was not trained on, to which calibrators are fitted."""
 
 from __future__ import annotations
 
-import math
-from typing import Any, overload
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from likely._contents import Keys, mixed
-from likely._contents import contents as contents
-from likely._evidence import Rows
+from likely._rows.blocks import Rows
+from likely._rows.contents import Keys
 
 
-def fold_numbers(keys: Keys, folds: int, seed: int, ties: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the fold of every row: equal rows share one, unless there are fewer than two kinds of row per fold.
+@dataclass(frozen=True)
+class HeldOutRows:
+    """What a model answered for some rows, and the truth. Subclasses say how calibrators are fitted to them."""
 
-    The folds are not stratified. With equal shares of every class, held-out rows would repeat the class frequencies of
-    the rows fitted, and biases that follow chance frequencies would look good.
+    answers: Any  # what calibrators change: logits, or scales
+    y: Any
+    features: Any
+    weight: NDArray[np.float64] | None  # how many rows each row counts for; None for one
 
-    Args:
-        keys: what :func:`contents` makes of the rows.
-        folds: number of folds.
-        seed: another seed deals the rows otherwise.
-        ties: a number per row, such as its label, that orders equal rows where these have to be dealt out.
+    def __len__(self) -> int:
+        return len(self.y)
 
-    Returns:
-        Array of shape (rows,), from 0 to ``folds`` - 1.
-    """
-    shuffled = mixed(keys ^ mixed(np.full(1, seed % 2**63, dtype=np.uint64)))
-    kinds, kind = np.unique(shuffled, return_inverse=True)
-    if len(kinds) >= 2 * folds:
-        return kind.reshape(-1) % folds
-    number = np.empty(len(keys), dtype=np.int64)
-    number[np.lexsort((ties, shuffled))] = np.arange(len(keys)) % folds
-    return number
+    @property
+    def count(self) -> float:
+        """How many rows these stand for."""
+        return float(len(self) if self.weight is None else self.weight.sum())
+
+    def folds(self, cv: int) -> int:
+        """Return how many folds these rows can fill with two each: ``cv``, or fewer, but not fewer than two."""
+        return max(2, min(cv, int(self.count) // 2))
+
+    @property
+    def few(self) -> bool:
+        """Whether what calibrators answer can be kept in memory."""
+        return True
+
+    def keys(self) -> Keys:
+        """Return a number per row that follows from what it holds."""
+        raise NotImplementedError
+
+    def fit(self, step: Any) -> Any:
+        """Return a copy of the calibrator, fitted to these rows."""
+        raise NotImplementedError
+
+    def after(self, fitted: Any) -> Self:
+        """Return the rows with what a fitted calibrator makes of the answers."""
+        raise NotImplementedError
+
+    def nll(self, fitted: Any) -> NDArray[np.float64]:
+        """Return the loss of each row under a fitted calibrator."""
+        raise NotImplementedError
+
+    def taken(self, index: NDArray[np.intp]) -> Self:
+        """Return some of the rows, in memory."""
+        return replace(self, **{field.name: taken(getattr(self, field.name), index) for field in fields(self)})
+
+    def joined(self, parts: list[Self], order: NDArray[np.intp]) -> Self:
+        """Return these rows, with the answers of parts that together hold each of them once."""
+        answers = [part.answers.whole() if isinstance(part.answers, Rows) else part.answers for part in parts]
+        together = torch.cat(answers) if isinstance(answers[0], Tensor) else np.concatenate(answers)
+        together = taken(together, order)
+        return replace(self, answers=Rows(together) if isinstance(self.answers, Rows) else together)
 
 
-def deal_by_content(keys: Keys, folds: int, seed: int, ties: NDArray[Any]) -> list[NDArray[np.int64]]:
-    """Return the row numbers of each fold; see :func:`fold_numbers`."""
-    number = fold_numbers(keys, folds, seed, ties)
-    return [np.flatnonzero(number == fold) for fold in np.unique(number)]
-
-
-def deal(n: int, folds: int, random: np.random.RandomState) -> list[NDArray[np.int64]]:
-    """Return row numbers dealt at random into folds, for rows of which nothing else is known."""
-    dealt = random.permutation(n)
-    return [dealt[k::folds] for k in range(min(folds, n))]
-
-
-@overload
-def take(rows: Rows, index: NDArray[np.int64]) -> Rows: ...
-@overload
-def take(rows: None, index: NDArray[np.int64]) -> None: ...
-def take(rows: Rows | None, index: NDArray[np.int64]) -> Rows | None:
-    """Some of the rows, in memory."""
-    return None if rows is None else rows.taken(index)
-
-
-def sure(gain: Tensor, margin: float, weight: Tensor | None = None) -> float:
-    """The sum of the rows' gains, less ``margin`` standard errors of it; a row of weight two counts as two rows."""
-    count = torch.ones_like(gain) if weight is None else weight.to(gain)
-    total = float(count.sum())
-    mean = float((count * gain).sum()) / total
-    spread = math.sqrt(float((count * (gain - mean).square()).sum()) / total)
-    return total * mean - margin * math.sqrt(total) * spread
+def taken(part: Any, index: NDArray[np.intp]) -> Any:
+    """Return some rows of a column or table, of the kind it has."""
+    if part is None or isinstance(part, Rows):
+        return None if part is None else part.taken(index)
+    return part[torch.as_tensor(index, device=part.device)] if isinstance(part, Tensor) else np.asarray(part)[index]

@@ -15,9 +15,9 @@ import torch
 
 from likely._destination import write_together
 from likely.calibration import Calibrator, compose, compose_scales, load, save
-from likely.calibration._classifier import METHODS, make_calibrator
 from likely.calibration._json import needs
-from likely.calibration._scale_pipeline import SCALE_METHODS
+from likely.calibration.classifiers._methods import METHODS, make_calibrator
+from likely.calibration.regressors._methods import SCALE_METHODS
 from likely.cli.destination import check_output
 from likely.cli.outputs import Names, Outputs, read_outputs, unusual_row
 from likely.cli.scores import Scores, after, before, fit, out_of_fold
@@ -216,7 +216,7 @@ def _about(data: Path, outputs: Outputs) -> dict[str, Any]:
 def _chosen(fitted: Any) -> dict[str, Any]:
     if hasattr(fitted, "members_"):
         return {"chosen": list(fitted.members_)}
-    return {"chosen": [fitted.choice_]} if hasattr(fitted, "choice_") else {}
+    return {"chosen": [fitted.name_]} if hasattr(fitted, "name_") else {}
 
 
 def _compared(old: Scores | None, new: Scores) -> dict[str, Any]:

@@ -115,4 +115,4 @@ def _regressed(parts: list[Rows]) -> Scores:
 
 def _likelihood(calibrator: Any) -> str:
     steps = getattr(calibrator, "steps", None)
-    return str(steps[0].likelihood if steps else calibrator.likelihood)
+    return str(steps[0][1].likelihood if steps else calibrator.likelihood)

@@ -28,6 +28,7 @@ from likely.likelihoods._record import Likelihood, register
 
 # With fewer classes than this a row is too short for a program of its own, and torch's cross-entropy is as good.
 _FEWEST_CLASSES = 256
+_RULED_OUT = -1e30  # stands for -∞: any finite number keeps 0 · ∞ out of the moments
 
 __all__ = ["SoftmaxLoss", "softmax_nll"]
 
@@ -154,6 +155,35 @@ def check_range(target: Tensor, classes: int, ignore_index: int, validate_args: 
                 f"target holds class {int(kept.min())} to {int(kept.max())}, but the logits have classes 0 to "
                 f"{classes - 1}: mask labels with ignore_index={ignore_index}"
             )
+
+
+def tempered(logits: Tensor, labels: Tensor, inverse: Tensor | float) -> tuple[Tensor, Tensor, Tensor]:
+    """The softmax NLL of each row at inverse temperature τ, its slope in τ and its curvature.
+
+    The slope is E z - z_y and the curvature Var z under the tempered softmax: the Fisher information itself, since
+    neither depends on the label. A row whose own class is ruled out (-∞) has an infinite NLL at every temperature:
+    it tells nothing, and all three are zero.
+    """
+    tau = inverse[:, None] if isinstance(inverse, Tensor) else inverse
+    shifted = (logits - logits.amax(1, keepdim=True)).clamp_(min=_RULED_OUT)
+    powers = (shifted * tau).exp_()
+    total = powers.sum(1)
+    chosen = shifted.gather(1, labels[:, None])[:, 0]
+    first = powers.mul_(shifted).sum(1) / total
+    second = powers.mul_(shifted).sum(1) / total
+    scale = inverse if isinstance(inverse, Tensor) else float(inverse)
+    possible = (chosen > _RULED_OUT).to(first)
+    chosen = chosen * possible
+    curvature = (second - first.square()).clamp(min=0)
+    return (total.log() - scale * chosen) * possible, (first - chosen) * possible, curvature * possible
+
+
+def softmax_slopes(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the softmax NLL of each row, of shape (rows,), and its slopes in the logits, of shape (rows, classes)."""
+    log_p = torch.log_softmax(logits, 1)
+    slopes = log_p.exp()
+    slopes.scatter_add_(1, labels[:, None], -torch.ones_like(slopes[:, :1]))
+    return -log_p.gather(1, labels[:, None])[:, 0], slopes
 
 
 class SoftmaxLoss(LikelihoodLoss):

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from likely._validation import all_or_nothing, check_sample_weight
+from likely._rows.checks import all_or_nothing, check_sample_weight
 from likely.linear._canonical import Line, canonical
 from likely.linear._design import Array, Design, Posterior, standardized
 

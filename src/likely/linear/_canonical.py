@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from likely._rows.contents import exact_keys
+
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 
@@ -124,18 +126,14 @@ def column_order(x: Array, y: Array, weight: Array) -> Index:
 
 def _sorted_rows(x: Array, y: Array) -> tuple[Index, Index]:
     """The rows sorted by target, then by their columns, and which of these places hold the first of equal rows."""
-    # A few columns tell most rows apart; the bytes of a whole row, which take longer, tell the others.
+    # A few columns tell most rows apart; a key of the whole row, which takes longer, tells the others.
     keys = [*x.T[:3][::-1], y]
     rows = np.lexsort(keys)
     new = np.any([_is_new(key[rows]) for key in keys], axis=0)
     if not new.all() and x.shape[1] > 3:
-        tied = ~new | ~np.append(new[1:], True)
-        some, group = rows[tied], np.cumsum(new)[tied]
-        whole = np.ascontiguousarray(x[some]).view(np.dtype((np.void, 8 * x.shape[1]))).ravel()
-        by_bytes = np.argsort(whole, kind="stable")
-        place = by_bytes[np.argsort(group[by_bytes], kind="stable")]
-        rows[tied] = some[place]
-        new[tied] |= _is_new(whole[place])
+        keys = [exact_keys(x)[0], *keys]
+        rows = np.lexsort(keys)
+        new = np.any([_is_new(key[rows]) for key in keys], axis=0)
     return rows, np.flatnonzero(new)
 
 

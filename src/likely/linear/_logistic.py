@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from likely._evidence import Rows, fit_linear
-from likely._validation import all_or_nothing, check_sample_weight
+from likely._rows.checks import all_or_nothing, check_sample_weight
 from likely.functional import bernoulli_nll
 from likely.linear._canonical import Line, Table, canonical
 from likely.linear._design import Array, Design, standardized

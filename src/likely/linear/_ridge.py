@@ -10,7 +10,7 @@ from scipy import linalg, optimize
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from likely._validation import all_or_nothing
+from likely._rows.checks import all_or_nothing
 from likely.linear._base import DynamicLinearModel
 from likely.linear._design import Array, Design, Posterior
 

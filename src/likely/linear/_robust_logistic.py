@@ -16,10 +16,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from likely._evidence import Rows, fit_linear
-from likely._validation import all_or_nothing, check_sample_weight
-from likely.calibration._held_out import sure
-from likely.calibration._temperature import tempered
+from likely._rows.checks import all_or_nothing, check_sample_weight
+from likely._solvers.selection import held_out_gain
 from likely.functional import softmax_nll
+from likely.likelihoods.softmax import tempered
 from likely.linear._canonical import Line, canonical, column_order
 from likely.linear._robust_rows import median, middle_and_spread
 
@@ -226,7 +226,7 @@ class _Problem:
             rest = _Problem(self.x[~out, :-1], self.labels[~out], self.weight[~out], len(self.hot[0]), self.C)
             plain, tempered = (self.nll_by(rest, point, out) for point in rest.searched(max_iter, tol))
             gain[out] = plain - tempered
-        return sure(torch.from_numpy(gain), _MARGIN, torch.from_numpy(self.weight))
+        return held_out_gain(gain, self.weight).sure(_MARGIN)
 
     def nll_by(self, fitted: _Problem, point: Array, rows: NDArray[np.bool_]) -> Array:
         """The negative log-likelihood of some rows by what was fitted to others."""

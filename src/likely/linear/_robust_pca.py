@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from likely._validation import all_or_nothing, check_sample_weight
+from likely._rows.checks import all_or_nothing, check_sample_weight
 from likely.linear._canonical import canonical, column_units
 from likely.linear._robust_rows import median
 

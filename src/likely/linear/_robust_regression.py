@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from likely._validation import all_or_nothing, check_sample_weight
+from likely._rows.checks import all_or_nothing, check_sample_weight
 from likely.linear._canonical import Line
 from likely.linear._robust_density import Array, Density
 from likely.linear._robust_mixture import Mixture, fit_mixture

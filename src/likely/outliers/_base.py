@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, OutlierMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from likely._validation import check_sample_weight
+from likely._rows.checks import check_sample_weight
 from likely.outliers._columns import Columns, is_frame
 from likely.outliers._distinct import Array, Distinct
 from likely.outliers._threshold import Contamination, threshold

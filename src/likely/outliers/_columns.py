@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_array
 
+from likely._rows.blocks import row_blocks
 from likely.outliers._distinct import Array, Distinct
 from likely.outliers._levels import Levels
 
@@ -118,8 +119,7 @@ def _units(table: Array, weight: Array) -> tuple[Array, Array, Array]:
 
 
 def _slices(table: Array) -> Iterator[slice]:
-    step = max(_ROWS, _BLOCK // max(1, table.shape[1]))
-    return (slice(start, start + step) for start in range(0, len(table), step))
+    return row_blocks(*table.shape, numbers=_BLOCK, least=_ROWS)
 
 
 def _each(X: Any) -> Iterator[Any]:

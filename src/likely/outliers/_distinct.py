@@ -8,6 +8,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from likely._rows.contents import exact_keys
+
 Array = NDArray[np.float64]
 _LEAST = 20  # rows that any table amounts to
 
@@ -35,7 +37,7 @@ class Distinct:
         """Group equal rows; rows of no weight are left out."""
         own = np.ones(len(table)) if weight is None else weight / 2.0 ** np.frexp(weight.max())[1]  # exactly
         there = np.flatnonzero(own > 0)
-        exact, symmetric = _keys(table[there])
+        exact, symmetric = exact_keys(table[there])
         _, first, group = np.unique(exact, return_index=True, return_inverse=True)
         mass = np.bincount(group, own[there])
         order = np.lexsort((exact[first], symmetric[first]))
@@ -43,14 +45,3 @@ class Distinct:
         place = np.full(len(table), -1)
         place[there] = np.argsort(order)[group]
         return cls(own / unit, there[first[order]], mass[order] / unit, place)
-
-
-def _keys(table: Array) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """Of each row, a number that equal rows share, and one that does not depend on the order of columns either."""
-    bits = np.where(np.isnan(table), np.nan, table.astype(np.float64) + 0.0).view(np.uint64)
-    for shift, factor in ((32, 0x9E3779B97F4A7C15), (29, 0xBF58476D1CE4E5B9)):  # the mixing steps of SplitMix64
-        bits ^= bits >> np.uint64(shift)
-        bits *= np.uint64(factor)
-    bits ^= bits >> np.uint64(32)
-    odd = np.random.RandomState(0).randint(0, 2**63, size=table.shape[1], dtype=np.uint64) * np.uint64(2) + np.uint64(1)
-    return bits @ odd, bits.sum(1, dtype=np.uint64)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from likely._rows.blocks import row_blocks
 from likely.outliers._distinct import Array
-
-_BLOCK = 1 << 20  # numbers
 
 
 def fill(centred: Array, precision: Array, weight: Array, noise: float = 0.0) -> tuple[Array, Array]:
@@ -32,8 +31,7 @@ def fill(centred: Array, precision: Array, weight: Array, noise: float = 0.0) ->
     centred[missing] = 0.0
     for lost in np.unique(count[count > 0]):
         alike = np.flatnonzero(count == lost)
-        step = max(1, _BLOCK // int(lost) ** 2)
-        for rows in (alike[start : start + step] for start in range(0, len(alike), step)):
+        for rows in (alike[part] for part in row_blocks(len(alike), int(lost) ** 2)):
             place = np.nonzero(missing[rows])[1].reshape(len(rows), lost)
             square = place[:, :, None], place[:, None, :]
             conditional = np.linalg.inv(precision[square])

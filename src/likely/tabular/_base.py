@@ -20,10 +20,10 @@ from sklearn.utils import check_random_state, check_scalar
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from likely._contents import contents
-from likely._evidence import Rows as EvidenceRows
+from likely._rows.blocks import Rows as TableRows
+from likely._rows.checks import all_or_nothing, check_sample_weight
+from likely._rows.contents import contents
 from likely._training import Progress
-from likely._validation import all_or_nothing, check_sample_weight
 from likely.tabular._fitting import Recipe, Second, fit_members, fit_two_stage, nll_at, start_members
 from likely.tabular._likelihoods import Likelihood
 from likely.tabular._members import fresh
@@ -266,8 +266,8 @@ def _weights(sample_weight: Any, X: NDArray[np.floating]) -> Array:
 
 def _canonical(X: NDArray[np.floating], y: NDArray[Any], weight: Array) -> NDArray[np.intp]:
     """An order of the rows that follows from what they hold: the same for the same rows in any order."""
-    ties = contents(EvidenceRows(y)) if y.ndim > 1 else np.unique(y, return_inverse=True)[1]
-    return np.lexsort((weight, ties.reshape(-1), contents(EvidenceRows(X))))
+    ties = contents(TableRows(y)) if y.ndim > 1 else np.unique(y, return_inverse=True)[1]
+    return np.lexsort((weight, ties.reshape(-1), contents(TableRows(X))))
 
 
 def _fitted(member: Any, X: Any, y: Any, weight: Array) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from likely._rows.blocks import row_blocks
 from likely.linear._robust_rows import middle_and_spread
 from likely.losses import LikelihoodLoss
 
@@ -56,12 +57,12 @@ class Units:
     @classmethod
     def standard(cls, table: NDArray[np.floating], weight: Array) -> Units:
         """Mean and deviation; a constant column has its own size, so that rounding does not become a signal."""
-        largest = np.max([np.abs(table[rows]).max(0) for rows in _chunks(len(table))], 0)
+        largest = np.max([np.abs(table[rows]).max(0) for rows in row_blocks(len(table), numbers=CHUNK)], 0)
         size = np.maximum(largest.astype(np.float64), np.finfo(np.float64).tiny)  # squares may overflow
         mean, square = np.zeros(table.shape[1]), np.zeros(table.shape[1])
-        for rows in _chunks(len(table)):
+        for rows in row_blocks(len(table), numbers=CHUNK):
             mean += weight[rows] @ (table[rows] / size) / weight.sum()
-        for rows in _chunks(len(table)):
+        for rows in row_blocks(len(table), numbers=CHUNK):
             square += weight[rows] @ np.square(table[rows] / size - mean) / weight.sum()
         deviation = np.sqrt(square)
         spread = np.where(deviation > 1e-12 * np.abs(mean), deviation, np.abs(mean))
@@ -75,13 +76,9 @@ class Units:
     def inputs(self, X: NDArray[np.floating], device: torch.device) -> Tensor:
         """Columns in these units, in single precision."""
         out = torch.empty(X.shape, dtype=torch.float32, device=device)
-        for rows in _chunks(len(X)):
+        for rows in row_blocks(len(X), numbers=CHUNK):
             out[rows] = torch.from_numpy((X[rows] - self.centre) / self.spread)
         return out
-
-
-def _chunks(n: int) -> Iterator[slice]:
-    return (slice(start, min(start + CHUNK, n)) for start in range(0, n, CHUNK))
 
 
 @torch.no_grad()
@@ -91,7 +88,7 @@ def in_chunks(n: int, compute: Callable[[slice], Mapping[str, Tensor]], dim: int
     Written in place: small tensors that stay, between large ones that come and go, would leave the memory in holes.
     """
     joined: dict[str, Tensor] = {}
-    for rows in _chunks(n):
+    for rows in row_blocks(n, numbers=CHUNK):
         for name, value in compute(rows).items():
             if name not in joined:
                 joined[name] = value.new_empty(*value.shape[:dim], n, *value.shape[dim + 1 :])

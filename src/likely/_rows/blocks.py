@@ -1,0 +1,105 @@
+"""Blocks of rows: how a table that may be larger than memory is read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.utils import _safe_indexing
+from torch import Tensor
+
+_BLOCK = 2**18  # numbers a block: 1 MB in float32, so that the passes stay in the cache and memory stays flat
+
+
+class Blocks(Protocol):
+    """A table that is read from its first row to its last, as often as asked, some rows at a time.
+
+    The number of rows need not be known beforehand: a source may find out as it reads.
+    """
+
+    def read(self) -> Iterator[tuple[slice, Tensor]]:
+        """Yield the place of each block among the rows, and its numbers, of shape (rows, columns)."""
+        ...
+
+
+def row_blocks(rows: int, width: int = 1, *, numbers: int = 2**20, least: int = 1, stride: int = 1) -> Iterator[slice]:
+    """Yield slices that cover the rows.
+
+    Args:
+        rows: how many rows there are.
+        width: how many numbers each row has.
+        numbers: how many numbers a block has at most.
+        least: how many rows a block has at least, however wide they are.
+        stride: every how many rows one is read.
+    """
+    step = stride * max(least, numbers // max(1, width))
+    for start in range(0, rows, step):
+        yield slice(start, min(start + step, rows), stride)
+
+
+class Rows:
+    """A table of any kind and float type, on any device or disk, read in blocks and in at least float32.
+
+    Args:
+        array: tensor, NumPy array (a memory map too) or data frame of numbers.
+    """
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+        self.shape: tuple[int, ...] = tuple(array.shape)
+        self.device = array.device if isinstance(array, Tensor) else torch.device("cpu")
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: slice) -> Tensor:
+        direct = isinstance(self.array, Tensor | np.ndarray)
+        part = self.array[rows] if direct else np.asarray(_safe_indexing(self.array, rows))
+        if not isinstance(part, Tensor):
+            # torch cannot mark memory as read-only and warns of it: such a block is copied.
+            part = torch.from_numpy(np.array(part, copy=True if not part.flags.writeable else None, order="C"))
+        tensor = part.detach()
+        return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+
+    def taken(self, index: NDArray[np.intp]) -> Rows:
+        """Return some of the rows, in memory; as :class:`Rows` read them, whatever they were read from."""
+        return Rows(self[index])  # type: ignore[index]
+
+    def blocks(self, stride: int = 1) -> Iterator[slice]:
+        """Yield slices that cover every ``stride``-th row."""
+        return row_blocks(len(self), math.prod(self.shape[1:]), numbers=_BLOCK, stride=stride)
+
+    def read(self, stride: int = 1) -> Iterator[tuple[slice, Tensor]]:
+        """Yield each block's place and its numbers."""
+        return ((rows, self[rows]) for rows in self.blocks(stride))
+
+    def whole(self) -> Tensor:
+        """Return all rows at once."""
+        return torch.cat([block for _, block in self.read()])
+
+    def mapped(self, compute: Callable[[slice, Tensor], Tensor], width: int | None = None) -> Rows:
+        """Return rows that are computed from these as they are read.
+
+        Args:
+            compute: what makes a block of the place and the numbers of one; each row for itself.
+            width: how many columns there are then, where it is another number.
+        """
+        return _MappedRows(self, compute, self.shape[1] if width is None else width)
+
+
+class _MappedRows(Rows):
+    def __init__(self, rows: Rows, compute: Callable[[slice, Tensor], Tensor], width: int) -> None:
+        self.rows, self.compute = rows, compute
+        self.shape, self.device = (len(rows), width), rows.device
+
+    def __getitem__(self, rows: slice) -> Tensor:
+        return self.compute(rows, self.rows[rows])
+
+
+def like(result: Tensor, given: Any) -> Any:
+    """Return a tensor for a tensor, a NumPy array for everything else."""
+    return result if isinstance(given, Tensor) else result.cpu().numpy()

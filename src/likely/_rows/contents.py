@@ -1,0 +1,119 @@
+"""A number per row that follows from what the row holds: it tells equal rows, and orders rows whatever their place."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from likely._rows.blocks import Blocks, Rows, row_blocks
+
+Keys = NDArray[np.uint64]
+
+
+def contents(*tables: Blocks | None) -> Keys:
+    """Return a number per row that follows from its values, whatever their order, layout and precision.
+
+    Values are taken in units of a power of two near the largest of their table, so that its unit does not matter.
+
+    Args:
+        tables: columns of the same rows; None is passed over.
+
+    Returns:
+        Array of shape (rows,), uint64. Rows that hold the same numbers, to single precision, have the same one.
+    """
+    parts = [_keys_of(table) for table in tables if table is not None]
+    keys = parts[0]
+    for part in parts[1:]:
+        keys = mixed(keys) + part
+    return keys
+
+
+def row_keys(X: Any) -> Keys:
+    """Return a number per row that follows from what it holds.
+
+    Args:
+        X: array, sparse matrix, data frame or list.
+
+    Returns:
+        Array of shape (rows,), uint64.
+    """
+    if sparse.issparse(X):
+        table = sparse.csr_array(X)
+        unit = _unit(float(np.abs(table.data).max(initial=0.0)))
+        return np.concatenate([_sums(table[rows].toarray() * unit) for rows in row_blocks(*table.shape)])
+    array = np.asarray(X)
+    if array.dtype.kind in "fiub":
+        return contents(Rows(array.reshape(len(array), -1).astype(np.float64)))
+    return np.array([_digest(row) for row in array], dtype=np.uint64)
+
+
+def frame_keys(frame: Any) -> Keys:
+    """Return a number per row of a pandas data frame whose columns may hold anything."""
+    import pandas as pd
+
+    keys: Keys = pd.util.hash_pandas_object(frame, index=False).to_numpy()
+    return keys
+
+
+def exact_keys(table: NDArray[np.floating]) -> tuple[Keys, Keys]:
+    """Return two numbers per row: one that only equal rows share, and one that ignores the order of columns too.
+
+    Args:
+        table: array of shape (rows, columns); gaps are equal to one another.
+    """
+    draw = np.random.RandomState(0).randint(0, 2**63, size=table.shape[1], dtype=np.uint64)
+    odd = draw * np.uint64(2) + np.uint64(1)
+    exact, symmetric = np.empty((2, len(table)), dtype=np.uint64)
+    for rows in row_blocks(*table.shape):
+        bits = _bits(table[rows])
+        for shift, factor in ((32, 0x9E3779B97F4A7C15), (29, 0xBF58476D1CE4E5B9)):
+            bits ^= bits >> np.uint64(shift)
+            bits *= np.uint64(factor)
+        bits ^= bits >> np.uint64(32)
+        exact[rows], symmetric[rows] = bits @ odd, bits.sum(1, dtype=np.uint64)
+    return exact, symmetric
+
+
+def mixed(numbers: Keys) -> Keys:
+    """Return splitmix64 of each: numbers that are near to one another end far apart."""
+    z = numbers + np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    mixed: Keys = z ^ (z >> np.uint64(31))
+    return mixed
+
+
+def _keys_of(table: Blocks) -> Keys:
+    largest = 0.0
+    for _, block in table.read():
+        largest = max(largest, float(block.masked_fill(~block.isfinite(), 0).abs().max()) if block.numel() else 0.0)
+    unit = _unit(largest)
+    return np.concatenate([_sums((block.double() * unit).cpu().numpy()) for _, block in table.read()])
+
+
+def _unit(largest: float) -> float:
+    return float(2.0 ** -max(min(math.frexp(largest)[1], 1020), -1020))
+
+
+def _sums(table: NDArray[Any]) -> Keys:
+    """Keys of rows of numbers up to one: in single precision, so that an array and its copy in that agree."""
+    single = np.ascontiguousarray(table.astype(np.float32) + np.float32(0))  # -0 is 0
+    sums: Keys = mixed(single.view(np.uint32).astype(np.uint64)).sum(1, dtype=np.uint64)
+    return sums
+
+
+def _bits(table: NDArray[Any]) -> Keys:
+    """The bits of doubles, with one zero and one NaN."""
+    numbers = np.ascontiguousarray(table, dtype=np.float64) + 0.0
+    bits: Keys = np.where(np.isnan(numbers), np.nan, numbers).view(np.uint64)
+    return bits
+
+
+def _digest(row: Any) -> int:
+    told = repr(row.tolist() if isinstance(row, np.ndarray) else row).encode(errors="surrogatepass")
+    return int.from_bytes(hashlib.blake2b(told, digest_size=8).digest(), "little")

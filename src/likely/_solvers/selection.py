@@ -1,0 +1,48 @@
+"""Is a gain on held-out rows real? The one answer: it exceeds some of its standard errors."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+
+class HeldOutGain(NamedTuple):
+    """The sum of the gains of rows that were held out, and the standard error of that sum."""
+
+    total: float
+    error: float
+
+    def sure(self, margin: float) -> float:
+        """Return the part of the gain that exceeds ``margin`` standard errors; negative where there is none."""
+        return self.total - margin * self.error
+
+    @property
+    def errors(self) -> float:
+        """The gain in standard errors."""
+        return self.total / self.error if self.error > 0 else math.copysign(math.inf, self.total)
+
+
+def held_out_gain(gain: Tensor | NDArray[Any], weight: Tensor | NDArray[Any] | None = None) -> HeldOutGain:
+    """Add up the gains of held-out rows.
+
+    Args:
+        gain: tensor or array of shape (rows,): by how much the loss of each row is lower than that of another model.
+        weight: how many rows each row counts for; None for one.
+
+    Returns:
+        The sum and its standard error; a row of weight two counts as two rows.
+
+    >>> import numpy as np
+    >>> gain = held_out_gain(np.array([0.4, 0.2, 0.3, 0.3]))
+    >>> round(gain.total, 3), round(gain.error, 3), round(gain.sure(2.0), 3)
+    (1.2, 0.141, 0.917)
+    """
+    values = torch.as_tensor(gain)
+    counts = torch.ones_like(values) if weight is None else torch.as_tensor(weight).to(values)
+    total = float((counts * values).sum())
+    mean = total / float(counts.sum())
+    return HeldOutGain(total, math.sqrt(float((counts * (values - mean).square()).sum())))

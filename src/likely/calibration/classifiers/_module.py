@@ -1,0 +1,179 @@
+"""A torch classifier that answers in calibrated logits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Self
+
+import torch
+from sklearn.exceptions import NotFittedError
+from torch import Tensor, nn
+
+from likely.calibration.classifiers._base import Calibrator
+from likely.calibration.classifiers._methods import make_calibrator
+
+
+class CalibratedModule(nn.Module):
+    """A classifier with a calibrator behind it: forward returns calibrated logits, so it drops in for the classifier.
+
+    Features for the calibrators that read them are the input of a layer, caught on its way: the layer named, or else
+    the last ``nn.Linear`` that runs. The classifier's weights and training mode stay as they are. Calibrated logits
+    keep the gradient in the input wherever the calibrator is made of torch operations, as the temperatures are.
+
+    The fitted calibrator travels with the module (pickle, deepcopy, ``torch.save(module)``) but is not in its
+    ``state_dict``, which holds the classifier's weights under ``model.``.
+
+    Args:
+        model: a classifier; its output is logits of shape (rows, classes), or has them as ``.logits``.
+        calibrator: a calibrator or the name of one, as in :class:`CalibratedClassifier`.
+        layer: the name of the layer whose input is the features, as in ``model.named_modules()``.
+
+    >>> import torch
+    >>> from torch import nn
+    >>> from likely.calibration import CalibratedModule
+    >>> _ = torch.manual_seed(0)
+    >>> x, y = torch.randn(600, 5), torch.randint(3, (600,))
+    >>> network = nn.Sequential(nn.Linear(5, 16), nn.ReLU(), nn.Linear(16, 3))    # sure of itself, for no reason
+    >>> calibrated = CalibratedModule(network, "global").fit(x, y)
+    >>> calibrated(x).shape, calibrated.layer
+    (torch.Size([600, 3]), '2')
+    >>> nn.functional.cross_entropy(calibrated(x), y) < nn.functional.cross_entropy(network(x), y)
+    tensor(True)
+    """
+
+    def __init__(self, model: nn.Module, calibrator: str | Calibrator = "auto", layer: str | None = None) -> None:
+        super().__init__()
+        if layer is not None and layer not in dict(model.named_modules()):
+            raise ValueError(f"the model has no layer {layer!r}; see model.named_modules()")
+        self.model = model
+        self.calibrator = make_calibrator(calibrator)
+        self.layer = layer
+
+    @torch.no_grad()
+    def fit(self, data: Any, labels: Tensor | None = None, *, batch_size: int = 512) -> Self:
+        """Fit the calibrator on held-out rows: inputs and labels as tensors, or a loader of (inputs, labels) pairs.
+
+        Inputs may be a tensor, a tuple of positional or a mapping of keyword arguments; all move to the model's device.
+        """
+        batches = data if labels is None else _batches(data, labels, batch_size)
+        logits, features, targets = [], [], []
+        with _evaluating(self.model):
+            for inputs, own in batches:
+                found, caught = self._run(*_arguments(inputs, self._device()))
+                logits.append(found)
+                features.append(caught)
+                targets.append(torch.as_tensor(own))
+        if not logits:
+            raise ValueError("there are no rows to calibrate on")
+        known = None if any(caught is None for caught in features) else torch.cat(features)  # type: ignore[arg-type]
+        self.calibrator.fit(torch.cat(logits), torch.cat(targets), known)
+        return self
+
+    def forward(self, *args: Any, **kwargs: Any) -> Tensor:
+        """Calibrated logits of what the classifier would have been called with."""
+        self._check_fitted()
+        logits, features = self._run(args, kwargs)
+        return self._calibrated(logits, features)
+
+    @torch.no_grad()
+    def predict_proba(self, *args: Any, **kwargs: Any) -> Tensor:
+        """Calibrated probabilities, with the classifier in evaluation mode."""
+        with _evaluating(self.model):
+            return torch.softmax(self(*args, **kwargs).float(), dim=1)
+
+    @torch.no_grad()
+    def temperature(self, *args: Any, **kwargs: Any) -> Tensor:
+        """What each row's logits are divided by, where the calibrator divides."""
+        self._check_fitted()
+        with _evaluating(self.model):
+            temperature: Tensor = self.calibrator.temperature(*self._run(args, kwargs))
+        return temperature
+
+    def _calibrated(self, logits: Tensor, features: Tensor | None) -> Tensor:
+        # Straight to the map: the public transform looks at every value, which on a GPU waits for it.
+        wide = torch.promote_types(logits.dtype, torch.float32)
+        known = None if features is None else features.to(torch.promote_types(features.dtype, torch.float32))
+        return self.calibrator._calibrate(logits.to(wide), known).to(logits.dtype)
+
+    def _run(self, args: Any, kwargs: Any) -> tuple[Tensor, Tensor | None]:
+        """Logits, and the features caught on the way."""
+        with _catching(self._candidates()) as caught:
+            output = self.model(*args, **kwargs)
+        logits = output if isinstance(output, Tensor) else getattr(output, "logits", None)
+        if not isinstance(logits, Tensor) or logits.ndim != 2:
+            raise TypeError("the model must return logits of shape (rows, classes), or an object with them as .logits")
+        if self.layer is None and caught:
+            self.layer = list(caught)[-1]
+        if self.layer is None:
+            return logits, None
+        if self.layer not in caught:
+            raise ValueError(f"layer {self.layer!r} did not run: name another one by layer=")
+        features = caught[self.layer]
+        if len(features) != len(logits):
+            raise ValueError(
+                f"layer {self.layer!r} sees {len(features)} rows for {len(logits)} of logits: name another"
+            )
+        return logits, features.flatten(1)
+
+    def _candidates(self) -> dict[str, nn.Module]:
+        if self.layer is not None:
+            return {self.layer: self.model.get_submodule(self.layer)}
+        return {name: module for name, module in self.model.named_modules() if isinstance(module, nn.Linear)}
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self.calibrator, "classes_"):
+            raise NotFittedError("the calibrator is not fitted: call fit with held-out rows first")
+
+    def _device(self) -> torch.device:
+        tensor = next(iter(self.model.parameters()), None)
+        return torch.device("cpu") if tensor is None else tensor.device
+
+
+@contextmanager
+def _catching(layers: Mapping[str, nn.Module]) -> Iterator[dict[str, Tensor]]:
+    """The input of each layer that runs inside, the last to run last; the hooks are gone afterwards."""
+    caught: dict[str, Tensor] = {}
+
+    def catcher(name: str) -> Any:
+        def catch(_module: nn.Module, args: tuple[Any, ...]) -> None:
+            caught.pop(name, None)
+            caught[name] = args[0]
+
+        return catch
+
+    handles = [layer.register_forward_pre_hook(catcher(name)) for name, layer in layers.items()]
+    try:
+        yield caught
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode inside; afterwards every part is in the mode it was in."""
+    before = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, training in before.items():
+            module.training = training
+
+
+def _batches(inputs: Any, labels: Tensor, size: int) -> Iterable[tuple[Any, Tensor]]:
+    if not isinstance(inputs, Tensor) or len(inputs) != len(labels):
+        raise ValueError("inputs and labels must be tensors of as many rows; for other inputs use a loader")
+    return zip(inputs.split(size), labels.split(size), strict=True)
+
+
+def _arguments(inputs: Any, device: torch.device) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if isinstance(inputs, Mapping):
+        return (), {name: _moved(value, device) for name, value in inputs.items()}
+    many = inputs if isinstance(inputs, tuple | list) else (inputs,)
+    return tuple(_moved(value, device) for value in many), {}
+
+
+def _moved(value: Any, device: torch.device) -> Any:
+    return value.to(device) if isinstance(value, Tensor) else value

@@ -1,0 +1,1 @@
+"""Calibrators of regressors: scales and distributions, and regressors that carry one."""

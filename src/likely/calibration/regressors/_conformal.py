@@ -1,0 +1,106 @@
+"""Intervals with a finite-sample guarantee, by split conformal prediction (through crepes)."""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import train_test_split
+from sklearn.utils import _safe_indexing, check_random_state, get_tags, indexable
+from sklearn.utils.validation import assert_all_finite, check_is_fitted, column_or_1d
+
+from likely._rows.checks import all_or_nothing
+from likely._rows.contents import mixed, row_keys
+from likely.calibration.regressors._regressor import mean_and_scale
+
+
+class ConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):
+    """A regressor whose intervals cover new rows at least as often as they say, whatever the model.
+
+    Some rows are kept from the estimator and rank its errors, each in units of its own scale where it predicts one: a
+    :class:`CalibratedRegressor` does. For rows drawn alike, an interval of coverage p then holds the target with
+    probability p or more. It is the average row that is covered; where errors differ, the scale sees to the rest.
+    A fitted estimator (``FrozenEstimator``) stays as it is, and all rows given to ``fit``, which must be new to it,
+    rank. Needs crepes: ``pip install likely[conformal]``.
+
+    >>> import numpy as np
+    >>> from sklearn.linear_model import Ridge
+    >>> from likely.calibration import CalibratedRegressor, ConformalRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(2000, 2))
+    >>> y = X[:, 0] + rng.standard_t(3, size=2000)
+    >>> model = ConformalRegressor(CalibratedRegressor(Ridge())).fit(X[:1000], y[:1000])  # doctest: +SKIP
+    >>> lower, upper = model.predict_interval(X[1000:], coverage=0.9)                     # doctest: +SKIP
+    """
+
+    def __init__(self, estimator: Any, *, calibration_size: float = 0.25, random_state: Any = 0) -> None:
+        self.estimator = estimator
+        self.calibration_size = calibration_size
+        self.random_state = random_state
+
+    @all_or_nothing
+    def fit(self, X: Any, y: Any) -> Self:
+        """Fit the estimator on most rows and rank its errors on the rest."""
+        crepes = _crepes()
+        y = column_or_1d(y, warn=True)
+        assert_all_finite(y, input_name="y")
+        if isinstance(self.estimator, FrozenEstimator):
+            check_is_fitted(self.estimator)
+            self.estimator_, rest, target = self.estimator, X, y
+        else:
+            order = self._by_content(X, y)
+            kept, ranking = train_test_split(order, test_size=self.calibration_size, shuffle=False)
+            self.estimator_ = clone(self.estimator).fit(_safe_indexing(X, kept), y[kept])
+            rest, target = _safe_indexing(X, ranking), y[ranking]
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(self.estimator_, name):
+                setattr(self, name, getattr(self.estimator_, name))
+        mean, scale = mean_and_scale(self.estimator_, rest)
+        self.n_calibration_ = len(target)
+        self.conformal_ = crepes.ConformalRegressor().fit(target - mean, sigmas=scale)
+        return self
+
+    def _by_content(self, X: Any, y: NDArray[Any]) -> NDArray[np.intp]:
+        """The rows in an order drawn by ``random_state`` and by what they hold, whatever order they come in."""
+        X, y = indexable(X, y)
+        seed = check_random_state(self.random_state).randint(2**31)
+        order: NDArray[np.intp] = np.lexsort((y, mixed(row_keys(X) ^ np.uint64(seed))))
+        return order
+
+    def predict(self, X: Any) -> Any:
+        """The estimator's prediction."""
+        check_is_fitted(self)
+        return self.estimator_.predict(X)
+
+    def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The lower and upper ends of intervals that hold at least ``coverage`` of new targets, on average."""
+        check_is_fitted(self)
+        if not 0 < coverage < 1:
+            raise ValueError(f"coverage must be between 0 and 1, got {coverage}")
+        needed = int(np.ceil(coverage / (1 - coverage) - 1e-9))
+        if self.n_calibration_ < needed:
+            raise ValueError(
+                f"a guarantee of {coverage:g} needs {needed} calibration rows or more, there are {self.n_calibration_}"
+            )
+        mean, scale = mean_and_scale(self.estimator_, X)
+        ends = self.conformal_.predict_int(mean, sigmas=scale, confidence=coverage)
+        return ends[:, 0], ends[:, 1]
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags = get_tags(self.estimator).input_tags
+        return tags
+
+
+def _crepes() -> Any:
+    try:
+        # Importing crepes turns every UserWarning of the process on; this puts the filters back.
+        with warnings.catch_warnings():
+            return importlib.import_module("crepes")
+    except ImportError as error:
+        raise ImportError("ConformalRegressor needs crepes: pip install likely[conformal]") from error

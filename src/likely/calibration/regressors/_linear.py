@@ -1,0 +1,125 @@
+"""A scale per row, linear in its features."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from likely._evidence import Solution, fit_linear
+from likely._rows.blocks import Rows
+from likely._rows.contents import contents
+from likely._rows.folds import fold_numbers, splits_of
+from likely._solvers.selection import held_out_gain
+from likely.calibration._link import LINK
+from likely.calibration.regressors._scale import Forecast, ScaleCalibrator, common_scale, default_features
+
+# How many nats a unit of spread in u costs: chosen on fried, protein, red wine and Boston housing, 127 to 9000 rows.
+# At 4 a split in eight of the small sets is worse than the global scale, at 12 half of the gain on Boston is lost.
+RATE = 8.0
+_FOLDS = 5
+
+
+class LinearScale(ScaleCalibrator):
+    r"""Linear Scaling (LS): one scale per row, linear in its features, that falls back to Global Scaling.
+
+    :math:`\sigma_i' = c\,\sigma_i\,f(b + w \cdot \tilde x_i)` with the fitted global factor c, standardised features
+    and the shifted softplus f at .2. Without features it reads the row's mean and log scale. The ridge on w is learned
+    by evidence. Evidence trusts the likelihood, and residuals may have tails it does not
+    know; so b and w are multiplied by the share, from 0 to 1, of greatest gain on rows held out in five folds, less
+    ``margin`` standard errors of it. Where no gain is sure, this *is* Global Scaling. New rows have their features, and
+    their scales, taken within the ranges met in the fit. ``penalty=None`` is the unregularised method, whose NLL blows
+    up on small sets.
+
+    >>> import numpy as np
+    >>> from likely.calibration import LinearScale
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=(4000, 3))
+    >>> noise = np.log1p(np.exp(2 * x[:, 0]))                    # from .1 to 4
+    >>> mean, y = np.zeros(4000), noise * rng.normal(size=4000)
+    >>> ls = LinearScale().fit(mean, None, y, features=x)
+    >>> round(float(np.corrcoef(ls.predict_scale(mean, None, features=x), noise)[0, 1]), 2)
+    0.97
+    """
+
+    _reads_features = True
+
+    def __init__(
+        self, *, penalty: str | float | None = "evidence", margin: float = 1.0, likelihood: str = "normal"
+    ) -> None:
+        super().__init__(likelihood=likelihood)
+        self.penalty = penalty
+        self.margin = margin
+
+    def _fit(self, z: Tensor, forecast: Forecast, weight: NDArray[np.float64] | None) -> None:
+        source = default_features(forecast)
+        solution = self._solve(source, z, weight)
+        self.share_ = 1.0
+        if self.penalty == "evidence" and solution.coef.any():
+            self.share_ = self._sure_share(source, z, weight)
+        self.solution_ = replace(solution, coef=self.share_ * solution.coef, intercept=self.share_ * solution.intercept)
+        self.precision_, self.n_iter_ = solution.precision, solution.n_iter
+        self.met_ = MetRanges.by(self.solution_, source)
+
+    def _solve(self, source: Rows, z: Tensor, weight: NDArray[np.float64] | None) -> Solution:
+        family = self._family
+
+        def evaluate(rows: slice, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            return family.relative(z[rows].to(u), u)
+
+        return fit_linear(source, evaluate, rate=RATE, quasi=False, penalty=self.penalty, sample_weight=weight)
+
+    def _sure_share(self, source: Rows, z: Tensor, weight: NDArray[np.float64] | None) -> float:
+        """The share of u that rows held out speak for."""
+        n = len(z)
+        if (n if weight is None else weight.sum()) < 2 * _FOLDS:
+            return 0.0
+        shares = torch.linspace(0, 1, 11)
+        gains = torch.zeros(len(shares), n, dtype=torch.float64)
+        for kept, fold in splits_of(fold_numbers(contents(source), _FOLDS, ties=z.double().cpu().numpy())):
+            part = None if weight is None else weight[kept]
+            if part is not None and not part.any():
+                continue
+            base = common_scale(z[kept], part, self._family.power)
+            known = source.taken(kept)
+            u = MetRanges.by(self._solve(known, z[kept] / base, part), known)(source.taken(fold).whole())
+            own = (z[fold] / base).to(u)
+            losses = torch.stack([self._family.relative(own, share * u)[0] for share in shares.to(u)])
+            gains[:, fold] = (losses[0] - losses).double().cpu()
+        return float(shares[int(np.argmax([held_out_gain(gain, weight).sure(self.margin) for gain in gains]))])
+
+    def _factor(self, forecast: Forecast) -> Tensor | float:
+        source = default_features(forecast)
+        if not self.solution_.coef.any():
+            return 1.0
+        factor: Tensor = LINK(torch.cat([self.met_(x) for _, x in source.read()]).to(forecast.mean))
+        return factor
+
+
+@dataclass(frozen=True)
+class MetRanges:
+    """A linear u, with the ranges met in its fit: its own, and those of the features."""
+
+    solution: Solution
+    low: Tensor
+    high: Tensor
+    range: tuple[float, float]
+
+    @classmethod
+    def by(cls, solution: Solution, source: Rows) -> MetRanges:
+        """Return the ranges of rows that a solution was fitted to."""
+        lows, highs, us = [], [], []
+        for _, x in source.read():
+            lows.append(x.amin(0))
+            highs.append(x.amax(0))
+            us.append(solution(x))
+        u = torch.cat(us)
+        return cls(solution, torch.stack(lows).amin(0), torch.stack(highs).amax(0), (float(u.min()), float(u.max())))
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """u within its range, of features within theirs: a line is no guide beyond the rows it was drawn through."""
+        inside = torch.minimum(torch.maximum(x, self.low.to(x)), self.high.to(x))
+        return self.solution(inside).clamp(*self.range)

@@ -1,0 +1,124 @@
+"""Any scikit-learn regressor with calibrated distributions."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import RegressorMixin
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
+from torch.distributions import Distribution
+
+from likely.calibration._estimator import CalibratedEstimator, Member, Outputs, Weight
+from likely.calibration.regressors._methods import make_scale_calibrator
+
+
+class CalibratedRegressor(RegressorMixin, CalibratedEstimator):
+    """A regressor that says how sure it is, calibrated on rows it was not trained on.
+
+    An unfitted estimator is cross-fitted: its out-of-fold predictions train the calibrator, then it is fitted on all
+    rows. A fitted one, wrapped in scikit-learn's ``FrozenEstimator`` or declared by ``cv="prefit"``, stays as it is,
+    and all rows given to ``fit`` train the calibrator: they should be rows it has not seen. Estimators whose
+    ``predict`` takes ``return_std`` bring their own scale; for all others the residuals give one. ``predict`` is the
+    estimator's own, unchanged.
+
+    Args:
+        estimator: the regressor.
+        method: ``"linear"``, ``"global"``, ``"deep"``, ``"isotonic"``, ``"auto"``, or a scale calibrator.
+        cv: folds of the cross-fitting, as in scikit-learn, or ``"prefit"``. A number deals the rows by what they hold,
+            so that neither their order matters nor whether a row is there twice or has a weight of two.
+        features: what a scale that differs by row is read off: ``"input"``, that is X; a function of X; or None, for
+            the estimator's mean and scale.
+        n_jobs: folds to fit at the same time.
+
+    >>> import numpy as np
+    >>> from sklearn.linear_model import Ridge
+    >>> from likely.calibration import CalibratedRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(0, 4, size=(2000, 1))
+    >>> y = X[:, 0] + (0.5 + X[:, 0]) * rng.normal(size=2000)
+    >>> model = CalibratedRegressor(Ridge()).fit(X, y)
+    >>> model.predict([[0.0], [4.0]], return_std=True)[1].round()
+    array([1., 5.])
+    >>> lower, upper = model.predict_interval(X, coverage=0.8)
+    >>> round(float(((lower < y) & (y < upper)).mean()), 1)
+    0.8
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        method: Any = "linear",
+        *,
+        cv: Any = 5,
+        features: str | Callable[[Any], Any] | None = "input",
+        n_jobs: int | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.method = method
+        self.cv = cv
+        self.features = features
+        self.n_jobs = n_jobs
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """The estimator's prediction; with ``return_std`` also the standard deviation of each row's distribution."""
+        check_is_fitted(self)
+        if not return_std:
+            return self.estimator_.predict(X)
+        mean, scale = mean_and_scale(self.estimator_, X)
+        return mean, self.calibrator_.distribution(mean, scale, self._features(X)).stddev.numpy()
+
+    def predict_dist(self, X: Any) -> Distribution:
+        """Each row's distribution, as torch's: log_prob, cdf, icdf, sample."""
+        check_is_fitted(self)
+        mean, scale = mean_and_scale(self.estimator_, X)
+        answer: Distribution = self.calibrator_.distribution(mean, scale, self._features(X))
+        return answer
+
+    def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The lower and upper ends of the central interval that holds ``coverage`` of each row's distribution."""
+        check_is_fitted(self)
+        mean, scale = mean_and_scale(self.estimator_, X)
+        lower, upper = self.calibrator_.predict_interval(mean, scale, self._features(X), coverage)
+        return lower, upper
+
+    def _check_target(self, y: NDArray[Any]) -> NDArray[Any]:
+        return y.astype(np.float64)
+
+    def _targets(self, y: NDArray[Any], fitted: Any = None) -> NDArray[Any]:
+        return y
+
+    def _outputs(self, estimator: Any, X: Any) -> Outputs:
+        return mean_and_scale(estimator, X)
+
+    def _member(self, estimator: Any, outputs: Outputs, targets: NDArray[Any], features: Any, weight: Weight) -> Member:
+        return Member(estimator, make_scale_calibrator(self.method).fit(*outputs, targets, features, weight))
+
+    def _features(self, X: Any, fit: bool = False) -> Any:
+        if self.features is None:
+            return None
+        if callable(self.features):
+            return self.features(X)
+        if self.features != "input":
+            raise ValueError(f"features must be 'input', None or a function of X, got {self.features!r}")
+        inputs = np.asarray(X.toarray() if sparse.issparse(X) else X, dtype=np.float64)
+        if fit:
+            known = ~np.isnan(inputs)
+            self.fill_ = np.where(known, inputs, 0).sum(0) / known.sum(0).clip(min=1)
+        # A missing input says nothing of the scale, and the mean is the value that says nothing.
+        return np.where(np.isnan(inputs), self.fill_, inputs)
+
+
+def mean_and_scale(estimator: Any, X: Any) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
+    """The estimator's predictions, and their scales where its ``predict`` can return them."""
+    last = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
+    if "return_std" not in inspect.signature(last.predict).parameters:
+        return np.asarray(estimator.predict(X), dtype=np.float64), None
+    mean, scale = (np.asarray(part, dtype=np.float64) for part in estimator.predict(X, return_std=True))
+    # A Gaussian process says zero at a row it was trained on; no calibrator can stretch that.
+    return mean, np.maximum(scale, max(1e-6 * scale.max(initial=0.0), np.finfo(np.float32).tiny))
