@@ -1,6 +1,7 @@
 """The Poisson likelihood of a count."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -79,7 +80,7 @@ class PoissonLoss(LikelihoodLoss):
     tensor(1.2550)
     """
 
-    nll = staticmethod(poisson_nll)
+    nll: ClassVar[Callable[..., Tensor]] = staticmethod(poisson_nll)
 
     def __init__(self, *, log_input: bool = True, **options: Any) -> None:
         super().__init__(**options)
