@@ -21,19 +21,20 @@ _STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 /
 _SHIFT = 8
 
 
+def stirling(x: Tensor) -> Tensor:
+    """log Γ(x) - (x - ½) log x + x - ½ log 2π for x ≥ 8, where seven terms of the series are exact to rounding."""
+    inverse_square = x.square().reciprocal()
+    series = torch.full_like(x, _STIRLING[-1])
+    for coefficient in reversed(_STIRLING[:-1]):
+        series = series * inverse_square + coefficient
+    return series / x
+
+
 def log_gamma_ratio(x: Tensor, d: Tensor | float) -> Tensor:
     """log Γ(x + d) - log Γ(x) - d log x for x > 0 and d ≥ 0, without cancellation for large x.
 
-    The recurrence of Γ lifts x by 8, where seven terms of Stirling's series are exact to rounding.
+    The recurrence of Γ lifts x by 8, where Stirling's series is exact.
     """
-
-    def stirling(y: Tensor) -> Tensor:
-        inverse_square = y.square().reciprocal()
-        series = torch.full_like(y, _STIRLING[-1])
-        for coefficient in reversed(_STIRLING[:-1]):
-            series = series * inverse_square + coefficient
-        return series / y
-
     lifted = x + _SHIFT
     result = (lifted + (d - 0.5)) * torch.log1p(d / lifted) - d + stirling(lifted + d) - stirling(lifted)
     result = result + d * torch.log1p(_SHIFT / x)

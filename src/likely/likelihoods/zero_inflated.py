@@ -1,6 +1,6 @@
 """Zero-inflated counts: zero for a reason of its own with some probability, else Poisson or negative binomial."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -208,7 +208,7 @@ class ZeroInflatedPoissonLoss(PoissonLoss):
     tensor([6.6502], grad_fn=<MulBackward0>)
     """
 
-    nll = staticmethod(zero_inflated_poisson_nll)
+    nll: ClassVar[Callable[..., Tensor]] = staticmethod(zero_inflated_poisson_nll)
     slots: ClassVar[Mapping[str, Slot]] = {"inflation": INFLATION}
 
     def __init__(self, inflation: ParameterLike = None, **options: Any) -> None:
