@@ -6,6 +6,7 @@ A likelihood that is registered is a row with its parameters near their starts; 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -22,7 +23,7 @@ Value = float | tuple[float, ...]  # numbers on a further last axis, where a par
 class Likelihood:
     name: str
     nll: Callable[..., Tensor]
-    loss: type[likely.LikelihoodLoss]
+    loss: Callable[..., likely.LikelihoodLoss]
     phi: dict[str, Value]  # an interior value of every parameter
     support: str = "real"  # real, positive, unit, angle, count, binary, class or ordered
     reference: Callable[..., td.Distribution] | None = None  # (prediction, **phi) -> torch's own distribution
@@ -147,6 +148,17 @@ KNOWN: dict[str, list[dict[str, Any]]] = {
         {
             "phi": {"concentration": 5.0},
             "reference": lambda x, concentration: td.Beta(concentration * x.sigmoid(), concentration * (-x).sigmoid()),
+        }
+    ],
+    "ordinal": [
+        {
+            "loss": partial(likely.losses.OrdinalLoss, classes=4),
+            "phi": {"cutpoints": (-1.2, 0.1, 2.0)},
+            "reference": lambda x, cutpoints: td.Categorical(
+                probs=torch.sigmoid(torch.tensor((*cutpoints, math.inf)) - x[..., None]).diff(
+                    prepend=torch.zeros(*x.shape, 1)
+                )
+            ),
         }
     ],
     "zero_inflated_poisson": [
