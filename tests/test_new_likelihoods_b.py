@@ -323,3 +323,7 @@ def test_ordinal_says_what_is_wrong():
         OrdinalLoss([0.0, 1.0], classes=5)
     with pytest.raises(ValueError, match="increase"):
         OrdinalLoss([1.0, 0.0])
+    with pytest.raises(ValueError, match="one shorter"):
+        OrdinalLoss(1.0)
+    with pytest.raises(TypeError, match=r"nn\.Parameter"):
+        OrdinalLoss(torch.nn.Parameter(torch.tensor([0.0, 1.0])))

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributions import Distribution, constraints
 from torch.distributions.transforms import Transform
 from torch.nn.functional import logsigmoid
@@ -204,6 +204,7 @@ class OrdinalLoss(LikelihoodLoss):
     tensor(1.0986, grad_fn=<MeanBackward0>)
     """
 
+    cutpoints: Parameter
     nll = staticmethod(ordinal_nll)
     slots: ClassVar[Mapping[str, Slot]] = {"cutpoints": Slot(Increasing(), 0.0)}
 
@@ -214,12 +215,13 @@ class OrdinalLoss(LikelihoodLoss):
             if classes is None or classes < 2:
                 raise ValueError(f"give classes=, the number of ordered classes, at least 2; got {classes}")
             cutpoints = Global((classes - 1,))
-        parameter = cutpoints if isinstance(cutpoints, Parameter) else Fixed(cutpoints)
+        as_is = isinstance(cutpoints, Parameter | nn.Parameter)  # a bare nn.Parameter is refused with all others
+        parameter: Any = cutpoints if as_is else Fixed(cutpoints)  # type: ignore[arg-type]
         if not parameter.shape or (classes is not None and parameter.shape[-1] != classes - 1):
             raise ValueError(f"cutpoints has shape {parameter.shape}: its last axis is one shorter than the classes")
         if isinstance(parameter, Fixed):
             _check_values(torch.zeros(()), parameter.value, True)
-        elif parameter.init is None:
+        elif isinstance(parameter, Parameter) and parameter.init is None:
             parameter.init = torch.linspace(0, 1, parameter.shape[-1] + 2)[1:-1].logit()
         super().__init__(cutpoints=parameter, **options)
 
