@@ -3,8 +3,10 @@
 A likelihood that is registered is a row with its parameters near their starts; ``KNOWN`` adds references.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,13 +17,15 @@ from torch import distributions as td
 import likely
 from likely.likelihoods import LIKELIHOODS as REGISTRY
 
+Value = float | tuple[float, ...]  # numbers on a further last axis, where a parameter has one
+
 
 @dataclass(frozen=True)
 class Likelihood:
     name: str
     nll: Callable[..., Tensor]
-    loss: type[likely.LikelihoodLoss]
-    phi: dict[str, float]  # an interior value of every parameter
+    loss: Callable[..., likely.LikelihoodLoss]
+    phi: dict[str, Value]  # an interior value of every parameter
     support: str = "real"  # real, positive, unit, angle, count, binary, class or ordered
     reference: Callable[..., Any] | None = None  # (prediction, **phi) -> torch's own distribution, or SciPy's
     best: Callable[[Tensor], float] | None = None  # residuals -> the constant scale that fits them best
@@ -40,8 +44,10 @@ class Likelihood:
             return prediction, torch.poisson(2 * torch.rand(*shape)).to(dtype)
         if self.support == "real":
             return prediction, prediction + 1.5 * torch.randn(*shape, dtype=dtype)
-        drawn = self.loss(**self.phi, validate_args=False).distribution(prediction).sample()
-        return prediction, drawn.to(dtype)
+        phi = {name: full((), value) for name, value in self.phi.items()}
+        drawn = self.loss(**phi, validate_args=False).distribution(prediction.double()).sample().to(dtype)
+        # A share that half precision rounds to 0 or 1 has no Beta density.
+        return prediction, drawn.clamp(0.02, 0.98) if self.support == "unit" else drawn
 
     def __str__(self) -> str:
         return self.name
@@ -55,6 +61,26 @@ class OfScipy:
 
     def log_prob(self, value: Tensor) -> Tensor:
         return torch.as_tensor(self.frozen.logpdf(value.numpy()))
+
+
+def axes(value: Value) -> tuple[int, ...]:
+    """The further axes of a parameter's value."""
+    return (len(value),) if isinstance(value, tuple) else ()
+
+
+def full(shape: Any, value: Value, dtype: torch.dtype = torch.float64) -> Tensor:
+    """``torch.full``, with the value's own axes last."""
+    return torch.tensor(value, dtype=dtype).expand((*shape, *axes(value))).clone()
+
+
+class Inflated:
+    """A count that is zero with a probability of its own, by the plain formula."""
+
+    def __init__(self, base: td.Distribution, inflation: float) -> None:
+        self.base, self.inflation = base, inflation
+
+    def log_prob(self, y: Tensor) -> Tensor:
+        return (self.inflation * (y == 0) + (1 - self.inflation) * self.base.log_prob(y).exp()).log()
 
 
 def mean_of(f: Callable[[Tensor], Tensor]) -> Callable[[Tensor], float]:
@@ -152,6 +178,40 @@ KNOWN: dict[str, list[dict[str, Any]]] = {
             "phi": {"dispersion": 0.6},
             "reference": lambda x, dispersion: td.NegativeBinomial(
                 1 / torch.tensor(dispersion), logits=x + torch.tensor(dispersion).log()
+            ),
+        }
+    ],
+    "von_mises": [
+        {
+            "phi": {"concentration": 2.3},
+            "reference": lambda x, concentration: td.VonMises(x, torch.tensor(concentration, dtype=x.dtype)),
+        }
+    ],
+    "beta": [
+        {
+            "phi": {"concentration": 5.0},
+            "reference": lambda x, concentration: td.Beta(concentration * x.sigmoid(), concentration * (-x).sigmoid()),
+        }
+    ],
+    "ordinal": [
+        {
+            "loss": partial(likely.losses.OrdinalLoss, classes=4),
+            "phi": {"cutpoints": (-1.2, 0.1, 2.0)},
+            "reference": lambda x, cutpoints: td.Categorical(
+                probs=torch.sigmoid(torch.tensor((*cutpoints, math.inf)) - x[..., None]).diff(
+                    prepend=torch.zeros(*x.shape, 1)
+                )
+            ),
+        }
+    ],
+    "zero_inflated_poisson": [
+        {"phi": {"inflation": 0.3}, "reference": lambda x, inflation: Inflated(td.Poisson(x.exp()), inflation)}
+    ],
+    "zero_inflated_negative_binomial": [
+        {
+            "phi": {"dispersion": 0.6, "inflation": 0.3},
+            "reference": lambda x, dispersion, inflation: Inflated(
+                td.NegativeBinomial(torch.tensor(1 / dispersion), logits=x + math.log(dispersion)), inflation
             ),
         }
     ],

@@ -17,7 +17,6 @@ from sklearn.utils.validation import has_fit_parameter
 
 import likely
 from likely import calibration, linear, outliers, tabular
-from likely.losses import AsymmetricLaplaceLoss, GammaLoss, LogisticLoss, LogNormalLoss
 
 Rows = dict[str, np.ndarray]
 
@@ -330,6 +329,18 @@ def amounts(rng: np.random.Generator, prediction: np.ndarray) -> np.ndarray:
     return rng.gamma(2.0, np.exp(prediction) / 2)
 
 
+def shares(rng: np.random.Generator, prediction: np.ndarray) -> np.ndarray:
+    return rng.beta(2, 3, prediction.shape).clip(0.01, 0.99)
+
+
+def angles(rng: np.random.Generator, prediction: np.ndarray) -> np.ndarray:
+    return prediction + rng.vonmises(0, 2, prediction.shape)
+
+
+def ordered(rng: np.random.Generator, prediction: np.ndarray) -> np.ndarray:
+    return rng.integers(0, 3, prediction.shape).astype(float)
+
+
 def losses() -> list[Subject]:
     """Every loss with a parameter for all rows, per row of the training set, and predicted."""
     found = []
@@ -340,29 +351,39 @@ def losses() -> list[Subject]:
             likely.StudentTLoss,
             likely.HuberLoss,
             likely.RobustLoss,
-            LogisticLoss,
-            AsymmetricLaplaceLoss,
+            likely.LogisticLoss,
+            likely.AsymmetricLaplaceLoss,
         ),
         classes: (likely.SoftmaxLoss,),
         bits: (likely.BernoulliLoss,),
-        counts: (likely.PoissonLoss, likely.NegativeBinomialLoss),
-        amounts: (GammaLoss, LogNormalLoss),
+        counts: (
+            likely.PoissonLoss,
+            likely.NegativeBinomialLoss,
+            likely.ZeroInflatedPoissonLoss,
+            likely.ZeroInflatedNegativeBinomialLoss,
+        ),
+        amounts: (likely.GammaLoss, likely.LogNormalLoss),
+        shares: (likely.BetaLoss,),
+        angles: (likely.VonMisesLoss,),
+        ordered: (likely.OrdinalLoss,),
     }
-    kinds: dict[str, Callable[[], Any]] = {
+    kinds: dict[str, Callable[[tuple[int, ...]], Any]] = {
         "global": likely.Global,
-        "data": lambda: likely.Data(1000, fallback="mean"),
-        "predicted": lambda: likely.Predicted(2),
+        "data": lambda axes: likely.Data(1000, axes, fallback="mean"),
+        "predicted": lambda axes: likely.Predicted(2, axes),
     }
     for target, members in by_target.items():
         for loss in members:
             # A row's gradients of the level can cancel, and Adam enlarges the rounding that is left (1e-14 in double).
-            tolerance = 1e-4 if loss is AsymmetricLaplaceLoss else 1e-5
+            tolerance = (
+                1e-4 if loss in (likely.AsymmetricLaplaceLoss, likely.ZeroInflatedNegativeBinomialLoss) else 1e-5
+            )
             for name, parameter in kinds.items() if loss.slots else ():
 
                 def make(loss: Any = loss, parameter: Any = parameter) -> Any:
                     torch.manual_seed(0)
                     slot = next(iter(loss.slots))
-                    return loss(**{slot: parameter()})
+                    return loss(**{slot: parameter((2,) if slot == "cutpoints" else ())})
 
                 broken = {"weights as repeats": RUNNING} if name == "predicted" else {}
                 label = f"{loss.__name__}-{name}"

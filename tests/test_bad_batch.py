@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import likely
-from likelihoods import LIKELIHOODS, Likelihood
+from likelihoods import LIKELIHOODS, Likelihood, axes
 from likely._standardize import Standardize
 
 learned = pytest.mark.parametrize("likelihood", [c for c in LIKELIHOODS if c.phi], ids=str)
@@ -15,9 +15,9 @@ ROWS, CLASSES, WIDTH = 6, 3, 4
 
 KINDS = {
     "fixed": lambda value: likely.Fixed(value),
-    "global": lambda value: likely.Global(init=value),
-    "data": lambda value: likely.Data(ROWS, init=value),
-    "predicted": lambda value: likely.Predicted(WIDTH, init=value, hidden=(3,)),
+    "global": lambda value: likely.Global(axes(value), init=value),
+    "data": lambda value: likely.Data(ROWS, axes(value), init=value),
+    "predicted": lambda value: likely.Predicted(WIDTH, axes(value), init=value, hidden=(3,)),
 }
 NAN, INF = float("nan"), float("inf")
 

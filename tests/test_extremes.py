@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import likely
-from likelihoods import LIKELIHOODS, Likelihood
+from likelihoods import LIKELIHOODS, Likelihood, axes, full
 from likely import functional as F
 
 every = pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=str)
@@ -18,7 +18,7 @@ def test_no_rows_are_what_torch_makes_of_them(likelihood: Likelihood, reduction)
     """The mean of nothing is NaN, its sum zero; and nothing is learned from it."""
     prediction, target = likelihood.draw(4, 3, dtype=torch.float32)
     prediction = prediction[:0].clone().requires_grad_()
-    phi = {name: likely.Predicted(5, init=value) for name, value in likelihood.phi.items()}
+    phi = {name: likely.Predicted(5, axes(value), init=value) for name, value in likelihood.phi.items()}
     for loss_fn in (likelihood.loss(reduction=reduction), likelihood.loss(**phi, reduction=reduction)):
         before = {k: v.clone() for k, v in loss_fn.state_dict().items()}
         loss = loss_fn(prediction, target[:0], features=torch.zeros(0, 5))
@@ -56,8 +56,8 @@ EXTREMES = {  # of inputs; and of parameters, with whose inverse square inputs c
     torch.float32: ((0.0, 1e-38, 1e-30, 1e-4, 1.0, 1e4, 1e19, 1e30), (1e-15, 1e-9, 1e9, 1e15)),
     torch.float64: ((0.0, 1e-300, 1e-155, 1e-4, 1.0, 1e4, 1e155, 1e300), (1e-150, 1e-30, 1e30, 1e150)),
 }
-SPREADS = ("scale", "temperature", "dispersion", "concentration")
 MODERATE = (0.0, 1e-4, 1.0, 1e4)
+SPREADS = ("scale", "temperature", "dispersion", "concentration")
 
 
 @every
@@ -69,14 +69,13 @@ def test_no_finite_input_gives_nan(likelihood: Likelihood, dtype, fused):
     pairs = [*itertools.product(inputs, MODERATE[1:]), *itertools.product(MODERATE, spreads)]
     for x, spread in [*pairs, *((-size, spread) for size, spread in pairs)]:
         prediction = torch.tensor([x, 0.0, 1.0][: 2 + (likelihood.support == "class")], dtype=dtype).requires_grad_()
-        targets = {"count": [3.0, 0.0], "binary": [1.0, 0.0], "real": [1.0, 0.0], "positive": [3.0, 1e-3]}
+        targets = {"count": [3.0, 0.0], "positive": [3.0, 1e-3], "unit": [0.3, 0.01]}
         target = (
-            torch.tensor(1) if likelihood.support == "class" else torch.tensor(targets[likelihood.support], dtype=dtype)
+            torch.tensor(1)
+            if likelihood.support == "class"
+            else torch.tensor(targets.get(likelihood.support, [1.0, 0.0]), dtype=dtype)
         )
-        phi = {
-            k: torch.tensor(spread if k in SPREADS else v, dtype=dtype).requires_grad_()
-            for k, v in likelihood.phi.items()
-        }
+        phi = {k: full((), spread if k in SPREADS else v, dtype).requires_grad_() for k, v in likelihood.phi.items()}
         nll = likelihood.nll(prediction, target, **phi, reduction="mean" if fused else "none")
         leaves = [prediction, *phi.values()]
         grads = torch.autograd.grad(nll.sum(), leaves)

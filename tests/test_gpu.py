@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import likely
-from likelihoods import LIKELIHOODS
+from likelihoods import LIKELIHOODS, axes
 
 # Torch calls its debug mode a prototype, each time it is switched on.
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:Synchronization debug mode")]
@@ -37,10 +37,10 @@ def test_agrees_with_the_cpu(likelihood):
 def test_a_step_never_waits_for_the_device(likelihood, kind, request):
     make = {
         "global": likely.Global,
-        "data": lambda: likely.Data(100),
-        "predicted": lambda: likely.Predicted(7, hidden=(6,)),
+        "data": lambda shape: likely.Data(100, shape),
+        "predicted": lambda shape: likely.Predicted(7, shape, hidden=(6,)),
     }[kind]
-    loss_fn = likelihood.loss(**{name: make() for name in likelihood.phi}).cuda()
+    loss_fn = likelihood.loss(**{name: make(axes(value)) for name, value in likelihood.phi.items()}).cuda()
     prediction, target = (t.cuda() for t in likelihood.draw(64, 5, dtype=torch.float32))
     prediction.requires_grad_()
     features, index = torch.randn(64, 7, device="cuda"), torch.randint(0, 100, (64,), device="cuda")

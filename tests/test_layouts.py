@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 import likely
-from likelihoods import LIKELIHOODS, Likelihood
+from likelihoods import LIKELIHOODS, Likelihood, axes, full
 
 every = pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=str)
 SHAPE = (2, 3, 4, 5)
@@ -62,7 +62,7 @@ def test_every_layout_and_parameter_shape(likelihood: Likelihood, shape, dtype):
     target = target.to(dtype) if target.is_floating_point() else target
     for phi_shape in phi_shapes(tuple(target.shape)):
         for reduction in ("mean", "none"):
-            values = {name: likely.Global(phi_shape, init=v) for name, v in likelihood.phi.items()}
+            values = {name: likely.Global(phi_shape + axes(v), init=v) for name, v in likelihood.phi.items()}
             loss_fn = likelihood.loss(**values, reduction=reduction)
             expected = with_gradients(loss_fn, prediction, target)
             for layout in LAYOUTS.values():
@@ -89,8 +89,8 @@ def test_parameters_of_any_layout(likelihood: Likelihood):
     """Expanded and transposed parameters, as a network's heads hand them over."""
     prediction, target = likelihood.draw(4, 3, 5, dtype=torch.float32)
     for layout in (transposed, sliced, negative, lambda t: t[:1].expand(4, *t.shape[1:])):
-        spread = 0.1 * torch.rand(4, *(1,) * (target.ndim - 1))
-        phi = {name: layout(spread + torch.full(target.shape, value)) for name, value in likelihood.phi.items()}
+        phi = {name: full(target.shape, value, torch.float32) for name, value in likelihood.phi.items()}
+        phi = {k: layout(v + 0.1 * torch.rand(4, *(1,) * (v.ndim - 1))) for k, v in phi.items()}
         plain = {k: v.clone(memory_format=torch.contiguous_format) for k, v in phi.items()}
         for reduction in ("mean", "none"):
             torch.testing.assert_close(

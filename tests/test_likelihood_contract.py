@@ -10,7 +10,7 @@ import torch
 from scipy import integrate, optimize
 
 import likely
-from likelihoods import LIKELIHOODS, Likelihood
+from likelihoods import LIKELIHOODS, Likelihood, axes, full
 from likely import functional as F
 
 every = pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=str)
@@ -54,6 +54,25 @@ def test_the_probabilities_of_counts_sum_to_one(likelihood):
     assert total.item() == pytest.approx(1, abs=1e-12)
 
 
+@pytest.mark.parametrize("likelihood", [c for c in LIKELIHOODS if c.support in ("unit", "angle")], ids=str)
+def test_the_density_on_an_interval_integrates_to_one(likelihood):
+    low, high = {"unit": (0.0, 1.0), "angle": (-math.pi, math.pi)}[likelihood.support]
+
+    def density(y: float) -> float:
+        return math.exp(-elementwise(likelihood, as_double(0.3), as_double(y), **likelihood.phi).item())
+
+    total, _ = integrate.quad(density, low, high, limit=400, epsabs=1e-10)
+    assert total == pytest.approx(1, abs=1e-9)
+
+
+@pytest.mark.parametrize("likelihood", [c for c in LIKELIHOODS if c.support == "ordered"], ids=str)
+def test_the_probabilities_of_ordered_classes_sum_to_one(likelihood):
+    classes = torch.arange(len(likelihood.phi["cutpoints"]) + 1)
+    prediction = torch.linspace(-50, 50, 21, dtype=torch.float64)[:, None].expand(-1, len(classes))
+    total = torch.exp(-elementwise(likelihood, prediction, classes.expand(21, -1), **likelihood.phi)).sum(1)
+    torch.testing.assert_close(total, torch.ones_like(total), rtol=1e-14, atol=0)
+
+
 def test_the_probabilities_of_classes_sum_to_one():
     logits = torch.randn(1, 7, dtype=torch.float64).expand(7, 7)
     total = torch.exp(-F.softmax_nll(logits, torch.arange(7), temperature=0.4, reduction="none")).sum()
@@ -80,7 +99,7 @@ def test_loss_distribution_is_the_same_density(likelihood):
 @every
 def test_gradients_and_their_gradients(likelihood):
     prediction, target = likelihood.draw(4, 3)
-    phi = [as_double(v).requires_grad_() for v in likelihood.phi.values()]
+    phi = [full((), v).requires_grad_() for v in likelihood.phi.values()]
 
     def nll(x, *values):
         return elementwise(likelihood, x, target, **dict(zip(likelihood.phi, values, strict=True)))
@@ -97,7 +116,7 @@ def test_works_under_functional_transforms(likelihood):
     def nll(x, y, *values):
         return likelihood.nll(x, y, **dict(zip(names, values, strict=True)), validate_args=False)
 
-    phi = [torch.full((4,), v, dtype=torch.float64) for v in likelihood.phi.values()]
+    phi = [full((4,), v) for v in likelihood.phi.values()]
     got = torch.func.vmap(torch.func.grad(nll))(prediction, target, *phi)
     for row in range(4):
         leaf = prediction[row].clone().requires_grad_()
@@ -112,12 +131,23 @@ def test_the_slope_falls_towards_the_target(likelihood):
         size = torch.linspace(0, 20, 200, dtype=torch.float64)
         nll = elementwise(likelihood, torch.zeros_like(size), size, **likelihood.phi)
         assert (nll.diff() > 0).all()
-    elif likelihood.support not in ("count", "positive"):
+    elif likelihood.support == "angle":
+        turn = torch.linspace(0, math.pi, 200, dtype=torch.float64)
+        nll = elementwise(likelihood, torch.ones_like(turn), 1 + turn, **likelihood.phi)
+        assert (nll.diff() > 0).all()
+        torch.testing.assert_close(elementwise(likelihood, torch.ones_like(turn), 1 - turn, **likelihood.phi), nll)
+    elif likelihood.support in ("unit", "ordered"):
+        x = torch.linspace(-12, 12, 301, dtype=torch.float64)
+        for y in (0.2, 0.9) if likelihood.support == "unit" else range(4):
+            falls = elementwise(likelihood, x, torch.full_like(x, y), **likelihood.phi).diff() < 0
+            assert (falls.int().diff() <= 0).all()  # down to one best prediction, and up again
+            assert falls[0] > falls[-1] or y in (0, 3)
+    elif likelihood.support in ("binary", "class"):
         logit = torch.linspace(-20, 20, 200, dtype=torch.float64)
         stack = logit if likelihood.support == "binary" else torch.stack([torch.zeros_like(logit), logit], 1)
         labels = torch.ones(200, dtype=torch.float64 if likelihood.support == "binary" else torch.long)
         assert (elementwise(likelihood, stack, labels, **likelihood.phi).diff() < 0).all()
-    else:
+    elif likelihood.support == "count":
         rates = torch.linspace(-3, 5, 200, dtype=torch.float64)
         nll = elementwise(likelihood, rates, torch.full_like(rates, 3), **likelihood.phi)
         assert rates[nll.argmin()].exp().item() == pytest.approx(3, rel=0.05)
@@ -211,7 +241,7 @@ def test_broadcasts_over_every_shape(likelihood):
     assert expected.shape == outer
     for kept in np.ndindex(*(2,) * len(outer)):
         sizes = [n if keep else 1 for n, keep in zip(outer, kept, strict=True)]
-        phi = {k: torch.full(sizes, v, dtype=torch.float64) for k, v in likelihood.phi.items()}
+        phi = {k: full(sizes, v) for k, v in likelihood.phi.items()}
         torch.testing.assert_close(elementwise(likelihood, prediction, target, **phi), expected)
 
 
@@ -250,7 +280,9 @@ def test_reductions_and_weights(likelihood, reduction):
     assert (nothing == 0).all()
 
 
-@pytest.mark.parametrize("likelihood", [c for c in LIKELIHOODS if c.support in ("real", "count", "positive")], ids=str)
+@pytest.mark.parametrize(
+    "likelihood", [c for c in LIKELIHOODS if c.support in ("real", "count", "positive", "angle", "unit")], ids=str
+)
 def test_full_differs_from_the_papers_form_by_a_constant(likelihood):
     prediction, target = likelihood.draw(20, 3)
     gap = likelihood.loss(**likelihood.phi, reduction="none")(prediction, target) - likelihood.loss(
@@ -260,6 +292,8 @@ def test_full_differs_from_the_papers_form_by_a_constant(likelihood):
         gap = gap - torch.lgamma(target + 1)
     if likelihood.support == "positive":
         gap = gap - target.log()
+    if likelihood.support == "unit":
+        gap = gap - (target * (1 - target)).log()
     torch.testing.assert_close(gap, gap.flatten()[0].expand_as(gap))
 
 
@@ -270,13 +304,17 @@ def test_excess_is_zero_at_best_and_never_negative(likelihood):
     above = loss_fn.excess(prediction, target)
     assert (above >= 0).all()
     assert not above.requires_grad
-    if likelihood.support == "real":
+    if likelihood.support in ("real", "angle"):
         assert loss_fn.excess(target, target).abs().max() < 1e-12
     if likelihood.support == "count":
         best = torch.where(target == 0, -60.0, target).abs().log() * torch.where(target == 0, -20.0, 1.0)
         assert loss_fn.excess(best, target).abs().max() < 1e-6
     if likelihood.support == "positive":
         assert loss_fn.excess(target.log(), target).abs().max() < 1e-12
+    if likelihood.support in ("unit", "ordered"):
+        for y in target.unique()[:20]:
+            found = optimize.minimize_scalar(lambda x: loss_fn(as_double(x), y).item(), bracket=(-1, 1))  # noqa: B023
+            assert loss_fn.excess(as_double(found.x), y) < 1e-12
     if likelihood.support == "class":
         sure = 1e3 * torch.nn.functional.one_hot(target, 3).double()
         assert loss_fn.excess(sure, target).abs().max() < 1e-12
@@ -302,14 +340,14 @@ def test_compiles_as_one_graph(likelihood):
 
 @learned
 def test_state_dict_pickle_and_deepcopy(likelihood):
-    loss_fn = likelihood.loss(**{k: likely.Global(init=v) for k, v in likelihood.phi.items()})
+    loss_fn = likelihood.loss(**{k: likely.Global(axes(v), init=v) for k, v in likelihood.phi.items()})
     assert sorted(loss_fn.state_dict()) == sorted(f"{name}.raw" for name in likelihood.phi)
     prediction, target = likelihood.draw(5, 3)
     expected = loss_fn(prediction, target)
     for twin in (pickle.loads(pickle.dumps(loss_fn)), copy.deepcopy(loss_fn)):
         assert torch.equal(twin(prediction, target), expected)
         assert repr(twin) == repr(loss_fn)
-    fresh = likelihood.loss(**{k: likely.Global() for k in likelihood.phi})
+    fresh = likelihood.loss(**{k: likely.Global(axes(v)) for k, v in likelihood.phi.items()})
     fresh.load_state_dict(loss_fn.state_dict())
     assert torch.equal(fresh(prediction, target), expected)
 

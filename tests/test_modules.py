@@ -8,15 +8,15 @@ import pytest
 import torch
 
 import likely
-from likelihoods import LIKELIHOODS, Likelihood
+from likelihoods import LIKELIHOODS, Likelihood, axes
 
 every = pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=str)
 ROWS, CLASSES, WIDTH = 6, 3, 4
 KINDS = {
     "fixed": lambda value: likely.Fixed(value),
-    "global": lambda value: likely.Global(init=value),
-    "data": lambda value: likely.Data(ROWS, init=value),
-    "predicted": lambda value: likely.Predicted(WIDTH, init=value),
+    "global": lambda value: likely.Global(axes(value), init=value),
+    "data": lambda value: likely.Data(ROWS, axes(value), init=value),
+    "predicted": lambda value: likely.Predicted(WIDTH, axes(value), init=value),
 }
 kinds = pytest.mark.parametrize("kind", KINDS)
 

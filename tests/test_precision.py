@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import likely
-from likelihoods import LIKELIHOODS
+from likelihoods import LIKELIHOODS, full
 from likely import functional as F
 
 learned = pytest.mark.parametrize("likelihood", [c for c in LIKELIHOODS if c.phi], ids=str)
@@ -18,9 +18,9 @@ learned = pytest.mark.parametrize("likelihood", [c for c in LIKELIHOODS if c.phi
 @pytest.mark.parametrize("convert", [lambda m: m, lambda m: m.double(), lambda m: m.half().double()])
 def test_fixed_numbers_are_exact_for_double_data(likelihood, convert):
     prediction, target = likelihood.draw(7, 3)
-    phi = dict.fromkeys(likelihood.phi, 0.1)
+    phi = {k: tuple(0.1 * x for x in v) if isinstance(v, tuple) else 0.1 for k, v in likelihood.phi.items()}
     loss_fn = convert(likelihood.loss(**phi, reduction="none"))
-    exact = {name: torch.tensor(0.1, dtype=torch.float64) for name in phi}
+    exact = {name: full((), value) for name, value in phi.items()}
     expected = likelihood.nll(prediction, target, **exact, reduction="none")
     for twin in (loss_fn, copy.deepcopy(loss_fn), pickle.loads(pickle.dumps(loss_fn))):
         torch.testing.assert_close(twin(prediction, target), expected, rtol=1e-15, atol=0)

@@ -7,7 +7,7 @@ from torch.autograd import forward_ad
 from torch.func import functional_call, grad, hessian, jacfwd, jacrev, jvp, vmap
 
 import likely
-from likelihoods import LIKELIHOODS, Likelihood
+from likelihoods import LIKELIHOODS, Likelihood, axes, full
 from likely import functional as F
 from likely import kernels
 
@@ -18,8 +18,8 @@ dtypes = pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 ROWS, CLASSES, WIDTH = 4, 3, 5
 KINDS = {
     "fixed": lambda value: likely.Fixed(value),
-    "global": lambda value: likely.Global(init=value),
-    "predicted": lambda value: likely.Predicted(WIDTH, init=value),
+    "global": lambda value: likely.Global(axes(value), init=value),
+    "predicted": lambda value: likely.Predicted(WIDTH, axes(value), init=value),
 }
 kinds = pytest.mark.parametrize("kind", KINDS)
 
@@ -31,7 +31,8 @@ def make(likelihood: Likelihood, kind: str, **options) -> likely.LikelihoodLoss:
 def inputs_of(likelihood: Likelihood, dtype: torch.dtype):
     """A batch, and the parameters' values as tensors; away from the kinks, where there is no derivative."""
     prediction, target = likelihood.draw(ROWS, CLASSES, dtype=dtype)
-    phi = [torch.full((ROWS,), value, dtype=dtype) + 0.1 * torch.rand(ROWS) for value in likelihood.phi.values()]
+    phi = [full((ROWS,), v, dtype) for v in likelihood.phi.values()]
+    phi = [p + 0.1 * torch.rand(ROWS, *(1,) * (p.ndim - 1)) for p in phi]
     return prediction, target, [p.to(dtype) for p in phi]
 
 

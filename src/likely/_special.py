@@ -34,7 +34,7 @@ def stirling(y: Tensor) -> Tensor:
 def log_gamma_ratio(x: Tensor, d: Tensor | float) -> Tensor:
     """log Γ(x + d) - log Γ(x) - d log x for x > 0 and d ≥ 0, without cancellation for large x.
 
-    The recurrence of Γ lifts x by 8, where seven terms of Stirling's series are exact to rounding.
+    The recurrence of Γ lifts x by 8, where Stirling's series is exact.
     """
     lifted = x + _SHIFT
     result = (lifted + (d - 0.5)) * torch.log1p(d / lifted) - d + stirling(lifted + d) - stirling(lifted)

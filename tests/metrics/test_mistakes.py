@@ -129,7 +129,11 @@ MISTAKES = {
         TypeError,
         "MultivariateNormal is multivariate",
     ),
-    "no cdf": (lambda: m.pit_values([0.5], td.Beta(torch.ones(1), torch.ones(1))), TypeError, "Beta has no cdf: draw"),
+    "no cdf": (
+        lambda: m.pit_values([0.5], td.FisherSnedecor(torch.ones(1), torch.ones(1))),
+        TypeError,
+        "FisherSnedecor has no cdf: draw",
+    ),
     "levels beyond one": (
         lambda: m.quantile_calibration_error(target, **normal, levels=[0.5, 2.0]),
         ValueError,

@@ -32,6 +32,10 @@ from likely.likelihoods.poisson import *
 from likely.likelihoods.negative_binomial import *
 from likely.likelihoods.gamma import *
 from likely.likelihoods.log_normal import *
+from likely.likelihoods.zero_inflated import *
+from likely.likelihoods.beta import *
+from likely.likelihoods.ordinal import *
+from likely.likelihoods.von_mises import *
 from likely.likelihoods.linear_softmax import *
 from likely.likelihoods.multi_task import *
 

@@ -244,7 +244,7 @@ def as_parameter(name: str, given: ParameterLike, slot: Slot) -> Parameter:
         parameter = Fixed(given)
     else:
         raise TypeError(f"{name} must be a number or one of likely.Fixed, Global, Data, Predicted; got {given!r}")
-    if isinstance(parameter, Fixed):
+    if isinstance(parameter, Fixed) and not slot.constraint.codomain.event_dim:  # vectors have a rule of their own
         check = check_not_negative if slot.zero_allowed else check_positive
         check(name, parameter.value, True)
     parameter.settle(name, slot.constraint, slot.init)

@@ -1,0 +1,166 @@
+"""The Beta likelihood of a share between 0 and 1, whose concentration learns."""
+
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from scipy import special
+from torch import Tensor
+from torch import distributions as td
+from torch.distributions import Distribution, constraints
+from torch.nn.functional import logsigmoid
+
+from likely._special import stirling
+from likely._validation import check_positive, check_shares, may_look, prepare, reduce
+from likely.constraints import ShiftedSoftplus
+from likely.likelihoods._distribution import cdf_by_scipy, icdf_by_scipy
+from likely.likelihoods._fused import HALF_LOG_2PI, Value
+from likely.likelihoods._loss import LikelihoodLoss, ParameterLike, Phi, Slot
+from likely.likelihoods._numeric import Array
+from likely.likelihoods._record import Likelihood, register
+
+__all__ = ["Beta", "BetaLoss", "beta_nll"]
+
+
+def beta_nll(
+    prediction: Tensor,
+    target: Tensor,
+    *,
+    concentration: Value,
+    reduction: str = "mean",
+    full: bool = True,
+    validate_args: bool | None = None,
+) -> Tensor:
+    r"""The Beta likelihood of a share in (0, 1), from the logit of its mean.
+
+    With the mean :math:`m = \sigma(x)` and the ``concentration`` :math:`\varphi = \alpha + \beta > 0`, it is
+    :math:`\ell = \log B(\varphi m, \varphi (1 - m)) - (\varphi m - 1) \log y - (\varphi (1 - m) - 1) \log(1 - y)`,
+    of variance :math:`m (1 - m) / (1 + \varphi)`; no concentration is too large for it. At 0 and 1 the density is zero
+    or infinite, so these targets are refused on the CPU; on a GPU, where values are looked at under
+    ``validate_args=True`` only, they make the loss infinite or NaN. ``full=False`` leaves out
+    :math:`\log y (1 - y)`, which no parameter moves.
+
+    >>> import torch
+    >>> from likely.functional import beta_nll
+    >>> beta_nll(torch.tensor([0.0, 1.0]), torch.tensor([0.4, 0.9]), concentration=5.0)
+    tensor(-0.6555)
+    """
+    check_shares("target", target, validate_args)
+    if may_look(target, validate_args) and bool(((target == 0) | (target == 1)).any()):
+        raise ValueError(
+            "target holds 0 or 1, where the Beta density is zero or infinite: move all targets inside, such as by "
+            "(y * (n - 1) + 0.5) / n for n rows, or use BernoulliLoss, which takes shares"
+        )
+    check_positive("concentration", concentration, validate_args)
+    x, y, concentration = prepare(prediction, target, concentration=concentration)
+    mean, rest = logsigmoid(x).exp(), logsigmoid(-x).exp()  # whose slopes are exact in both tails, the sigmoid's not
+    excess = torch.where(x > 0, (1 - y) - rest, mean - y)  # of the mean, taken at the end that has more digits
+    divergence = mean * _log_ratio(logsigmoid(x), y, excess) + rest * _log_ratio(logsigmoid(-x), 1 - y, -excess)
+    nll = concentration * divergence - logsigmoid(x) - logsigmoid(-x) - concentration.log() + HALF_LOG_2PI
+    nll = nll + _remainder(concentration * mean) + _remainder(concentration * rest) - _remainder(concentration)
+    return reduce(nll + y.log() + torch.log1p(-y) if full else nll, reduction)
+
+
+def _log_ratio(log_mean: Tensor, y: Tensor, excess: Tensor) -> Tensor:
+    """log(mean / y), by its excess over y where the difference of the logarithms would cancel."""
+    near = excess.abs() < 0.5 * y
+    return torch.where(near, torch.log1p(torch.where(near, excess, 0.0) / y), log_mean - y.log())
+
+
+def _remainder(x: Tensor) -> Tensor:
+    """log Γ(x + 1) - x log x + x - ½ log 2π: what is left of log Γ(x) when all that grows faster has been paired."""
+    large = x > 8
+    high, low = torch.where(large, x, 8.0), torch.where(large, 1.0, x).clamp(min=torch.finfo(x.dtype).tiny)
+    below = torch.lgamma(low + 1) - low * low.log() + low - HALF_LOG_2PI
+    return torch.where(large, 0.5 * high.log() + stirling(high), below)
+
+
+class Beta(td.Beta):
+    """torch's Beta with the ``cdf`` and ``icdf`` it lacks (SciPy's), and a density exact at any concentration.
+
+    >>> import torch
+    >>> from likely.distributions import Beta
+    >>> d = Beta(torch.tensor(2.0), torch.tensor(3.0))
+    >>> d.cdf(torch.tensor(0.5)), d.icdf(torch.tensor(0.9))
+    (tensor(0.6875), tensor(0.6795))
+    """
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """The logarithm of the density, inside (0, 1)."""
+        if self._validate_args:
+            self._validate_sample(value)
+        logit = self.concentration1.log() - self.concentration0.log()
+        total = self.concentration1 + self.concentration0
+        return -beta_nll(logit, value, concentration=total, reduction="none", validate_args=False)
+
+    def cdf(self, value: Tensor) -> Tensor:
+        """P(X ≤ value)."""
+        inside = value.clamp(0, 1)
+        return cdf_by_scipy(lambda x, a, b: special.betainc(a, b, x), self._density, inside, *self._shapes())
+
+    def icdf(self, value: Tensor) -> Tensor:
+        """The quantile of a probability."""
+        return icdf_by_scipy(lambda p, a, b: special.betaincinv(a, b, p), self._density, value, *self._shapes())
+
+    def _shapes(self) -> tuple[Tensor, Tensor]:
+        return self.concentration1, self.concentration0
+
+    def _density(self, value: Tensor) -> Tensor:
+        tiny = torch.finfo(value.dtype).eps
+        return self.log_prob(value.clamp(tiny, 1 - tiny)).exp()
+
+
+class BetaLoss(LikelihoodLoss):
+    r"""The Beta likelihood of a share in (0, 1); ``prediction`` is the logit of its mean, the ``concentration`` learns.
+
+    It starts at 2, where a mean of one half gives the uniform distribution. Targets of 0 and 1 are refused: move all
+    inside, such as by ``(y * (n - 1) + 0.5) / n`` for n rows.
+
+    >>> import torch
+    >>> from likely.losses import BetaLoss
+    >>> BetaLoss()(torch.tensor([0.0, 1.0]), torch.tensor([0.4, 0.9]))
+    tensor(-0.3177, grad_fn=<MeanBackward0>)
+    """
+
+    nll = staticmethod(beta_nll)
+    slots: ClassVar[Mapping[str, Slot]] = {"concentration": Slot(ShiftedSoftplus(0.01), 2.0)}
+
+    def __init__(self, concentration: ParameterLike = None, **options: Any) -> None:
+        super().__init__(concentration=concentration, **options)
+
+    def _lowest(self, prediction: Tensor, target: Tensor, phi: Phi) -> Tensor:
+        """At the mean where ψ(φm) - ψ(φ(1 - m)) is the logit of the target, found by bisection."""
+        target, total = torch.broadcast_tensors(target.double(), phi["concentration"].double())
+        low, high = torch.full_like(target, -800.0), torch.full_like(target, 800.0)
+        for _ in range(64):
+            middle = 0.5 * (low + high)
+            slope = torch.digamma(total * middle.sigmoid()) - torch.digamma(total * (-middle).sigmoid())
+            low, high = (torch.where(slope < target.logit(), a, b) for a, b in ((middle, low), (high, middle)))
+        return self._nll(low.to(prediction.dtype), target, phi)
+
+    def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
+        shapes = (phi["concentration"] * torch.sigmoid(x) for x in (prediction, -prediction))
+        return Beta(*(shape.clamp(min=torch.finfo(shape.dtype).tiny) for shape in shapes))
+
+
+def _crps(distribution: Beta, y: Array) -> Array:
+    """Jordan, Krüger & Lerch (2019), with the ratio of Beta functions in a form that no concentration harms."""
+    a, b = (shape.numpy() for shape in distribution._shapes())
+    mean, inside = a / (a + b), y.clip(0, 1)
+    distance = y * (2 * special.betainc(a, b, inside) - 1) + mean * (1 - 2 * special.betainc(a + 1, b, inside))
+
+    def together(times: float) -> Array:
+        alpha, beta = (times * shape for shape in distribution._shapes())
+        return np.asarray((_remainder(alpha) + _remainder(beta) - _remainder(alpha + beta)).numpy())
+
+    half = mean * b / (a + b) * np.exp(together(2) - 2 * together(1)) / math.sqrt(2 * math.pi)
+    return np.asarray(distance - half)
+
+
+def _start(y: Array, weight: Array) -> Array:
+    return np.asarray(special.logit(np.average(y, axis=0, weights=weight)))
+
+
+register(Likelihood("beta", beta_nll, BetaLoss, Beta, constraints.unit_interval, crps=_crps, start=_start))

@@ -1,0 +1,261 @@
+"""The cumulative logit likelihood of ordered classes, whose cut points learn."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.distributions import Distribution, constraints
+from torch.distributions.transforms import Transform
+from torch.nn.functional import logsigmoid
+
+from likely._validation import check_floating, check_real, fits, may_look, promote, reduce
+from likely.constraints import ShiftedSoftplus
+from likely.likelihoods._loss import LikelihoodLoss, ParameterLike, Phi, Slot
+from likely.likelihoods._numeric import Array, check_support
+from likely.likelihoods._record import Likelihood, register
+from likely.parameters import Fixed, Global, Parameter
+
+__all__ = ["Ordinal", "OrdinalLoss", "ordinal_nll"]
+
+
+class Increasing(Transform):
+    """Free numbers on the last axis to increasing ones: the first stays, the others become distances.
+
+    >>> import torch
+    >>> from likely.likelihoods.ordinal import Increasing
+    >>> Increasing()(torch.tensor([-1.0, 0.0, 0.0]))
+    tensor([-1.,  0.,  1.])
+    """
+
+    bijective = True
+    domain = constraints.real_vector
+    codomain = constraints.real_vector
+    distance = ShiftedSoftplus(1e-4)  # whose floor float32 can still tell from no distance
+
+    def _call(self, x: Tensor) -> Tensor:
+        return torch.cat([x[..., :1], self.distance(x[..., 1:])], -1).cumsum(-1)
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        return torch.cat([y[..., :1], self.distance.inv(y.diff(dim=-1))], -1)
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other)
+
+    def __hash__(self) -> int:
+        return hash(type(self))
+
+
+def ordinal_nll(
+    prediction: Tensor,
+    target: Tensor,
+    *,
+    cutpoints: Tensor | Sequence[float],
+    reduction: str = "mean",
+    validate_args: bool | None = None,
+) -> Tensor:
+    r"""The cumulative logit likelihood of ordered classes 0 … K - 1: :math:`P(y \le k) = \sigma(c_k - x)`.
+
+    ``cutpoints`` holds the K - 1 increasing numbers :math:`c_k` on its last axis; the axes before it broadcast to the
+    prediction. With :math:`c_{-1} = -\infty` and :math:`c_{K-1} = \infty`,
+
+    .. math:: \ell = -\log \sigma(c_y - x) - \log \sigma(x - c_{y-1}) - \log(1 - e^{c_{y-1} - c_y}),
+
+    a form in which nothing cancels. Classes out of range and cut points that do not increase are refused on the CPU; on
+    a GPU, where values are looked at under ``validate_args=True`` only, such classes are taken for the nearest.
+
+    >>> import torch
+    >>> from likely.functional import ordinal_nll
+    >>> ordinal_nll(torch.tensor([0.0, 1.0]), torch.tensor([0, 2]), cutpoints=[-1.0, 1.0])
+    tensor(1.0032)
+    """
+    check_floating("prediction", prediction)
+    check_real("target", target)
+    if not isinstance(cutpoints, Tensor):
+        dtype = torch.promote_types(prediction.dtype, torch.float32)
+        cutpoints = torch.as_tensor(cutpoints, dtype=dtype, device=prediction.device)
+    _check_values(target, cutpoints, validate_args)
+    prediction, cutpoints = promote(prediction, cutpoints=cutpoints)
+    outer = torch.broadcast_shapes(prediction.shape, target.shape)
+    if not fits(cutpoints.shape[:-1], outer):
+        raise ValueError(
+            f"cutpoints {tuple(cutpoints.shape)} do not broadcast to {(*outer, cutpoints.shape[-1])}: the prediction's "
+            "shape, and one number fewer than there are classes"
+        )
+    lower, upper, first, last = _ends(target.expand(outer), cutpoints)
+    distance = torch.where(first | last, 1.0, upper - lower).clamp(min=torch.finfo(upper.dtype).tiny)
+    below = torch.where(last, 0.0, logsigmoid(upper - prediction))
+    above = torch.where(first, 0.0, logsigmoid(prediction - lower))
+    between = torch.where(first | last, 0.0, _log1mexp(distance))
+    return reduce(-(below + above + between), reduction)
+
+
+def _log1mexp(x: Tensor) -> Tensor:
+    """log(1 - e⁻ˣ) for x > 0."""
+    near = x < 1
+    return torch.where(near, torch.log(-torch.expm1(-x.clamp(max=1))), torch.log1p(-torch.exp(-x.clamp(min=1))))
+
+
+def _check_values(target: Tensor, cutpoints: Tensor, validate_args: bool | None) -> None:
+    if cutpoints.ndim == 0 or cutpoints.shape[-1] == 0:
+        raise ValueError("cutpoints needs a last axis, of one number fewer than there are classes")
+    if may_look(cutpoints, validate_args) and not bool((cutpoints.detach().diff(dim=-1) > 0).all()):
+        raise ValueError("cutpoints must increase along the last axis: sort them, and give each class some room")
+    classes = cutpoints.shape[-1] + 1
+    if may_look(target, validate_args) and bool(
+        ((target < 0) | (target >= classes) | (target != target.round())).any()
+    ):
+        raise ValueError(f"target must hold classes 0 to {classes - 1}, as the {classes - 1} cutpoints have it")
+
+
+def _ends(target: Tensor, cutpoints: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The cut points below and above a class, and whether it is the first or the last, which has one only."""
+    count = cutpoints.shape[-1]
+    label, table = target.long(), cutpoints.expand(*target.shape, count)
+    lower, upper = (
+        table.gather(-1, place.clamp(0, count - 1).unsqueeze(-1)).squeeze(-1) for place in (label - 1, label)
+    )
+    return lower, upper, label <= 0, label >= count
+
+
+class Ordinal(Distribution):
+    """Ordered classes 0 … K - 1 by cumulative logits: P(X ≤ k) = σ(cutpoints[k] - loc).
+
+    >>> import torch
+    >>> from likely.distributions import Ordinal
+    >>> d = Ordinal(torch.tensor(0.0), torch.tensor([-1.0, 1.0]))
+    >>> d.cdf(torch.tensor(1.0)), d.icdf(torch.tensor(0.5)), d.mean
+    (tensor(0.7311), tensor(1.), tensor(1.))
+    """
+
+    arg_constraints: ClassVar = {"loc": constraints.real, "cutpoints": constraints.real_vector}
+
+    def __init__(self, loc: Tensor, cutpoints: Tensor, validate_args: bool | None = None) -> None:
+        shape = torch.broadcast_shapes(loc.shape, cutpoints.shape[:-1])
+        self.loc, self.cutpoints = loc.expand(shape), cutpoints.expand(*shape, -1)
+        super().__init__(shape, validate_args=validate_args)
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+        """The same distribution over a larger batch."""
+        shape = torch.Size(batch_shape)
+        return Ordinal(self.loc.expand(shape), self.cutpoints.expand(*shape, -1), validate_args=False)
+
+    @constraints.dependent_property(is_discrete=True, event_dim=0)
+    def support(self) -> Any:
+        """The classes."""
+        return constraints.integer_interval(0, self.cutpoints.shape[-1])
+
+    @property
+    def _reached(self) -> Tensor:
+        """P(X ≤ k) of every class but the last."""
+        return torch.sigmoid(self.cutpoints - self.loc.unsqueeze(-1))
+
+    @property
+    def mean(self) -> Tensor:
+        """The mean of the class numbers."""
+        return torch.sigmoid(self.loc.unsqueeze(-1) - self.cutpoints).sum(-1)
+
+    @property
+    def variance(self) -> Tensor:
+        """The variance of the class numbers."""
+        beyond = torch.sigmoid(self.loc.unsqueeze(-1) - self.cutpoints)
+        odd = 2 * torch.arange(beyond.shape[-1], device=beyond.device) + 1
+        return (odd * beyond).sum(-1) - self.mean.square()
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """The logarithm of a class's probability."""
+        if self._validate_args:
+            self._validate_sample(value)
+        return -ordinal_nll(self.loc, value, cutpoints=self.cutpoints, reduction="none", validate_args=False)
+
+    def cdf(self, value: Tensor) -> Tensor:
+        """P(X ≤ value)."""
+        whole = value.floor()
+        _, upper, _, last = _ends(whole.expand(torch.broadcast_shapes(whole.shape, self.batch_shape)), self.cutpoints)
+        return torch.where(whole < 0, 0.0, torch.where(last, 1.0, torch.sigmoid(upper - self.loc)))
+
+    def icdf(self, value: Tensor) -> Tensor:
+        """The first class with at least this probability at or below it."""
+        return (self._reached < value.unsqueeze(-1)).sum(-1).to(self.loc.dtype)
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        """Class numbers of shape ``sample_shape + batch_shape``, in the dtype of ``loc``."""
+        with torch.no_grad():
+            return self.icdf(torch.rand(self._extended_shape(sample_shape), device=self.loc.device))
+
+
+class OrdinalLoss(LikelihoodLoss):
+    r"""Ordered classes by cumulative logits; the cut points between them learn.
+
+    Args:
+        cutpoints: K - 1 increasing numbers that stay, or a parameter whose shape ends in K - 1, such as
+            ``Data(n, (K - 1,))``. Default: ``Global((classes - 1,))``, which starts at classes that are equally likely
+            for a prediction of zero.
+        classes: K, where ``cutpoints`` does not tell.
+        **options: ``reduction``, ``validate_args``.
+
+    >>> import torch
+    >>> from likely.losses import OrdinalLoss
+    >>> loss_fn = OrdinalLoss(classes=3)
+    >>> loss_fn.cutpoints.value
+    tensor([-0.6931,  0.6931], grad_fn=<CumsumBackward0>)
+    >>> loss_fn(torch.zeros(3), torch.tensor([0, 1, 2]))
+    tensor(1.0986, grad_fn=<MeanBackward0>)
+    """
+
+    cutpoints: Parameter
+    nll = staticmethod(ordinal_nll)
+    slots: ClassVar[Mapping[str, Slot]] = {"cutpoints": Slot(Increasing(), 0.0)}
+
+    def __init__(
+        self, cutpoints: ParameterLike | Sequence[float] = None, *, classes: int | None = None, **options: Any
+    ) -> None:
+        if cutpoints is None:
+            if classes is None or classes < 2:
+                raise ValueError(f"give classes=, the number of ordered classes, at least 2; got {classes}")
+            cutpoints = Global((classes - 1,))
+        as_is = isinstance(cutpoints, Parameter | nn.Parameter)  # a bare nn.Parameter is refused with all others
+        parameter: Any = cutpoints if as_is else Fixed(cutpoints)  # type: ignore[arg-type]
+        if not parameter.shape or (classes is not None and parameter.shape[-1] != classes - 1):
+            raise ValueError(f"cutpoints has shape {parameter.shape}: its last axis is one shorter than the classes")
+        if isinstance(parameter, Fixed):
+            _check_values(torch.zeros(()), parameter.value, True)
+        elif isinstance(parameter, Parameter) and parameter.init is None:
+            parameter.init = torch.linspace(0, 1, parameter.shape[-1] + 2)[1:-1].logit()
+        super().__init__(cutpoints=parameter, **options)
+
+    def _outer(self, prediction: Tensor) -> torch.Size:
+        return torch.Size((*prediction.shape, self.cutpoints.shape[-1]))
+
+    def _options(self, reduction: str) -> dict[str, Any]:
+        return {"reduction": reduction, "validate_args": self.validate_args}
+
+    def _lowest(self, prediction: Tensor, target: Tensor, phi: Phi) -> Tensor:
+        """Halfway between the two cut points; at either end every class but one can be ruled out."""
+        lower, upper, first, last = _ends(target, phi["cutpoints"])
+        return torch.where(first | last, 0.0, self._nll(0.5 * (lower + upper), target, phi))
+
+    def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
+        return Ordinal(prediction, phi["cutpoints"])
+
+
+def _crps(distribution: Ordinal, y: Array) -> Array:
+    """The ranked probability score."""
+    check_support(distribution, y)
+    reached = np.arange(distribution.cutpoints.shape[-1]) >= y[..., None]
+    return np.asarray(np.square(distribution._reached.numpy() - reached).sum(-1))
+
+
+register(
+    Likelihood(
+        "ordinal",
+        ordinal_nll,
+        OrdinalLoss,
+        Ordinal,
+        constraints.nonnegative_integer,
+        crps=_crps,
+        start=lambda y, weight: np.zeros(y.shape[1:]),  # the cut points take the shares
+        parameter_axes=lambda y: {"cutpoints": (max(int(y.max()), 1),)},
+    )
+)

@@ -1,0 +1,186 @@
+"""The von Mises likelihood of an angle: a normal on the circle, whose concentration learns."""
+
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from scipy import special
+from torch import Tensor
+from torch import distributions as td
+from torch.distributions import Distribution
+
+from likely._validation import check_positive, prepare, reduce
+from likely.constraints import ShiftedSoftplus
+from likely.likelihoods._distribution import cdf_by_scipy, icdf_by_scipy
+from likely.likelihoods._fused import Value
+from likely.likelihoods._loss import LikelihoodLoss, ParameterLike, Phi, Slot
+from likely.likelihoods._numeric import Array, row_blocks
+from likely.likelihoods._record import Likelihood, register
+
+__all__ = ["VonMises", "VonMisesLoss", "von_mises_nll"]
+
+_LARGE = 30.0  # from here on 18 terms of the series of I₀ in 1/κ are exact to rounding
+_SERIES = [math.prod((2 * j - 1) ** 2 / (8 * j) for j in range(1, k + 1)) for k in range(1, 19)]
+_NODES, _WEIGHTS = (0.5 * values for values in np.polynomial.legendre.leggauss(48))
+_NODES = _NODES + 0.5
+
+
+def von_mises_nll(
+    prediction: Tensor,
+    target: Tensor,
+    *,
+    concentration: Value,
+    reduction: str = "mean",
+    full: bool = True,
+    validate_args: bool | None = None,
+) -> Tensor:
+    r"""The von Mises likelihood of an angle in radians, from its most likely direction.
+
+    :math:`\ell = \kappa (1 - \cos(y - x)) + \log(2\pi e^{-\kappa} I_0(\kappa))` for a ``concentration``
+    :math:`\kappa > 0`. Whole turns of either angle change nothing. For large :math:`\kappa` it is the normal of scale
+    :math:`1 / \sqrt\kappa`, for small :math:`\kappa` all directions are alike.
+
+    >>> import torch
+    >>> from likely.functional import von_mises_nll
+    >>> von_mises_nll(torch.tensor([0.0, 3.1]), torch.tensor([0.1, -3.1]), concentration=4.0)
+    tensor(0.2798)
+    """
+    check_positive("concentration", concentration, validate_args)
+    prediction, target, concentration = prepare(prediction, target, concentration=concentration)
+    nll = 2 * concentration * torch.sin(0.5 * (target - prediction)).square() + _log_scaled_bessel(concentration)
+    return reduce(nll + math.log(2 * math.pi) if full else nll, reduction)
+
+
+def _log_scaled_bessel(x: Tensor) -> Tensor:
+    """log(e⁻ˣ I₀(x)), whose derivatives are as exact as itself: by its series where torch's would cancel."""
+    large = x > _LARGE
+    inverse = torch.where(large, x, _LARGE).reciprocal()
+    series = torch.zeros_like(x)
+    for coefficient in reversed(_SERIES):
+        series = (series + coefficient) * inverse
+    far = torch.log1p(series) + 0.5 * (inverse.log() - math.log(2 * math.pi))
+    return torch.where(large, far, torch.special.i0e(torch.where(large, 1.0, x)).log())
+
+
+class VonMises(td.VonMises):
+    """torch's von Mises with the ``cdf`` and ``icdf`` it lacks, and samples about its location.
+
+    The angle is a number in (loc - π, loc + π]: there lie quantiles and samples, and the CDF goes from 0 to 1. It is a
+    sum over 48 fixed nodes, right to a relative 1e-13 at every concentration.
+
+    >>> import torch
+    >>> from likely.distributions import VonMises
+    >>> d = VonMises(torch.tensor(0.0), torch.tensor(4.0))
+    >>> d.cdf(torch.tensor(1.0)), d.icdf(torch.tensor(0.975))
+    (tensor(0.9668), tensor(1.0765))
+    """
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """The logarithm of the density on the circle, exact in double precision too."""
+        if self._validate_args:
+            self._validate_sample(value)
+        return -von_mises_nll(self.loc, value, concentration=self.concentration, reduction="none", validate_args=False)
+
+    def cdf(self, value: Tensor) -> Tensor:
+        """P(X ≤ value) of the angle in (loc - π, loc + π]."""
+        angle = value - self.loc
+        return cdf_by_scipy(_cdf, self._standard_density, angle, self.concentration)
+
+    def icdf(self, value: Tensor) -> Tensor:
+        """The angle in [loc - π, loc + π] that is not exceeded with this probability."""
+        return self.loc + icdf_by_scipy(_quantile, self._standard_density, value, self.concentration)
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        """Angles in (loc - π, loc + π]."""
+        with torch.no_grad():
+            angle = super().sample(torch.Size(sample_shape))
+            return self.loc + torch.remainder(angle - self.loc + math.pi, 2 * math.pi) - math.pi
+
+    def _standard_density(self, angle: Tensor) -> Tensor:
+        return torch.where(angle.abs() <= math.pi, self.log_prob(self.loc + angle).exp(), 0.0)
+
+
+def _beyond(angle: Array, concentration: Array, power: int) -> Array:
+    """∫ (t - angle)ᵖ f(t) dt from an angle ≥ 0 up to where the density has fallen by e⁻⁴⁰, or π: Gauss–Legendre."""
+    start = np.sin(0.5 * angle)
+    with np.errstate(over="ignore"):
+        end = 2 * np.arcsin(np.minimum(np.hypot(start, np.sqrt(20 / concentration)), 1.0))
+    step = np.maximum(end - angle, 0.0)[..., None] * _NODES
+    # cos(angle) - cos(t), the product of two sines, does not cancel.
+    fall = 2 * np.sin(0.5 * step) * np.sin(angle[..., None] + 0.5 * step)
+    total = (np.exp(-concentration[..., None] * fall) * step**power) @ _WEIGHTS * np.maximum(end - angle, 0.0)
+    height = np.exp(-2 * concentration * start**2) / (2 * math.pi * special.i0e(concentration))
+    return np.asarray(total * height)
+
+
+def _cdf(angle: Array, concentration: Array) -> Array:
+    tail = _beyond(np.minimum(np.abs(angle), math.pi), concentration, 0)
+    return np.where(angle < 0, tail, 1 - tail)
+
+
+def _quantile(p: Array, concentration: Array) -> Array:
+    """Newton's steps for log Q, the logarithm of the tail, within bounds: Q ≤ ½ e^-κ(1 - cos t) and ½(1 - t/π)."""
+    tail = np.clip(np.minimum(p, 1 - p), 1e-300, 0.5)
+    low = np.zeros_like(tail)
+    with np.errstate(all="ignore"):
+        high = 2 * np.arcsin(np.minimum(np.sqrt(-0.5 * np.log(2 * tail) / concentration), 1.0))
+        angle = high = np.minimum(high, math.pi * (1 - 2 * tail))
+        for _ in range(100):
+            found = _beyond(angle, concentration, 0)
+            low, high = np.where(found > tail, angle, low), np.where(found > tail, high, angle)
+            slope = np.exp(-2 * concentration * np.sin(0.5 * angle) ** 2) / (2 * math.pi * special.i0e(concentration))
+            step = angle + np.log(found / tail) * found / slope
+            before, angle = angle, np.where((step >= low) & (step <= high), step, 0.5 * (low + high))
+            noise = 1e-15 * (angle + found / slope)  # of rounding; Newton's next step is the square of this one
+            if (np.abs(angle - before) <= 1e-9 * np.minimum(angle, math.pi - angle) + noise).all():
+                break
+    return np.where(np.minimum(p, 1 - p) > 0, angle, math.pi) * np.sign(p - 0.5)
+
+
+class VonMisesLoss(LikelihoodLoss):
+    r"""The von Mises likelihood of an angle in radians; the ``concentration`` κ, about one over the variance, learns.
+
+    >>> import torch
+    >>> from likely.losses import VonMisesLoss
+    >>> VonMisesLoss()(torch.tensor([0.0, 3.1]), torch.tensor([0.1, -3.1]))
+    tensor(1.0780, grad_fn=<MeanBackward0>)
+    """
+
+    nll = staticmethod(von_mises_nll)
+    slots: ClassVar[Mapping[str, Slot]] = {"concentration": Slot(ShiftedSoftplus(0.01), 1.0)}
+
+    def __init__(self, concentration: ParameterLike = None, **options: Any) -> None:
+        super().__init__(concentration=concentration, **options)
+
+    def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
+        return VonMises(prediction, phi["concentration"])
+
+
+def _crps(distribution: VonMises, y: Array) -> Array:
+    """The linear score of the angle in (loc - π, loc + π], into which y is turned."""
+    loc, concentration = np.broadcast_arrays(distribution.loc.numpy(), distribution.concentration.numpy())
+    turned = np.abs(y - loc - 2 * math.pi * np.round((y - loc) / (2 * math.pi)))
+    angle, concentration = np.broadcast_arrays(turned, concentration)
+    distance = angle + 2 * _beyond(angle, concentration, 1)
+    values, which = np.unique(concentration.ravel(), return_inverse=True)
+    half = np.concatenate([_half_difference(values[block]) for block in row_blocks(len(values), 48 * 48)])
+    return np.asarray(distance - half[which.ravel()].reshape(angle.shape))
+
+
+def _half_difference(concentration: Array) -> Array:
+    """½E|X - X'| = 2∫ Q(1 - Q) of the tail Q from 0 on."""
+    end = 2 * np.arcsin(np.minimum(np.sqrt(20 / concentration), 1.0))
+    angle = end[:, None] * _NODES
+    tail = _beyond(angle, np.broadcast_to(concentration[:, None], angle.shape), 0)
+    return np.asarray(2 * end * ((tail * (1 - tail)) @ _WEIGHTS))
+
+
+def _start(y: Array, weight: Array) -> Array:
+    """The mean direction."""
+    sine, cosine = (np.average(part, axis=0, weights=weight) for part in (np.sin(y), np.cos(y)))
+    return np.asarray(np.arctan2(sine, cosine))
+
+
+register(Likelihood("von_mises", von_mises_nll, VonMisesLoss, VonMises, crps=_crps, start=_start))

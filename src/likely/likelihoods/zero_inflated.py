@@ -1,0 +1,260 @@
+"""Zero-inflated counts: zero for a reason of its own with some probability, else Poisson or negative binomial."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.distributions import Distribution, constraints
+
+from likely._validation import check_counts, check_shares, prepare, reduce
+from likely.constraints import Interval
+from likely.likelihoods._fused import Value
+from likely.likelihoods._loss import ParameterLike, Phi, Slot
+from likely.likelihoods._numeric import Array
+from likely.likelihoods._record import LIKELIHOODS, Likelihood, register
+from likely.likelihoods.negative_binomial import NegativeBinomial, NegativeBinomialLoss, negative_binomial_nll
+from likely.likelihoods.poisson import Poisson, PoissonLoss, log_mean, poisson_nll
+
+__all__ = [
+    "ZeroInflatedNegativeBinomial",
+    "ZeroInflatedNegativeBinomialLoss",
+    "ZeroInflatedPoisson",
+    "ZeroInflatedPoissonLoss",
+    "zero_inflated_negative_binomial_nll",
+    "zero_inflated_poisson_nll",
+]
+INFLATION = Slot(Interval(0, 1), 0.1)
+
+
+def zero_inflated_poisson_nll(
+    prediction: Tensor,
+    target: Tensor,
+    *,
+    inflation: Value,
+    log_input: bool = True,
+    reduction: str = "mean",
+    full: bool = True,
+    validate_args: bool | None = None,
+) -> Tensor:
+    r"""The zero-inflated Poisson: a count that is zero for another reason with probability ``inflation``.
+
+    With :math:`\pi` for the inflation, :math:`P(0) = \pi + (1 - \pi) e^{-\mu}` and
+    :math:`P(y) = (1 - \pi) e^{-\mu} \mu^y / y!` above. ``prediction`` is :math:`\log\mu` (or :math:`\mu`:
+    ``log_input=False``), the rate of the counts that are not zero for the other reason.
+
+    >>> import torch
+    >>> from likely.functional import zero_inflated_poisson_nll
+    >>> zero_inflated_poisson_nll(torch.tensor([0.0, 1.0]), torch.tensor([0.0, 3.0]), inflation=0.5)
+    tensor(1.2915)
+    """
+    check_counts("target", target, validate_args)
+    prediction, target, inflation = _prepared(prediction, target, inflation, validate_args)
+    if log_input:  # a zero says nothing about a rate so high, and the slope of its exponential must not be infinite
+        high = 0.5 * float(np.log(torch.finfo(prediction.dtype).max))
+        prediction = torch.where(target == 0, prediction.clamp(max=high), prediction)
+    nll = poisson_nll(prediction, target, log_input=log_input, reduction="none", full=full, validate_args=validate_args)
+    return reduce(_inflated(nll, target, inflation), reduction)
+
+
+def zero_inflated_negative_binomial_nll(
+    prediction: Tensor,
+    target: Tensor,
+    *,
+    dispersion: Value,
+    inflation: Value,
+    log_input: bool = True,
+    reduction: str = "mean",
+    full: bool = True,
+    validate_args: bool | None = None,
+) -> Tensor:
+    r"""The zero-inflated negative binomial: zero for another reason with probability ``inflation``.
+
+    Otherwise the count has mean :math:`\mu` and variance :math:`\mu + \kappa\mu^2`, where ``prediction`` is
+    :math:`\log\mu` (or :math:`\mu`: ``log_input=False``) and ``dispersion`` is :math:`\kappa > 0`.
+
+    >>> import torch
+    >>> from likely.functional import zero_inflated_negative_binomial_nll
+    >>> x, y = torch.tensor([0.0, 1.0]), torch.tensor([0.0, 3.0])
+    >>> zero_inflated_negative_binomial_nll(x, y, dispersion=1e-6, inflation=0.5)
+    tensor(1.2915)
+    """
+    check_counts("target", target, validate_args)
+    prediction, target, inflation = _prepared(prediction, target, inflation, validate_args)
+    options: dict[str, Any] = {"log_input": log_input, "full": full, "validate_args": validate_args}
+    nll = negative_binomial_nll(prediction, target, dispersion=dispersion, reduction="none", **options)
+    return reduce(_inflated(nll, target, inflation), reduction)
+
+
+def _prepared(prediction: Tensor, target: Tensor, inflation: Value, validate_args: bool | None) -> tuple[Tensor, ...]:
+    if isinstance(inflation, Tensor):
+        check_shares("inflation", inflation, validate_args)
+    elif not 0 <= inflation <= 1:
+        raise ValueError(f"inflation must lie in [0, 1], got {inflation}")
+    return prepare(prediction, target, inflation=inflation)
+
+
+def _inflated(nll: Tensor, target: Tensor, inflation: Tensor) -> Tensor:
+    """-log(π [y = 0] + (1 - π) e^-nll), in whichever form does not cancel."""
+    zero = target == 0
+    # What a branch does not use is replaced by something harmless: its slope may be infinite.
+    above = nll - torch.log1p(-torch.where(zero, 0.0, inflation))
+    none = torch.where(zero, nll, 0.0)
+    # torch takes expm1(x) + 1 for the slope of expm1, which cancels.
+    more = torch.where(none > 1, 1 - torch.exp(-none), -torch.expm1(-none.clamp(max=1)))
+    likely_zero = (1 - inflation) * more <= 0.5
+    near = -torch.log1p((torch.where(likely_zero, inflation, 1.0) - 1) * more)
+    share = torch.where(likely_zero, 0.5, inflation)
+    reason = share.clamp(min=torch.finfo(share.dtype).tiny).log()
+    count = torch.log1p(-share) - none
+    far = -torch.where(share > 0, torch.logaddexp(reason, count), count)
+    return torch.where(zero, torch.where(likely_zero, near, far), above)
+
+
+class _ZeroInflated(Distribution):
+    """A count that is zero with a probability of its own, and otherwise follows ``base``."""
+
+    arg_constraints: ClassVar = {"inflation": constraints.unit_interval}
+    support = constraints.nonnegative_integer
+
+    def __init__(self, base: Distribution, inflation: Any, validate_args: bool | None) -> None:
+        self.inflation = torch.as_tensor(inflation, dtype=base.mean.dtype, device=base.mean.device)
+        shape = torch.broadcast_shapes(base.batch_shape, self.inflation.shape)
+        self.base, self.inflation = base.expand(shape), self.inflation.expand(shape)
+        super().__init__(shape, validate_args=validate_args)
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+        """The same distribution over a larger batch."""
+        new = self._get_checked_instance(type(self), _instance)
+        new.base, new.inflation = self.base.expand(batch_shape), self.inflation.expand(batch_shape)
+        Distribution.__init__(new, torch.Size(batch_shape), validate_args=False)
+        new._validate_args = self._validate_args
+        return new
+
+    @property
+    def mean(self) -> Tensor:
+        """The mean, zeros of either kind included."""
+        mean: Tensor = (1 - self.inflation) * self.base.mean
+        return mean
+
+    @property
+    def variance(self) -> Tensor:
+        """The variance."""
+        variance: Tensor = (1 - self.inflation) * (self.base.variance + self.inflation * self.base.mean.square())
+        return variance
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """The logarithm of the probability of a count."""
+        if self._validate_args:
+            self._validate_sample(value)
+        return -_inflated(-self.base.log_prob(value), value, self.inflation)
+
+    def cdf(self, value: Tensor) -> Tensor:
+        """P(X ≤ value)."""
+        return torch.where(value < 0, 0.0, self.inflation + (1 - self.inflation) * self.base.cdf(value))
+
+    def icdf(self, value: Tensor) -> Tensor:
+        """The smallest count with at least this probability at or below it."""
+        count = self.base.icdf(((value - self.inflation) / (1 - self.inflation)).clamp(0, 1)).clamp(min=0)
+        count = torch.where(self.cdf(count - 1) >= value, count - 1, count)  # the share above was rounded
+        return torch.where(self.cdf(count) < value, count + 1, count).clamp(min=0)
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        """Counts of shape ``sample_shape + batch_shape``."""
+        with torch.no_grad():
+            count = self.base.sample(sample_shape)
+            return torch.where(torch.rand_like(count) < self.inflation, 0.0, count)
+
+
+class ZeroInflatedPoisson(_ZeroInflated):
+    """A count that is zero with probability ``inflation``, and otherwise Poisson with ``rate``.
+
+    >>> import torch
+    >>> from likely.distributions import ZeroInflatedPoisson
+    >>> d = ZeroInflatedPoisson(torch.tensor(3.0), 0.5)
+    >>> d.mean, d.cdf(torch.tensor(0.0)), d.icdf(torch.tensor(0.9))
+    (tensor(1.5000), tensor(0.5249), tensor(4.))
+    """
+
+    def __init__(self, rate: Tensor, inflation: Tensor | float, validate_args: bool | None = None) -> None:
+        super().__init__(Poisson(rate, validate_args), inflation, validate_args)
+
+
+class ZeroInflatedNegativeBinomial(_ZeroInflated):
+    """A count that is zero with probability ``inflation``, and otherwise :class:`NegativeBinomial`.
+
+    >>> import torch
+    >>> from likely.distributions import ZeroInflatedNegativeBinomial
+    >>> d = ZeroInflatedNegativeBinomial(torch.tensor(2.0), torch.tensor(0.5), 0.5)
+    >>> d.mean, d.cdf(torch.tensor(0.0)), d.icdf(torch.tensor(0.9))
+    (tensor(1.6487), tensor(0.5713), tensor(5.))
+    """
+
+    def __init__(
+        self, total_count: Tensor, logits: Tensor, inflation: Tensor | float, validate_args: bool | None = None
+    ) -> None:
+        base = NegativeBinomial(total_count, logits=logits, validate_args=validate_args)
+        super().__init__(base, inflation, validate_args)
+
+
+class ZeroInflatedPoissonLoss(PoissonLoss):
+    r"""Counts with more zeros than a Poisson has; the ``inflation``, the share of those zeros, learns (from 0.1).
+
+    >>> import torch
+    >>> from likely.losses import ZeroInflatedPoissonLoss
+    >>> loss_fn = ZeroInflatedPoissonLoss()
+    >>> loss_fn.distribution(torch.tensor([2.0])).mean
+    tensor([6.6502], grad_fn=<MulBackward0>)
+    """
+
+    nll: ClassVar[Callable[..., Tensor]] = staticmethod(zero_inflated_poisson_nll)
+    slots: ClassVar[Mapping[str, Slot]] = {"inflation": INFLATION}
+
+    def __init__(self, inflation: ParameterLike = None, **options: Any) -> None:
+        super().__init__(inflation=inflation, **options)
+
+    def _lowest(self, prediction: Tensor, target: Tensor, phi: Phi) -> Tensor:
+        mean = target.to(torch.promote_types(prediction.dtype, torch.float32))
+        return type(self).nll(mean, target, **phi, **{**self._options("none"), "log_input": False})
+
+    def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
+        return ZeroInflatedPoisson(self._rate(prediction), phi["inflation"])
+
+
+class ZeroInflatedNegativeBinomialLoss(ZeroInflatedPoissonLoss):
+    r"""Overdispersed counts with further zeros; the ``dispersion`` and the ``inflation`` (from 0.1) learn.
+
+    >>> import torch
+    >>> from likely.losses import ZeroInflatedNegativeBinomialLoss
+    >>> loss_fn = ZeroInflatedNegativeBinomialLoss()
+    >>> loss_fn.distribution(torch.tensor([2.0])).mean
+    tensor([6.6502], grad_fn=<MulBackward0>)
+    """
+
+    nll = staticmethod(zero_inflated_negative_binomial_nll)
+    slots: ClassVar[Mapping[str, Slot]] = {**NegativeBinomialLoss.slots, "inflation": INFLATION}
+
+    def __init__(self, dispersion: ParameterLike = None, inflation: ParameterLike = None, **options: Any) -> None:
+        super().__init__(inflation, dispersion=dispersion, **options)
+
+    def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
+        odds = self._rate(prediction) * phi["dispersion"]
+        return ZeroInflatedNegativeBinomial(phi["dispersion"].reciprocal(), odds.log(), phi["inflation"])
+
+
+def _crps(distribution: _ZeroInflated, y: Array) -> Array:
+    """π|y| + (1 - π)(C(y) - π C(0)) for the base's score C, because C(0) = E B - ½E|B - B'|."""
+    base = "poisson" if isinstance(distribution.base, Poisson) else "negative_binomial"
+    score, share = LIKELIHOODS[base].crps, distribution.inflation.numpy()
+    assert score is not None
+    at_zero = score(distribution.base, np.zeros_like(y))
+    return np.asarray(share * np.abs(y) + (1 - share) * (score(distribution.base, y) - share * at_zero))
+
+
+for _nll, _loss, _kind in (
+    (zero_inflated_poisson_nll, ZeroInflatedPoissonLoss, ZeroInflatedPoisson),
+    (zero_inflated_negative_binomial_nll, ZeroInflatedNegativeBinomialLoss, ZeroInflatedNegativeBinomial),
+):
+    _name = _nll.__name__.removesuffix("_nll")
+    register(Likelihood(_name, _nll, _loss, _kind, constraints.nonnegative_integer, crps=_crps, start=log_mean))
