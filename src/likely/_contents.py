@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from likely._evidence import Rows
+from likely._rows.blocks import Rows
 
 Keys = NDArray[np.uint64]
 

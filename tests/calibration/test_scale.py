@@ -7,7 +7,7 @@ from sklearn.base import clone
 from sklearn.isotonic import IsotonicRegression
 from torch.distributions import Laplace, Normal
 
-from likely._evidence import Rows
+from likely._rows.blocks import Rows
 from likely.calibration import _scale
 from likely.calibration._deep_scale import DeepScale
 from likely.calibration._isotonic_scale import IsotonicScale, Recalibrated, polya_tree

@@ -8,7 +8,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, softmax
 from sklearn.base import clone
 
-from likely import _evidence
+from likely._rows import blocks
 from likely.calibration import FeatureTemperature, GlobalTemperature, LinearTemperature, _leading
 
 METHODS = [GlobalTemperature, LinearTemperature, FeatureTemperature]
@@ -153,7 +153,7 @@ class TestInterface:
     def test_blocks_change_nothing(self, method, monkeypatch):
         logits, y, features = problem(3000, effect=0.5)
         expected = method().fit(logits, y, features).temperature(logits, features)
-        monkeypatch.setattr(_evidence, "_BLOCK", 64)
+        monkeypatch.setattr(blocks, "_BLOCK", 64)
         np.testing.assert_allclose(method().fit(logits, y, features).temperature(logits, features), expected, rtol=1e-6)
 
     def test_a_ruled_out_class(self, method):

@@ -8,14 +8,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from likely._typing import Array
 from likely.auditing._out_of_fold import fold_out
 from likely.auditing._predictable import predictable_targets
 from likely.auditing._wrong_labels import LEAST
 from likely.calibration import LinearScale
 from likely.distributions import StudentT
 from likely.functional import student_t_nll
-
-Array = NDArray[np.float64]
 
 _ANYWHERE = float(np.log(20.0))  # NLL of a wrong target: it may lie anywhere in 20 units of the squashed target
 _TAILS = (2.5, 4.0, 8.0, 30.0)  # degrees of freedom that are tried

@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 from torch import Tensor
 
-from likely._evidence import Rows
+from likely._rows.blocks import Rows
 from likely.calibration._base import Calibrator, like
 from likely.calibration._compose import Composition, compose
 from likely.calibration._cross_fit import KEPT, Chain, CrossFits

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from likely._evidence import Rows
+from likely._rows.blocks import Rows
 from likely._validation import all_or_nothing, row_counts
 
 INPUTS = ("logits", "probabilities")

@@ -11,7 +11,7 @@ from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
-from likely._evidence import Rows
+from likely._rows.blocks import Rows
 from likely.calibration._base import Calibrator
 
 

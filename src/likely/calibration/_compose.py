@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.utils.metaestimators import _BaseComposition
 from torch import Tensor
 
-from likely._evidence import Rows
+from likely._rows.blocks import Rows
 from likely.calibration._base import Calibrator, like
 from likely.calibration._cross_fit import Chain, CrossFits
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from torch import Tensor
 
-from likely._evidence import Rows
+from likely._rows.blocks import Rows
 from likely.calibration._base import Calibrator
 from likely.calibration._held_out import contents, deal_by_content, take
 

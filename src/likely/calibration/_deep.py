@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from likely._evidence import Rows, moments
+from likely._rows.blocks import Rows, moments
 from likely.calibration._base import Calibrator, check_features, like
 from likely.calibration._deep_network import FOLDS, few, fit_networks
 from likely.calibration._held_out import contents, fold_numbers

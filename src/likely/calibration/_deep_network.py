@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from likely._training import train
+from likely._solvers.training import train
 from likely.calibration._held_out import sure
 
 FOLDS = 5

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from likely._evidence import moments
+from likely._rows.blocks import moments
 from likely.calibration._deep_network import FOLDS, few, fit_networks
 from likely.calibration._held_out import contents, fold_numbers
 from likely.calibration._scale import LINK, Forecast, ScaleCalibrator, default_features

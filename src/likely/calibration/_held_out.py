@@ -16,7 +16,7 @@ from torch import Tensor
 
 from likely._contents import Keys, mixed
 from likely._contents import contents as contents
-from likely._evidence import Rows
+from likely._rows.blocks import Rows
 
 
 def fold_numbers(keys: Keys, folds: int, seed: int, ties: NDArray[Any]) -> NDArray[np.int64]:

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from likely._evidence import Rows
+from likely._rows.blocks import Rows
 from likely.constraints import ShiftedSoftplus
 
 LINK = ShiftedSoftplus(0.2)

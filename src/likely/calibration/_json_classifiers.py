@@ -10,7 +10,7 @@ import torch
 from sklearn.base import clone
 from sklearn.isotonic import IsotonicRegression
 
-from likely._evidence import Solution
+from likely._solvers.evidence import Solution
 from likely.calibration._auto import AutoCalibrator
 from likely.calibration._base import Calibrator
 from likely.calibration._classic import IsotonicCalibration, PlattScaling

@@ -16,7 +16,8 @@ from torch import Tensor
 from torch.distributions import Distribution, Laplace, Normal
 
 from likely import functional
-from likely._evidence import Rows, Solution, fit_linear
+from likely._rows.blocks import Rows
+from likely._solvers.evidence import Solution, fit_linear
 from likely._validation import all_or_nothing
 from likely.calibration._base import check_features, check_weight, like
 from likely.calibration._held_out import contents, deal_by_content, sure, take

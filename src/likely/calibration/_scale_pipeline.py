@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 from torch.distributions import Distribution
 
-from likely._evidence import Rows
+from likely._rows.blocks import Rows
 from likely._validation import all_or_nothing
 from likely.calibration._base import check_weight
 from likely.calibration._deep_scale import DeepScale

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from scipy import linalg, optimize
 from torch import Tensor
 
-from likely._evidence import Rows
+from likely._rows.blocks import Rows
 from likely.calibration._base import Calibrator
 from likely.calibration._inverse import fit_inverse_temperature
 

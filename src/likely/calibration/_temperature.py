@@ -9,7 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from likely._evidence import Rows, Solution, fit_linear
+from likely._rows.blocks import Rows
+from likely._solvers.evidence import Solution, fit_linear
 from likely.calibration._base import Calibrator, check_features, like
 from likely.calibration._inverse import LINK as LINK
 from likely.calibration._inverse import fit_inverse_temperature, relative

@@ -9,9 +9,10 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from likely._rows.canonical import Line, canonical
+from likely._solvers.design import Design, Posterior, standardized
+from likely._typing import Array
 from likely._validation import all_or_nothing, check_sample_weight
-from likely.linear._canonical import Line, canonical
-from likely.linear._design import Array, Design, Posterior, standardized
 
 
 class DynamicLinearModel(RegressorMixin, BaseEstimator):

@@ -15,12 +15,14 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from likely._evidence import Rows, fit_linear
+from likely._rows.blocks import Rows
+from likely._rows.canonical import Line, Table, canonical
+from likely._solvers.design import Design, standardized
+from likely._solvers.evidence import fit_linear
+from likely._solvers.sparse import PATIENCE, STEP, solve_lasso
+from likely._typing import Array
 from likely._validation import all_or_nothing, check_sample_weight
 from likely.functional import bernoulli_nll
-from likely.linear._canonical import Line, Table, canonical
-from likely.linear._design import Array, Design, standardized
-from likely.linear._solvers import PATIENCE, STEP, solve_lasso
 
 PRIORS = ("normal", "laplace")
 

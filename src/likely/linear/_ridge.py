@@ -10,9 +10,10 @@ from scipy import linalg, optimize
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from likely._solvers.design import Design, Posterior
+from likely._typing import Array
 from likely._validation import all_or_nothing
 from likely.linear._base import DynamicLinearModel
-from likely.linear._design import Array, Design, Posterior
 
 _PER_TARGET = ("coef_", "intercept_", "sigma_", "prior_scale_", "prior_mean_", "penalty_", "evidence_", "n_iter_")
 

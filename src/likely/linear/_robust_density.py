@@ -8,12 +8,11 @@ from functools import lru_cache
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from likely._typing import Array
 from likely.distributions import Robust
 from likely.functional import laplace_nll, normal_nll, robust_nll, robust_rho, student_t_nll
 
-Array = NDArray[np.float64]
 LIKELIHOODS = ("normal", "laplace", "student_t", "robust")
 # Shapes that are tried where the shape is learned: degrees of freedom, and Barron's α from the Cauchy to the normal.
 _SHAPES = {"student_t": np.geomspace(0.5, 64, 15), "robust": np.linspace(0, 2, 21)}

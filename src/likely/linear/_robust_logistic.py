@@ -15,15 +15,16 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from likely._evidence import Rows, fit_linear
+from likely._rows.blocks import Rows
+from likely._rows.canonical import Line, canonical, column_order
+from likely._solvers.evidence import fit_linear
+from likely._typing import Array, Index
 from likely._validation import all_or_nothing, check_sample_weight
 from likely.calibration._held_out import sure
 from likely.calibration._temperature import tempered
 from likely.functional import softmax_nll
-from likely.linear._canonical import Line, canonical, column_order
 from likely.linear._robust_rows import median, middle_and_spread
 
-Array = NDArray[np.float64]
 _RIDGE = 0.1  # on the temperature's slopes while starts are compared; then it is learned
 _FAR = 20.0  # |log T| beyond this is as good as ∞
 _FOLDS, _MARGIN = 3, 2.0  # a temperature must gain so many standard errors on rows held out in so many folds
@@ -159,7 +160,7 @@ def _all_logits(logits: Array) -> Array:
 class _Problem:
     """Rows in robust units, and the joint loss of lines W (the intercept last) and slopes c of log T."""
 
-    def __init__(self, x: Array, labels: NDArray[np.intp], weight: Array, classes: int, C: float) -> None:
+    def __init__(self, x: Array, labels: Index, weight: Array, classes: int, C: float) -> None:
         self.x, self.labels, self.weight, self.C = np.column_stack([x, np.ones(len(x))]), labels, weight, C
         self.shape = (1 if classes == 2 else classes, x.shape[1] + 1)
         self.size = self.shape[0] * self.shape[1]

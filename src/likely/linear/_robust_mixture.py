@@ -18,10 +18,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.random import RandomState
-from numpy.typing import NDArray
 from scipy.special import chdtri, expit, ndtr
 
-from likely.linear._robust_density import Array, Density
+from likely._typing import Array, Index
+from likely.linear._robust_density import Density
 from likely.linear._robust_rows import TINY, RobustRows, rms, solved
 from likely.linear._robust_scales import PredictedScales, refine_predicted
 
@@ -260,7 +260,7 @@ def _elemental(rows: RobustRows, n_starts: int, random: RandomState) -> Array:
     return last
 
 
-def _samples(n: int, p: int, m: int, random: RandomState) -> NDArray[np.intp]:
+def _samples(n: int, p: int, m: int, random: RandomState) -> Index:
     """About m samples of p of n rows, none of them twice in one."""
     if n < p * p:
         return np.argpartition(random.random_sample((m, n)), p, axis=1)[:, :p]
@@ -270,6 +270,6 @@ def _samples(n: int, p: int, m: int, random: RandomState) -> NDArray[np.intp]:
 
 def _trimmed(rows: RobustRows, sizes: Array) -> Array:
     """The mean square of the majority that is fitted best."""
-    inside: NDArray[np.float64] = (sizes <= rows.radius(sizes)[:, None]) * rows.weight
+    inside: Array = (sizes <= rows.radius(sizes)[:, None]) * rows.weight
     trimmed: Array = np.sqrt((inside * np.square(sizes)).sum(1) / inside.sum(1))
     return trimmed

@@ -7,15 +7,13 @@ from numbers import Integral
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from likely._rows.canonical import canonical, column_units
+from likely._typing import Array
 from likely._validation import all_or_nothing, check_sample_weight
-from likely.linear._canonical import canonical, column_units
 from likely.linear._robust_rows import median
-
-Array = NDArray[np.float64]
 
 
 class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):

@@ -10,9 +10,10 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from likely._rows.canonical import Line
+from likely._typing import Array
 from likely._validation import all_or_nothing, check_sample_weight
-from likely.linear._canonical import Line
-from likely.linear._robust_density import Array, Density
+from likely.linear._robust_density import Density
 from likely.linear._robust_mixture import Mixture, fit_mixture
 from likely.linear._robust_rows import RobustRows
 from likely.linear._robust_scales import DataScales, PredictedScales, fit_data, fit_predicted

@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-from likely.linear._canonical import Line, canonical, column_units, in_units
+from likely._rows.canonical import Line, canonical, column_units, in_units
+from likely._typing import Array, Index
 
-Array = NDArray[np.float64]
 TINY = 1e-9  # of the target's spread; a scale below this is a perfect fit
 
 
@@ -59,7 +58,7 @@ class RobustRows:
             return line, 0.0
         return line, float(self.middle[-1] + self.spread[-1] * beta[-1] - slope @ self.middle[:-1])
 
-    def some(self, index: NDArray[np.intp]) -> RobustRows:
+    def some(self, index: Index) -> RobustRows:
         """Some of the rows, in the same units."""
         x, columns, y, weight = self.x[index], self.columns[index], self.y[index], self.weight[index]
         return replace(self, x=x, columns=columns, y=y, weight=weight)

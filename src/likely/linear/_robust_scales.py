@@ -16,8 +16,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from likely._evidence import _Ridge
-from likely.linear._robust_density import Array, Density
+from likely._solvers.evidence import _Ridge
+from likely._typing import Array
+from likely.linear._robust_density import Density
 from likely.linear._robust_rows import TINY, RobustRows, middle_and_spread, rms
 
 _HELD = 8  # steps in which the scales find the start before the coefficients may leave it

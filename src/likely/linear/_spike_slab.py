@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from likely.linear._base import DynamicLinearModel
-from likely.linear._design import Array, Design, Posterior
-from likely.linear._solvers import (
+from likely._solvers.design import Design, Posterior
+from likely._solvers.sparse import (
     Slab,
     Spectrum,
     SpikeSlabFit,
@@ -19,6 +18,8 @@ from likely.linear._solvers import (
     reweighted_lasso,
     spike_slab,
 )
+from likely._typing import Array
+from likely.linear._base import DynamicLinearModel
 
 _EASY = 25  # iterations: what takes more may have got stuck, and is tried from elsewhere too
 

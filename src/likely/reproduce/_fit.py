@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from likely._training import fit_constants
+from likely._solvers.training import fit_constants
 from likely.losses import LikelihoodLoss
 
 

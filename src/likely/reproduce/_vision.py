@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
-from likely._training import train
+from likely._solvers.training import train
 from likely.datasets import Images
 from likely.losses import SoftmaxLoss
 from likely.optim import Supervised, clip_gradients, param_groups

@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.utils.extmath import randomized_svd
 
-from likely._training import Progress
+from likely._solvers.training import Progress
 from likely.calibration import FeatureTemperature, GlobalTemperature
 from likely.datasets import Images, Logits, load_images
 from likely.losses import SoftmaxLoss

@@ -21,8 +21,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from likely._contents import contents
-from likely._evidence import Rows as EvidenceRows
-from likely._training import Progress
+from likely._rows.blocks import Rows as EvidenceRows
+from likely._solvers.training import Progress
 from likely._validation import all_or_nothing, check_sample_weight
 from likely.losses import LikelihoodLoss
 from likely.tabular._fitting import Recipe, Second, fit_members, fit_two_stage, nll_at, start_members

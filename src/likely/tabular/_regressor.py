@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_array, validate_data
 from torch import Tensor
 from torch.distributions import Categorical, Distribution, MixtureSameFamily
 
-from likely._training import Progress
+from likely._solvers.training import Progress
 from likely.losses import LikelihoodLoss
 from likely.metrics._predictive import quantile
 from likely.tabular._base import FLOATS, Array, LikelihoodModel

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from likely._evidence import Rows, fit_linear
+from likely._rows.blocks import Rows
+from likely._solvers.evidence import fit_linear
 
 
 def regression(n=400, d=8, effect=1.0, seed=0):

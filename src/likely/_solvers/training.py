@@ -68,7 +68,7 @@ def train(
     generator is neither read nor moved (:mod:`likely._random`). A callback that returns True ends the training.
 
     >>> import torch
-    >>> from likely._training import train
+    >>> from likely._solvers.training import train
     >>> line = torch.nn.Linear(1, 1)
     >>> x = torch.linspace(-1, 1, 20)[:, None]
     >>> error = lambda step: (line(x) - 3 * x).square().mean()
@@ -186,7 +186,7 @@ class Checkpoint:
     a whole one at any time, and are read without unpickling code.
 
     >>> import tempfile
-    >>> from likely._training import Checkpoint
+    >>> from likely._solvers.training import Checkpoint
     >>> Checkpoint(f"{tempfile.mkdtemp()}/fit.pt", about={"rows": 20}).path.name
     'fit.pt'
     """

@@ -16,7 +16,8 @@ from sklearn import config_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import lasso_path
 
-from likely.linear._design import Array, Design
+from likely._solvers.design import Design
+from likely._typing import Array
 
 _PSEUDO = 2.0  # weights of either sign and no particular size that the slab is taken to have seen before
 STEP = 0.79  # from one strength of the path to the next: thirty for three decades

@@ -20,53 +20,24 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy import linalg, optimize
 from torch import Tensor
+
+from likely._rows.blocks import Rows, moments
+from likely._typing import Array
 
 Evaluate = Callable[[slice, Tensor], tuple[Tensor, Tensor, Tensor]]
 _SAMPLE = 5000  # rows that a first fit is made on
 _LEAP = 100.0  # the furthest that one step may move the intercept
-_BLOCK = 2**18  # numbers a block: 1 MB in float32, so that the passes stay in the cache and memory stays flat
-
-
-class Rows:
-    """An array of rows, of any kind and float type, on any device or disk, read in blocks and in at least float32."""
-
-    def __init__(self, array: Any) -> None:
-        self.array = array
-        self.shape: tuple[int, ...] = tuple(array.shape)
-        self.device = array.device if isinstance(array, Tensor) else torch.device("cpu")
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __getitem__(self, rows: slice) -> Tensor:
-        part = self.array[rows]
-        if not isinstance(part, Tensor):
-            # torch cannot mark memory as read-only and warns of it: such a block is copied.
-            part = torch.from_numpy(np.array(part, copy=True if not part.flags.writeable else None, order="C"))
-        tensor = part.detach()
-        return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
-
-    def taken(self, index: NDArray[np.intp]) -> "Rows":
-        """Some of the rows, in memory; as :class:`Rows` read them, whatever they were read from."""
-        return Rows(self[index])  # type: ignore[index]
-
-    def blocks(self, stride: int = 1) -> Iterator[slice]:
-        """Slices that cover every ``stride``-th row."""
-        step = stride * max(1, _BLOCK // max(1, math.prod(self.shape[1:])))
-        for start in range(0, len(self), step):
-            yield slice(start, min(start + step, len(self)), stride)
 
 
 @dataclass
 class Solution:
     """u = intercept + ((x - mean) / deviation) · coef."""
 
-    mean: NDArray[np.float64]
-    deviation: NDArray[np.float64]
-    coef: NDArray[np.float64]
+    mean: Array
+    deviation: Array
+    coef: Array
     intercept: float
     precision: float  # λ of the prior; ∞ where the features are not worth using
     n_iter: int
@@ -88,7 +59,7 @@ def fit_linear(
     scale: float = math.inf,
     quasi: bool = True,
     penalty: str | float | None = "evidence",
-    sample_weight: NDArray[np.float64] | None = None,
+    sample_weight: Array | None = None,
     max_iter: int = 50,
     tol: float = 1e-6,
 ) -> Solution:
@@ -123,10 +94,10 @@ def fit_linear(
 
 @dataclass
 class _State:
-    w: NDArray[np.float64]
+    w: Array
     b: float
     precision: float
-    values: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))  # the curvature's eigenvalues, last seen
+    values: Array = field(default_factory=lambda: np.zeros(0))  # the curvature's eigenvalues, last seen
     radius: float = 2.0  # how far log λ may move at once
     direction: float = 0.0
 
@@ -190,15 +161,15 @@ class _Ridge:
     rate: float
     scale: float
 
-    def cost(self, values: NDArray[np.float64], precision: float) -> float:
+    def cost(self, values: Array, precision: float) -> float:
         """What a ridge costs in nats: the volume of weights it opens, and the prior of their spread."""
         s = math.sqrt(self.spread / precision)
         return float(0.5 * np.log1p(values / precision).sum() + self.rate * s + 0.5 * (s / self.scale) ** 2)
 
     def best(
         self,
-        values: NDArray[np.float64],
-        response: NDArray[np.float64],
+        values: Array,
+        response: Array,
         *,
         around: float = math.inf,
         radius: float = 2.0,
@@ -227,7 +198,7 @@ class _Ridge:
         return math.exp(optimize.minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 1e-6}).x)
 
 
-def _shrunk(response: NDArray[np.float64], values: NDArray[np.float64], precision: float) -> NDArray[np.float64]:
+def _shrunk(response: Array, values: Array, precision: float) -> Array:
     if not math.isfinite(precision):
         return np.zeros_like(response)
     # Without a penalty, directions the data does not see are left alone, as a pseudo-inverse does.
@@ -236,37 +207,16 @@ def _shrunk(response: NDArray[np.float64], values: NDArray[np.float64], precisio
     return response / safe
 
 
-def moments(features: Rows, weight: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The weighted mean and deviation of every feature; 1 for the deviation of a constant."""
-    total = weight.sum()
-    low, high = np.full((2, features.shape[1]), np.inf) * [[1], [-1]]
-    for rows in features.blocks():
-        ends = (end.double().cpu().numpy() for end in torch.aminmax(features[rows], dim=0))
-        low, high = (f(old, new) for f, old, new in zip((np.minimum, np.maximum), (low, high), ends, strict=True))
-    # In units of a power of two, which rounds nothing: squares of huge numbers would overflow.
-    unit = np.ldexp(1.0, np.frexp(np.maximum(np.abs(low), np.abs(high)))[1].clip(-1000, 1000))
-    mean, square = np.zeros((2, features.shape[1]))
-    for rows in features.blocks():
-        mean += (weight[rows] @ (features[rows].double().cpu().numpy() / unit)) / total
-    mean = np.where(low == high, low / unit, mean)  # exactly: a constant less its mean is zero, not rounding
-    for rows in features.blocks():
-        square += (weight[rows] @ (features[rows].double().cpu().numpy() / unit - mean) ** 2) / total
-    mean, deviation = mean * unit, np.sqrt(square) * unit
-    return mean, np.where(deviation > 1e-7 * np.abs(mean), deviation, 1.0)
-
-
 class _Design:
     """The standardised features, rotated onto their own span where there are more of them than rows."""
 
-    def __init__(
-        self, features: Rows, mean: NDArray[np.float64], deviation: NDArray[np.float64], weight: NDArray[np.float64]
-    ) -> None:
+    def __init__(self, features: Rows, mean: Array, deviation: Array, weight: Array) -> None:
         self.features, self.mean, self.deviation = features, mean, deviation
         self.given, self.total = torch.as_tensor(weight), float(weight.sum())
         self.weight = self.given
         self.dispersion: float | None = None
         n, d = features.shape
-        self.rotation: NDArray[np.float64] | None = None
+        self.rotation: Array | None = None
         self.spread = float(d)
         if d >= n:
             x = (features[slice(0, n)].double().cpu().numpy() - mean) / deviation
@@ -280,18 +230,18 @@ class _Design:
         x = (x - torch.as_tensor(self.mean).to(x)) / torch.as_tensor(self.deviation).to(x)
         return x if self.rotation is None else x @ torch.as_tensor(self.rotation).to(x)
 
-    def back(self, w: NDArray[np.float64]) -> NDArray[np.float64]:
+    def back(self, w: Array) -> Array:
         return w if self.rotation is None else self.rotation @ w
 
     def evaluated(
-        self, evaluate: Evaluate, w: NDArray[np.float64], b: float, stride: int = 1
+        self, evaluate: Evaluate, w: Array, b: float, stride: int = 1
     ) -> Iterator[tuple[slice, Tensor, tuple[Tensor, Tensor, Tensor]]]:
         """Block by block: the rows, their features, and what ``evaluate`` says of them at (w, b)."""
         for rows in self.features.blocks(stride):
             x = self.block(rows)
             yield rows, x, evaluate(rows, x @ torch.as_tensor(w).to(x) + b)
 
-    def loss(self, evaluate: Evaluate, w: NDArray[np.float64], b: float) -> float:
+    def loss(self, evaluate: Evaluate, w: Array, b: float) -> float:
         """The loss alone."""
         parts = self.evaluated(evaluate, w, b)
         return sum(float((each * self.weight[rows].to(x)).double().sum()) for rows, x, (each, _, _) in parts)
@@ -314,7 +264,7 @@ class _Design:
             self.dispersion, self.weight = dispersion, self.given / dispersion
         return changed
 
-    def pass_over(self, evaluate: Evaluate, w: NDArray[np.float64], b: float, stride: int) -> tuple[Any, ...]:
+    def pass_over(self, evaluate: Evaluate, w: Array, b: float, stride: int) -> tuple[Any, ...]:
         """Loss, slopes and curvature at (w, b), in one pass over the rows, each standing for ``stride`` of them."""
         loss = slope_b = mass = 0.0
         slope_w, cross = np.zeros(self.width), np.zeros(self.width)

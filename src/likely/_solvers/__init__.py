@@ -1,0 +1,1 @@
+"""What estimators share: evidence, reweighting, sparse weights, training."""
