@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from likely._solvers.evidence import _Ridge
+from likely._solvers.ridge import Ridge
 from likely._typing import Array
 from likely.linear._robust_density import Density
 from likely.linear._robust_rows import TINY, RobustRows, middle_and_spread, rms
@@ -131,7 +131,7 @@ class _Scoring:
         self.values = values.clip(min=0) * density.information
         self.mass = total * density.information
         self.directions = standard @ self.vectors
-        self.ridge = _Ridge(spread=float(features.shape[1]), rate=0.0, scale=math.inf)
+        self.ridge = Ridge(spread=float(features.shape[1]))
 
     def run(self, start: Array, ridges: int = 0, sure: bool = False) -> PredictedScales:
         """The fit that this weighting of the rows leads to, at a ridge of one and then at the best, taken anew."""

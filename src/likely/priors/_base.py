@@ -4,11 +4,13 @@ import copy
 import math
 import warnings
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, distributed, nn
 
+from likely._solvers.ridge import settled_log_scale
 from likely._validation import check_positive, may_look
 from likely.constraints import Exp
 from likely.parameters import Global
@@ -118,12 +120,11 @@ class Prior(nn.Module):
                 continue
             total = torch.stack([weights[name].to(kind).abs().pow(self.power).sum() for name in group]).sum()
             count = sum(weights[name].numel() for name in group)
-            raw = scale.raw.clone()
-            if not self._by_evidence:
+            if self._by_evidence:
+                ratio = partial(self._determined, self.spectrum[i])
+                raw = settled_log_scale(scale.raw.clone(), total, ratio, self.power)
+            else:
                 raw = (total / count).log() / self.power
-            for _ in range(60 if self._by_evidence else 0):
-                ratio = self._determined(self.spectrum[i], raw.exp())
-                raw = 0.5 * (raw + (total / (ratio / (1 + ratio)).sum()).log() / self.power)
             # Weights that are all zero say nothing of their scale, and it stays.
             scale.raw.copy_(torch.where(raw.isfinite(), raw, scale.raw))
 
