@@ -17,13 +17,13 @@ from torch import Tensor
 
 from likely._rows.blocks import Rows
 from likely._rows.canonical import Line, canonical, column_order
+from likely._rows.units import mean_and_deviation, median, middle_and_spread
 from likely._solvers.evidence import fit_linear
 from likely._typing import Array, Index
 from likely._validation import all_or_nothing, check_sample_weight
 from likely.calibration._held_out import sure
 from likely.calibration._temperature import tempered
 from likely.functional import softmax_nll
-from likely.linear._robust_rows import median, middle_and_spread
 
 _RIDGE = 0.1  # on the temperature's slopes while starts are compared; then it is learned
 _FAR = 20.0  # |log T| beyond this is as good as ∞
@@ -164,10 +164,8 @@ class _Problem:
         self.x, self.labels, self.weight, self.C = np.column_stack([x, np.ones(len(x))]), labels, weight, C
         self.shape = (1 if classes == 2 else classes, x.shape[1] + 1)
         self.size = self.shape[0] * self.shape[1]
-        mean = np.average(x, axis=0, weights=weight)
-        deviation = np.sqrt(np.average(np.square(x - mean), axis=0, weights=weight))
-        self.deviation = np.where(deviation > 1e-12 * (1 + np.abs(mean)), deviation, np.inf)
-        self.mean, self.features = mean, (x - mean) / self.deviation
+        self.mean, self.deviation = mean_and_deviation(x, weight)
+        self.features = (x - self.mean) / self.deviation
         self.hot = np.eye(classes)[labels]
 
     def solve(self, max_iter: int, tol: float) -> tuple[Array, Array, int]:

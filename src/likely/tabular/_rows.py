@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from likely.linear._robust_rows import middle_and_spread
+from likely._rows.units import middle_and_spread
 from likely.losses import LikelihoodLoss
 
 Array = NDArray[np.float64]
