@@ -49,7 +49,6 @@ def fit_linear(
     evaluate: Evaluate,
     *,
     rate: float = 0.0,
-    scale: float = math.inf,
     quasi: bool = True,
     penalty: str | float | None = "evidence",
     sample_weight: Array | None = None,
@@ -78,7 +77,7 @@ def fit_linear(
     mean, deviation = moments(features, weight)
     design = _Design(features, mean, deviation, weight)
     state = _State(np.zeros(design.width), 0.0, math.inf if penalty == "evidence" else float(penalty or 0.0))
-    ridge = Ridge(design.spread, rate, scale) if penalty == "evidence" else None
+    ridge = Ridge(design.spread, rate) if penalty == "evidence" else None
     stride = max(1, len(features) // max(_SAMPLE, 4 * design.width))
     stages = [(stride, 100 * tol), (1, tol)] if stride > 1 else [(1, tol)]
     n_iter = 0
