@@ -13,7 +13,7 @@ from likely.linear._robust_regression import SCALES, RobustLinearRegression
     [
         RobustLinearRegression(),
         RobustLinearRegression("x"),
-        RobustLinearRegression("xy", "laplace"),
+        RobustLinearRegression("predicted_xy", "laplace"),
         RobustLinearRegression("data", "student_t"),
         RobustLogisticRegression(),
         RobustPCA(),

@@ -6,8 +6,10 @@ from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
+import torch
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
+from torch.distributions import Distribution, Normal
 
 from likely._rows.canonical import Line, canonical
 from likely._solvers.design import Design, Posterior, standardized
@@ -65,6 +67,25 @@ class DynamicLinearModel(RegressorMixin, BaseEstimator):
         if not return_std:
             return mean
         return mean, np.sqrt(self.sigma_**2 + self._posterior.variance(self._design.prepared(X)))
+
+    def predict_dist(self, X: Any) -> Distribution:
+        """Return the distribution of each row's target: normal, with the noise and the weights' uncertainty.
+
+        Args:
+            X: table of shape (n, d).
+
+        Returns:
+            A :class:`torch.distributions.Normal` of batch shape (n,), or (n, k) after a fit to k targets, in float64.
+
+        >>> import numpy as np
+        >>> from likely.linear import DynamicRidge
+        >>> X = np.arange(6.0)[:, None]
+        >>> DynamicRidge().fit(X, [0.1, 0.9, 2.1, 2.9, 4.1, 4.9]).predict_dist(X[:2]).icdf(torch.tensor(0.5)).round()
+        tensor([0., 1.], dtype=torch.float64)
+        """
+        mean, std = self.predict(X, return_std=True)
+        tiny = np.finfo(np.float64).tiny  # a constant target leaves no noise, and a distribution must have some
+        return Normal(torch.from_numpy(mean), torch.from_numpy(np.maximum(std, tiny)))
 
     def _solve(self, design: Design) -> Array:
         raise TypeError("use one of the estimators in likely.linear")

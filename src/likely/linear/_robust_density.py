@@ -8,9 +8,11 @@ from functools import lru_cache
 
 import numpy as np
 import torch
+from torch import Tensor
+from torch.distributions import Distribution, Laplace, Normal
 
 from likely._typing import Array
-from likely.distributions import Robust
+from likely.distributions import Robust, StudentT
 from likely.functional import laplace_nll, normal_nll, robust_nll, robust_rho, student_t_nll
 
 LIKELIHOODS = ("normal", "laplace", "student_t", "robust")
@@ -92,6 +94,16 @@ class Density:
         shapes = np.append(_SHAPES[self.likelihood], self.shape)
         costs = self._nll(residual, scale, shapes[:, None]) @ weight
         return replace(self, shape=float(shapes[costs.argmin()]))
+
+    def distribution(self, loc: Tensor, scale: Tensor) -> Distribution:
+        """Return the density as a torch distribution, around ``loc`` at ``scale``."""
+        if self.likelihood == "normal":
+            return Normal(loc, scale)
+        if self.likelihood == "laplace":
+            return Laplace(loc, scale)
+        if self.likelihood == "student_t":
+            return StudentT(torch.full_like(loc, self.shape), loc, scale)
+        return Robust(torch.full_like(loc, self.shape), loc, scale)
 
     @property
     def deviation(self) -> float:

@@ -46,19 +46,19 @@ class Prior(nn.Module):
         *,
         per: str = "tensor",
         which: Which = None,
-        objective: str = "evidence",
+        method: str = "evidence",
         n: int = 1000,
     ) -> None:
         super().__init__()
         if per not in ("all", "tensor", "element"):
             raise ValueError(f"per must be 'all', 'tensor' or 'element'; got {per!r}")
-        if objective not in ("evidence", "map"):
-            raise ValueError(f"objective must be 'evidence' or 'map'; got {objective!r}")
+        if method not in ("evidence", "map"):
+            raise ValueError(f"method must be 'evidence' or 'map'; got {method!r}")
         check_positive("n", n)
-        self.per, self.objective, self.n = per, objective, n
+        self.per, self.method, self.n = per, method, n
         self._model = (model,)  # in a tuple, so that the model's parameters are not registered here too
         self._names = tuple(select(model, which))
-        self._warned = objective != "map"
+        self._warned = method != "map"
         weights = self.weights
         first = next(iter(weights.values()))
         kind = torch.empty(0, dtype=torch.promote_types(first.dtype, torch.float32), device=first.device)
@@ -69,9 +69,9 @@ class Prior(nn.Module):
         spectrum = torch.tensor([[float(n)] * min(k, _DIRECTIONS) + [0.0] * (_DIRECTIONS - k) for k in known])
         self.register_buffer("spectrum", spectrum.to(kind) if self._by_evidence else torch.empty(0))
         # The evidence starts from wide scales: weights that start under a narrow one never get to show their worth.
-        if objective == "map":
+        if method == "map":
             self.fit_()
-        self._start = [float(s.value.detach().mean()) for s in self._scales()] if objective == "map" else []
+        self._start = [float(s.value.detach().mean()) for s in self._scales()] if method == "map" else []
 
     @property
     def weights(self) -> dict[str, nn.Parameter]:
@@ -100,7 +100,7 @@ class Prior(nn.Module):
                 yield torch.log1p(self._determined(self.spectrum[i], value)).sum() / self.power - count * value.log()
 
     def _element_terms(self) -> Iterator[Tensor]:
-        exact = self.objective == "map"
+        exact = self.method == "map"
         for weight, scale in zip(self.weights.values(), self._scales(), strict=True):
             wide = weight.to(torch.promote_types(weight.dtype, torch.float32))
             size, share = (wide, 1.0) if exact else (self._softened(wide), self._share(wide))
@@ -114,7 +114,7 @@ class Prior(nn.Module):
             kind = scale.raw.dtype
             if self.per == "element":
                 weight = weights[group[0]].to(kind)
-                size = weight.abs() if self.objective == "map" else self._softened(weight).abs()
+                size = weight.abs() if self.method == "map" else self._softened(weight).abs()
                 raw = size.clamp(min=torch.finfo(kind).tiny).log()
                 scale.raw.copy_(torch.where(raw.isfinite(), raw, scale.raw))
                 continue
@@ -134,7 +134,7 @@ class Prior(nn.Module):
         ``rows`` are the unreduced losses of one batch, still in the graph; the first 1024 are used, at the price of a
         backward pass and a copy of the weights each, so once in ten epochs is enough. More rows see more directions.
         ``n`` is the number of training rows, if it is not the one given at the start. Under DDP every process must
-        call it. Scales that nothing shares (``per="element"``) and ``objective="map"`` have no use for it.
+        call it. Scales that nothing shares (``per="element"``) and ``method="map"`` have no use for it.
 
         >>> import torch, likely
         >>> _ = torch.manual_seed(0)
@@ -185,14 +185,14 @@ class Prior(nn.Module):
         That is torch's ``weight_decay`` for a normal prior and a loss that is the mean of ``n`` terms.
 
         >>> import torch, likely
-        >>> prior = likely.priors.NormalPrior(torch.nn.Linear(3, 1), objective="map")
+        >>> prior = likely.priors.NormalPrior(torch.nn.Linear(3, 1), method="map")
         >>> prior.scales[0].raw.data.fill_(0.5).exp()
         tensor(1.6487)
         >>> prior.weight_decay(n=100)
         {'weight': tensor(0.0037)}
         """
         weights = self.weights
-        softened = self.per == "element" and self.objective == "evidence"
+        softened = self.per == "element" and self.method == "evidence"
         return {
             name: (self._share(weights[name]) if softened else 1.0) / (value**self.power * (n or self.n))
             for name, value in self.scale.items()
@@ -221,11 +221,11 @@ class Prior(nn.Module):
 
     def extra_repr(self) -> str:
         """The options, for ``repr``."""
-        return f"{len(self._names)} tensors, per={self.per!r}, objective={self.objective!r}, n={self.n}"
+        return f"{len(self._names)} tensors, per={self.per!r}, method={self.method!r}, n={self.n}"
 
     @property
     def _by_evidence(self) -> bool:
-        return self.per != "element" and self.objective == "evidence"
+        return self.per != "element" and self.method == "evidence"
 
     def _scales(self) -> list[Global]:
         return [scale for scale in self.scales if isinstance(scale, Global)]
@@ -264,7 +264,7 @@ class Prior(nn.Module):
                 self._warned = True
                 warnings.warn(
                     f"{type(self).__name__} collapses: the scale of {name} has fallen from {start:.3g} to {middle:.3g} "
-                    "and takes the weights with it, for objective='map' has no lower bound; use objective='evidence'",
+                    "and takes the weights with it, for method='map' has no lower bound; use method='evidence'",
                     UserWarning,
                     stacklevel=4,
                 )
