@@ -71,7 +71,7 @@ class DynamicRidge(DynamicLinearModel):
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """The expected target, and with ``return_std`` its standard deviation: the noise and the weights' together."""
+        """Return the expected target of each row, as :meth:`LinearRegressor.predict` does."""
         check_is_fitted(self)
         if not self._targets:
             return super().predict(X, return_std)

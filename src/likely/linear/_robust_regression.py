@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch.distributions import Categorical, Distribution, MixtureSameFamily
 
 from likely._rows.canonical import Line
 from likely._typing import Array
-from likely._validation import all_or_nothing, check_sample_weight
+from likely.linear._base import LinearRegressor
 from likely.linear._robust_density import Density
 from likely.linear._robust_mixture import Mixture, fit_mixture
 from likely.linear._robust_rows import RobustRows
@@ -23,7 +22,7 @@ from likely.linear._robust_scales import DataScales, PredictedScales, fit_data, 
 SCALES = ("mixture", "predicted", "predicted_xy", "data")
 
 
-class RobustLinearRegression(RegressorMixin, BaseEstimator):
+class RobustLinearRegression(LinearRegressor):
     r"""Least squares with scales that learn: MPLS-X, MPLS-XY, DPLS and, by default, a mixture of two scales.
 
     A row whose scale is large pulls little, so learning the scales is learning whom to trust.
@@ -76,6 +75,8 @@ class RobustLinearRegression(RegressorMixin, BaseEstimator):
     True
     """
 
+    _least = 2
+
     def __init__(
         self,
         scale: str = "mixture",
@@ -99,22 +100,7 @@ class RobustLinearRegression(RegressorMixin, BaseEstimator):
         self.tol = tol
         self.random_state = random_state
 
-    @all_or_nothing
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learn the line and the scales.
-
-        Args:
-            X: table of shape (n, d).
-            y: target of each row, shape (n,).
-            sample_weight: weight of each row, shape (n,). Whole numbers count rows: a weight of two is the row twice.
-                Other weights are scaled to a mean of one, so that only their ratios matter.
-
-        Returns:
-            The estimator itself.
-        """
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
-        y = np.asarray(y, dtype=np.float64)
-        weight = check_sample_weight(sample_weight, X)
+    def _learn(self, X: Any, y: Array, weight: Array | None) -> None:
         density = self._checked()
         rows = RobustRows.of(X, y, weight, self.fit_intercept)
         fitted: Mixture | DataScales | PredictedScales
@@ -134,21 +120,14 @@ class RobustLinearRegression(RegressorMixin, BaseEstimator):
             fitted = fit_predicted(rows, self._features(rows.table), density, self.max_iter, self.tol)
             self._learned_line(fitted, rows, fitted.scale)
         self._line, self.intercept_ = rows.restored(fitted.beta)
-        self.coef_ = self._line.coef
         self.scale_, self.density_, self.n_iter_ = float(fitted.scale * unit), fitted.density, fitted.n_iter
         # In the rows' units, and for rows of no weight too.
-        residuals = (y - self._line(X, self.coef_) - self.intercept_) / unit
+        residuals = (y - self._line(X, self._line.coef) - self.intercept_) / unit
         self.weights_ = fitted.trust(residuals, self._features(rows.prepared(X, y)))
-        return self
 
-    def predict(self, X: Any, return_std: bool = False) -> Any:
-        """The line at these rows, and with ``return_std`` the standard deviation of a trusted row around it."""
-        check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        mean = self._line(X, self.coef_) + self.intercept_
-        if not return_std:
-            return mean
-        return mean, self._scales(X) * self.density_.deviation
+    def _deviation(self, X: Any) -> Array:
+        """The standard deviation of a trusted row around the line."""
+        return self._scales(X) * self.density_.deviation
 
     def predict_dist(self, X: Any) -> Distribution:
         """Return the distribution of each row's target under the fitted scales.
@@ -174,7 +153,7 @@ class RobustLinearRegression(RegressorMixin, BaseEstimator):
         'StudentT'
         """
         mean = torch.from_numpy(self.predict(X))
-        scale = torch.from_numpy(self._scales(validate_data(self, X, dtype=np.float64, reset=False)))
+        scale = torch.from_numpy(self._scales(self._checked_rows(X)))
         if self.scale == "data" and self.density_.likelihood == "normal":
             return Density.of("student_t", self.df_).distribution(mean, scale)
         if self.scale != "mixture":
