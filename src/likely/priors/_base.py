@@ -23,11 +23,17 @@ _COLLAPSED = 0.03  # of its start: weights that learn grow, and only the fall to
 class Prior(nn.Module):
     """What the priors share: which weights, how many scales, and how they learn.
 
-    ``per`` says who shares a scale: ``"all"`` weights, those of a ``"tensor"``, or none (``"element"``). ``which``
-    chooses the weights: by default all of two or more dimensions outside normalisation layers; otherwise a predicate
-    ``(name, parameter) -> bool`` or a list of names. ``n`` is the number of training rows; its order of magnitude is
-    enough. The weights stay the model's: ``prior.parameters()`` holds the scales only. Hand them to the optimizer
-    without weight decay.
+    The weights stay the model's: ``prior.parameters()`` holds the scales only. Hand them to the optimizer without
+    weight decay.
+
+    Args:
+        model: the module whose weights get the prior.
+        per: which weights share a scale: ``"all"``, those of a ``"tensor"``, or none (``"element"``).
+        which: the weights; by default all of two or more dimensions outside normalisation layers, otherwise a predicate
+            ``(name, parameter) -> bool`` or a list of names.
+        method: how scales are learned: by ``"evidence"``, or by ``"map"``, the paper's joint minimum over weights and
+            scales, which collapses.
+        n: number of training rows; its order of magnitude is enough.
 
     >>> import torch, likely
     >>> from likely.priors import NormalPrior
@@ -109,32 +115,34 @@ class Prior(nn.Module):
     @torch.no_grad()
     def fit_(self) -> None:
         """Set every scale to its best for the weights as they are, in closed form or a few fixed-point steps."""
-        weights = self.weights
+        best = self._best_of_element if self.per == "element" else self._best_of_group
         for i, (group, scale) in enumerate(zip(self._groups(), self._scales(), strict=True)):
-            kind = scale.raw.dtype
-            if self.per == "element":
-                weight = weights[group[0]].to(kind)
-                size = weight.abs() if self.method == "map" else self._softened(weight).abs()
-                raw = size.clamp(min=torch.finfo(kind).tiny).log()
-                scale.raw.copy_(torch.where(raw.isfinite(), raw, scale.raw))
-                continue
-            total = torch.stack([weights[name].to(kind).abs().pow(self.power).sum() for name in group]).sum()
-            count = sum(weights[name].numel() for name in group)
-            if self._by_evidence:
-                ratio = partial(self._determined, self.spectrum[i])
-                raw = settled_log_scale(scale.raw.clone(), total, ratio, self.power)
-            else:
-                raw = (total / count).log() / self.power
-            # Weights that are all zero say nothing of their scale, and it stays.
-            scale.raw.copy_(torch.where(raw.isfinite(), raw, scale.raw))
+            weights = [self.weights[name].to(scale.raw.dtype) for name in group]
+            log_scale = best(weights, scale.raw, i)
+            # Weights that are all zero, or NaN, say nothing of their scale, and it stays.
+            scale.raw.copy_(torch.where(log_scale.isfinite(), log_scale, scale.raw))
+
+    def _best_of_element(self, weights: list[Tensor], _log_scale: Tensor, _index: int) -> Tensor:
+        (weight,) = weights
+        size = weight.abs() if self.method == "map" else self._softened(weight).abs()
+        return size.clamp(min=torch.finfo(size.dtype).tiny).log()
+
+    def _best_of_group(self, weights: list[Tensor], log_scale: Tensor, index: int) -> Tensor:
+        total = torch.stack([weight.abs().pow(self.power).sum() for weight in weights]).sum()
+        if self._by_evidence:
+            return settled_log_scale(log_scale, total, partial(self._determined, self.spectrum[index]), self.power)
+        return (total / sum(weight.numel() for weight in weights)).log() / self.power
 
     def observe(self, rows: Tensor, n: int | None = None) -> None:
         """Learn from the NLL of some rows how many directions the data determines, then fit the shared scales.
 
-        ``rows`` are the unreduced losses of one batch, still in the graph; the first 1024 are used, at the price of a
-        backward pass and a copy of the weights each, so once in ten epochs is enough. More rows see more directions.
-        ``n`` is the number of training rows, if it is not the one given at the start. Under DDP every process must
-        call it. Scales that nothing shares (``per="element"``) and ``method="map"`` have no use for it.
+        Once in ten epochs is enough. Under DDP every process must call it. Scales that nothing shares
+        (``per="element"``) and ``method="map"`` have no use for it.
+
+        Args:
+            rows: unreduced losses of one batch, still in the graph. The first 1024 are used, at the price of a backward
+                pass and a copy of the weights each; more rows see more directions.
+            n: number of training rows, if it is not the one given at the start.
 
         >>> import torch, likely
         >>> _ = torch.manual_seed(0)
@@ -150,23 +158,7 @@ class Prior(nn.Module):
         if not self._by_evidence:
             self.n = n
             return
-        rows = rows.flatten()
-        kept = rows[:_DIRECTIONS]
-        weights = self.weights
-        signs = torch.eye(len(kept), dtype=rows.dtype, device=rows.device)
-        slopes = torch.autograd.grad(
-            kept, list(weights.values()), signs, retain_graph=True, allow_unused=True, is_grads_batched=True
-        )
-        by_name = {name: g.flatten(1) for name, g in zip(weights, slopes, strict=True) if g is not None}
-        if not len(kept) or not all(bool(slope.isfinite().all()) for slope in by_name.values()):
-            raise ValueError("rows must be finite losses with finite gradients, at least one: leave out what is not")
-        spectrum = torch.zeros_like(self.spectrum)
-        for row, group in zip(spectrum, self._groups(), strict=True):
-            parts = [by_name[name].to(row) for name in group if name in by_name]
-            if parts:
-                slope = torch.cat(parts, dim=1)
-                gram = slope @ slope.T if len(slope) <= slope.shape[1] else slope.T @ slope
-                row[: len(gram)] = torch.linalg.eigvalsh(gram.double()).clamp(min=0) * (n / len(kept))
+        spectrum = self._information(rows.flatten()[:_DIRECTIONS], n)
         if distributed.is_available() and distributed.is_initialized():
             distributed.all_reduce(spectrum)
             spectrum /= distributed.get_world_size()
@@ -177,6 +169,25 @@ class Prior(nn.Module):
         with torch.no_grad():  # by a factor of e at most: the weights, too, have yet to follow
             for scale, old in zip(self._scales(), before, strict=True):
                 scale.raw.copy_(torch.clamp(scale.raw, old - 1, old + 1))
+
+    def _information(self, losses: Tensor, n: int) -> Tensor:
+        """The eigenvalues, of each group, of the rows' gradient products: the information of n such rows (Fisher)."""
+        weights = self.weights
+        each = torch.eye(len(losses), dtype=losses.dtype, device=losses.device)
+        gradients = torch.autograd.grad(
+            losses, list(weights.values()), each, retain_graph=True, allow_unused=True, is_grads_batched=True
+        )
+        by_name = {name: g.flatten(1) for name, g in zip(weights, gradients, strict=True) if g is not None}
+        if not len(losses) or not all(bool(gradient.isfinite().all()) for gradient in by_name.values()):
+            raise ValueError("rows must be finite losses with finite gradients, at least one: leave out what is not")
+        spectrum = torch.zeros_like(self.spectrum)
+        for values, group in zip(spectrum, self._groups(), strict=True):
+            parts = [by_name[name].to(values) for name in group if name in by_name]
+            if parts:
+                gradient = torch.cat(parts, dim=1)
+                gram = gradient @ gradient.T if len(gradient) <= gradient.shape[1] else gradient.T @ gradient
+                values[: len(gram)] = torch.linalg.eigvalsh(gram.double()).clamp(min=0) * (n / len(losses))
+        return spectrum
 
     @torch.no_grad()
     def weight_decay(self, n: int | None = None) -> dict[str, Tensor]:
