@@ -31,7 +31,7 @@ class DynamicLogisticRegression(LinearClassifier):
     lassos is followed from zero weights down, until the approximate leave-one-out likelihood stops improving. Columns
     are put into units of their deviations first. With more than two classes each is set against the rest.
 
-    Learned: ``coef_``, ``intercept_``, ``prior_scale_`` (one a class), ``classes_``.
+    Learned: ``coef_``, ``intercept_``, ``prior_scale_`` (one per class), ``classes_``.
 
     >>> import numpy as np
     >>> from likely.linear import DynamicLogisticRegression

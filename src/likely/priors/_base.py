@@ -242,7 +242,7 @@ class Prior(nn.Module):
         return [scale for scale in self.scales if isinstance(scale, Global)]
 
     def _spread(self, owned: list[Global]) -> dict[str, Tensor]:
-        """The values of parameters, one a group, under the names of the weights."""
+        """The values of parameters, one per group, under the names of the weights."""
         values = [parameter.value for parameter in owned]
         return dict(zip(self._names, values * len(self._names) if self.per == "all" else values, strict=True))
 

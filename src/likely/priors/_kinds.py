@@ -20,7 +20,7 @@ class NormalPrior(Prior):
     r"""Weight decay that tunes itself: :math:`\theta \sim N(0, \sigma^2)`, with σ learned (the paper's D-Ridge).
 
     With a shared scale the best one is :math:`\sigma^2 = \sum\theta^2/\gamma`, where γ counts the directions that the
-    data determines, not the weights. ``per="element"`` is a scale a weight.
+    data determines, not the weights. ``per="element"`` is one scale per weight.
 
     >>> import torch, likely
     >>> model = torch.nn.Linear(20, 1)
