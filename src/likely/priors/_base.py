@@ -115,9 +115,9 @@ class Prior(nn.Module):
     @torch.no_grad()
     def fit_(self) -> None:
         """Set every scale to its best for the weights as they are, in closed form or a few fixed-point steps."""
-        best = self._best_of_element if self.per == "element" else self._best_of_group
+        best, every = self._best_of_element if self.per == "element" else self._best_of_group, self.weights
         for i, (group, scale) in enumerate(zip(self._groups(), self._scales(), strict=True)):
-            weights = [self.weights[name].to(scale.raw.dtype) for name in group]
+            weights = [every[name].to(scale.raw.dtype) for name in group]
             log_scale = best(weights, scale.raw, i)
             # Weights that are all zero, or NaN, say nothing of their scale, and it stays.
             scale.raw.copy_(torch.where(log_scale.isfinite(), log_scale, scale.raw))
