@@ -45,7 +45,7 @@ def settled_variance(squares: Array, weight: Array, variance: float, df: float, 
         s², at least 1e-12.
 
     >>> round(settled_variance(np.array([1.0, 1.0, 1.0, 400.0]), np.ones(4), 1.0, df=4.0, steps=50), 2)
-    1.89
+    29.12
     """
     total = float(weight.sum())
     for _ in range(steps):

@@ -18,34 +18,46 @@ from likely._typing import Array
 from likely._validation import all_or_nothing, check_sample_weight
 
 
-class LinearRegressor(RegressorMixin, BaseEstimator):
-    """A line through rows. Subclasses write ``_learn``, which sets the line and its intercept, and ``_deviation``."""
+class LinearModel(BaseEstimator):
+    """A line, or several, through rows. Subclasses write ``_fit``."""
 
-    _sparse = False  # whether X may be sparse
-    _least = 1  # rows that a fit takes
     _line: Line
     coef_: Array
-    intercept_: float
 
     @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learn the line, the noise and the parameters of the likelihood or prior from rows.
+        """Learn the line, and the parameters of the likelihood and of the prior, from rows.
 
         Args:
             X: table of shape (n, d).
-            y: target of each row, shape (n,).
+            y: target or label of each row, shape (n,); :class:`DynamicRidge` also takes (n, k), k targets of which each
+                gets a fit of its own.
             sample_weight: weight of each row, shape (n,). Whole numbers count rows: a weight of two is the row twice.
                 Other weights are scaled to a mean of one, so that only their ratios matter.
 
         Returns:
             The estimator itself.
         """
+        self._fit(X, y, sample_weight)
+        return self
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
+        raise TypeError("use one of the estimators in likely.linear")
+
+
+class LinearRegressor(RegressorMixin, LinearModel):
+    """A line through rows. Subclasses write ``_learn``, which sets the line and its intercept, and ``_deviation``."""
+
+    _sparse = False  # whether X may be sparse
+    _least = 1  # rows that a fit takes
+    intercept_: float
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
         accept = ["csr", "csc"] if self._sparse else False
         options: dict[str, Any] = {"accept_sparse": accept, "accept_large_sparse": False, "y_numeric": True}
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=self._least, **options)
         self._learn(X, np.asarray(y, dtype=np.float64), check_sample_weight(sample_weight, X))
         self.coef_ = self._line.coef
-        return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Return the expected target of each row.
@@ -139,27 +151,13 @@ class DynamicLinearModel(LinearRegressor):
         return scaled
 
 
-class LinearClassifier(ClassifierMixin, BaseEstimator):
+class LinearClassifier(ClassifierMixin, LinearModel):
     """Lines that are log odds or logits. Subclasses write ``_learn``, which sets the line and its intercepts."""
 
     classes_: Any
-    _line: Line
-    coef_: Array
     intercept_: Array
 
-    @all_or_nothing
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learn the boundary, and the parameters of the likelihood or prior, from labelled rows.
-
-        Args:
-            X: table of shape (n, d).
-            y: label of each row, shape (n,).
-            sample_weight: weight of each row, shape (n,). Whole numbers count rows: a weight of two is the row twice.
-                Other weights are scaled to a mean of one, so that only their ratios matter.
-
-        Returns:
-            The estimator itself.
-        """
+    def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
         weight = check_sample_weight(sample_weight, X)
@@ -170,7 +168,6 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
                 f"the rows hold one class only, {self.classes_[0]!r}: at least 2 classes are needed to tell them apart"
             )
         self._learn(X, canonical(X[seen], labels.astype(np.float64), None if weight is None else weight[seen]))
-        return self
 
     def _learn(self, X: Array, table: Table) -> None:
         raise TypeError("use one of the estimators in likely.linear")

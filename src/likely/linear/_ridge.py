@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from sklearn.base import clone
@@ -13,7 +13,6 @@ from likely._solvers.design import Design, Posterior
 from likely._solvers.relevance import relevant
 from likely._solvers.ridge import RidgeEvidence
 from likely._typing import Array
-from likely._validation import all_or_nothing
 from likely.linear._base import DynamicLinearModel
 
 _PER_TARGET = ("coef_", "intercept_", "sigma_", "prior_scale_", "prior_mean_", "penalty_", "evidence_", "n_iter_")
@@ -46,29 +45,17 @@ class DynamicRidge(DynamicLinearModel):
         super().__init__(fit_intercept=fit_intercept, penalty_weights=penalty_weights)
         self.prior_mean = prior_mean
 
-    @all_or_nothing
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learn the weights, the noise and the prior from rows.
-
-        Args:
-            X: table of shape (n, d).
-            y: target of each row, shape (n,), or (n, k) for k targets, each of which gets a fit of its own.
-            sample_weight: weight of each row, shape (n,). Whole numbers count rows: a weight of two is the row twice.
-                Other weights are scaled to a mean of one, so that only their ratios matter.
-
-        Returns:
-            The estimator itself.
-        """
+    def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
         if getattr(y, "ndim", None) is None:
             y = np.asarray(y)
         self._targets: list[DynamicRidge] = []
         if y.ndim != 2 or y.shape[1] == 1:
-            return super().fit(X, y, sample_weight)
+            super()._fit(X, y, sample_weight)
+            return
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
         self._targets = [clone(self).fit(X, y[:, k], sample_weight) for k in range(y.shape[1])]
         for name in _PER_TARGET:
             setattr(self, name, np.array([getattr(each, name) for each in self._targets]))
-        return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Return the expected target of each row, as :meth:`LinearRegressor.predict` does."""
