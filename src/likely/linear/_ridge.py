@@ -58,7 +58,7 @@ class DynamicRidge(DynamicLinearModel):
             setattr(self, name, np.array([getattr(each, name) for each in self._targets]))
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Return the expected target of each row, as :meth:`LinearRegressor.predict` does."""
+        """Return the expected target of each row, as the other linear regressors do."""
         check_is_fitted(self)
         if not self._targets:
             return super().predict(X, return_std)
