@@ -12,7 +12,7 @@ from likely.linear._robust_regression import SCALES, RobustLinearRegression
 @parametrize_with_checks(
     [
         RobustLinearRegression(),
-        RobustLinearRegression("x"),
+        RobustLinearRegression("predicted"),
         RobustLinearRegression("predicted_xy", "laplace"),
         RobustLinearRegression("data", "student_t"),
         RobustLogisticRegression(),

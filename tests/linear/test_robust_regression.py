@@ -114,7 +114,7 @@ def test_predicted_scales_are_found() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(2000, 2))
     y = X @ [1.0, -2.0] + np.exp(0.5 + 0.8 * X[:, 0]) * rng.normal(size=2000)
-    model = RobustLinearRegression("x").fit(X, y)
+    model = RobustLinearRegression("predicted").fit(X, y)
     np.testing.assert_allclose(model.scale_coef_, [0.8, 0.0], atol=0.06)
     assert model.scale_intercept_ == pytest.approx(0.5, abs=0.06)
     mean, deviation = model.predict(X, return_std=True)
@@ -144,7 +144,7 @@ def test_scales_that_are_not_worth_predicting_leave_least_squares() -> None:
     rng = np.random.default_rng(1)
     X = rng.normal(size=(300, 5))
     y = X.sum(1) + rng.normal(size=300)
-    model = RobustLinearRegression("x").fit(X, y)
+    model = RobustLinearRegression("predicted").fit(X, y)
     assert (model.scale_coef_ == 0).all()
     np.testing.assert_allclose(model.coef_, LinearRegression().fit(X, y).coef_, atol=1e-6)
 
