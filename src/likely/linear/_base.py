@@ -21,6 +21,7 @@ from likely._validation import all_or_nothing, check_sample_weight
 class LinearModel(BaseEstimator):
     """A line, or several, through rows. Subclasses write ``_fit``."""
 
+    _least = 1  # rows that a fit takes
     _line: Line
     coef_: Array
 
@@ -49,7 +50,6 @@ class LinearRegressor(RegressorMixin, LinearModel):
     """A line through rows. Subclasses write ``_learn``, which sets the line and its intercept, and ``_deviation``."""
 
     _sparse = False  # whether X may be sparse
-    _least = 1  # rows that a fit takes
     intercept_: float
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
@@ -158,7 +158,7 @@ class LinearClassifier(ClassifierMixin, LinearModel):
     intercept_: Array
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
-        X, y = validate_data(self, X, y, dtype=np.float64)
+        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=self._least)
         check_classification_targets(y)
         weight = check_sample_weight(sample_weight, X)
         seen = slice(None) if weight is None else weight > 0

@@ -59,6 +59,8 @@ class RobustLogisticRegression(LinearClassifier):
     (1.0, True)
     """
 
+    _least = 2
+
     def __init__(self, *, C: float = 1.0, max_iter: int = 200, tol: float = 1e-5) -> None:
         self.C = C
         self.max_iter = max_iter
