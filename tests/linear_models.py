@@ -30,8 +30,8 @@ SELF_TUNING = [
 ]
 ROBUST = [
     RobustLinearRegression(random_state=0),
-    RobustLinearRegression("x"),
-    RobustLinearRegression("xy"),
+    RobustLinearRegression("predicted"),
+    RobustLinearRegression("predicted_xy"),
     RobustLinearRegression("data", "student_t"),
 ]
 CLASSIFIERS = [DynamicLogisticRegression(), DynamicLogisticRegression("laplace"), RobustLogisticRegression()]

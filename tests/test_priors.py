@@ -35,17 +35,17 @@ def regression(n: int, d: int, noise: float = 1.0) -> tuple[torch.Tensor, torch.
 @pytest.mark.parametrize("kind", SCALED)
 def test_map_is_minus_the_log_density(kind, per):
     model = mlp()
-    prior = kind(model, per=per, objective="map")
+    prior = kind(model, per=per, method="map")
     family = distributions.Normal if kind is NormalPrior else distributions.Laplace
     expected = -sum(family(0.0, prior.scale[name]).log_prob(w).sum() for name, w in prior.weights.items())
     torch.testing.assert_close(prior(), expected)
 
 
 @pytest.mark.parametrize("kind", SCALED)
-@pytest.mark.parametrize("objective", ["map", "evidence"])
+@pytest.mark.parametrize("method", ["map", "evidence"])
 @pytest.mark.parametrize("per", PER)
-def test_fitted_scales_are_stationary(kind, per, objective):
-    prior = kind(mlp(), per=per, objective=objective)
+def test_fitted_scales_are_stationary(kind, per, method):
+    prior = kind(mlp(), per=per, method=method)
     prior.fit_()
     loss = prior()
     slopes = torch.autograd.grad(loss, list(prior.parameters()))
@@ -149,7 +149,7 @@ def test_map_collapses_and_says_so_once_where_the_default_learns(kind):
     model = nn.Sequential(nn.Linear(5, 200), nn.ReLU(), nn.Linear(200, 1))
     twin = copy.deepcopy(model)
     with pytest.warns(UserWarning, match=r"collapses: the scale of .*weight has fallen from .* to .*evidence") as told:
-        train(model, kind(model, objective="map"), x, y)
+        train(model, kind(model, method="map"), x, y)
     assert len(told) == 1
     assert (model(x) - y).var().item() > 0.7 * float(y.var())
     prior = kind(twin, n=60)
@@ -278,7 +278,7 @@ def test_which_weights():
     ("make", "kind", "message"),
     [
         (lambda m: NormalPrior(m, per="row"), ValueError, "per must be"),
-        (lambda m: NormalPrior(m, objective="bayes"), ValueError, "objective must be"),
+        (lambda m: NormalPrior(m, method="bayes"), ValueError, "method must be"),
         (lambda m: NormalPrior(m, which=["2.weight"]), ValueError, "no parameter 2.weight; it has 0.weight"),
         (lambda m: NormalPrior(m, which="0.weight"), TypeError, "list of names"),
         (lambda m: NormalPrior(m, which=lambda *_: False), ValueError, "no parameter was chosen"),
@@ -288,7 +288,7 @@ def test_which_weights():
         (lambda m: SpikeSlabPrior(m, per="element"), ValueError, "already decides"),
         (lambda m: NormalPrior(m).prune_(), ValueError, "give a threshold"),
         (lambda m: likely.priors.Prior(m)(), TypeError, "use NormalPrior"),
-        (lambda m: SpikeSlabPrior(m, objective="bayes"), ValueError, "objective must be"),
+        (lambda m: SpikeSlabPrior(m, method="bayes"), ValueError, "method must be"),
     ],
 )
 def test_mistakes(make, kind, message):
@@ -308,7 +308,7 @@ def test_prune_counts_zeros():
 
 def test_spike_and_slab_by_hand():
     model = nn.Linear(2, 1, bias=False)
-    prior = SpikeSlabPrior(model, objective="map")
+    prior = SpikeSlabPrior(model, method="map")
     weight, slab = model.weight, prior.scale["weight"]
     spike = 0.5 * distributions.Laplace(0.0, prior._epsilon(weight)).log_prob(weight).exp()
     slab_density = 0.5 * distributions.Normal(0.0, slab).log_prob(weight).exp()
@@ -323,8 +323,8 @@ def test_zero_weights_leave_the_scale_where_it_is():
     model = nn.Linear(3, 1)
     nn.init.zeros_(model.weight)
     for kind in SCALED:
-        for objective in ("map", "evidence"):
-            assert kind(model, objective=objective).scale["weight"].item() == 1.0
+        for method in ("map", "evidence"):
+            assert kind(model, method=method).scale["weight"].item() == 1.0
 
 
 def two_steps(rank: int, world: int) -> dict[str, torch.Tensor]:
@@ -368,19 +368,19 @@ def test_two_processes_keep_the_same_scales(tmp_path: Path):
 
 
 PRIORS = [
-    (kind, per, objective)
+    (kind, per, method)
     for kind in (NormalPrior, LaplacePrior, SpikeSlabPrior)
     for per in ("all", "tensor", "element")
-    for objective in ("evidence", "map")
+    for method in ("evidence", "map")
     if (kind, per) != (SpikeSlabPrior, "element")
 ]
 
 
-@pytest.mark.parametrize(("kind", "per", "objective"), PRIORS)
-def test_the_order_of_parameters_changes_nothing(kind, per, objective):
+@pytest.mark.parametrize(("kind", "per", "method"), PRIORS)
+def test_the_order_of_parameters_changes_nothing(kind, per, method):
     first, second = nn.Linear(4, 3), nn.Linear(3, 2)
     turned = nn.ModuleDict({"b": second, "a": first})
-    values = [kind(m, per=per, objective=objective)() for m in (nn.ModuleDict({"a": first, "b": second}), turned)]
+    values = [kind(m, per=per, method=method)() for m in (nn.ModuleDict({"a": first, "b": second}), turned)]
     torch.testing.assert_close(*values)
 
 
@@ -390,10 +390,10 @@ def test_a_module_with_nothing_to_learn_is_refused(model):
         NormalPrior(model)
 
 
-@pytest.mark.parametrize(("kind", "per", "objective"), PRIORS)
-def test_a_weight_that_is_nan_does_not_reach_the_scales(kind, per, objective):
+@pytest.mark.parametrize(("kind", "per", "method"), PRIORS)
+def test_a_weight_that_is_nan_does_not_reach_the_scales(kind, per, method):
     model = nn.Linear(4, 3)
-    prior = kind(model, per=per, objective=objective)
+    prior = kind(model, per=per, method=method)
     prior.fit_()
     with torch.no_grad():
         model.weight[0, 0] = torch.nan

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from likely._random import CheapDropout, Seeded, generator
-from likely._training import train
+from likely._solvers.training import train
 
 DRAWS: dict[str, Callable[[], Tensor]] = {
     "rand": lambda: torch.rand(5),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from likely._training import fit_constants
+from likely._solvers.training import fit_constants
 from likely.losses import LikelihoodLoss
 
 

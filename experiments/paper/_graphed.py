@@ -3,7 +3,7 @@
 A small network on a GPU mostly waits for the host to launch its next kernel; replaying a graph launches them all. That
 asks for a step that reads nothing from the host. So what is random (which rows, how they are moved) and the rate of
 every step are drawn beforehand, and a counter on the device says which step it is; a CPU takes the same steps, one by
-one. ``likely._training.train`` calls loss, backward pass and optimizer apart, and seeds every step from the host, which
+one. ``training.train`` calls loss, backward pass and optimizer apart, and seeds every step from the host, which
 no graph can replay: hence a loop of its own here.
 """
 
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from experiments.data import Images
 from experiments.paper._vision import half
-from likely._training import Progress
+from likely._solvers.training import Progress
 from likely.optim import Supervised
 
 # Of rows, and where the plan says so of how far each is moved and whether it is mirrored.

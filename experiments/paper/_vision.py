@@ -13,7 +13,7 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
 from experiments.data import Images
-from likely._training import train
+from likely._solvers.training import train
 from likely.losses import SoftmaxLoss
 from likely.optim import Supervised, clip_gradients, param_groups
 from likely.parameters import Data, Parameter, Predicted

@@ -154,7 +154,7 @@ def _paper_objective(problem: LinearProblem, kind: str, steps: tuple[int, int]) 
     torch.manual_seed(0)
     model = torch.nn.Linear(X.shape[1], 1, dtype=torch.float64)
     loss_fn = NormalLoss().double()
-    prior = (NormalPrior if kind == "ridge" else LaplacePrior)(model, objective="map").double()
+    prior = (NormalPrior if kind == "ridge" else LaplacePrior)(model, method="map").double()
     parameters = [*model.parameters(), *loss_fn.parameters(), *prior.parameters()]
     optimizer = torch.optim.Adam(parameters, lr=3e-2)
     found = []

@@ -125,7 +125,7 @@ DOMAINS = {
     "regression": Domain(
         lambda seed: robust_regression.outliers(robust_regression.LARGE_X, seed),
         LinearRegression,
-        lambda: RobustLinearRegression("x"),
+        lambda: RobustLinearRegression("predicted"),
         lambda model, seed: robust_regression.slope_error(model),
         "error of the slope",
     ),

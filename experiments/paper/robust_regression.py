@@ -34,8 +34,8 @@ METHODS: dict[str, Callable[[int], Any]] = {
     RANSAC: lambda seed: RANSACRegressor(random_state=seed),
     ALL_TRIALS: lambda seed: RANSACRegressor(random_state=seed, stop_probability=1.0),
     DPLS: lambda seed: RobustLinearRegression("data"),
-    X_ONLY: lambda seed: RobustLinearRegression("x"),
-    XY: lambda seed: RobustLinearRegression("xy"),
+    X_ONLY: lambda seed: RobustLinearRegression("predicted"),
+    XY: lambda seed: RobustLinearRegression("predicted_xy"),
     MIXTURE: lambda seed: RobustLinearRegression(random_state=seed),
 }
 DRAWN = tuple(name for name in METHODS if name != ALL_TRIALS)

@@ -27,7 +27,7 @@ from experiments.paper._graphed import Step, loss_on, make_optimizer, make_plan,
 from experiments.paper._networks import Body, Classifier, densenet, resnet, short_resnet
 from experiments.paper._stored import keep, stored
 from experiments.paper._vision import Said, device, say
-from likely._training import Progress
+from likely._solvers.training import Progress
 from likely.calibration import FeatureTemperature, GlobalTemperature
 from likely.losses import SoftmaxLoss
 from likely.metrics import expected_calibration_error, negative_log_likelihood

@@ -23,7 +23,7 @@ def test_columns_of_any_size(model) -> None:
     for units in (1e-300, 1e300, 1e-310, np.array([1e300, 1e-300, 1.0, 1e-310, 1e10, 1e-150])):
         fitted = clone(model).fit(X * units, target)
         assert largest_change(expected, answer(fitted, X * units)) < 1e-5
-        if hasattr(model, "predict_proba") or getattr(model, "scale", None) == "xy":
+        if hasattr(model, "predict_proba") or getattr(model, "scale", None) == "predicted_xy":
             continue
         assert np.isfinite(fitted.predict(X * units, return_std=True)).all()
 
@@ -143,7 +143,7 @@ def test_fresh_rows_are_predicted_as_well_as_the_noise_allows(model) -> None:
     fresh, target = problem(2000, seed=5)
     fitted = clone(model).fit(X, y)
     assert np.sqrt(np.mean((fitted.predict(fresh) - target) ** 2)) < 0.55
-    if getattr(model, "scale", None) not in ("xy", "data"):
+    if getattr(model, "scale", None) not in ("predicted_xy", "data"):
         mean, deviation = fitted.predict(fresh, return_std=True)
         assert 0.92 < (np.abs(target - mean) < 1.96 * deviation).mean() < 0.98
 

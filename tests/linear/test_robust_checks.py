@@ -12,8 +12,8 @@ from likely.linear._robust_regression import SCALES, RobustLinearRegression
 @parametrize_with_checks(
     [
         RobustLinearRegression(),
-        RobustLinearRegression("x"),
-        RobustLinearRegression("xy", "laplace"),
+        RobustLinearRegression("predicted"),
+        RobustLinearRegression("predicted_xy", "laplace"),
         RobustLinearRegression("data", "student_t"),
         RobustLogisticRegression(),
         RobustPCA(),

@@ -39,9 +39,9 @@ def test_on_clean_rows_it_is_as_good_as_least_squares(d: int) -> None:
 
 def test_each_kind_withstands_what_it_can_see() -> None:
     expected = {  # cell: the kinds that err less than a tenth as much as least squares
-        "Y 25%": {"mixture", "xy", "data"},
+        "Y 25%": {"mixture", "predicted_xy", "data"},
         "symmetric Y 30%": {"mixture", "data"},
-        "large X 30%": {"mixture", "x", "xy"},
+        "large X 30%": {"mixture", "predicted", "predicted_xy"},
     }
     for cell, able in expected.items():
         found = set()
@@ -114,7 +114,7 @@ def test_predicted_scales_are_found() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(2000, 2))
     y = X @ [1.0, -2.0] + np.exp(0.5 + 0.8 * X[:, 0]) * rng.normal(size=2000)
-    model = RobustLinearRegression("x").fit(X, y)
+    model = RobustLinearRegression("predicted").fit(X, y)
     np.testing.assert_allclose(model.scale_coef_, [0.8, 0.0], atol=0.06)
     assert model.scale_intercept_ == pytest.approx(0.5, abs=0.06)
     mean, deviation = model.predict(X, return_std=True)
@@ -144,7 +144,7 @@ def test_scales_that_are_not_worth_predicting_leave_least_squares() -> None:
     rng = np.random.default_rng(1)
     X = rng.normal(size=(300, 5))
     y = X.sum(1) + rng.normal(size=300)
-    model = RobustLinearRegression("x").fit(X, y)
+    model = RobustLinearRegression("predicted").fit(X, y)
     assert (model.scale_coef_ == 0).all()
     np.testing.assert_allclose(model.coef_, LinearRegression().fit(X, y).coef_, atol=1e-6)
 
@@ -182,7 +182,7 @@ def test_the_deviation_is_that_of_a_trusted_row() -> None:
         assert deviation.shape == y.shape
         assert deviation[0] == pytest.approx(0.1, rel=0.25)
     with pytest.raises(ValueError, match="new rows have no scale"):
-        RobustLinearRegression("xy").fit(X, y).predict(X, return_std=True)
+        RobustLinearRegression("predicted_xy").fit(X, y).predict(X, return_std=True)
 
 
 @pytest.mark.parametrize("scale", SCALES)

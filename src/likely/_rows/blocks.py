@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 from torch import Tensor
 
+from likely._typing import Array
+
 _BLOCK = 2**18  # numbers a block: 1 MB in float32, so that the passes stay in the cache and memory stays flat
 
 
@@ -103,3 +105,22 @@ class _MappedRows(Rows):
 def like(result: Tensor, given: Any) -> Any:
     """Return a tensor for a tensor, a NumPy array for everything else."""
     return result if isinstance(given, Tensor) else result.cpu().numpy()
+
+
+def moments(features: Rows, weight: Array) -> tuple[Array, Array]:
+    """The weighted mean and deviation of every feature; 1 for the deviation of a constant."""
+    total = weight.sum()
+    low, high = np.full((2, features.shape[1]), np.inf) * [[1], [-1]]
+    for rows in features.blocks():
+        ends = (end.double().cpu().numpy() for end in torch.aminmax(features[rows], dim=0))
+        low, high = (f(old, new) for f, old, new in zip((np.minimum, np.maximum), (low, high), ends, strict=True))
+    # In units of a power of two, which rounds nothing: squares of huge numbers would overflow.
+    unit = np.ldexp(1.0, np.frexp(np.maximum(np.abs(low), np.abs(high)))[1].clip(-1000, 1000))
+    mean, square = np.zeros((2, features.shape[1]))
+    for rows in features.blocks():
+        mean += (weight[rows] @ (features[rows].double().cpu().numpy() / unit)) / total
+    mean = np.where(low == high, low / unit, mean)  # exactly: a constant less its mean is zero, not rounding
+    for rows in features.blocks():
+        square += (weight[rows] @ (features[rows].double().cpu().numpy() / unit - mean) ** 2) / total
+    mean, deviation = mean * unit, np.sqrt(square) * unit
+    return mean, np.where(deviation > 1e-7 * np.abs(mean), deviation, 1.0)

@@ -1,1 +1,1 @@
-"""Solvers that several estimators share."""
+"""What estimators share: evidence, reweighting, sparse weights, training, selection."""

@@ -8,14 +8,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from likely._solvers.reweighting import settled_variance
+from likely._typing import Array
 from likely.auditing._out_of_fold import fold_out
 from likely.auditing._predictable import predictable_targets
 from likely.auditing._wrong_labels import LEAST
 from likely.calibration import LinearScale
 from likely.distributions import StudentT
 from likely.functional import student_t_nll
-
-Array = NDArray[np.float64]
 
 _ANYWHERE = float(np.log(20.0))  # NLL of a wrong target: it may lie anywhere in 20 units of the squashed target
 _TAILS = (2.5, 4.0, 8.0, 30.0)  # degrees of freedom that are tried
@@ -130,14 +130,13 @@ def _scales(residual: Array, features: NDArray[np.floating], seed: int) -> Array
 def _contaminated(residual: Array, scale: Array) -> tuple[float, float, float]:
     """Degrees of freedom, a factor of all scales, and the share of wrong targets: EM for each of a few tails."""
     best, found = np.inf, (4.0, 1.0, 0.0)
+    squares = np.square(residual / scale)
     for df in _TAILS:
         factor, share = 1.3 * float(np.median(np.abs(residual) / scale)) or 1.0, 0.02
         for _ in range(40):
-            z = residual / (scale * factor)
             right = 1 - _posterior(_nll(residual, scale * factor, df), share)
             share = min(max(float(1 - right.mean()), 1e-6), 0.4)
-            pull = right * (df + 1) / (df + np.square(z))
-            factor = max(float(np.sqrt((pull * np.square(residual / scale)).sum() / right.sum())), 1e-6)
+            factor = float(np.sqrt(settled_variance(squares, right, factor**2, df)))
         nll = _nll(residual, scale * factor, df)
         cost = -float(np.logaddexp(np.log1p(-share) - nll, np.log(share) - _ANYWHERE).sum())
         if cost < best:

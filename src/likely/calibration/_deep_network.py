@@ -12,12 +12,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from likely._evidence import moments
-from likely._rows.blocks import Rows
+from likely._rows.blocks import Rows, moments
 from likely._rows.contents import contents
 from likely._rows.folds import fold_numbers
 from likely._solvers.selection import held_out_gain
-from likely._training import train
+from likely._solvers.training import train
 from likely.calibration._link import LINK
 
 FOLDS = 5

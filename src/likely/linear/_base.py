@@ -1,4 +1,4 @@
-"""What self-tuning linear regressions share: checks, units, predictions with their uncertainty."""
+"""What linear models share: checks, units, lines, predictions with their uncertainty."""
 
 from __future__ import annotations
 
@@ -6,71 +6,140 @@ from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
+from torch.distributions import Distribution, Normal
 
+from likely._rows.canonical import Line, Table, canonical
 from likely._rows.checks import all_or_nothing, check_sample_weight
-from likely.linear._canonical import Line, canonical
-from likely.linear._design import Array, Design, Posterior, standardized
+from likely._solvers.design import Design, Posterior, standardized
+from likely._typing import Array
 
 
-class DynamicLinearModel(RegressorMixin, BaseEstimator):
-    """A linear regression that learns its prior. Subclasses write ``_solve``, which sets what it learns.
+class LinearModel(BaseEstimator):
+    """A line, or several, through rows. Subclasses write ``_fit``."""
 
-    Answers do not depend on the units of X or y, nor on the order of rows or columns. Columns that are multiples of
-    one another share their weight evenly.
-    """
-
-    _sparse = False  # whether X may be sparse
-    _power = 1.0  # a penalty weight p multiplies the penalty, so it divides the prior's scale by p to this power
-
-    def __init__(self, *, fit_intercept: bool = True, penalty_weights: Any = None) -> None:
-        self.fit_intercept = fit_intercept
-        self.penalty_weights = penalty_weights
+    _least = 1  # rows that a fit takes
+    _line: Line
+    coef_: Array
 
     @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learn the weights, the noise and the prior from rows.
+        """Learn the line, and the parameters of the likelihood and of the prior, from rows.
 
         Args:
             X: table of shape (n, d).
-            y: target of each row, shape (n,).
+            y: target or label of each row, shape (n,); :class:`DynamicRidge` also takes (n, k), k targets of which each
+                gets a fit of its own.
             sample_weight: weight of each row, shape (n,). Whole numbers count rows: a weight of two is the row twice.
                 Other weights are scaled to a mean of one, so that only their ratios matter.
 
         Returns:
             The estimator itself.
         """
+        self._fit(X, y, sample_weight)
+        return self
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
+        raise TypeError("use one of the estimators in likely.linear")
+
+
+class LinearRegressor(RegressorMixin, LinearModel):
+    """A line through rows. Subclasses write ``_learn``, which sets the line and its intercept, and ``_deviation``."""
+
+    _sparse = False  # whether X may be sparse
+    intercept_: float
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
         accept = ["csr", "csc"] if self._sparse else False
-        X, y = validate_data(
-            self, X, y, accept_sparse=accept, accept_large_sparse=False, dtype=np.float64, y_numeric=True
-        )
+        options: dict[str, Any] = {"accept_sparse": accept, "accept_large_sparse": False, "y_numeric": True}
+        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=self._least, **options)
+        self._learn(X, np.asarray(y, dtype=np.float64), check_sample_weight(sample_weight, X))
+        self.coef_ = self._line.coef
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Return the expected target of each row.
+
+        Args:
+            X: table of shape (n, d).
+            return_std: whether to return the standard deviation too.
+
+        Returns:
+            Array of shape (n,), or (n, k) after a fit to k targets; with ``return_std`` a pair of such arrays.
+        """
+        X = self._checked_rows(X)
+        mean = self._line(X, self.coef_) + self.intercept_
+        return (mean, self._deviation(X)) if return_std else mean
+
+    def _checked_rows(self, X: Any) -> Any:
+        check_is_fitted(self)
+        accept = ["csr", "csc"] if self._sparse else False
+        return validate_data(self, X, accept_sparse=accept, dtype=np.float64, reset=False)
+
+    def _learn(self, X: Any, y: Array, weight: Array | None) -> None:
+        raise TypeError("use one of the estimators in likely.linear")
+
+    def _deviation(self, X: Any) -> Array:
+        raise TypeError("use one of the estimators in likely.linear")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = self._sparse
+        return tags
+
+
+class DynamicLinearModel(LinearRegressor):
+    """A linear regression that learns its prior. Subclasses write ``_solve``, which sets what it learns.
+
+    Answers do not depend on the units of X or y, nor on the order of rows or columns. Columns that are multiples of
+    one another share their weight evenly.
+    """
+
+    _power = 1.0  # a penalty weight p multiplies the penalty, so it divides the prior's scale by p to this power
+    sigma_: float
+    _posterior: Posterior
+
+    def __init__(self, *, fit_intercept: bool = True, penalty_weights: Any = None) -> None:
+        self.fit_intercept = fit_intercept
+        self.penalty_weights = penalty_weights
+
+    def _learn(self, X: Any, y: Array, weight: Array | None) -> None:
         penalty = self._check_penalty_weights(X.shape[1])
-        table = canonical(X, np.asarray(y, dtype=np.float64), check_sample_weight(sample_weight, X))
+        table = canonical(X, y, weight)
         design = standardized(table, self.fit_intercept, penalty)
         slope, self.intercept_ = design.restored(self._solve(design))
         # What new rows need to be put into the fit's units; the table itself is let go.
         self._design = replace(design, x=np.zeros((0, design.shape[1])), y=np.zeros(0), offset=None, weight=None)
         self._line = Line.of(slope, table.units)
-        self.coef_ = self._line.coef
-        return self
-
-    def predict(self, X: Any, return_std: bool = False) -> Any:
-        """The expected target, and with ``return_std`` its standard deviation: the noise and the weights' together."""
-        check_is_fitted(self)
-        accept = ["csr", "csc"] if self._sparse else False
-        X = validate_data(self, X, accept_sparse=accept, dtype=np.float64, reset=False)
-        mean = self._line(X, self.coef_) + self.intercept_
-        if not return_std:
-            return mean
-        return mean, np.sqrt(self.sigma_**2 + self._posterior.variance(self._design.prepared(X)))
 
     def _solve(self, design: Design) -> Array:
         raise TypeError("use one of the estimators in likely.linear")
 
-    sigma_: float
-    _line: Line
-    _posterior: Posterior
+    def _deviation(self, X: Any) -> Array:
+        """The noise and the weights' uncertainty together."""
+        deviation: Array = np.sqrt(self.sigma_**2 + self._posterior.variance(self._design.prepared(X)))
+        return deviation
+
+    def predict_dist(self, X: Any) -> Distribution:
+        """Return the distribution of each row's target: normal, with the noise and the weights' uncertainty.
+
+        Args:
+            X: table of shape (n, d).
+
+        Returns:
+            A :class:`torch.distributions.Normal` of batch shape (n,), or (n, k) after a fit to k targets, in float64.
+
+        >>> import numpy as np
+        >>> from likely.linear import DynamicRidge
+        >>> X = np.arange(6.0)[:, None]
+        >>> DynamicRidge().fit(X, [0.1, 0.9, 2.1, 2.9, 4.1, 4.9]).predict_dist(X[:2]).icdf(torch.tensor(0.5)).round()
+        tensor([0., 1.], dtype=torch.float64)
+        """
+        mean, std = self.predict(X, return_std=True)
+        tiny = np.finfo(np.float64).tiny  # a constant target leaves no noise, and a distribution must have some
+        return Normal(torch.from_numpy(mean), torch.from_numpy(np.maximum(std, tiny)))
 
     def _check_penalty_weights(self, columns: int) -> Array | None:
         if self.penalty_weights is None:
@@ -81,7 +150,30 @@ class DynamicLinearModel(RegressorMixin, BaseEstimator):
         scaled: Array = weights**self._power
         return scaled
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = self._sparse
-        return tags
+
+class LinearClassifier(ClassifierMixin, LinearModel):
+    """Lines that are log odds or logits. Subclasses write ``_learn``, which sets the line and its intercepts."""
+
+    classes_: Any
+    intercept_: Array
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
+        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=self._least)
+        check_classification_targets(y)
+        weight = check_sample_weight(sample_weight, X)
+        seen = slice(None) if weight is None else weight > 0
+        self.classes_, labels = np.unique(y[seen], return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"the rows hold one class only, {self.classes_[0]!r}: at least 2 classes are needed to tell them apart"
+            )
+        self._learn(X, canonical(X[seen], labels.astype(np.float64), None if weight is None else weight[seen]))
+
+    def _learn(self, X: Array, table: Table) -> None:
+        raise TypeError("use one of the estimators in likely.linear")
+
+    def _logits(self, X: Any) -> Array:
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        logits: Array = self._line(X, self.coef_) + self.intercept_
+        return logits

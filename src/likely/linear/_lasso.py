@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from likely._solvers.design import Design
+from likely._solvers.sparse import LassoFit, lasso_by_validation, reweighted_lasso
+from likely._typing import Array
 from likely.linear._base import DynamicLinearModel
-from likely.linear._design import Array, Design
-from likely.linear._solvers import LassoFit, lasso_by_validation, reweighted_lasso
 
 
 class DynamicLasso(DynamicLinearModel):

@@ -4,35 +4,34 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
 from scipy import linalg
 from scipy.special import expit, log_expit
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from likely._evidence import Rows, fit_linear
-from likely._rows.checks import all_or_nothing, check_sample_weight
+from likely._rows.blocks import Rows
+from likely._rows.canonical import Line, Table
+from likely._solvers.design import Design, standardized
+from likely._solvers.evidence import fit_linear
+from likely._solvers.sparse import PATIENCE, STEP, solve_lasso
+from likely._typing import Array
 from likely.functional import bernoulli_nll
-from likely.linear._canonical import Line, Table, canonical
-from likely.linear._design import Array, Design, standardized
-from likely.linear._solvers import PATIENCE, STEP, solve_lasso
+from likely.linear._base import LinearClassifier
 
 PRIORS = ("normal", "laplace")
 
 
-class DynamicLogisticRegression(ClassifierMixin, BaseEstimator):
+class DynamicLogisticRegression(LinearClassifier):
     r"""Logistic regression under a normal (Dynamic Ridge) or Laplace (Dynamic Lasso) prior whose scale is learned.
 
     Under ``prior="normal"`` the scale has the most evidence in Laplace's approximation; under ``"laplace"`` a path of
     lassos is followed from zero weights down, until the approximate leave-one-out likelihood stops improving. Columns
     are put into units of their deviations first. With more than two classes each is set against the rest.
 
-    Learned: ``coef_``, ``intercept_``, ``prior_scale_`` (one a class), ``classes_``.
+    Learned: ``coef_``, ``intercept_``, ``prior_scale_`` (one per class), ``classes_``.
 
     >>> import numpy as np
     >>> from likely.linear import DynamicLogisticRegression
@@ -49,30 +48,9 @@ class DynamicLogisticRegression(ClassifierMixin, BaseEstimator):
         self.fit_intercept = fit_intercept
         self.max_iter = max_iter
 
-    @all_or_nothing
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learn the weights and the prior's scale from labelled rows.
-
-        Args:
-            X: table of shape (n, d).
-            y: label of each row, shape (n,).
-            sample_weight: weight of each row, shape (n,). Whole numbers count rows: a weight of two is the row twice.
-                Other weights are scaled to a mean of one, so that only their ratios matter.
-
-        Returns:
-            The estimator itself.
-        """
+    def _learn(self, X: Array, table: Table) -> None:
         if self.prior not in PRIORS:
             raise ValueError(f"prior must be 'normal' or 'laplace', got {self.prior!r}")
-        X, y = validate_data(self, X, y, dtype=np.float64)
-        check_classification_targets(y)
-        weight = check_sample_weight(sample_weight, X)
-        if weight is not None:
-            X, y, weight = X[weight > 0], y[weight > 0], weight[weight > 0]
-        self.classes_, label = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError(f"the rows hold one class only, {self.classes_[0]!r}: two are needed to tell them apart")
-        table = canonical(X, label.astype(np.float64), weight)
         fit = _fit_normal if self.prior == "normal" else _fit_laplace
         positive = [1] if len(self.classes_) == 2 else range(len(self.classes_))
         one_against_rest = [replace(table, y=(table.y == k).astype(np.float64)) for k in positive]
@@ -82,13 +60,10 @@ class DynamicLogisticRegression(ClassifierMixin, BaseEstimator):
         self.intercept_ = np.array([each.intercept for each in fits])
         self.prior_scale_ = np.array([each.scale for each in fits])
         self.n_iter_ = np.array([each.n_iter for each in fits])
-        return self
 
     def decision_function(self, X: Any) -> Any:
         """The log odds of the second class, or of each class against the rest."""
-        check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        odds = self._line(X, self.coef_) + self.intercept_
+        odds = self._logits(X)
         return odds[:, 0] if len(self.classes_) == 2 else odds
 
     def predict_proba(self, X: Any) -> Any:

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
+from likely._solvers.design import Design
+from likely._typing import Array
 from likely.linear._base import DynamicLinearModel
-from likely.linear._design import Array, Design
 from likely.linear._lasso import DynamicLasso, MultiLasso
 from likely.linear._ridge import DynamicRidge
 from likely.linear._spike_slab import SpikeSlabRegression

@@ -7,11 +7,12 @@ from functools import lru_cache
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from torch import Tensor
+from torch.distributions import Distribution
 
+from likely._typing import Array
 from likely.likelihoods import LIKELIHOODS, Residuals
 
-Array = NDArray[np.float64]
 SYMMETRIC = tuple(name for name, likelihood in LIKELIHOODS.items() if likelihood.residuals)
 
 
@@ -84,6 +85,13 @@ class Density:
         shapes = np.append(self.residuals.shapes, self.shape)
         costs = self._nll(residual, scale, shapes[:, None]) @ weight
         return replace(self, shape=float(shapes[costs.argmin()]))
+
+    def distribution(self, loc: Tensor, scale: Tensor) -> Distribution:
+        """Return the density as a torch distribution, around ``loc`` at ``scale``."""
+        phi = {"scale": scale}
+        if self.residuals.shape is not None:
+            phi[self.residuals.shape] = torch.full_like(loc, self.shape)
+        return LIKELIHOODS[self.likelihood].loss(validate_args=False)._distribution(loc, phi)
 
     @property
     def deviation(self) -> float:

@@ -3,33 +3,32 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from likely._evidence import Rows, fit_linear
-from likely._rows.checks import all_or_nothing, check_sample_weight
+from likely._rows.blocks import Rows
+from likely._rows.canonical import Line, Table, column_order
+from likely._rows.units import mean_and_deviation, median, middle_and_spread
+from likely._solvers.evidence import fit_linear
 from likely._solvers.selection import held_out_gain
+from likely._typing import Array, Index
 from likely.functional import softmax_nll
 from likely.likelihoods.softmax import tempered
-from likely.linear._canonical import Line, canonical, column_order
-from likely.linear._robust_rows import median, middle_and_spread
+from likely.linear._base import LinearClassifier
 
-Array = NDArray[np.float64]
 _RIDGE = 0.1  # on the temperature's slopes while starts are compared; then it is learned
 _FAR = 20.0  # |log T| beyond this is as good as ∞
 _FOLDS, _MARGIN = 3, 2.0  # a temperature must gain so many standard errors on rows held out in so many folds
 
 
-class RobustLogisticRegression(ClassifierMixin, BaseEstimator):
+class RobustLogisticRegression(LinearClassifier):
     r"""Logistic regression with a predicted temperature: :math:`\mathrm{softmax}((W x + b) / T(x))`, log T linear in x.
 
     Where labels contradict the boundary the temperature rises, and rows there pull less on it. Both are learned
@@ -60,37 +59,16 @@ class RobustLogisticRegression(ClassifierMixin, BaseEstimator):
     (1.0, True)
     """
 
+    _least = 2
+
     def __init__(self, *, C: float = 1.0, max_iter: int = 200, tol: float = 1e-5) -> None:
         self.C = C
         self.max_iter = max_iter
         self.tol = tol
 
-    @all_or_nothing
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learn the boundary and the temperature.
-
-        Args:
-            X: table of shape (n, d).
-            y: label of each row, shape (n,).
-            sample_weight: weight of each row, shape (n,). Whole numbers count rows: a weight of two is the row twice.
-                Other weights are scaled to a mean of one, so that only their ratios matter.
-
-        Returns:
-            The estimator itself.
-        """
-        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
-        check_classification_targets(y)
-        weight = check_sample_weight(sample_weight, X)
+    def _learn(self, X: Array, table: Table) -> None:
         if not self.C > 0:
             raise ValueError(f"C must be positive, got {self.C}")
-        seen = slice(None) if weight is None else weight > 0
-        self.classes_, labels = np.unique(y[seen], return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError(
-                "This solver needs samples of at least 2 classes in the data, but the data contains only one class: "
-                f"{self.classes_[0]!r}"
-            )
-        table = canonical(X[seen], labels.astype(np.float64), None if weight is None else weight[seen])
         middle, spread = middle_and_spread(table.x, table.weight)
         order = column_order(table.x, table.y, table.weight)
         x = ((table.x - middle) / spread)[:, order]
@@ -107,7 +85,6 @@ class RobustLogisticRegression(ClassifierMixin, BaseEstimator):
         self.coef_ = self._line.coef
         self.intercept_ = lines[:, -1] - lines[:, :-1] / spread @ middle
         self.weights_ = 1 / self._temperature(X)
-        return self
 
     def temperature(self, X: Any) -> Any:
         """What the logits of each row are divided by: one, or more where the labels are not to be trusted."""
@@ -144,12 +121,6 @@ class RobustLogisticRegression(ClassifierMixin, BaseEstimator):
         target = torch.from_numpy(np.searchsorted(self.classes_, labels))
         return softmax_nll(logits, target, temperature=1.0, reduction="none").numpy()
 
-    def _logits(self, X: Any) -> Array:
-        check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        logits: Array = self._line(X, self.coef_) + self.intercept_
-        return logits
-
 
 def _all_logits(logits: Array) -> Array:
     """A logit for each class: of two classes the first has none of its own."""
@@ -159,14 +130,12 @@ def _all_logits(logits: Array) -> Array:
 class _Problem:
     """Rows in robust units, and the joint loss of lines W (the intercept last) and slopes c of log T."""
 
-    def __init__(self, x: Array, labels: NDArray[np.intp], weight: Array, classes: int, C: float) -> None:
+    def __init__(self, x: Array, labels: Index, weight: Array, classes: int, C: float) -> None:
         self.x, self.labels, self.weight, self.C = np.column_stack([x, np.ones(len(x))]), labels, weight, C
         self.shape = (1 if classes == 2 else classes, x.shape[1] + 1)
         self.size = self.shape[0] * self.shape[1]
-        mean = np.average(x, axis=0, weights=weight)
-        deviation = np.sqrt(np.average(np.square(x - mean), axis=0, weights=weight))
-        self.deviation = np.where(deviation > 1e-12 * (1 + np.abs(mean)), deviation, np.inf)
-        self.mean, self.features = mean, (x - mean) / self.deviation
+        self.mean, self.deviation = mean_and_deviation(x, weight)
+        self.features = (x - self.mean) / self.deviation
         self.hot = np.eye(classes)[labels]
 
     def solve(self, max_iter: int, tol: float) -> tuple[Array, Array, int]:

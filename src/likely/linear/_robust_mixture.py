@@ -18,10 +18,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.random import RandomState
-from numpy.typing import NDArray
 from scipy.special import chdtri, expit, ndtr
 
-from likely.linear._robust_density import Array, Density
+from likely._typing import Array, Index
+from likely.linear._robust_density import Density
 from likely.linear._robust_rows import TINY, RobustRows, rms, solved
 from likely.linear._robust_scales import PredictedScales, refine_predicted
 
@@ -91,27 +91,49 @@ def fit_mixture(
     sample = rows if len(rows.y) <= _COMPARED else rows.some(random.choice(len(rows.y), _COMPARED, replace=False))
     everywhere_and_near = np.vstack([np.ones(len(sample.y)), sample.central(sample.columns)])
     starts, _ = sample.many_least_squares(everywhere_and_near)
-    if _nothing_to_find(sample, starts, everywhere_and_near[1], density):
-        return _climb(rows, _begun(rows, starts[:1], density, clean=True), max_iter, tol)
-    tilt = None if _far_inputs(sample) else _tilt(sample, starts[0], sample.weight, density, _ATTEMPT, 20 * tol)
-    if tilt:
-        level = _levelled(sample, tilt)
-        levelled, _ = level.many_least_squares(everywhere_and_near)
-        if _nothing_to_find(level, levelled, everywhere_and_near[1], density):
-            level = _levelled(rows, tilt)
-            return replace(_climb(level, _begun(level, levelled[:1], density, clean=True), max_iter, tol), tilt=tilt)
+    clean = _without_outliers(rows, sample, starts, everywhere_and_near, density, max_iter, tol)
+    if clean is not None:
+        return clean
     starts = np.vstack([starts, _reweighted(sample, starts), _elemental(sample, n_starts, random)])
-    found = _climb(sample, _begun(sample, starts, density), _GLANCE, 10 * tol)
-    closeness = _trimmed(sample, np.abs(sample.residuals(found.betas)))
-    likeliest, closest = int(_likelihood(sample, found).argmax()), int(closeness.argmin())
-    best = found.only(closest if closeness[closest] < _CLEARLY * closeness[likeliest] else likeliest)
-    chance = expit(best.log_odds(sample.residuals(best.betas))[0])
-    tilt = _tilt(sample, best.beta, chance * sample.weight, density, max_iter, 20 * tol)
-    if not tilt:
+    best = _best_of(sample, starts, density, tol)
+    inlier = expit(best.log_odds(sample.residuals(best.betas))[0])
+    tilt = _tilt(sample, best.beta, inlier * sample.weight, density, max_iter, 20 * tol)
+    if tilt is None:
         return _climb(rows, best, max_iter, tol)
     inner = np.array([tilt.scale])
     best = replace(best, betas=tilt.beta[None], inner=inner, outer=np.maximum(3 * inner, best.outer))
     return replace(_climb(_levelled(rows, tilt), best, max_iter, tol), tilt=tilt)
+
+
+def _without_outliers(
+    rows: RobustRows,
+    sample: RobustRows,
+    starts: Array,
+    everywhere_and_near: Array,
+    density: Density,
+    max_iter: int,
+    tol: float,
+) -> Mixture | None:
+    """The fit from least squares, of one scale or of a predicted one; None where there are outliers to look for."""
+    tilt = None
+    if not _nothing_to_find(sample, starts, everywhere_and_near[1], density):
+        if not _far_inputs(sample):
+            tilt = _tilt(sample, starts[0], sample.weight, density, _ATTEMPT, 20 * tol)
+        if tilt is None:
+            return None
+        level, rows = _levelled(sample, tilt), _levelled(rows, tilt)
+        starts, _ = level.many_least_squares(everywhere_and_near)
+        if not _nothing_to_find(level, starts, everywhere_and_near[1], density):
+            return None
+    return replace(_climb(rows, _begun(rows, starts[:1], density, clean=True), max_iter, tol), tilt=tilt)
+
+
+def _best_of(rows: RobustRows, starts: Array, density: Density, tol: float) -> Mixture:
+    """The likeliest of the mixtures that a few steps lead to, or one that leaves a majority clearly closer."""
+    mixtures = _climb(rows, _begun(rows, starts, density), _GLANCE, 10 * tol)
+    closeness = _trimmed(rows, np.abs(rows.residuals(mixtures.betas)))
+    likeliest, closest = int(_likelihood(rows, mixtures).argmax()), int(closeness.argmin())
+    return mixtures.only(closest if closeness[closest] < _CLEARLY * closeness[likeliest] else likeliest)
 
 
 def _tilt(
@@ -183,29 +205,26 @@ def _climb(rows: RobustRows, start: Mixture, max_iter: int, tol: float) -> Mixtu
 
     The small scale is divided by what the coefficients leave of the inliers, or few rows would seem more precise.
     """
-    beta, inner, outer, share, density = start.betas, start.inner, start.outer, start.share, start.density
-    p, total, weight = rows.x.shape[1], rows.weight.sum(), rows.weight
-    residuals, n_iter = rows.residuals(beta), start.n_iter
+    mixture, p, total, weight = start, rows.x.shape[1], rows.weight.sum(), rows.weight
+    residuals = rows.residuals(start.betas)
     for _ in range(max_iter):
-        n_iter += 1
-        inlier = expit(Mixture(beta, inner, outer, share, density).log_odds(residuals))
-        inside = density.weight(residuals / inner[:, None]) * inlier
-        outside = density.weight(residuals / outer[:, None]) * (1 - inlier)
-        moved, _ = rows.many_least_squares(inside)
-        moving = np.abs(rows.x @ (moved - beta).T).max(0)
-        beta, residuals = moved, rows.residuals(moved)
+        density, last = mixture.density, mixture.betas
+        inlier = expit(mixture.log_odds(residuals))
+        inside = density.weight(residuals / mixture.inner[:, None]) * inlier
+        outside = density.weight(residuals / mixture.outer[:, None]) * (1 - inlier)
+        betas, _ = rows.many_least_squares(inside)
+        residuals = rows.residuals(betas)
         squares, count = np.square(residuals), inlier @ weight
         floor = 0.2 * 1.4826 * rows.radius(np.abs(residuals)) + TINY
-        inner = np.sqrt((inside * squares) @ weight / np.maximum(count - p, 0.3 * count))
-        inner = np.maximum(inner, floor)
+        inner = np.maximum(np.sqrt((inside * squares) @ weight / np.maximum(count - p, 0.3 * count)), floor)
         outer = np.sqrt((outside * squares) @ weight / np.maximum(total - count, TINY))
-        outer = np.maximum(outer, 3 * inner)
         share = np.clip(count / total, 0.5, _most(rows))
-        if len(beta) == 1:
+        if len(betas) == 1:
             density = density.refitted(residuals[0], inner[0], inlier[0] * weight)
-        if (moving <= tol * inner).all():
+        mixture = Mixture(betas, inner, np.maximum(outer, 3 * inner), share, density, mixture.n_iter + 1)
+        if (np.abs(rows.x @ (betas - last).T).max(0) <= tol * inner).all():
             break
-    return Mixture(beta, inner, outer, share, density, n_iter)
+    return mixture
 
 
 def _most(rows: RobustRows) -> float:
@@ -260,7 +279,7 @@ def _elemental(rows: RobustRows, n_starts: int, random: RandomState) -> Array:
     return last
 
 
-def _samples(n: int, p: int, m: int, random: RandomState) -> NDArray[np.intp]:
+def _samples(n: int, p: int, m: int, random: RandomState) -> Index:
     """About m samples of p of n rows, none of them twice in one."""
     if n < p * p:
         return np.argpartition(random.random_sample((m, n)), p, axis=1)[:, :p]
@@ -270,6 +289,6 @@ def _samples(n: int, p: int, m: int, random: RandomState) -> NDArray[np.intp]:
 
 def _trimmed(rows: RobustRows, sizes: Array) -> Array:
     """The mean square of the majority that is fitted best."""
-    inside: NDArray[np.float64] = (sizes <= rows.radius(sizes)[:, None]) * rows.weight
+    inside: Array = (sizes <= rows.radius(sizes)[:, None]) * rows.weight
     trimmed: Array = np.sqrt((inside * np.square(sizes)).sum(1) / inside.sum(1))
     return trimmed

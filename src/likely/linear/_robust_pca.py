@@ -7,15 +7,14 @@ from numbers import Integral
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from likely._rows.canonical import canonical, column_units
 from likely._rows.checks import all_or_nothing, check_sample_weight
-from likely.linear._canonical import canonical, column_units
-from likely.linear._robust_rows import median
-
-Array = NDArray[np.float64]
+from likely._rows.units import median
+from likely._solvers.reweighting import row_precision
+from likely._typing import Array
 
 
 class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -146,8 +145,7 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """The weight of rows of which the subspace leaves so much."""
         if fit.exact:
             return (squares <= fit.scale**2).astype(np.float64)
-        trust: Array = (self.df + self._left_over) / (self.df + squares / fit.scale**2)
-        return trust
+        return row_precision(squares / fit.scale**2, self.df, self._left_over)
 
     def _reweighted(self, x: Array, count: Array, mean: Array, components: Array) -> _Fit:
         q, k, total = self._left_over, len(components), float(count.sum())
@@ -161,7 +159,7 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         variance, n_iter, turn = typical / q, 0, math.inf
         while n_iter < self.max_iter and turn > self.tol:
             n_iter += 1
-            weight = count * (self.df + q) / (self.df + squares / variance)
+            weight = count * row_precision(squares / variance, self.df, q)
             variance = max(float(weight @ squares) / (total * q), nothing)
             mean, moved = _principal(x, weight, k)
             turn = _turn(components, moved)

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin
+import torch
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
+from torch.distributions import Categorical, Distribution, MixtureSameFamily
 
-from likely._rows.checks import all_or_nothing, check_sample_weight
-from likely.linear._canonical import Line
-from likely.linear._robust_density import Array, Density
+from likely._rows.canonical import Line
+from likely._typing import Array
+from likely.linear._base import LinearRegressor
+from likely.linear._robust_density import Density
 from likely.linear._robust_mixture import Mixture, fit_mixture
 from likely.linear._robust_rows import RobustRows
 from likely.linear._robust_scales import DataScales, PredictedScales, fit_data, fit_predicted
 
-SCALES = ("mixture", "x", "xy", "data")
+SCALES = ("mixture", "predicted", "predicted_xy", "data")
 
 
-class RobustLinearRegression(RegressorMixin, BaseEstimator):
+class RobustLinearRegression(LinearRegressor):
     r"""Least squares with scales that learn: MPLS-X, MPLS-XY, DPLS and, by default, a mixture of two scales.
 
     A row whose scale is large pulls little, so learning the scales is learning whom to trust.
@@ -28,15 +30,16 @@ class RobustLinearRegression(RegressorMixin, BaseEstimator):
     - ``scale="mixture"``: each row has the small scale or the large one, with a learned chance. It withstands outliers
       in the target and in the inputs, up to nearly half of the rows. Where the inliers' noise goes with the inputs, the
       small scale is a predicted one.
-    - ``scale="x"`` (MPLS-X): log σ is linear in the inputs. For noise that varies with them, and for outliers that they
-      give away.
-    - ``scale="xy"`` (MPLS-XY): linear in inputs and target. This is a way of weighting rows, not a density of y
-      given x, and new rows have no scale. Outliers on both sides of the line are beyond it.
+    - ``scale="predicted"`` (MPLS-X): log σ is linear in the inputs. For noise that varies with them, and for outliers
+      that they give away.
+    - ``scale="predicted_xy"`` (MPLS-XY): linear in inputs and target. This is a way of weighting rows, not a density of
+      y given x, and new rows have no scale. Outliers on both sides of the line are beyond it.
     - ``scale="data"`` (DPLS): a scale for each row under an inverse-gamma hyperprior, which is Student's t. For
       outliers in the target only.
 
     Args:
-        scale: where the scales come from.
+        scale: what the scale of a row depends on, as above: ``"mixture"``, ``"predicted"``, ``"predicted_xy"`` or
+            ``"data"``.
         likelihood: ``"normal"``, ``"laplace"``, ``"student_t"`` or ``"robust"`` (Barron's), the density of a residual
             at its scale.
         shape: Student's degrees of freedom or Barron's α from 0 to 2; learned where it is None.
@@ -45,7 +48,7 @@ class RobustLinearRegression(RegressorMixin, BaseEstimator):
         n_starts: how many fits through a few rows the mixture's search may begin with.
         max_iter: steps at most.
         tol: the steps end when no prediction moves by this share of the scale.
-        random_state: for the rows of those starts.
+        random_state: seed for choosing the rows of those starts.
 
     Attributes:
         coef_, intercept_: the line.
@@ -55,6 +58,7 @@ class RobustLinearRegression(RegressorMixin, BaseEstimator):
             over the one that belongs to ``scale_``, at most one.
         n_iter_: steps taken.
         outlier_scale_, inlier_share_: of the mixture.
+        df_: degrees of freedom of the data scales' hyperprior.
         scale_coef_, scale_intercept_: log σ of predicted scales as a line in the inputs (and the target); of the
             mixture's small scale too, where the inliers' noise varies with the inputs.
 
@@ -70,6 +74,8 @@ class RobustLinearRegression(RegressorMixin, BaseEstimator):
     >>> bool(model.weights_[:60].max() < 0.01 < model.weights_[60:].mean())
     True
     """
+
+    _least = 2
 
     def __init__(
         self,
@@ -94,22 +100,7 @@ class RobustLinearRegression(RegressorMixin, BaseEstimator):
         self.tol = tol
         self.random_state = random_state
 
-    @all_or_nothing
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learn the line and the scales.
-
-        Args:
-            X: table of shape (n, d).
-            y: target of each row, shape (n,).
-            sample_weight: weight of each row, shape (n,). Whole numbers count rows: a weight of two is the row twice.
-                Other weights are scaled to a mean of one, so that only their ratios matter.
-
-        Returns:
-            The estimator itself.
-        """
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
-        y = np.asarray(y, dtype=np.float64)
-        weight = check_sample_weight(sample_weight, X)
+    def _learn(self, X: Any, y: Array, weight: Array | None) -> None:
         density = self._checked()
         rows = RobustRows.of(X, y, weight, self.fit_intercept)
         fitted: Mixture | DataScales | PredictedScales
@@ -124,27 +115,53 @@ class RobustLinearRegression(RegressorMixin, BaseEstimator):
                 self._learned_line(fitted.tilt, rows, fitted.scale)
         elif self.scale == "data":
             fitted = fit_data(rows, density, self.df, self.max_iter, self.tol)
+            self.df_ = fitted.df
         else:
             fitted = fit_predicted(rows, self._features(rows.table), density, self.max_iter, self.tol)
             self._learned_line(fitted, rows, fitted.scale)
         self._line, self.intercept_ = rows.restored(fitted.beta)
-        self.coef_ = self._line.coef
         self.scale_, self.density_, self.n_iter_ = float(fitted.scale * unit), fitted.density, fitted.n_iter
         # In the rows' units, and for rows of no weight too.
-        residuals = (y - self._line(X, self.coef_) - self.intercept_) / unit
+        residuals = (y - self._line(X, self._line.coef) - self.intercept_) / unit
         self.weights_ = fitted.trust(residuals, self._features(rows.prepared(X, y)))
-        return self
 
-    def predict(self, X: Any, return_std: bool = False) -> Any:
-        """The line at these rows, and with ``return_std`` the standard deviation of a trusted row around it."""
-        check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        mean = self._line(X, self.coef_) + self.intercept_
-        if not return_std:
-            return mean
-        if self.scale == "xy":
-            raise ValueError("scale='xy' reads the target, so new rows have no scale: use scale='x' or 'mixture'")
-        return mean, self._scales(X) * self.density_.deviation
+    def _deviation(self, X: Any) -> Array:
+        """The standard deviation of a trusted row around the line."""
+        return self._scales(X) * self.density_.deviation
+
+    def predict_dist(self, X: Any) -> Distribution:
+        """Return the distribution of each row's target under the fitted scales.
+
+        Args:
+            X: table of shape (n, d).
+
+        Returns:
+            A torch distribution of batch shape (n,) in float64: the likelihood at each row's scale; for the mixture
+            that of both scales, outliers included (:class:`torch.distributions.MixtureSameFamily`); for data scales
+            under the normal likelihood, Student's t with ``df_`` degrees of freedom. Under another likelihood, data
+            scales have no closed form, and this is the distribution of a trusted row.
+
+        Raises:
+            ValueError: ``scale="predicted_xy"``, whose scales read the target.
+
+        >>> import numpy as np
+        >>> from likely.linear import RobustLinearRegression
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(100, 1))
+        >>> model = RobustLinearRegression("data").fit(X, 3 * X[:, 0] + rng.standard_t(2, size=100))
+        >>> type(model.predict_dist(X)).__name__
+        'StudentT'
+        """
+        mean = torch.from_numpy(self.predict(X))
+        scale = torch.from_numpy(self._scales(self._checked_rows(X)))
+        if self.scale == "data" and self.density_.likelihood == "normal":
+            return Density.of("student_t", self.df_).distribution(mean, scale)
+        if self.scale != "mixture":
+            return self.density_.distribution(mean, scale)
+        share = torch.tensor([self.inlier_share_, 1 - self.inlier_share_], dtype=torch.float64)
+        both = scale[:, None] * torch.tensor([1.0, self.outlier_scale_ / self.scale_], dtype=torch.float64)
+        parts = self.density_.distribution(mean[:, None].expand_as(both), both)
+        return MixtureSameFamily(Categorical(share.expand(len(mean), 2)), parts)
 
     def outlier_score(self, X: Any, y: Any) -> Any:
         """How badly each row fits: its NLL at the scale of a trusted row. Higher is worse.
@@ -158,6 +175,10 @@ class RobustLinearRegression(RegressorMixin, BaseEstimator):
 
     def _scales(self, X: Array) -> Array:
         """The scale of each row, from its inputs."""
+        if self.scale == "predicted_xy":
+            raise ValueError(
+                "scale='predicted_xy' reads the target, so new rows have no scale: use scale='predicted' or 'mixture'"
+            )
         if not hasattr(self, "scale_coef_"):
             return np.full(len(X), self.scale_)
         scales: Array = np.exp(np.clip(self._scale_line(X, self.scale_coef_) + self.scale_intercept_, -700, 700))
@@ -174,7 +195,7 @@ class RobustLinearRegression(RegressorMixin, BaseEstimator):
 
     def _features(self, table: Array) -> Array:
         """What predicted scales are linear in, of a table whose last column is the target."""
-        return table if self.scale == "xy" else table[:, :-1]
+        return table if self.scale == "predicted_xy" else table[:, :-1]
 
     def _learned_line(self, fitted: PredictedScales, rows: RobustRows, scale: float) -> None:
         """log σ in the units that the table came in, with this scale in the middle."""

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-from likely.linear._canonical import Line, canonical, column_units, in_units
+from likely._rows.canonical import Line, canonical, column_units, in_units
+from likely._rows.units import middle_and_spread
+from likely._typing import Array, Index
 
-Array = NDArray[np.float64]
 TINY = 1e-9  # of the target's spread; a scale below this is a perfect fit
 
 
@@ -59,7 +59,7 @@ class RobustRows:
             return line, 0.0
         return line, float(self.middle[-1] + self.spread[-1] * beta[-1] - slope @ self.middle[:-1])
 
-    def some(self, index: NDArray[np.intp]) -> RobustRows:
+    def some(self, index: Index) -> RobustRows:
         """Some of the rows, in the same units."""
         x, columns, y, weight = self.x[index], self.columns[index], self.y[index], self.weight[index]
         return replace(self, x=x, columns=columns, y=y, weight=weight)
@@ -139,24 +139,3 @@ def solved(gram: Array, moments: Array) -> Array:
     firm = gram.copy()
     firm[..., diagonal, diagonal] += 1e-12 * gram[..., diagonal, diagonal].mean(-1, keepdims=True) + 1e-300
     return np.asarray(np.linalg.solve(firm, moments[..., None])[..., 0], dtype=np.float64)
-
-
-def middle_and_spread(table: Array, weight: Array, about_zero: bool = False) -> tuple[Array, Array]:
-    """The weighted median of every column and, in normal deviations, the median distance to it.
-
-    A column more than half of which is one value has none, and gets its deviation; a constant one gets 1.
-    """
-    middle = np.zeros(table.shape[1]) if about_zero else median(table, weight)
-    distance = np.abs(table - middle)
-    spread = 1.4826 * median(distance, weight)
-    rms = np.sqrt(np.average(np.square(distance), axis=0, weights=weight))
-    rounding = 1e-12 * np.abs(middle)
-    return middle, np.where(spread > rounding, spread, np.where(rms > rounding, rms, 1.0))
-
-
-def median(table: Array, weight: Array) -> Array:
-    """The lower weighted median of every column."""
-    order = np.argsort(table, axis=0, kind="stable")
-    index = (np.cumsum(weight[order], axis=0) >= 0.5 * weight.sum()).argmax(0)
-    middle: Array = np.take_along_axis(table, np.take_along_axis(order, index[None], 0), 0)[0]
-    return middle

@@ -16,9 +16,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from likely._evidence import _Ridge
-from likely.linear._robust_density import Array, Density
-from likely.linear._robust_rows import TINY, RobustRows, middle_and_spread, rms
+from likely._rows.units import mean_and_deviation, middle_and_spread
+from likely._solvers.reweighting import row_precision
+from likely._solvers.ridge import Ridge
+from likely._typing import Array
+from likely.linear._robust_density import Density
+from likely.linear._robust_rows import TINY, RobustRows, rms
 
 _HELD = 8  # steps in which the scales find the start before the coefficients may leave it
 _RIDGES = 2  # times that the ridge is taken anew
@@ -73,7 +76,7 @@ def fit_data(rows: RobustRows, density: Density, df: float | None, max_iter: int
 def _factor(z: Array, factor: Array, df: float, density: Density) -> Array:
     """One step towards each row's best u²."""
     bent = density.weight(z / np.sqrt(factor))
-    return (df + bent * z * z) / (df + 1)
+    return 1 / row_precision(bent * z * z, df)
 
 
 @dataclass(frozen=True)
@@ -122,15 +125,13 @@ class _Scoring:
     def __init__(self, rows: RobustRows, features: Array, density: Density, max_iter: int, tol: float) -> None:
         self.rows, self.max_iter, self.tol, self.density = rows, max_iter, tol, density
         self.features, total = features, rows.weight.sum()
-        self.mean = np.average(features, axis=0, weights=rows.weight)
-        deviation = np.sqrt(np.average(np.square(features - self.mean), axis=0, weights=rows.weight))
-        self.deviation = np.where(deviation > 1e-12 * (1 + np.abs(self.mean)), deviation, np.inf)
+        self.mean, self.deviation = mean_and_deviation(features, rows.weight)
         standard = (features - self.mean) / self.deviation
         values, self.vectors = np.linalg.eigh((standard.T * rows.weight) @ standard)
         self.values = values.clip(min=0) * density.information
         self.mass = total * density.information
         self.directions = standard @ self.vectors
-        self.ridge = _Ridge(spread=float(features.shape[1]), rate=0.0, scale=math.inf)
+        self.ridge = Ridge(spread=float(features.shape[1]))
 
     def run(self, start: Array, ridges: int = 0, sure: bool = False) -> PredictedScales:
         """The fit that this weighting of the rows leads to, at a ridge of one and then at the best, taken anew."""

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from likely._solvers.design import Design, Posterior
+from likely._solvers.sparse import lasso_by_validation, reweighted_lasso
+from likely._solvers.spike_slab import Spectrum, SpikeSlabFit, Start, spike_slab
+from likely._typing import Array
 from likely.linear._base import DynamicLinearModel
-from likely.linear._design import Array, Design, Posterior
-from likely.linear._solvers import (
-    Slab,
-    Spectrum,
-    SpikeSlabFit,
-    SpikeSlabStart,
-    from_weights,
-    lasso_by_validation,
-    reweighted_lasso,
-    spike_slab,
-)
 
 _EASY = 25  # iterations: what takes more may have got stuck, and is tried from elsewhere too
 
@@ -64,9 +58,9 @@ class SpikeSlabRegression(DynamicLinearModel):
     def _solve(self, design: Design) -> Array:
         columns = len(design.mean)
         start = None
-        last: tuple[Slab, float, Array, float] | None = getattr(self, "_last", None) if self.warm_start else None
-        if last is not None and len(last[2]) == columns:
-            start = (last[0], last[1], last[2][design.live], last[3])
+        last: Start | None = getattr(self, "_last", None) if self.warm_start else None
+        if last is not None and len(last.r1) == columns:
+            start = replace(last, r1=last.r1[design.live])
         fit = likeliest(design, max_iter=self.max_iter, tol=self.tol, last=start)
         self.inclusion_ = np.zeros(columns)
         self._last = None
@@ -75,10 +69,10 @@ class SpikeSlabRegression(DynamicLinearModel):
             self.prior_mean_, self.prior_scale_, self.evidence_, self.n_iter_ = 0.0, 0.0, -math.inf, 0
             self._posterior = Posterior(design, self.sigma_**2, 0.0, np.zeros(0, dtype=np.intp))
             return np.zeros(design.shape[1])
-        pull = np.zeros(columns)
-        pull[design.live] = fit.state[0]
-        self._last = (fit.slab, fit.noise, pull, fit.state[1])
-        self.inclusion_[design.live] = fit.moments.plus + fit.moments.minus
+        r1 = np.zeros(columns)
+        r1[design.live] = fit.end.r1
+        self._last = replace(fit.end, r1=r1)
+        self.inclusion_[design.live] = fit.moments.inclusion
         self.sigma_ = math.sqrt(fit.noise)
         self.prior_share_, self.prior_positive_ = fit.slab.share, fit.slab.positive
         self.prior_mean_, self.prior_scale_ = fit.slab.mean, math.sqrt(fit.slab.variance)
@@ -88,7 +82,7 @@ class SpikeSlabRegression(DynamicLinearModel):
 
 
 def likeliest(
-    design: Design, *, max_iter: int = 300, tol: float = 1e-4, last: SpikeSlabStart | None = None
+    design: Design, *, max_iter: int = 300, tol: float = 1e-4, last: Start | None = None
 ) -> SpikeSlabFit | None:
     """The spike and slab of most evidence among those found from several starts; None where there is no signal."""
     if design.shape[1] == 0 or design.yy <= 0 or not np.abs(design.xy).any():
@@ -112,7 +106,7 @@ def likeliest(
         {"humps": 0.98, "hold": 15, "share": 0.5},
     ]
     if sparse.coef.any():
-        starts.append({"start": from_weights(design, distinct.shared(sparse.coef), sparse.noise), "damping": 0.5})
+        starts.append({"start": Start.from_weights(design, distinct.shared(sparse.coef), sparse.noise), "damping": 0.5})
     found += [spike_slab(design, spectrum, **start, **settings) for start in starts]
     converged = [fit for fit in found if fit.converged]
     if not converged:  # near a phase transition the turns slow down: the least noise is the furthest along

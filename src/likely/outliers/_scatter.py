@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.special import gammaincinv
 
+from likely._solvers.reweighting import row_precision
 from likely.outliers._base import OutlierDetector
 from likely.outliers._distinct import Array, Distinct
 from likely.outliers._missing import fill
@@ -120,7 +121,7 @@ class ScatterDetector(OutlierDetector):
         Exact at the weights of the last step (Sherman and Morrison): of a share s of all weight, mean and covariance
         are left with 1 / (1 - s) of what sets the row apart.
         """
-        pull = (self.df + seen) / (self.df + distance)
+        pull = row_precision(distance, self.df, seen)
         share = np.minimum(rows.left_out * pull / (rows.weight @ pull), 0.5)
         leverage = np.minimum(share / (1 - share) * distance, 1 - 1e-6)
         found: Array = 1 / ((1 - share) * (1 - leverage))
@@ -139,7 +140,7 @@ class ScatterDetector(OutlierDetector):
             own = weight[rows]
             z = z[:, self.columns_.measured] - self.location_
             seen, spread = fill(z, precision, own, noise)
-            pull = own if alike else own * (self.df + seen) / (self.df + np.square(z @ root).sum(1))
+            pull = own if alike else own * row_precision(np.square(z @ root).sum(1), self.df, seen)
             total, count, unseen = total + pull.sum(), count + own.sum(), unseen + spread
             mean += pull @ z
             second += (z * pull[:, None]).T @ z
@@ -169,8 +170,7 @@ class ScatterDetector(OutlierDetector):
         words = z[:, self.columns_.categories]
         there = ~np.isnan(words)
         distance = np.square(w).sum(1) + 2 * np.where(there, words, 0.0).sum(1)
-        log_scale: Array = 0.5 * np.log((self.df + distance) / (self.df + seen + 2 * there @ self.columns_.usual))
-        return log_scale
+        return -0.5 * np.log(row_precision(distance, self.df, seen + 2 * there @ self.columns_.usual))
 
     def _scores(self, table: Array, stretch: Array | None = None) -> Array:
         """log σ of each row; of a row left out, whose squared distance is so many times as large, if that is given."""

@@ -3,9 +3,9 @@ r"""Priors for the weights of any ``nn.Module``: regularisation whose strength l
 Weight decay is a normal prior and L1 a Laplace prior, each with its scale held fixed. Here the scale is free:
 ``loss = loss_fn(prediction, target) + prior() / n``, with ``n`` the number of terms the loss is a mean over.
 
-**Why not just minimise over both.** The paper does (``objective="map"``): :math:`|\theta|/b + \log b`. As weights and
+**Why not just minimise over both.** The paper does (``method="map"``): :math:`|\theta|/b + \log b`. As weights and
 scale go to zero together that falls to :math:`-\infty`, once for every weight, and a network with ReLUs can follow it
-at no cost by growing the next layer. The default, ``objective="evidence"``, charges :math:`\log b` only for what the
+at no cost by growing the next layer. The default, ``method="evidence"``, charges :math:`\log b` only for what the
 data determines:
 
 - a scale shared by many weights pays for every *direction* that the rows tell apart, :math:`\tfrac12\sum_i

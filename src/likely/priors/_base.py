@@ -4,11 +4,13 @@ import copy
 import math
 import warnings
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, distributed, nn
 
+from likely._solvers.ridge import settled_log_scale
 from likely._validation import check_positive, may_look
 from likely.constraints import Exp
 from likely.parameters import Global
@@ -21,11 +23,17 @@ _COLLAPSED = 0.03  # of its start: weights that learn grow, and only the fall to
 class Prior(nn.Module):
     """What the priors share: which weights, how many scales, and how they learn.
 
-    ``per`` says who shares a scale: ``"all"`` weights, those of a ``"tensor"``, or none (``"element"``). ``which``
-    chooses the weights: by default all of two or more dimensions outside normalisation layers; otherwise a predicate
-    ``(name, parameter) -> bool`` or a list of names. ``n`` is the number of training rows; its order of magnitude is
-    enough. The weights stay the model's: ``prior.parameters()`` holds the scales only. Hand them to the optimizer
-    without weight decay.
+    The weights stay the model's: ``prior.parameters()`` holds the scales only. Hand them to the optimizer without
+    weight decay.
+
+    Args:
+        model: the module whose weights get the prior.
+        per: which weights share a scale: ``"all"``, those of a ``"tensor"``, or none (``"element"``).
+        which: the weights; by default all of two or more dimensions outside normalisation layers, otherwise a predicate
+            ``(name, parameter) -> bool`` or a list of names.
+        method: how scales are learned: by ``"evidence"``, or by ``"map"``, the paper's joint minimum over weights and
+            scales, which collapses.
+        n: number of training rows; its order of magnitude is enough.
 
     >>> import torch, likely
     >>> from likely.priors import NormalPrior
@@ -44,19 +52,19 @@ class Prior(nn.Module):
         *,
         per: str = "tensor",
         which: Which = None,
-        objective: str = "evidence",
+        method: str = "evidence",
         n: int = 1000,
     ) -> None:
         super().__init__()
         if per not in ("all", "tensor", "element"):
             raise ValueError(f"per must be 'all', 'tensor' or 'element'; got {per!r}")
-        if objective not in ("evidence", "map"):
-            raise ValueError(f"objective must be 'evidence' or 'map'; got {objective!r}")
+        if method not in ("evidence", "map"):
+            raise ValueError(f"method must be 'evidence' or 'map'; got {method!r}")
         check_positive("n", n)
-        self.per, self.objective, self.n = per, objective, n
+        self.per, self.method, self.n = per, method, n
         self._model = (model,)  # in a tuple, so that the model's parameters are not registered here too
         self._names = tuple(select(model, which))
-        self._warned = objective != "map"
+        self._warned = method != "map"
         weights = self.weights
         first = next(iter(weights.values()))
         kind = torch.empty(0, dtype=torch.promote_types(first.dtype, torch.float32), device=first.device)
@@ -67,9 +75,9 @@ class Prior(nn.Module):
         spectrum = torch.tensor([[float(n)] * min(k, _DIRECTIONS) + [0.0] * (_DIRECTIONS - k) for k in known])
         self.register_buffer("spectrum", spectrum.to(kind) if self._by_evidence else torch.empty(0))
         # The evidence starts from wide scales: weights that start under a narrow one never get to show their worth.
-        if objective == "map":
+        if method == "map":
             self.fit_()
-        self._start = [float(s.value.detach().mean()) for s in self._scales()] if objective == "map" else []
+        self._start = [float(s.value.detach().mean()) for s in self._scales()] if method == "map" else []
 
     @property
     def weights(self) -> dict[str, nn.Parameter]:
@@ -98,7 +106,7 @@ class Prior(nn.Module):
                 yield torch.log1p(self._determined(self.spectrum[i], value)).sum() / self.power - count * value.log()
 
     def _element_terms(self) -> Iterator[Tensor]:
-        exact = self.objective == "map"
+        exact = self.method == "map"
         for weight, scale in zip(self.weights.values(), self._scales(), strict=True):
             wide = weight.to(torch.promote_types(weight.dtype, torch.float32))
             size, share = (wide, 1.0) if exact else (self._softened(wide), self._share(wide))
@@ -107,33 +115,34 @@ class Prior(nn.Module):
     @torch.no_grad()
     def fit_(self) -> None:
         """Set every scale to its best for the weights as they are, in closed form or a few fixed-point steps."""
-        weights = self.weights
+        best, every = self._best_of_element if self.per == "element" else self._best_of_group, self.weights
         for i, (group, scale) in enumerate(zip(self._groups(), self._scales(), strict=True)):
-            kind = scale.raw.dtype
-            if self.per == "element":
-                weight = weights[group[0]].to(kind)
-                size = weight.abs() if self.objective == "map" else self._softened(weight).abs()
-                raw = size.clamp(min=torch.finfo(kind).tiny).log()
-                scale.raw.copy_(torch.where(raw.isfinite(), raw, scale.raw))
-                continue
-            total = torch.stack([weights[name].to(kind).abs().pow(self.power).sum() for name in group]).sum()
-            count = sum(weights[name].numel() for name in group)
-            raw = scale.raw.clone()
-            if not self._by_evidence:
-                raw = (total / count).log() / self.power
-            for _ in range(60 if self._by_evidence else 0):
-                ratio = self._determined(self.spectrum[i], raw.exp())
-                raw = 0.5 * (raw + (total / (ratio / (1 + ratio)).sum()).log() / self.power)
-            # Weights that are all zero say nothing of their scale, and it stays.
-            scale.raw.copy_(torch.where(raw.isfinite(), raw, scale.raw))
+            weights = [every[name].to(scale.raw.dtype) for name in group]
+            log_scale = best(weights, scale.raw, i)
+            # Weights that are all zero, or NaN, say nothing of their scale, and it stays.
+            scale.raw.copy_(torch.where(log_scale.isfinite(), log_scale, scale.raw))
+
+    def _best_of_element(self, weights: list[Tensor], _log_scale: Tensor, _index: int) -> Tensor:
+        (weight,) = weights
+        size = weight.abs() if self.method == "map" else self._softened(weight).abs()
+        return size.clamp(min=torch.finfo(size.dtype).tiny).log()
+
+    def _best_of_group(self, weights: list[Tensor], log_scale: Tensor, index: int) -> Tensor:
+        total = torch.stack([weight.abs().pow(self.power).sum() for weight in weights]).sum()
+        if self._by_evidence:
+            return settled_log_scale(log_scale, total, partial(self._determined, self.spectrum[index]), self.power)
+        return (total / sum(weight.numel() for weight in weights)).log() / self.power
 
     def observe(self, rows: Tensor, n: int | None = None) -> None:
         """Learn from the NLL of some rows how many directions the data determines, then fit the shared scales.
 
-        ``rows`` are the unreduced losses of one batch, still in the graph; the first 1024 are used, at the price of a
-        backward pass and a copy of the weights each, so once in ten epochs is enough. More rows see more directions.
-        ``n`` is the number of training rows, if it is not the one given at the start. Under DDP every process must
-        call it. Scales that nothing shares (``per="element"``) and ``objective="map"`` have no use for it.
+        Once in ten epochs is enough. Under DDP every process must call it. Scales that nothing shares
+        (``per="element"``) and ``method="map"`` have no use for it.
+
+        Args:
+            rows: unreduced losses of one batch, still in the graph. The first 1024 are used, at the price of a backward
+                pass and a copy of the weights each; more rows see more directions.
+            n: number of training rows, if it is not the one given at the start.
 
         >>> import torch, likely
         >>> _ = torch.manual_seed(0)
@@ -149,23 +158,7 @@ class Prior(nn.Module):
         if not self._by_evidence:
             self.n = n
             return
-        rows = rows.flatten()
-        kept = rows[:_DIRECTIONS]
-        weights = self.weights
-        signs = torch.eye(len(kept), dtype=rows.dtype, device=rows.device)
-        slopes = torch.autograd.grad(
-            kept, list(weights.values()), signs, retain_graph=True, allow_unused=True, is_grads_batched=True
-        )
-        by_name = {name: g.flatten(1) for name, g in zip(weights, slopes, strict=True) if g is not None}
-        if not len(kept) or not all(bool(slope.isfinite().all()) for slope in by_name.values()):
-            raise ValueError("rows must be finite losses with finite gradients, at least one: leave out what is not")
-        spectrum = torch.zeros_like(self.spectrum)
-        for row, group in zip(spectrum, self._groups(), strict=True):
-            parts = [by_name[name].to(row) for name in group if name in by_name]
-            if parts:
-                slope = torch.cat(parts, dim=1)
-                gram = slope @ slope.T if len(slope) <= slope.shape[1] else slope.T @ slope
-                row[: len(gram)] = torch.linalg.eigvalsh(gram.double()).clamp(min=0) * (n / len(kept))
+        spectrum = self._information(rows.flatten()[:_DIRECTIONS], n)
         if distributed.is_available() and distributed.is_initialized():
             distributed.all_reduce(spectrum)
             spectrum /= distributed.get_world_size()
@@ -177,6 +170,25 @@ class Prior(nn.Module):
             for scale, old in zip(self._scales(), before, strict=True):
                 scale.raw.copy_(torch.clamp(scale.raw, old - 1, old + 1))
 
+    def _information(self, losses: Tensor, n: int) -> Tensor:
+        """The eigenvalues, of each group, of the rows' gradient products: the information of n such rows (Fisher)."""
+        weights = self.weights
+        each = torch.eye(len(losses), dtype=losses.dtype, device=losses.device)
+        gradients = torch.autograd.grad(
+            losses, list(weights.values()), each, retain_graph=True, allow_unused=True, is_grads_batched=True
+        )
+        by_name = {name: g.flatten(1) for name, g in zip(weights, gradients, strict=True) if g is not None}
+        if not len(losses) or not all(bool(gradient.isfinite().all()) for gradient in by_name.values()):
+            raise ValueError("rows must be finite losses with finite gradients, at least one: leave out what is not")
+        spectrum = torch.zeros_like(self.spectrum)
+        for values, group in zip(spectrum, self._groups(), strict=True):
+            parts = [by_name[name].to(values) for name in group if name in by_name]
+            if parts:
+                gradient = torch.cat(parts, dim=1)
+                gram = gradient @ gradient.T if len(gradient) <= gradient.shape[1] else gradient.T @ gradient
+                values[: len(gram)] = torch.linalg.eigvalsh(gram.double()).clamp(min=0) * (n / len(losses))
+        return spectrum
+
     @torch.no_grad()
     def weight_decay(self, n: int | None = None) -> dict[str, Tensor]:
         r"""What to hold the penalty at to get the same: λ of :math:`\frac\lambda2\theta^2` or :math:`\lambda|\theta|`.
@@ -184,14 +196,14 @@ class Prior(nn.Module):
         That is torch's ``weight_decay`` for a normal prior and a loss that is the mean of ``n`` terms.
 
         >>> import torch, likely
-        >>> prior = likely.priors.NormalPrior(torch.nn.Linear(3, 1), objective="map")
+        >>> prior = likely.priors.NormalPrior(torch.nn.Linear(3, 1), method="map")
         >>> prior.scales[0].raw.data.fill_(0.5).exp()
         tensor(1.6487)
         >>> prior.weight_decay(n=100)
         {'weight': tensor(0.0037)}
         """
         weights = self.weights
-        softened = self.per == "element" and self.objective == "evidence"
+        softened = self.per == "element" and self.method == "evidence"
         return {
             name: (self._share(weights[name]) if softened else 1.0) / (value**self.power * (n or self.n))
             for name, value in self.scale.items()
@@ -220,17 +232,17 @@ class Prior(nn.Module):
 
     def extra_repr(self) -> str:
         """The options, for ``repr``."""
-        return f"{len(self._names)} tensors, per={self.per!r}, objective={self.objective!r}, n={self.n}"
+        return f"{len(self._names)} tensors, per={self.per!r}, method={self.method!r}, n={self.n}"
 
     @property
     def _by_evidence(self) -> bool:
-        return self.per != "element" and self.objective == "evidence"
+        return self.per != "element" and self.method == "evidence"
 
     def _scales(self) -> list[Global]:
         return [scale for scale in self.scales if isinstance(scale, Global)]
 
     def _spread(self, owned: list[Global]) -> dict[str, Tensor]:
-        """The values of parameters, one a group, under the names of the weights."""
+        """The values of parameters, one per group, under the names of the weights."""
         values = [parameter.value for parameter in owned]
         return dict(zip(self._names, values * len(self._names) if self.per == "all" else values, strict=True))
 
@@ -263,7 +275,7 @@ class Prior(nn.Module):
                 self._warned = True
                 warnings.warn(
                     f"{type(self).__name__} collapses: the scale of {name} has fallen from {start:.3g} to {middle:.3g} "
-                    "and takes the weights with it, for objective='map' has no lower bound; use objective='evidence'",
+                    "and takes the weights with it, for method='map' has no lower bound; use method='evidence'",
                     UserWarning,
                     stacklevel=4,
                 )

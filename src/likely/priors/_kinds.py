@@ -20,7 +20,7 @@ class NormalPrior(Prior):
     r"""Weight decay that tunes itself: :math:`\theta \sim N(0, \sigma^2)`, with σ learned (the paper's D-Ridge).
 
     With a shared scale the best one is :math:`\sigma^2 = \sum\theta^2/\gamma`, where γ counts the directions that the
-    data determines, not the weights. ``per="element"`` is a scale a weight.
+    data determines, not the weights. ``per="element"`` is one scale per weight.
 
     >>> import torch, likely
     >>> model = torch.nn.Linear(20, 1)
@@ -75,7 +75,7 @@ class SpikeSlabPrior(Prior):
     r"""Some weights are zero and the rest are normal: :math:`(1-\pi)\,\mathrm{Laplace}(0, ε) + \pi\,N(0, \sigma^2)`.
 
     The share π of weights in the slab and the slab's σ are learned, for ``"all"`` weights or for each ``"tensor"``. The
-    spike does not learn, and the slab stays wider than it, so that nothing can collapse; ``objective="map"`` counts
+    spike does not learn, and the slab stays wider than it, so that nothing can collapse; ``method="map"`` counts
     every weight fully, where the default counts it for what the data can say of it.
 
     >>> import torch, likely
@@ -94,15 +94,15 @@ class SpikeSlabPrior(Prior):
         *,
         per: str = "tensor",
         which: Which = None,
-        objective: str = "evidence",
+        method: str = "evidence",
         n: int = 1000,
     ) -> None:
         if per == "element":
             raise ValueError("a spike and slab already decides for each weight: use per='tensor' or 'all'")
         super().__init__(model, per=per, which=which, n=n)
-        if objective not in ("evidence", "map"):
-            raise ValueError(f"objective must be 'evidence' or 'map'; got {objective!r}")
-        self.objective = objective
+        if method not in ("evidence", "map"):
+            raise ValueError(f"method must be 'evidence' or 'map'; got {method!r}")
+        self.method = method
         inclusions = [Global(init=0.5, constraint=_SHARE) for _ in self.scales]
         self.inclusions = nn.ModuleList(inclusions).to(self._scales()[0].raw)
 
@@ -140,7 +140,7 @@ class SpikeSlabPrior(Prior):
     def _shared_terms(self) -> Iterator[Tensor]:
         weights = self.weights
         for name, (spike, slab) in self._log_densities():
-            share = 1.0 if self.objective == "map" else self._share(weights[name])
+            share = 1.0 if self.method == "map" else self._share(weights[name])
             yield -share * torch.logaddexp(spike, slab).sum()
 
     def _log_densities(self) -> Iterator[tuple[str, tuple[Tensor, Tensor]]]:

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from likely._rows.blocks import Rows as TableRows
 from likely._rows.checks import all_or_nothing, check_sample_weight
 from likely._rows.contents import contents
-from likely._training import Progress
+from likely._solvers.training import Progress
 from likely.tabular._fitting import Recipe, Second, fit_members, fit_two_stage, nll_at, start_members
 from likely.tabular._likelihoods import Likelihood
 from likely.tabular._members import fresh

@@ -13,7 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d, validate_data
 from torch import Tensor
 
-from likely._training import Progress
+from likely._solvers.training import Progress
 from likely.tabular._base import FLOATS, Array, LikelihoodModel
 from likely.tabular._likelihoods import Likelihood
 from likely.tabular._rows import Rows, Units

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from likely._random import Seeded
-from likely._training import Checkpoint, History, Progress, fit_constants, train
+from likely._solvers.training import Checkpoint, History, Progress, fit_constants, train
 from likely.losses import LikelihoodLoss
 from likely.optim import param_groups
 from likely.tabular._likelihoods import UNITS, Fitted, Likelihood

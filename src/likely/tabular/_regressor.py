@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_array, validate_data
 from torch import Tensor
 from torch.distributions import Categorical, Distribution, MixtureSameFamily
 
-from likely._training import Progress
+from likely._solvers.training import Progress
 from likely.likelihoods import LIKELIHOODS
 from likely.likelihoods._numeric import quantile
 from likely.tabular._base import FLOATS, Array, LikelihoodModel

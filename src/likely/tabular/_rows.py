@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from likely._rows.blocks import row_blocks
-from likely.linear._robust_rows import middle_and_spread
+from likely._rows.units import middle_and_spread
 from likely.losses import LikelihoodLoss
 
 Array = NDArray[np.float64]

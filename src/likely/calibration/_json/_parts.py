@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from sklearn.base import clone
 
-from likely._evidence import Solution
+from likely._solvers.evidence import Solution
 from likely.calibration._deep_network import Networks
 from likely.calibration._json._fields import Record, bare
 

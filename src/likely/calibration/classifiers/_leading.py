@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 from sklearn.utils.extmath import randomized_svd
 
-from likely._evidence import Evaluate, Solution, fit_linear, moments
-from likely._rows.blocks import Rows
+from likely._rows.blocks import Rows, moments
+from likely._solvers.evidence import Evaluate, Solution, fit_linear
 
 # The features of a network repeat each other. On SVHN's 1024, 64 to 256 directions do as well as all of them, from 250
 # to 2,500 rows, in a tenth of the time.

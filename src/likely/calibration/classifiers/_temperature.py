@@ -9,18 +9,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from likely._evidence import Solution, fit_linear
 from likely._rows.blocks import Rows, like
 from likely._rows.checks import check_features
+from likely._solvers.evidence import Solution, fit_linear
+from likely._solvers.ridge import RATE
 from likely.calibration._link import LINK
 from likely.calibration.classifiers._base import Calibrator
 from likely.calibration.classifiers._inverse import fit_inverse_temperature, relative
 from likely.calibration.classifiers._leading import fit_leading
-
-# How far temperatures are expected to spread over rows, as a share of the global one. Chosen on LeNet-5, ResNet-20,
-# SVHN and cleanlab's CIFAR-10: at .4 a quarter of the splits of 250 rows gets worse, by up to .014; at .15 none does,
-# and the gain on 5,000 rows is the same.
-SPREAD = 0.15
 
 
 class TemperatureCalibrator(Calibrator):
@@ -97,7 +93,7 @@ class _PredictedTemperature(TemperatureCalibrator):
             return relative(logits[rows], labels[rows].to(u.device), inverse, u)
 
         fit = fit_leading if self._leading and self.penalty == "evidence" else fit_linear
-        return fit(source, evaluate, scale=SPREAD, penalty=self.penalty, sample_weight=weight)
+        return fit(source, evaluate, rate=RATE, penalty=self.penalty, sample_weight=weight)
 
     def _temperatures(self, logits: Tensor, features: Tensor | None) -> Tensor:
         source = self._source(logits, features)

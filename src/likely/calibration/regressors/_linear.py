@@ -9,17 +9,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from likely._evidence import Solution, fit_linear
 from likely._rows.blocks import Rows
 from likely._rows.contents import contents
 from likely._rows.folds import fold_numbers, splits_of
+from likely._solvers.evidence import Solution, fit_linear
+from likely._solvers.ridge import RATE
 from likely._solvers.selection import held_out_gain
 from likely.calibration._link import LINK
 from likely.calibration.regressors._scale import Forecast, ScaleCalibrator, common_scale, default_features
 
-# How many nats a unit of spread in u costs: chosen on fried, protein, red wine and Boston housing, 127 to 9000 rows.
-# At 4 a split in eight of the small sets is worse than the global scale, at 12 half of the gain on Boston is lost.
-RATE = 8.0
 _FOLDS = 5
 
 

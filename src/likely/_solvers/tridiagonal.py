@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.linalg import lapack
 
-if TYPE_CHECKING:
-    from likely.linear._design import Array
+from likely._typing import Array
 
 
 class Tridiagonal:

@@ -1,30 +1,24 @@
 r"""One solver: a likelihood parameter linear in features, its ridge learned by evidence.
 
 Row :math:`i` has a negative log-likelihood :math:`\ell_i(u_i)` with :math:`u_i = b + x_i \cdot w`, and the prior is
-:math:`w_j \sim N(0, 1/\lambda)` on standardised features. Fisher scoring makes each :math:`\ell_i` a parabola; in
-the eigenbasis of the weighted Gram matrix the evidence of every :math:`\lambda` is then a sum, so the best one is a
-one-dimensional search over the whole line, not a fixed-point iteration that may end anywhere:
-
-.. math:: \log p(\lambda) = \tfrac12 \sum_j \left(\frac{r_j^2}{e_j + \lambda} - \log(1 + e_j / \lambda)\right)
-          - \text{rate} \cdot s - \tfrac12 (s / \text{scale})^2, \qquad s = \sqrt{d / \lambda}.
-
-:math:`s` is how far the prior lets :math:`u` spread over the rows. Its own prior (exponential, half-normal, or both)
-has its mode at the base model :math:`w = 0`: on few rows evidence alone overstates the spread, and that is what hurts.
-Where no spread is worth its price the answer is :math:`w = 0` exactly, :math:`\lambda = \infty`.
+:math:`w_j \sim N(0, 1/\lambda)` on standardised features. Fisher scoring makes each :math:`\ell_i` a parabola, and
+:class:`~likely._solvers.ridge.Ridge` chooses :math:`\lambda` for it. Where no spread of :math:`u` is worth its price
+the answer is :math:`w = 0` exactly, :math:`\lambda = \infty`.
 """
 
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from scipy import linalg, optimize
+from scipy import linalg
 from torch import Tensor
 
 from likely._rows.blocks import Rows as Rows
+from likely._rows.blocks import moments
+from likely._solvers.ridge import Ridge
+from likely._typing import Array
 
 Evaluate = Callable[[slice, Tensor], tuple[Tensor, Tensor, Tensor]]
 _SAMPLE = 5000  # rows that a first fit is made on
@@ -35,15 +29,15 @@ _LEAP = 100.0  # the furthest that one step may move the intercept
 class Solution:
     """u = intercept + ((x - mean) / deviation) · coef."""
 
-    mean: NDArray[np.float64]
-    deviation: NDArray[np.float64]
-    coef: NDArray[np.float64]
+    mean: Array
+    deviation: Array
+    coef: Array
     intercept: float
     precision: float  # λ of the prior; ∞ where the features are not worth using
     n_iter: int
 
     def __call__(self, features: Tensor) -> Tensor:
-        """u of every row."""
+        """Return u of every row."""
         slope = self.coef / self.deviation
         if not slope.any():
             return features.new_full((len(features),), self.intercept)
@@ -56,25 +50,35 @@ def fit_linear(
     evaluate: Evaluate,
     *,
     rate: float = 0.0,
-    scale: float = math.inf,
     quasi: bool = True,
     penalty: str | float | None = "evidence",
-    sample_weight: NDArray[np.float64] | None = None,
+    sample_weight: Array | None = None,
     max_iter: int = 50,
     tol: float = 1e-6,
 ) -> Solution:
-    """Minimise Σ ℓ(b + x·w) + λ/2 |w|² and choose λ by evidence (or take the number given; None is no penalty).
+    """Minimise Σ ℓ(b + x·w) + λ/2 |w|² and choose λ by evidence.
 
-    ``evaluate(rows, u)`` returns ℓ, its slope and its expected curvature (Fisher information) in u for those rows.
-    ``quasi`` divides the likelihood by its dispersion, for slopes that vary more than the model says. It stops after a
-    step worth less than ``tol`` in the mean loss. Long tables are first fitted on a regular sample of their rows,
-    which leaves two passes or so over all of them.
+    Long tables are first fitted on a regular sample of their rows, which leaves two passes or so over all of them.
+
+    Args:
+        features: rows of shape (n, d).
+        evaluate: ``evaluate(rows, u)`` returns ℓ, its slope and its expected curvature (Fisher information) in u for
+            those rows.
+        rate: nats that a unit of spread of u costs (:class:`~likely._solvers.ridge.Ridge`).
+        quasi: whether to divide the likelihood by its dispersion, for slopes that vary more than the model says.
+        penalty: ``"evidence"``, a number for λ, or None for no penalty.
+        sample_weight: weight of each row, shape (n,).
+        max_iter: most passes over the rows, at each stage.
+        tol: the fit ends after a step worth less than this in the mean loss.
+
+    Returns:
+        The line and its precision.
     """
     weight = np.ones(len(features)) if sample_weight is None else sample_weight
     mean, deviation = moments(features, weight)
     design = _Design(features, mean, deviation, weight)
     state = _State(np.zeros(design.width), 0.0, math.inf if penalty == "evidence" else float(penalty or 0.0))
-    ridge = _Ridge(design.spread, rate, scale) if penalty == "evidence" else None
+    ridge = Ridge(design.spread, rate) if penalty == "evidence" else None
     stride = max(1, len(features) // max(_SAMPLE, 4 * design.width))
     stages = [(stride, 100 * tol), (1, tol)] if stride > 1 else [(1, tol)]
     n_iter = 0
@@ -94,10 +98,12 @@ def fit_linear(
 
 @dataclass
 class _State:
-    w: NDArray[np.float64]
+    """Where the scoring stands."""
+
+    w: Array
     b: float
     precision: float
-    values: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))  # the curvature's eigenvalues, last seen
+    values: Array = field(default_factory=lambda: np.zeros(0))  # the curvature's eigenvalues, last seen
     radius: float = 2.0  # how far log λ may move at once
     direction: float = 0.0
 
@@ -117,7 +123,7 @@ def _score(
     design: "_Design",
     evaluate: Evaluate,
     state: _State,
-    ridge: "_Ridge | None",
+    ridge: Ridge | None,
     stride: int,
     max_iter: int,
     tol: float,
@@ -126,79 +132,30 @@ def _score(
     best, step_w, step_b, iteration = math.inf, np.zeros_like(state.w), 0.0, 0
     while iteration < max_iter:
         iteration += 1
-        loss, slope_w, slope_b, gram, cross, mass = design.pass_over(evaluate, state.w, state.b, stride)
-        if state.penalised(loss) > best + 1e-10 * abs(best) and np.abs(step_w).max(initial=abs(step_b)) > 1e-10:
+        here = design.expanded(evaluate, state.w, state.b, stride)
+        overshot = state.penalised(here.loss) > best + 1e-10 * abs(best)
+        if overshot and np.abs(step_w).max(initial=abs(step_b)) > 1e-10:
             step_w, step_b = 0.5 * step_w, 0.5 * step_b
             state.w, state.b = state.w - step_w, state.b - step_b
             continue
-        # The intercept is profiled out: it has no prior.
-        gram.addr_(torch.as_tensor(cross), torch.as_tensor(cross), alpha=-1 / mass)
-        hessian = gram.numpy().T  # symmetric, and in the order that LAPACK can overwrite
-        pull = hessian @ state.w - (slope_w - cross * (slope_b / mass))
-        values, vectors = linalg.eigh(hessian, overwrite_a=True)
-        state.values = values.clip(min=0)
-        response = vectors.T @ pull
+        axes = here.diagonalised(state.w)
+        state.values = axes.values
         if ridge:
-            state.move(ridge.best(state.values, response, around=state.precision, radius=state.radius))
-        best = state.penalised(loss)
-        step_w = vectors @ _shrunk(response, state.values, state.precision) - state.w
+            state.move(ridge.best(axes.values, axes.response, around=state.precision, radius=state.radius))
+        best = state.penalised(here.loss)
+        step_w = axes.vectors @ _shrunk(axes.response, axes.values, state.precision) - state.w
         # Where labels are noise the loss is flat in the intercept, and one step would leave the numbers there are.
-        step_b = min(max(-(slope_b + float(cross @ step_w)) / mass, -_LEAP), _LEAP)
+        step_b = min(max(-(here.slope_b + float(here.cross @ step_w)) / here.mass, -_LEAP), _LEAP)
         state.w, state.b = state.w + step_w, state.b + step_b
-        curvature = state.values + (state.precision if math.isfinite(state.precision) else 0.0)
-        gain = curvature @ (vectors.T @ step_w) ** 2 + mass * (step_b + cross @ step_w / mass) ** 2
+        curvature = axes.values + (state.precision if math.isfinite(state.precision) else 0.0)
+        gain = curvature @ (axes.vectors.T @ step_w) ** 2 + here.mass * (step_b + here.cross @ step_w / here.mass) ** 2
         # The next step would gain a thousandth of this one.
         if 0.5 * gain <= tol * design.total:
             break
     return iteration
 
 
-@dataclass(frozen=True)
-class _Ridge:
-    """The prior of the weights' precision, and the precision of most evidence."""
-
-    spread: float  # what s² is at precision one
-    rate: float
-    scale: float
-
-    def cost(self, values: NDArray[np.float64], precision: float) -> float:
-        """What a ridge costs in nats: the volume of weights it opens, and the prior of their spread."""
-        s = math.sqrt(self.spread / precision)
-        return float(0.5 * np.log1p(values / precision).sum() + self.rate * s + 0.5 * (s / self.scale) ** 2)
-
-    def best(
-        self,
-        values: NDArray[np.float64],
-        response: NDArray[np.float64],
-        *,
-        around: float = math.inf,
-        radius: float = 2.0,
-    ) -> float:
-        """The λ of most evidence for a parabola, ∞ if no finite one beats it; or the best in the vicinity of one.
-
-        From w = 0 all of the line is searched. From elsewhere the parabola is no guide to what happens near zero.
-        """
-        top = float(values.max(initial=0.0))
-        if top <= 0:
-            return math.inf
-
-        def loss(log_precision: float) -> float:
-            precision = math.exp(log_precision)
-            return self.cost(values, precision) - float(0.5 * (response**2 / (values + precision)).sum())
-
-        if math.isfinite(around):
-            bounds = (math.log(around) - radius, math.log(around) + radius)
-        else:
-            grid = np.linspace(math.log(top) - 16, math.log(top) + 12, 113)
-            losses = [loss(x) for x in grid]
-            k = int(np.argmin(losses))
-            if losses[k] >= 0:
-                return math.inf
-            bounds = (grid[max(k - 1, 0)], grid[min(k + 1, len(grid) - 1)])
-        return math.exp(optimize.minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 1e-6}).x)
-
-
-def _shrunk(response: NDArray[np.float64], values: NDArray[np.float64], precision: float) -> NDArray[np.float64]:
+def _shrunk(response: Array, values: Array, precision: float) -> Array:
     if not math.isfinite(precision):
         return np.zeros_like(response)
     # Without a penalty, directions the data does not see are left alone, as a pseudo-inverse does.
@@ -207,37 +164,47 @@ def _shrunk(response: NDArray[np.float64], values: NDArray[np.float64], precisio
     return response / safe
 
 
-def moments(features: Rows, weight: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The weighted mean and deviation of every feature; 1 for the deviation of a constant."""
-    total = weight.sum()
-    low, high = np.full((2, features.shape[1]), np.inf) * [[1], [-1]]
-    for rows in features.blocks():
-        ends = (end.double().cpu().numpy() for end in torch.aminmax(features[rows], dim=0))
-        low, high = (f(old, new) for f, old, new in zip((np.minimum, np.maximum), (low, high), ends, strict=True))
-    # In units of a power of two, which rounds nothing: squares of huge numbers would overflow.
-    unit = np.ldexp(1.0, np.frexp(np.maximum(np.abs(low), np.abs(high)))[1].clip(-1000, 1000))
-    mean, square = np.zeros((2, features.shape[1]))
-    for rows in features.blocks():
-        mean += (weight[rows] @ (features[rows].double().cpu().numpy() / unit)) / total
-    mean = np.where(low == high, low / unit, mean)  # exactly: a constant less its mean is zero, not rounding
-    for rows in features.blocks():
-        square += (weight[rows] @ (features[rows].double().cpu().numpy() / unit - mean) ** 2) / total
-    mean, deviation = mean * unit, np.sqrt(square) * unit
-    return mean, np.where(deviation > 1e-7 * np.abs(mean), deviation, 1.0)
+@dataclass
+class _Parabola:
+    """The loss at (w, b), its slopes and its expected curvature: sums over rows."""
+
+    loss: float
+    slope_w: Array
+    slope_b: float
+    gram: Tensor  # curvature in w
+    cross: Array  # between w and b
+    mass: float  # in b
+
+    def diagonalised(self, w: Array) -> "_Axes":
+        """Return the parabola in w alone, in its eigenbasis; its Gram matrix is used up."""
+        # The intercept is profiled out: it has no prior.
+        cross = torch.as_tensor(self.cross)
+        self.gram.addr_(cross, cross, alpha=-1 / self.mass)
+        hessian = self.gram.numpy().T  # symmetric, and in the order that LAPACK can overwrite
+        pull = hessian @ w - (self.slope_w - self.cross * (self.slope_b / self.mass))
+        values, vectors = linalg.eigh(hessian, overwrite_a=True)
+        return _Axes(values.clip(min=0), vectors, vectors.T @ pull)
+
+
+@dataclass(frozen=True)
+class _Axes:
+    """A parabola's eigenvalues and eigenvectors, and the response along these."""
+
+    values: Array
+    vectors: Array
+    response: Array
 
 
 class _Design:
     """The standardised features, rotated onto their own span where there are more of them than rows."""
 
-    def __init__(
-        self, features: Rows, mean: NDArray[np.float64], deviation: NDArray[np.float64], weight: NDArray[np.float64]
-    ) -> None:
+    def __init__(self, features: Rows, mean: Array, deviation: Array, weight: Array) -> None:
         self.features, self.mean, self.deviation = features, mean, deviation
         self.given, self.total = torch.as_tensor(weight), float(weight.sum())
         self.weight = self.given
         self.dispersion: float | None = None
         n, d = features.shape
-        self.rotation: NDArray[np.float64] | None = None
+        self.rotation: Array | None = None
         self.spread = float(d)
         if d >= n:
             x = (features[slice(0, n)].double().cpu().numpy() - mean) / deviation
@@ -251,18 +218,18 @@ class _Design:
         x = (x - torch.as_tensor(self.mean).to(x)) / torch.as_tensor(self.deviation).to(x)
         return x if self.rotation is None else x @ torch.as_tensor(self.rotation).to(x)
 
-    def back(self, w: NDArray[np.float64]) -> NDArray[np.float64]:
+    def back(self, w: Array) -> Array:
         return w if self.rotation is None else self.rotation @ w
 
     def evaluated(
-        self, evaluate: Evaluate, w: NDArray[np.float64], b: float, stride: int = 1
+        self, evaluate: Evaluate, w: Array, b: float, stride: int = 1
     ) -> Iterator[tuple[slice, Tensor, tuple[Tensor, Tensor, Tensor]]]:
-        """Block by block: the rows, their features, and what ``evaluate`` says of them at (w, b)."""
+        """Yield block by block: the rows, their features, and what ``evaluate`` returns for them at (w, b)."""
         for rows in self.features.blocks(stride):
             x = self.block(rows)
             yield rows, x, evaluate(rows, x @ torch.as_tensor(w).to(x) + b)
 
-    def loss(self, evaluate: Evaluate, w: NDArray[np.float64], b: float) -> float:
+    def loss(self, evaluate: Evaluate, w: Array, b: float) -> float:
         """The loss alone."""
         parts = self.evaluated(evaluate, w, b)
         return sum(float((each * self.weight[rows].to(x)).double().sum()) for rows, x, (each, _, _) in parts)
@@ -285,8 +252,8 @@ class _Design:
             self.dispersion, self.weight = dispersion, self.given / dispersion
         return changed
 
-    def pass_over(self, evaluate: Evaluate, w: NDArray[np.float64], b: float, stride: int) -> tuple[Any, ...]:
-        """Loss, slopes and curvature at (w, b), in one pass over the rows, each standing for ``stride`` of them."""
+    def expanded(self, evaluate: Evaluate, w: Array, b: float, stride: int) -> _Parabola:
+        """Return the parabola at (w, b), in one pass over the rows, each standing for ``stride`` of them."""
         loss = slope_b = mass = 0.0
         slope_w, cross = np.zeros(self.width), np.zeros(self.width)
         gram = torch.zeros((self.width, self.width), dtype=torch.float64, device=self.features.device)
@@ -299,4 +266,4 @@ class _Design:
             slope_w += (slope @ x).double().cpu().numpy()
             cross += (curvature @ x).double().cpu().numpy()
             gram += x.T @ (curvature[:, None] * x)
-        return loss, slope_w, slope_b, gram.cpu(), cross, max(mass, np.finfo(float).tiny)
+        return _Parabola(loss, slope_w, slope_b, gram.cpu(), cross, max(mass, np.finfo(float).tiny))

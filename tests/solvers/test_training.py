@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from likely._training import Checkpoint, train
+from likely._solvers.training import Checkpoint, train
 from likely.tabular import LikelihoodRegressor, Progress
 
 
@@ -79,8 +79,8 @@ def test_progress_bar(capsys: pytest.CaptureFixture[str]) -> None:
 SCRIPT = """
 import sys, numpy as np
 from likely.tabular import LikelihoodRegressor
-import likely._training
-likely._training.Checkpoint.__init__.__defaults__ = (0.0,)
+import likely._solvers.training
+likely._solvers.training.Checkpoint.__init__.__defaults__ = (0.0,)
 rng = np.random.default_rng(0)
 X = rng.normal(size=(400, 3)); y = np.sin(X[:, 0]) + np.exp(X[:, 1]) * rng.normal(size=400)
 tell = lambda progress: print(progress.step, flush=True)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from likely._evidence import Rows, fit_linear
+from likely._rows.blocks import Rows
+from likely._solvers.evidence import fit_linear
 
 
 def regression(n=400, d=8, effect=1.0, seed=0):
@@ -57,7 +58,7 @@ def test_the_precision_maximises_the_evidence():
 def test_nothing_there_is_the_base_model_exactly():
     _, y = regression(effect=0.0)
     junk = np.random.default_rng(9).normal(size=(400, 300))
-    fit = fit_linear(Rows(junk), squared_error(y - y.mean()), scale=0.1)
+    fit = fit_linear(Rows(junk), squared_error(y - y.mean()), rate=8.0)
     assert fit.precision == math.inf
     assert not fit.coef.any()
 
@@ -67,7 +68,7 @@ def test_overdispersion_is_not_taken_for_an_effect():
     y = 3 * np.random.default_rng(1).normal(size=500)
     junk = np.random.default_rng(2).normal(size=(500, 200))
     y = y - y.mean()
-    tempered = fit_linear(Rows(junk), squared_error(y), scale=1.0)
+    tempered = fit_linear(Rows(junk), squared_error(y), rate=1.0)
     believed = fit_linear(Rows(junk), squared_error(y), penalty=200.0)  # s = 1, as the model's own units suggest
     assert tempered(torch.as_tensor(junk)).std() < 0.1
     assert believed(torch.as_tensor(junk)).std() > 1

@@ -16,9 +16,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from likely._rows.contents import exact_keys
-
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
+from likely._typing import Array, Index
 
 _ORDINARY = 1e75  # columns between 1/this and this are left in their own units
 

@@ -1,4 +1,4 @@
-"""The one training loop: steps of an optimizer, progress, checkpoints, and the state held-out rows liked best."""
+"""The one training loop: steps of an optimizer, progress, checkpoints, and the state of the lowest held-out loss."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Judge = Callable[[], Tensor]
 
 @dataclass(frozen=True)
 class Progress:
-    """Where training stands: what callbacks and progress bars are told.
+    """Where training stands: what callbacks and progress bars receive.
 
     >>> from likely.tabular import Progress
     >>> Progress(step=20, max_steps=100, loss=0.5, held_out=(0.7, 0.8)).step
@@ -59,7 +59,7 @@ def train(
     callbacks: Iterable[Callable[[Progress], Any]] = (),
     checkpoint: Checkpoint | None = None,
 ) -> History:
-    """Take steps of ``optimizer`` down ``loss(step)``; leave every member as it was when ``judge`` liked it best.
+    """Take steps of ``optimizer`` down ``loss(step)``; leave every member in its state of the lowest held-out loss.
 
     ``module`` holds all that learns. ``judge`` returns the held-out loss of each of the ``members``, lists of the
     tensors that are theirs, every so many steps, the start included; training ends when none has improved for
@@ -68,7 +68,7 @@ def train(
     generator is neither read nor moved (:mod:`likely._random`). A callback that returns True ends the training.
 
     >>> import torch
-    >>> from likely._training import train
+    >>> from likely._solvers.training import train
     >>> line = torch.nn.Linear(1, 1)
     >>> x = torch.linspace(-1, 1, 20)[:, None]
     >>> error = lambda step: (line(x) - 3 * x).square().mean()
@@ -112,15 +112,7 @@ def train(
         optimizer.step()
         value = value.detach()
     if judge is not None:
-        with torch.no_grad():
-            for own, kept in zip(members, history.kept, strict=True):
-                for tensor, best in zip(own, kept, strict=True):
-                    tensor.copy_(best)
-        if not bool(history.best.isfinite().all()):
-            raise FloatingPointError(
-                "training diverged: the held-out loss was never finite. Lower the learning rate or look for extreme "
-                "values in the data"
-            )
+        _restore_best(members, history)
     history.done = True
     if checkpoint is not None:
         checkpoint.save(module, optimizer, history)
@@ -168,7 +160,7 @@ def fit_constants(loss_fn: nn.Module, *losses: Callable[[], Tensor]) -> float:
 
 @torch.no_grad()
 def _judged(judge: Judge, members: Sequence[Sequence[Tensor]], history: History) -> Tensor:
-    """What the judge says now; members that are better than ever are copied."""
+    """Return the held-out losses; members at their lowest so far are copied."""
     held = judge().detach().float().cpu()
     if not history.kept:
         history.kept = [[tensor.detach().clone() for tensor in own] for own in members]
@@ -179,6 +171,18 @@ def _judged(judge: Judge, members: Sequence[Sequence[Tensor]], history: History)
     return held
 
 
+@torch.no_grad()
+def _restore_best(members: Sequence[Sequence[Tensor]], history: History) -> None:
+    for own, kept in zip(members, history.kept, strict=True):
+        for tensor, best in zip(own, kept, strict=True):
+            tensor.copy_(best)
+    if not bool(history.best.isfinite().all()):
+        raise FloatingPointError(
+            "training diverged: the held-out loss was never finite. Lower the learning rate or look for extreme values "
+            "in the data"
+        )
+
+
 class Checkpoint:
     """A file that a killed run goes on from.
 
@@ -186,7 +190,7 @@ class Checkpoint:
     a whole one at any time, and are read without unpickling code.
 
     >>> import tempfile
-    >>> from likely._training import Checkpoint
+    >>> from likely._solvers.training import Checkpoint
     >>> Checkpoint(f"{tempfile.mkdtemp()}/fit.pt", about={"rows": 20}).path.name
     'fit.pt'
     """

@@ -7,13 +7,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg, sparse
 
-from likely.linear._canonical import Table, in_units
-from likely.linear._tridiagonal import Tridiagonal
-
-Array = NDArray[np.float64]
+from likely._rows.canonical import Table, in_units
+from likely._solvers.tridiagonal import Tridiagonal
+from likely._typing import Array, Index
 
 _WIDE = 4  # the Gram matrix is formed where it is at most so many times as large as the table
 
@@ -33,7 +31,7 @@ class Design:
     x: Any
     y: Array
     rows: float
-    live: NDArray[np.intp]  # the columns of X that x has
+    live: Index  # the columns of X that x has
     mean: Array  # of every column of X over its unit, as is the deviation
     deviation: Array
     target: float
@@ -105,7 +103,7 @@ class Design:
         pull: Array = self.x.T @ left - (0.0 if self.offset is None else self.offset * left.sum())
         return pull
 
-    def columns(self, active: NDArray[np.intp]) -> Array:
+    def columns(self, active: Index) -> Array:
         """Some columns, dense and centred."""
         if self.offset is None:
             chosen: Array = self.x[:, active]
@@ -113,7 +111,7 @@ class Design:
         dense = np.asarray(self.x[:, active].todense()) - self.offset[active]
         return dense if self.weight is None else dense * np.sqrt(self.weight)[:, None]
 
-    def gram_of(self, active: NDArray[np.intp]) -> Array:
+    def gram_of(self, active: Index) -> Array:
         """The products of some columns."""
         if self.has_gram:
             return self.gram[np.ix_(active, active)]
@@ -155,7 +153,7 @@ class Design:
 class Free:
     """Columns whose weights have no prior: how much of them is in the other columns and in the target."""
 
-    index: NDArray[np.intp]
+    index: Index
     columns: Array
     target: Array
 
@@ -168,8 +166,8 @@ class Distinct:
     """
 
     whole: Design
-    first: NDArray[np.intp]  # of each column of the smaller design, its place in the larger
-    member: NDArray[np.intp]  # of each column of the larger design, its place in the smaller
+    first: Index  # of each column of the smaller design, its place in the larger
+    member: Index  # of each column of the larger design, its place in the smaller
     sign: Array
 
     @cached_property
@@ -194,7 +192,7 @@ class Distinct:
         shared: Array = self.sign * coef[self.member] / self.count
         return shared
 
-    def posterior(self, noise: float, active: NDArray[np.intp]) -> Posterior:
+    def posterior(self, noise: float, active: Index) -> Posterior:
         """That of some weights of the smaller design, for rows in the columns of the larger."""
         posterior = Posterior(self.design, noise, 0.0, active)
         posterior.active = self.first[active]
@@ -301,7 +299,7 @@ def _deviation(x: Array, total: float) -> Array:
     return deviation
 
 
-def _usable(deviation: Array, mean: Array) -> tuple[Array, NDArray[np.intp]]:
+def _usable(deviation: Array, mean: Array) -> tuple[Array, Index]:
     """Deviations, one for a column whose own is a rounding error of its mean, and the columns that do vary."""
     varies = deviation > 1e-10 * np.abs(mean)
     return np.where(varies, deviation, 1.0), np.flatnonzero(varies)
@@ -310,7 +308,7 @@ def _usable(deviation: Array, mean: Array) -> tuple[Array, NDArray[np.intp]]:
 class Posterior:
     """The normal posterior of weights under a ridge on the active columns; ``variance`` is that of x·w."""
 
-    def __init__(self, design: Design, noise: float, strength: float, active: NDArray[np.intp] | None = None) -> None:
+    def __init__(self, design: Design, noise: float, strength: float, active: Index | None = None) -> None:
         self.active = np.arange(design.shape[1]) if active is None else active
         self.noise, self.strength, self.rows = noise, max(strength, 0.0), design.rows
         n, d = len(design.y), len(self.active)

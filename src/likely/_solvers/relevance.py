@@ -1,0 +1,134 @@
+"""Automatic relevance determination: a ridge for each group of weights, all of them learned by evidence.
+
+MacKay (1992) and Tipping (2001): the variance of a group's prior is the sum of its squared weights over the number of
+them that the rows determine. A group whose variance adds too little to the evidence is taken out.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import linalg
+
+from likely._solvers.design import Design
+from likely._solvers.ridge import RidgeEvidence
+from likely._typing import Array, Index
+
+
+@dataclass(frozen=True)
+class Relevance:
+    """The answer: of every column its weight and the variance of its prior (0: the weight is zero)."""
+
+    coef: Array
+    variance: Array
+    noise: float
+    active: Index  # columns whose weight is not zero
+    n_iter: int
+
+
+@dataclass(frozen=True)
+class _Weights:
+    """The normal posterior of the active weights."""
+
+    active: Index
+    mean: Array
+    covariance: Array
+
+
+def relevant(design: Design, group: Index, *, max_iter: int, tol: float) -> Relevance:
+    """Return the weights of most evidence when every group has a prior variance of its own.
+
+    Args:
+        design: the table, in its own units.
+        group: the number of each column's group, from 0, shape (d,).
+        max_iter: most steps in all.
+        tol: the steps end when no variance moves by ten times this share.
+
+    Returns:
+        Weights, variances and noise. One of m variances is kept if it is worth more than ½ log nm nats.
+    """
+    strength = RidgeEvidence(design).best()
+    variance = np.full(int(group.max(initial=-1)) + 1, strength.noise / strength.penalty)
+    solver = _Groups(design, group, variance, strength.noise, max_iter, tol)
+    price = 0.5 * math.log(max(design.rows * len(variance), 2.0))
+    while True:
+        solver.settle()
+        if not solver.eliminate(price) or solver.n_iter >= max_iter:
+            break
+    weights = solver.weights()
+    coef = np.zeros(design.shape[1])
+    coef[weights.active] = weights.mean
+    return Relevance(coef, solver.variance[group], solver.noise, weights.active, solver.n_iter)
+
+
+@dataclass
+class _Groups:
+    design: Design
+    group: Index
+    variance: Array  # of each group
+    noise: float
+    max_iter: int
+    tol: float
+    n_iter: int = 0
+
+    def weights(self) -> _Weights:
+        """The posterior at the present variances and noise."""
+        design, own = self.design, self.variance[self.group]
+        active = np.flatnonzero(own > 0)
+        precision = design.gram_of(active) / self.noise
+        precision[np.diag_indices(len(active))] += 1 / own[active]
+        covariance = linalg.cho_solve((linalg.cholesky(precision, lower=True), True), np.eye(len(active)))
+        return _Weights(active, covariance @ (design.xy[active] / self.noise), covariance)
+
+    def settle(self) -> None:
+        """MacKay's updates of variances and noise, until neither moves."""
+        design, groups = self.design, len(self.variance)
+        for _ in range(self.max_iter):
+            self.n_iter += 1
+            if not self.variance.any():
+                self.noise = design.yy / design.freedom
+                return
+            weights = self.weights()
+            member = self.group[weights.active]
+            determined = 1 - weights.covariance.diagonal() / self.variance[member]  # by the rows, not the prior
+            gamma = np.bincount(member, determined, groups)
+            square = np.bincount(member, weights.mean**2, groups)
+            variance = np.where(self.variance > 0, square / np.maximum(gamma, 1e-12), 0.0)
+            variance[variance < 1e-8 * variance.max(initial=0.0)] = 0.0
+            coef = np.zeros(design.shape[1])
+            coef[weights.active] = weights.mean
+            left = max(design.freedom - float(determined.sum()), 0.01 * design.freedom)
+            noise = max(design.residual(coef) / left, 1e-14 * design.yy / design.freedom)
+            kept = variance > 0
+            moved = float(np.abs(np.log(variance[kept] / self.variance[kept])).max(initial=0.0))
+            moved = max(moved, abs(math.log(noise / self.noise)))
+            self.variance, self.noise = variance, noise
+            if moved < self.tol * 10 or self.n_iter >= self.max_iter:
+                return
+
+    def eliminate(self, price: float) -> int:
+        """Put variances to zero, the worst first, while one adds less than its price to the evidence; how many."""
+        weights = self.weights()
+        mean, covariance = weights.mean, weights.covariance
+        member = self.group[weights.active]
+        own = self.variance[member]
+        kept, removed = np.ones(len(own), dtype=bool), 0
+        while kept.any():
+            posterior = covariance.diagonal()[kept]
+            each = 0.5 * (mean[kept] ** 2 / posterior - np.log(own[kept] / posterior))
+            gain = np.bincount(member[kept], each, len(self.variance))
+            gain[self.variance == 0] = np.inf
+            worst = int(np.argmin(gain))
+            if gain[worst] >= price:
+                break
+            for j in np.flatnonzero(kept & (member == worst)):
+                # What the other weights are once this one is known to be zero.
+                column = covariance[:, j] / covariance[j, j]
+                mean = mean - column * mean[j]
+                covariance = covariance - np.outer(column, covariance[j])
+                kept[j] = False
+            self.variance[worst] = 0.0
+            removed += 1
+        return removed
