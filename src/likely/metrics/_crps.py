@@ -22,9 +22,9 @@ def crps(
     .. math:: \mathrm{CRPS}(F, y) = \int (F(x) - [y \le x])^2\,dx = E|X - y| - \tfrac12 E|X - X'|
 
     A proper score. For a distribution of one point it is :math:`|x - y|`; unlike the NLL it forgives an outlier
-    linearly. Closed forms: Normal, Laplace, StudentT, Huber, Poisson, Bernoulli (where it is the Brier score) and
-    Categorical (the ranked probability score: classes in their order). Robust and NegativeBinomial are sums over
-    fixed nodes, right to 1e-12. Heavy tails are no obstacle: it is finite for the Cauchy, and for Student's t down
+    linearly. Every likelihood of this package has a formula of its own: for Bernoulli it is the Brier score, for
+    Categorical and Ordinal the ranked probability score (classes in their order); Robust, NegativeBinomial and VonMises
+    are sums over fixed nodes, right to 1e-12. Heavy tails are no obstacle: it is finite for the Cauchy, and for Student's t down
     to half a degree of freedom. Any other distribution is asked for a ``crps(value)`` of its own, and otherwise its
     ``cdf`` is integrated, to 1e-9 where it is smooth and about 1e-6 where it has kinks.
 
