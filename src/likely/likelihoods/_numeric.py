@@ -1,6 +1,5 @@
 """The numbers of a torch distribution as NumPy arrays in float64: CDF, quantiles, support, and rules to integrate."""
 
-from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -12,7 +11,6 @@ from torch.distributions import Distribution
 
 Array = NDArray[Any]
 NODES = 24
-_BLOCK = 1 << 20
 
 
 def through_torch(thing: Any, method: str, x: Array) -> Array:
@@ -122,10 +120,3 @@ def gauss_legendre() -> tuple[Array, Array, Array]:
     integrals = (values[:, 1:] - below) / (2 * degree + 1)
     upto = integrals @ (values[:, :-1] * weights[:, None] * (degree + 0.5)).T
     return (nodes + 1) / 2, weights / 2, upto / 2
-
-
-def row_blocks(rows: int, width: int) -> Iterator[slice]:
-    """Slices over the rows, each of a million numbers, so that float64 copies stay small."""
-    step = max(1, _BLOCK // max(width, 1))
-    for start in range(0, rows, step):
-        yield slice(start, start + step)

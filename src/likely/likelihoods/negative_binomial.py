@@ -11,13 +11,14 @@ from torch import Tensor
 from torch import distributions as td
 from torch.distributions import Distribution, constraints
 
+from likely._rows.blocks import row_blocks
 from likely._special import log_gamma_ratio
 from likely._validation import check_counts, check_not_negative, check_positive, prepare, reduce
 from likely.constraints import ShiftedSoftplus
 from likely.likelihoods._distribution import by_scipy
 from likely.likelihoods._fused import Value
 from likely.likelihoods._loss import ParameterLike, Phi, Slot
-from likely.likelihoods._numeric import Array, cdf, row_blocks
+from likely.likelihoods._numeric import Array, cdf
 from likely.likelihoods._record import Likelihood, register
 from likely.likelihoods.poisson import PoissonLoss, log_mean
 

@@ -12,12 +12,13 @@ from torch.distributions import Distribution, constraints
 from likely import kernels
 from likely._partition import log_partition
 from likely._rho import rho
+from likely._rows.blocks import row_blocks
 from likely._validation import check_floating, check_positive, promote
 from likely.constraints import Interval
 from likely.likelihoods._distribution import LocationScale
 from likely.likelihoods._fused import Value, location_nll
 from likely.likelihoods._loss import SCALE, ParameterLike, Phi, ScaleLoss, Slot
-from likely.likelihoods._numeric import NODES, Array, gauss_legendre, row_blocks, standardised
+from likely.likelihoods._numeric import NODES, Array, gauss_legendre, standardised
 from likely.likelihoods._record import Likelihood, Residuals, register
 from likely.likelihoods._robust_quantiles import half_mass, half_quantile, reach, rejection_sample
 

@@ -11,12 +11,13 @@ from torch import Tensor
 from torch import distributions as td
 from torch.distributions import Distribution
 
+from likely._rows.blocks import row_blocks
 from likely._validation import check_positive, prepare, reduce
 from likely.constraints import ShiftedSoftplus
 from likely.likelihoods._distribution import cdf_by_scipy, icdf_by_scipy
 from likely.likelihoods._fused import Value
 from likely.likelihoods._loss import LikelihoodLoss, ParameterLike, Phi, Slot
-from likely.likelihoods._numeric import Array, row_blocks
+from likely.likelihoods._numeric import Array
 from likely.likelihoods._record import Likelihood, register
 
 __all__ = ["VonMises", "VonMisesLoss", "von_mises_nll"]

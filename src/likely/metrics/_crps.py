@@ -24,9 +24,9 @@ def crps(
     A proper score. For a distribution of one point it is :math:`|x - y|`; unlike the NLL it forgives an outlier
     linearly. Every likelihood of this package has a formula of its own: for Bernoulli it is the Brier score, for
     Categorical and Ordinal the ranked probability score (classes in their order); Robust, NegativeBinomial and VonMises
-    are sums over fixed nodes, right to 1e-12. Heavy tails are no obstacle: it is finite for the Cauchy, and for Student's t down
-    to half a degree of freedom. Any other distribution is asked for a ``crps(value)`` of its own, and otherwise its
-    ``cdf`` is integrated, to 1e-9 where it is smooth and about 1e-6 where it has kinks.
+    are sums over fixed nodes, right to 1e-12. Heavy tails are no obstacle: it is finite for the Cauchy, and for
+    Student's t down to half a degree of freedom. Any other distribution is asked for a ``crps(value)`` of its own, and
+    otherwise its ``cdf`` is integrated, to 1e-9 where it is smooth and about 1e-6 where it has kinks.
 
     ``mean`` and ``scale`` stand for a normal; ``reduction="none"`` returns a value a row.
 

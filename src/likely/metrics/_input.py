@@ -11,8 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 from typing_extensions import TypeAliasType  # a dependency of torch; in typing from Python 3.12 on
 
-from likely._rows.blocks import row_blocks as row_blocks
-
 # With a name of their own, so that signatures in the documentation say Array and not what it is made of.
 Array = TypeAliasType("Array", NDArray[Any])
 Input = TypeAliasType("Input", ArrayLike | Tensor)

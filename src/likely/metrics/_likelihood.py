@@ -6,7 +6,8 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from likely import functional
-from likely.likelihoods._numeric import check_support, row_blocks, through_torch
+from likely._rows.blocks import row_blocks
+from likely.likelihoods._numeric import check_support, through_torch
 from likely.metrics._input import (
     Array,
     Input,

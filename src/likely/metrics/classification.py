@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
-from likely.likelihoods._numeric import row_blocks
+from likely._rows.blocks import row_blocks
 from likely.metrics._bins import Bins, make_bins
 from likely.metrics._input import Array, Input, average, check_choice, classified, judged, relative
 

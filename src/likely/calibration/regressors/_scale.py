@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -13,36 +12,42 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
-from torch.distributions import Distribution, Laplace, Normal
+from torch.distributions import Distribution
 
-from likely import functional
 from likely._rows.blocks import Rows, like
 from likely._rows.checks import all_or_nothing, check_features, check_sample_weight
 from likely.calibration._link import LINK
+from likely.likelihoods import LIKELIHOODS, Likelihood
 
 
 @dataclass(frozen=True)
 class Family:
-    """A location-scale likelihood: -log p = log σ + ρ(r/σ) + constant."""
+    """A likelihood -log p = log σ + |r/σ|ᵖ / p + constant, whose common scale has a closed form.
 
-    distribution: type[Normal] | type[Laplace]
-    nll: Callable[..., Tensor]
-    pull: Callable[[Tensor], Tensor]  # z ρ'(z), whose mean is one at the best common scale
-    power: int  # pull(z) is |z| to this power
-    information: float  # Fisher's, in log σ
+    At the best common scale the mean of |z|ᵖ = z ρ'(z) is one, and Fisher's information of log σ is p.
+    """
+
+    likelihood: Likelihood
+    power: int
+
+    def distribution(self, mean: Tensor, scale: Tensor) -> Distribution:
+        """The forecast."""
+        return self.likelihood.loss(validate_args=False)._distribution(mean, {"scale": scale})
+
+    def nll(self, mean: Tensor, target: Tensor, **options: Any) -> Tensor:
+        """The functional form."""
+        return self.likelihood.nll(mean, target, **options)
 
     def relative(self, z: Tensor, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The NLL of residuals in units of the base scale at f(u) times that scale, its slope in u and curvature."""
         factor = LINK(u)
         slope = LINK.slope(u) / factor  # of log f
         nll = self.nll(torch.zeros_like(z), z, scale=factor, reduction="none", validate_args=False)
-        return nll, slope * (1 - self.pull(z / factor)), self.information * slope.square()
+        pull = (z / factor).abs() ** self.power
+        return nll, slope * (1 - pull), self.power * slope.square()
 
 
-FAMILIES = {
-    "normal": Family(Normal, functional.normal_nll, torch.square, 2, 2.0),
-    "laplace": Family(Laplace, functional.laplace_nll, torch.abs, 1, 1.0),
-}
+FAMILIES = {name: Family(LIKELIHOODS[name], power) for name, power in (("normal", 2), ("laplace", 1))}
 
 
 @dataclass
