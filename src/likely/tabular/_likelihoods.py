@@ -72,7 +72,7 @@ class Likelihood:
 
         A scale or a temperature alone does not move the best prediction, and may stay at one. Tails do.
         """
-        kind = "fixed" if len(self.family.slots) == 1 else "global"
+        kind = "fixed" if len(self.family.slots) == 1 and set(self.family.slots) <= set(SPREADS) else "global"
         return replace(self, kinds={n: k if k in ("data", "fixed") else kind for n, k in self.kinds.items()})
 
     def constant(self) -> Likelihood:

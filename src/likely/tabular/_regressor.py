@@ -181,8 +181,7 @@ class LikelihoodRegressor(RegressorMixin, LikelihoodModel):
         def behind(value: Tensor) -> Tensor:
             return value.movedim(0, 2) if many else value[:, :, 0].movedim(0, 1)
 
-        training = self._parts()[0].training_
-        parts = training.likelihood.made(**dict.fromkeys(phi, 1.0))._distribution
+        parts = self._parts()[0].training_.fitted.loss_fn._distribution
         if len(location) == 1:
             axis = 2 if many else 1
             single = {name: behind(value).select(axis, 0) for name, value in phi.items()}
