@@ -6,6 +6,7 @@ from types import FunctionType
 
 from likely.likelihoods import LIKELIHOODS, Likelihood
 
+WORDS = {"softmax": "classes", "ordinal": "ordered classes", "von_mises": "angles in radians"}
 LEAST = {"ShiftedSoftplus": "above {floor:.3g}", "Interval": "from {low:g} to {high:g}", "Exp": "above 0"}
 
 
@@ -22,8 +23,8 @@ def page() -> str:
 
 def targets(record: Likelihood) -> str:
     """Where targets lie, in words."""
-    if record.name == "softmax":
-        return "classes"
+    if record.name in WORDS:
+        return WORDS[record.name]
     kind = type(record.support).__name__.lstrip("_")
     low, high = (getattr(record.support, f"{end}_bound", None) for end in ("lower", "upper"))
     if kind == "Real":

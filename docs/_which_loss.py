@@ -32,7 +32,7 @@ NOISE = (
     (0, "on the row: some rows are wrong", "Data(rows)", PARAMETERS),
     (0, "I know it already", "Fixed(2.0)", PARAMETERS),
 )
-WIDTH, STEP, LEAF, HEADING = 570, 40, 342, 46
+WIDTH, STEP, LEAF, HEADING = 600, 40, 342, 46
 
 
 def tree(question: str, answers: tuple[tuple[int, str, str, str], ...], top: int) -> tuple[list[str], int]:

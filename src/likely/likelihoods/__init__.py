@@ -1,7 +1,8 @@
 r"""Likelihoods, one file each: density, parameters, functional form, loss, distribution, CRPS.
 
 :mod:`likely.functional`, :mod:`likely.losses` and :mod:`likely.distributions` are three doors to what is here, and
-``LIKELIHOODS`` holds every likelihood by name. A new one is a file in this folder and a line below.
+``LIKELIHOODS`` holds every likelihood by name. A new one is a file in this folder and a line of its
+``__init__``.
 
 >>> from likely.likelihoods import LIKELIHOODS
 >>> LIKELIHOODS["normal"].loss.__name__, list(LIKELIHOODS["student_t"].loss.slots)
