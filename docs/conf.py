@@ -50,7 +50,7 @@ REQUESTS = [
 autodoc_default_options = {
     "members": True,
     "member-order": "bysource",
-    "exclude-members": ", ".join(["extra_repr", "get_metadata_routing", *REQUESTS]),
+    "exclude-members": ", ".join(["extra_repr", "nll", "get_metadata_routing", *REQUESTS]),
 }
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"

@@ -15,18 +15,20 @@ from likely._rows.blocks import Blocks, Rows, row_blocks
 Keys = NDArray[np.uint64]
 
 
-def contents(*tables: Blocks | None) -> Keys:
+def contents(*tables: Blocks | None, rounded: bool = False) -> Keys:
     """Return a number per row that follows from its values, whatever their order, layout and precision.
 
     Values are taken in units of a power of two near the largest of their table, so that its unit does not matter.
 
     Args:
         tables: columns of the same rows; None is passed over.
+        rounded: whether to look at the first 16 binary digits only. What a model says of a row depends on the order of
+            the rows it was fitted on by rounding, which is not to deal rows to other folds.
 
     Returns:
         Array of shape (rows,), uint64. Rows that hold the same numbers, to single precision, have the same one.
     """
-    parts = [_keys_of(table) for table in tables if table is not None]
+    parts = [_keys_of(table, rounded) for table in tables if table is not None]
     keys = parts[0]
     for part in parts[1:]:
         keys = mixed(keys) + part
@@ -88,22 +90,24 @@ def mixed(numbers: Keys) -> Keys:
     return mixed
 
 
-def _keys_of(table: Blocks) -> Keys:
+def _keys_of(table: Blocks, rounded: bool) -> Keys:
     largest = 0.0
     for _, block in table.read():
         largest = max(largest, float(block.masked_fill(~block.isfinite(), 0).abs().max()) if block.numel() else 0.0)
     unit = _unit(largest)
-    return np.concatenate([_sums((block.double() * unit).cpu().numpy()) for _, block in table.read()])
+    return np.concatenate([_sums((block.double() * unit).cpu().numpy(), rounded) for _, block in table.read()])
 
 
 def _unit(largest: float) -> float:
     return float(2.0 ** -max(min(math.frexp(largest)[1], 1020), -1020))
 
 
-def _sums(table: NDArray[Any]) -> Keys:
+def _sums(table: NDArray[Any], rounded: bool = False) -> Keys:
     """Keys of rows of numbers up to one: in single precision, so that an array and its copy in that agree."""
-    single = np.ascontiguousarray(table.astype(np.float32) + np.float32(0))  # -0 is 0
-    sums: Keys = mixed(single.view(np.uint32).astype(np.uint64)).sum(1, dtype=np.uint64)
+    bits = np.ascontiguousarray(table.astype(np.float32) + np.float32(0)).view(np.uint32)  # -0 is 0
+    if rounded:  # to the nearest of those whose last eight bits are zero
+        bits = (bits + np.uint32(0x80)) & np.uint32(0xFFFFFF00)
+    sums: Keys = mixed(bits.astype(np.uint64)).sum(1, dtype=np.uint64)
     return sums
 
 

@@ -57,7 +57,7 @@ class DeepCalibrator:
         """Train on the rows of ``source``; ``evaluate(u)`` returns each row's NLL and its slope in u."""
         rows = Rows(source)
         self.mean_, self.deviation_ = moments(rows, weight)
-        folds = fold_numbers(contents(rows), FOLDS, random_state=self.random_state, ties=ties)
+        folds = fold_numbers(contents(rows, rounded=True), FOLDS, random_state=self.random_state, ties=ties)
         self.networks_ = fit_networks(
             self._standardised(source),
             evaluate,

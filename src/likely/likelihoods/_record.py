@@ -73,6 +73,10 @@ class Likelihood:
     def __str__(self) -> str:
         return self.name
 
+    def __reduce__(self) -> tuple[Callable[[str], "Likelihood"], tuple[str]]:
+        """Pickled by name, as a class is: the registry has the functions."""
+        return _registered, (self.name,)
+
     def check_target(self, y: Array) -> None:
         """Refuse targets that this likelihood gives no probability.
 
@@ -92,6 +96,10 @@ class Likelihood:
 
 
 LIKELIHOODS: dict[str, Likelihood] = {}
+
+
+def _registered(name: str) -> Likelihood:
+    return LIKELIHOODS[name]
 
 
 def register(likelihood: Likelihood) -> Likelihood:

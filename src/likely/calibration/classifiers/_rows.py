@@ -36,7 +36,7 @@ class LabelledLogits(HeldOutRows):
 
     @override
     def keys(self) -> Keys:
-        return contents(self.answers, self.features)
+        return contents(self.answers, self.features, rounded=True)
 
     @override
     def fit(self, step: Any) -> Any:

@@ -77,7 +77,9 @@ class LinearScale(ScaleCalibrator):
             return 0.0
         shares = torch.linspace(0, 1, 11)
         gains = torch.zeros(len(shares), n, dtype=torch.float64)
-        for kept, fold in splits_of(fold_numbers(contents(source), _FOLDS, ties=z.double().cpu().numpy())):
+        for kept, fold in splits_of(
+            fold_numbers(contents(source, rounded=True), _FOLDS, ties=z.double().cpu().numpy())
+        ):
             part = None if weight is None else weight[kept]
             if part is not None and not part.any():
                 continue

@@ -34,7 +34,8 @@ class ForecastRows(HeldOutRows):
     @override
     def keys(self) -> Keys:
         mean = torch.as_tensor(self.mean).detach()[:, None]
-        return contents(Rows(mean), None if self.features is None else Rows(torch.as_tensor(self.features)))
+        features = None if self.features is None else Rows(torch.as_tensor(self.features))
+        return contents(Rows(mean), features, rounded=True)
 
     @override
     def fit(self, step: Any) -> Any:
