@@ -5,13 +5,13 @@ JOBS ?= 2
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 PEERS := .venv/.peers
-LOWEST_TESTS := $(addprefix tests/,calibration/test_classifier.py calibration/test_regressor.py calibration/test_module.py \
+LOWEST_TESTS := $(addprefix tests/,calibration/classifiers/test_classifier.py calibration/regressors/test_regressor.py calibration/classifiers/test_module.py \
   linear/test_dynamic.py linear/test_robust_checks.py linear/test_robust_pca.py linear/test_plain_questions.py \
   metrics/test_classification.py metrics/test_regression.py metrics/test_crps.py metrics/test_properties.py \
   outliers/test_checks.py outliers/test_categories.py outliers/test_scatter.py \
-  tabular/test_estimators.py::test_scikit_learn tabular/test_random_state.py \
-  tabular/test_estimators.py::test_missing_values_and_categories_go_through_a_pipeline \
+  tabular/test_estimators.py tabular/test_random_state.py \
   test_layouts.py test_likelihood_contract.py test_losses.py test_parameters.py test_plots.py test_precision.py test_priors.py)
+LOWEST_ONLY := not check_sample_weight_equivalence and not compiles and not to_a_classifier
 
 # torch's own threads would fight with the workers, and with other work, for the same cores.
 test docs lowest reproduce: export OMP_NUM_THREADS ?= 1
@@ -82,7 +82,7 @@ lowest: ## the wheel on the lowest versions that pyproject.toml names, in a venv
 	@rm -rf build/lowest && $(PYTHON) -m venv build/lowest
 	@$(PYTHON) tools/lowest.py cli arrow > build/lowest/constraints.txt
 	@build/lowest/bin/python -m pip install -qq --no-compile --disable-pip-version-check -c build/lowest/constraints.txt '.[cli,arrow]' pytest pytest-xdist hypothesis mpmath
-	@build/lowest/bin/python -m pytest -q -n $(JOBS) -p no:cacheprovider -o filterwarnings=ignore -o xfail_strict=false -k 'not check_sample_weight_equivalence and not compiles and not to_a_classifier' --dist worksteal $(LOWEST_TESTS)
+	@build/lowest/bin/python -m pytest -q -n $(JOBS) -p no:cacheprovider -o filterwarnings=ignore -o xfail_strict=false -k '$(LOWEST_ONLY)' --dist worksteal $(LOWEST_TESTS)
 	@rm -rf build/lowest
 
 reproduce: $(INSTALLED) ## the paper's tables and figures, quick mode, in runs/report.html
