@@ -44,12 +44,17 @@ def log_gamma_ratio(x: Tensor, d: Tensor | float) -> Tensor:
     return result
 
 
+def log_factorial_remainder(x: Tensor) -> Tensor:
+    """log Γ(x + 1) - x log x + x - ½ log 2π for x ≥ 0, without cancellation for large x."""
+    large = x > _SHIFT
+    far, near = torch.where(large, x, _SHIFT), torch.where(large, 1.0, x).clamp(min=torch.finfo(x.dtype).tiny)
+    exact = torch.lgamma(near + 1) - near * near.log() + near - 0.5 * math.log(2 * math.pi)
+    return torch.where(large, stirling(far) + 0.5 * far.log(), exact)
+
+
 def log_gamma_remainder(x: Tensor) -> Tensor:
     """log Γ(x) - x log x + x - ½ log 2π for x > 0, without cancellation for large x."""
-    large = x > _SHIFT
-    far, near = torch.where(large, x, _SHIFT), torch.where(large, 1.0, x)
-    exact = torch.lgamma(near) - near * near.log() + near - 0.5 * math.log(2 * math.pi)
-    return torch.where(large, stirling(far) - 0.5 * far.log(), exact)
+    return log_factorial_remainder(x) - x.log()
 
 
 def exp_remainder(u: Tensor) -> Tensor:

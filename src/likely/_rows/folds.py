@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from likely._rows.contents import Keys, mixed, row_keys
+from likely._typing import Index
 
-Index = NDArray[np.intp]
 Split = tuple[Index, Index]
 _MANY = 100  # different rows per fold, from which folds are about equal however rows are dealt
 

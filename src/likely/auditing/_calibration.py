@@ -12,6 +12,7 @@ from scipy.special import log_softmax
 
 from likely._page import Picture, Table
 from likely._page.svg import SERIES, panel, styled, to_svg
+from likely._typing import Array
 from likely.auditing._finding import Finding
 from likely.auditing._wrong_labels import LabelVerdict
 from likely.auditing._wrong_targets import TargetVerdict
@@ -24,7 +25,6 @@ from likely.metrics import (
 )
 from likely.plots import PITDisplay, ReliabilityDisplay
 
-Array = NDArray[np.float64]
 _SHOWN = 50_000  # rows that speak for all
 
 

@@ -24,8 +24,8 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from likely._rows.blocks import row_blocks
 from likely._rows.contents import frame_keys
 from likely._rows.folds import deal
+from likely._typing import Array
 
-Array = NDArray[np.float64]
 Progress = Callable[[float], None]
 Groups = NDArray[np.int64] | None
 

@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_softmax
 
+from likely._typing import Array
 from likely.auditing._out_of_fold import fold_out
-
-Array = NDArray[np.float64]
 
 ERRORS = 2.0  # standard errors by which predictions must beat a constant
 _SCALES = 2.0 ** np.arange(-4, 5)  # that logits of unit deviation are multiplied by

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 from sklearn.tree import DecisionTreeClassifier
 
-Array = NDArray[np.float64]
+from likely._typing import Array
+
 Index = NDArray[np.int64]
 
 _FOLDS = 5

@@ -9,11 +9,10 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import expit, log_softmax
 
+from likely._typing import Array
 from likely.auditing._out_of_fold import fold_out
 from likely.auditing._predictable import Predictable, predictable_labels
 from likely.calibration import FeatureTemperature, LinearTemperature
-
-Array = NDArray[np.float64]
 
 LEAST = 0.01  # the share of wrong labels that is assumed where the data do not speak for more
 MOST = 0.15  # of the labels, and of those of rows like this one, may be called wrong; else they are hard to predict

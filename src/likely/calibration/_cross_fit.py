@@ -12,9 +12,9 @@ from sklearn.base import clone
 from torch import Tensor
 
 from likely._rows.folds import Split, fold_numbers, splits_of
+from likely._typing import Index
 from likely.calibration._held_out import HeldOutRows
 
-Index = NDArray[np.intp]
 Chain = tuple[Any, ...]  # unfitted calibrators, the first one first
 
 

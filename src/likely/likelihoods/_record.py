@@ -11,13 +11,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.distributions import Distribution, constraints
 
+from likely._typing import Array
 from likely.likelihoods._loss import LikelihoodLoss
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

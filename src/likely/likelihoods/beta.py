@@ -12,7 +12,7 @@ from torch import distributions as td
 from torch.distributions import Distribution, constraints
 from torch.nn.functional import logsigmoid
 
-from likely._special import stirling
+from likely._special import log_factorial_remainder
 from likely._validation import check_positive, check_shares, may_look, prepare, reduce
 from likely.constraints import ShiftedSoftplus
 from likely.likelihoods._distribution import cdf_by_scipy, icdf_by_scipy
@@ -59,22 +59,19 @@ def beta_nll(
     excess = torch.where(x > 0, (1 - y) - rest, mean - y)  # of the mean, taken at the end that has more digits
     divergence = mean * _log_ratio(logsigmoid(x), y, excess) + rest * _log_ratio(logsigmoid(-x), 1 - y, -excess)
     nll = concentration * divergence - logsigmoid(x) - logsigmoid(-x) - concentration.log() + HALF_LOG_2PI
-    nll = nll + _remainder(concentration * mean) + _remainder(concentration * rest) - _remainder(concentration)
+    nll = nll + _remainders(concentration * mean, concentration * rest, concentration)
     return reduce(nll + y.log() + torch.log1p(-y) if full else nll, reduction)
+
+
+def _remainders(alpha: Tensor, beta: Tensor, total: Tensor) -> Tensor:
+    """What is left of log B(α, β) when all that grows faster has been paired."""
+    return log_factorial_remainder(alpha) + log_factorial_remainder(beta) - log_factorial_remainder(total)
 
 
 def _log_ratio(log_mean: Tensor, y: Tensor, excess: Tensor) -> Tensor:
     """log(mean / y), by its excess over y where the difference of the logarithms would cancel."""
     near = excess.abs() < 0.5 * y
     return torch.where(near, torch.log1p(torch.where(near, excess, 0.0) / y), log_mean - y.log())
-
-
-def _remainder(x: Tensor) -> Tensor:
-    """log Γ(x + 1) - x log x + x - ½ log 2π: what is left of log Γ(x) when all that grows faster has been paired."""
-    large = x > 8
-    high, low = torch.where(large, x, 8.0), torch.where(large, 1.0, x).clamp(min=torch.finfo(x.dtype).tiny)
-    below = torch.lgamma(low + 1) - low * low.log() + low - HALF_LOG_2PI
-    return torch.where(large, 0.5 * high.log() + stirling(high), below)
 
 
 class Beta(td.Beta):
@@ -153,7 +150,7 @@ def _crps(distribution: Beta, y: Array) -> Array:
 
     def together(times: float) -> Array:
         alpha, beta = (times * shape for shape in distribution._shapes())
-        return np.asarray((_remainder(alpha) + _remainder(beta) - _remainder(alpha + beta)).numpy())
+        return np.asarray(_remainders(alpha, beta, alpha + beta).numpy())
 
     half = mean * b / (a + b) * np.exp(together(2) - 2 * together(1)) / math.sqrt(2 * math.pi)
     return np.asarray(distance - half)

@@ -33,7 +33,7 @@ def linear_softmax_nll(
     r"""The softmax likelihood of a linear layer over a large vocabulary, whose logits never exist all at once.
 
     ``softmax_nll(hidden @ weight.T + bias, target, temperature=temperature)``, with ``hidden`` (…, width), ``weight``
-    (classes, width), ``target`` (…) and a temperature that broadcasts to it, such as one a token. The rows are taken
+    (classes, width), ``target`` (…) and a temperature that broadcasts to it, such as one per token. The rows are taken
     in chunks of ``chunk``, each of which leaves nothing but its part of the gradients, in the dtypes of the
     inputs: one backward pass can go through the result, and gradients of gradients cannot. Under ``torch.func`` and in
     forward-mode differentiation the logits are computed as they are.

@@ -12,14 +12,13 @@ from torch.distributions import Distribution
 
 from likely._validation import fits
 from likely.likelihoods import LIKELIHOODS
-from likely.likelihoods._distribution import LocationScale
 from likely.metrics._input import Array, Input, as_array, as_weight
 
 # Ours add a CDF or quantiles to torch's and change nothing.
 _FULLER = {
-    likelihood.distribution.__base__: likelihood.distribution
+    base: likelihood.distribution
     for likelihood in LIKELIHOODS.values()
-    if likelihood.distribution.__base__ not in (Distribution, LocationScale)
+    if (base := likelihood.distribution.__base__) is not Distribution and base.__module__.startswith("torch.")
 }
 
 

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_array
 
 from likely._rows.blocks import row_blocks
-from likely.outliers._distinct import Array, Distinct
+from likely._typing import Array
+from likely.outliers._distinct import Distinct
 from likely.outliers._levels import Levels
 
 _BLOCK, _ROWS = 1 << 16, 512  # numbers of a block, few enough to stay in the cache; but no fewer rows

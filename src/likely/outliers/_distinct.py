@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from likely._rows.contents import exact_keys
+from likely._typing import Array
 
-Array = NDArray[np.float64]
 _LEAST = 20  # rows that any table amounts to
 
 

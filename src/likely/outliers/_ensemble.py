@@ -13,9 +13,10 @@ from sklearn.ensemble._base import _set_random_states
 from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
+from likely._typing import Array
 from likely.outliers._base import OutlierDetector
 from likely.outliers._columns import Columns
-from likely.outliers._distinct import Array, Distinct
+from likely.outliers._distinct import Distinct
 from likely.outliers._folds import as_of_all
 from likely.outliers._likelihood import LikelihoodDetector
 from likely.outliers._pca import ScaledPCADetector

@@ -7,7 +7,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from likely.outliers._distinct import Array, Distinct
+from likely._typing import Array
+from likely.outliers._distinct import Distinct
 
 _FOLDS = 10
 _ENOUGH = 1000  # rows that are held out say where the threshold is

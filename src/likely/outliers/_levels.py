@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from likely.outliers._distinct import Array
+from likely._typing import Array
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
+from likely._typing import Array
 from likely.outliers._base import OutlierDetector
-from likely.outliers._distinct import Array, Distinct
+from likely.outliers._distinct import Distinct
 from likely.outliers._scatter import ScatterDetector
 from likely.outliers._threshold import Contamination, units
 from likely.outliers._views import Histograms, Nearest, Tails

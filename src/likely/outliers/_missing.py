@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from likely._rows.blocks import row_blocks
-from likely.outliers._distinct import Array
+from likely._typing import Array
 
 
 def fill(centred: Array, precision: Array, weight: Array, noise: float = 0.0) -> tuple[Array, Array]:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from likely.outliers._distinct import Array
+from likely._typing import Array
 from likely.outliers._networks import Layers
 from likely.outliers._scaled import ScaledDetector
 from likely.outliers._threshold import Contamination

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from torch import Tensor, nn
 
+from likely._typing import Array
 from likely.likelihoods import LIKELIHOODS, LikelihoodLoss
 from likely.outliers._base import OutlierDetector
-from likely.outliers._distinct import Array, Distinct
+from likely.outliers._distinct import Distinct
 from likely.outliers._folds import as_of_all, left_out, weights_without
 from likely.outliers._networks import Dropout, Layers, Stacked
 from likely.outliers._threshold import Contamination

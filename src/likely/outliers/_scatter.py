@@ -10,8 +10,9 @@ from scipy.linalg import solve_triangular
 from scipy.special import gammaincinv
 
 from likely._solvers.reweighting import row_precision
+from likely._typing import Array
 from likely.outliers._base import OutlierDetector
-from likely.outliers._distinct import Array, Distinct
+from likely.outliers._distinct import Distinct
 from likely.outliers._missing import fill
 from likely.outliers._threshold import Contamination, quantiles
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from likely.outliers._distinct import Array
+from likely._typing import Array
 
 Contamination = Literal["auto"] | float
 _FALSE = 0.1  # the share of false alarms that an automatic threshold is meant to have

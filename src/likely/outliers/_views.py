@@ -9,7 +9,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from likely.outliers._distinct import Array, Distinct
+from likely._typing import Array
+from likely.outliers._distinct import Distinct
 
 _BINS = 50
 _KNOTS = 64  # on each side of the median

@@ -24,6 +24,7 @@ from likely._rows.blocks import Rows as TableRows
 from likely._rows.checks import all_or_nothing, check_sample_weight
 from likely._rows.contents import contents
 from likely._solvers.training import Progress
+from likely._typing import Array
 from likely.tabular._fitting import Recipe, Second, fit_members, fit_two_stage, nll_at, start_members
 from likely.tabular._likelihoods import Likelihood
 from likely.tabular._members import fresh
@@ -45,7 +46,6 @@ FREE = (
     "verbose",
 )  # may change between a run and its resumption
 FLOATS = (np.float64, np.float32)
-Array = NDArray[np.float64]
 
 
 class LikelihoodModel(BaseEstimator):

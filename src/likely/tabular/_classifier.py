@@ -14,7 +14,8 @@ from sklearn.utils.validation import column_or_1d, validate_data
 from torch import Tensor
 
 from likely._solvers.training import Progress
-from likely.tabular._base import FLOATS, Array, LikelihoodModel
+from likely._typing import Array
+from likely.tabular._base import FLOATS, LikelihoodModel
 from likely.tabular._likelihoods import Likelihood
 from likely.tabular._rows import Rows, Units
 

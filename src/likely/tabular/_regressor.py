@@ -14,9 +14,10 @@ from torch import Tensor
 from torch.distributions import Categorical, Distribution, MixtureSameFamily
 
 from likely._solvers.training import Progress
+from likely._typing import Array
 from likely.likelihoods import LIKELIHOODS
 from likely.likelihoods._numeric import quantile
-from likely.tabular._base import FLOATS, Array, LikelihoodModel
+from likely.tabular._base import FLOATS, LikelihoodModel
 from likely.tabular._likelihoods import Likelihood
 from likely.tabular._rows import Rows, Units
 

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from likely._rows.blocks import row_blocks
 from likely._rows.units import middle_and_spread
+from likely._typing import Array
 from likely.losses import LikelihoodLoss
 
-Array = NDArray[np.float64]
 CHUNK = 8192  # rows at a time where there is no gradient to keep
 JUDGED = 10_000  # rows that are looked at to tell when to stop: more would not tell better
 

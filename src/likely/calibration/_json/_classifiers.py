@@ -86,7 +86,7 @@ def read(calibrator: Any, record: Record, classes: int, again: Again) -> None:
 
 
 def features_of(calibrator: Calibrator) -> int:
-    """How many features a row it reads; 0 for none."""
+    """How many features per row it reads; 0 for none."""
     match calibrator:
         case FeatureTemperature():
             return len(calibrator.solution_.coef)

@@ -81,7 +81,7 @@ def read(calibrator: Any, record: Record, again: Again) -> None:
 
 
 def features_of(calibrator: Any) -> int:
-    """How many features a row it reads; 0 for none."""
+    """How many features per row it reads; 0 for none."""
     match calibrator:
         case ScalePipeline():
             return max(map(features_of, calibrator.fitted_))

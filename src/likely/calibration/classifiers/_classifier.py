@@ -127,7 +127,7 @@ class CalibratedClassifier(ClassifierMixin, CalibratedEstimator):
 
 
 def _scores(estimator: Any, X: Any, classes: NDArray[Any]) -> tuple[NDArray[np.float64], bool]:
-    """A score a class for every row, and whether they are probabilities (else they are logits)."""
+    """One score per class for every row, and whether they are probabilities (else they are logits)."""
     if hasattr(estimator, "decision_function"):
         scores = np.asarray(estimator.decision_function(X), dtype=np.float64)
         if scores.ndim == 1:

@@ -88,7 +88,7 @@ class Intervals:
 class ScaleCalibrator(Intervals, BaseEstimator):
     """Turns a regressor's means and scales into distributions that fit. Subclasses write ``_fit`` and ``_factor``.
 
-    ``mean``, ``scale`` and ``y`` hold one number a row, in NumPy or torch; answers come back in kind, distributions
+    ``mean``, ``scale`` and ``y`` hold one number per row, in NumPy or torch; answers come back in kind, distributions
     as torch's. ``scale=None`` is for a regressor that gives none: every row then starts from the same one.
     ``likelihood`` is ``"normal"`` or ``"laplace"``, and ``scale`` its parameter: σ, or b.
 
