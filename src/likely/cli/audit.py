@@ -39,7 +39,7 @@ def audit_command(
     """Find odd rows, wrong labels and targets, copies and leaks; write OUT/report.html, scores.csv, summary.json."""
     from likely._destination import keep_inputs, writable
     from likely.auditing import audit
-    from likely.auditing._write import FILES
+    from likely.auditing._audit import FILES
 
     given = {"--test": test, "--logits": logits, "--labels": labels, "--features": features, "--images": images}
     _check_together(given | {"DATA": data, "--target": target, "--classes": classes}, task)
