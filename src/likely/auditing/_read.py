@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from likely.auditing._loading import loading
+from likely._files import loading
 from likely.auditing._source import Table, listed, own_names, repeated_names
 from likely.auditing._text import read_text
 

@@ -9,8 +9,7 @@ from typing import Annotated
 
 import typer
 
-from likely.cli.progress import progress
-from likely.cli.terminal import safe
+from likely.cli.terminal import progress, safe
 
 # What only a table has, and what only a model's outputs have; given with the other it would be ignored.
 _OF_TABLES = ("DATA", "--target", "--test")
