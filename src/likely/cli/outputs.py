@@ -16,7 +16,7 @@ from likely._files import loading
 Array = NDArray[Any]
 TASKS = ("auto", "classification", "regression")
 # What a model says of a row and what was so, and the names that arrays of them usually have.
-USUAL = {
+USUAL: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
     "classification": (("logits", ("logits",)), ("labels", ("labels", "label"))),
     "regression": (("mean", ("mean",)), ("target", ("target", "y"))),
 }
