@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from sklearn.preprocessing import StandardScaler
 
 from likely.auditing._words import EXACT, ISO_DATE, MOSTLY
 
@@ -92,11 +93,7 @@ def standardised(X: NDArray[np.floating]) -> NDArray[np.float64]:
     >>> standardised(np.array([[1.0, np.nan], [3.0, np.nan]])).tolist()
     [[-1.0, nan], [1.0, nan]]
     """
-    seen = np.isfinite(X)
-    count = np.maximum(seen.sum(0), 1)
-    centred = X - np.where(seen, X, 0.0).sum(0, dtype=np.float64) / count
-    spread = np.sqrt(np.square(np.where(seen, centred, 0.0)).sum(0) / count)
-    return np.asarray(centred / np.where(spread > 0, spread, 1.0))
+    return np.asarray(StandardScaler().fit_transform(X.astype(np.float64)))
 
 
 def for_a_line(X: NDArray[np.floating], most: int = 200) -> NDArray[np.float64]:

@@ -19,7 +19,6 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-_CHUNK = 1 << 20
 
 
 class Encoding(NamedTuple):
@@ -61,9 +60,6 @@ def find_encoding(path: Path, head: bytes) -> Encoding:
 
 def _unmarked(path: Path) -> Encoding:
     """UTF-8 if all lines, or most of those that are not ASCII, can be read so."""
-    with open_bytes(path) as file:
-        if all(chunk.isascii() for chunk in iter(lambda: file.read(_CHUNK), b"")):
-            return Encoding("utf-8")
     wide, bad = 0, []
     with open_bytes(path) as file:
         for number, line in enumerate(file, start=1):

@@ -14,10 +14,9 @@ from typing import Any
 import pandas as pd
 
 from likely.auditing._encoding import Encoding, find_encoding, open_bytes, open_text, unpacking
-from likely.auditing._numerals import read_numerals
 from likely.auditing._scan import Layout, no_limit, scan
-from likely.auditing._source import Table, own_names, repeated_names
-from likely.auditing._words import Raw, mend_words
+from likely.auditing._source import Table, read_header
+from likely.auditing._words import Raw, mend_words, read_numerals
 
 _DELIMITERS = "\t;|,"  # of two that fit equally well the earlier: commas are in numbers and sentences, too
 _NAMES = {"\t": "tab", ";": "semicolon", "|": "bar", ",": "comma"}
@@ -59,17 +58,17 @@ def read_text(path: Path) -> Table:
         if not layout.header:
             raise ValueError(f"{path.name} is empty")
         _check_width(layout, path.name)
-        names, renamed = own_names(layout.header)
-        frame, read_raw = _frame(path, encoding, delimiter, names, layout, skip)
+        header = read_header(layout.header)
+        frame, read_raw = _frame(path, encoding, delimiter, header.names, layout, skip)
     words = mend_words(frame, read_raw)
     numerals = read_numerals(frame, delimiter, read_raw)
-    notes = (*encoding.notes, *_told(layout, delimiter, path), *renamed, *words, *numerals)
+    notes = (*encoding.notes, *_told(layout, delimiter, path), *header.notes, *words, *numerals)
     ragged = {
-        row: f"the row has {fields} fields, the header {len(names)}: one may hold a delimiter"
+        row: f"the row has {fields} fields, the header {len(header.names)}: one may hold a delimiter"
         for row, fields in layout.long.items()
         if row in layout.excess
     }
-    return Table(frame, path.name, notes, ragged, path, repeated_names(layout.header))
+    return Table(frame, path.name, notes, ragged, path, header.repeated)
 
 
 def _frame(
