@@ -26,16 +26,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     A process killed at any time, a full disk or any other error leave the old file whole. Every call has a file of its
     own, so that of several processes or threads that write the same ``path`` the last one to finish stays, whole. The
     new file has the permissions of the old one. If ``path`` is a symbolic link the file it points to is replaced; a
-    pipe or a device such as ``/dev/stdout`` is written to as it is.
-
-    Args:
-        path: The file to write. Its folder must exist.
-
-    Yields:
-        The path to write to; it exists already, and its name ends in ``.partial``.
-
-    Raises:
-        OSError: If the file cannot be written. ``filename`` is ``path``, and an older file is as it was.
+    pipe or a device such as ``/dev/stdout`` is written to as it is. The folder must exist; an error names ``path``.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:

@@ -73,16 +73,7 @@ def find_twins(columns: Columns, target: str | None) -> Twins:
 
 
 def near_copies(columns: Columns, names: list[str], rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Pairs (earlier, later) of rows that are closer to each other than chance explains.
-
-    Args:
-        columns: The table.
-        names: The columns to compare.
-        rows: The rows to compare, none of which equals another.
-
-    Returns:
-        Row numbers, shape (pairs, 2).
-    """
+    """Pairs (earlier, later) of these rows, none of which equals another, that are closer than chance explains."""
     nothing = np.zeros((0, 2), np.int64)
     X, owners = design(columns.typed[names].iloc[rows], {name: columns.kinds[name] for name in names})
     numbers = sum(columns.kinds[name] in ("number", "date") for name in set(owners))

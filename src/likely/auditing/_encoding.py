@@ -30,18 +30,7 @@ class Encoding(NamedTuple):
 
 
 def find_encoding(path: Path, head: bytes) -> Encoding:
-    """The encoding of a file: of its mark, else UTF-8 or, if it is not that, Windows-1252.
-
-    Args:
-        path: The file, gzipped or not.
-        head: Its first bytes, unpacked.
-
-    Returns:
-        The encoding; its notes tell of what was guessed.
-
-    Raises:
-        ValueError: If the file is no text, or is damaged or cut short, in so many words.
-    """
+    """The encoding of a file that begins with ``head``: of its mark, else UTF-8 or, if it is not that, Windows-1252."""
     marked = next((name for mark, name in _MARKS if head.startswith(mark)), None)
     if marked in (None, "utf-8-sig") and b"\0" in head:
         raise ValueError(f"{path.name} holds NUL bytes: it is not a text file, or is UTF-16 without a mark")

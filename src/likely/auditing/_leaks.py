@@ -1,7 +1,4 @@
-"""Columns that give the target away: how much each tells alone, on rows held out.
-
-The rows are cut into bins within bins by the column, each shrunk towards the one around it.
-"""
+"""Columns that give the target away: how much each tells alone, on rows held out."""
 
 from __future__ import annotations
 
@@ -108,19 +105,11 @@ class Told(NamedTuple):
 
 
 def tells(x: Array, y: Array, *, labels: bool) -> Told:
-    """How much of y bins of x explain on rows held out.
+    """How much of y, class numbers if they are ``labels``, bins of x (NaN where missing) explain on rows held out.
 
     The rows are halved by x again and again, and at last cut into its single values. The mean of a bin is shrunk
     towards that of the bin it lies in. How deep to go is chosen on other folds than the one that is measured, so that a
     column without meaning is not cut at all, however few the rows.
-
-    Args:
-        x: Values of the column, shape (n,); NaN where one is missing.
-        y: Class numbers or targets, shape (n,).
-        labels: Whether ``y`` holds classes.
-
-    Returns:
-        The share, at least 0, and its standard error.
 
     >>> x = np.random.default_rng(0).normal(size=200)
     >>> tells(x, np.exp(x), labels=False).share > 0.95, tells(x, np.roll(x, 1), labels=False).share < 0.1

@@ -57,14 +57,9 @@ def fold_out(
 
 
 def by_content(typed: pd.DataFrame, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Rows in an order that follows from what they hold, so that folds do not depend on where a row stands.
+    """Row numbers in an order that follows from what the rows hold, so that folds do not depend on where a row stands.
 
-    Args:
-        typed: The columns whose values count.
-        rows: Row numbers.
-
-    Returns:
-        The same row numbers; equal rows stay in the order they had.
+    Equal rows stay in the order they had.
 
     >>> table = pd.DataFrame({"a": [3.0, 1.0, 2.0]})
     >>> order = by_content(table, np.arange(3))

@@ -28,18 +28,7 @@ _EXACT: dict[str, Any] = {"float_precision": "round_trip"} if int(pd.__version__
 
 
 def read_text(path: Path) -> Table:
-    """A CSV or TSV file, gzipped or not.
-
-    Args:
-        path: The file.
-
-    Returns:
-        The table. Its notes tell of everything that was guessed, mended or left out.
-
-    Raises:
-        ValueError: If the file is empty, is no text, is damaged, has a quote that is not closed, or a header that does
-            not fit its rows; the message names the row.
-    """
+    """A CSV or TSV file, gzipped or not; the notes tell of everything that was guessed, mended or left out."""
     with unpacking(path):
         with open_bytes(path) as file:
             head = file.read(_HEAD)

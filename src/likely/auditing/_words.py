@@ -32,14 +32,7 @@ def mend_words(frame: pd.DataFrame, read_raw: Raw) -> list[str]:
     """Put back, in place, words such as NA or None where they are values, and whole numbers that were rounded.
 
     Among numbers and dates such a word stands for a gap; among words it is one of them, a class if the column is a
-    label. An empty cell is always a gap.
-
-    Args:
-        frame: What pandas has read.
-        read_raw: Reads the columns of some numbers once more, as they are written; only empty cells are missing.
-
-    Returns:
-        What is to be told of it.
+    label. An empty cell is always a gap. Returns what is to be told of it.
     """
     for name in frame.columns[[pd.api.types.is_string_dtype(kind) for kind in frame.dtypes]]:
         # In a column of whole numbers beyond 2⁶³ pandas leaves gaps as they are written.
@@ -104,15 +97,7 @@ def read_numerals(frame: pd.DataFrame, delimiter: str, read_raw: Raw) -> list[st
     """Turn, in place, columns of numbers with decimal commas or separated thousands into numbers.
 
     Where a column alone does not tell what its commas are ("1,234"), the others do; failing these, they are decimal
-    commas unless commas separate the columns.
-
-    Args:
-        frame: What pandas has read: such numbers are words to it.
-        delimiter: The sign between the columns.
-        read_raw: Reads the columns of some numbers once more, as they are written.
-
-    Returns:
-        What is to be told of it.
+    commas unless commas separate the columns. Returns what is to be told of it.
     """
     styles = {name: style for name in frame.columns if (style := _style(frame[name])) is not None}
     known = {style for style in styles.values() if style != "either"}
