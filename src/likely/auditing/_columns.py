@@ -56,7 +56,9 @@ def read_columns(frame: pd.DataFrame) -> Columns:
     typed: dict[str, Any] = {}
     odd: list[OddCell] = []
     for name in frame.columns:
-        kinds[name], typed[name], strange = _read(str(name), frame[name])
+        kind, values, strange = _read(str(name), frame[name])
+        kinds[name] = _settled(kind, values) if kind in MODELLED else kind
+        typed[name] = values
         odd += strange
     return Columns(kinds, pd.DataFrame(typed, index=frame.index), tuple(odd))
 
@@ -76,10 +78,9 @@ def design(typed: pd.DataFrame, kinds: dict[str, Kind]) -> tuple[NDArray[np.floa
             found = np.clip(typed[name].to_numpy(np.float64), -FAR, FAR).astype(np.float32)[:, None]
         else:
             codes, levels = ranked(typed[name])
-            few = len(levels) <= _LEVELS
-            found = np.where(codes < 0, np.nan, codes).astype(np.float32)[:, None]
-            if few:
-                found = np.where(np.isnan(found), np.nan, found == np.arange(len(levels))).astype(np.float32)
+            place = codes[:, None]
+            read = place == np.arange(len(levels)) if len(levels) <= _LEVELS else place
+            found = np.where(place < 0, np.nan, read).astype(np.float32)
         parts.append(found)
         owners += [name] * found.shape[1]
     if not parts:
@@ -93,7 +94,8 @@ def standardised(X: NDArray[np.floating]) -> NDArray[np.float64]:
     >>> standardised(np.array([[1.0, np.nan], [3.0, np.nan]])).tolist()
     [[-1.0, nan], [1.0, nan]]
     """
-    return np.asarray(StandardScaler().fit_transform(X.astype(np.float64)))
+    with np.errstate(invalid="ignore"):  # a column without any value has no mean
+        return np.asarray(StandardScaler().fit_transform(X.astype(np.float64)))
 
 
 def for_a_line(X: NDArray[np.floating], most: int = 200) -> NDArray[np.float64]:
@@ -120,10 +122,9 @@ def _read(name: str, column: pd.Series[Any]) -> tuple[Kind, Any, list[OddCell]]:
     if missing.all():
         return "empty", np.full(len(column), np.nan), []
     if pd.api.types.is_bool_dtype(column.dtype):
-        return _settled("category", _strings(column, missing)), _strings(column, missing), []
+        return "category", _strings(column, missing), []
     if pd.api.types.is_datetime64_any_dtype(column.dtype) or pd.api.types.is_timedelta64_dtype(column.dtype):
-        days = _days(column)
-        return _settled("date", days), days, []
+        return "date", _days(column), []
     if pd.api.types.is_numeric_dtype(column.dtype) and not pd.api.types.is_complex_dtype(column.dtype):
         values = column.to_numpy(np.float64, na_value=np.nan)
         if not (column.dtype.kind in "iu" and _rounded(column[~missing].tolist(), values[~missing])):
@@ -149,12 +150,12 @@ def _words(name: str, column: pd.Series[Any], missing: NDArray[np.bool_]) -> tup
         days = np.full(len(words), np.nan)
         days[~missing] = _days(stamps)
         strange = np.flatnonzero(~missing)[stamps.isna().to_numpy()]
-        return _settled("date", days), days, [OddCell(int(i), name, words[i], "not a date") for i in strange]
+        return "date", days, [OddCell(int(i), name, words[i], "not a date") for i in strange]
     distinct = len(set(present.tolist()))
-    if distinct > max(50, len(present) // 2):
-        long = np.mean([len(word) for word in present[:1000]]) > 40
-        return ("text" if long or distinct < len(present) else "identifier"), words, []
-    return _settled("category", words), words, []
+    if distinct <= max(50, len(present) // 2):
+        return "category", words, []
+    long = np.mean([len(word) for word in present[:1000]]) > 40
+    return "text" if long or distinct < len(present) else "identifier", words, []
 
 
 def _numbers(name: str, values: NDArray[np.float64], odd: list[OddCell]) -> tuple[Kind, Any, list[OddCell]]:
@@ -165,7 +166,7 @@ def _numbers(name: str, values: NDArray[np.float64], odd: list[OddCell]) -> tupl
     # A column that counts the rows says nothing about them.
     with np.errstate(over="ignore", invalid="ignore"):
         counts = len(values) > 20 and bool((np.diff(values) == 1).all())
-    return ("identifier" if counts else _settled("number", values)), values, odd
+    return "identifier" if counts else "number", values, odd
 
 
 def _digits(words: NDArray[Any]) -> list[int]:
@@ -197,7 +198,6 @@ def _days(column: pd.Series[Any]) -> NDArray[np.float64]:
 
 
 def _strings(column: pd.Series[Any], missing: NDArray[np.bool_]) -> NDArray[Any]:
-    words = np.empty(len(column), dtype=object)
-    words[:] = None
+    words = np.full(len(column), None, dtype=object)
     words[~missing] = [str(value) for value in column[~missing].tolist()]
     return words

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from likely._page import Picture, Table
 from likely._page.svg import INK, SERIES, panel, styled, to_svg
 from likely.auditing._finding import Finding, Reason, worst_first
+from likely.auditing._source import listed
 from likely.auditing._wrong_labels import LabelVerdict
 
 
@@ -55,14 +56,14 @@ def wrong_labels(
     suggested = np.full(n, "", dtype=object)
     suggested[rows] = np.where(suspicious[rows], names[guess], "")
     count = int(suspicious.sum())
-    present = np.unique(y)
-    unjudged = [classes[c] for c in present if not verdict.predictable.classes[c]]
+    unjudged = [classes[c] for c in np.unique(y) if not verdict.predictable.classes[c]]
+    judged = verdict.predictable.classes[y] & verdict.judged
     return Finding(
         "labels",
         "Labels that are probably wrong",
         _sentence(verdict, count, len(rows), unjudged, by),
         scores={
-            "label_wrong": spread_out(np.where(_judged(verdict, y), verdict.wrong, np.nan), rows, n, np.nan),
+            "label_wrong": spread_out(np.where(judged, verdict.wrong, np.nan), rows, n, np.nan),
             "label_nll": spread_out(verdict.nll, rows, n, np.nan),
             "temperature": spread_out(verdict.temperature, rows, n, np.nan),
             "suggested": suggested,
@@ -80,10 +81,6 @@ def wrong_labels(
     )
 
 
-def _judged(verdict: LabelVerdict, y: NDArray[np.int64]) -> NDArray[np.bool_]:
-    return np.asarray(verdict.predictable.classes[y] & verdict.judged)
-
-
 def _sentence(verdict: LabelVerdict, count: int, rows: int, unjudged: list[str], by: str) -> str:
     """How many labels are called wrong, and which are not judged, and why."""
     if not verdict.judged:
@@ -96,8 +93,7 @@ def _sentence(verdict: LabelVerdict, count: int, rows: int, unjudged: list[str],
     found = f"{count:,} of {rows:,} labels are more likely wrong than right{overall(verdict.share)}."
     if not unjudged:
         return found
-    shown = ", ".join(unjudged[:5]) + (f" and {len(unjudged) - 5} more" if len(unjudged) > 5 else "")
-    return f"{found} Not judged, because {by} do not tell them from the others: {shown}."
+    return f"{found} Not judged, because {by} do not tell them from the others: {listed(unjudged)}."
 
 
 def spread_out(values: NDArray[np.float64], rows: NDArray[np.int64], n: int, elsewhere: float) -> NDArray[np.float64]:

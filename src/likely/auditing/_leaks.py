@@ -14,6 +14,7 @@ from likely._page import Table
 from likely._typing import Array
 from likely.auditing._columns import FAR, Columns, ranked
 from likely.auditing._finding import Finding
+from likely.auditing._source import listed
 
 Index = NDArray[np.int64]
 
@@ -50,7 +51,7 @@ def leaking_columns(
     return Finding(
         "leaks",
         "Columns that give the target away",
-        f"{_and(leaks)} alone tell{'s' if len(leaks) == 1 else ''} nearly all about {target}. "
+        f"{listed(leaks, last=' and ')} alone tell{'s' if len(leaks) == 1 else ''} nearly all about {target}. "
         "Would that be known when the model is used?"
         if leaks
         else f"No column alone gives {target} away." + _most(told),
@@ -90,11 +91,6 @@ def _follows(X: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float
     ranks -= ranks.mean(0)
     order = rankdata(y) - (len(y) + 1) / 2
     return np.asarray(np.abs(order @ ranks) / np.maximum(np.linalg.norm(ranks, axis=0), 1e-300))
-
-
-def _and(names: list[str]) -> str:
-    shown = names[:5] + ([f"{len(names) - 5} more"] if len(names) > 5 else [])
-    return shown[0] if len(shown) == 1 else ", ".join(shown[:-1]) + " and " + shown[-1]
 
 
 class Told(NamedTuple):

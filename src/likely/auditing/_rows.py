@@ -61,10 +61,12 @@ def odd_rows(
         for row, weights in zip(rows, share, strict=True):
             order = np.argsort(-weights)[:_REASONS]
             reasons = [ranges.reason(names[j], int(row), float(weights[j])) for j in order if weights[j] > 0.01]
-            yield f"{scale[row]:,.1f} × the usual scale, by {_listed([reason.what for reason in reasons[:2]])}", reasons
+            blamed = " and ".join(reason.what for reason in reasons[:2]) or "all columns together"
+            yield f"{scale[row]:,.1f} × the usual scale, by {blamed}", reasons
 
     count = int(suspicious.sum())
-    found = worst_first("rows", _spread_ties(certainty, scale), suspicious, explain)
+    # Certainties that round to one are told apart by their scales, and still are at most one.
+    found = worst_first("rows", np.minimum(certainty, 1.0) - 1e-6 / (1 + scale), suspicious, explain)
     return Finding(
         "rows",
         "Rows that do not fit the rest",
@@ -135,11 +137,6 @@ def _blamed(suspects: tuple[Suspect, ...]) -> tuple[Table, ...]:
     return (Table(frame, "The column that sets a row apart most, by how many rows."),) if len(frame) else ()
 
 
-def _spread_ties(certainty: NDArray[np.float64], scale: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Certainties that round to one, told apart by their scales, and still at most one."""
-    return np.minimum(certainty, 1.0) - 1e-6 / (1 + scale)
-
-
 class _Usual:
     """What is usual in each column."""
 
@@ -154,7 +151,3 @@ class _Usual:
             return Reason(name, number(float(value)), f"usually {number(low)} to {number(high)}", share)
         often = float((column == value).mean())
         return Reason(name, "missing" if value is None else str(value), f"in {often:.2%} of rows", share)
-
-
-def _listed(names: list[str]) -> str:
-    return " and ".join(names) if names else "all columns together"

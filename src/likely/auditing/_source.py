@@ -55,10 +55,12 @@ def read_header(given: Iterable[Any]) -> Header:
     return Header(list(names), (told,) if changed else (), repeated)
 
 
-def listed(names: list[str], most: int = 5) -> str:
-    """Names with commas between, the first few of many.
+def listed(names: list[str], most: int = 5, last: str = ", ") -> str:
+    """Names with commas between, the first few of many, and something else before the last of them.
 
-    >>> listed(["a", "b", "c"], most=2)
-    'a, b and 1 more'
+    >>> listed(["a", "b", "c"], most=2), listed(["a", "b", "c"], last=" and ")
+    ('a, b and 1 more', 'a, b and c')
     """
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+    if len(names) > most:
+        names, last = [*names[:most], f"{len(names) - most} more"], " and "
+    return last.join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

@@ -50,7 +50,7 @@ def mend_words(frame: pd.DataFrame, read_raw: Raw) -> list[str]:
                 frame[name] = whole
             continue
         meant = set(column.dropna().unique()) & GAPS
-        if meant and not _single_gap(column):
+        if meant and column.nunique() > 1:  # a single word in all is the way to write a gap
             frame[name] = column
             words[name] = meant
     if not words:
@@ -74,11 +74,6 @@ def _doubtful(column: pd.Series[Any]) -> bool:
     numbers = pd.to_numeric(present, errors="coerce").notna().mean()
     dates = present.astype(str).str.fullmatch(ISO_DATE).mean()
     return bool(max(numbers, dates) < MOSTLY)
-
-
-def _single_gap(column: pd.Series[Any]) -> bool:
-    """Whether there is one word in all, which is then the way to write a gap."""
-    return bool(column.nunique() == 1)
 
 
 def _whole(column: pd.Series[Any]) -> Any:
