@@ -1,4 +1,4 @@
-"""How far to trust the predictions: calibration before and after a temperature or a scale a row."""
+"""How far to trust the predictions: calibration before and after a temperature or a scale per row."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from likely._page import Picture, Table
 from likely._page.svg import SERIES, panel, styled, to_svg
 from likely._typing import Array
 from likely.auditing._finding import Finding
-from likely.auditing._wrong_labels import LabelVerdict
-from likely.auditing._wrong_targets import TargetVerdict
+from likely.auditing._labels import LabelVerdict
+from likely.auditing._targets import TargetVerdict
 from likely.metrics import (
     brier_score,
     expected_calibration_error,
@@ -48,7 +48,7 @@ def classifier_calibration(logits: NDArray[np.floating], y: NDArray[np.int64], v
 
 
 def regressor_calibration(mean: Array, u: Array, verdict: TargetVerdict) -> Finding:
-    """Before: a normal with one scale for all rows. After: Student's t with a scale a row, fitted to other rows."""
+    """Before: a normal with one scale for all rows. After: Student's t with a scale per row, fitted to other rows."""
     some = np.random.RandomState(0).permutation(len(u))[:_SHOWN]
     targets = u[some]
     one = torch.tensor(max(float(np.std((u - mean)[some])), 1e-12), dtype=torch.float64)

@@ -15,7 +15,7 @@ from likely.auditing._words import EXACT, ISO_DATE, MOSTLY
 Kind = Literal["number", "category", "date", "text", "identifier", "constant", "empty"]
 MODELLED = ("number", "category", "date")
 _LEVELS = 10  # of a category that get a column of zeros and ones each
-FAR = 1e18  # further out is not told apart, so that squares stay finite in single precision
+_FAR = 1e18  # further out is not told apart, so that squares stay finite in single precision
 
 
 class OddCell(NamedTuple):
@@ -66,7 +66,7 @@ def read_columns(frame: pd.DataFrame) -> Columns:
 def design(typed: pd.DataFrame, kinds: dict[str, Kind]) -> tuple[NDArray[np.float32], list[str]]:
     """Numbers for models, NaN where a value is missing, and the column each is of.
 
-    A category of up to ten levels has a column of zeros and ones a level; one of more, the place of its level in the
+    A category of up to ten levels has a column of zeros and ones per level; one of more, the place of its level in the
     order of frequency, which trees can cut.
     """
     parts: list[NDArray[np.float32]] = []
@@ -74,14 +74,11 @@ def design(typed: pd.DataFrame, kinds: dict[str, Kind]) -> tuple[NDArray[np.floa
     for name, kind in kinds.items():
         if kind not in MODELLED or name not in typed:
             continue
-        if kind != "category":
-            found = np.clip(typed[name].to_numpy(np.float64), -FAR, FAR).astype(np.float32)[:, None]
-        else:
-            codes, levels = ranked(typed[name])
-            place = codes[:, None]
-            read = place == np.arange(len(levels)) if len(levels) <= _LEVELS else place
-            found = np.where(place < 0, np.nan, read).astype(np.float32)
-        parts.append(found)
+        values, levels = as_numbers(typed[name])
+        found = values[:, None]
+        if levels is not None and len(levels) <= _LEVELS:
+            found = np.where(np.isnan(found), np.nan, found == np.arange(len(levels)))
+        parts.append(found.astype(np.float32))
         owners += [name] * found.shape[1]
     if not parts:
         return np.zeros((len(typed), 0), np.float32), []
@@ -101,6 +98,14 @@ def standardised(X: NDArray[np.floating]) -> NDArray[np.float64]:
 def for_a_line(X: NDArray[np.floating], most: int = 200) -> NDArray[np.float64]:
     """Standardised columns without gaps and without far values; of very many, the first."""
     return np.clip(np.nan_to_num(standardised(X[:, :most])), -5, 5)
+
+
+def as_numbers(column: pd.Series[Any]) -> tuple[NDArray[np.float64], list[str] | None]:
+    """The numbers of a column, NaN where one is missing, or the places of its levels and the levels."""
+    if pd.api.types.is_numeric_dtype(column.dtype):
+        return np.clip(column.to_numpy(np.float64), -_FAR, _FAR), None
+    codes, levels = ranked(column)
+    return np.where(codes < 0, np.nan, codes), levels
 
 
 def ranked(column: pd.Series[Any]) -> tuple[NDArray[np.int64], list[str]]:

@@ -12,7 +12,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from likely._page import Table
 from likely._typing import Array
-from likely.auditing._columns import FAR, Columns, ranked
+from likely.auditing._columns import Columns, as_numbers
 from likely.auditing._finding import Finding
 from likely.auditing._source import listed
 
@@ -38,7 +38,7 @@ def leaking_columns(
     """
     names = [n for n, kind in columns.kinds.items() if n != target and kind not in ("constant", "empty", "text")]
     some = np.sort(np.random.RandomState(0).permutation(len(rows))[:_ROWS])
-    values = {name: _numbers(columns, name)[rows[some]] for name in names}
+    values = {name: as_numbers(columns.typed[name])[0][rows[some]] for name in names}
     if len(names) > _COLUMNS:
         follows = _follows(np.column_stack([values[name] for name in names]), y[some])
         names = [names[j] for j in np.argsort(-follows, kind="stable")[:_COLUMNS]]
@@ -75,14 +75,6 @@ def _most(told: pd.DataFrame) -> str:
         return ""
     share, error = told.iloc[0]
     return f" The most is told by {told.index[0]}: {share:.0%} ± {error:.0%}."
-
-
-def _numbers(columns: Columns, name: str) -> NDArray[np.float64]:
-    column = columns.typed[name]
-    if pd.api.types.is_numeric_dtype(column.dtype):
-        return np.asarray(np.clip(column.to_numpy(np.float64), -FAR, FAR))
-    codes = ranked(column)[0].astype(np.float64)
-    return np.where(codes < 0, np.nan, codes)
 
 
 def _follows(X: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:

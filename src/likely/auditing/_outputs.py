@@ -18,12 +18,10 @@ from likely.auditing._columns import Columns, Kind
 from likely.auditing._duplicates import find_twins, repeated_rows
 from likely.auditing._finding import Finding
 from likely.auditing._images import thumbnails
-from likely.auditing._labels import wrong_labels
+from likely.auditing._labels import judge_labels, wrong_labels
 from likely.auditing._read import read_array
 from likely.auditing._rows import odd_rows
-from likely.auditing._targets import wrong_targets
-from likely.auditing._wrong_labels import judge_labels
-from likely.auditing._wrong_targets import Squash, judge_targets
+from likely.auditing._targets import Squash, judge_targets, wrong_targets
 
 _DIRECTIONS = 50  # of the features, along which odd rows and copies are looked for
 
@@ -93,7 +91,7 @@ def run(model: nn.Module, loader: Iterable[Any], progress: Progress) -> tuple[Te
     if not outputs:
         raise ValueError("the loader is empty")
     rows = sum(len(own) for own in outputs)
-    # A layer that is called more than once a batch, or on parts of a row, has no one input a row.
+    # A layer that is called more than once per batch, or on parts of a row, has no single input per row.
     usable = all(own.ndim == 2 for own in features) and sum(len(own) for own in features) == rows
     return torch.cat(outputs), torch.cat(targets), torch.cat(features) if usable and features else None
 

@@ -80,7 +80,9 @@ def _quoted(line: str, following: Iterator[tuple[int, str]], delimiter: str, wid
 
     try:
         fields = next(csv.reader(more(), delimiter=delimiter, skipinitialspace=True, strict=True), [])
-        if _look_like_rows(taken[1:-1], delimiter, width):
+        # Where all lines within the field have a row's number of delimiters, these are too many for chance.
+        inside = [line.count(delimiter) == width - 1 for line in taken[1:-1]]
+        if all(inside) and (width - 1) * len(inside) >= 4:
             raise ValueError(
                 f"{place} has a quote ({QUOTE}) that is closed {len(taken) - 1:,} lines below, with whole rows "
                 "between: one of the two is too many"
@@ -96,11 +98,6 @@ def _quoted(line: str, following: Iterator[tuple[int, str]], delimiter: str, wid
             ) from None
         # A quote within a line harms no other row: it is read as the csv module does.
         return next(csv.reader([line], delimiter=delimiter, skipinitialspace=True), [])
-
-
-def _look_like_rows(lines: list[str], delimiter: str, width: int) -> bool:
-    """Whether all lines within a quoted field have a row's number of delimiters, too many for chance."""
-    return (width - 1) * len(lines) >= 4 and all(line.count(delimiter) == width - 1 for line in lines)
 
 
 def _place(layout: Layout, line: int) -> str:

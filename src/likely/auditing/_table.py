@@ -15,16 +15,14 @@ from likely.auditing._calibration import classifier_calibration, regressor_calib
 from likely.auditing._columns import MODELLED, Columns, design, for_a_line, ranked, read_columns
 from likely.auditing._duplicates import across, find_twins, repeated_rows
 from likely.auditing._finding import Finding, Reason, worst_first
-from likely.auditing._labels import wrong_labels
+from likely.auditing._labels import judge_labels, wrong_labels
 from likely.auditing._leaks import leaking_columns
 from likely.auditing._noise import noisy_regions
 from likely.auditing._out_of_fold import by_content, classify, regress
 from likely.auditing._read import read_table
 from likely.auditing._rows import odd_rows
 from likely.auditing._source import listed
-from likely.auditing._targets import wrong_targets
-from likely.auditing._wrong_labels import judge_labels
-from likely.auditing._wrong_targets import Squash, judge_targets
+from likely.auditing._targets import Squash, judge_targets, wrong_targets
 
 TASKS = ("auto", "classification", "regression")
 _CLASSES = 100  # more are no classification

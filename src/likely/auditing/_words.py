@@ -114,7 +114,8 @@ def _style(column: pd.Series[Any]) -> Style | None:
     words = words[~words.isin(GAPS)]
     if not len(words) or not all(isinstance(word, str) for word in words.head(_FIRST)):
         return None
-    if not any(_share(words.head(_FIRST), pattern) >= MOSTLY / 2 for pattern in (_COMMA, _POINT)):
+    first = words.head(_FIRST).str.strip()
+    if not any(first.str.fullmatch(pattern).mean() >= MOSTLY / 2 for pattern in (_COMMA, _POINT)):
         return None
     words = words.astype(str).str.strip()
     if not bool(words.str.contains(r"\d[,'’ \u00a0\u202f]\d|\d\.\d{3}\.\d{3}", regex=True).any()):
@@ -128,10 +129,6 @@ def _style(column: pd.Series[Any]) -> Style | None:
             return "thousands"
         return "decimal comma" if bool(words.str.fullmatch(_BARE).any()) else "either"
     return "decimal comma" if only_comma >= only_point else "thousands"
-
-
-def _share(words: pd.Series[Any], pattern: str) -> float:
-    return float(words.astype(str).str.strip().str.fullmatch(pattern).mean())
 
 
 def _numbers(column: pd.Series[Any], style: Style) -> Any:

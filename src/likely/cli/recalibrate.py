@@ -51,7 +51,11 @@ def calibrate(
     with _naming_the_row(outputs, method):
         tell("fitting", 0.0)
         fitted = fit(calibrator, outputs)
-        about |= {**_chosen(fitted), "seed": seed}
+        for attribute in ("members_", "name_"):  # what an automatic choice fell on: several, or one
+            if hasattr(fitted, attribute):
+                chosen = getattr(fitted, attribute)
+                about["chosen"] = [chosen] if isinstance(chosen, str) else list(chosen)
+        about["seed"] = seed
         if folds:
             about |= _judged(calibrator, outputs, folds, seed, tell)
     save(fitted, out, about=about)
@@ -77,7 +81,7 @@ def predict(
     names.check_used(task)
     names = replace(names, task=task, probabilities=classifier and fitted.inputs == "probabilities")
     outputs = _fitting(read_outputs(data, names, truth=False), fitted, model, data)
-    answers = _probabilities(fitted, outputs) if classifier else _forecasts(fitted, outputs, coverage or 0.9, levels)
+    answers = _answers(fitted, outputs, coverage or 0.9, levels)
     _check_answers(answers, model)
     about = {**_about(data, outputs), "method": type(fitted).__name__}
     if outputs.truth is not None:
@@ -143,12 +147,10 @@ def _fitting(outputs: Outputs, fitted: Any, model: Path, data: Path) -> Outputs:
     return replace(outputs, features=outputs.features if columns else None, scale=scale)
 
 
-def _probabilities(fitted: Any, outputs: Outputs) -> dict[str, Any]:
-    probabilities = fitted.predict_proba(outputs.predicted, outputs.features)
-    return {"predicted": probabilities.argmax(1), "probabilities": probabilities}
-
-
-def _forecasts(fitted: Any, outputs: Outputs, coverage: float, levels: list[float]) -> dict[str, Any]:
+def _answers(fitted: Any, outputs: Outputs, coverage: float, levels: list[float]) -> dict[str, Any]:
+    if isinstance(fitted, Calibrator):
+        probabilities = fitted.predict_proba(outputs.predicted, outputs.features)
+        return {"predicted": probabilities.argmax(1), "probabilities": probabilities}
     rows = (outputs.predicted, outputs.scale, outputs.features)
     lower, upper = fitted.predict_interval(*rows, coverage)
     answers = {"mean": outputs.predicted, "scale": fitted.predict_scale(*rows), "lower": lower, "upper": upper}
@@ -216,12 +218,6 @@ def _about(data: Path, outputs: Outputs) -> dict[str, Any]:
     features = 0 if outputs.features is None else int(outputs.features.shape[-1])
     notes = {"notes": list(outputs.notes)} if outputs.notes else {}
     return {"data": data.name, "rows": len(outputs), **classes, "features": features, **notes}
-
-
-def _chosen(fitted: Any) -> dict[str, Any]:
-    if hasattr(fitted, "members_"):
-        return {"chosen": list(fitted.members_)}
-    return {"chosen": [fitted.name_]} if hasattr(fitted, "name_") else {}
 
 
 def _compared(old: Scores | None, new: Scores) -> dict[str, Any]:
