@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from likely._destination import keep_inputs, writable, write_together
+from likely._solvers.selection import held_out_gain
 from likely.calibration import Calibrator, compose, compose_scales, load, save
 from likely.calibration._json import needs
 from likely.calibration.classifiers._methods import METHODS, make_calibrator
@@ -226,8 +227,8 @@ def _compared(old: Scores | None, new: Scores) -> dict[str, Any]:
     told = {"before": _finite(old.told), "after": _finite(new.told)}
     if not (np.isfinite(old.nll).all() and np.isfinite(new.nll).all()):  # a label of probability zero
         return told
-    fall = old.nll - new.nll
-    return told | {"gain": {"NLL": float(fall.mean()), "error": float(fall.std() / math.sqrt(len(fall)))}}
+    gain = held_out_gain(old.nll - new.nll)
+    return told | {"gain": {"NLL": gain.total / len(new.nll), "error": gain.error / len(new.nll)}}
 
 
 def _finite(scores: dict[str, float]) -> dict[str, float | None]:
