@@ -84,3 +84,5 @@ def _check_together(given: dict[str, object], task: str) -> None:
         )
     if table and given["DATA"] is None:
         raise ValueError(f"{table[0]} needs a table")
+    if outputs and (given["--logits"] is None or given["--labels"] is None):
+        raise ValueError("--logits and --labels go together: give both")

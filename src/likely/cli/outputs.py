@@ -128,12 +128,13 @@ class Arrays:
         if self.table is None:
             return self._member(name) if name in self.arrays else None
         columns = list(self.table.frame.columns)
+        if name in columns:
+            self.table.check_single(name)
+            return _column(self.table.frame[name])
         listed = [part.strip() for part in name.split(",")]
         chosen = listed if set(listed) <= set(columns) else _numbered(name, columns)
         for column in chosen:
             self.table.check_single(column)
-        if name in columns:
-            return _column(self.table.frame[name])
         return np.stack([_numbers(self.table.frame[column]) for column in chosen], axis=1) if chosen else None
 
     def _member(self, name: str) -> Array:
