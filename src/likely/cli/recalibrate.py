@@ -52,10 +52,8 @@ def calibrate(
     with _naming_the_row(outputs, method):
         tell("fitting", 0.0)
         fitted = fit(calibrator, outputs)
-        for attribute in ("members_", "name_"):  # what an automatic choice fell on: several, or one
-            if hasattr(fitted, attribute):
-                chosen = getattr(fitted, attribute)
-                about["chosen"] = [chosen] if isinstance(chosen, str) else list(chosen)
+        if hasattr(fitted, "name_"):  # of the best of several, which may have been averaged with others
+            about["chosen"] = list(getattr(fitted, "members_", [fitted.name_]))
         about["seed"] = seed
         if folds:
             about |= _judged(calibrator, outputs, folds, seed, tell)
