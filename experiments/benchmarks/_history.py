@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from typing import Any, Literal
 from experiments.entries import Bar, Record
 from experiments.entries.bar import printed
 from experiments.entries.record import bar_as_json, bar_from_json
-from likely._files import append_whole
+from likely._files import lock, naming
 
 FILE = "history.jsonl"
 ALIKE = ("name", "quick", "machine")  # runs that differ in these are not compared
@@ -66,6 +67,30 @@ def remember(record: Record, folder: Path) -> None:
     line |= {"day": date.today().isoformat(), "bars": _bars(record)}
     text = json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n"
     append_whole(folder / FILE, text.encode())
+
+
+def append_whole(path: Path, line: bytes) -> None:
+    """Append a line to a file, all of it or nothing, behind whole lines.
+
+    Args:
+        path: The file, which is made if it is not there.
+        line: What to append, with its line feed.
+
+    Raises:
+        OSError: If it cannot be written. ``filename`` is ``path``, and the file is as it was.
+    """
+    with naming(path), open(path, "ab+", buffering=0) as file:
+        lock(file.fileno(), wait=True)
+        end = file.seek(0, os.SEEK_END)
+        file.seek(max(0, end - 1))
+        if end and file.read(1) != b"\n":  # a process was killed while it wrote
+            line = b"\n" + line
+        try:
+            while line:
+                line = line[file.write(line) :]
+        except BaseException:
+            file.truncate(end)
+            raise
 
 
 def compare(record: Record, folder: Path, against: Path | None = None) -> Comparison:

@@ -24,10 +24,10 @@ from likely._page import Table
 from likely.auditing import audit
 from likely.auditing._columns import Columns, for_a_line, read_columns
 from likely.auditing._duplicates import find_twins
+from likely.auditing._labels import judge_labels
 from likely.auditing._out_of_fold import classify, regress
 from likely.auditing._rows import odd_rows
-from likely.auditing._wrong_labels import judge_labels
-from likely.auditing._wrong_targets import Squash, judge_targets
+from likely.auditing._targets import Squash, judge_targets
 
 SHARES = (0.02, 0.05, 0.1)
 LABELLED = ("iris", "wine", "breast_cancer", "digits")

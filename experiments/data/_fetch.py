@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from experiments.data._faces import has_faces
 from experiments.data._folder import folder, refusing
 from experiments.data._sources import SOURCES, Source
 from experiments.data._vision import PARTS, READERS, find_images
-from likely._files import alone_in, replacing
+from likely._files import lock, replacing
 
 DOWNLOADS = "downloads"
 
@@ -55,6 +57,25 @@ def fetch(name: str, data: str | os.PathLike[str] | None = None) -> Path:
         if not is_there(name, root):
             _fetch(source, root)
     return root
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Have other processes and threads that ask for the same folder wait until the block has ended.
+
+    Args:
+        folder: A folder that exists. Where folders cannot be locked, as on Windows, nobody waits.
+    """
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except PermissionError:  # so Windows answers
+        yield
+        return
+    try:
+        lock(descriptor, wait=True)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _fetch(source: Source, root: Path) -> None:

@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from markupsafe import Markup
-
 from experiments.entries.entry import Entry
 from experiments.entries.record import Record, write_text
 from likely._machine import machine
 from likely._page import Picture, Table
-from likely._page.render import render, with_html, with_svg
+from likely._page.html import render
 
 # How sentences begin that say of what data the others are.
 SETTING = (
@@ -71,16 +69,16 @@ class Item:
         return CSS_CLASS.get(self.state, "idle")
 
     @property
-    def pictures(self) -> list[tuple[Picture, Markup]]:
-        """The pictures with their SVG for this page."""
+    def pictures(self) -> Sequence[Picture]:
+        """The pictures that the entry has made."""
         result = self.record.result if self.record else None
-        return with_svg(result.pictures if result else (), self.entry.name)
+        return result.pictures if result else ()
 
     @property
-    def tables(self) -> list[tuple[Table, Markup]]:
-        """The tables with their HTML."""
+    def tables(self) -> Sequence[Table]:
+        """The tables that the entry has made."""
         result = self.record.result if self.record else None
-        return with_html(result.tables if result else (), self.entry.name)
+        return result.tables if result else ()
 
     def elsewhere(self, versions: dict[str, str], machine: dict[str, str | int]) -> str:
         """The versions and the machine of a record that was not made with these, else nothing."""

@@ -13,15 +13,9 @@ from likely._files import replacing
 
 
 def keep_inputs(outputs: Iterable[Path], inputs: Mapping[str, str | os.PathLike[str] | None]) -> None:
-    """Refuse to write over a file that is read, by whatever path, symbolic or hard link it is named.
+    """Refuse to write over a file that is read, by whatever path, symbolic or hard link it is named, or over a folder.
 
-    Args:
-        outputs: The files to be written.
-        inputs: The files to be read, by what they are called in an error; None for one that is not given.
-
-    Raises:
-        ValueError: If one of the outputs is one of the inputs.
-        IsADirectoryError: If one of the outputs is a folder.
+    The names of the inputs are what an error calls them; None stands for one that is not given.
 
     >>> keep_inputs([Path("a/../new.csv")], {"DATA": "new.csv", "--test": None})
     Traceback (most recent call last):
@@ -40,12 +34,7 @@ def keep_inputs(outputs: Iterable[Path], inputs: Mapping[str, str | os.PathLike[
 def writable(folder: Path, *, create: bool = False) -> Iterator[None]:
     """Try a folder before the work that is to be written to it; an error in the block removes what was created for it.
 
-    Args:
-        folder: The folder to write to.
-        create: Whether it and its parents are created where they do not exist.
-
-    Raises:
-        OSError: If there is no such folder, or no file can be made in it. The message names the folder.
+    Where no file can be made in it an error names the folder.
     """
     missing = [path for path in (folder, *folder.parents) if not path.exists()] if create else []
     try:
@@ -66,13 +55,7 @@ def writable(folder: Path, *, create: bool = False) -> Iterator[None]:
 def write_together(contents: Mapping[Path, bytes]) -> None:
     """Write several files as one: all are written beside their places, and then all are put there.
 
-    A full disk or any other error leaves the older files, all of them, as they were.
-
-    Args:
-        contents: What to write, by the file to write it to.
-
-    Raises:
-        OSError: If one cannot be written; ``filename`` says which.
+    A full disk or any other error, which names the file, leaves the older files, all of them, as they were.
     """
     with ExitStack() as stack:
         for path, content in contents.items():

@@ -26,16 +26,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     A process killed at any time, a full disk or any other error leave the old file whole. Every call has a file of its
     own, so that of several processes or threads that write the same ``path`` the last one to finish stays, whole. The
     new file has the permissions of the old one. If ``path`` is a symbolic link the file it points to is replaced; a
-    pipe or a device such as ``/dev/stdout`` is written to as it is.
-
-    Args:
-        path: The file to write. Its folder must exist.
-
-    Yields:
-        The path to write to; it exists already, and its name ends in ``.partial``.
-
-    Raises:
-        OSError: If the file cannot be written. ``filename`` is ``path``, and an older file is as it was.
+    pipe or a device such as ``/dev/stdout`` is written to as it is. The folder must exist; an error names ``path``.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -46,17 +37,17 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     ('whole', ['note.txt'])
     """
     given, path = path, Path(path)
-    with _naming(given):
+    with naming(given):
         mode = _mode(path)
     if mode is not None and not stat.S_ISREG(mode):
         yield path
         return
-    with _naming(given):
+    with naming(given):
         target = Path(os.path.realpath(path))
         _remove_abandoned(target)
         beside, descriptor = _new_beside(target)
     try:
-        with _naming(given, beside):
+        with naming(given, beside):
             yield beside
             if mode is not None:
                 os.chmod(beside, stat.S_IMODE(mode))
@@ -74,65 +65,30 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     _fsync_folder(target.parent)
 
 
-def append_whole(path: Path, line: bytes) -> None:
-    """Append a line to a file, all of it or nothing, behind whole lines.
-
-    Args:
-        path: The file, which is made if it is not there.
-        line: What to append, with its line feed.
-
-    Raises:
-        OSError: If it cannot be written. ``filename`` is ``path``, and the file is as it was.
-    """
-    with _naming(path), open(path, "ab+", buffering=0) as file:
-        _lock(file.fileno(), wait=True)
-        end = file.seek(0, os.SEEK_END)
-        file.seek(max(0, end - 1))
-        if end and file.read(1) != b"\n":  # a process was killed while it wrote
-            line = b"\n" + line
-        try:
-            while line:
-                line = line[file.write(line) :]
-        except BaseException:
-            file.truncate(end)
-            raise
-
-
 @contextmanager
-def alone_in(folder: Path) -> Iterator[None]:
-    """Have other processes and threads that ask for the same folder wait until the block has ended.
+def loading(path: Path) -> Iterator[None]:
+    """Say in one line why the .npy or .npz file ``path``, which may claim anything of itself, is not read.
 
-    Args:
-        folder: A folder that exists. Where folders cannot be locked, as on Windows, nobody waits.
-    """
-    try:
-        descriptor = os.open(folder, os.O_RDONLY)
-    except PermissionError:  # so Windows answers
-        yield
-        return
-    try:
-        _lock(descriptor, wait=True)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-@contextmanager
-def reading(path: Path) -> Iterator[None]:
-    """Say in one line why the .npy or .npz file ``path`` is not read.
-
-    >>> import numpy as np
-    >>> with reading(Path("lost.npy")):
-    ...     np.load("lost.npy")
+    >>> with loading(Path("big.npy")):
+    ...     raise MemoryError("Unable to allocate 21.8 TiB")
     Traceback (most recent call last):
-    FileNotFoundError: lost.npy does not exist
+    ...
+    ValueError: big.npy is not read: its header claims more than memory holds (Unable to allocate 21.8 TiB)
     """
+    if path.exists() and not path.is_file():  # a pipe would be waited for
+        raise FileNotFoundError(f"{path} is not a file")
     try:
         yield
     except FileNotFoundError:
         raise FileNotFoundError(f"{path} does not exist") from None
-    except (ValueError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
-        reason = "it holds pickled objects, which could run code" if "pickle" in str(error) else str(error)
+    except (ValueError, OverflowError, MemoryError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
+        reason = str(error)
+        if isinstance(error, MemoryError):
+            reason = f"its header claims more than memory holds ({error})"
+        elif isinstance(error, OverflowError) or "mmap length" in reason:
+            reason = "its header claims more than the file holds"
+        elif "pickle" in reason:
+            reason = "it holds pickled objects, which could run code"
         raise ValueError(f"{path.name} is not read: {reason}") from None
 
 
@@ -156,7 +112,7 @@ def _new_beside(target: Path) -> tuple[Path, int]:
         beside = target.with_name(f"{_prefix(target)}{token}.partial")
         with suppress(FileExistsError):
             descriptor = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
-            _lock(descriptor)
+            lock(descriptor)
             return beside, descriptor
 
 
@@ -178,13 +134,13 @@ def _remove_unheld(beside: Path) -> None:
     with suppress(OSError):
         descriptor = os.open(beside, os.O_RDWR)
         try:
-            if os.fstat(descriptor).st_mtime < time.time() - _ABANDONED and _lock(descriptor):
+            if os.fstat(descriptor).st_mtime < time.time() - _ABANDONED and lock(descriptor):
                 beside.unlink()
         finally:
             os.close(descriptor)
 
 
-def _lock(descriptor: int, *, wait: bool = False) -> bool:
+def lock(descriptor: int, *, wait: bool = False) -> bool:
     """Whether the file is ours now and nobody else's; never where the system has no such locks."""
     try:
         import fcntl  # which Windows has not
@@ -196,7 +152,7 @@ def _lock(descriptor: int, *, wait: bool = False) -> bool:
 
 
 @contextmanager
-def _naming(path: str | os.PathLike[str], beside: Path | None = None) -> Iterator[None]:
+def naming(path: str | os.PathLike[str], beside: Path | None = None) -> Iterator[None]:
     """Let errors of writing name the destination, which the user knows; those of other files keep their names."""
     try:
         yield

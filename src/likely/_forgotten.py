@@ -15,7 +15,7 @@ _PATIENCE_WITHOUT_MODEL = 25  # backward passes, where no model can be seen movi
 
 
 class Watch:
-    """One a loss; ``look`` is called at the start of every training forward pass."""
+    """One per loss; ``look`` is called at the start of every training forward pass."""
 
     def __init__(self) -> None:
         self.done = False

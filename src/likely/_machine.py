@@ -42,18 +42,15 @@ def extras() -> dict[str, bool]:
 
 def _wanted(extra: str, requirements: list[str]) -> set[str]:
     """The distributions an extra asks for, following `likely[other]` into the extras it names."""
+    from packaging.requirements import Requirement  # which matplotlib brings along
+
     names: set[str] = set()
-    for requirement in requirements:
-        if not re.search(rf"""extra\s*==\s*['"]{re.escape(extra)}['"]""", requirement):
-            continue
-        parsed = re.match(r"\s*([\w.-]+)\s*(?:\[([^\]]*)\])?", requirement)
-        if parsed is None:
-            continue
-        name, nested = parsed.groups()
-        if name == "likely":
-            names.update(*(_wanted(other.strip(), requirements) for other in (nested or "").split(",")))
-        else:
-            names.add(name)
+    for requirement in map(Requirement, requirements):
+        if requirement.marker is not None and requirement.marker.evaluate({"extra": extra}):
+            if requirement.name == "likely":
+                names.update(*(_wanted(other, requirements) for other in requirement.extras))
+            else:
+                names.add(requirement.name)
     return names
 
 

@@ -8,6 +8,7 @@ Make one with ``from_predictions`` (``from_estimator``, ``from_function``), whic
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -27,25 +28,23 @@ __all__ = ["PITDisplay", "ReliabilityDisplay", "TemperatureMapDisplay"]
 _QUIET = "0.55"  # the grey of whatever only supports the eye
 
 
-def _axes(ax: Axes | None, width: float, height: float) -> Axes:
-    if ax is not None:
-        return ax
-    try:
-        from matplotlib import pyplot
-    except ImportError:
-        raise ImportError("likely.plots needs matplotlib: pip install 'likely[plots]'") from None
-    return pyplot.subplots(figsize=(width, height), layout="constrained")[1]
-
-
 class _Display:
     ax_: Axes
     figure_: Figure
 
-    def _keep(self, ax: Axes) -> Self:
+    def _axes(self, ax: Axes | None, width: float, height: float) -> Axes:
+        """The axes to draw onto, which are kept: those that are given, or those of a new figure."""
+        if ax is None:
+            try:
+                from matplotlib import pyplot
+            except ImportError:
+                raise ImportError("likely.plots needs matplotlib: pip install 'likely[plots]'") from None
+            ax = pyplot.subplots(figsize=(width, height), layout="constrained")[1]
         self.ax_, self.figure_ = ax, ax.figure  # type: ignore[assignment]
-        return self
+        return ax
 
 
+@dataclass(eq=False, repr=False)
 class ReliabilityDisplay(_Display):
     """A reliability diagram: accuracy over confidence, bin by bin, with the share of rows in each bin below.
 
@@ -61,19 +60,14 @@ class ReliabilityDisplay(_Display):
     >>> import matplotlib.pyplot as plt; plt.close(display.figure_)
     """
 
-    def __init__(
-        self,
-        confidence: Array,
-        accuracy: Array,
-        mass: Array,
-        size: Array,
-        edges: Array,
-        *,
-        name: str | None = None,
-        pos_label: int | None = None,
-    ) -> None:
-        self.confidence, self.accuracy, self.mass, self.size, self.edges = confidence, accuracy, mass, size, edges
-        self.name, self.pos_label = name, pos_label
+    confidence: Array
+    accuracy: Array
+    mass: Array
+    size: Array
+    edges: Array
+    _: KW_ONLY
+    name: str | None = None
+    pos_label: int | None = None
 
     @classmethod
     def from_predictions(
@@ -114,7 +108,7 @@ class ReliabilityDisplay(_Display):
 
     def plot(self, ax: Axes | None = None, *, name: str | None = None, histogram: bool = True, **line: Any) -> Self:
         """Draw onto ``ax`` or a new figure; ``line`` goes to :meth:`matplotlib.axes.Axes.plot`."""
-        ax = _axes(ax, 4.2, 4.8 if histogram else 4.2)
+        ax = self._axes(ax, 4.2, 4.8 if histogram else 4.2)
         if not ax.has_data():
             ax.plot([0, 1], [0, 1], color=_QUIET, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
         name = name or self.name
@@ -132,7 +126,7 @@ class ReliabilityDisplay(_Display):
             self._histogram(ax, what, colour)
         else:
             ax.set_xlabel(what)
-        return self._keep(ax)
+        return self
 
     def _histogram(self, ax: Axes, what: str, colour: Any) -> None:
         below: Any = next((child for child in ax.child_axes if child.get_label() == "share of rows"), None)
@@ -208,7 +202,7 @@ class PITDisplay(_Display):
         """Draw onto ``ax`` or a new figure; ``bars`` goes to :meth:`matplotlib.axes.Axes.bar`."""
         from scipy import stats
 
-        ax = _axes(ax, 4.8, 3.0)
+        ax = self._axes(ax, 4.8, 3.0)
         if not 0 < band < 1:
             raise ValueError(f"band must lie strictly between 0 and 1, got {band}")
         rows = self.weight.sum() ** 2 / np.square(self.weight).sum()
@@ -222,9 +216,10 @@ class PITDisplay(_Display):
         ax.set(xlabel="Level of the target in its forecast (PIT)", ylabel="Density")
         handles = [drawn, allowed] if style["label"] else [allowed]
         ax.legend(handles=handles, loc="upper center", frameon=False, ncols=2)
-        return self._keep(ax)
+        return self
 
 
+@dataclass(eq=False, repr=False)
 class TemperatureMapDisplay(_Display):
     """A parameter over a plane of inputs: the temperature or scale that a function gives each point, points on top.
 
@@ -239,10 +234,12 @@ class TemperatureMapDisplay(_Display):
     >>> import matplotlib.pyplot as plt; plt.close(display.figure_)
     """
 
-    def __init__(
-        self, x: Array, y: Array, values: Array, *, points: Array | None = None, labels: Array | None = None
-    ) -> None:
-        self.x, self.y, self.values, self.points, self.labels = x, y, values, points, labels
+    x: Array
+    y: Array
+    values: Array
+    _: KW_ONLY
+    points: Array | None = None
+    labels: Array | None = None
 
     @classmethod
     def from_function(
@@ -267,7 +264,8 @@ class TemperatureMapDisplay(_Display):
         pad = margin * np.where(high > low, high - low, 1)
         x_line, y_line = np.linspace(low - pad, high + pad, resolution).T
         grid = np.stack(np.meshgrid(x_line, y_line), -1).reshape(-1, 2)
-        values = as_array("the function's result", _call(function, grid)).astype(np.float64)
+        with torch.no_grad():
+            values = as_array("the function's result", function(grid)).astype(np.float64)
         if values.size != len(grid) or not (values > 0).all():
             raise ValueError(f"function must return one positive value a point, got {values.shape} from {grid.shape}")
         return cls(x_line, y_line, values.reshape(resolution, resolution), points=points, labels=labels).plot(
@@ -276,7 +274,7 @@ class TemperatureMapDisplay(_Display):
 
     def plot(self, ax: Axes | None = None, *, label: str = "Temperature", cmap: str = "viridis", **points: Any) -> Self:
         """Draw onto ``ax`` or a new figure; ``points`` goes to :meth:`matplotlib.axes.Axes.scatter`."""
-        ax = _axes(ax, 5.2, 4.0)
+        ax = self._axes(ax, 5.2, 4.0)
         from matplotlib.colors import LogNorm
         from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
@@ -292,7 +290,7 @@ class TemperatureMapDisplay(_Display):
         if self.points is not None:
             self._scatter(ax, points)
         ax.set(xlabel="First input", ylabel="Second input")
-        return self._keep(ax)
+        return self
 
     def _scatter(self, ax: Axes, options: dict[str, Any]) -> None:
         assert self.points is not None
@@ -303,8 +301,3 @@ class TemperatureMapDisplay(_Display):
             ax.scatter(x, y, label=None if self.labels is None else f"class {kind:g}", **style)
         if self.labels is not None:
             ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=4, frameon=False, handletextpad=0.1)
-
-
-def _call(function: Callable[[Array], Any], grid: Array) -> Any:
-    with torch.no_grad():
-        return function(grid)

@@ -15,10 +15,10 @@ from likely import cli
 from likely.auditing import Audit, Finding
 from likely.auditing._columns import read_columns
 from likely.auditing._duplicates import find_twins
+from likely.auditing._labels import judge_labels
+from likely.auditing._leaks import tells
 from likely.auditing._out_of_fold import by_content, classify
-from likely.auditing._told import tells
-from likely.auditing._wrong_labels import judge_labels
-from likely.auditing._wrong_targets import Squash, judge_targets
+from likely.auditing._targets import Squash, judge_targets
 
 Array = Any
 

@@ -12,7 +12,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import likely
-from likely.auditing._wrong_labels import judge_labels
+from likely.auditing._labels import judge_labels
 
 
 def outputs(n: int = 600, wrong: float = 0.05, seed: int = 0) -> tuple[Any, Any, Any, Any]:

@@ -10,7 +10,7 @@ import pytest
 
 from auditing.browser import CHROMIUM, Browser
 from likely.auditing import Audit, Finding, Reason, Suspect
-from likely.auditing._page import page
+from likely.auditing._audit import page
 
 NASTY = "<script>document.title = 'owned'</script><img src=x onerror=\"document.title='owned'\">"
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")

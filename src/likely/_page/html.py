@@ -1,4 +1,4 @@
-"""Tables and sentences as HTML."""
+"""Tables, sentences and whole pages as HTML; a page needs nothing but itself."""
 
 from __future__ import annotations
 
@@ -6,15 +6,36 @@ import itertools
 import math
 import re
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from jinja2 import Environment
 from markupsafe import Markup, escape
 
-from likely._page.parts import Table
+from likely._machine import versions
+from likely._page import Picture, Table
+from likely._page.svg import css_variables, inline
 
 BEST = "font-weight: 700;"
+
+
+def render(template: Path, **values: Any) -> str:
+    """The page that a template makes of the values.
+
+    ``light`` and ``dark`` are the palette. The filters are ``words`` of a text, and ``html`` of a table or a picture,
+    which takes what the ids in it begin with.
+    """
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
+    environment.filters |= {"words": words, "html": _html}
+    light, dark = (Markup(css_variables(dark=dark)) for dark in (False, True))
+    page = environment.from_string(template.read_text(encoding="utf-8"))
+    return page.render(light=light, dark=dark, versions=versions(), **values)
+
+
+def _html(part: Table | Picture, name: str) -> Markup:
+    return Markup(table_html(part, name) if isinstance(part, Table) else inline(part.svg, name))
 
 
 def table_html(table: Table, name: str) -> str:

@@ -1,4 +1,4 @@
-"""How far to trust the predictions: calibration before and after a temperature or a scale a row."""
+"""How far to trust the predictions: calibration before and after a temperature or a scale per row."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
+import torch
 from numpy.typing import NDArray
 from scipy.special import log_softmax
+from torch.distributions import Normal
 
 from likely._page import Picture, Table
 from likely._page.svg import SERIES, panel, styled, to_svg
 from likely._typing import Array
 from likely.auditing._finding import Finding
-from likely.auditing._wrong_labels import LabelVerdict
-from likely.auditing._wrong_targets import TargetVerdict
+from likely.auditing._labels import LabelVerdict
+from likely.auditing._targets import TargetVerdict
 from likely.metrics import (
     brier_score,
     expected_calibration_error,
@@ -32,58 +34,45 @@ def classifier_calibration(logits: NDArray[np.floating], y: NDArray[np.int64], v
     """Before: the model's own probabilities. After: those at the predicted temperatures, fitted to other rows."""
     some = np.random.RandomState(0).permutation(len(y))[:_SHOWN]
     labels = y[some]
-    before = np.exp(log_softmax(logits[some].astype(np.float64), axis=1))
-    after = verdict.expected(some)
-    numbers = {
-        name: {
+    probabilities = np.exp(log_softmax(logits[some].astype(np.float64), axis=1)), verdict.expected(some)
+    numbers = [
+        {
             "ece": expected_calibration_error(labels, p),
             "nll": float(negative_log_likelihood(labels, p)),
             "brier": float(brier_score(labels, p)),
         }
-        for name, p in (("before", before), ("after", after))
-    }
-    return _finding(
-        numbers, "ece", "ECE", partial(_reliability, labels, before, after), "the mean gap of confidence and accuracy"
-    )
+        for p in probabilities
+    ]
+    what = "ECE (the mean gap of confidence and accuracy)"
+    return _finding(numbers, "ece", what, partial(_reliability, labels, *probabilities))
 
 
 def regressor_calibration(mean: Array, u: Array, verdict: TargetVerdict) -> Finding:
-    """Before: a normal with one scale for all rows. After: Student's t with a scale a row, fitted to other rows."""
+    """Before: a normal with one scale for all rows. After: Student's t with a scale per row, fitted to other rows."""
     some = np.random.RandomState(0).permutation(len(u))[:_SHOWN]
-    one = np.full(len(some), max(float(np.std((u - mean)[some])), 1e-12))
-    distribution = verdict.distribution(some)
-    numbers = {
-        "before": {
-            "area": miscalibration_area(u[some], mean=mean[some], scale=one),
-            "nll": float(negative_log_likelihood(u[some], mean=mean[some], scale=one)),
-        },
-        "after": {
-            "area": miscalibration_area(u[some], distribution),
-            "nll": float(negative_log_likelihood(u[some], distribution)),
-        },
-    }
-    levels = pit_values(u[some], mean=mean[some], scale=one), pit_values(u[some], distribution)
-    return _finding(
-        numbers, "area", "miscalibration area", partial(_pit, *levels), "promised and observed coverage, apart"
-    )
+    targets = u[some]
+    one = torch.tensor(max(float(np.std((u - mean)[some])), 1e-12), dtype=torch.float64)
+    forecasts = Normal(torch.as_tensor(mean[some]), one), verdict.distribution(some)
+    numbers = [
+        {"area": miscalibration_area(targets, own), "nll": float(negative_log_likelihood(targets, own))}
+        for own in forecasts
+    ]
+    what = "miscalibration area (promised and observed coverage, apart)"
+    return _finding(numbers, "area", what, partial(_pit, *(pit_values(targets, own) for own in forecasts)))
 
 
-def _finding(
-    numbers: dict[str, dict[str, float]], key: str, name: str, picture: Callable[[], Picture], meaning: str
-) -> Finding:
-    frame = pd.DataFrame(numbers).T
-    frame.index = pd.Index(["before", "after recalibration"], name="predictions")
-    was, now = numbers["before"][key], numbers["after"][key]
-    change = "falls" if now < was else "rises"
-    what = f"Recalibrated row by row, the {name} ({meaning})"
-    same = was <= now < 1.1 * was
+def _finding(numbers: list[dict[str, float]], key: str, name: str, picture: Callable[[], Picture]) -> Finding:
+    """What is told of two forecasts, before and after, by the number that matters most."""
+    frame = pd.DataFrame(numbers, index=pd.Index(["before", "after recalibration"], name="predictions"))
+    was, now = (own[key] for own in numbers)
+    what = f"Recalibrated row by row, the {name}"
     return Finding(
         "calibration",
         "How sure the model should be",
         f"{what} stays about the same: {was:.3f} before, {now:.3f} after."
-        if same
-        else f"{what} {change} from {was:.3f} to {now:.3f}.",
-        numbers=numbers,
+        if was <= now < 1.1 * was
+        else f"{what} {'falls' if now < was else 'rises'} from {was:.3f} to {now:.3f}.",
+        numbers=dict(zip(("before", "after"), numbers, strict=True)),
         tables=(Table(frame, "On rows held out from both the model and the recalibration; less is better.", digits=3),),
         pictures=(picture,),
     )

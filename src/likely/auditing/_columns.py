@@ -8,13 +8,14 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from sklearn.preprocessing import StandardScaler
 
 from likely.auditing._words import EXACT, ISO_DATE, MOSTLY
 
 Kind = Literal["number", "category", "date", "text", "identifier", "constant", "empty"]
 MODELLED = ("number", "category", "date")
 _LEVELS = 10  # of a category that get a column of zeros and ones each
-FAR = 1e18  # further out is not told apart, so that squares stay finite in single precision
+_FAR = 1e18  # further out is not told apart, so that squares stay finite in single precision
 
 
 class OddCell(NamedTuple):
@@ -55,7 +56,9 @@ def read_columns(frame: pd.DataFrame) -> Columns:
     typed: dict[str, Any] = {}
     odd: list[OddCell] = []
     for name in frame.columns:
-        kinds[name], typed[name], strange = _read(str(name), frame[name])
+        kind, values, strange = _read(str(name), frame[name])
+        kinds[name] = _settled(kind, values) if kind in MODELLED else kind
+        typed[name] = values
         odd += strange
     return Columns(kinds, pd.DataFrame(typed, index=frame.index), tuple(odd))
 
@@ -63,7 +66,7 @@ def read_columns(frame: pd.DataFrame) -> Columns:
 def design(typed: pd.DataFrame, kinds: dict[str, Kind]) -> tuple[NDArray[np.float32], list[str]]:
     """Numbers for models, NaN where a value is missing, and the column each is of.
 
-    A category of up to ten levels has a column of zeros and ones a level; one of more, the place of its level in the
+    A category of up to ten levels has a column of zeros and ones per level; one of more, the place of its level in the
     order of frequency, which trees can cut.
     """
     parts: list[NDArray[np.float32]] = []
@@ -71,15 +74,11 @@ def design(typed: pd.DataFrame, kinds: dict[str, Kind]) -> tuple[NDArray[np.floa
     for name, kind in kinds.items():
         if kind not in MODELLED or name not in typed:
             continue
-        if kind != "category":
-            found = np.clip(typed[name].to_numpy(np.float64), -FAR, FAR).astype(np.float32)[:, None]
-        else:
-            codes, levels = ranked(typed[name])
-            few = len(levels) <= _LEVELS
-            found = np.where(codes < 0, np.nan, codes).astype(np.float32)[:, None]
-            if few:
-                found = np.where(np.isnan(found), np.nan, found == np.arange(len(levels))).astype(np.float32)
-        parts.append(found)
+        values, levels = as_numbers(typed[name])
+        found = values[:, None]
+        if levels is not None and len(levels) <= _LEVELS:
+            found = np.where(np.isnan(found), np.nan, found == np.arange(len(levels)))
+        parts.append(found.astype(np.float32))
         owners += [name] * found.shape[1]
     if not parts:
         return np.zeros((len(typed), 0), np.float32), []
@@ -92,16 +91,21 @@ def standardised(X: NDArray[np.floating]) -> NDArray[np.float64]:
     >>> standardised(np.array([[1.0, np.nan], [3.0, np.nan]])).tolist()
     [[-1.0, nan], [1.0, nan]]
     """
-    seen = np.isfinite(X)
-    count = np.maximum(seen.sum(0), 1)
-    centred = X - np.where(seen, X, 0.0).sum(0, dtype=np.float64) / count
-    spread = np.sqrt(np.square(np.where(seen, centred, 0.0)).sum(0) / count)
-    return np.asarray(centred / np.where(spread > 0, spread, 1.0))
+    with np.errstate(invalid="ignore"):  # a column without any value has no mean
+        return np.asarray(StandardScaler().fit_transform(X.astype(np.float64)))
 
 
 def for_a_line(X: NDArray[np.floating], most: int = 200) -> NDArray[np.float64]:
     """Standardised columns without gaps and without far values; of very many, the first."""
     return np.clip(np.nan_to_num(standardised(X[:, :most])), -5, 5)
+
+
+def as_numbers(column: pd.Series[Any]) -> tuple[NDArray[np.float64], list[str] | None]:
+    """The numbers of a column, NaN where one is missing, or the places of its levels and the levels."""
+    if pd.api.types.is_numeric_dtype(column.dtype):
+        return np.clip(column.to_numpy(np.float64), -_FAR, _FAR), None
+    codes, levels = ranked(column)
+    return np.where(codes < 0, np.nan, codes), levels
 
 
 def ranked(column: pd.Series[Any]) -> tuple[NDArray[np.int64], list[str]]:
@@ -123,10 +127,9 @@ def _read(name: str, column: pd.Series[Any]) -> tuple[Kind, Any, list[OddCell]]:
     if missing.all():
         return "empty", np.full(len(column), np.nan), []
     if pd.api.types.is_bool_dtype(column.dtype):
-        return _settled("category", _strings(column, missing)), _strings(column, missing), []
+        return "category", _strings(column, missing), []
     if pd.api.types.is_datetime64_any_dtype(column.dtype) or pd.api.types.is_timedelta64_dtype(column.dtype):
-        days = _days(column)
-        return _settled("date", days), days, []
+        return "date", _days(column), []
     if pd.api.types.is_numeric_dtype(column.dtype) and not pd.api.types.is_complex_dtype(column.dtype):
         values = column.to_numpy(np.float64, na_value=np.nan)
         if not (column.dtype.kind in "iu" and _rounded(column[~missing].tolist(), values[~missing])):
@@ -152,12 +155,12 @@ def _words(name: str, column: pd.Series[Any], missing: NDArray[np.bool_]) -> tup
         days = np.full(len(words), np.nan)
         days[~missing] = _days(stamps)
         strange = np.flatnonzero(~missing)[stamps.isna().to_numpy()]
-        return _settled("date", days), days, [OddCell(int(i), name, words[i], "not a date") for i in strange]
+        return "date", days, [OddCell(int(i), name, words[i], "not a date") for i in strange]
     distinct = len(set(present.tolist()))
-    if distinct > max(50, len(present) // 2):
-        long = np.mean([len(word) for word in present[:1000]]) > 40
-        return ("text" if long or distinct < len(present) else "identifier"), words, []
-    return _settled("category", words), words, []
+    if distinct <= max(50, len(present) // 2):
+        return "category", words, []
+    long = np.mean([len(word) for word in present[:1000]]) > 40
+    return "text" if long or distinct < len(present) else "identifier", words, []
 
 
 def _numbers(name: str, values: NDArray[np.float64], odd: list[OddCell]) -> tuple[Kind, Any, list[OddCell]]:
@@ -168,7 +171,7 @@ def _numbers(name: str, values: NDArray[np.float64], odd: list[OddCell]) -> tupl
     # A column that counts the rows says nothing about them.
     with np.errstate(over="ignore", invalid="ignore"):
         counts = len(values) > 20 and bool((np.diff(values) == 1).all())
-    return ("identifier" if counts else _settled("number", values)), values, odd
+    return "identifier" if counts else "number", values, odd
 
 
 def _digits(words: NDArray[Any]) -> list[int]:
@@ -200,7 +203,6 @@ def _days(column: pd.Series[Any]) -> NDArray[np.float64]:
 
 
 def _strings(column: pd.Series[Any], missing: NDArray[np.bool_]) -> NDArray[Any]:
-    words = np.empty(len(column), dtype=object)
-    words[:] = None
+    words = np.full(len(column), None, dtype=object)
     words[~missing] = [str(value) for value in column[~missing].tolist()]
     return words

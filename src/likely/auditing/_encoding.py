@@ -19,7 +19,6 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-_CHUNK = 1 << 20
 
 
 class Encoding(NamedTuple):
@@ -31,18 +30,7 @@ class Encoding(NamedTuple):
 
 
 def find_encoding(path: Path, head: bytes) -> Encoding:
-    """The encoding of a file: of its mark, else UTF-8 or, if it is not that, Windows-1252.
-
-    Args:
-        path: The file, gzipped or not.
-        head: Its first bytes, unpacked.
-
-    Returns:
-        The encoding; its notes tell of what was guessed.
-
-    Raises:
-        ValueError: If the file is no text, or is damaged or cut short, in so many words.
-    """
+    """The encoding of a file that begins with ``head``: of its mark, else UTF-8 or, if it is not that, Windows-1252."""
     marked = next((name for mark, name in _MARKS if head.startswith(mark)), None)
     if marked in (None, "utf-8-sig") and b"\0" in head:
         raise ValueError(f"{path.name} holds NUL bytes: it is not a text file, or is UTF-16 without a mark")
@@ -61,9 +49,6 @@ def find_encoding(path: Path, head: bytes) -> Encoding:
 
 def _unmarked(path: Path) -> Encoding:
     """UTF-8 if all lines, or most of those that are not ASCII, can be read so."""
-    with open_bytes(path) as file:
-        if all(chunk.isascii() for chunk in iter(lambda: file.read(_CHUNK), b"")):
-            return Encoding("utf-8")
     wide, bad = 0, []
     with open_bytes(path) as file:
         for number, line in enumerate(file, start=1):

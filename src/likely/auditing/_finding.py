@@ -11,6 +11,18 @@ from numpy.typing import NDArray
 
 from likely._page import Picture, Table
 
+# The kinds of problem in the order of a page, with the word for a row of that kind and its colour.
+KINDS = {
+    "labels": ("label", "red"),
+    "targets": ("target", "red"),
+    "rows": ("odd row", "violet"),
+    "cells": ("cell", "green"),
+    "duplicates": ("copy", "gold"),
+    "overlap": ("in both", "gold"),
+    "noise": None,  # what follows is about all rows
+    "calibration": None,
+    "leaks": None,
+}
 EXPLAINED = 500  # suspicious rows of a finding that get reasons, and a place on the page; the CSV has all
 
 

@@ -1,19 +1,179 @@
-"""The finding about labels: which are probably wrong, and what they should perhaps be."""
+"""Labels that are probably wrong, by their likelihood under a predicted temperature, and what they may have to be."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.optimize import minimize, minimize_scalar
+from scipy.special import expit, log_softmax
 
 from likely._page import Picture, Table
 from likely._page.svg import INK, SERIES, panel, styled, to_svg
+from likely._typing import Array
 from likely.auditing._finding import Finding, Reason, worst_first
-from likely.auditing._wrong_labels import LabelVerdict
+from likely.auditing._out_of_fold import fold_out
+from likely.auditing._predictable import Predictable, predictable_labels
+from likely.auditing._source import listed
+from likely.calibration import FeatureTemperature, LinearTemperature
+
+LEAST = 0.01  # the share of wrong labels that is assumed where the data do not speak for more
+MOST = 0.15  # of the labels, and of those of rows like this one, may be called wrong; else they are hard to predict
+HARD = 0.2  # of the labels may differ from predictions; of more, wrong ones cannot be told from uncertain ones
+_STEPS = 100
+_GAIN = 2.0  # log-likelihood that wrong labels must add to what a temperature explains: two standard errors
+
+
+@dataclass(frozen=True)
+class LabelVerdict:
+    """For every row the calibrated log-probabilities, its temperature, the NLL of its label, and P(label is wrong).
+
+    ``share`` is the share of wrong labels, zero where uncertainty alone explains the labels as well; ``too_many`` says
+    that so many labels differ from predictions that wrong ones cannot be told from uncertain ones; ``predictable``,
+    whether labels, and each class, can be predicted at all. In both cases none is called wrong.
+    """
+
+    log_p: Array
+    temperature: Array
+    nll: Array
+    wrong: Array
+    share: float
+    too_many: bool
+    predictable: Predictable
+
+    @property
+    def judged(self) -> bool:
+        """Whether labels can be predicted, so that a prediction speaks against one."""
+        return self.predictable.labels
+
+    def expected(self, rows: NDArray[np.int64]) -> Array:
+        """The probabilities of the labels as they are given, the wrong ones included."""
+        q = np.exp(self.log_p[rows])
+        return _given(q, self.share, q.shape[1])
+
+
+def judge_labels(
+    logits: NDArray[np.floating], y: NDArray[np.int64], features: NDArray[np.floating] | None = None, seed: int = 0
+) -> LabelVerdict:
+    r"""Which labels do logits that were not trained on them speak against?
+
+    A label is right with probability :math:`1 - \epsilon` and then drawn from
+    :math:`q = \mathrm{softmax}(z / T)`; else it is one of the other classes. A common T and ε are fitted first,
+    jointly, for a temperature alone would take wrong labels for uncertainty and hide them; but where it explains the
+    labels as well (to two standard errors), ε is zero: honest labels that are hard to predict leave no excess of
+    surprises. Then each row gets a temperature of its own, linear in the features (or the logits), fitted to other
+    rows, each weighing as much as its label is likely to be right. Rows rank by :math:`-\log q_y`.
+
+    A plateau of 70% right labels is also one of labels that are hard to predict. So P(wrong) stays at a half or below
+    where more than 15% of the labels of rows like this one would be called wrong; and everywhere, if ε is above zero
+    but not surely below 15%, or predictions differ from 20% of the labels. It is zero where labels, or a class, cannot
+    be predicted at all.
+
+    >>> rng = np.random.default_rng(0)
+    >>> truth = rng.integers(0, 3, 600)
+    >>> logits = 6 * np.eye(3)[truth] + rng.normal(size=(600, 3))
+    >>> given = np.where(np.arange(600) < 30, (truth + 1) % 3, truth)        # the first 30 are wrong
+    >>> verdict = judge_labels(logits, given)
+    >>> wrong = verdict.wrong > 0.5
+    >>> int(wrong[:30].sum()), int(wrong[30:].sum()), round(verdict.share, 2)
+    (30, 0, 0.05)
+    """
+    n, classes = logits.shape
+    z: NDArray[np.floating] = logits if logits.dtype == np.float32 else logits.astype(np.float64)
+    own = np.arange(n)
+    predictable = predictable_labels(z, y, seed)
+    if not predictable.labels:
+        return _unjudged(y, classes, predictable, seed)
+    common, share = _common(z, y, seed)
+    right = 1 - _posterior(np.exp(log_softmax(z / common, axis=1)[own, y]), share, classes)
+    # Calibrators multiply features and logits of one type only.
+    read = None if features is None else np.asarray(features, dtype=z.dtype)
+    calibrated, temperature = np.empty((n, classes)), np.empty(n)
+    for fit, rows in fold_out(n, seed + 1):
+        calibrator = LinearTemperature() if read is None else FeatureTemperature()
+        extra, new = (None, None) if read is None else (read[fit], read[rows])
+        calibrator.fit(z[fit], y[fit], extra, sample_weight=right[fit] + 1e-3)
+        temperature[rows] = calibrator.temperature(z[rows], new)
+        calibrated[rows] = log_softmax(z[rows].astype(np.float64) / temperature[rows, None], axis=1)
+    nll = -calibrated[own, y]
+    q = np.exp(-nll)
+    for _ in range(_STEPS):
+        share = float(_posterior(q, share, classes).mean())
+    wrong = _posterior(q, max(share, LEAST), classes) * predictable.classes[y]
+    named = np.flatnonzero(wrong > 0.5)
+    differ = float((calibrated.argmax(1) != y).mean())
+    too_many = share > 0 and (_at_most(share, n) > MOST or _at_most(differ, n) > HARD)
+    wrong[named[(_accused(calibrated[named], share) > MOST) | too_many]] = 0.5
+    return LabelVerdict(calibrated, temperature, nll, wrong, share, too_many, predictable)
+
+
+def _unjudged(y: NDArray[np.int64], classes: int, predictable: Predictable, seed: int) -> LabelVerdict:
+    """No verdict: every row is expected to have the class shares of other rows."""
+    log_p = np.empty((len(y), classes))
+    for fit, rows in fold_out(len(y), seed + 1):
+        log_p[rows] = np.log((np.bincount(y[fit], minlength=classes) + 0.5) / (len(fit) + 0.5 * classes))
+    nll = -log_p[np.arange(len(y)), y]
+    return LabelVerdict(log_p, np.ones(len(y)), nll, np.zeros(len(y)), 0.0, False, predictable)
+
+
+def _common(z: NDArray[np.floating], y: NDArray[np.int64], seed: int) -> tuple[float, float]:
+    """The temperature and the share of wrong labels of highest likelihood; the share is zero unless it adds to it."""
+    classes = z.shape[1]
+    enough = min(20_000, max(2_000, 200_000 // classes))
+    some = np.random.RandomState(seed).permutation(len(y))[:enough]
+    logits, labels = z[some].astype(np.float64), y[some]
+    # One temperature unit is that at which logits have unit deviation, whatever scale they come in.
+    unit = max(float(np.std(logits - logits.mean(1, keepdims=True))), 1e-12)
+
+    def cost(inverse: float, share: float) -> float:
+        scale = np.exp(np.clip(inverse, -10, 10)) / unit
+        q = np.exp(log_softmax(logits * scale, axis=1)[np.arange(len(labels)), labels])
+        return float(-np.log(np.maximum(_given(q, share, classes), 1e-300)).sum())
+
+    starts = [(a, b) for a in (0.0, 1.5) for b in (-4.0, -2.5)]
+
+    def mean_cost(parameters: Array) -> float:
+        return cost(parameters[0], float(expit(parameters[1]))) / len(labels)
+
+    fits = [minimize(mean_cost, start, method="Nelder-Mead", options={"maxiter": 150}) for start in starts]
+    best = min(fits, key=lambda result: float(result.fun))
+    inverse, share = float(best.x[0]), float(expit(best.x[1]))
+    # Near the best temperature and at a far softer one: with no wrong labels many logits want the latter.
+    none = min(
+        (minimize_scalar(cost, (start - 0.5, start), args=(0.0,)) for start in (inverse, inverse - 2)),
+        key=lambda result: float(result.fun),
+    )
+    if none.fun - best.fun * len(labels) < _GAIN:
+        inverse, share = float(none.x), 0.0
+    return float(unit / np.exp(np.clip(inverse, -10, 10))), share
+
+
+def _at_most(share: float, n: int) -> float:
+    """A share and its standard error."""
+    return float(share + np.sqrt(share * (1 - share) / n))
+
+
+def _accused(log_p: Array, share: float) -> Array:
+    """The share of the labels of rows like each of these that would be called wrong."""
+    q, classes = np.exp(log_p), log_p.shape[1]
+    called = _posterior(q, max(share, LEAST), classes) > 0.5
+    return np.asarray((_given(q, share, classes) * called).sum(1))
+
+
+def _given(q: Array, share: float, classes: int) -> Array:
+    """The probability of a label to be given, where q is the probability that it is right."""
+    return np.asarray((1 - share) * q + share * (1 - q) / (classes - 1))
+
+
+def _posterior(q: Array, share: float, classes: int) -> Array:
+    """P(wrong), where a right label has probability q and a wrong one is any of the others."""
+    wrong = share * (1 - q) / (classes - 1)
+    return np.asarray(wrong / np.maximum(wrong + (1 - share) * q, 1e-300))
 
 
 def wrong_labels(
@@ -55,14 +215,14 @@ def wrong_labels(
     suggested = np.full(n, "", dtype=object)
     suggested[rows] = np.where(suspicious[rows], names[guess], "")
     count = int(suspicious.sum())
-    present = np.unique(y)
-    unjudged = [classes[c] for c in present if not verdict.predictable.classes[c]]
+    unjudged = [classes[c] for c in np.unique(y) if not verdict.predictable.classes[c]]
+    judged = verdict.predictable.classes[y] & verdict.judged
     return Finding(
         "labels",
         "Labels that are probably wrong",
         _sentence(verdict, count, len(rows), unjudged, by),
         scores={
-            "label_wrong": spread_out(np.where(_judged(verdict, y), verdict.wrong, np.nan), rows, n, np.nan),
+            "label_wrong": spread_out(np.where(judged, verdict.wrong, np.nan), rows, n, np.nan),
             "label_nll": spread_out(verdict.nll, rows, n, np.nan),
             "temperature": spread_out(verdict.temperature, rows, n, np.nan),
             "suggested": suggested,
@@ -80,10 +240,6 @@ def wrong_labels(
     )
 
 
-def _judged(verdict: LabelVerdict, y: NDArray[np.int64]) -> NDArray[np.bool_]:
-    return np.asarray(verdict.predictable.classes[y] & verdict.judged)
-
-
 def _sentence(verdict: LabelVerdict, count: int, rows: int, unjudged: list[str], by: str) -> str:
     """How many labels are called wrong, and which are not judged, and why."""
     if not verdict.judged:
@@ -96,8 +252,7 @@ def _sentence(verdict: LabelVerdict, count: int, rows: int, unjudged: list[str],
     found = f"{count:,} of {rows:,} labels are more likely wrong than right{overall(verdict.share)}."
     if not unjudged:
         return found
-    shown = ", ".join(unjudged[:5]) + (f" and {len(unjudged) - 5} more" if len(unjudged) > 5 else "")
-    return f"{found} Not judged, because {by} do not tell them from the others: {shown}."
+    return f"{found} Not judged, because {by} do not tell them from the others: {listed(unjudged)}."
 
 
 def spread_out(values: NDArray[np.float64], rows: NDArray[np.int64], n: int, elsewhere: float) -> NDArray[np.float64]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.tree import DecisionTreeRegressor
 
 from likely._page import Table
-from likely.auditing._columns import FAR, Columns, ranked
+from likely.auditing._columns import Columns, as_numbers
 from likely.auditing._finding import Finding, number
 
 _LEAVES, _ROWS = 8, 50_000
@@ -108,15 +108,15 @@ def _readable(
     """Columns that a rule can name: numbers, and the levels of categories that have few."""
     parts, readings = [], []
     for name, kind in columns.kinds.items():
-        if name in leave_out:
+        if name in leave_out or kind not in ("number", "category"):
             continue
-        if kind == "number":
-            values = np.clip(columns.typed[name].to_numpy(np.float64)[rows], -FAR, FAR)
+        every, levels = as_numbers(columns.typed[name])
+        values = every[rows]
+        if levels is None:
             parts.append(values)
             readings.append(Reading(name, None, bool(np.isnan(values).any())))
-        elif kind == "category":
-            codes, levels = ranked(columns.typed[name])
-            for place, level in enumerate(levels[:10] if len(levels) > 2 else levels[:1]):
-                parts.append((codes[rows] == place).astype(np.float64))
-                readings.append(Reading(name, level))
+            continue
+        for place, level in enumerate(levels[:10] if len(levels) > 2 else levels[:1]):
+            parts.append((values == place).astype(np.float64))
+            readings.append(Reading(name, level))
     return (np.column_stack(parts) if parts else np.zeros((len(rows), 0))), readings

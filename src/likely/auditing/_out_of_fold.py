@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import (
     ExtraTreesClassifier,
     ExtraTreesRegressor,
@@ -56,14 +57,9 @@ def fold_out(
 
 
 def by_content(typed: pd.DataFrame, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Rows in an order that follows from what they hold, so that folds do not depend on where a row stands.
+    """Row numbers in an order that follows from what the rows hold, so that folds do not depend on where a row stands.
 
-    Args:
-        typed: The columns whose values count.
-        rows: Row numbers.
-
-    Returns:
-        The same row numbers; equal rows stay in the order they had.
+    Equal rows stay in the order they had.
 
     >>> table = pd.DataFrame({"a": [3.0, 1.0, 2.0]})
     >>> order = by_content(table, np.arange(3))
@@ -83,22 +79,7 @@ def classify(
 ) -> Array:
     """The log-probability of every class for every row."""
     classes = int(y.max()) + 1
-
-    def predict(fit: NDArray[np.int64], rows: NDArray[np.int64]) -> Array:
-        total = np.zeros((len(rows), classes))
-        there = np.unique(y[fit])
-        if len(there) == 1:
-            total[:, there] = 1.0
-            return total
-        models = (_forest(classify=True), _line()) if len(fit) < _MANY else (_boosting(classify=True), _line())
-        for model in models:
-            fitted = _screened(model, f_classif, X.shape[1]).fit(X[fit], y[fit])
-            for part in row_blocks(len(rows), numbers=_PREDICTED):
-                total[part, fitted.classes_] += fitted.predict_proba(X[rows[part]]) / len(models)
-        return total
-
-    mean = _average(predict, len(y), seed, progress, groups)
-    mean = np.maximum(mean, _FLOOR / classes)
+    mean = np.maximum(_held_out(X, y, seed, progress, groups, classes), _FLOOR / classes)
     return np.asarray(np.log(mean / mean.sum(1, keepdims=True)))
 
 
@@ -106,57 +87,56 @@ def regress(
     X: NDArray[np.float32], u: Array, seed: int, progress: Progress = lambda _: None, groups: Groups = None
 ) -> Array:
     """The expected target of every row. Targets beyond 3 count as 3: one with a wrong unit must not bend the model."""
-    tame = np.clip(u, -3, 3)
-
-    def predict(fit: NDArray[np.int64], rows: NDArray[np.int64]) -> Array:
-        models = [_boosting(classify=False), *([_forest(classify=False)] if len(fit) < _MANY else [])]
-        total = np.zeros(len(rows))
-        for model in models:
-            fitted = _screened(model, f_regression, X.shape[1]).fit(X[fit], tame[fit])
-            for part in row_blocks(len(rows), numbers=_PREDICTED):
-                total[part] += fitted.predict(X[rows[part]]) / len(models)
-        return total
-
-    return _average(predict, len(u), seed, progress, groups)
+    return _held_out(X, np.clip(u, -3, 3), seed, progress, groups)
 
 
-def _average(predict: Callable[..., Array], n: int, seed: int, progress: Progress, groups: Groups) -> Array:
-    """The mean over deals of the predictions for rows held out."""
-    total: Any = 0.0
+def _held_out(
+    X: NDArray[np.float32], y: NDArray[Any], seed: int, progress: Progress, groups: Groups, classes: int = 0
+) -> Array:
+    """The mean over deals and models of what they predict for rows held out: targets, or the share of each class."""
+    n = len(y)
+    mean = np.zeros((n, classes) if classes else n)
     deals = DEALS if n <= _FEW else 1
     for deal_number in range(deals):
-        found: Any = None
-        for done, (fit, rows) in enumerate(fold_out(n, seed + deal_number, groups=groups)):
-            own = predict(fit, rows)
-            found = np.zeros((n, *own.shape[1:])) if found is None else found
-            found[rows] = own
-            progress((deal_number * FOLDS + done + 1) / (deals * FOLDS))
-        total = total + found
-    return np.asarray(total / deals)
+        for done, (fit, rows) in enumerate(fold_out(n, seed + deal_number, groups=groups), start=1):
+            models = _models(len(fit), X.shape[1], classify=classes > 0)
+            if classes and len(np.unique(y[fit])) == 1:
+                models = [DummyClassifier()]
+            for model in models:
+                fitted = model.fit(X[fit], y[fit])
+                for part in row_blocks(len(rows), numbers=_PREDICTED):
+                    held = rows[part]
+                    if classes:
+                        mean[np.ix_(held, fitted.classes_)] += fitted.predict_proba(X[held]) / (len(models) * deals)
+                    else:
+                        mean[held] += fitted.predict(X[held]) / (len(models) * deals)
+            progress((deal_number * FOLDS + done) / (deals * FOLDS))
+    return mean
 
 
-def _forest(*, classify: bool) -> Any:
-    kind = ExtraTreesClassifier if classify else ExtraTreesRegressor
-    filled = SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True)
-    return make_pipeline(filled, kind(TREES, min_samples_leaf=2 if classify else 3, random_state=0))
-
-
-def _boosting(*, classify: bool) -> Any:
-    kind = HistGradientBoostingClassifier if classify else HistGradientBoostingRegressor
-    return kind(max_iter=ROUNDS, early_stopping=False, random_state=0)
-
-
-def _line() -> Any:
-    filled = SimpleImputer(strategy="median", keep_empty_features=True)
+def _models(rows: int, width: int, *, classify: bool) -> list[Any]:
+    """Two models that err differently; for targets of many rows, boosting alone."""
+    trees, boosted = (
+        (ExtraTreesClassifier, HistGradientBoostingClassifier)
+        if classify
+        else (ExtraTreesRegressor, HistGradientBoostingRegressor)
+    )
+    forest = make_pipeline(
+        _filled(add_indicator=True), trees(TREES, min_samples_leaf=2 if classify else 3, random_state=0)
+    )
+    boosting = boosted(max_iter=ROUNDS, early_stopping=False, random_state=0)
     tamed = FunctionTransformer(np.clip, kw_args={"a_min": -5, "a_max": 5})
-    return make_pipeline(filled, StandardScaler(), tamed, LogisticRegression(C=0.3, max_iter=300))
-
-
-def _screened(model: Any, test: Any, width: int) -> Any:
+    line = make_pipeline(_filled(), StandardScaler(), tamed, LogisticRegression(C=0.3, max_iter=300))
+    few = rows < _MANY
+    models = [forest if few else boosting, line] if classify else [boosting, forest] if few else [boosting]
     if width <= _WIDE:
-        return model
-    filled = SimpleImputer(strategy="median", keep_empty_features=True)
-    return make_pipeline(filled, SelectKBest(_tells(test), k=_WIDE), model)
+        return models
+    test = f_classif if classify else f_regression
+    return [make_pipeline(_filled(), SelectKBest(_tells(test), k=_WIDE), model) for model in models]
+
+
+def _filled(**options: Any) -> SimpleImputer:
+    return SimpleImputer(strategy="median", keep_empty_features=True, **options)
 
 
 def _tells(test: Any) -> Any:

@@ -1,13 +1,15 @@
-"""The audit of a model's outputs on rows it was not trained on."""
+"""The audit of a model, or of its outputs, on rows it was not trained on."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence, Sized
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from likely._page import Table
 from likely.auditing._audit import Audit, Progress
@@ -16,14 +18,82 @@ from likely.auditing._columns import Columns, Kind
 from likely.auditing._duplicates import find_twins, repeated_rows
 from likely.auditing._finding import Finding
 from likely.auditing._images import thumbnails
-from likely.auditing._labels import wrong_labels
+from likely.auditing._labels import judge_labels, wrong_labels
 from likely.auditing._read import read_array
 from likely.auditing._rows import odd_rows
-from likely.auditing._targets import wrong_targets
-from likely.auditing._wrong_labels import judge_labels
-from likely.auditing._wrong_targets import Squash, judge_targets
+from likely.auditing._targets import Squash, judge_targets, wrong_targets
 
 _DIRECTIONS = 50  # of the features, along which odd rows and copies are looked for
+
+
+def audit_model(
+    model: nn.Module,
+    loader: Iterable[Any] | None,
+    task: str,
+    images: Any,
+    classes: Sequence[str] | None,
+    seed: int,
+    progress: Progress,
+) -> Audit:
+    """Run the model once, keep the input of its last linear layer, and judge its outputs."""
+    if loader is None or isinstance(loader, str):
+        raise ValueError("give the loader of (input, target) batches that the model is to be judged on")
+    outputs, targets, features = run(model, loader, progress)
+    whole = not targets.is_floating_point()
+    if task == "auto":
+        task = "classification" if whole and outputs.ndim == 2 and outputs.shape[1] > 1 else "regression"
+    read = None if features is None else features.numpy()
+    if task == "classification":
+        return audit_logits(
+            outputs.numpy(), targets.numpy(), read, images, classes, seed, progress, name=type(model).__name__
+        )
+    if outputs.numel() != len(targets) or targets.numel() != len(targets):
+        raise ValueError(
+            f"a regressor must give one number a row, got {tuple(outputs.shape)} for targets {tuple(targets.shape)}"
+        )
+    mean, y = (own.reshape(-1).double().numpy() for own in (outputs, targets))
+    if not (np.isfinite(mean).all() and np.isfinite(y).all()):
+        raise ValueError("predictions or targets hold NaN or infinities: clean them first")
+    return audit_predictions(mean, y, read, images, seed, progress)
+
+
+def run(model: nn.Module, loader: Iterable[Any], progress: Progress) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Outputs, targets and last features of all batches, on the CPU; the model is left as it was.
+
+    >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+    >>> outputs, targets, features = run(model, [(torch.zeros(5, 4), torch.zeros(5))], lambda *_: None)
+    >>> outputs.shape, features.shape
+    (torch.Size([5, 3]), torch.Size([5, 8]))
+    """
+    kept: list[Tensor] = []
+    last = next((module for module in reversed(list(model.modules())) if isinstance(module, nn.Linear)), None)
+    hook = last.register_forward_pre_hook(lambda _, given: kept.append(given[0].detach())) if last else None
+    training, device = model.training, next((p.device for p in model.parameters()), torch.device("cpu"))
+    outputs: list[Tensor] = []
+    targets: list[Tensor] = []
+    features: list[Tensor] = []
+    batches = len(loader) if isinstance(loader, Sized) else 0
+    try:
+        model.eval()
+        with torch.no_grad():
+            for done, batch in enumerate(loader, start=1):
+                if not isinstance(batch, list | tuple) or len(batch) < 2:
+                    raise ValueError("the loader must give (input, target) batches")
+                outputs.append(model(batch[0].to(device)).cpu())
+                targets.append(torch.as_tensor(batch[1]).cpu())
+                features.extend(own.cpu() for own in kept)
+                kept.clear()
+                progress("running the model", done / batches if batches else 0.0)
+    finally:
+        model.train(training)
+        if hook:
+            hook.remove()
+    if not outputs:
+        raise ValueError("the loader is empty")
+    rows = sum(len(own) for own in outputs)
+    # A layer that is called more than once per batch, or on parts of a row, has no single input per row.
+    usable = all(own.ndim == 2 for own in features) and sum(len(own) for own in features) == rows
+    return torch.cat(outputs), torch.cat(targets), torch.cat(features) if usable and features else None
 
 
 def audit_logits(

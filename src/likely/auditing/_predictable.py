@@ -30,15 +30,8 @@ def predictable_labels(logits: NDArray[np.floating], y: NDArray[np.int64], seed:
 
     The probabilities are :math:`(1 - w) \pi + w\,\mathrm{softmax}(s z)`, with the shares :math:`\pi`, w and s of other
     rows than those on which the difference in NLL is measured: logits that are sure of what they do not know get a
-    small w, and lose nothing. A class can be told from the others if the same holds for "this class or not".
-
-    Args:
-        logits: Shape (n, classes), by a model that was not fitted to these rows.
-        y: Class numbers, shape (n,).
-        seed: Of the folds.
-
-    Returns:
-        One answer for all labels and one per class.
+    small w, and lose nothing. A class can be told from the others if the same holds for "this class or not". The logits
+    are of a model that was not fitted to these rows.
 
     >>> rng = np.random.default_rng(0)
     >>> y = rng.integers(0, 3, 500)
@@ -71,13 +64,8 @@ def predictable_labels(logits: NDArray[np.floating], y: NDArray[np.int64], seed:
 def predictable_targets(mean: Array, u: Array, seed: int = 0) -> bool:
     """Do predictions beat the median of other rows by two standard errors of the difference in absolute error?
 
-    Args:
-        mean: Predictions by a model that was not fitted to these rows, shape (n,).
-        u: Squashed targets, shape (n,).
-        seed: Of the folds.
-
-    Returns:
-        Whether they do, after shrinking them towards the median as far as is best on other rows.
+    The predictions, of a model that was not fitted to these rows, are shrunk towards the median as far as is best on
+    other rows.
 
     >>> rng = np.random.default_rng(0)
     >>> mean, noise = rng.normal(size=(2, 500))

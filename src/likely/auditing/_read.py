@@ -13,11 +13,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from likely.auditing._loading import loading
-from likely.auditing._source import Table, listed, own_names, repeated_names
+from likely._files import loading
+from likely.auditing._source import Table, listed, read_header
 from likely.auditing._text import read_text
-
-_ARROW = "reading {} needs pyarrow: pip install 'likely[arrow]'"
 
 
 def read_table(data: Any) -> Table:
@@ -29,10 +27,9 @@ def read_table(data: Any) -> Table:
     if isinstance(data, str | os.PathLike):
         return _from_file(Path(data))
     frame = _from_python(data)
-    given = [str(name) for name in frame.columns]
-    names, notes = own_names(given)
-    frame.columns = pd.Index(names)
-    return _checked(Table(frame.reset_index(drop=True), "the data", notes, repeated=repeated_names(given)))
+    header = read_header(frame.columns)
+    frame.columns = pd.Index(header.names)
+    return _checked(Table(frame.reset_index(drop=True), "the data", header.notes, repeated=header.repeated))
 
 
 def read_array(source: Any, name: str) -> NDArray[Any]:
@@ -71,8 +68,7 @@ def _from_file(path: Path) -> Table:
     kind = path.with_suffix("").suffix.lower() if path.suffix.lower() == ".gz" else path.suffix.lower()
     readers: dict[str, Callable[[Path], Table]] = {
         **dict.fromkeys((".csv", ".tsv", ".txt"), read_text),
-        **dict.fromkeys((".parquet", ".pq"), _from_parquet),
-        **dict.fromkeys((".arrow", ".feather", ".ipc"), _from_arrow),
+        **dict.fromkeys((".parquet", ".pq", ".arrow", ".feather", ".ipc"), _from_arrow),
         **dict.fromkeys((".npz", ".npy"), _from_numpy),
     }
     if kind not in readers:
@@ -88,41 +84,29 @@ def _checked(table: Table) -> Table:
     return table
 
 
-def _from_parquet(path: Path) -> Table:
-    try:
-        from pyarrow import parquet
-    except ImportError:
-        raise ImportError(_ARROW.format(path.name)) from None
-    # Its read_table refuses names that occur twice.
-    return _from_pyarrow(path, lambda source: parquet.ParquetFile(source).read())
-
-
 def _from_arrow(path: Path) -> Table:
+    """A Parquet file, or an Arrow file or stream."""
     try:
-        from pyarrow import ArrowInvalid, feather, ipc
+        from pyarrow import ArrowInvalid, feather, ipc, parquet
     except ImportError:
-        raise ImportError(_ARROW.format(path.name)) from None
-
-    def read(source: Path) -> Any:
-        try:
-            return feather.read_table(source)
-        except ArrowInvalid:
-            return ipc.open_stream(source.read_bytes()).read_all()
-
-    return _from_pyarrow(path, read)
-
-
-def _from_pyarrow(path: Path, read: Callable[[Path], Any]) -> Table:
+        raise ImportError(f"reading {path.name} needs pyarrow: pip install 'likely[arrow]'") from None
     try:
-        table = read(path)
+        if path.suffix.lower() in (".parquet", ".pq"):
+            table = parquet.ParquetFile(path).read()  # its read_table refuses names that occur twice
+        else:
+            try:
+                table = feather.read_table(path)
+            except ArrowInvalid:
+                table = ipc.open_stream(path.read_bytes()).read_all()
     except (ValueError, OSError) as error:  # ArrowInvalid is a ValueError
         raise ValueError(f"{path.name} cannot be read: {str(error).splitlines()[0]}") from None
-    names, notes = own_names(list(table.column_names))
+    header = read_header(table.column_names)
+    renamed = table.rename_columns(header.names)
     try:
-        frame = table.rename_columns(names).to_pandas(ignore_metadata=True)
+        frame = renamed.to_pandas(ignore_metadata=True)
     except ValueError:  # dates beyond what nanoseconds reach
-        frame = table.rename_columns(names).to_pandas(ignore_metadata=True, timestamp_as_object=True)
-    return Table(frame, path.name, notes, path=path, repeated=repeated_names(list(table.column_names)))
+        frame = renamed.to_pandas(ignore_metadata=True, timestamp_as_object=True)
+    return Table(frame, path.name, header.notes, path=path, repeated=header.repeated)
 
 
 def _from_numpy(path: Path) -> Table:
@@ -144,10 +128,9 @@ def _from_numpy(path: Path) -> Table:
             stem = "x" if name in ("X", "data") else f"{name} "
             columns += [(f"{stem}{j}", array[:, j]) for j in range(array.shape[1])]
     notes = (f"These arrays have other shapes and are left out: {listed(left_out)}.",) if left_out else ()
-    given = [name for name, _ in columns]
-    names, renamed = own_names(given)
-    frame = pd.DataFrame(dict(zip(names, (array for _, array in columns), strict=True)))
-    return Table(frame, path.name, (*notes, *renamed), path=path, repeated=repeated_names(given))
+    header = read_header(name for name, _ in columns)
+    frame = pd.DataFrame({name: array for name, (_, array) in zip(header.names, columns, strict=True)})
+    return Table(frame, path.name, (*notes, *header.notes), path=path, repeated=header.repeated)
 
 
 def _arrays(path: Path) -> dict[str, NDArray[Any]]:

@@ -19,6 +19,7 @@ _FALSE = 0.1  # the share of false alarms among the rows that are named
 _REASONS = 5
 _DISCRETE = 20  # values of a column of numbers that is discrete
 _LOOK, _CHUNK = 2_000, 50_000
+_SAMPLE = 100_000  # rows that tell what is usual in a column
 _NEAR = 0.75  # of the rows are ordinary anyway
 
 
@@ -44,7 +45,7 @@ def odd_rows(
     scale = np.sqrt(np.mean(squares, axis=0))
     certainty = 1 - false_alarms(np.log(scale))
     suspicious = certainty >= 1 - _FALSE
-    ranges = _Usual(table)
+    sample = table if len(table) <= _SAMPLE else table.sample(_SAMPLE, random_state=0)
 
     def explain(rows: NDArray[np.int64]) -> Any:
         if not named:
@@ -60,11 +61,17 @@ def odd_rows(
         share = push / np.maximum(push.sum(1, keepdims=True), 1e-300)
         for row, weights in zip(rows, share, strict=True):
             order = np.argsort(-weights)[:_REASONS]
-            reasons = [ranges.reason(names[j], int(row), float(weights[j])) for j in order if weights[j] > 0.01]
-            yield f"{scale[row]:,.1f} × the usual scale, by {_listed([reason.what for reason in reasons[:2]])}", reasons
+            reasons = [
+                _reason(table[names[j]].iloc[row], sample[names[j]], float(weights[j]))
+                for j in order
+                if weights[j] > 0.01
+            ]
+            blamed = " and ".join(reason.what for reason in reasons[:2]) or "all columns together"
+            yield f"{scale[row]:,.1f} × the usual scale, by {blamed}", reasons
 
     count = int(suspicious.sum())
-    found = worst_first("rows", _spread_ties(certainty, scale), suspicious, explain)
+    # Certainties that round to one are told apart by their scales, and still are at most one.
+    found = worst_first("rows", np.minimum(certainty, 1.0) - 1e-6 / (1 + scale), suspicious, explain)
     return Finding(
         "rows",
         "Rows that do not fit the rest",
@@ -135,26 +142,11 @@ def _blamed(suspects: tuple[Suspect, ...]) -> tuple[Table, ...]:
     return (Table(frame, "The column that sets a row apart most, by how many rows."),) if len(frame) else ()
 
 
-def _spread_ties(certainty: NDArray[np.float64], scale: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Certainties that round to one, told apart by their scales, and still at most one."""
-    return np.minimum(certainty, 1.0) - 1e-6 / (1 + scale)
-
-
-class _Usual:
-    """What is usual in each column."""
-
-    def __init__(self, table: pd.DataFrame) -> None:
-        self.table = table
-        self.sample = table if len(table) <= 100_000 else table.sample(100_000, random_state=0)
-
-    def reason(self, name: str, row: int, share: float) -> Reason:
-        value, column = self.table[name].iloc[row], self.sample[name]
-        if pd.api.types.is_numeric_dtype(column.dtype):
-            low, high = column.quantile([0.05, 0.95])
-            return Reason(name, number(float(value)), f"usually {number(low)} to {number(high)}", share)
-        often = float((column == value).mean())
-        return Reason(name, "missing" if value is None else str(value), f"in {often:.2%} of rows", share)
-
-
-def _listed(names: list[str]) -> str:
-    return " and ".join(names) if names else "all columns together"
+def _reason(value: Any, column: pd.Series[Any], share: float) -> Reason:
+    """A value beside what is usual in its column."""
+    name = str(column.name)
+    if pd.api.types.is_numeric_dtype(column.dtype):
+        low, high = column.quantile([0.05, 0.95])
+        return Reason(name, number(float(value)), f"usually {number(low)} to {number(high)}", share)
+    often = float((column == value).mean())
+    return Reason(name, "missing" if value is None else str(value), f"in {often:.2%} of rows", share)

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from likely.auditing._audit import Audit, Progress
-from likely.auditing._model import audit_model
-from likely.auditing._outputs import audit_logits
+from likely.auditing._outputs import audit_logits, audit_model
 from likely.auditing._table import audit_table
 
 

@@ -29,67 +29,42 @@ class Layout:
 
 
 def scan(lines: Iterable[str], delimiter: str, skip: int = 0) -> Layout:
-    r"""Count the fields of every row.
+    r"""Count the fields of every row of lines that have their ends; ``skip`` of them come before the header.
 
-    Args:
-        lines: The lines of the text, with their ends.
-        delimiter: The sign between fields.
-        skip: How many lines come before the header.
-
-    Returns:
-        The layout of the text.
-
-    Raises:
-        ValueError: If a quote is not closed, or a quoted field of several lines is followed by more text, as it is
-            where a stray quote has swallowed rows. The message names the row.
+    A quote that is not closed, or a quoted field of several lines that is followed by more text, as it is where a stray
+    quote has swallowed rows, is an error that names the row.
 
     >>> layout = scan(["a,b\n", "1,2\n", "3\n", "4,5,6\n"], ",")
     >>> layout.header, layout.rows, layout.short, layout.long
     (['a', 'b'], 3, {1: 1}, {2: 3})
     """
     layout = Layout([])
-    records = _records(lines, delimiter, layout, skip)
-    for fields in records:
-        layout.header = fields if isinstance(fields, list) else []
-        break
-    width, blank = len(layout.header), 0
-    for fields in records:
-        count = fields if isinstance(fields, int) else len(fields)
-        if count == 0:
-            blank += 1
-            continue
-        layout.blank += blank
-        blank = 0
-        if count < width:
-            layout.short[layout.rows] = count
-        elif count > width:
-            layout.long[layout.rows] = count
-            if isinstance(fields, list) and any(cell.strip() for cell in fields[width:]):
-                layout.excess.add(layout.rows)
-        layout.rows += 1
-    return layout
-
-
-def _records(lines: Iterable[str], delimiter: str, layout: Layout, skip: int) -> Iterator[list[str] | int]:
-    """The fields of every row, or only their number where that is quickly told; 0 for a blank line."""
-    header = True
-    width = 0
+    width = blank = 0
     with no_limit():
         numbered = islice(enumerate(lines, start=1), skip, None)
         for number, line in numbered:
             if "\0" in line:
-                raise ValueError(f"{_place(layout, number, header)} holds a NUL byte: this is not a text file")
+                raise ValueError(f"{_place(layout, number)} holds a NUL byte: this is not a text file")
             if not line.strip(" \r\n") and (width != 1 or not line.strip("\r\n")):
-                if not header:
-                    yield 0
+                blank += width > 0
                 continue
-            if QUOTE not in line and not header and (count := line.count(delimiter) + 1) <= width:
-                yield count
-                continue
-            fields = _quoted(line, numbered, delimiter, width, _place(layout, number, header))
-            if header:
-                width, header = len(fields), False
-            yield fields
+            beyond: list[str] = []
+            count = line.count(delimiter) + 1
+            if QUOTE in line or not width or count > width:  # else the number is quickly told
+                cells = _quoted(line, numbered, delimiter, width, _place(layout, number))
+                count, beyond = len(cells), cells[width:]
+                if not width:
+                    layout.header, width = cells, count
+                    continue
+            layout.blank, blank = layout.blank + blank, 0
+            if count < width:
+                layout.short[layout.rows] = count
+            elif count > width:
+                layout.long[layout.rows] = count
+                if any(cell.strip() for cell in beyond):
+                    layout.excess.add(layout.rows)
+            layout.rows += 1
+    return layout
 
 
 def _quoted(line: str, following: Iterator[tuple[int, str]], delimiter: str, width: int, place: str) -> list[str]:
@@ -105,7 +80,9 @@ def _quoted(line: str, following: Iterator[tuple[int, str]], delimiter: str, wid
 
     try:
         fields = next(csv.reader(more(), delimiter=delimiter, skipinitialspace=True, strict=True), [])
-        if _look_like_rows(taken[1:-1], delimiter, width):
+        # Where all lines within the field have a row's number of delimiters, these are too many for chance.
+        inside = [line.count(delimiter) == width - 1 for line in taken[1:-1]]
+        if all(inside) and (width - 1) * len(inside) >= 4:
             raise ValueError(
                 f"{place} has a quote ({QUOTE}) that is closed {len(taken) - 1:,} lines below, with whole rows "
                 "between: one of the two is too many"
@@ -123,13 +100,8 @@ def _quoted(line: str, following: Iterator[tuple[int, str]], delimiter: str, wid
         return next(csv.reader([line], delimiter=delimiter, skipinitialspace=True), [])
 
 
-def _look_like_rows(lines: list[str], delimiter: str, width: int) -> bool:
-    """Whether all lines within a quoted field have a row's number of delimiters, too many for chance."""
-    return (width - 1) * len(lines) >= 4 and all(line.count(delimiter) == width - 1 for line in lines)
-
-
-def _place(layout: Layout, line: int, header: bool) -> str:
-    return f"the header (line {line})" if header else f"row {layout.rows} (line {line})"
+def _place(layout: Layout, line: int) -> str:
+    return f"row {layout.rows} (line {line})" if layout.header else f"the header (line {line})"
 
 
 @contextmanager

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import chain, count
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -31,42 +33,34 @@ class Table:
             raise ValueError(f"{self.name} has more than one column named {name!r}: rename all but one of them")
 
 
-def repeated_names(names: list[str]) -> frozenset[str]:
-    """The names that occur more than once."""
-    counts = Counter(name.strip() for name in names)
-    return frozenset(name for name, count in counts.items() if count > 1 and name)
+class Header(NamedTuple):
+    """The names of columns, each once, what is to be told of them, and those that more than one column had."""
+
+    names: list[str]
+    notes: tuple[str, ...]
+    repeated: frozenset[str]
 
 
-def own_names(names: list[str]) -> tuple[list[str], tuple[str, ...]]:
+def read_header(given: Iterable[Any]) -> Header:
     """Each name once: a second "a" becomes "a (2)", and a column without a name its number."""
-    taken: set[str] = set()
-    found, changed = [], []
-    for place, given in enumerate(names, start=1):
-        stem = given.strip() or f"column {place}"
-        own = next(name for name in _numbered(stem) if name not in taken)
-        taken.add(own)
-        found.append(own)
-        if own != given.strip() and given.strip():
-            changed.append(given.strip())
-    if not changed:
-        return found, ()
-    return found, (
-        f"More than one column is named {', '.join(sorted(set(changed))[:5])}; the later ones are numbered.",
-    )
+    stems = [str(name).strip() for name in given]
+    names: dict[str, None] = {}  # a set that keeps its order
+    for place, stem in enumerate(stems, start=1):
+        own = stem or f"column {place}"
+        numbered = chain([own], (f"{own} ({number})" for number in count(2)))
+        names[next(name for name in numbered if name not in names)] = None
+    changed = sorted({stem for name, stem in zip(names, stems, strict=True) if stem and name != stem})
+    told = f"More than one column is named {', '.join(changed[:5])}; the later ones are numbered."
+    repeated = frozenset(stem for stem, times in Counter(stems).items() if stem and times > 1)
+    return Header(list(names), (told,) if changed else (), repeated)
 
 
-def _numbered(stem: str) -> Iterator[str]:
-    yield stem
-    number = 2
-    while True:
-        yield f"{stem} ({number})"
-        number += 1
+def listed(names: list[str], most: int = 5, last: str = ", ") -> str:
+    """Names with commas between, the first few of many, and something else before the last of them.
 
-
-def listed(names: list[str], most: int = 5) -> str:
-    """Names with commas between, the first few of many.
-
-    >>> listed(["a", "b", "c"], most=2)
-    'a, b and 1 more'
+    >>> listed(["a", "b", "c"], most=2), listed(["a", "b", "c"], last=" and ")
+    ('a, b and 1 more', 'a, b and c')
     """
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+    if len(names) > most:
+        names, last = [*names[:most], f"{len(names) - most} more"], " and "
+    return last.join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections import defaultdict
 from typing import Any
 
 import numpy as np
@@ -11,20 +12,17 @@ from numpy.typing import NDArray
 
 from likely.auditing._audit import Audit, Progress
 from likely.auditing._calibration import classifier_calibration, regressor_calibration
-from likely.auditing._cells import odd_cells
 from likely.auditing._columns import MODELLED, Columns, design, for_a_line, ranked, read_columns
 from likely.auditing._duplicates import across, find_twins, repeated_rows
-from likely.auditing._finding import Finding
-from likely.auditing._labels import wrong_labels
+from likely.auditing._finding import Finding, Reason, worst_first
+from likely.auditing._labels import judge_labels, wrong_labels
 from likely.auditing._leaks import leaking_columns
 from likely.auditing._noise import noisy_regions
 from likely.auditing._out_of_fold import by_content, classify, regress
 from likely.auditing._read import read_table
 from likely.auditing._rows import odd_rows
 from likely.auditing._source import listed
-from likely.auditing._targets import wrong_targets
-from likely.auditing._wrong_labels import judge_labels
-from likely.auditing._wrong_targets import Squash, judge_targets
+from likely.auditing._targets import Squash, judge_targets, wrong_targets
 
 TASKS = ("auto", "classification", "regression")
 _CLASSES = 100  # more are no classification
@@ -60,6 +58,32 @@ def audit_table(data: Any, target: str | None, task: str, test: Any, seed: int, 
         judged = _with_target(columns, twins.groups, target, task, seed, progress, notes)
     found = tuple(finding for finding in (*judged, *findings) if finding is not None)
     return Audit(table.name, n, task, target, found, tuple(notes), table.frame, source=table.path)
+
+
+def odd_cells(columns: Columns, ragged: dict[int, str], rows: int) -> Finding | None:
+    """A word in a column of numbers, an infinity, a row with a field too many."""
+    reasons: dict[int, list[Reason]] = defaultdict(list)
+    for cell in columns.odd:
+        reasons[cell.row].append(Reason(cell.column, cell.value, cell.reason, 1.0))
+    for row, text in ragged.items():
+        reasons[row].append(Reason("the row", "too long", text, 1.0))
+    if not reasons:
+        return None
+    suspicious = np.zeros(rows, bool)
+    suspicious[list(reasons)] = True
+
+    def explain(top: NDArray[np.int64]) -> Any:
+        for row in top:
+            first = reasons[int(row)][0]
+            yield f"{first.what} is {first.value!r}: {first.expected}", reasons[int(row)]
+
+    return Finding(
+        "cells",
+        "Cells that are not of their column's kind",
+        f"{len(reasons):,} rows hold a value that does not belong in its column.",
+        numbers={"rows": len(reasons), "cells": len(columns.odd), "ragged": len(ragged)},
+        **worst_first("cells", suspicious.astype(np.float64), suspicious, explain),
+    )
 
 
 def settle(columns: Columns, target: str, task: str) -> str:

@@ -14,10 +14,9 @@ from typing import Any
 import pandas as pd
 
 from likely.auditing._encoding import Encoding, find_encoding, open_bytes, open_text, unpacking
-from likely.auditing._numerals import read_numerals
 from likely.auditing._scan import Layout, no_limit, scan
-from likely.auditing._source import Table, own_names, repeated_names
-from likely.auditing._words import Raw, mend_words
+from likely.auditing._source import Table, read_header
+from likely.auditing._words import Raw, mend_words, read_numerals
 
 _DELIMITERS = "\t;|,"  # of two that fit equally well the earlier: commas are in numbers and sentences, too
 _NAMES = {"\t": "tab", ";": "semicolon", "|": "bar", ",": "comma"}
@@ -29,18 +28,7 @@ _EXACT: dict[str, Any] = {"float_precision": "round_trip"} if int(pd.__version__
 
 
 def read_text(path: Path) -> Table:
-    """A CSV or TSV file, gzipped or not.
-
-    Args:
-        path: The file.
-
-    Returns:
-        The table. Its notes tell of everything that was guessed, mended or left out.
-
-    Raises:
-        ValueError: If the file is empty, is no text, is damaged, has a quote that is not closed, or a header that does
-            not fit its rows; the message names the row.
-    """
+    """A CSV or TSV file, gzipped or not; the notes tell of everything that was guessed, mended or left out."""
     with unpacking(path):
         with open_bytes(path) as file:
             head = file.read(_HEAD)
@@ -59,17 +47,17 @@ def read_text(path: Path) -> Table:
         if not layout.header:
             raise ValueError(f"{path.name} is empty")
         _check_width(layout, path.name)
-        names, renamed = own_names(layout.header)
-        frame, read_raw = _frame(path, encoding, delimiter, names, layout, skip)
+        header = read_header(layout.header)
+        frame, read_raw = _frame(path, encoding, delimiter, header.names, layout, skip)
     words = mend_words(frame, read_raw)
     numerals = read_numerals(frame, delimiter, read_raw)
-    notes = (*encoding.notes, *_told(layout, delimiter, path), *renamed, *words, *numerals)
+    notes = (*encoding.notes, *_told(layout, delimiter, path), *header.notes, *words, *numerals)
     ragged = {
-        row: f"the row has {fields} fields, the header {len(names)}: one may hold a delimiter"
+        row: f"the row has {fields} fields, the header {len(header.names)}: one may hold a delimiter"
         for row, fields in layout.long.items()
         if row in layout.excess
     }
-    return Table(frame, path.name, notes, ragged, path, repeated_names(layout.header))
+    return Table(frame, path.name, notes, ragged, path, header.repeated)
 
 
 def _frame(

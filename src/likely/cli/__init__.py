@@ -5,14 +5,15 @@ inside `build`, so that an install without the `cli` extra gets a sentence inste
 """
 
 import json
-import os
 import sys
+from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated
 
 if TYPE_CHECKING:
     import typer
 
+Described = Mapping[str, Mapping[str, object]]
 CLI_EXTRA = ("typer", "rich", "jinja2", "pandas", "matplotlib")
 
 
@@ -59,8 +60,10 @@ def build() -> "typer.Typer":
 
     @app.command()
     def info(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
-        """Show versions, hardware, the data folder and the extras that are installed."""
-        about = describe()
+        """Show versions, hardware and the extras that are installed."""
+        from likely._machine import extras, machine, versions
+
+        about: Described = {"versions": versions(), "machine": machine(), "extras": extras()}
         typer.echo(json.dumps(about, indent=1, ensure_ascii=False) if as_json else readable(about))
 
     from likely.cli.audit import audit_command
@@ -72,21 +75,9 @@ def build() -> "typer.Typer":
     return app
 
 
-def describe() -> dict[str, dict[str, object]]:
-    """What `likely info` shows."""
-    from likely._machine import extras, machine, versions
-
-    return {
-        "versions": {**versions()},
-        "machine": {**machine()},
-        "data": {"LIKELY_DATA": os.environ.get("LIKELY_DATA")},
-        "extras": {**extras()},
-    }
-
-
-def readable(about: dict[str, dict[str, object]]) -> str:
-    """The same for people."""
-    words = {"None": "not set", "True": "installed", "False": "not installed"}
+def readable(about: Described) -> str:
+    """What `likely info` shows people."""
+    words = {"True": "installed", "False": "not installed"}
     lines = []
     for heading, values in about.items():
         lines.append(heading)

@@ -9,8 +9,7 @@ from typing import Annotated
 
 import typer
 
-from likely.cli.progress import progress
-from likely.cli.terminal import safe
+from likely.cli.terminal import progress, safe
 
 # What only a table has, and what only a model's outputs have; given with the other it would be ignored.
 _OF_TABLES = ("DATA", "--target", "--test")
@@ -39,7 +38,7 @@ def audit_command(
     """Find odd rows, wrong labels and targets, copies and leaks; write OUT/report.html, scores.csv, summary.json."""
     from likely._destination import keep_inputs, writable
     from likely.auditing import audit
-    from likely.auditing._write import FILES
+    from likely.auditing._audit import FILES
 
     given = {"--test": test, "--logits": logits, "--labels": labels, "--features": features, "--images": images}
     _check_together(given | {"DATA": data, "--target": target, "--classes": classes}, task)

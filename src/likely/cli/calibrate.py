@@ -7,8 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from likely.cli.progress import progress
-from likely.cli.terminal import safe, safe_json
+from likely.cli.terminal import progress, safe, safe_json
 
 Data = Annotated[Path, typer.Argument(help="A model's outputs: npz, npy, CSV, Parquet or Arrow.", metavar="DATA")]
 LogitsName = Annotated[str | None, typer.Option(help="The name of the array or columns of logits, if not 'logits'.")]

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from likely.cli.arrays import Array, Arrays, times
+from likely._files import loading
 
+Array = NDArray[Any]
 TASKS = ("auto", "classification", "regression")
+# What a model says of a row and what was so, and the names that arrays of them usually have.
+USUAL: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
+    "classification": (("logits", ("logits",)), ("labels", ("labels", "label"))),
+    "regression": (("mean", ("mean",)), ("target", ("target", "y"))),
+}
 
 
 @dataclass(frozen=True)
@@ -28,9 +37,8 @@ class Names:
 
     def files(self) -> dict[str, Path]:
         """The files among them, by option."""
-        named = {f"--{field}": getattr(self, field) for field in ("logits", "labels", "mean", "scale", "target")}
-        named["--features"] = self.features
-        return {option: Path(name) for option, name in named.items() if name and name.lower().endswith(".npy")}
+        named = {name: value for name, value in vars(self).items() if name not in ("task", "probabilities") and value}
+        return {f"--{name}": Path(value) for name, value in named.items() if value.lower().endswith(".npy")}
 
     def check_used(self, task: str) -> None:
         """Refuse names of what the other task has: they would be ignored."""
@@ -55,6 +63,93 @@ class Outputs:
     def __len__(self) -> int:
         return len(self.predicted)
 
+    def unusual_row(self) -> str | None:
+        """The first row that holds what few fits can do with: an infinity, or a number beyond single precision."""
+        limit = float(np.finfo(np.float32).max)
+        word = USUAL[self.task][0][0]
+        parts = {word: self.predicted, "truth": self.truth, "scale": self.scale, "features": self.features}
+        for name, array in parts.items():
+            if array is None:
+                continue
+            values = np.asarray(array, dtype=np.float64).reshape(len(array), -1)
+            far = ~(np.abs(values) < limit)
+            if far.any():
+                row = int(np.flatnonzero(far.any(1))[0])
+                return f"row {row} of the {name} has {values[row][far[row]][0]:g}"
+        return None
+
+
+class Arrays:
+    """The arrays of an npz or npy file, or the columns of a table; nothing is unpickled.
+
+    A table's matrix is the columns of one name and a number, such as ``logit_0``, ``logit_1``, …, a column of lists, or
+    columns named with commas between.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.table: Any = None
+        self.arrays: Any = {}
+        self.notes: tuple[str, ...] = ()
+        if path.suffix.lower() in (".npz", ".npy"):
+            self.arrays = _loaded(path)
+        else:
+            from likely.auditing._read import read_table
+
+            self.table = read_table(path)
+            self.notes = self.table.notes
+            for row, wrong in self.table.ragged.items():
+                raise ValueError(f"{path.name}, row {row}: {wrong}")
+        self.single = isinstance(self.arrays, np.ndarray)
+
+    def close(self) -> None:
+        """Close the file, where one is open."""
+        if hasattr(self.arrays, "close"):
+            self.arrays.close()
+
+    def find(self, asked: str | None, names: tuple[str, ...], option: str, *, needed: bool = False) -> Array | None:
+        """The array that was asked for, else the one of a usual name, else None, or an error that says what there is.
+
+        What is asked for is a name in the file, or another file that ends in ``.npy``.
+        """
+        if asked is not None and asked.lower().endswith(".npy"):
+            return np.asarray(_loaded(Path(asked)))
+        candidates = names if asked is None else (asked,)
+        found = next((array for name in candidates if (array := self._named(name)) is not None), None)
+        if found is None and asked is not None:
+            raise ValueError(f"{self.path.name} has no {asked!r} for --{option}: {self._inventory()}")
+        if found is None and needed:
+            raise ValueError(f"{self.path.name} has no {names[0]}: {self._inventory()}; name yours by --{option}")
+        return found
+
+    def _named(self, name: str) -> Array | None:
+        if self.single:
+            return None
+        if self.table is None:
+            return self._member(name) if name in self.arrays else None
+        columns = list(self.table.frame.columns)
+        if name in columns:
+            self.table.check_single(name)
+            return _column(self.table.frame[name])
+        listed = [part.strip() for part in name.split(",")]
+        chosen = listed if set(listed) <= set(columns) else _numbered(name, columns)
+        for column in chosen:
+            self.table.check_single(column)
+        return np.stack([_numbers(self.table.frame[column]) for column in chosen], axis=1) if chosen else None
+
+    def _member(self, name: str) -> Array:
+        with loading(self.path):
+            return np.asarray(self.arrays[name])
+
+    def _inventory(self) -> str:
+        if self.single:
+            return f"it is one array of {times(self.arrays)}, so name a second .npy"
+        if self.table is not None:
+            columns = self.table.frame.columns
+            return f"its columns are {', '.join(map(repr, columns[:12]))}" + (" …" if len(columns) > 12 else "")
+        held = [f"{name} ({times(self._member(name))})" for name in self.arrays]
+        return f"it holds {', '.join(held)}" if held else "it holds no arrays"
+
 
 def read_outputs(path: Path, names: Names, *, truth: bool) -> Outputs:
     """A model's outputs, with their labels or targets if ``truth`` asks for them or they are named."""
@@ -66,57 +161,40 @@ def read_outputs(path: Path, names: Names, *, truth: bool) -> Outputs:
 
 def _read(arrays: Arrays, names: Names, truth: bool) -> Outputs:
     task = names.task if names.task != "auto" else _task(arrays, names)
-    if task == "classification":
-        usual = ("probabilities", "logits") if names.probabilities else ("logits",)
-        own, label = (names.logits, usual, "--logits"), (names.labels, ("labels", "label"), "--labels")
-    else:
-        own, label = (names.mean, ("mean",), "--mean"), (names.target, ("target", "y"), "--target")
-    predicted = arrays.arrays if arrays.single and own[0] is None else arrays.wanted(*own)
-    found = {
-        own[2][2:]: predicted,
-        label[2][2:]: arrays.wanted(*label) if truth or label[0] is not None else None,
-        "features": arrays.maybe(names.features, ("features",), "--features"),
-        "scale": arrays.maybe(names.scale, ("scale",), "--scale") if task == "regression" else None,
+    (said, usual), (so, usual_truth) = USUAL[task]
+    asked, asked_truth = getattr(names, said), getattr(names, so)
+    if names.probabilities:
+        usual = ("probabilities", *usual)
+    alone = arrays.single and asked is None
+    found: dict[str, Any] = {
+        said: arrays.arrays if alone else arrays.find(asked, usual, said, needed=True),
+        so: arrays.find(asked_truth, usual_truth, so, needed=True) if truth or asked_truth is not None else None,
+        "features": arrays.find(names.features, ("features",), "features"),
+        "scale": arrays.find(names.scale, ("scale",), "scale") if task == "regression" else None,
     }
+    predicted = found[said]
     for name, array in found.items():
         if array is not None:
             _check_numbers(name, array)
             if len(array) != len(predicted):
-                raise ValueError(
-                    f"{name} are {times(array)}, but {own[2][2:]} {times(predicted)}: as many rows are needed"
-                )
-    truths, features, scale = (found[name] for name in (label[2][2:], "features", "scale"))
-    truths = None if truths is None else _vector(truths)
+                raise ValueError(f"{name} are {times(array)}, but {said} {times(predicted)}: as many rows are needed")
+    vectors = {
+        name: array[:, 0] if array is not None and array.ndim == 2 and array.shape[1] == 1 else array
+        for name, array in found.items()
+    }
     if task == "classification":
-        _check_classes(predicted, truths, names.probabilities)
-        return Outputs(predicted, truths, features, None, task, arrays.notes)
-    return Outputs(_vector(predicted), truths, features, None if scale is None else _vector(scale), task, arrays.notes)
-
-
-def unusual_row(outputs: Outputs) -> str | None:
-    """The first row that holds what few fits can do with: an infinity, or a number beyond single precision."""
-    limit = float(np.finfo(np.float32).max)
-    with np.errstate(invalid="ignore"):
-        for name in ("predicted", "truth", "scale", "features"):
-            array = getattr(outputs, name)
-            if array is None:
-                continue
-            values = np.asarray(array, dtype=np.float64).reshape(len(array), -1)
-            far = ~(np.abs(values) < limit)
-            if far.any():
-                row = int(np.flatnonzero(far.any(1))[0])
-                value = values[row][far[row]][0]
-                word = ("logits" if outputs.task == "classification" else "mean") if name == "predicted" else name
-                return f"row {row} of the {word} has {value:g}"
-    return None
+        _check_classes(predicted, vectors[so], names.probabilities)
+    else:
+        predicted = vectors[said]
+    return Outputs(predicted, vectors[so], found["features"], vectors["scale"], task, arrays.notes)
 
 
 def _task(arrays: Arrays, names: Names) -> str:
     if arrays.single:
         return "regression" if names.target or names.mean or names.scale else "classification"
     usual = ("logits", "probabilities")
-    logits = names.logits or names.labels or names.probabilities or arrays.first(*usual) is not None
-    mean = names.mean or names.target or arrays.first("mean") is not None
+    logits = names.logits or names.labels or names.probabilities or arrays.find(None, usual, "logits") is not None
+    mean = names.mean or names.target or arrays.find(None, ("mean",), "mean") is not None
     if logits and mean:
         raise ValueError(f"{arrays.path.name} has logits and means: say --task classification or --task regression")
     return "regression" if mean else "classification"
@@ -153,5 +231,39 @@ def _check_classes(logits: Array, labels: Array | None, probabilities: bool) -> 
         )
 
 
-def _vector(array: Array) -> Array:
-    return array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
+def _loaded(path: Path) -> Any:
+    """An array, or an open archive of some."""
+    with loading(path):
+        return np.load(path, mmap_mode="r" if path.suffix.lower() == ".npy" else None, allow_pickle=False)
+
+
+def _numbered(name: str, columns: list[str]) -> list[str]:
+    """Columns of the name and a number, in the order of their numbers, without a gap."""
+    pattern = re.compile(rf"{re.escape(name.removesuffix('s'))}s?[ _.-]?(\d+)")
+    found = {int(match.group(1)): column for column in columns if (match := pattern.fullmatch(column))}
+    order = sorted(found)
+    if order and (order[0] > 1 or order != list(range(order[0], order[0] + len(order)))):
+        numbers = ", ".join(map(str, order[:12]))
+        raise ValueError(f"the columns of {name} are numbered {numbers}: one is missing")
+    return [found[number] for number in order]
+
+
+def _column(column: Any) -> Array:
+    values = column.to_numpy()
+    if values.dtype == object and len(values) and isinstance(values[0], list | tuple | np.ndarray):
+        if len({len(row) for row in values}) > 1:
+            raise ValueError(f"the lists of column {column.name!r} are not of one length")
+        return np.stack([np.asarray(row) for row in values])
+    return np.asarray(values)
+
+
+def _numbers(column: Any) -> Array:
+    values = column.to_numpy()
+    if values.dtype.kind not in "fiub":
+        raise ValueError(f"column {column.name!r} holds something other than numbers")
+    return np.asarray(values)
+
+
+def times(array: Array) -> str:
+    """Its shape in words."""
+    return " × ".join(map(str, array.shape)) or "one number"

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from likely._destination import write_together
+from likely._destination import keep_inputs, writable, write_together
+from likely._solvers.selection import held_out_gain
 from likely.calibration import Calibrator, compose, compose_scales, load, save
 from likely.calibration._json import needs
 from likely.calibration.classifiers._methods import METHODS, make_calibrator
 from likely.calibration.regressors._methods import SCALE_METHODS
-from likely.cli.destination import check_output
-from likely.cli.outputs import Names, Outputs, read_outputs, unusual_row
+from likely.cli.outputs import Names, Outputs, read_outputs
 from likely.cli.scores import Scores, after, before, fit, out_of_fold
 
 ENDINGS = (".npz", ".csv")
@@ -39,7 +39,7 @@ def calibrate(
     """Fit, judge on rows left out, and save; what is to be told of it."""
     if folds == 1:
         raise ValueError("--folds must be 0, or 2 or more")
-    check_output(out, {"DATA": data, **names.files()})
+    _check_output(out, {"DATA": data, **names.files()})
     outputs = read_outputs(data, names, truth=True)
     names.check_used(outputs.task)
     if outputs.task == "classification" and likelihood is not None:
@@ -52,7 +52,9 @@ def calibrate(
     with _naming_the_row(outputs, method):
         tell("fitting", 0.0)
         fitted = fit(calibrator, outputs)
-        about |= {**_chosen(fitted), "seed": seed}
+        if hasattr(fitted, "name_"):  # of the best of several, which may have been averaged with others
+            about["chosen"] = list(getattr(fitted, "members_", [fitted.name_]))
+        about["seed"] = seed
         if folds:
             about |= _judged(calibrator, outputs, folds, seed, tell)
     save(fitted, out, about=about)
@@ -68,7 +70,7 @@ def predict(
         raise ValueError(f"--out must end in {' or '.join(ENDINGS)}, got {out.name}")
     if coverage is not None and not 0 < coverage < 1:
         raise ValueError(f"--coverage must be between 0 and 1, got {coverage}")
-    check_output(out, {"MODEL": model, "DATA": data, **names.files()})
+    _check_output(out, {"MODEL": model, "DATA": data, **names.files()})
     fitted = load(model)
     classifier = isinstance(fitted, Calibrator)
     for option, value in (("--coverage", coverage), ("--quantiles", quantiles)):
@@ -78,7 +80,7 @@ def predict(
     names.check_used(task)
     names = replace(names, task=task, probabilities=classifier and fitted.inputs == "probabilities")
     outputs = _fitting(read_outputs(data, names, truth=False), fitted, model, data)
-    answers = _probabilities(fitted, outputs) if classifier else _forecasts(fitted, outputs, coverage or 0.9, levels)
+    answers = _answers(fitted, outputs, coverage or 0.9, levels)
     _check_answers(answers, model)
     about = {**_about(data, outputs), "method": type(fitted).__name__}
     if outputs.truth is not None:
@@ -86,6 +88,16 @@ def predict(
         about |= {"judged": f"These scores mean something if {model.name} was fitted to other rows."}
     _write(out, answers)
     return about | {"out": str(out)}
+
+
+def _check_output(out: Path, inputs: dict[str, Path]) -> None:
+    """Refuse, before any work, a file that is one of the inputs, or is a folder, or that cannot be written."""
+    if not out.parent.is_dir():
+        raise FileNotFoundError(f"the folder {out.parent} of --out does not exist")
+    keep_inputs([out], inputs)
+    if not out.exists() or out.is_file():  # else a pipe or a device, which is written to as it is
+        with writable(out.parent):
+            pass
 
 
 def _made(method: str, outputs: Outputs, likelihood: str, seed: int) -> Any:
@@ -134,12 +146,10 @@ def _fitting(outputs: Outputs, fitted: Any, model: Path, data: Path) -> Outputs:
     return replace(outputs, features=outputs.features if columns else None, scale=scale)
 
 
-def _probabilities(fitted: Any, outputs: Outputs) -> dict[str, Any]:
-    probabilities = fitted.predict_proba(outputs.predicted, outputs.features)
-    return {"predicted": probabilities.argmax(1), "probabilities": probabilities}
-
-
-def _forecasts(fitted: Any, outputs: Outputs, coverage: float, levels: list[float]) -> dict[str, Any]:
+def _answers(fitted: Any, outputs: Outputs, coverage: float, levels: list[float]) -> dict[str, Any]:
+    if isinstance(fitted, Calibrator):
+        probabilities = fitted.predict_proba(outputs.predicted, outputs.features)
+        return {"predicted": probabilities.argmax(1), "probabilities": probabilities}
     rows = (outputs.predicted, outputs.scale, outputs.features)
     lower, upper = fitted.predict_interval(*rows, coverage)
     answers = {"mean": outputs.predicted, "scale": fitted.predict_scale(*rows), "lower": lower, "upper": upper}
@@ -167,7 +177,7 @@ def _naming_the_row(outputs: Outputs, method: str) -> Iterator[None]:
     try:
         yield
     except (ValueError, ArithmeticError) as error:
-        if (row := unusual_row(outputs)) is None:
+        if (row := outputs.unusual_row()) is None:
             raise
         raise ValueError(f"{row}, with which --method {method} fails: {error}") from None
 
@@ -187,23 +197,19 @@ def _write(out: Path, answers: dict[str, Any]) -> None:
     if out.suffix.lower() == ".npz":
         np.savez(buffer, **answers)
     else:
-        _frame(answers).to_csv(buffer, index=False)
+        import pandas as pd
+
+        levels = answers.pop("levels", ())
+        columns: dict[str, Any] = {}
+        for name, array in answers.items():
+            if array.ndim == 1:
+                columns[name] = array
+            elif name == "probabilities":
+                columns |= {f"probability_{k}": column for k, column in enumerate(array.T)}
+            else:
+                columns |= {f"quantile_{level:g}": column for level, column in zip(levels, array.T, strict=True)}
+        pd.DataFrame(columns).to_csv(buffer, index=False)
     write_together({out: buffer.getvalue()})
-
-
-def _frame(answers: dict[str, Any]) -> Any:
-    import pandas as pd
-
-    levels = answers.pop("levels", ())
-    columns: dict[str, Any] = {}
-    for name, array in answers.items():
-        if name == "probabilities":
-            columns |= {f"probability_{k}": array[:, k] for k in range(array.shape[1])}
-        elif name == "quantiles":
-            columns |= {f"quantile_{level:g}": array[:, k] for k, level in enumerate(levels)}
-        else:
-            columns[name] = array
-    return pd.DataFrame(columns)
 
 
 def _about(data: Path, outputs: Outputs) -> dict[str, Any]:
@@ -213,20 +219,14 @@ def _about(data: Path, outputs: Outputs) -> dict[str, Any]:
     return {"data": data.name, "rows": len(outputs), **classes, "features": features, **notes}
 
 
-def _chosen(fitted: Any) -> dict[str, Any]:
-    if hasattr(fitted, "members_"):
-        return {"chosen": list(fitted.members_)}
-    return {"chosen": [fitted.name_]} if hasattr(fitted, "name_") else {}
-
-
 def _compared(old: Scores | None, new: Scores) -> dict[str, Any]:
     if old is None:
         return {"after": _finite(new.told)}
     told = {"before": _finite(old.told), "after": _finite(new.told)}
     if not (np.isfinite(old.nll).all() and np.isfinite(new.nll).all()):  # a label of probability zero
         return told
-    fall = old.nll - new.nll
-    return told | {"gain": {"NLL": float(fall.mean()), "error": float(fall.std() / math.sqrt(len(fall)))}}
+    gain = held_out_gain(old.nll - new.nll)
+    return told | {"gain": {"NLL": gain.total / len(new.nll), "error": gain.error / len(new.nll)}}
 
 
 def _finite(scores: dict[str, float]) -> dict[str, float | None]:

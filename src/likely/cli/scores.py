@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,8 +20,7 @@ COVERAGE = 0.9  # of the interval that is scored
 Rows = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Scores:
+class Scores(NamedTuple):
     """The NLL of every row, and what is told of all of them together."""
 
     nll: Rows
@@ -30,89 +29,81 @@ class Scores:
 
 def fit(calibrator: Any, outputs: Outputs) -> Any:
     """A fitted copy."""
-    if isinstance(calibrator, Calibrator):
-        return clone(calibrator).fit(outputs.predicted, outputs.truth, outputs.features)
-    return clone(calibrator).fit(outputs.predicted, outputs.scale, outputs.truth, outputs.features)
+    scale = () if isinstance(calibrator, Calibrator) else (outputs.scale,)
+    return clone(calibrator).fit(outputs.predicted, *scale, outputs.truth, outputs.features)
 
 
 def before(outputs: Outputs, calibrator: Any) -> Scores | None:
     """Scores of the outputs as they are; None for means without scales, which forecast no distribution."""
+    predicted = np.asarray(outputs.predicted, dtype=np.float64)
     if isinstance(calibrator, Calibrator):
-        return _classified(_as_logits(outputs.predicted, calibrator), outputs.truth)
+        if calibrator.inputs == "probabilities":
+            predicted = np.log(np.maximum(predicted, np.finfo(np.float32).tiny))
+        return _of_classes(_by_logits(predicted, outputs.truth))
     if outputs.scale is None:
         return None
-    mean, scale = (np.asarray(part, dtype=np.float64) for part in (outputs.predicted, outputs.scale))
-    family = torch.distributions.Laplace if _likelihood(calibrator) == "laplace" else torch.distributions.Normal
-    return _regressed([_judged(family(torch.as_tensor(mean), torch.as_tensor(scale)), outputs.truth)])
+    steps = getattr(calibrator, "steps", None)
+    likelihood = steps[0][1].likelihood if steps else calibrator.likelihood
+    family = torch.distributions.Laplace if likelihood == "laplace" else torch.distributions.Normal
+    scale = np.asarray(outputs.scale, dtype=np.float64)
+    return _of_forecasts(_by_distribution(family(torch.as_tensor(predicted), torch.as_tensor(scale)), outputs.truth))
 
 
 def after(fitted: Any, outputs: Outputs) -> Scores:
     """Scores of a fitted calibrator's answers to rows that are new to it."""
-    return _scores(fitted, outputs.truth, [_answers(fitted, outputs)])
+    return _summed_up(fitted, _row_by_row(fitted, outputs))
 
 
 def out_of_fold(calibrator: Any, outputs: Outputs, folds: int, seed: int, tell: Callable[[int], None]) -> Scores:
-    """Scores of answers to each fold by a fit to the others; ``tell`` hears of every fold."""
-    parts, order = [], []
-    for number, (kept, out) in enumerate(KFold(folds, shuffle=True, random_state=seed).split(np.empty(len(outputs)))):
+    """Scores of answers to each fold by a fit to the others; ``tell`` is called with the number of every fold."""
+    everyone, parts, order = np.arange(len(outputs)), [], []
+    for number, (kept, out) in enumerate(KFold(folds, shuffle=True, random_state=seed).split(everyone)):
         tell(number)
-        parts.append(_answers(fit(calibrator, rows_of(outputs, kept)), rows_of(outputs, out)))
+        parts.append(_row_by_row(fit(calibrator, _rows_of(outputs, kept)), _rows_of(outputs, out)))
         order.append(out)
-    dealt = np.concatenate(order)
-    scores = _scores(calibrator, rows_of(outputs, dealt).truth, parts)
-    return Scores(scores.nll[np.argsort(dealt)], scores.told)
+    return _summed_up(calibrator, np.concatenate(parts, axis=1)[:, np.argsort(np.concatenate(order))])
 
 
-def rows_of(outputs: Outputs, rows: NDArray[np.intp]) -> Outputs:
-    """Some of the rows."""
+def _rows_of(outputs: Outputs, rows: NDArray[np.intp]) -> Outputs:
     parts: dict[str, Any] = {name: part[rows] for name, part in vars(outputs).items() if isinstance(part, np.ndarray)}
     return replace(outputs, **parts)
 
 
-def _answers(fitted: Any, outputs: Outputs) -> Any:
+def _row_by_row(fitted: Any, outputs: Outputs) -> Rows:
     if isinstance(fitted, Calibrator):
-        return fitted.transform(outputs.predicted, outputs.features)
-    return _judged(fitted.distribution(outputs.predicted, outputs.scale, outputs.features), outputs.truth)
+        return _by_logits(fitted.transform(outputs.predicted, outputs.features), outputs.truth)
+    return _by_distribution(fitted.distribution(outputs.predicted, outputs.scale, outputs.features), outputs.truth)
 
 
-def _scores(calibrator: Any, truth: Any, parts: list[Any]) -> Scores:
-    if isinstance(calibrator, Calibrator):
-        return _classified(np.concatenate(parts), truth)
-    return _regressed(parts)
-
-
-def _classified(logits: Any, truth: Any) -> Scores:
+def _by_logits(logits: Any, truth: Any) -> Rows:
+    """The NLL of every row, the probability of its likeliest class, and whether that is right."""
     labels = np.asarray(truth).astype(np.int64)
-    nll = np.asarray(negative_log_likelihood(labels, logits=logits, reduction="none"))
+    nll = negative_log_likelihood(labels, logits=logits, reduction="none")
     probabilities = torch.softmax(torch.as_tensor(np.asarray(logits, dtype=np.float64)), 1).numpy()
-    right = probabilities.argmax(1) == labels
-    ece = expected_calibration_error(labels, probabilities)
-    return Scores(nll, {"NLL": float(nll.mean()), "ECE": ece, "accuracy": float(right.mean())})
+    return np.stack([np.asarray(nll, np.float64), probabilities.max(1), probabilities.argmax(1) == labels])
 
 
-def _as_logits(predicted: Any, calibrator: Calibrator) -> Any:
-    numbers = np.asarray(predicted, dtype=np.float64)
-    if calibrator.inputs == "logits":
-        return numbers
-    return np.log(np.maximum(numbers, np.finfo(np.float32).tiny))
-
-
-def _judged(distribution: Any, truth: Any) -> Rows:
+def _by_distribution(distribution: Any, truth: Any) -> Rows:
     """The NLL of every row, and its CDF at the target."""
     target = torch.as_tensor(np.asarray(truth, dtype=np.float64)).to(distribution.mean)
     rows: Rows = torch.stack([-distribution.log_prob(target), distribution.cdf(target)]).double().numpy()
     return rows
 
 
-def _regressed(parts: list[Rows]) -> Scores:
-    nll, level = np.concatenate(parts, axis=1)
+def _summed_up(calibrator: Any, rows: Rows) -> Scores:
+    return _of_classes(rows) if isinstance(calibrator, Calibrator) else _of_forecasts(rows)
+
+
+def _of_classes(rows: Rows) -> Scores:
+    nll, confidence, right = rows
+    ece = expected_calibration_error(right.astype(np.int64), confidence, pos_label=1)
+    return Scores(nll, {"NLL": float(nll.mean()), "ECE": ece, "accuracy": float(right.mean())})
+
+
+def _of_forecasts(rows: Rows) -> Scores:
+    nll, level = rows
     # The CDF at the target is uniform where forecasts are right.
     uniform = torch.distributions.Uniform(torch.zeros(len(level)).double(), torch.ones(len(level)).double())
     covered = np.abs(level - 0.5) <= COVERAGE / 2
     cal = quantile_calibration_error(level, uniform)
     return Scores(nll, {"NLL": float(nll.mean()), "CAL": cal, f"in {COVERAGE:.0%} interval": float(covered.mean())})
-
-
-def _likelihood(calibrator: Any) -> str:
-    steps = getattr(calibrator, "steps", None)
-    return str(steps[0][1].likelihood if steps else calibrator.likelihood)

@@ -1,10 +1,13 @@
-"""Text on its way to a terminal, which obeys some of what it is sent."""
+"""What commands show on a terminal: a bar while they work, and text, some of which a terminal would obey."""
 
 from __future__ import annotations
 
 import io
+import json
 import sys
 import unicodedata
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 # Signs of direction, with which text can be made to look like other text, and tags, which are not seen at all.
@@ -18,13 +21,26 @@ def accept_any_sign() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
+@contextmanager
+def progress() -> Iterator[Callable[[str, float], None]]:
+    """A function that is told what is being done and what share of it is done; silent where there is no terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True, highlight=False)
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
+        bar = bars.add_task("reading", total=1.0)
+        yield lambda what, share: bars.update(bar, description=what, completed=share)
+
+
 def safe(text: str) -> str:
     r"""One line in which nothing is a command to a terminal: control characters and the like as Python writes them.
 
     >>> safe("price\x1b[31m\n"), safe("größe in €"), safe("abc\u202ecba")
     ('price\\x1b[31m\\n', 'größe in €', 'abc\\u202ecba')
     """
-    return "".join(_escaped(sign) if _obeyed(sign) else sign for sign in text)
+    return "".join(sign.encode("unicode_escape").decode("ascii") if _obeyed(sign) else sign for sign in text)
 
 
 def safe_json(value: Any) -> str:
@@ -33,8 +49,6 @@ def safe_json(value: Any) -> str:
     >>> safe_json({"größe": "\x9b31m"})
     '{\n "größe": "\\u009b31m"\n}'
     """
-    import json
-
     text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False)
     return "".join(json.dumps(sign)[1:-1] if sign != "\n" and _obeyed(sign) else sign for sign in text)
 
@@ -43,7 +57,3 @@ def _obeyed(sign: str) -> bool:
     return not sign.isprintable() and (
         unicodedata.category(sign) in ("Cc", "Cs", "Zl", "Zp") or ord(sign) in _DIRECTIONS
     )
-
-
-def _escaped(sign: str) -> str:
-    return sign.encode("unicode_escape").decode("ascii")

@@ -235,7 +235,7 @@ def test_a_damaged_unit_is_computed_again(tmp_path: Path, capsys: pytest.Capture
 
 
 def test_lines_of_two_writers_stay_whole(tmp_path: Path) -> None:
-    from likely._files import append_whole
+    from experiments.benchmarks._history import append_whole
 
     children = []
     for letter in "ab":
