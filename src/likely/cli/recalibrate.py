@@ -16,8 +16,7 @@ import torch
 from likely._destination import write_together
 from likely.calibration import Calibrator, compose, compose_scales, load, save
 from likely.calibration._json import needs
-from likely.calibration.classifiers._methods import METHODS, make_calibrator
-from likely.calibration.regressors._methods import SCALE_METHODS
+from likely.calibration._methods import METHODS, SCALE_METHODS, make_calibrator
 from likely.cli.destination import check_output
 from likely.cli.outputs import Names, Outputs, read_outputs, unusual_row
 from likely.cli.scores import Scores, after, before, fit, out_of_fold

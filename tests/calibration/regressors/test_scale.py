@@ -15,6 +15,7 @@ from likely.calibration.regressors._deep import DeepScale
 from likely.calibration.regressors._isotonic import IsotonicScale, polya_tree
 from likely.calibration.regressors._linear import LinearScale
 from likely.calibration.regressors._recalibrated import Recalibrated
+from likely.calibration.regressors._rows import Forecasts
 from likely.calibration.regressors._scale import GlobalScale
 from likely.distributions import StudentT
 
@@ -308,6 +309,6 @@ def test_wrong_use():
 
 def test_default_features_are_the_mean_and_the_log_scale():
     mean, scale, _, _ = rows(50)
-    source = _scale.default_features(GlobalScale()._forecast(mean, scale, None))
+    source = Forecasts.checked(mean, scale, None).source
     assert isinstance(source, Rows)
     np.testing.assert_allclose(source[slice(0, 50)].numpy(), np.stack([mean, np.log(scale)], axis=1))

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from numbers import Integral
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from sklearn.base import clone
 from sklearn.utils import check_random_state
 from torch import Tensor
 
-from likely._rows.blocks import Rows, like
-from likely.calibration._comparison import Comparison
-from likely.calibration._composition import chain_of
-from likely.calibration._cross_fit import CrossFits
+from likely.calibration._composition import AutomaticChoice, refitted
+from likely.calibration._held_out import CrossFits
 from likely.calibration.classifiers._base import Calibrator
-from likely.calibration.classifiers._compose import Composition, compose
+from likely.calibration.classifiers._compose import compose
 from likely.calibration.classifiers._rows import LabelledLogits
 from likely.calibration.classifiers._scaling import StructuredMatrixScaling, VectorScaling
 from likely.calibration.classifiers._temperature import FeatureTemperature, GlobalTemperature, LinearTemperature
@@ -25,7 +21,7 @@ from likely.calibration.classifiers._temperature import FeatureTemperature, Glob
 _MATRIX = 200  # a matrix of more classes than this has more entries than calibration sets can speak for
 
 
-class AutoCalibrator(Calibrator):
+class AutoCalibrator(AutomaticChoice, Calibrator):
     """Tries temperatures, vector and matrix scaling and their compositions; averages the best by cross-validated NLL.
 
     ``candidates`` maps names to calibrators; None stands for Global, Linear and Feature Scaling (the last where ``fit``
@@ -64,48 +60,32 @@ class AutoCalibrator(Calibrator):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def temperature(self, logits: Any, features: Any = None) -> Any:
-        """The temperature of each row, where all members have one: their harmonic mean."""
-        plain = self._rows(logits).whole()
-        inverse = torch.stack([1 / member.temperature(plain, features) for member in self.members_.values()])
-        return like(1 / inverse.mean(0), logits)
-
-    def _fit(
-        self, logits: Rows, y: NDArray[np.int64], features: Rows | None, weight: NDArray[np.float64] | None
-    ) -> None:
+    def _fit_rows(self, rows: LabelledLogits) -> Self:
         if self.cv < 2:
             raise ValueError(f"cv must be 2 or more, got {self.cv}")
-        candidates = self.candidates or default_candidates(logits.shape[1], features=features is not None)
+        self.n_classes_ = rows.answers.shape[1]
+        candidates = self.candidates or default_candidates(self.n_classes_, features=rows.features is not None)
         seed = self.random_state
         if not isinstance(seed, Integral):
             seed = check_random_state(seed).randint(2**31 - 1)
-        rows = LabelledLogits(logits, y, features, weight)
         some = rows.thinned()  # some of the rows choose, where there are very many; all take part in the fit
-        folds = some.folds(self.cv)
-        if some.count < 2 * folds:  # nothing can be held out: the first, which is the simplest, stands
-            candidates = dict(list(candidates.items())[:1])
-        fits = CrossFits(some, cv=folds, random_state=int(seed), n_jobs=self.n_jobs)
-        comparison = Comparison.of(candidates, fits)
-        self.scores_, self.name_, self.behind_ = comparison.scores, comparison.best, comparison.behind
+        fits, _ = self._compare(candidates, some, int(seed))
         if some is not rows:
-            fits = CrossFits(rows, cv=None, random_state=int(seed))
-        self.members_ = {
-            name: self._member(candidates[name], fits)
-            for name in candidates
-            if name == self.name_ or self.behind_[name] < self.slack
-        }
-
-    def _member(self, candidate: Calibrator, fits: CrossFits[LabelledLogits]) -> Calibrator:
-        fitted = fits.fitted(chain_of(candidate))
-        if not isinstance(candidate, Composition):
-            first: Calibrator = fitted[0]
-            return first
-        member: Composition = clone(candidate)
-        member.fitted_, member.n_classes_, member.classes_ = fitted, self.n_classes_, self.classes_
-        return member
+            fits = CrossFits(rows, cv=None)
+        chosen = [name for name in candidates if name == self.name_ or self.behind_.get(name, np.inf) < self.slack]
+        self.members_ = {name: refitted(candidates[name], fits) for name in chosen}
+        for member in self.members_.values():
+            member.n_classes_ = self.n_classes_
+        return self
 
     def _calibrate(self, logits: Tensor, features: Tensor | None) -> Tensor:
         return torch.stack([member._calibrate(logits, features) for member in self.members_.values()]).mean(0)
+
+    def _temperatures(self, logits: Tensor, features: Tensor | None) -> Tensor:
+        """The harmonic mean of the members' temperatures, where all have one."""
+        return 1 / torch.stack([1 / member._temperatures(logits, features) for member in self.members_.values()]).mean(
+            0
+        )
 
 
 def default_candidates(classes: int, *, features: bool = False) -> dict[str, Calibrator]:

@@ -14,8 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from likely._rows.folds import Split
 from likely.calibration._estimator import CalibratedEstimator, Member, Outputs, Weight
+from likely.calibration._methods import make_calibrator
 from likely.calibration.classifiers._base import Calibrator
-from likely.calibration.classifiers._methods import make_calibrator
 
 
 @dataclass

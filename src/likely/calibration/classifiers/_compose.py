@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Self
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from likely._rows.blocks import Rows, like
 from likely.calibration._composition import Composed, named
 from likely.calibration.classifiers._base import Calibrator
 from likely.calibration.classifiers._rows import LabelledLogits
@@ -28,24 +24,22 @@ class Composition(Composed, Calibrator):
         self.steps = steps
         self.cv = cv
 
-    def temperature(self, logits: Any, features: Any = None) -> Any:
-        """The product of the steps' temperatures, where all have one."""
-        current = self._rows(logits).whole()
-        total = torch.ones_like(current[:, 0])
-        for step in self.fitted_:
-            total = total * step.temperature(current, features)
-            current = step.transform(current, features)
-        return like(total, logits)
-
-    def _fit(
-        self, logits: Rows, y: NDArray[np.int64], features: Rows | None, weight: NDArray[np.float64] | None
-    ) -> None:
-        self._fit_steps(LabelledLogits(logits, y, features, weight))
+    def _fit_rows(self, rows: LabelledLogits) -> Self:
+        self.n_classes_ = rows.answers.shape[1]
+        self._fit_steps(rows)
+        return self
 
     def _calibrate(self, logits: Tensor, features: Tensor | None) -> Tensor:
         for step in self.fitted_:
             logits = step._calibrate(logits, features)
         return logits
+
+    def _temperatures(self, logits: Tensor, features: Tensor | None) -> Tensor:
+        total = logits.new_ones(len(logits))
+        for step in self.fitted_:
+            total = total * step._temperatures(logits, features)
+            logits = step._calibrate(logits, features)
+        return total
 
 
 def compose(*calibrators: Calibrator, cv: int | None = 5, inputs: str = "logits") -> Composition:

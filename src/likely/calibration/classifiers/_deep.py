@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from likely._rows.blocks import Rows
+from likely._typing import Array
 from likely.calibration._deep_network import DeepCalibrator, few
 from likely.calibration.classifiers._inverse import fit_inverse_temperature, relative
+from likely.calibration.classifiers._rows import Labels
 from likely.calibration.classifiers._temperature import TemperatureCalibrator, finite
 
 
@@ -59,9 +60,7 @@ class DeepTemperature(DeepCalibrator, TemperatureCalibrator):
         self.margin = margin
         self.random_state = random_state
 
-    def _fit(
-        self, logits: Rows, y: NDArray[np.int64], features: Rows | None, weight: NDArray[np.float64] | None
-    ) -> None:
+    def _fit(self, logits: Rows, y: Labels, features: Rows | None, weight: Array | None) -> None:
         inverse = fit_inverse_temperature(logits, y, weight)
         self.global_temperature_ = 1 / inverse.value
         self.n_features_ = 0 if features is None else features.shape[1]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
+from scipy import optimize
 from torch import Tensor
 
 from likely._rows.blocks import Rows
+from likely._typing import Array
 from likely.calibration._link import LINK
+from likely.calibration.classifiers._rows import Labels
 from likely.likelihoods.softmax import tempered
 
 _BOUND = 1e4
@@ -31,9 +32,7 @@ def relative(logits: Tensor, labels: Tensor, inverse: float, u: Tensor) -> tuple
     return nll, first * slope, second * slope.square()
 
 
-def fit_inverse_temperature(
-    logits: Rows, y: NDArray[np.int64], weight: NDArray[np.float64] | None, start: int = 2000
-) -> Inverse:
+def fit_inverse_temperature(logits: Rows, y: Labels, weight: Array | None, start: int = 2000) -> Inverse:
     """The 1/T of highest likelihood, right to about eight digits.
 
     Rows without a single error have none: the likelihood rises for ever. There the probability of an error is taken
@@ -55,7 +54,7 @@ def fit_inverse_temperature(
 class _Scaled:
     """Logits in units of their own size, a power of two: their squares then neither overflow nor vanish."""
 
-    def __init__(self, logits: Rows, y: NDArray[np.int64], weight: NDArray[np.float64] | None) -> None:
+    def __init__(self, logits: Rows, y: Labels, weight: Array | None) -> None:
         self.logits, self.labels = logits, torch.as_tensor(y)
         self.weight = None if weight is None else torch.as_tensor(weight)
         self.total = float(len(y) if weight is None else weight.sum())
@@ -112,10 +111,6 @@ def _newton(rows: _Scaled, stages: tuple[tuple[int, int], ...]) -> float:
 
 def _at_loss(rows: _Scaled, target: float, high: float) -> float:
     """Where the loss, which falls with τ when there is no error, has come down to ``target``."""
-    low = high - 2 * math.log(_BOUND)
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if rows.pass_over(math.exp(middle))[0] > target else (low, middle)
-        if high - low < 1e-9:
-            break
-    return 0.5 * (low + high)
+    return float(
+        optimize.brentq(lambda t: rows.pass_over(math.exp(t))[0] - target, high - 2 * math.log(_BOUND), high, xtol=1e-9)
+    )

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from sklearn.utils.extmath import randomized_svd
 
 from likely._rows.blocks import Rows, moments
 from likely._solvers.evidence import Evaluate, Solution, fit_linear
+from likely._typing import Array
 
 # The features of a network repeat each other. On SVHN's 1024, 64 to 256 directions do as well as all of them, from 250
 # to 2,500 rows, in a tenth of the time.
@@ -20,7 +19,7 @@ _SAMPLE = 5000  # rows the directions are found on
 
 
 def fit_leading(
-    features: Rows, evaluate: Evaluate, *, sample_weight: NDArray[np.float64] | None, **how: Any
+    features: Rows, evaluate: Evaluate, *, penalty: str | float | None, sample_weight: Array | None, rate: float
 ) -> Solution:
     """As ``fit_linear``, on the leading directions of the standardised features where these are many.
 
@@ -28,8 +27,8 @@ def fit_leading(
     them again, as the fit does, leaves the prior of the weights as it was.
     """
     n, d = features.shape
-    if d <= DIRECTIONS:
-        return fit_linear(features, evaluate, sample_weight=sample_weight, **how)
+    if d <= DIRECTIONS or penalty != "evidence":
+        return fit_linear(features, evaluate, rate=rate, penalty=penalty, sample_weight=sample_weight)
     weight = np.ones(n) if sample_weight is None else sample_weight
     mean, deviation = moments(features, weight)
     some = slice(0, n, max(1, n // _SAMPLE))
@@ -41,7 +40,7 @@ def fit_leading(
     projected = features.mapped(lambda _, x: (x - centre.to(x)) @ matrix.to(x), matrix.shape[1])
     if n <= _SAMPLE:
         projected = Rows(projected.whole())
-    solution = fit_linear(projected, evaluate, sample_weight=sample_weight, **how)
+    solution = fit_linear(projected, evaluate, rate=rate, sample_weight=sample_weight)
     slope = projection @ (solution.coef / solution.deviation)
     intercept = solution.intercept - float(solution.mean @ (solution.coef / solution.deviation))
     return Solution(mean, deviation, slope * deviation, intercept, solution.precision, solution.n_iter)

@@ -10,8 +10,8 @@ import torch
 from sklearn.exceptions import NotFittedError
 from torch import Tensor, nn
 
+from likely.calibration._methods import make_calibrator
 from likely.calibration.classifiers._base import Calibrator
-from likely.calibration.classifiers._methods import make_calibrator
 
 
 class CalibratedModule(nn.Module):

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from likely._rows.blocks import Rows
+from likely._typing import Array
 from likely.calibration.classifiers._affine import AffineProblem, centred, fit_affine
 from likely.calibration.classifiers._base import Calibrator
 from likely.calibration.classifiers._inverse import fit_inverse_temperature
+from likely.calibration.classifiers._rows import Labels
 
 
 class VectorScaling(Calibrator):
@@ -35,9 +35,7 @@ class VectorScaling(Calibrator):
         super().__init__(inputs=inputs)
         self.penalty = penalty
 
-    def _fit(
-        self, logits: Rows, y: NDArray[np.int64], features: Rows | None, weight: NDArray[np.float64] | None
-    ) -> None:
+    def _fit(self, logits: Rows, y: Labels, features: Rows | None, weight: Array | None) -> None:
         if isinstance(self.penalty, str) and self.penalty != "evidence":
             raise ValueError(f"penalty must be 'evidence', None or a number ≥ 0, got {self.penalty!r}")
         inverse = fit_inverse_temperature(logits, y, weight).value

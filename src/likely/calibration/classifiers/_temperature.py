@@ -6,34 +6,24 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from likely._rows.blocks import Rows, like
-from likely._rows.checks import check_features
+from likely._rows.blocks import Rows
 from likely._solvers.evidence import Solution, fit_linear
 from likely._solvers.ridge import RATE
-from likely.calibration._link import LINK
+from likely._typing import Array
+from likely.calibration._link import LINK, LinearInSource
 from likely.calibration.classifiers._base import Calibrator
 from likely.calibration.classifiers._inverse import fit_inverse_temperature, relative
 from likely.calibration.classifiers._leading import fit_leading
+from likely.calibration.classifiers._rows import Labels
 
 
 class TemperatureCalibrator(Calibrator):
     """A calibrator that divides the logits of each row by one number; subclasses write ``_temperatures``."""
 
-    def temperature(self, logits: Any, features: Any = None) -> Any:
-        """Return the temperature of each row, of shape (rows,)."""
-        rows = self._rows(logits)
-        extra = check_features(features, len(rows))
-        parts = [self._temperatures(block, extra[part] if extra else None) for part, block in rows.read()]
-        return like(torch.cat(parts), logits)
-
     def _calibrate(self, logits: Tensor, features: Tensor | None) -> Tensor:
         return logits / self._temperatures(logits, features).to(logits.dtype)[:, None]
-
-    def _temperatures(self, logits: Tensor, features: Tensor | None) -> Tensor:
-        raise TypeError("use one of the temperatures in likely.calibration")
 
 
 class GlobalTemperature(TemperatureCalibrator):
@@ -53,47 +43,36 @@ class GlobalTemperature(TemperatureCalibrator):
     4
     """
 
-    def _fit(
-        self, logits: Rows, y: NDArray[np.int64], features: Rows | None, weight: NDArray[np.float64] | None
-    ) -> None:
+    def _fit(self, logits: Rows, y: Labels, features: Rows | None, weight: Array | None) -> None:
         self.temperature_ = 1 / fit_inverse_temperature(logits, y, weight).value
 
     def _temperatures(self, logits: Tensor, features: Tensor | None) -> Tensor:
         return logits.new_full((len(logits),), self.temperature_)
 
 
-class _PredictedTemperature(TemperatureCalibrator):
+class _PredictedTemperature(LinearInSource, TemperatureCalibrator):
     """One temperature per row: 1/T = f(u)/T₀, relative to the global one. f(0) = 1: the start *is* Global Scaling."""
 
-    _leading = False
+    _leading = False  # whether many columns are read along their leading directions only
 
     def __init__(self, *, penalty: str | float | None = "evidence", inputs: str = "logits") -> None:
         super().__init__(inputs=inputs)
         self.penalty = penalty
 
-    def _fit(
-        self, logits: Rows, y: NDArray[np.int64], features: Rows | None, weight: NDArray[np.float64] | None
-    ) -> None:
-        inverse, source = fit_inverse_temperature(logits, y, weight), self._source(logits, features)
+    def _fit(self, logits: Rows, y: Labels, features: Rows | None, weight: Array | None) -> None:
+        inverse, labels = fit_inverse_temperature(logits, y, weight), torch.as_tensor(y)
+        source = self._source(logits, features)
         self.global_temperature_ = 1 / inverse.value
+
+        def evaluate(rows: slice, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            return relative(logits[rows], labels[rows].to(u.device), inverse.value, u)
+
         if inverse.informed or self.penalty != "evidence":
-            self.solution_ = self._solve(logits, y, source, inverse.value, weight)
+            fit = fit_leading if self._leading else fit_linear
+            self.solution_ = fit(source, evaluate, rate=RATE, penalty=self.penalty, sample_weight=weight)
         else:  # without an error, or without spread, no row differs from the others
             none = np.zeros(source.shape[1])
             self.solution_ = Solution(none, np.ones_like(none), none, 0.0, np.inf, 0)
-        self.n_iter_ = self.solution_.n_iter
-        self.precision_ = self.solution_.precision
-
-    def _solve(
-        self, logits: Rows, y: NDArray[np.int64], source: Rows, inverse: float, weight: NDArray[np.float64] | None
-    ) -> Solution:
-        labels = torch.as_tensor(y)
-
-        def evaluate(rows: slice, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            return relative(logits[rows], labels[rows].to(u.device), inverse, u)
-
-        fit = fit_leading if self._leading and self.penalty == "evidence" else fit_linear
-        return fit(source, evaluate, rate=RATE, penalty=self.penalty, sample_weight=weight)
 
     def _temperatures(self, logits: Tensor, features: Tensor | None) -> Tensor:
         source = self._source(logits, features)

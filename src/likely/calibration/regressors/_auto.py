@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from sklearn.base import clone
-from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+from torch.distributions import Distribution
 
-from likely._rows.checks import all_or_nothing
-from likely.calibration._comparison import Comparison
-from likely.calibration._composition import chain_of
-from likely.calibration._cross_fit import CrossFits
-from likely.calibration.regressors._compose import DelegatingScale, ScalePipeline, compose_scales
+from likely._solvers.selection import held_out_gain
+from likely.calibration._composition import AutomaticChoice, refitted
+from likely.calibration.regressors._compose import compose_scales
 from likely.calibration.regressors._deep import DeepScale
 from likely.calibration.regressors._isotonic import IsotonicScale
 from likely.calibration.regressors._linear import LinearScale
-from likely.calibration.regressors._rows import ForecastRows
-from likely.calibration.regressors._scale import GlobalScale
+from likely.calibration.regressors._rows import Forecasts
+from likely.calibration.regressors._scale import GlobalScale, ScaleCalibrator
 
 
-class AutoScale(DelegatingScale):
+class AutoScale(AutomaticChoice, ScaleCalibrator):
     """The scale calibrator of lowest cross-validated NLL, simplest first.
 
     Args:
@@ -59,25 +57,23 @@ class AutoScale(DelegatingScale):
         self.likelihood = likelihood
         self.n_jobs = n_jobs
 
-    @all_or_nothing
-    def fit(self, mean: Any, scale: Any, y: Any, features: Any = None, sample_weight: Any = None) -> Self:
-        """Score the candidates on rows left out, then fit the winner on all of them."""
+    def _fit_rows(self, rows: Forecasts) -> Self:
         candidates = self._candidates()
-        rows = ForecastRows.counted(mean, scale, y, features, sample_weight)
-        # All rows are read once before any are left out, so that bad input fails with its own message.
-        rows.fit(GlobalScale(likelihood=self.likelihood))
-        fits = CrossFits(rows, cv=rows.folds(self.cv) if self.cv > 1 else None, random_state=0, n_jobs=self.n_jobs)
-        self.name_, self.scores_, self.behind_ = next(iter(candidates)), {}, {}
-        if fits.splits:
-            comparison = Comparison.of(candidates, fits)
-            self.name_, self.scores_, self.behind_ = comparison.simplest(1.0), comparison.scores, comparison.behind
-        chosen = candidates[self.name_]
-        fitted = fits.fitted(chain_of(chosen))
-        self.calibrator_ = fitted[0]
-        if isinstance(chosen, ScalePipeline):
-            self.calibrator_ = clone(chosen)
-            self.calibrator_.fitted_ = fitted
+        fits, losses = self._compare(candidates, rows)
+        self.name_ = next(iter(candidates))
+        for name, loss in losses.items():
+            if held_out_gain(losses[self.name_] - loss, rows.weight).sure(1.0) > 0:
+                self.name_ = name
+        self.calibrator_ = refitted(candidates[self.name_], fits)
         return self
+
+    def _distribution(self, rows: Forecasts) -> Distribution:
+        distribution: Distribution = self.calibrator_._distribution(rows)
+        return distribution
+
+    def _scales(self, rows: Forecasts) -> Tensor:
+        scales: Tensor = self.calibrator_._scales(rows)
+        return scales
 
     def _candidates(self) -> dict[str, Any]:
         if isinstance(self.candidates, dict) and self.candidates:
@@ -86,13 +82,9 @@ class AutoScale(DelegatingScale):
         plain: dict[str, Any] = {name: kind(likelihood=self.likelihood) for name, kind in kinds.items()}
         bent: dict[str, Any] = {"isotonic": IsotonicScale(likelihood=self.likelihood)}
         for name in ("linear", "deep"):
-            bent[f"{name}+isotonic"] = compose_scales(clone(plain[name]), clone(bent["isotonic"]))
+            bent[f"{name}+isotonic"] = compose_scales(plain[name], bent["isotonic"])
         known = plain | bent
         chosen = list(known) if self.candidates is None else self.candidates
         if not chosen or not set(chosen) <= set(known):
             raise ValueError(f"candidates must be some of {', '.join(known)}; got {self.candidates!r}")
         return {name: known[name] for name in known if name in chosen}
-
-    def _last(self, mean: Any, scale: Any, features: Any) -> tuple[Any, Any]:
-        check_is_fitted(self)
-        return self.calibrator_, scale

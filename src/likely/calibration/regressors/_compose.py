@@ -4,36 +4,16 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
 from torch.distributions import Distribution
 
-from likely._rows.checks import all_or_nothing
 from likely.calibration._composition import Composed, named
 from likely.calibration.regressors._isotonic import IsotonicScale
-from likely.calibration.regressors._rows import ForecastRows
-from likely.calibration.regressors._scale import Intervals
+from likely.calibration.regressors._rows import Forecasts
+from likely.calibration.regressors._scale import ScaleCalibrator
 
 
-class DelegatingScale(Intervals, BaseEstimator):
-    """A calibrator that answers as the last fitted one does, with the scale that one expects."""
-
-    def distribution(self, mean: Any, scale: Any, features: Any = None) -> Distribution:
-        """The calibrated distribution of every row: log_prob, cdf, icdf, sample."""
-        last, own = self._last(mean, scale, features)
-        answer: Distribution = last.distribution(mean, own, features)
-        return answer
-
-    def predict_scale(self, mean: Any, scale: Any, features: Any = None) -> Any:
-        """The calibrated scale of every row."""
-        last, own = self._last(mean, scale, features)
-        return last.predict_scale(mean, own, features)
-
-    def _last(self, mean: Any, scale: Any, features: Any) -> tuple[Any, Any]:
-        raise TypeError("use ScalePipeline or AutoScale")
-
-
-class ScalePipeline(Composed, DelegatingScale):
+class ScalePipeline(Composed, ScaleCalibrator):
     """Scale calibrators in a row: each starts from the scales of the one before.
 
     :func:`compose_scales` makes one. Only the last may be an :class:`IsotonicScale`, which changes more than scales.
@@ -55,19 +35,24 @@ class ScalePipeline(Composed, DelegatingScale):
         self.steps = steps
         self.cv = cv
 
-    @all_or_nothing
-    def fit(self, mean: Any, scale: Any, y: Any, features: Any = None, sample_weight: Any = None) -> Self:
-        """Fit the steps one by one."""
+    def _fit_rows(self, rows: Forecasts) -> Self:
         if any(isinstance(step, IsotonicScale) for step in self.chain[:-1]):
             raise ValueError("IsotonicScale bends the whole distribution, so it comes last")
-        self._fit_steps(ForecastRows.counted(mean, scale, y, features, sample_weight))
+        self._fit_steps(rows)
         return self
 
-    def _last(self, mean: Any, scale: Any, features: Any) -> tuple[Any, Any]:
-        check_is_fitted(self)
+    def _distribution(self, rows: Forecasts) -> Distribution:
+        distribution: Distribution = self.fitted_[-1]._distribution(self._before_last(rows))
+        return distribution
+
+    def _scales(self, rows: Forecasts) -> Tensor:
+        scales: Tensor = self.fitted_[-1]._scales(self._before_last(rows))
+        return scales
+
+    def _before_last(self, rows: Forecasts) -> Forecasts:
         for step in self.fitted_[:-1]:
-            scale = step.predict_scale(mean, scale, features)
-        return self.fitted_[-1], scale
+            rows = rows.after(step)
+        return rows
 
 
 def compose_scales(*calibrators: Any, cv: int | None = 5) -> ScalePipeline:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
 from likely.calibration._deep_network import DeepCalibrator, few
-from likely.calibration.regressors._scale import Forecast, ScaleCalibrator, default_features
+from likely.calibration.regressors._rows import Forecasts
+from likely.calibration.regressors._scale import ScaleCalibrator
 
 
 class DeepScale(DeepCalibrator, ScaleCalibrator):
@@ -56,16 +56,16 @@ class DeepScale(DeepCalibrator, ScaleCalibrator):
         self.margin = margin
         self.random_state = random_state
 
-    def _fit(self, z: Tensor, forecast: Forecast, weight: NDArray[np.float64] | None) -> None:
-        source, family = default_features(forecast), self._family
-        weights = np.ones(len(source)) if weight is None else weight
-        rows = few(len(source), max(self.hidden, source.shape[1]))
-        errors = z[rows].float()
+    def _fit(self, z: Tensor, rows: Forecasts) -> None:
+        source, family = rows.source, self._family
+        weights = np.ones(len(source)) if rows.weight is None else rows.weight
+        some = few(len(source), max(self.hidden, source.shape[1]))
+        errors = z[some].float()
 
         def evaluate(u: Tensor) -> tuple[Tensor, Tensor]:
             return family.relative(errors, u)[:2]
 
-        self._fit_networks(source[rows], evaluate, weights[rows], errors.cpu().numpy(), self.max_iter)
+        self._fit_networks(source[some], evaluate, weights[some], errors.cpu().numpy(), self.max_iter)
 
-    def _factor(self, forecast: Forecast) -> Tensor | float:
-        return self._multiplier(default_features(forecast).whole()).to(forecast.mean)
+    def _factor(self, rows: Forecasts) -> Tensor | float:
+        return self._multiplier(rows.source.whole()).to(rows.mean)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from likely._rows.blocks import Rows
@@ -15,13 +15,15 @@ from likely._rows.folds import fold_numbers, splits_of
 from likely._solvers.evidence import Solution, fit_linear
 from likely._solvers.ridge import RATE
 from likely._solvers.selection import held_out_gain
-from likely.calibration._link import LINK
-from likely.calibration.regressors._scale import Forecast, ScaleCalibrator, common_scale, default_features
+from likely._typing import Array
+from likely.calibration._link import LINK, LinearInSource
+from likely.calibration.regressors._rows import Forecasts
+from likely.calibration.regressors._scale import ScaleCalibrator, common_scale
 
 _FOLDS = 5
 
 
-class LinearScale(ScaleCalibrator):
+class LinearScale(LinearInSource, ScaleCalibrator):
     r"""Linear Scaling (LS): one scale per row, linear in its features, that falls back to Global Scaling.
 
     :math:`\sigma_i' = c\,\sigma_i\,f(b + w \cdot \tilde x_i)` with the fitted global factor c, standardised features
@@ -52,17 +54,15 @@ class LinearScale(ScaleCalibrator):
         self.penalty = penalty
         self.margin = margin
 
-    def _fit(self, z: Tensor, forecast: Forecast, weight: NDArray[np.float64] | None) -> None:
-        source = default_features(forecast)
-        solution = self._solve(source, z, weight)
+    def _fit(self, z: Tensor, rows: Forecasts) -> None:
+        solution = self._solve(rows.source, z, rows.weight)
         self.share_ = 1.0
         if self.penalty == "evidence" and solution.coef.any():
-            self.share_ = self._sure_share(source, z, weight)
+            self.share_ = self._sure_share(rows.source, z, rows.weight)
         self.solution_ = replace(solution, coef=self.share_ * solution.coef, intercept=self.share_ * solution.intercept)
-        self.precision_, self.n_iter_ = solution.precision, solution.n_iter
-        self.met_ = MetRanges.by(self.solution_, source)
+        self.met_ = MetRanges.of(self.solution_, rows.source)
 
-    def _solve(self, source: Rows, z: Tensor, weight: NDArray[np.float64] | None) -> Solution:
+    def _solve(self, source: Rows, z: Tensor, weight: Array | None) -> Solution:
         family = self._family
 
         def evaluate(rows: slice, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -70,56 +70,48 @@ class LinearScale(ScaleCalibrator):
 
         return fit_linear(source, evaluate, rate=RATE, quasi=False, penalty=self.penalty, sample_weight=weight)
 
-    def _sure_share(self, source: Rows, z: Tensor, weight: NDArray[np.float64] | None) -> float:
-        """The share of u that rows held out speak for."""
+    def _sure_share(self, source: Rows, z: Tensor, weight: Array | None) -> float:
+        """The share of u of greatest sure gain on rows held out."""
         n = len(z)
         if (n if weight is None else weight.sum()) < 2 * _FOLDS:
             return 0.0
         shares = torch.linspace(0, 1, 11)
         gains = torch.zeros(len(shares), n, dtype=torch.float64)
-        for kept, fold in splits_of(
-            fold_numbers(contents(source, rounded=True), _FOLDS, ties=z.double().cpu().numpy())
-        ):
+        folds = fold_numbers(contents(source, rounded=True), _FOLDS, ties=z.double().cpu().numpy())
+        for kept, fold in splits_of(folds):
             part = None if weight is None else weight[kept]
-            if part is not None and not part.any():
-                continue
-            base = common_scale(z[kept], part, self._family.power)
-            known = source.taken(kept)
-            u = MetRanges.by(self._solve(known, z[kept] / base, part), known)(source.taken(fold).whole())
+            base, known = common_scale(z[kept], part, self._family.power), source.taken(kept)
+            solution = self._solve(known, z[kept] / base, part)
+            u = MetRanges.of(solution, known).u(solution, source.taken(fold).whole())
             own = (z[fold] / base).to(u)
             losses = torch.stack([self._family.relative(own, share * u)[0] for share in shares.to(u)])
             gains[:, fold] = (losses[0] - losses).double().cpu()
         return float(shares[int(np.argmax([held_out_gain(gain, weight).sure(self.margin) for gain in gains]))])
 
-    def _factor(self, forecast: Forecast) -> Tensor | float:
-        source = default_features(forecast)
+    def _factor(self, rows: Forecasts) -> Tensor | float:
         if not self.solution_.coef.any():
             return 1.0
-        factor: Tensor = LINK(torch.cat([self.met_(x) for _, x in source.read()]).to(forecast.mean))
+        u = torch.cat([self.met_.u(self.solution_, x) for _, x in rows.source.read()])
+        factor: Tensor = LINK(u.to(rows.mean))
         return factor
 
 
-@dataclass(frozen=True)
-class MetRanges:
-    """A linear u, with the ranges met in its fit: its own, and those of the features."""
+class MetRanges(NamedTuple):
+    """The ranges met in the fit of a line: those of the features, and that of u."""
 
-    solution: Solution
     low: Tensor
     high: Tensor
     range: tuple[float, float]
 
     @classmethod
-    def by(cls, solution: Solution, source: Rows) -> MetRanges:
+    def of(cls, solution: Solution, source: Rows) -> MetRanges:
         """Return the ranges of rows that a solution was fitted to."""
-        lows, highs, us = [], [], []
-        for _, x in source.read():
-            lows.append(x.amin(0))
-            highs.append(x.amax(0))
-            us.append(solution(x))
+        blocks = [(x.amin(0), x.amax(0), solution(x)) for _, x in source.read()]
+        low, high, us = zip(*blocks, strict=True)
         u = torch.cat(us)
-        return cls(solution, torch.stack(lows).amin(0), torch.stack(highs).amax(0), (float(u.min()), float(u.max())))
+        return cls(torch.stack(low).amin(0), torch.stack(high).amax(0), (float(u.min()), float(u.max())))
 
-    def __call__(self, x: Tensor) -> Tensor:
+    def u(self, solution: Solution, x: Tensor) -> Tensor:
         """u within its range, of features within theirs: a line is no guide beyond the rows it was drawn through."""
         inside = torch.minimum(torch.maximum(x, self.low.to(x)), self.high.to(x))
-        return self.solution(inside).clamp(*self.range)
+        return solution(inside).clamp(*self.range)

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch.distributions import Distribution
 
 from likely.calibration._estimator import CalibratedEstimator, Member, Outputs, Weight
-from likely.calibration.regressors._methods import make_scale_calibrator
+from likely.calibration._methods import make_scale_calibrator
 
 
 class CalibratedRegressor(RegressorMixin, CalibratedEstimator):
@@ -97,7 +97,8 @@ class CalibratedRegressor(RegressorMixin, CalibratedEstimator):
         return mean_and_scale(estimator, X)
 
     def _member(self, estimator: Any, outputs: Outputs, targets: NDArray[Any], features: Any, weight: Weight) -> Member:
-        return Member(estimator, make_scale_calibrator(self.method).fit(*outputs, targets, features, weight))
+        mean, scale = outputs
+        return Member(estimator, make_scale_calibrator(self.method).fit(mean, scale, targets, features, weight))
 
     def _features(self, X: Any, fit: bool = False) -> Any:
         if self.features is None:

@@ -1,0 +1,209 @@
+"""What each calibrator learns: one table of the fields of its record in a file, which are read and written alike."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import clone
+from torch import Tensor
+
+from likely._solvers.evidence import Solution
+from likely._typing import Array
+from likely.calibration._composition import Composed
+from likely.calibration._deep_network import Networks
+from likely.calibration._json._fields import Record
+from likely.calibration.classifiers._auto import AutoCalibrator
+from likely.calibration.classifiers._classic import IsotonicCalibration, PlattScaling, Polygon, Sigmoid
+from likely.calibration.classifiers._compose import Composition
+from likely.calibration.classifiers._deep import DeepTemperature
+from likely.calibration.classifiers._scaling import StructuredMatrixScaling, VectorScaling
+from likely.calibration.classifiers._temperature import FeatureTemperature, GlobalTemperature, LinearTemperature
+from likely.calibration.regressors._auto import AutoScale
+from likely.calibration.regressors._compose import ScalePipeline
+from likely.calibration.regressors._deep import DeepScale
+from likely.calibration.regressors._isotonic import IsotonicScale, Tails
+from likely.calibration.regressors._linear import LinearScale, MetRanges
+from likely.calibration.regressors._scale import GlobalScale
+
+Read = Callable[[Record, str], Any]  # the value of a field, after a look at it
+
+
+def _networks(record: Record, field: str) -> Networks | None:
+    if record.whole("n_iter") == 0:
+        return None
+    layers = record.record(field)
+    inputs = layers.array("first", None, record.columns, None)
+    n, _, hidden = inputs.shape
+    arrays = inputs, layers.array("shift", n, hidden), layers.array("last", n, hidden), layers.array("bias", n)
+    first, shift, last, bias = (torch.as_tensor(array).float() for array in arrays)
+    return Networks(first, shift, last, bias, layers.interval("range"))
+
+
+def _curves(record: Record, field: str) -> list[Record]:
+    curves = record.records(field)
+    if len(curves) != record.classes:
+        wanted = f"one for each of {record.classes} classes"
+        raise ValueError(f"{record.name}: {field!r} must hold {wanted}, found {len(curves)}")
+    return curves
+
+
+def _sigmoids(record: Record, field: str) -> list[Sigmoid]:
+    return [Sigmoid(curve.number("slope"), curve.number("intercept")) for curve in _curves(record, field)]
+
+
+def _polygons(record: Record, field: str) -> list[Polygon]:
+    polygons = []
+    for curve in _curves(record, field):
+        odds = curve.array("odds", None)
+        probability = curve.array("probability", len(odds), positive=True)
+        if (np.diff(odds) <= 0).any() or (np.diff(probability) < 0).any() or probability[-1] > 1:
+            raise ValueError(f"{curve.name}: 'odds' must rise, and 'probability' not fall or exceed one")
+        polygons.append(Polygon(odds, probability))
+    return polygons
+
+
+def _ends(record: Record, field: str) -> Tensor:
+    low, high = record.per_column("low"), record.per_column("high")
+    record.check_order(low, high, "'low' and 'high'")
+    return torch.as_tensor(low if field == "low" else high)
+
+
+def _tails(record: Record, field: str) -> Tails | None:
+    if record.value(field) is None:
+        return None
+    tails = record.record(field)
+    return Tails(tails.positive("df"), tails.positive("scale"))
+
+
+def _levels(record: Record, field: str) -> Array:
+    levels = record.array(field, None)
+    if len(levels) < 2 or levels[0] != 0 or (np.diff(levels) < 0).any() or abs(levels[-1] - 1) > 1e-9:
+        raise ValueError(f"{record.name}: {field!r} must rise from 0 to 1")
+    return levels
+
+
+def _by_name(record: Record, field: str) -> dict[str, float]:
+    numbers = record.record(field)
+    return {name: numbers.limit(name) for name in numbers.content}
+
+
+_TEMPERATURE: dict[str, Read] = {"global_temperature": Record.positive}
+_SCALE: dict[str, Read] = {"has_scale": Record.truth, "global_scale": Record.positive}
+_COLUMNS: dict[str, Read] = {"mean": Record.per_column, "deviation": Record.positive_per_column}
+_LINE: dict[str, Read] = {
+    **_COLUMNS,
+    "coef": Record.per_column,
+    "intercept": Record.number,
+    "precision": Record.limit,
+    "n_iter": Record.whole,
+}
+_DEEP: dict[str, Read] = {
+    "features": Record.whole,
+    **_COLUMNS,
+    "n_iter": Record.whole,
+    "gain": Record.limit,
+    "networks": _networks,
+}
+_RANGES: dict[str, Read] = {"low": _ends, "high": _ends, "range": Record.interval}
+_VECTOR: dict[str, Read] = {**_TEMPERATURE, "factors": Record.per_class, "bias": Record.per_class}
+_CHOICE: dict[str, Read] = {"best": Record.text, "scores": _by_name, "behind": _by_name}
+LEARNED: dict[type, dict[str, Read]] = {
+    GlobalTemperature: {"temperature": Record.positive},
+    LinearTemperature: {**_TEMPERATURE, **_LINE},
+    FeatureTemperature: {**_TEMPERATURE, **_LINE},
+    DeepTemperature: {**_TEMPERATURE, **_DEEP},
+    VectorScaling: {**_VECTOR, "precision": Record.limits},
+    StructuredMatrixScaling: {**_VECTOR, "mixing": Record.per_two_classes, "precision": Record.limits},
+    PlattScaling: {"curves": _sigmoids},
+    IsotonicCalibration: {"curves": _polygons},
+    Composition: {},
+    AutoCalibrator: _CHOICE,
+    GlobalScale: _SCALE,
+    LinearScale: {**_SCALE, "features": Record.whole, **_LINE, "share": Record.number, **_RANGES},
+    DeepScale: {**_SCALE, **_DEEP},
+    IsotonicScale: {**_SCALE, "tails": _tails, "firmness": Record.limit, "levels": _levels},
+    ScalePipeline: {},
+    AutoScale: _CHOICE,
+}
+_ATTRIBUTES = {"features": "n_features_", "best": "name_"}  # of a field; others have its name and an underscore
+_HOLDERS: dict[str, Any] = {"solution_": Solution, "met_": MetRanges}  # attributes whose own fields stand in the record
+
+
+def write(calibrator: Any, nested: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+    """Return what a calibrator learned, in JSON's types; ``nested`` writes a calibrator inside it."""
+    learned = dict(vars(calibrator))
+    for attribute in _HOLDERS.keys() & learned.keys():
+        holder = learned[attribute]
+        learned |= {_attribute(field): getattr(holder, field) for field in type(holder).__annotations__}
+    record = {field: _plain(learned[_attribute(field)]) for field in LEARNED[type(calibrator)]}
+    if isinstance(calibrator, AutoScale):
+        return record | {"calibrator": nested(calibrator.calibrator_)}
+    if isinstance(calibrator, Composed):
+        names, field = [name for name, _ in calibrator.steps], "steps"
+    elif isinstance(calibrator, AutoCalibrator):
+        names, field = list(calibrator.members_), "members"
+    else:
+        return record
+    parts = zip(names, inside(calibrator), strict=True)
+    return record | {field: [{"name": name, **nested(part)} for name, part in parts]}
+
+
+def read(calibrator: Any, record: Record, again: Callable[[Record], Any]) -> None:
+    """Give an unfitted calibrator what the record says was learned; ``again`` reads a calibrator inside it."""
+    kind = type(calibrator)
+    if kind in (LinearTemperature, FeatureTemperature):
+        record.columns = record.classes if kind is LinearTemperature else len(record.array("coef", None))
+    elif "features" in LEARNED[kind]:
+        record.columns = record.whole("features") or record.classes or 1 + record.truth("has_scale")
+    values = {_attribute(field): look(record, field) for field, look in LEARNED[kind].items()}
+    for attribute, holder in _HOLDERS.items():
+        own = {field: _attribute(field) for field in holder.__annotations__}
+        if values.keys() >= set(own.values()):
+            values[attribute] = holder(**{field: values.pop(name) for field, name in own.items()})
+    if record.classes:
+        values["n_classes_"] = record.classes
+    if isinstance(calibrator, Composed):
+        values["fitted_"] = [again(step) for step in record.records("steps")]
+        names = [step.text("name") for step in record.records("steps")]
+        values["steps"] = [(name, clone(step)) for name, step in zip(names, values["fitted_"], strict=True)]
+    elif isinstance(calibrator, AutoScale):
+        values["calibrator_"] = again(record.record("calibrator"))
+    elif isinstance(calibrator, AutoCalibrator):
+        members = {member.text("name"): again(member) for member in record.records("members")}
+        if len(members) < len(record.records("members")):
+            raise ValueError(f"{record.name}: each of 'members' must have a name of its own")
+        values |= {"members_": members, "candidates": {name: clone(member) for name, member in members.items()}}
+    elif isinstance(calibrator, VectorScaling):
+        values.setdefault("mixing_", np.zeros((0, record.classes)))
+    vars(calibrator).update(values)
+
+
+def inside(calibrator: Any) -> list[Any]:
+    """Return the fitted calibrators that one is made of; none for most."""
+    if isinstance(calibrator, AutoScale):
+        return [calibrator.calibrator_]
+    if isinstance(calibrator, AutoCalibrator):
+        return list(calibrator.members_.values())
+    return list(calibrator.fitted_) if isinstance(calibrator, Composed) else []
+
+
+def _attribute(field: str) -> str:
+    return _ATTRIBUTES.get(field, f"{field}_")
+
+
+def _plain(value: Any) -> Any:
+    """The value in JSON's types, where null stands for ∞."""
+    if isinstance(value, Tensor | np.ndarray):
+        return _plain(value.tolist())
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return _plain(value._asdict())
+    if isinstance(value, dict):
+        return {name: _plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    value = value.item() if isinstance(value, np.generic) else value
+    return None if isinstance(value, float) and not math.isfinite(value) else value
