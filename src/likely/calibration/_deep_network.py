@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -36,15 +37,15 @@ class Networks(NamedTuple):
         return _outputs([layer.to(x) for layer in self[:4]], x).mean(0).clamp(*self.range)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class DeepCalibrator:
     """What DeepTemperature and DeepScale share: networks of the standardised source of a row, and their settings."""
 
-    hidden: int
-    max_iter: int
-    learning_rate: float
-    margin: float
-    random_state: int
-    networks_: Networks | None
+    hidden: int = 32
+    max_iter: int = 500
+    learning_rate: float = 0.003
+    margin: float = 2.0
+    random_state: int = 0
 
     def _fit_networks(
         self,
@@ -96,7 +97,8 @@ class DeepCalibrator:
         self.gain_ = -float(history.best) / float(weight.sum())  # what exceeds the margin, in nats per row
         first, shift, last, bias = (layer.detach() for layer in layers)
         u = _outputs([first, shift, last, bias], x).mean(0)
-        self.networks_ = Networks(first, shift, last, bias, (float(u.min()), float(u.max()))) if self.n_iter_ else None
+        ends = float(u.min()), float(u.max())
+        self.networks_ = Networks(first, shift, last, bias, ends) if self.n_iter_ else None
 
     def _start(self, x: Tensor) -> nn.ParameterList:
         columns, random = x.shape[1], torch.Generator().manual_seed(self.random_state)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import pickle
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any, Generic, Self, TypeVar
 
@@ -78,6 +80,27 @@ def _taken(part: Any, index: Index) -> Any:
 
 
 R = TypeVar("R", bound=HeldOutRows)
+Result = TypeVar("Result")
+
+
+def _once(compute: Callable[[Any, Chain], Result]) -> Callable[[Any, Chain], Result]:
+    """Decorate a method so that it computes its result once for all chains whose steps would be fitted alike."""
+
+    @functools.wraps(compute)
+    def remembered(self: Any, chain: Chain) -> Any:
+        key = (compute.__name__, *map(_told, chain))
+        if key not in self._done:
+            self._done[key] = compute(self, chain)
+        return self._done[key]
+
+    return remembered
+
+
+def _told(step: Any) -> str:
+    try:
+        return str(joblib.hash(clone(step)))
+    except pickle.PicklingError:  # a class of one's own that no module holds: each such step is only like itself
+        return f"{type(step).__qualname__} at {id(step)}"
 
 
 class CrossFits(Generic[R]):
@@ -99,47 +122,42 @@ class CrossFits(Generic[R]):
         self.splits: list[Split] = []
         if cv is not None and rows.count >= 2 * cv and rows.few and len(rows.y) > 1:
             self.splits = splits_of(fold_numbers(rows.keys(), cv, random_state=random_state, ties=_numbers(rows.y)))
-        self._held: dict[tuple[str, ...], R] = {(): rows}
-        self._blind: dict[tuple[str, ...], list[Any]] = {}
-        self._fitted: dict[tuple[str, ...], Any] = {}
+        self._done: dict[tuple[str, ...], Any] = {}
 
+    @_once
     def held_out(self, chain: Chain) -> R:
         """Return the chain's answers to rows that its steps were not fitted on."""
-        key = _key(chain)
-        if key not in self._held:
-            before = self.held_out(chain[:-1])
-            if self.splits:
-                parts = [before.taken(out).after(fitted) for fitted, (_, out) in self._by_fold(chain)]
-                self._held[key] = before.joined(parts, self._order)
-            else:
-                self._held[key] = before.after(self.fitted(chain)[-1])
-        return self._held[key]
+        if not chain:
+            return self.rows
+        before = self.held_out(chain[:-1])
+        if not self.splits:
+            return before.after(self._last_fitted(chain))
+        return before.joined([before.taken(out).after(fitted) for fitted, out in self._by_fold(chain)], self._order)
 
     def losses(self, chain: Chain) -> Array:
         """Return each row's loss under the chain, by steps that were not fitted on it."""
         before = self.held_out(chain[:-1])
         if not self.splits:
-            return before.nll(self.fitted(chain)[-1])
-        parts = [before.taken(out).nll(fitted) for fitted, (_, out) in self._by_fold(chain)]
+            return before.nll(self._last_fitted(chain))
+        parts = [before.taken(out).nll(fitted) for fitted, out in self._by_fold(chain)]
         losses: Array = np.concatenate(parts)[self._order]
         return losses
 
     def fitted(self, chain: Chain) -> list[Any]:
         """Return the steps, each fitted to what the chain before it answers."""
-        for end in range(1, len(chain) + 1):
-            key = _key(chain[:end])
-            if key not in self._fitted:
-                self._fitted[key] = self.held_out(chain[: end - 1]).fit(chain[end - 1])
-        return [self._fitted[_key(chain[:end])] for end in range(1, len(chain) + 1)]
+        return [self._last_fitted(chain[:end]) for end in range(1, len(chain) + 1)]
 
-    def _by_fold(self, chain: Chain) -> list[tuple[Any, Split]]:
+    @_once
+    def _last_fitted(self, chain: Chain) -> Any:
+        return self.held_out(chain[:-1]).fit(chain[-1])
+
+    @_once
+    def _by_fold(self, chain: Chain) -> list[tuple[Any, Index]]:
         """The last step fitted without each fold, and the fold."""
-        key = _key(chain)
-        if key not in self._blind:
-            before, step = self.held_out(chain[:-1]), chain[-1]
-            fits = (joblib.delayed(before.taken(kept).fit)(step) for kept, _ in self.splits)
-            self._blind[key] = joblib.Parallel(n_jobs=self.n_jobs)(fits)
-        return list(zip(self._blind[key], self.splits, strict=True))
+        before = self.held_out(chain[:-1])
+        fits = (joblib.delayed(before.taken(kept).fit)(chain[-1]) for kept, _ in self.splits)
+        folds = [out for _, out in self.splits]
+        return list(zip(joblib.Parallel(n_jobs=self.n_jobs)(fits), folds, strict=True))
 
     @property
     def _order(self) -> Index:
@@ -148,15 +166,3 @@ class CrossFits(Generic[R]):
 
 def _numbers(y: Any) -> NDArray[Any]:
     return y.double().cpu().numpy() if isinstance(y, Tensor) else np.asarray(y)
-
-
-def _key(chain: Chain) -> tuple[str, ...]:
-    """The same for steps that would be fitted alike."""
-
-    def told(step: Any) -> str:
-        try:
-            return str(joblib.hash(clone(step)))
-        except pickle.PicklingError:  # a class of one's own that no module holds: each such step is only like itself
-            return f"{type(step).__qualname__} at {id(step)}"
-
-    return tuple(map(told, chain))

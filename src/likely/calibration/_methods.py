@@ -7,13 +7,13 @@ from typing import Any
 
 from sklearn.base import clone
 
-from likely.calibration.classifiers._auto import AutoCalibrator
 from likely.calibration.classifiers._base import Calibrator
 from likely.calibration.classifiers._classic import IsotonicCalibration, PlattScaling
+from likely.calibration.classifiers._compose import AutoCalibrator
 from likely.calibration.classifiers._deep import DeepTemperature
 from likely.calibration.classifiers._scaling import StructuredMatrixScaling, VectorScaling
 from likely.calibration.classifiers._temperature import FeatureTemperature, GlobalTemperature, LinearTemperature
-from likely.calibration.regressors._auto import AutoScale
+from likely.calibration.regressors._compose import AutoScale
 from likely.calibration.regressors._deep import DeepScale
 from likely.calibration.regressors._isotonic import IsotonicScale
 from likely.calibration.regressors._linear import LinearScale

@@ -9,8 +9,7 @@ from torch.distributions import Laplace, Normal
 
 from likely._rows.blocks import Rows
 from likely.calibration.regressors import _scale
-from likely.calibration.regressors._auto import AutoScale
-from likely.calibration.regressors._compose import ScalePipeline, compose_scales
+from likely.calibration.regressors._compose import AutoScale, ScalePipeline, compose_scales
 from likely.calibration.regressors._deep import DeepScale
 from likely.calibration.regressors._isotonic import IsotonicScale, polya_tree
 from likely.calibration.regressors._linear import LinearScale

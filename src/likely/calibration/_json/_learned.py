@@ -16,14 +16,12 @@ from likely._typing import Array
 from likely.calibration._composition import Composed
 from likely.calibration._deep_network import Networks
 from likely.calibration._json._fields import Record
-from likely.calibration.classifiers._auto import AutoCalibrator
 from likely.calibration.classifiers._classic import IsotonicCalibration, PlattScaling, Polygon, Sigmoid
-from likely.calibration.classifiers._compose import Composition
+from likely.calibration.classifiers._compose import AutoCalibrator, Composition
 from likely.calibration.classifiers._deep import DeepTemperature
 from likely.calibration.classifiers._scaling import StructuredMatrixScaling, VectorScaling
 from likely.calibration.classifiers._temperature import FeatureTemperature, GlobalTemperature, LinearTemperature
-from likely.calibration.regressors._auto import AutoScale
-from likely.calibration.regressors._compose import ScalePipeline
+from likely.calibration.regressors._compose import AutoScale, ScalePipeline
 from likely.calibration.regressors._deep import DeepScale
 from likely.calibration.regressors._isotonic import IsotonicScale, Tails
 from likely.calibration.regressors._linear import LinearScale, MetRanges

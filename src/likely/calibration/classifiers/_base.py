@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -19,6 +20,7 @@ from likely.calibration.classifiers._rows import LabelledLogits, Labels, check_l
 INPUTS = ("logits", "probabilities")
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Calibrator(BaseEstimator):
     """Maps a classifier's logits to better ones. Subclasses write ``_fit`` and ``_calibrate``.
 
@@ -37,10 +39,7 @@ class Calibrator(BaseEstimator):
            [0.26, 0.29, 0.46]])
     """
 
-    n_classes_: int
-
-    def __init__(self, *, inputs: str = "logits") -> None:
-        self.inputs = inputs
+    inputs: str = "logits"
 
     @all_or_nothing
     def fit(self, logits: Any, y: Any, features: Any = None, sample_weight: Any = None) -> Self:

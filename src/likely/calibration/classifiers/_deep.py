@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -14,6 +16,7 @@ from likely.calibration.classifiers._rows import Labels
 from likely.calibration.classifiers._temperature import TemperatureCalibrator, finite
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class DeepTemperature(DeepCalibrator, TemperatureCalibrator):
     r"""Deep Scaling (DS): one temperature per row from a small network, that falls back to Global Scaling.
 
@@ -42,23 +45,6 @@ class DeepTemperature(DeepCalibrator, TemperatureCalibrator):
     >>> bool(high > 1.5 * low)
     True
     """
-
-    def __init__(
-        self,
-        *,
-        hidden: int = 32,
-        max_iter: int = 500,
-        learning_rate: float = 0.003,
-        margin: float = 2.0,
-        random_state: int = 0,
-        inputs: str = "logits",
-    ) -> None:
-        super().__init__(inputs=inputs)
-        self.hidden = hidden
-        self.max_iter = max_iter
-        self.learning_rate = learning_rate
-        self.margin = margin
-        self.random_state = random_state
 
     def _fit(self, logits: Rows, y: Labels, features: Rows | None, weight: Array | None) -> None:
         inverse = fit_inverse_temperature(logits, y, weight)

@@ -60,7 +60,8 @@ class CalibratedModule(nn.Module):
         logits, features, targets = [], [], []
         with _evaluating(self.model):
             for inputs, own in batches:
-                found, caught = self._run(*_arguments(inputs, self._device()))
+                device = next(self.model.parameters(), torch.empty(0)).device
+                found, caught = self._run(*_arguments(inputs, device))
                 logits.append(found)
                 features.append(caught)
                 targets.append(torch.as_tensor(own))
@@ -124,10 +125,6 @@ class CalibratedModule(nn.Module):
     def _check_fitted(self) -> None:
         if not hasattr(self.calibrator, "classes_"):
             raise NotFittedError("the calibrator is not fitted: call fit with held-out rows first")
-
-    def _device(self) -> torch.device:
-        tensor = next(iter(self.model.parameters()), None)
-        return torch.device("cpu") if tensor is None else tensor.device
 
 
 @contextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -13,6 +15,7 @@ from likely.calibration.classifiers._inverse import fit_inverse_temperature
 from likely.calibration.classifiers._rows import Labels
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class VectorScaling(Calibrator):
     r"""Vector Scaling (VS; with its learned ridges, structured vector scaling, SVS): a factor and a bias per class.
 
@@ -31,9 +34,7 @@ class VectorScaling(Calibrator):
 
     _matrix = False
 
-    def __init__(self, *, penalty: str | float | None = "evidence", inputs: str = "logits") -> None:
-        super().__init__(inputs=inputs)
-        self.penalty = penalty
+    penalty: str | float | None = "evidence"
 
     def _fit(self, logits: Rows, y: Labels, features: Rows | None, weight: Array | None) -> None:
         if isinstance(self.penalty, str) and self.penalty != "evidence":

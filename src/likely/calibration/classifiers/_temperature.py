@@ -1,22 +1,29 @@
-"""Temperatures: one for all rows, or one per row, read off its logits or features."""
+"""Temperatures: one for all rows, or one per row, linear in its logits or features."""
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
+from sklearn.utils.extmath import randomized_svd
 from torch import Tensor
 
-from likely._rows.blocks import Rows
-from likely._solvers.evidence import Solution, fit_linear
+from likely._rows.blocks import Rows, moments
+from likely._solvers.evidence import Evaluate, Solution, fit_linear
 from likely._solvers.ridge import RATE
 from likely._typing import Array
 from likely.calibration._link import LINK, LinearInSource
 from likely.calibration.classifiers._base import Calibrator
 from likely.calibration.classifiers._inverse import fit_inverse_temperature, relative
-from likely.calibration.classifiers._leading import fit_leading
 from likely.calibration.classifiers._rows import Labels
+
+# The features of a network repeat each other. On SVHN's 1024, 64 to 256 directions do as well as all of them, from 250
+# to 2,500 rows, in a tenth of the time.
+DIRECTIONS = 128
+_SAMPLE = 5000  # rows the directions are found on
 
 
 class TemperatureCalibrator(Calibrator):
@@ -50,14 +57,13 @@ class GlobalTemperature(TemperatureCalibrator):
         return logits.new_full((len(logits),), self.temperature_)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class _PredictedTemperature(LinearInSource, TemperatureCalibrator):
     """One temperature per row: 1/T = f(u)/T₀, relative to the global one. f(0) = 1: the start *is* Global Scaling."""
 
     _leading = False  # whether many columns are read along their leading directions only
 
-    def __init__(self, *, penalty: str | float | None = "evidence", inputs: str = "logits") -> None:
-        super().__init__(inputs=inputs)
-        self.penalty = penalty
+    penalty: str | float | None = "evidence"
 
     def _fit(self, logits: Rows, y: Labels, features: Rows | None, weight: Array | None) -> None:
         inverse, labels = fit_inverse_temperature(logits, y, weight), torch.as_tensor(y)
@@ -68,7 +74,7 @@ class _PredictedTemperature(LinearInSource, TemperatureCalibrator):
             return relative(logits[rows], labels[rows].to(u.device), inverse.value, u)
 
         if inverse.informed or self.penalty != "evidence":
-            fit = fit_leading if self._leading else fit_linear
+            fit = _fit_leading if self._leading else fit_linear
             self.solution_ = fit(source, evaluate, rate=RATE, penalty=self.penalty, sample_weight=weight)
         else:  # without an error, or without spread, no row differs from the others
             none = np.zeros(source.shape[1])
@@ -86,14 +92,7 @@ class _PredictedTemperature(LinearInSource, TemperatureCalibrator):
 
 
 def finite(logits: Tensor) -> Tensor:
-    """-∞ says that a class is out, not how hard the row is: the row's lowest finite number stands in.
-
-    Args:
-        logits: tensor of shape (rows, classes), with a finite number in every row.
-
-    Returns:
-        A tensor of the same shape without -∞.
-    """
+    """-∞ says that a class is out, not how hard the row is: the row's lowest finite number stands in."""
     lowest = logits.masked_fill(logits == -torch.inf, torch.inf).amin(1, keepdim=True)
     return torch.maximum(logits, lowest)
 
@@ -147,3 +146,31 @@ class FeatureTemperature(_PredictedTemperature):
         if features is None:
             raise ValueError("FeatureTemperature needs features=, the input of the network's last layer")
         return features
+
+
+def _fit_leading(
+    features: Rows, evaluate: Evaluate, *, penalty: str | float | None, sample_weight: Array | None, rate: float
+) -> Solution:
+    """As ``fit_linear``, on the leading directions of the standardised features where these are many.
+
+    The directions are mixed by a random rotation: each mixture then has its share of the spread, and to standardise
+    them again, as the fit does, leaves the prior of the weights as it was.
+    """
+    n, d = features.shape
+    if d <= DIRECTIONS or penalty != "evidence":
+        return fit_linear(features, evaluate, rate=rate, penalty=penalty, sample_weight=sample_weight)
+    weight = np.ones(n) if sample_weight is None else sample_weight
+    mean, deviation = moments(features, weight)
+    some = slice(0, n, max(1, n // _SAMPLE))
+    x = (features[some].double().cpu().numpy() - mean) / deviation * np.sqrt(weight[some])[:, None]
+    directions = randomized_svd(x, min(DIRECTIONS, len(x)), n_iter=2, random_state=0)[2].T
+    rotation = np.linalg.qr(np.random.RandomState(0).standard_normal([directions.shape[1]] * 2))[0]
+    projection = directions @ rotation / math.sqrt(d) / deviation[:, None]
+    centre, matrix = torch.as_tensor(mean), torch.as_tensor(projection)
+    projected = features.mapped(lambda _, x: (x - centre.to(x)) @ matrix.to(x), matrix.shape[1])
+    if n <= _SAMPLE:
+        projected = Rows(projected.whole())
+    solution = fit_linear(projected, evaluate, rate=rate, sample_weight=sample_weight)
+    slope = projection @ (solution.coef / solution.deviation)
+    intercept = solution.intercept - float(solution.mean @ (solution.coef / solution.deviation))
+    return Solution(mean, deviation, slope * deviation, intercept, solution.precision, solution.n_iter)

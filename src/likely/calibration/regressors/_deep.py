@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from torch import Tensor
 
@@ -10,6 +12,7 @@ from likely.calibration.regressors._rows import Forecasts
 from likely.calibration.regressors._scale import ScaleCalibrator
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class DeepScale(DeepCalibrator, ScaleCalibrator):
     r"""Deep Scaling (DS): one scale per row from a small network, that falls back to Global Scaling.
 
@@ -38,23 +41,6 @@ class DeepScale(DeepCalibrator, ScaleCalibrator):
     """
 
     _reads_features = True
-
-    def __init__(
-        self,
-        *,
-        hidden: int = 32,
-        max_iter: int = 500,
-        learning_rate: float = 0.003,
-        margin: float = 2.0,
-        likelihood: str = "normal",
-        random_state: int = 0,
-    ) -> None:
-        super().__init__(likelihood=likelihood)
-        self.hidden = hidden
-        self.max_iter = max_iter
-        self.learning_rate = learning_rate
-        self.margin = margin
-        self.random_state = random_state
 
     def _fit(self, z: Tensor, rows: Forecasts) -> None:
         source, family = rows.source, self._family

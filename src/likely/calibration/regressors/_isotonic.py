@@ -20,6 +20,7 @@ from scipy import special
 from torch import Tensor
 from torch.distributions import Distribution
 
+from likely._solvers.reweighting import settled_variance
 from likely._typing import Array
 from likely.calibration.regressors._recalibrated import Recalibrated
 from likely.calibration.regressors._rows import Forecasts
@@ -54,7 +55,7 @@ class IsotonicScale(ScaleCalibrator):
     """
 
     def _fit(self, z: Tensor, rows: Forecasts) -> None:
-        self.tails_ = heavy_tails(z, rows.weight, self._family.nll)
+        self.tails_ = heavy_tails(z, rows.weight, self._family.likelihood.nll)
         pit = self._base(z.new_zeros(()), z.new_ones(())).cdf(z).double().cpu().numpy()
         self.levels_, self.firmness_ = polya_tree(pit, rows.weight)
 
@@ -82,7 +83,7 @@ def heavy_tails(z: Tensor, weight: Array | None, plain: Any) -> Tails | None:
     """The degrees of freedom and the scale of the likeliest Student t; None if it is not worth a parameter more."""
     z = z.double().cpu()
     mass = torch.ones_like(z) if weight is None else torch.as_tensor(weight)
-    total = float(mass.sum())
+    squares, counts, total = z.square().numpy(), mass.numpy(), float(mass.sum())
     if total < 10 or not z.any():
         return None
 
@@ -92,11 +93,8 @@ def heavy_tails(z: Tensor, weight: Array | None, plain: Any) -> Tails | None:
 
     best, tails = cost(plain, scale=1.0) - 0.5 * math.log(max(total, 2.0)), None
     for df in _TAILS:
-        # From below: each step weighs the far residuals down by what the last scale makes of them.
-        square = float((z.square() * mass).sum()) / total * (df - 2) / df
-        for _ in range(30):
-            square = float((mass * z.square() * (df + 1) / (df + z.square() / max(square, 1e-12))).sum()) / total
-        scale = math.sqrt(square)
+        start = max(float(counts @ squares) / total * (df - 2) / df, 1e-12)
+        scale = math.sqrt(settled_variance(squares, counts, start, df, steps=30))
         if scale < 1e-3:  # rows that are hit exactly have no tails
             continue
         now = cost(student_t_nll, df=df, scale=scale)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +23,7 @@ from likely.calibration.regressors._scale import ScaleCalibrator, common_scale
 _FOLDS = 5
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class LinearScale(LinearInSource, ScaleCalibrator):
     r"""Linear Scaling (LS): one scale per row, linear in its features, that falls back to Global Scaling.
 
@@ -47,12 +48,8 @@ class LinearScale(LinearInSource, ScaleCalibrator):
 
     _reads_features = True
 
-    def __init__(
-        self, *, penalty: str | float | None = "evidence", margin: float = 1.0, likelihood: str = "normal"
-    ) -> None:
-        super().__init__(likelihood=likelihood)
-        self.penalty = penalty
-        self.margin = margin
+    penalty: str | float | None = "evidence"
+    margin: float = 1.0
 
     def _fit(self, z: Tensor, rows: Forecasts) -> None:
         solution = self._solve(rows.source, z, rows.weight)

@@ -34,15 +34,11 @@ class Family:
         """The forecast."""
         return self.likelihood.loss(validate_args=False)._distribution(mean, {"scale": scale})
 
-    def nll(self, mean: Tensor, target: Tensor, **options: Any) -> Tensor:
-        """The functional form."""
-        return self.likelihood.nll(mean, target, **options)
-
     def relative(self, z: Tensor, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The NLL of residuals in units of the base scale at f(u) times that scale, its slope in u and curvature."""
         factor = LINK(u)
         slope = LINK.slope(u) / factor  # of log f
-        nll = self.nll(torch.zeros_like(z), z, scale=factor, reduction="none", validate_args=False)
+        nll = self.likelihood.nll(torch.zeros_like(z), z, scale=factor, reduction="none", validate_args=False)
         pull = (z / factor).abs() ** self.power
         return nll, slope * (1 - pull), self.power * slope.square()
 
@@ -50,6 +46,7 @@ class Family:
 FAMILIES = {name: Family(LIKELIHOODS[name], power) for name, power in (("normal", 2), ("laplace", 1))}
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ScaleCalibrator(BaseEstimator):
     """Turns a regressor's means and scales into distributions that fit. Subclasses write ``_fit`` and ``_factor``.
 
@@ -70,11 +67,10 @@ class ScaleCalibrator(BaseEstimator):
     0.9
     """
 
-    n_features_: int = 0  # a model that was loaded and reads no features does not know
+    n_features_ = 0  # a model that was loaded and reads no features does not know
     _reads_features = False  # whether the scale of a row depends on its features
 
-    def __init__(self, *, likelihood: str = "normal") -> None:
-        self.likelihood = likelihood
+    likelihood: str = "normal"
 
     @all_or_nothing
     def fit(self, mean: Any, scale: Any, y: Any, features: Any = None, sample_weight: Any = None) -> Self:
