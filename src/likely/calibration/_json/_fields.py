@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ class Record:
     """
 
     columns: int | None = None  # how many columns the calibrator reads
+    again: Callable[[Record], Any]  # the fitted calibrator of a record inside this one
 
     def __init__(self, content: Any, name: str, classes: int = 0) -> None:
         if not isinstance(content, dict):
@@ -98,13 +100,9 @@ class Record:
             raise ValueError(f"{self.name}: {field!r} must be positive throughout")
         return numbers
 
-    def per_column(self, field: str) -> Array:
+    def per_column(self, field: str, *, positive: bool = False) -> Array:
         """One number for each column that is read."""
-        return self.array(field, self.columns)
-
-    def positive_per_column(self, field: str) -> Array:
-        """One positive number for each column that is read."""
-        return self.array(field, self.columns, positive=True)
+        return self.array(field, self.columns, positive=positive)
 
     def per_class(self, field: str) -> Array:
         """One number for each class."""

@@ -30,6 +30,23 @@ from likely.calibration.regressors._scale import GlobalScale
 Read = Callable[[Record, str], Any]  # the value of a field, after a look at it
 
 
+def _line(record: Record, field: str) -> Solution:
+    return Solution(
+        mean=record.per_column("mean"),
+        deviation=record.per_column("deviation", positive=True),
+        coef=record.per_column("coef"),
+        intercept=record.number("intercept"),
+        precision=record.limit("precision"),
+        n_iter=record.whole("n_iter"),
+    )
+
+
+def _met(record: Record, field: str) -> MetRanges:
+    low, high = record.per_column("low"), record.per_column("high")
+    record.check_order(low, high, "'low' and 'high'")
+    return MetRanges(torch.as_tensor(low), torch.as_tensor(high), record.interval("range"))
+
+
 def _networks(record: Record, field: str) -> Networks | None:
     if record.whole("n_iter") == 0:
         return None
@@ -64,12 +81,6 @@ def _polygons(record: Record, field: str) -> list[Polygon]:
     return polygons
 
 
-def _ends(record: Record, field: str) -> Tensor:
-    low, high = record.per_column("low"), record.per_column("high")
-    record.check_order(low, high, "'low' and 'high'")
-    return torch.as_tensor(low if field == "low" else high)
-
-
 def _tails(record: Record, field: str) -> Tails | None:
     if record.value(field) is None:
         return None
@@ -89,95 +100,87 @@ def _by_name(record: Record, field: str) -> dict[str, float]:
     return {name: numbers.limit(name) for name in numbers.content}
 
 
+def _steps(record: Record, field: str) -> list[Any]:
+    return [record.again(step) for step in record.records(field)]
+
+
+def _members(record: Record, field: str) -> dict[str, Any]:
+    members = {member.text("name"): record.again(member) for member in record.records(field)}
+    if len(members) < len(record.records(field)):
+        raise ValueError(f"{record.name}: each of {field!r} must have a name of its own")
+    return members
+
+
+def _inner(record: Record, field: str) -> Any:
+    return record.again(record.record(field))
+
+
 _TEMPERATURE: dict[str, Read] = {"global_temperature": Record.positive}
 _SCALE: dict[str, Read] = {"has_scale": Record.truth, "global_scale": Record.positive}
-_COLUMNS: dict[str, Read] = {"mean": Record.per_column, "deviation": Record.positive_per_column}
-_LINE: dict[str, Read] = {
-    **_COLUMNS,
-    "coef": Record.per_column,
-    "intercept": Record.number,
-    "precision": Record.limit,
-    "n_iter": Record.whole,
-}
+_VECTOR: dict[str, Read] = {**_TEMPERATURE, "factors": Record.per_class, "bias": Record.per_class}
+_CHOICE: dict[str, Read] = {"best": Record.text, "scores": _by_name, "behind": _by_name}
 _DEEP: dict[str, Read] = {
     "features": Record.whole,
-    **_COLUMNS,
+    "mean": Record.per_column,
+    "deviation": lambda record, field: record.per_column(field, positive=True),
     "n_iter": Record.whole,
     "gain": Record.limit,
     "networks": _networks,
 }
-_RANGES: dict[str, Read] = {"low": _ends, "high": _ends, "range": Record.interval}
-_VECTOR: dict[str, Read] = {**_TEMPERATURE, "factors": Record.per_class, "bias": Record.per_class}
-_CHOICE: dict[str, Read] = {"best": Record.text, "scores": _by_name, "behind": _by_name}
 LEARNED: dict[type, dict[str, Read]] = {
     GlobalTemperature: {"temperature": Record.positive},
-    LinearTemperature: {**_TEMPERATURE, **_LINE},
-    FeatureTemperature: {**_TEMPERATURE, **_LINE},
+    LinearTemperature: {**_TEMPERATURE, "solution": _line},
+    FeatureTemperature: {**_TEMPERATURE, "solution": _line},
     DeepTemperature: {**_TEMPERATURE, **_DEEP},
     VectorScaling: {**_VECTOR, "precision": Record.limits},
     StructuredMatrixScaling: {**_VECTOR, "mixing": Record.per_two_classes, "precision": Record.limits},
     PlattScaling: {"curves": _sigmoids},
     IsotonicCalibration: {"curves": _polygons},
-    Composition: {},
-    AutoCalibrator: _CHOICE,
+    Composition: {"steps": _steps},
+    AutoCalibrator: {**_CHOICE, "members": _members},
     GlobalScale: _SCALE,
-    LinearScale: {**_SCALE, "features": Record.whole, **_LINE, "share": Record.number, **_RANGES},
+    LinearScale: {**_SCALE, "features": Record.whole, "solution": _line, "share": Record.number, "met": _met},
     DeepScale: {**_SCALE, **_DEEP},
     IsotonicScale: {**_SCALE, "tails": _tails, "firmness": Record.limit, "levels": _levels},
-    ScalePipeline: {},
-    AutoScale: _CHOICE,
+    ScalePipeline: {"steps": _steps},
+    AutoScale: {**_CHOICE, "calibrator": _inner},
 }
-_ATTRIBUTES = {"features": "n_features_", "best": "name_"}  # of a field; others have its name and an underscore
-_HOLDERS: dict[str, Any] = {"solution_": Solution, "met_": MetRanges}  # attributes whose own fields stand in the record
+_ATTRIBUTES = {"features": "n_features_", "best": "name_", "steps": "fitted_"}  # others have their field's name
+_SPREAD = ("solution", "met")  # their own fields stand in the record
 
 
 def write(calibrator: Any, nested: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
     """Return what a calibrator learned, in JSON's types; ``nested`` writes a calibrator inside it."""
-    learned = dict(vars(calibrator))
-    for attribute in _HOLDERS.keys() & learned.keys():
-        holder = learned[attribute]
-        learned |= {_attribute(field): getattr(holder, field) for field in type(holder).__annotations__}
-    record = {field: _plain(learned[_attribute(field)]) for field in LEARNED[type(calibrator)]}
-    if isinstance(calibrator, AutoScale):
-        return record | {"calibrator": nested(calibrator.calibrator_)}
-    if isinstance(calibrator, Composed):
-        names, field = [name for name, _ in calibrator.steps], "steps"
-    elif isinstance(calibrator, AutoCalibrator):
-        names, field = list(calibrator.members_), "members"
-    else:
-        return record
-    parts = zip(names, inside(calibrator), strict=True)
-    return record | {field: [{"name": name, **nested(part)} for name, part in parts]}
+    record: dict[str, Any] = {}
+    for field in LEARNED[type(calibrator)]:
+        value = getattr(calibrator, _attribute(field))
+        if field in ("steps", "members"):
+            names = value if field == "members" else [name for name, _ in calibrator.steps]
+            parts = zip(names, inside(calibrator), strict=True)
+            record[field] = [{"name": name, **nested(part)} for name, part in parts]
+        elif field == "calibrator":
+            record[field] = nested(value)
+        else:
+            record |= _plain(value) if field in _SPREAD else {field: _plain(value)}
+    return record
 
 
-def read(calibrator: Any, record: Record, again: Callable[[Record], Any]) -> None:
-    """Give an unfitted calibrator what the record says was learned; ``again`` reads a calibrator inside it."""
+def read(calibrator: Any, record: Record) -> None:
+    """Give an unfitted calibrator what the record says was learned."""
     kind = type(calibrator)
     if kind in (LinearTemperature, FeatureTemperature):
         record.columns = record.classes if kind is LinearTemperature else len(record.array("coef", None))
     elif "features" in LEARNED[kind]:
         record.columns = record.whole("features") or record.classes or 1 + record.truth("has_scale")
-    values = {_attribute(field): look(record, field) for field, look in LEARNED[kind].items()}
-    for attribute, holder in _HOLDERS.items():
-        own = {field: _attribute(field) for field in holder.__annotations__}
-        if values.keys() >= set(own.values()):
-            values[attribute] = holder(**{field: values.pop(name) for field, name in own.items()})
+    for field, look in LEARNED[kind].items():
+        setattr(calibrator, _attribute(field), look(record, field))
     if record.classes:
-        values["n_classes_"] = record.classes
+        calibrator.n_classes_ = record.classes
     if isinstance(calibrator, Composed):
-        values["fitted_"] = [again(step) for step in record.records("steps")]
         names = [step.text("name") for step in record.records("steps")]
-        values["steps"] = [(name, clone(step)) for name, step in zip(names, values["fitted_"], strict=True)]
-    elif isinstance(calibrator, AutoScale):
-        values["calibrator_"] = again(record.record("calibrator"))
+        calibrator.steps = [(name, clone(step)) for name, step in zip(names, calibrator.fitted_, strict=True)]
     elif isinstance(calibrator, AutoCalibrator):
-        members = {member.text("name"): again(member) for member in record.records("members")}
-        if len(members) < len(record.records("members")):
-            raise ValueError(f"{record.name}: each of 'members' must have a name of its own")
-        values |= {"members_": members, "candidates": {name: clone(member) for name, member in members.items()}}
-    elif isinstance(calibrator, VectorScaling):
-        values.setdefault("mixing_", np.zeros((0, record.classes)))
-    vars(calibrator).update(values)
+        calibrator.candidates = {name: clone(member) for name, member in calibrator.members_.items()}
 
 
 def inside(calibrator: Any) -> list[Any]:
@@ -195,13 +198,12 @@ def _attribute(field: str) -> str:
 
 def _plain(value: Any) -> Any:
     """The value in JSON's types, where null stands for ∞."""
-    if isinstance(value, Tensor | np.ndarray):
+    if isinstance(value, Tensor | np.ndarray | np.generic):
         return _plain(value.tolist())
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return _plain(value._asdict())
+    if isinstance(value, Solution) or hasattr(value, "_asdict"):
+        return _plain(vars(value) if isinstance(value, Solution) else value._asdict())
     if isinstance(value, dict):
         return {name: _plain(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(part) for part in value]
-    value = value.item() if isinstance(value, np.generic) else value
     return None if isinstance(value, float) and not math.isfinite(value) else value

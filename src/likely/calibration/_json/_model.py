@@ -170,7 +170,8 @@ def _again(record: Record, whole: Record, depth: int = 0) -> Any:
     likelihood = getattr(calibrator, "likelihood", "normal")
     if likelihood not in FAMILIES:
         raise ValueError(f"{record.name}: 'likelihood' must be {' or '.join(FAMILIES)}, found {likelihood!r}")
-    read(calibrator, record, lambda inner: _again(inner, whole, depth + 1))
+    record.again = lambda inner: _again(inner, whole, depth + 1)
+    read(calibrator, record)
     return calibrator
 
 

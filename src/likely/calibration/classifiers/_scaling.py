@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -33,6 +34,7 @@ class VectorScaling(Calibrator):
     """
 
     _matrix = False
+    mixing_ = np.zeros((0, 0))
 
     penalty: str | float | None = "evidence"
 
@@ -46,7 +48,7 @@ class VectorScaling(Calibrator):
         self.factors_ = 1 + theta[:classes]
         # A constant added to all biases changes nothing.
         self.bias_ = theta[classes : 2 * classes] - theta[classes : 2 * classes].mean()
-        self.mixing_ = theta[2 * classes :].reshape(-1, classes)
+        self.mixing_ = theta[2 * classes :].reshape(-1, classes)  # without rows where there is no matrix
 
     def _calibrate(self, logits: Tensor, features: Tensor | None) -> Tensor:
         tempered = logits / self.global_temperature_

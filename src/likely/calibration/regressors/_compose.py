@@ -116,12 +116,16 @@ class AutoScale(AutomaticChoice, ScaleCalibrator):
     def _candidates(self) -> dict[str, Any]:
         if isinstance(self.candidates, dict) and self.candidates:
             return self.candidates
-        kinds = {"global": GlobalScale, "linear": LinearScale, "deep": DeepScale}
-        plain: dict[str, Any] = {name: kind(likelihood=self.likelihood) for name, kind in kinds.items()}
-        bent: dict[str, Any] = {"isotonic": IsotonicScale(likelihood=self.likelihood)}
-        for name in ("linear", "deep"):
-            bent[f"{name}+isotonic"] = compose_scales(plain[name], bent["isotonic"])
-        known = plain | bent
+        common: dict[str, Any] = {"likelihood": self.likelihood}
+        linear, deep, isotonic = LinearScale(**common), DeepScale(**common), IsotonicScale(**common)
+        known = {
+            "global": GlobalScale(**common),
+            "linear": linear,
+            "deep": deep,
+            "isotonic": isotonic,
+            "linear+isotonic": compose_scales(linear, isotonic),
+            "deep+isotonic": compose_scales(deep, isotonic),
+        }
         chosen = list(known) if self.candidates is None else self.candidates
         if not chosen or not set(chosen) <= set(known):
             raise ValueError(f"candidates must be some of {', '.join(known)}; got {self.candidates!r}")
