@@ -11,9 +11,8 @@ from likely.calibration.classifiers._scaling import StructuredMatrixScaling, Vec
 from likely.calibration.classifiers._temperature import FeatureTemperature, GlobalTemperature, LinearTemperature
 from likely.calibration.regressors._compose import AutoScale, ScalePipeline, compose_scales
 from likely.calibration.regressors._conformal import ConformalRegressor
-from likely.calibration.regressors._deep import DeepScale
 from likely.calibration.regressors._isotonic import IsotonicScale
-from likely.calibration.regressors._linear import LinearScale
+from likely.calibration.regressors._predicted import DeepScale, LinearScale
 from likely.calibration.regressors._recalibrated import Recalibrated
 from likely.calibration.regressors._regressor import CalibratedRegressor
 from likely.calibration.regressors._scale import GlobalScale, ScaleCalibrator

@@ -11,7 +11,6 @@ from typing import Any, Generic, Self, TypeVar
 import joblib
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from sklearn.base import clone
 from torch import Tensor
 
@@ -121,7 +120,8 @@ class CrossFits(Generic[R]):
         self.rows, self.n_jobs = rows, n_jobs
         self.splits: list[Split] = []
         if cv is not None and rows.count >= 2 * cv and rows.few and len(rows.y) > 1:
-            self.splits = splits_of(fold_numbers(rows.keys(), cv, random_state=random_state, ties=_numbers(rows.y)))
+            ties = torch.as_tensor(rows.y).double().cpu().numpy()
+            self.splits = splits_of(fold_numbers(rows.keys(), cv, random_state=random_state, ties=ties))
         self._done: dict[tuple[str, ...], Any] = {}
 
     @_once
@@ -162,7 +162,3 @@ class CrossFits(Generic[R]):
     @property
     def _order(self) -> Index:
         return np.argsort(np.concatenate([out for _, out in self.splits]))
-
-
-def _numbers(y: Any) -> NDArray[Any]:
-    return y.double().cpu().numpy() if isinstance(y, Tensor) else np.asarray(y)

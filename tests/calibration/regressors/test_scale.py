@@ -10,9 +10,8 @@ from torch.distributions import Laplace, Normal
 from likely._rows.blocks import Rows
 from likely.calibration.regressors import _scale
 from likely.calibration.regressors._compose import AutoScale, ScalePipeline, compose_scales
-from likely.calibration.regressors._deep import DeepScale
 from likely.calibration.regressors._isotonic import IsotonicScale, polya_tree
-from likely.calibration.regressors._linear import LinearScale
+from likely.calibration.regressors._predicted import DeepScale, LinearScale
 from likely.calibration.regressors._recalibrated import Recalibrated
 from likely.calibration.regressors._rows import Forecasts
 from likely.calibration.regressors._scale import GlobalScale

@@ -40,9 +40,8 @@ class Record:
 
     def number(self, field: str) -> float:
         """A finite number."""
-        value = self.value(field)
-        self._check(_is_number(value), field, "a finite number")
-        return float(value)
+        self._check(_is_number(self.value(field)), field, "a finite number")
+        return float(self.value(field))
 
     def positive(self, field: str) -> float:
         """A number by which others may be divided: by less than the smallest one with all digits they overflow."""
@@ -70,15 +69,13 @@ class Record:
 
     def truth(self, field: str) -> bool:
         """True or false."""
-        value = self.value(field)
-        self._check(isinstance(value, bool), field, "true or false")
-        return bool(value)
+        self._check(isinstance(self.value(field), bool), field, "true or false")
+        return bool(self.value(field))
 
     def text(self, field: str) -> str:
         """Text."""
-        value = self.value(field)
-        self._check(isinstance(value, str), field, "text")
-        return str(value)
+        self._check(isinstance(self.value(field), str), field, "text")
+        return str(self.value(field))
 
     def array(self, field: str, *shape: int | None, positive: bool = False) -> Array:
         """Finite numbers in that shape, where None fits any length."""
@@ -127,10 +124,12 @@ class Record:
         """A record within this one."""
         return Record(self.value(field), f"{self.name}: {field!r}", self.classes)
 
-    def records(self, field: str) -> list[Record]:
-        """One record or more."""
+    def records(self, field: str, count: int | None = None) -> list[Record]:
+        """One record or more, or a given number of them."""
         value = self.value(field)
         self._check(isinstance(value, list) and bool(value), field, "a list of one record or more")
+        if count not in (None, len(value)):
+            raise ValueError(f"{self.name}: {field!r} must hold {count} records, found {len(value)}")
         names = [f"{self.name}: {field!r} {place}" for place in range(len(value))]
         return [Record(each, name, self.classes) for each, name in zip(value, names, strict=True)]
 

@@ -14,17 +14,16 @@ from torch import Tensor
 from likely._solvers.evidence import Solution
 from likely._typing import Array
 from likely.calibration._composition import Composed
-from likely.calibration._deep_network import Networks
 from likely.calibration._json._fields import Record
+from likely.calibration._row_factor import Networks
 from likely.calibration.classifiers._classic import IsotonicCalibration, PlattScaling, Polygon, Sigmoid
 from likely.calibration.classifiers._compose import AutoCalibrator, Composition
 from likely.calibration.classifiers._deep import DeepTemperature
 from likely.calibration.classifiers._scaling import StructuredMatrixScaling, VectorScaling
 from likely.calibration.classifiers._temperature import FeatureTemperature, GlobalTemperature, LinearTemperature
 from likely.calibration.regressors._compose import AutoScale, ScalePipeline
-from likely.calibration.regressors._deep import DeepScale
 from likely.calibration.regressors._isotonic import IsotonicScale, Tails
-from likely.calibration.regressors._linear import LinearScale, MetRanges
+from likely.calibration.regressors._predicted import DeepScale, LinearScale, MetRanges
 from likely.calibration.regressors._scale import GlobalScale
 
 Read = Callable[[Record, str], Any]  # the value of a field, after a look at it
@@ -58,21 +57,14 @@ def _networks(record: Record, field: str) -> Networks | None:
     return Networks(first, shift, last, bias, layers.interval("range"))
 
 
-def _curves(record: Record, field: str) -> list[Record]:
-    curves = record.records(field)
-    if len(curves) != record.classes:
-        wanted = f"one for each of {record.classes} classes"
-        raise ValueError(f"{record.name}: {field!r} must hold {wanted}, found {len(curves)}")
-    return curves
-
-
 def _sigmoids(record: Record, field: str) -> list[Sigmoid]:
-    return [Sigmoid(curve.number("slope"), curve.number("intercept")) for curve in _curves(record, field)]
+    curves = record.records(field, record.classes)
+    return [Sigmoid(curve.number("slope"), curve.number("intercept")) for curve in curves]
 
 
 def _polygons(record: Record, field: str) -> list[Polygon]:
     polygons = []
-    for curve in _curves(record, field):
+    for curve in record.records(field, record.classes):
         odds = curve.array("odds", None)
         probability = curve.array("probability", len(odds), positive=True)
         if (np.diff(odds) <= 0).any() or (np.diff(probability) < 0).any() or probability[-1] > 1:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from likely._rows.blocks import Rows
 from likely._typing import Array
-from likely.calibration._deep_network import DeepCalibrator, few
+from likely.calibration._row_factor import DeepCalibrator, few
 from likely.calibration.classifiers._inverse import fit_inverse_temperature, relative
 from likely.calibration.classifiers._rows import Labels
 from likely.calibration.classifiers._temperature import TemperatureCalibrator, finite

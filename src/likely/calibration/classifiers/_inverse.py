@@ -11,7 +11,7 @@ from torch import Tensor
 
 from likely._rows.blocks import Rows
 from likely._typing import Array
-from likely.calibration._link import LINK
+from likely.calibration._row_factor import LINK
 from likely.calibration.classifiers._rows import Labels
 from likely.likelihoods.softmax import tempered
 
@@ -46,8 +46,9 @@ def fit_inverse_temperature(logits: Rows, y: Labels, weight: Array | None, start
     log_tau = _newton(rows, ((stride, 40), (1, 20)) if stride > 1 else ((1, 60),))
     target = rows.total * math.log1p(0.5 / (rows.total + 0.5))
     informed = rows.pass_over(math.exp(log_tau))[0] >= target
-    if not informed:
-        log_tau = _at_loss(rows, target, log_tau)
+    if not informed:  # there the loss falls with τ: to what errors of that probability would cost
+        ends = log_tau - 2 * math.log(_BOUND), log_tau
+        log_tau = optimize.brentq(lambda t: rows.pass_over(math.exp(t))[0] - target, *ends, xtol=1e-9)
     return Inverse(math.exp(log_tau) * rows.scale, informed)
 
 
@@ -56,11 +57,10 @@ class _Scaled:
 
     def __init__(self, logits: Rows, y: Labels, weight: Array | None) -> None:
         self.logits, self.labels = logits, torch.as_tensor(y)
-        self.weight = None if weight is None else torch.as_tensor(weight)
-        self.total = float(len(y) if weight is None else weight.sum())
+        self.weight = torch.ones(len(y)) if weight is None else torch.as_tensor(weight)
+        self.total = float(self.weight.sum(dtype=torch.float64))
         largest, size = 0.0, 0.0
-        for part in logits.blocks():
-            block = logits[part]
+        for _, block in logits.read():
             finite = block.isfinite()
             largest = max(largest, float(block.masked_fill(~finite, 0).abs().max()))
             below = block.masked_fill(~finite, math.inf).amin(1) - block.amax(1)
@@ -72,21 +72,19 @@ class _Scaled:
 
     def _deviation(self) -> float:
         squares = count = 0.0
-        for part in self.logits.blocks():
-            block = self.logits[part] * self.scale
-            below = (block - block.amax(1, keepdim=True))[block.isfinite()].double()
+        for _, block in self.logits.read():
+            scaled = block * self.scale
+            below = (scaled - scaled.amax(1, keepdim=True))[scaled.isfinite()].double()
             squares, count = squares + float(below.square().sum()), count + len(below)
         return math.sqrt(squares / max(count, 1.0))
 
     def pass_over(self, tau: float, stride: int = 1) -> tuple[float, float, float]:
         """The loss, its slope and its curvature in τ."""
         sums = [0.0, 0.0, 0.0]
-        for part in self.logits.blocks(stride):
-            block = self.logits[part] * self.scale
-            terms = tempered(block, self.labels[part].to(block.device), tau)
+        for part, block in self.logits.read(stride):
+            terms = tempered(block * self.scale, self.labels[part].to(block.device), tau)
             for k, term in enumerate(terms):
-                own = term if self.weight is None else term * self.weight[part].to(term)
-                sums[k] += float(own.double().sum())
+                sums[k] += float((term * self.weight[part].to(term)).double().sum())
         return sums[0], sums[1], sums[2]
 
 
@@ -107,10 +105,3 @@ def _newton(rows: _Scaled, stages: tuple[tuple[int, int], ...]) -> float:
             if abs(move) < 1e-4:
                 break
     return log_tau
-
-
-def _at_loss(rows: _Scaled, target: float, high: float) -> float:
-    """Where the loss, which falls with τ when there is no error, has come down to ``target``."""
-    return float(
-        optimize.brentq(lambda t: rows.pass_over(math.exp(t))[0] - target, high - 2 * math.log(_BOUND), high, xtol=1e-9)
-    )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any, Self
 
 import torch
@@ -132,19 +133,14 @@ def _catching(layers: Mapping[str, nn.Module]) -> Iterator[dict[str, Tensor]]:
     """The input of each layer that runs inside, the last to run last; the hooks are gone afterwards."""
     caught: dict[str, Tensor] = {}
 
-    def catcher(name: str) -> Any:
-        def catch(_module: nn.Module, args: tuple[Any, ...]) -> None:
-            caught.pop(name, None)
-            caught[name] = args[0]
+    def catch(name: str, _layer: nn.Module, args: tuple[Any, ...]) -> None:
+        caught.pop(name, None)
+        caught[name] = args[0]
 
-        return catch
-
-    handles = [layer.register_forward_pre_hook(catcher(name)) for name, layer in layers.items()]
-    try:
+    with ExitStack() as hooks:
+        for name, layer in layers.items():
+            hooks.enter_context(layer.register_forward_pre_hook(partial(catch, name)))
         yield caught
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 @contextmanager

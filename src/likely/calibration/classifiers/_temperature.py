@@ -15,7 +15,7 @@ from likely._rows.blocks import Rows, moments
 from likely._solvers.evidence import Evaluate, Solution, fit_linear
 from likely._solvers.ridge import RATE
 from likely._typing import Array
-from likely.calibration._link import LINK, LinearInSource
+from likely.calibration._row_factor import LINK, LinearInSource
 from likely.calibration.classifiers._base import Calibrator
 from likely.calibration.classifiers._inverse import fit_inverse_temperature, relative
 from likely.calibration.classifiers._rows import Labels

@@ -11,9 +11,8 @@ from torch.distributions import Distribution
 
 from likely._solvers.selection import held_out_gain
 from likely.calibration._composition import AutomaticChoice, Composed, named, refitted
-from likely.calibration.regressors._deep import DeepScale
 from likely.calibration.regressors._isotonic import IsotonicScale
-from likely.calibration.regressors._linear import LinearScale
+from likely.calibration.regressors._predicted import DeepScale, LinearScale
 from likely.calibration.regressors._rows import Forecasts
 from likely.calibration.regressors._scale import GlobalScale, ScaleCalibrator
 

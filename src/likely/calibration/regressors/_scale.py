@@ -15,7 +15,7 @@ from torch.distributions import Distribution
 from likely._rows.blocks import like
 from likely._rows.checks import all_or_nothing
 from likely._typing import Array
-from likely.calibration._link import LINK
+from likely.calibration._row_factor import LINK
 from likely.calibration.regressors._rows import Forecasts
 from likely.likelihoods import LIKELIHOODS, Likelihood
 
