@@ -15,6 +15,7 @@ from sklearn.base import clone
 from torch import Tensor
 
 from likely._rows.blocks import Rows
+from likely._rows.checks import check_sample_weight
 from likely._rows.contents import Keys
 from likely._rows.folds import Split, fold_numbers, splits_of
 from likely._typing import Array, Index
@@ -29,7 +30,7 @@ class HeldOutRows:
     answers: Any  # what calibrators change: logits, or scales
     y: Any
     features: Rows | None
-    weight: Array | None  # how many rows each row counts for; None for one
+    weight: Array  # how many rows each row counts for
 
     @property
     def few(self) -> bool:
@@ -55,11 +56,11 @@ class HeldOutRows:
     @property
     def count(self) -> float:
         """How many rows these stand for."""
-        return float(len(self.y) if self.weight is None else self.weight.sum())
+        return float(self.weight.sum())
 
     def counted(self) -> Self:
         """Return the rows of positive weight: a row of no weight is no row."""
-        return self if self.weight is None or self.weight.all() else self.taken(np.flatnonzero(self.weight))
+        return self if self.weight.all() else self.taken(np.flatnonzero(self.weight))
 
     def taken(self, index: Index) -> Self:
         """Return some of the rows, in memory."""
@@ -70,6 +71,12 @@ class HeldOutRows:
         answers = [part.answers.whole() if isinstance(part.answers, Rows) else part.answers for part in parts]
         together = _taken(torch.cat(answers), order)
         return replace(self, answers=Rows(together) if isinstance(self.answers, Rows) else together)
+
+
+def check_weight(sample_weight: Any, rows: Any) -> Array:
+    """Return how many rows each row counts for: one where no weights are given."""
+    weight = check_sample_weight(sample_weight, rows)
+    return np.ones(len(rows)) if weight is None else weight
 
 
 def _taken(part: Any, index: Index) -> Any:

@@ -49,7 +49,7 @@ class AffineProblem:
 
     logits: Rows
     y: Labels
-    weight: Array | None
+    weight: Array
     inverse: float
     matrix: bool
 
@@ -73,7 +73,7 @@ class AffineProblem:
         for rows in row_blocks(len(self.logits), width, numbers=_BLOCK):
             z = self.logits[rows] * self.inverse
             labels = torch.as_tensor(self.y[rows], device=z.device)
-            weight = torch.ones(len(z)) if self.weight is None else torch.as_tensor(self.weight[rows])
+            weight = torch.as_tensor(self.weight[rows])
             # A row whose own class is ruled out has an infinite NLL under every θ, and tells nothing of it.
             possible = z.gather(1, labels[:, None])[:, 0].isfinite()
             z = torch.where(possible[:, None], z, 0.0)

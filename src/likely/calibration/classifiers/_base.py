@@ -88,7 +88,7 @@ class Calibrator(BaseEstimator):
             raise ValueError(f"inputs must be 'logits' or 'probabilities', got {self.inputs!r}")
         return check_logits(logits, probabilities=self.inputs == "probabilities")
 
-    def _fit(self, logits: Rows, y: Labels, features: Rows | None, weight: Array | None) -> None:
+    def _fit(self, logits: Rows, y: Labels, features: Rows | None, weight: Array) -> None:
         raise TypeError("use one of the calibrators in likely.calibration")
 
     def _calibrate(self, logits: Tensor, features: Tensor | None) -> Tensor:

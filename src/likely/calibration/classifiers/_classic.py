@@ -44,8 +44,7 @@ class Polygon(NamedTuple):
 class _OneVersusRest(Calibrator):
     """A curve per class, from its log odds to a probability; the probabilities are then made to sum to one."""
 
-    def _fit(self, logits: Rows, y: Labels, features: Rows | None, weight: Array | None) -> None:
-        weight = np.ones(len(y)) if weight is None else weight
+    def _fit(self, logits: Rows, y: Labels, features: Rows | None, weight: Array) -> None:
         self.curves_: list[Any] = []
         for k in range(logits.shape[1]):
             odds = np.concatenate([_log_odds(logits[part])[:, k].double().cpu().numpy() for part in logits.blocks()])

@@ -126,9 +126,8 @@ class AutoCalibrator(AutomaticChoice, Calibrator):
 
     def _temperatures(self, logits: Tensor, features: Tensor | None) -> Tensor:
         """The harmonic mean of the members' temperatures, where all have one."""
-        return 1 / torch.stack([1 / member._temperatures(logits, features) for member in self.members_.values()]).mean(
-            0
-        )
+        inverse = [1 / member._temperatures(logits, features) for member in self.members_.values()]
+        return 1 / torch.stack(inverse).mean(0)
 
 
 def default_candidates(classes: int, *, features: bool = False) -> dict[str, Calibrator]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -46,12 +45,11 @@ class DeepTemperature(DeepCalibrator, TemperatureCalibrator):
     True
     """
 
-    def _fit(self, logits: Rows, y: Labels, features: Rows | None, weight: Array | None) -> None:
+    def _fit(self, logits: Rows, y: Labels, features: Rows | None, weight: Array) -> None:
         inverse = fit_inverse_temperature(logits, y, weight)
         self.global_temperature_ = 1 / inverse.value
         self.n_features_ = 0 if features is None else features.shape[1]
         source = logits if features is None else features
-        weights = np.ones(len(y)) if weight is None else weight
         rows = few(len(y), max(logits.shape[1], source.shape[1]))
         z, labels = logits[rows], torch.as_tensor(y[rows])
 
@@ -59,7 +57,7 @@ class DeepTemperature(DeepCalibrator, TemperatureCalibrator):
             return relative(z, labels.to(z.device), inverse.value, u)[:2]
 
         max_iter = self.max_iter if inverse.informed else 0
-        self._fit_networks(finite(source[rows]), evaluate, weights[rows], y[rows], max_iter)
+        self._fit_networks(finite(source[rows]), evaluate, weight[rows], y[rows], max_iter)
 
     def _temperatures(self, logits: Tensor, features: Tensor | None) -> Tensor:
         if self.n_features_ and (features is None or features.shape[1] != self.n_features_):

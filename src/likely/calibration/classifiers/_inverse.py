@@ -32,7 +32,7 @@ def relative(logits: Tensor, labels: Tensor, inverse: float, u: Tensor) -> tuple
     return nll, first * slope, second * slope.square()
 
 
-def fit_inverse_temperature(logits: Rows, y: Labels, weight: Array | None, start: int = 2000) -> Inverse:
+def fit_inverse_temperature(logits: Rows, y: Labels, weight: Array, start: int = 2000) -> Inverse:
     """The 1/T of highest likelihood, right to about eight digits.
 
     Rows without a single error have none: the likelihood rises for ever. There the probability of an error is taken
@@ -55,10 +55,9 @@ def fit_inverse_temperature(logits: Rows, y: Labels, weight: Array | None, start
 class _Scaled:
     """Logits in units of their own size, a power of two: their squares then neither overflow nor vanish."""
 
-    def __init__(self, logits: Rows, y: Labels, weight: Array | None) -> None:
+    def __init__(self, logits: Rows, y: Labels, weight: Array) -> None:
         self.logits, self.labels = logits, torch.as_tensor(y)
-        self.weight = torch.ones(len(y)) if weight is None else torch.as_tensor(weight)
-        self.total = float(self.weight.sum(dtype=torch.float64))
+        self.weight, self.total = torch.as_tensor(weight), float(weight.sum())
         largest, size = 0.0, 0.0
         for _, block in logits.read():
             finite = block.isfinite()

@@ -13,10 +13,10 @@ from torch import Tensor
 from typing_extensions import override
 
 from likely._rows.blocks import Rows
-from likely._rows.checks import check_features, check_sample_weight
+from likely._rows.checks import check_features
 from likely._rows.contents import Keys, contents
 from likely._typing import Array
-from likely.calibration._held_out import HeldOutRows
+from likely.calibration._held_out import HeldOutRows, check_weight
 from likely.functional import softmax_nll
 
 Labels = NDArray[np.int64]
@@ -31,7 +31,7 @@ class LabelledLogits(HeldOutRows):
     @classmethod
     def checked(cls, logits: Rows, y: Any, features: Any, sample_weight: Any) -> LabelledLogits:
         """Return the rows of positive weight, after a look at everything but the logits."""
-        weight, extra = check_sample_weight(sample_weight, logits), check_features(features, len(logits))
+        weight, extra = check_weight(sample_weight, logits), check_features(features, len(logits))
         return cls(logits, check_labels(y, logits), extra, weight).counted()
 
     @property

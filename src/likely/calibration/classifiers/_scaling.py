@@ -38,7 +38,7 @@ class VectorScaling(Calibrator):
 
     penalty: str | float | None = "evidence"
 
-    def _fit(self, logits: Rows, y: Labels, features: Rows | None, weight: Array | None) -> None:
+    def _fit(self, logits: Rows, y: Labels, features: Rows | None, weight: Array) -> None:
         if isinstance(self.penalty, str) and self.penalty != "evidence":
             raise ValueError(f"penalty must be 'evidence', None or a number ≥ 0, got {self.penalty!r}")
         inverse = fit_inverse_temperature(logits, y, weight).value

@@ -50,7 +50,7 @@ class GlobalTemperature(TemperatureCalibrator):
     4
     """
 
-    def _fit(self, logits: Rows, y: Labels, features: Rows | None, weight: Array | None) -> None:
+    def _fit(self, logits: Rows, y: Labels, features: Rows | None, weight: Array) -> None:
         self.temperature_ = 1 / fit_inverse_temperature(logits, y, weight).value
 
     def _temperatures(self, logits: Tensor, features: Tensor | None) -> Tensor:
@@ -65,7 +65,7 @@ class _PredictedTemperature(LinearInSource, TemperatureCalibrator):
 
     penalty: str | float | None = "evidence"
 
-    def _fit(self, logits: Rows, y: Labels, features: Rows | None, weight: Array | None) -> None:
+    def _fit(self, logits: Rows, y: Labels, features: Rows | None, weight: Array) -> None:
         inverse, labels = fit_inverse_temperature(logits, y, weight), torch.as_tensor(y)
         source = self._source(logits, features)
         self.global_temperature_ = 1 / inverse.value
@@ -149,7 +149,7 @@ class FeatureTemperature(_PredictedTemperature):
 
 
 def _fit_leading(
-    features: Rows, evaluate: Evaluate, *, penalty: str | float | None, sample_weight: Array | None, rate: float
+    features: Rows, evaluate: Evaluate, *, penalty: str | float | None, sample_weight: Array, rate: float
 ) -> Solution:
     """As ``fit_linear``, on the leading directions of the standardised features where these are many.
 
@@ -159,10 +159,9 @@ def _fit_leading(
     n, d = features.shape
     if d <= DIRECTIONS or penalty != "evidence":
         return fit_linear(features, evaluate, rate=rate, penalty=penalty, sample_weight=sample_weight)
-    weight = np.ones(n) if sample_weight is None else sample_weight
-    mean, deviation = moments(features, weight)
+    mean, deviation = moments(features, sample_weight)
     some = slice(0, n, max(1, n // _SAMPLE))
-    x = (features[some].double().cpu().numpy() - mean) / deviation * np.sqrt(weight[some])[:, None]
+    x = (features[some].double().cpu().numpy() - mean) / deviation * np.sqrt(sample_weight[some])[:, None]
     directions = randomized_svd(x, min(DIRECTIONS, len(x)), n_iter=2, random_state=0)[2].T
     rotation = np.linalg.qr(np.random.RandomState(0).standard_normal([directions.shape[1]] * 2))[0]
     projection = directions @ rotation / math.sqrt(d) / deviation[:, None]

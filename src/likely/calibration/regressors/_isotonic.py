@@ -79,22 +79,21 @@ class Tails(NamedTuple):
     scale: float
 
 
-def heavy_tails(z: Tensor, weight: Array | None, plain: Any) -> Tails | None:
+def heavy_tails(z: Tensor, weight: Array, plain: Any) -> Tails | None:
     """The degrees of freedom and the scale of the likeliest Student t; None if it is not worth a parameter more."""
     z = z.double().cpu()
-    mass = torch.ones_like(z) if weight is None else torch.as_tensor(weight)
-    squares, counts, total = z.square().numpy(), mass.numpy(), float(mass.sum())
+    squares, total = z.square().numpy(), float(weight.sum())
     if total < 10 or not z.any():
         return None
 
     def cost(nll: Any, **parameters: float) -> float:
         each = nll(torch.zeros_like(z), z, reduction="none", validate_args=False, **parameters)
-        return float((each * mass).sum())
+        return float((each * torch.as_tensor(weight)).sum())
 
     best, tails = cost(plain, scale=1.0) - 0.5 * math.log(max(total, 2.0)), None
     for df in _TAILS:
-        start = max(float(counts @ squares) / total * (df - 2) / df, 1e-12)
-        scale = math.sqrt(settled_variance(squares, counts, start, df, steps=30))
+        start = max(float(weight @ squares) / total * (df - 2) / df, 1e-12)
+        scale = math.sqrt(settled_variance(squares, weight, start, df, steps=30))
         if scale < 1e-3:  # rows that are hit exactly have no tails
             continue
         now = cost(student_t_nll, df=df, scale=scale)

@@ -15,7 +15,6 @@ from likely._rows.folds import fold_numbers, splits_of
 from likely._solvers.evidence import Solution, fit_linear
 from likely._solvers.ridge import RATE
 from likely._solvers.selection import held_out_gain
-from likely._typing import Array
 from likely.calibration._row_factor import LINK, DeepCalibrator, LinearInSource, few
 from likely.calibration.regressors._rows import Forecasts
 from likely.calibration.regressors._scale import ScaleCalibrator, common_scale
@@ -52,38 +51,39 @@ class LinearScale(LinearInSource, ScaleCalibrator):
     margin: float = 1.0
 
     def _fit(self, z: Tensor, rows: Forecasts) -> None:
-        solution = self._solve(rows.source, z, rows.weight)
+        solution = self._solve(z, rows)
         self.share_ = 1.0
         if self.penalty == "evidence" and solution.coef.any():
-            self.share_ = self._sure_share(rows.source, z, rows.weight)
+            self.share_ = self._sure_share(z, rows)
         self.solution_ = replace(solution, coef=self.share_ * solution.coef, intercept=self.share_ * solution.intercept)
         self.met_ = MetRanges.of(self.solution_, rows.source)
 
-    def _solve(self, source: Rows, z: Tensor, weight: Array | None) -> Solution:
+    def _solve(self, z: Tensor, rows: Forecasts) -> Solution:
         family = self._family
 
-        def evaluate(rows: slice, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            return family.relative(z[rows].to(u), u)
+        def evaluate(part: slice, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            return family.relative(z[part].to(u), u)
 
-        return fit_linear(source, evaluate, rate=RATE, quasi=False, penalty=self.penalty, sample_weight=weight)
+        return fit_linear(
+            rows.source, evaluate, rate=RATE, quasi=False, penalty=self.penalty, sample_weight=rows.weight
+        )
 
-    def _sure_share(self, source: Rows, z: Tensor, weight: Array | None) -> float:
+    def _sure_share(self, z: Tensor, rows: Forecasts) -> float:
         """The share of u of greatest sure gain on rows held out."""
-        n = len(z)
-        if (n if weight is None else weight.sum()) < 2 * _FOLDS:
+        if rows.count < 2 * _FOLDS:
             return 0.0
         shares = torch.linspace(0, 1, 11)
-        gains = torch.zeros(len(shares), n, dtype=torch.float64)
-        folds = fold_numbers(contents(source, rounded=True), _FOLDS, ties=z.double().cpu().numpy())
+        gains = torch.zeros(len(shares), len(z), dtype=torch.float64)
+        folds = fold_numbers(contents(rows.source, rounded=True), _FOLDS, ties=z.double().cpu().numpy())
         for kept, fold in splits_of(folds):
-            part = None if weight is None else weight[kept]
-            base, known = common_scale(z[kept], part, self._family.power), source.taken(kept)
-            solution = self._solve(known, z[kept] / base, part)
-            u = MetRanges.of(solution, known).u(solution, source.taken(fold).whole())
+            known = rows.taken(kept)
+            base = common_scale(z[kept], known.weight, self._family.power)
+            solution = self._solve(z[kept] / base, known)
+            u = MetRanges.of(solution, known.source).u(solution, rows.source.taken(fold).whole())
             own = (z[fold] / base).to(u)
             losses = torch.stack([self._family.relative(own, share * u)[0] for share in shares.to(u)])
             gains[:, fold] = (losses[0] - losses).double().cpu()
-        return float(shares[int(np.argmax([held_out_gain(gain, weight).sure(self.margin) for gain in gains]))])
+        return float(shares[int(np.argmax([held_out_gain(gain, rows.weight).sure(self.margin) for gain in gains]))])
 
     def _factor(self, rows: Forecasts) -> Tensor | float:
         if not self.solution_.coef.any():
@@ -146,14 +146,13 @@ class DeepScale(DeepCalibrator, ScaleCalibrator):
 
     def _fit(self, z: Tensor, rows: Forecasts) -> None:
         source, family = rows.source, self._family
-        weights = np.ones(len(source)) if rows.weight is None else rows.weight
         some = few(len(source), max(self.hidden, source.shape[1]))
         errors = z[some].float()
 
         def evaluate(u: Tensor) -> tuple[Tensor, Tensor]:
             return family.relative(errors, u)[:2]
 
-        self._fit_networks(source[some], evaluate, weights[some], errors.cpu().numpy(), self.max_iter)
+        self._fit_networks(source[some], evaluate, rows.weight[some], errors.cpu().numpy(), self.max_iter)
 
     def _factor(self, rows: Forecasts) -> Tensor | float:
         return self._multiplier(rows.source.whole()).to(rows.mean)

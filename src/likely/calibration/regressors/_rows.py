@@ -12,10 +12,10 @@ from torch import Tensor
 from typing_extensions import override
 
 from likely._rows.blocks import Rows
-from likely._rows.checks import check_features, check_sample_weight
+from likely._rows.checks import check_features
 from likely._rows.contents import Keys, contents
 from likely._typing import Array
-from likely.calibration._held_out import HeldOutRows
+from likely.calibration._held_out import HeldOutRows, check_weight
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Forecasts(HeldOutRows):
             raise ValueError("scale must be positive in every row")
         extra = check_features(features, len(centre))
         target = None if y is None else _column("y", y, like=centre)
-        return cls(spread, target, extra, check_sample_weight(sample_weight, centre), centre).counted()
+        return cls(spread, target, extra, check_weight(sample_weight, centre), centre).counted()
 
     @property
     def scale(self) -> Tensor:

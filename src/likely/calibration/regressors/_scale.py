@@ -143,10 +143,10 @@ class GlobalScale(ScaleCalibrator):
     """
 
 
-def common_scale(z: Tensor, weight: Array | None, power: int) -> float:
+def common_scale(z: Tensor, weight: Array, power: int) -> float:
     """Return the factor of highest likelihood for all scales, in closed form."""
     sizes = z.double().abs()
-    weights = torch.ones_like(sizes) if weight is None else torch.as_tensor(weight).to(sizes)
+    weights = torch.as_tensor(weight).to(sizes)
     factor = float((weights @ sizes.pow(power) / weights.sum()) ** (1 / power))
     # Residuals of zero throughout would ask for a scale of zero.
     return max(factor, math.sqrt(torch.finfo(torch.float32).tiny))
