@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from likely._rows.blocks import Rows, moments
 from likely._rows.contents import contents
 from likely._rows.folds import fold_numbers
-from likely._solvers.evidence import Solution
 from likely._solvers.selection import held_out_gain
 from likely._solvers.training import train
 from likely._typing import Array
@@ -26,17 +25,6 @@ from likely.constraints import ShiftedSoftplus
 LINK = ShiftedSoftplus(0.2)  # f, which is one at zero
 FOLDS = 5
 _NUMBERS = 2**23  # at most so many numbers of a table are trained on: a small network needs no more
-
-
-class LinearInSource:
-    """A calibrator whose u is linear in the features, or in the answers, of a row."""
-
-    solution_: Solution
-
-    @property
-    def precision_(self) -> float:
-        """The strength of the ridge that was learned or given; ∞ where no row differs from the others."""
-        return self.solution_.precision
 
 
 class Networks(NamedTuple):

@@ -109,6 +109,7 @@ def _inner(record: Record, field: str) -> Any:
 
 _TEMPERATURE: dict[str, Read] = {"global_temperature": Record.positive}
 _SCALE: dict[str, Read] = {"has_scale": Record.truth, "global_scale": Record.positive}
+_LINE: dict[str, Read] = {"solution": _line, "precision": Record.limit, "n_iter": Record.whole}
 _VECTOR: dict[str, Read] = {**_TEMPERATURE, "factors": Record.per_class, "bias": Record.per_class}
 _CHOICE: dict[str, Read] = {"best": Record.text, "scores": _by_name, "behind": _by_name}
 _DEEP: dict[str, Read] = {
@@ -121,8 +122,8 @@ _DEEP: dict[str, Read] = {
 }
 LEARNED: dict[type, dict[str, Read]] = {
     GlobalTemperature: {"temperature": Record.positive},
-    LinearTemperature: {**_TEMPERATURE, "solution": _line},
-    FeatureTemperature: {**_TEMPERATURE, "solution": _line},
+    LinearTemperature: {**_TEMPERATURE, **_LINE},
+    FeatureTemperature: {**_TEMPERATURE, **_LINE},
     DeepTemperature: {**_TEMPERATURE, **_DEEP},
     VectorScaling: {**_VECTOR, "precision": Record.limits},
     StructuredMatrixScaling: {**_VECTOR, "mixing": Record.per_two_classes, "precision": Record.limits},
@@ -131,7 +132,7 @@ LEARNED: dict[type, dict[str, Read]] = {
     Composition: {"steps": _steps},
     AutoCalibrator: {**_CHOICE, "members": _members},
     GlobalScale: _SCALE,
-    LinearScale: {**_SCALE, "features": Record.whole, "solution": _line, "share": Record.number, "met": _met},
+    LinearScale: {**_SCALE, "features": Record.whole, **_LINE, "share": Record.number, "met": _met},
     DeepScale: {**_SCALE, **_DEEP},
     IsotonicScale: {**_SCALE, "tails": _tails, "firmness": Record.limit, "levels": _levels},
     ScalePipeline: {"steps": _steps},

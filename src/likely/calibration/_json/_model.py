@@ -168,7 +168,7 @@ def _again(record: Record, whole: Record, depth: int = 0) -> Any:
         raise ValueError(f"{record.name}: likely {_version()} knows no {kind} method of that name")
     calibrator = _unfitted(_KINDS[method], record.record("parameters"))
     likelihood = getattr(calibrator, "likelihood", "normal")
-    if likelihood not in FAMILIES:
+    if likelihood not in list(FAMILIES):  # a list, which a file may have here, has no hash
         raise ValueError(f"{record.name}: 'likelihood' must be {' or '.join(FAMILIES)}, found {likelihood!r}")
     record.again = lambda inner: _again(inner, whole, depth + 1)
     read(calibrator, record)

@@ -15,7 +15,7 @@ from likely._rows.blocks import Rows, moments
 from likely._solvers.evidence import Evaluate, Solution, fit_linear
 from likely._solvers.ridge import RATE
 from likely._typing import Array
-from likely.calibration._row_factor import LINK, LinearInSource
+from likely.calibration._row_factor import LINK
 from likely.calibration.classifiers._base import Calibrator
 from likely.calibration.classifiers._inverse import fit_inverse_temperature, relative
 from likely.calibration.classifiers._rows import Labels
@@ -58,7 +58,7 @@ class GlobalTemperature(TemperatureCalibrator):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class _PredictedTemperature(LinearInSource, TemperatureCalibrator):
+class _PredictedTemperature(TemperatureCalibrator):
     """One temperature per row: 1/T = f(u)/T₀, relative to the global one. f(0) = 1: the start *is* Global Scaling."""
 
     _leading = False  # whether many columns are read along their leading directions only
@@ -79,6 +79,7 @@ class _PredictedTemperature(LinearInSource, TemperatureCalibrator):
         else:  # without an error, or without spread, no row differs from the others
             none = np.zeros(source.shape[1])
             self.solution_ = Solution(none, np.ones_like(none), none, 0.0, np.inf, 0)
+        self.precision_, self.n_iter_ = self.solution_.precision, self.solution_.n_iter
 
     def _temperatures(self, logits: Tensor, features: Tensor | None) -> Tensor:
         source = self._source(logits, features)

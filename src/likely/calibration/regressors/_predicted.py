@@ -15,7 +15,7 @@ from likely._rows.folds import fold_numbers, splits_of
 from likely._solvers.evidence import Solution, fit_linear
 from likely._solvers.ridge import RATE
 from likely._solvers.selection import held_out_gain
-from likely.calibration._row_factor import LINK, DeepCalibrator, LinearInSource, few
+from likely.calibration._row_factor import LINK, DeepCalibrator, few
 from likely.calibration.regressors._rows import Forecasts
 from likely.calibration.regressors._scale import ScaleCalibrator, common_scale
 
@@ -23,7 +23,7 @@ _FOLDS = 5
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LinearScale(LinearInSource, ScaleCalibrator):
+class LinearScale(ScaleCalibrator):
     r"""Linear Scaling (LS): one scale per row, linear in its features, that falls back to Global Scaling.
 
     :math:`\sigma_i' = c\,\sigma_i\,f(b + w \cdot \tilde x_i)` with the fitted global factor c, standardised features
@@ -56,6 +56,7 @@ class LinearScale(LinearInSource, ScaleCalibrator):
         if self.penalty == "evidence" and solution.coef.any():
             self.share_ = self._sure_share(z, rows)
         self.solution_ = replace(solution, coef=self.share_ * solution.coef, intercept=self.share_ * solution.intercept)
+        self.precision_, self.n_iter_ = solution.precision, solution.n_iter
         self.met_ = MetRanges.of(self.solution_, rows.source)
 
     def _solve(self, z: Tensor, rows: Forecasts) -> Solution:
