@@ -137,7 +137,7 @@ class CalibratedEstimator(MetaEstimatorMixin, BaseEstimator):
         params, features = routed.estimator.fit, self._features(X, fit=True)
         fitted = Parallel(n_jobs=self.n_jobs)(delayed(_fit)(self.estimator, X, y, kept, params) for kept, _ in folds)
         held_out = [rows for _, rows in folds]
-        outputs = [self._outputs(*pair) for pair in zip(fitted, (_taken(X, rows) for rows in held_out), strict=True)]
+        outputs = [self._outputs(each, _taken(X, rows)) for each, rows in zip(fitted, held_out, strict=True)]
         if not self.ensemble:
             held_out, outputs = [np.concatenate(held_out)], [_joined(outputs)]
             fitted = [clone(self.estimator).fit(X, y, **_check_method_params(X, params))]

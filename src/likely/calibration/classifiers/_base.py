@@ -65,7 +65,10 @@ class Calibrator(BaseEstimator):
         return like(torch.as_tensor(self.transform(logits, features)).argmax(1), logits)
 
     def temperature(self, logits: Any, features: Any = None) -> Any:
-        """What each row's logits are divided by, of shape (rows,), where the calibrator divides."""
+        """What each row's logits are divided by, of shape (rows,), where the calibrator divides.
+
+        Of calibrators in a row it is the product of their temperatures, of several averaged the harmonic mean.
+        """
         return self._by_blocks(self._temperatures, logits, features)
 
     def _by_blocks(self, compute: Callable[[Tensor, Tensor | None], Tensor], logits: Any, features: Any) -> Any:

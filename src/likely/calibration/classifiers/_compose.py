@@ -125,7 +125,6 @@ class AutoCalibrator(AutomaticChoice, Calibrator):
         return torch.stack([member._calibrate(logits, features) for member in self.members_.values()]).mean(0)
 
     def _temperatures(self, logits: Tensor, features: Tensor | None) -> Tensor:
-        """The harmonic mean of the members' temperatures, where all have one."""
         inverse = [1 / member._temperatures(logits, features) for member in self.members_.values()]
         return 1 / torch.stack(inverse).mean(0)
 
