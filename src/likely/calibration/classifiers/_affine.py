@@ -43,6 +43,12 @@ def centred(tempered: Tensor) -> Tensor:
     return shifted - shifted.mean(1, keepdim=True)
 
 
+def affine(z: Tensor, x: Tensor, delta: Tensor, bias: Tensor, mixing: Tensor) -> Tensor:
+    """Return z + δ ∘ x + b + W x, the last where W has any rows."""
+    moved = torch.addcmul(z + bias, x, delta)
+    return torch.addmm(moved, x, mixing.T) if len(mixing) else moved
+
+
 @dataclass
 class AffineProblem:
     """The softmax NLL of θ = (δ, b, W) and its derivatives, in passes over blocks of rows."""
@@ -81,12 +87,8 @@ class AffineProblem:
 
     def calibrated(self, theta: Array, z: Tensor, x: Tensor) -> Tensor:
         """Return the logits at θ."""
-        c = self.classes
-        t = torch.as_tensor(theta).to(x)
-        u = torch.addcmul(z + t[c : 2 * c], x, t[:c])
-        if self.matrix:
-            u = torch.addmm(u, x, t[2 * c :].view(c, c).T)
-        return u
+        t, c = torch.as_tensor(theta).to(x), self.classes
+        return affine(z, x, t[:c], t[c : 2 * c], t[2 * c :].view(-1, c))
 
     def value(self, theta: Array) -> tuple[float, Array]:
         """The NLL and its gradient."""

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from likely._rows.blocks import Rows
 from likely._typing import Array
-from likely.calibration.classifiers._affine import AffineProblem, centred, fit_affine
+from likely.calibration.classifiers._affine import AffineProblem, affine, centred, fit_affine
 from likely.calibration.classifiers._base import Calibrator
 from likely.calibration.classifiers._inverse import fit_inverse_temperature
 from likely.calibration.classifiers._rows import Labels
@@ -53,8 +53,8 @@ class VectorScaling(Calibrator):
     def _calibrate(self, logits: Tensor, features: Tensor | None) -> Tensor:
         tempered = logits / self.global_temperature_
         x = centred(tempered)
-        shift = x * torch.as_tensor(self.factors_ - 1).to(x) + torch.as_tensor(self.bias_).to(x)
-        return tempered + (torch.addmm(shift, x, torch.as_tensor(self.mixing_.T).to(x)) if self.mixing_.size else shift)
+        learned = (torch.as_tensor(part).to(x) for part in (self.factors_ - 1, self.bias_, self.mixing_))
+        return affine(tempered, x, *learned)
 
 
 class StructuredMatrixScaling(VectorScaling):
