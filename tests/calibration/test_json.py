@@ -361,6 +361,7 @@ def test_a_hostile_classifier_is_refused_naming_the_field(message, tmp_path):
     [
         ("parameters", {"likelihood": "cake"}, "'likelihood' must be normal or laplace, found 'cake'"),
         ("parameters", {"likelihood": 5}, "'likelihood' must be normal or laplace, found 5"),
+        ("parameters", {"likelihood": ["normal"]}, "'likelihood' must be normal or laplace, found ['normal']"),
         ("range", [3, -3], "'range' must be a lower end and then an upper one, found them reversed"),
         ("low", [1e9] * D, "'low' and 'high' must be a lower end and then an upper one"),
         ("global_scale", 5e-324, "'global_scale' must be 2.23e-308 or more"),

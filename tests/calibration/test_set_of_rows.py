@@ -23,7 +23,7 @@ from likely.calibration import (
     LinearScale,
     compose_scales,
 )
-from likely.calibration.classifiers._methods import METHODS
+from likely.calibration._methods import METHODS
 
 SCALES = {
     "global": GlobalScale,

@@ -1,21 +1,18 @@
 """Recalibration: temperatures for classifiers, scales for regressors, learned on rows the model was not trained on."""
 
 from likely.calibration._json import load, save
-from likely.calibration.classifiers._auto import AutoCalibrator
 from likely.calibration.classifiers._base import Calibrator
 from likely.calibration.classifiers._classic import IsotonicCalibration, PlattScaling
 from likely.calibration.classifiers._classifier import CalibratedClassifier
-from likely.calibration.classifiers._compose import Composition, compose
+from likely.calibration.classifiers._compose import AutoCalibrator, Composition, compose
 from likely.calibration.classifiers._deep import DeepTemperature
 from likely.calibration.classifiers._module import CalibratedModule
 from likely.calibration.classifiers._scaling import StructuredMatrixScaling, VectorScaling
 from likely.calibration.classifiers._temperature import FeatureTemperature, GlobalTemperature, LinearTemperature
-from likely.calibration.regressors._auto import AutoScale
-from likely.calibration.regressors._compose import ScalePipeline, compose_scales
+from likely.calibration.regressors._compose import AutoScale, ScalePipeline, compose_scales
 from likely.calibration.regressors._conformal import ConformalRegressor
-from likely.calibration.regressors._deep import DeepScale
 from likely.calibration.regressors._isotonic import IsotonicScale
-from likely.calibration.regressors._linear import LinearScale
+from likely.calibration.regressors._predicted import DeepScale, LinearScale
 from likely.calibration.regressors._recalibrated import Recalibrated
 from likely.calibration.regressors._regressor import CalibratedRegressor
 from likely.calibration.regressors._scale import GlobalScale, ScaleCalibrator

@@ -14,14 +14,16 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import check_cv
 from sklearn.utils import Bunch, _safe_indexing, assert_all_finite, get_tags, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, _routing_enabled, process_routing
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_method_params, check_is_fitted, column_or_1d, has_fit_parameter
 
 from likely._rows.checks import all_or_nothing, check_sample_weight
 from likely._rows.folds import Split, deals_itself, split_by_content
+from likely._typing import Array
 
 Outputs = tuple[Any, ...]  # what an estimator says of some rows: arrays, and what holds for all of them
-Weight = NDArray[np.float64] | None
+Weight = Array | None
 
 
 @dataclass
@@ -35,7 +37,7 @@ class Member:
 class CalibratedEstimator(MetaEstimatorMixin, BaseEstimator):
     """An estimator with a calibrator, fitted on rows that the estimator was not trained on.
 
-    Subclasses write ``_check_target``, ``_targets``, ``_outputs`` and ``_member``.
+    Subclasses write ``_outputs`` and ``_member``.
     """
 
     estimator: Any
@@ -61,7 +63,9 @@ class CalibratedEstimator(MetaEstimatorMixin, BaseEstimator):
         """
         y = column_or_1d(y, warn=True)
         assert_all_finite(y, input_name="y")
-        X, y = indexable(X, self._check_target(y))
+        if is_classifier(self):
+            check_classification_targets(y)
+        X, y = indexable(X, y if is_classifier(self) else y.astype(np.float64))
         weight = check_sample_weight(sample_weight, X)
         if weight is not None and not weight.all() and deals_itself(self.cv):  # a row of no weight is no row
             counted = np.flatnonzero(weight)
@@ -103,12 +107,9 @@ class CalibratedEstimator(MetaEstimatorMixin, BaseEstimator):
         tags.input_tags = get_tags(self.estimator).input_tags
         return tags
 
-    def _check_target(self, y: NDArray[Any]) -> NDArray[Any]:
-        raise TypeError("use CalibratedClassifier or CalibratedRegressor")
-
     def _targets(self, y: NDArray[Any], fitted: Any = None) -> NDArray[Any]:
         """What the calibrator is fitted to, given the estimator where that is fitted already."""
-        raise TypeError("use CalibratedClassifier or CalibratedRegressor")
+        return y
 
     def _outputs(self, estimator: Any, X: Any) -> Outputs:
         """What a fitted estimator says of rows."""
@@ -135,14 +136,14 @@ class CalibratedEstimator(MetaEstimatorMixin, BaseEstimator):
         self._check_folds(targets, weight, folds)
         params, features = routed.estimator.fit, self._features(X, fit=True)
         fitted = Parallel(n_jobs=self.n_jobs)(delayed(_fit)(self.estimator, X, y, kept, params) for kept, _ in folds)
-        parts = [(rows, self._outputs(estimator, _taken(X, rows))) for estimator, (_, rows) in _pairs(fitted, folds)]
+        held_out = [rows for _, rows in folds]
+        outputs = [self._outputs(each, _taken(X, rows)) for each, rows in zip(fitted, held_out, strict=True)]
         if not self.ensemble:
-            order = np.concatenate([rows for rows, _ in parts])
-            parts = [(order, _joined([outputs for _, outputs in parts]))]
+            held_out, outputs = [np.concatenate(held_out)], [_joined(outputs)]
             fitted = [clone(self.estimator).fit(X, y, **_check_method_params(X, params))]
         self.members_ = [
-            self._member(estimator, outputs, targets[rows], _taken(features, rows), _taken(weight, rows))
-            for estimator, (rows, outputs) in _pairs(fitted, parts)
+            self._member(estimator, told, targets[rows], _taken(features, rows), _taken(weight, rows))
+            for estimator, told, rows in zip(fitted, outputs, held_out, strict=True)
         ]
 
     def _routed(self, weight: Weight, fit_params: dict[str, Any]) -> Bunch:
@@ -156,12 +157,11 @@ class CalibratedEstimator(MetaEstimatorMixin, BaseEstimator):
             given = fit_params
         return Bunch(estimator=Bunch(fit=given), splitter=Bunch(split={}))
 
-    def _only(self) -> Member:
+    def _only(self) -> Any:
         check_is_fitted(self, "members_")
         if len(self.members_) > 1:
             raise AttributeError("an ensemble has several estimators and calibrators: see members_")
-        only: Member = self.members_[0]
-        return only
+        return self.members_[0]
 
 
 def _fit(estimator: Any, X: Any, y: NDArray[Any], rows: Any, params: dict[str, Any]) -> Any:
@@ -172,10 +172,6 @@ def _fit(estimator: Any, X: Any, y: NDArray[Any], rows: Any, params: dict[str, A
 def _joined(parts: list[Outputs]) -> Outputs:
     columns = zip(*parts, strict=True)
     return tuple(np.concatenate(column) if isinstance(column[0], np.ndarray) else column[0] for column in columns)
-
-
-def _pairs(fitted: list[Any], parts: list[Any]) -> list[tuple[Any, Any]]:
-    return list(zip(fitted, parts, strict=True))
 
 
 def _taken(array: Any, rows: Any) -> Any:

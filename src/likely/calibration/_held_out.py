@@ -1,17 +1,26 @@
-"""Rows that a model was not trained on, to which calibrators are fitted."""
+"""Rows that a model was not trained on, and calibrators fitted to them in chains, each step once."""
 
 from __future__ import annotations
 
+import functools
+import pickle
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Any, Self
+from typing import Any, Generic, Self, TypeVar
 
+import joblib
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from sklearn.base import clone
 from torch import Tensor
 
 from likely._rows.blocks import Rows
+from likely._rows.checks import check_sample_weight
 from likely._rows.contents import Keys
+from likely._rows.folds import Split, fold_numbers, splits_of
+from likely._typing import Array, Index
+
+Chain = tuple[Any, ...]  # unfitted calibrators, the first one first
 
 
 @dataclass(frozen=True)
@@ -20,20 +29,8 @@ class HeldOutRows:
 
     answers: Any  # what calibrators change: logits, or scales
     y: Any
-    features: Any
-    weight: NDArray[np.float64] | None  # how many rows each row counts for; None for one
-
-    def __len__(self) -> int:
-        return len(self.y)
-
-    @property
-    def count(self) -> float:
-        """How many rows these stand for."""
-        return float(len(self) if self.weight is None else self.weight.sum())
-
-    def folds(self, cv: int) -> int:
-        """Return how many folds these rows can fill with two each: ``cv``, or fewer, but not fewer than two."""
-        return max(2, min(cv, int(self.count) // 2))
+    features: Rows | None
+    weight: Array  # how many rows each row counts for
 
     @property
     def few(self) -> bool:
@@ -52,24 +49,123 @@ class HeldOutRows:
         """Return the rows with what a fitted calibrator makes of the answers."""
         raise NotImplementedError
 
-    def nll(self, fitted: Any) -> NDArray[np.float64]:
+    def nll(self, fitted: Any) -> Array:
         """Return the loss of each row under a fitted calibrator."""
         raise NotImplementedError
 
-    def taken(self, index: NDArray[np.intp]) -> Self:
-        """Return some of the rows, in memory."""
-        return replace(self, **{field.name: taken(getattr(self, field.name), index) for field in fields(self)})
+    @property
+    def count(self) -> float:
+        """How many rows these stand for."""
+        return float(self.weight.sum())
 
-    def joined(self, parts: list[Self], order: NDArray[np.intp]) -> Self:
+    def counted(self) -> Self:
+        """Return the rows of positive weight: a row of no weight is no row."""
+        return self if self.weight.all() else self.taken(np.flatnonzero(self.weight))
+
+    def taken(self, index: Index) -> Self:
+        """Return some of the rows, in memory."""
+        return replace(self, **{field.name: _taken(getattr(self, field.name), index) for field in fields(self)})
+
+    def joined(self, parts: list[Self], order: Index) -> Self:
         """Return these rows, with the answers of parts that together hold each of them once."""
         answers = [part.answers.whole() if isinstance(part.answers, Rows) else part.answers for part in parts]
-        together = torch.cat(answers) if isinstance(answers[0], Tensor) else np.concatenate(answers)
-        together = taken(together, order)
+        together = _taken(torch.cat(answers), order)
         return replace(self, answers=Rows(together) if isinstance(self.answers, Rows) else together)
 
 
-def taken(part: Any, index: NDArray[np.intp]) -> Any:
-    """Return some rows of a column or table, of the kind it has."""
+def check_weight(sample_weight: Any, rows: Any) -> Array:
+    """Return how many rows each row counts for: one where no weights are given."""
+    weight = check_sample_weight(sample_weight, rows)
+    return np.ones(len(rows)) if weight is None else weight
+
+
+def _taken(part: Any, index: Index) -> Any:
     if part is None or isinstance(part, Rows):
         return None if part is None else part.taken(index)
-    return part[torch.as_tensor(index, device=part.device)] if isinstance(part, Tensor) else np.asarray(part)[index]
+    return part[torch.as_tensor(index, device=part.device)] if isinstance(part, Tensor) else part[index]
+
+
+R = TypeVar("R", bound=HeldOutRows)
+Result = TypeVar("Result")
+
+
+def _once(compute: Callable[[Any, Chain], Result]) -> Callable[[Any, Chain], Result]:
+    """Decorate a method so that it computes its result once for all chains whose steps would be fitted alike."""
+
+    @functools.wraps(compute)
+    def remembered(self: Any, chain: Chain) -> Any:
+        key = (compute.__name__, *map(_told, chain))
+        if key not in self._done:
+            self._done[key] = compute(self, chain)
+        return self._done[key]
+
+    return remembered
+
+
+def _told(step: Any) -> str:
+    try:
+        return str(joblib.hash(clone(step)))
+    except pickle.PicklingError:  # a class of one's own that no module holds: each such step is only like itself
+        return f"{type(step).__qualname__} at {id(step)}"
+
+
+class CrossFits(Generic[R]):
+    """Fits of chains to the same rows, each step fitted once however many chains begin with it.
+
+    A step's answers on its own rows are too good, and a temperature fitted to them too low. So the next one is fitted
+    to answers on rows held out in folds; without folds, or with more answers than can be kept, on the answers as they
+    are.
+
+    Args:
+        rows: the rows that all chains are fitted to.
+        cv: number of folds, or None to hold nothing out.
+        random_state: another number deals the rows otherwise.
+        n_jobs: folds to fit at the same time.
+    """
+
+    def __init__(self, rows: R, *, cv: int | None, random_state: int = 0, n_jobs: int | None = None) -> None:
+        self.rows, self.n_jobs = rows, n_jobs
+        self.splits: list[Split] = []
+        if cv is not None and rows.count >= 2 * cv and rows.few and len(rows.y) > 1:
+            ties = torch.as_tensor(rows.y).double().cpu().numpy()
+            self.splits = splits_of(fold_numbers(rows.keys(), cv, random_state=random_state, ties=ties))
+        self._done: dict[tuple[str, ...], Any] = {}
+
+    @_once
+    def held_out(self, chain: Chain) -> R:
+        """Return the chain's answers to rows that its steps were not fitted on."""
+        if not chain:
+            return self.rows
+        before = self.held_out(chain[:-1])
+        if not self.splits:
+            return before.after(self._last_fitted(chain))
+        return before.joined([before.taken(out).after(fitted) for fitted, out in self._by_fold(chain)], self._order)
+
+    def losses(self, chain: Chain) -> Array:
+        """Return each row's loss under the chain, by steps that were not fitted on it."""
+        before = self.held_out(chain[:-1])
+        if not self.splits:
+            return before.nll(self._last_fitted(chain))
+        parts = [before.taken(out).nll(fitted) for fitted, out in self._by_fold(chain)]
+        losses: Array = np.concatenate(parts)[self._order]
+        return losses
+
+    def fitted(self, chain: Chain) -> list[Any]:
+        """Return the steps, each fitted to what the chain before it answers."""
+        return [self._last_fitted(chain[:end]) for end in range(1, len(chain) + 1)]
+
+    @_once
+    def _last_fitted(self, chain: Chain) -> Any:
+        return self.held_out(chain[:-1]).fit(chain[-1])
+
+    @_once
+    def _by_fold(self, chain: Chain) -> list[tuple[Any, Index]]:
+        """The last step fitted without each fold, and the fold."""
+        before = self.held_out(chain[:-1])
+        fits = (joblib.delayed(before.taken(kept).fit)(chain[-1]) for kept, _ in self.splits)
+        folds = [out for _, out in self.splits]
+        return list(zip(joblib.Parallel(n_jobs=self.n_jobs)(fits), folds, strict=True))
+
+    @property
+    def _order(self) -> Index:
+        return np.argsort(np.concatenate([out for _, out in self.splits]))

@@ -17,8 +17,7 @@ from likely._destination import keep_inputs, writable, write_together
 from likely._solvers.selection import held_out_gain
 from likely.calibration import Calibrator, compose, compose_scales, load, save
 from likely.calibration._json import needs
-from likely.calibration.classifiers._methods import METHODS, make_calibrator
-from likely.calibration.regressors._methods import SCALE_METHODS
+from likely.calibration._methods import METHODS, SCALE_METHODS, make_calibrator
 from likely.cli.outputs import Names, Outputs, read_outputs
 from likely.cli.scores import Scores, after, before, fit, out_of_fold
 

@@ -23,7 +23,7 @@ from likely.calibration import (
     StructuredMatrixScaling,
     VectorScaling,
 )
-from likely.calibration._link import LINK
+from likely.calibration._row_factor import LINK
 from likely.losses import LikelihoodLoss
 from likely.optim import Supervised
 from likely.parameters import Data

@@ -21,7 +21,7 @@ from sklearn.svm import SVC, LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from likely.calibration import CalibratedClassifier, FeatureTemperature, GlobalTemperature, LinearTemperature
-from likely.calibration.classifiers._methods import METHODS
+from likely.calibration._methods import METHODS
 
 
 @parametrize_with_checks(
@@ -155,7 +155,7 @@ def test_zeros_of_a_forest_do_not_blow_the_temperature_up() -> None:
 
 def test_one_vs_one_scores_fall_back_to_probabilities_or_say_so(data) -> None:
     X, y = load_digits(return_X_y=True)
-    with pytest.raises(ValueError, match="neither a decision_function with a score a class"):
+    with pytest.raises(ValueError, match="neither a decision_function with a score per class"):
         CalibratedClassifier(SVC(decision_function_shape="ovo"), "global", cv=2).fit(X[:300], y[:300])
 
 

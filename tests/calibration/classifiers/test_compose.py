@@ -10,8 +10,7 @@ from scipy.special import log_softmax
 from sklearn.base import clone
 
 from likely._rows.folds import fold_numbers, splits_of
-from likely.calibration.classifiers._auto import AutoCalibrator, default_candidates
-from likely.calibration.classifiers._compose import compose
+from likely.calibration.classifiers._compose import AutoCalibrator, compose, default_candidates
 from likely.calibration.classifiers._scaling import StructuredMatrixScaling, VectorScaling
 from likely.calibration.classifiers._temperature import FeatureTemperature, GlobalTemperature, LinearTemperature
 

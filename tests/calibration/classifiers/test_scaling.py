@@ -53,7 +53,7 @@ def test_hessian_and_gradient_match_differences(matrix):
 
 def test_evidence_gradient_matches_differences():
     logits, y = biased(200, 3, leak=0.5)
-    problem = _affine.AffineProblem(Rows(logits), y, None, 0.7, True)
+    problem = _affine.AffineProblem(Rows(logits), y, np.ones(200), 0.7, True)
     theta = np.zeros(problem.size)
     hessian, response = problem.hessian(theta), -problem.value(theta)[1]
     found = _affine._most_evident(hessian, response, problem, problem.strengths(6.0))

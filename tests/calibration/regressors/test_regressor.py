@@ -16,7 +16,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from likely.calibration.regressors._compose import compose_scales
 from likely.calibration.regressors._conformal import ConformalRegressor
 from likely.calibration.regressors._isotonic import IsotonicScale
-from likely.calibration.regressors._linear import LinearScale
+from likely.calibration.regressors._predicted import LinearScale
 from likely.calibration.regressors._regressor import CalibratedRegressor, mean_and_scale
 from likely.calibration.regressors._scale import GlobalScale
 

@@ -9,12 +9,11 @@ from torch.distributions import Laplace, Normal
 
 from likely._rows.blocks import Rows
 from likely.calibration.regressors import _scale
-from likely.calibration.regressors._auto import AutoScale
-from likely.calibration.regressors._compose import ScalePipeline, compose_scales
-from likely.calibration.regressors._deep import DeepScale
+from likely.calibration.regressors._compose import AutoScale, ScalePipeline, compose_scales
 from likely.calibration.regressors._isotonic import IsotonicScale, polya_tree
-from likely.calibration.regressors._linear import LinearScale
+from likely.calibration.regressors._predicted import DeepScale, LinearScale
 from likely.calibration.regressors._recalibrated import Recalibrated
+from likely.calibration.regressors._rows import Forecasts
 from likely.calibration.regressors._scale import GlobalScale
 from likely.distributions import StudentT
 
@@ -308,6 +307,6 @@ def test_wrong_use():
 
 def test_default_features_are_the_mean_and_the_log_scale():
     mean, scale, _, _ = rows(50)
-    source = _scale.default_features(GlobalScale()._forecast(mean, scale, None))
+    source = Forecasts.checked(mean, scale, None).source
     assert isinstance(source, Rows)
     np.testing.assert_allclose(source[slice(0, 50)].numpy(), np.stack([mean, np.log(scale)], axis=1))

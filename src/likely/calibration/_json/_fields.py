@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-LARGEST, SMALLEST = float(np.finfo(np.float64).max), float(np.finfo(np.float64).tiny)
-MOST = 10**7  # classes, features or steps; a file that claims more would fill the memory
+from likely._typing import Array
+
+_LARGEST, _SMALLEST = float(np.finfo(np.float64).max), float(np.finfo(np.float64).tiny)
+_MOST = 10**7  # classes, features or steps; a file that claims more would fill the memory
 _WORDS = {dict: "an object", list: "a list", str: "text", bool: "true or false", type(None): "null"}
 
 
 class Record:
-    """A JSON object and its name; what it lacks, or has in another form, is an error that says so."""
+    """A JSON object and its name; what it lacks, or has in another form, is an error that says so.
 
-    def __init__(self, content: Any, name: str) -> None:
+    Args:
+        content: what the file has.
+        name: what errors call it.
+        classes: how many classes the model has, 0 for a regressor.
+    """
+
+    columns: int | None = None  # how many columns the calibrator reads
+    again: Callable[[Record], Any]  # the fitted calibrator of a record inside this one
+
+    def __init__(self, content: Any, name: str, classes: int = 0) -> None:
         if not isinstance(content, dict):
             raise ValueError(f"{name} must be an object, found {_word(content)}")
-        self.content, self.name = content, name
+        self.content, self.name, self.classes = content, name, classes
 
     def value(self, field: str) -> Any:
         """The field as it is."""
@@ -27,93 +38,111 @@ class Record:
             raise ValueError(f"{self.name} has no {field!r}")
         return self.content[field]
 
-    def number(self, field: str, *, positive: bool = False) -> float:
+    def number(self, field: str) -> float:
         """A finite number."""
-        value = self.value(field)
-        if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) <= LARGEST:
-            raise self._unlike(field, "a finite number", value)
-        if positive and value < SMALLEST:  # what is divided by less overflows
-            raise self._unlike(field, "positive" if value <= 0 else f"{SMALLEST:.3g} or more", value)
-        return float(value)
+        self._check(_is_number(self.value(field)), field, "a finite number")
+        return float(self.value(field))
+
+    def positive(self, field: str) -> float:
+        """A number by which others may be divided: by less than the smallest one with all digits they overflow."""
+        value = self.number(field)
+        self._check(value >= _SMALLEST, field, "positive" if value <= 0 else f"{_SMALLEST:.3g} or more")
+        return value
 
     def limit(self, field: str) -> float:
         """A number, where null stands for ∞, which JSON does not have."""
         return math.inf if self.value(field) is None else self.number(field)
 
-    def limits(self, field: str) -> NDArray[np.float64]:
+    def limits(self, field: str) -> Array:
         """Such numbers, one or more."""
         values = self.value(field)
-        if not isinstance(values, list) or not values:
-            raise self._unlike(field, "a list of numbers", values)
+        self._check(isinstance(values, list) and bool(values), field, "a list of numbers")
         return np.array([Record({field: value}, self.name).limit(field) for value in values])
 
-    def whole(self, field: str, least: int = 0, most: int = MOST) -> int:
-        """A whole number from ``least`` to ``most``."""
+    def whole(self, field: str, least: int = 0) -> int:
+        """A whole number from ``least`` to 10⁷."""
         value = self.value(field)
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise self._unlike(field, f"a whole number ≥ {least}", value)
-        if value > most:
-            raise self._unlike(field, f"a whole number ≤ {most}", value)
-        return value
+        is_whole = isinstance(value, int) and not isinstance(value, bool)
+        self._check(is_whole and value >= least, field, f"a whole number ≥ {least}")
+        self._check(value <= _MOST, field, f"a whole number ≤ {_MOST}")
+        return int(value)
 
     def truth(self, field: str) -> bool:
         """True or false."""
-        value = self.value(field)
-        if not isinstance(value, bool):
-            raise self._unlike(field, "true or false", value)
-        return value
+        self._check(isinstance(self.value(field), bool), field, "true or false")
+        return bool(self.value(field))
 
     def text(self, field: str) -> str:
         """Text."""
-        value = self.value(field)
-        if not isinstance(value, str):
-            raise self._unlike(field, "text", value)
-        return value
+        self._check(isinstance(self.value(field), str), field, "text")
+        return str(self.value(field))
 
-    def array(self, field: str, *shape: int | None, positive: bool = False) -> NDArray[np.float64]:
+    def array(self, field: str, *shape: int | None, positive: bool = False) -> Array:
         """Finite numbers in that shape, where None fits any length."""
-        value = self.value(field)
         try:
-            array = np.array(value)
+            array = np.array(self.value(field))
         except ValueError:
-            raise self._unlike(field, "a list of rows of one length", value) from None
-        if array.size == 0 or array.dtype.kind not in "fiu":
-            raise self._unlike(field, "a list of numbers", value)
+            raise self._unlike(field, "a list of rows of one length") from None
+        self._check(array.size > 0 and array.dtype.kind in "fiu", field, "a list of numbers")
         if len(array.shape) != len(shape) or any(
             own not in (None, found) for own, found in zip(shape, array.shape, strict=True)
         ):
             wanted = " × ".join("any" if own is None else str(own) for own in shape)
-            raise ValueError(f"{self.name}: {field!r} must be {wanted} numbers, found {_times(array.shape)}")
+            found = " × ".join(map(str, array.shape)) or "one"
+            raise ValueError(f"{self.name}: {field!r} must be {wanted} numbers, found {found}")
         numbers = array.astype(np.float64)
         if not np.isfinite(numbers).all():
             raise ValueError(f"{self.name}: {field!r} holds numbers that are not finite")
-        if positive and not (numbers >= SMALLEST).all():
+        if positive and not (numbers >= _SMALLEST).all():
             raise ValueError(f"{self.name}: {field!r} must be positive throughout")
         return numbers
 
-    def interval(self, low: NDArray[np.float64], high: NDArray[np.float64], fields: str) -> None:
+    def per_column(self, field: str, *, positive: bool = False) -> Array:
+        """One number for each column that is read."""
+        return self.array(field, self.columns, positive=positive)
+
+    def per_class(self, field: str) -> Array:
+        """One number for each class."""
+        return self.array(field, self.classes)
+
+    def per_two_classes(self, field: str) -> Array:
+        """One number for each class and each class."""
+        return self.array(field, self.classes, self.classes)
+
+    def interval(self, field: str) -> tuple[float, float]:
+        """A lower end and an upper one."""
+        low, high = self.array(field, 2)
+        self.check_order(low, high, repr(field))
+        return float(low), float(high)
+
+    def check_order(self, low: Array, high: Array, fields: str) -> None:
         """Refuse ends of which one that should be the lower is above the other."""
         if (low > high).any():
             raise ValueError(f"{self.name}: {fields} must be a lower end and then an upper one, found them reversed")
 
     def record(self, field: str) -> Record:
         """A record within this one."""
-        return Record(self.value(field), f"{self.name}: {field!r}")
+        return Record(self.value(field), f"{self.name}: {field!r}", self.classes)
 
-    def records(self, field: str) -> list[Record]:
-        """One record or more."""
+    def records(self, field: str, count: int | None = None) -> list[Record]:
+        """One record or more, or a given number of them."""
         value = self.value(field)
-        if not isinstance(value, list) or not value:
-            raise self._unlike(field, "a list of one record or more", value)
-        return [Record(each, f"{self.name}: {field!r} {place}") for place, each in enumerate(value)]
+        self._check(isinstance(value, list) and bool(value), field, "a list of one record or more")
+        if count not in (None, len(value)):
+            raise ValueError(f"{self.name}: {field!r} must hold {count} records, found {len(value)}")
+        names = [f"{self.name}: {field!r} {place}" for place in range(len(value))]
+        return [Record(each, name, self.classes) for each, name in zip(value, names, strict=True)]
 
-    def _unlike(self, field: str, wanted: str, found: Any) -> ValueError:
-        return ValueError(f"{self.name}: {field!r} must be {wanted}, found {_word(found)}")
+    def _check(self, holds: bool, field: str, wanted: str) -> None:
+        if not holds:
+            raise self._unlike(field, wanted)
+
+    def _unlike(self, field: str, wanted: str) -> ValueError:
+        return ValueError(f"{self.name}: {field!r} must be {wanted}, found {_word(self.value(field))}")
 
 
-def bare(number: float) -> float | None:
-    """The number, or None for one that JSON does not have."""
-    return float(number) if math.isfinite(number) else None
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _LARGEST
 
 
 def _word(value: Any) -> str:
@@ -121,7 +150,3 @@ def _word(value: Any) -> str:
         return f"a whole number of {len(str(abs(value)))} digits"
     text = _WORDS.get(type(value), "") or repr(value)
     return text if len(text) <= 80 else text[:79] + "…"
-
-
-def _times(shape: tuple[int, ...]) -> str:
-    return " × ".join(map(str, shape)) or "one"

@@ -13,39 +13,17 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from likely._files import replacing
-from likely.calibration._json import _classifiers, _regressors
+from likely.calibration._composition import Composed
 from likely.calibration._json._fields import Record
+from likely.calibration._json._learned import LEARNED, inside, read, write
 from likely.calibration._json._text import laid_out, parsed
-from likely.calibration.classifiers._auto import AutoCalibrator
 from likely.calibration.classifiers._base import INPUTS, Calibrator
-from likely.calibration.classifiers._classic import IsotonicCalibration, PlattScaling
-from likely.calibration.classifiers._compose import Composition
-from likely.calibration.classifiers._deep import DeepTemperature
-from likely.calibration.classifiers._scaling import StructuredMatrixScaling, VectorScaling
-from likely.calibration.classifiers._temperature import FeatureTemperature, GlobalTemperature, LinearTemperature
-from likely.calibration.regressors._auto import AutoScale
-from likely.calibration.regressors._compose import ScalePipeline
-from likely.calibration.regressors._deep import DeepScale
-from likely.calibration.regressors._isotonic import IsotonicScale
-from likely.calibration.regressors._linear import LinearScale
-from likely.calibration.regressors._scale import FAMILIES, GlobalScale
+from likely.calibration.classifiers._temperature import FeatureTemperature
+from likely.calibration.regressors._scale import FAMILIES
 
 FORMAT = 1
 _DEPTH = 20  # of calibrators within calibrators
-CLASSIFIERS: tuple[type, ...] = (
-    GlobalTemperature,
-    LinearTemperature,
-    FeatureTemperature,
-    DeepTemperature,
-    VectorScaling,
-    StructuredMatrixScaling,
-    PlattScaling,
-    IsotonicCalibration,
-    Composition,
-    AutoCalibrator,
-)
-REGRESSORS: tuple[type, ...] = (GlobalScale, LinearScale, DeepScale, IsotonicScale, ScalePipeline, AutoScale)
-_METHODS = {kind.__name__: kind for kind in (*CLASSIFIERS, *REGRESSORS)}
+_KINDS = {kind.__name__: kind for kind in LEARNED}
 
 
 def save(calibrator: Any, path: str | os.PathLike[str], *, about: dict[str, Any] | None = None) -> None:
@@ -112,17 +90,33 @@ def to_json(calibrator: Any, about: dict[str, Any] | None = None) -> str:
 
 def needs(calibrator: Any) -> dict[str, Any]:
     """What a fitted calibrator has to be given."""
+    parts = _innermost(calibrator)
+    features = max(map(_features_of, parts))
     if isinstance(calibrator, Calibrator):
-        told = {"kind": "classifier", "inputs": calibrator.inputs, "classes": int(calibrator.n_classes_)}
-        return told | {"features": _classifiers.features_of(calibrator)}
-    told = {"kind": "regressor", "scale": _regressors.reads_scale(calibrator)}
-    return told | {"features": _regressors.features_of(calibrator)}
+        inputs, classes = calibrator.inputs, int(calibrator.n_classes_)
+        return {"kind": "classifier", "inputs": inputs, "classes": classes, "features": features}
+    return {"kind": "regressor", "scale": bool(parts[0].has_scale_), "features": features}
+
+
+def _innermost(calibrator: Any) -> list[Any]:
+    return [part for inner in inside(calibrator) for part in _innermost(inner)] or [calibrator]
+
+
+def _features_of(calibrator: Any) -> int:
+    """How many features per row it reads; 0 for none."""
+    if isinstance(calibrator, FeatureTemperature):
+        return len(calibrator.solution_.coef)
+    return int(calibrator.n_features_) if "features" in LEARNED[type(calibrator)] else 0
 
 
 def from_json(text: str, name: str = "the text") -> Any:
     """The fitted calibrator again."""
     whole = _whole(parsed(text, name), name)
     calibrator = _again(whole.record("calibrator"), whole)
+    if whole.classes:
+        calibrator.inputs = whole.text("inputs")
+        if calibrator.inputs not in INPUTS:
+            raise ValueError(f"{name}: 'inputs' must be logits or probabilities, found {calibrator.inputs!r}")
     for field, needed in needs(calibrator).items():
         if whole.value(field) != needed:
             raise ValueError(f"{name}: {field!r} is {whole.value(field)!r}, but its calibrator needs {needed!r}")
@@ -144,6 +138,7 @@ def _whole(content: Any, name: str) -> Record:
         )
     if whole.text("kind") not in ("classifier", "regressor"):
         raise ValueError(f"{name}: 'kind' must be classifier or regressor, found {whole.text('kind')!r}")
+    whole.classes = whole.whole("classes", 2) if whole.text("kind") == "classifier" else 0
     return whole
 
 
@@ -154,42 +149,29 @@ def _version() -> str:
 
 def _written(calibrator: Any) -> dict[str, Any]:
     kind = type(calibrator)
-    if kind not in (*CLASSIFIERS, *REGRESSORS):
+    if kind not in LEARNED:
         inner = " Its calibrator_ can be saved." if hasattr(calibrator, "calibrator_") else ""
         raise TypeError(f"{kind.__name__} is none of likely's calibrators, and only those can be saved.{inner}")
     check_is_fitted(calibrator)
-    parts = _classifiers if kind in CLASSIFIERS else _regressors
     named = {name: _plain(value) for name, value in calibrator.get_params(deep=False).items()}
     # What a file cannot say, such as a random generator, is left at its default.
     parameters = {name: value for name, value in named.items() if name != "inputs" and value is not NotImplemented}
-    return {"method": kind.__name__, "parameters": parameters, **parts.write(calibrator, _written)}
+    return {"method": kind.__name__, "parameters": parameters, **write(calibrator, _written)}
 
 
 def _again(record: Record, whole: Record, depth: int = 0) -> Any:
     if depth > _DEPTH:
         raise ValueError(f"{whole.name} is no calibrated model of likely: calibrators are nested too deeply in it")
-    method = record.text("method")
+    method, kind = record.text("method"), whole.text("kind")
     record.name = f"{record.name} ({method})"
-    classifier = whole.text("kind") == "classifier"
-    known = CLASSIFIERS if classifier else REGRESSORS
-    if _METHODS.get(method) not in known:
-        raise ValueError(f"{record.name}: likely {_version()} knows no {whole.text('kind')} method of that name")
-    calibrator = _unfitted(_METHODS[method], record.record("parameters"))
-
-    def again(inner: Record) -> Any:
-        return _again(inner, whole, depth + 1)
-
-    if not classifier:
-        if hasattr(calibrator, "likelihood") and calibrator.likelihood not in FAMILIES:
-            choices = " or ".join(FAMILIES)
-            raise ValueError(f"{record.name}: 'likelihood' must be {choices}, found {calibrator.likelihood!r}")
-        _regressors.read(calibrator, record, again)
-        return calibrator
-    _classifiers.read(calibrator, record, whole.whole("classes", 2), again)
-    if record.content is whole.content["calibrator"]:
-        calibrator.inputs = whole.text("inputs")
-        if calibrator.inputs not in INPUTS:
-            raise ValueError(f"{whole.name}: 'inputs' must be logits or probabilities, found {calibrator.inputs!r}")
+    if method not in _KINDS or issubclass(_KINDS[method], Calibrator) != (kind == "classifier"):
+        raise ValueError(f"{record.name}: likely {_version()} knows no {kind} method of that name")
+    calibrator = _unfitted(_KINDS[method], record.record("parameters"))
+    likelihood = getattr(calibrator, "likelihood", "normal")
+    if likelihood not in list(FAMILIES):  # a list, which a file may have here, has no hash
+        raise ValueError(f"{record.name}: 'likelihood' must be {' or '.join(FAMILIES)}, found {likelihood!r}")
+    record.again = lambda inner: _again(inner, whole, depth + 1)
+    read(calibrator, record)
     return calibrator
 
 
@@ -197,7 +179,7 @@ def _unfitted(kind: type, parameters: Record) -> Any:
     unknown = set(parameters.content) - (set(inspect.signature(kind).parameters) - {"steps", "inputs"})
     if unknown or any(_plain(value) is NotImplemented for value in parameters.content.values()):
         raise ValueError(f"{parameters.name} are not those of {kind.__name__}: {sorted(parameters.content)}")
-    steps: dict[str, Any] = {"steps": []} if kind in (Composition, ScalePipeline) else {}
+    steps: dict[str, Any] = {"steps": []} if issubclass(kind, Composed) else {}
     return kind(**steps, **parameters.content)
 
 

@@ -20,14 +20,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy import linalg, optimize
 from torch import Tensor
 
 from likely._rows.blocks import Rows, row_blocks
+from likely._typing import Array
+from likely.calibration.classifiers._rows import Labels
 from likely.likelihoods.softmax import softmax_slopes
 
-Vector = NDArray[np.float64]
 # Nats that a unit of spread costs, as for the temperatures: chosen on LeNet-5, SVHN and the two cleanlab sets, where
 # 1 lets a split of 250 rows lose .008 and 4 gives away a tenth of the gain at 2,500.
 RATE = 2.0
@@ -43,13 +43,19 @@ def centred(tempered: Tensor) -> Tensor:
     return shifted - shifted.mean(1, keepdim=True)
 
 
+def affine(z: Tensor, x: Tensor, delta: Tensor, bias: Tensor, mixing: Tensor) -> Tensor:
+    """Return z + δ ∘ x + b + W x, the last where W has any rows."""
+    moved = torch.addcmul(z + bias, x, delta)
+    return torch.addmm(moved, x, mixing.T) if len(mixing) else moved
+
+
 @dataclass
 class AffineProblem:
     """The softmax NLL of θ = (δ, b, W) and its derivatives, in passes over blocks of rows."""
 
     logits: Rows
-    y: NDArray[np.int64]
-    weight: NDArray[np.float64] | None
+    y: Labels
+    weight: Array
     inverse: float
     matrix: bool
 
@@ -60,11 +66,11 @@ class AffineProblem:
         self.group = np.repeat(np.arange(len(sizes)), sizes)
         self.sizes = np.array(sizes, dtype=float)
 
-    def strengths(self, penalty: float) -> Vector:
+    def strengths(self, penalty: float) -> Array:
         """Return one strength per group: W has a parameter for every class where δ and b have one."""
         return penalty * np.array([1, 1] + ([self.classes - 1] if self.matrix else []), dtype=float)
 
-    def first_strengths(self, penalty: str | float | None) -> Vector:
+    def first_strengths(self, penalty: str | float | None) -> Array:
         """Return the strengths of a penalty that is given, or those that the search for the best ones starts from."""
         return self.strengths(2.0 * self.classes if penalty == "evidence" else max(float(penalty or 0), _NONE))
 
@@ -73,22 +79,18 @@ class AffineProblem:
         for rows in row_blocks(len(self.logits), width, numbers=_BLOCK):
             z = self.logits[rows] * self.inverse
             labels = torch.as_tensor(self.y[rows], device=z.device)
-            weight = torch.ones(len(z)) if self.weight is None else torch.as_tensor(self.weight[rows])
+            weight = torch.as_tensor(self.weight[rows])
             # A row whose own class is ruled out has an infinite NLL under every θ, and tells nothing of it.
             possible = z.gather(1, labels[:, None])[:, 0].isfinite()
             z = torch.where(possible[:, None], z, 0.0)
             yield z, centred(z), labels, weight.to(z) * possible
 
-    def calibrated(self, theta: Vector, z: Tensor, x: Tensor) -> Tensor:
+    def calibrated(self, theta: Array, z: Tensor, x: Tensor) -> Tensor:
         """Return the logits at θ."""
-        c = self.classes
-        t = torch.as_tensor(theta).to(x)
-        u = torch.addcmul(z + t[c : 2 * c], x, t[:c])
-        if self.matrix:
-            u = torch.addmm(u, x, t[2 * c :].view(c, c).T)
-        return u
+        t, c = torch.as_tensor(theta).to(x), self.classes
+        return affine(z, x, t[:c], t[c : 2 * c], t[2 * c :].view(-1, c))
 
-    def value(self, theta: Vector) -> tuple[float, Vector]:
+    def value(self, theta: Array) -> tuple[float, Array]:
         """The NLL and its gradient."""
         loss, slope, c = 0.0, np.zeros(self.size), self.classes
         for z, x, labels, weight in self.blocks(4 * c):
@@ -101,11 +103,10 @@ class AffineProblem:
                 slope[2 * c :] += (residual.T @ x).ravel().double().cpu().numpy()
         return loss, slope
 
-    def hessian(self, theta: Vector) -> Vector:
+    def hessian(self, theta: Array) -> Array:
         """Σ Jᵀ (diag p - p pᵀ) J: what is diagonal in the classes, less the Gram matrix of pᵀJ."""
         c, total = self.classes, np.zeros((self.size, self.size))
-        wide = self.size
-        for z, x, _, weight in self.blocks(3 * wide):
+        for z, x, _, weight in self.blocks(3 * self.size):
             z, x, weight = z.double(), x.double(), weight.double()
             p = torch.softmax(self.calibrated(theta, z, x), 1)
             q = torch.cat([p * x, p] + ([(p[:, :, None] * x[:, None, :]).flatten(1)] if self.matrix else []), 1)
@@ -118,7 +119,7 @@ class AffineProblem:
                 total[np.ix_(own, own)] += ((design * (weight * p[:, k])) @ design.T).cpu().numpy()
         return total
 
-    def curvature(self, theta: Vector) -> tuple[Vector, Vector]:
+    def curvature(self, theta: Array) -> tuple[Array, Array]:
         """Return the diagonal curvature, that of W in the eigenbasis of a Kronecker factor, and this eigenbasis."""
         c = self.classes
         diagonal, gram = np.zeros(2 * c), np.zeros((c, c) if self.matrix else (0, 0))
@@ -136,19 +137,17 @@ class AffineProblem:
         return np.concatenate([diagonal, np.outer(share, values.clip(min=0)).ravel()]), vectors
 
 
-def fit_affine(problem: AffineProblem, penalty: str | float | None) -> tuple[Vector, Vector]:
+def fit_affine(problem: AffineProblem, penalty: str | float | None) -> tuple[Array, Array]:
     """Return θ and the strength of the ridge of each group, ∞ where it leaves nothing.
 
-    Args:
-        problem: the rows.
-        penalty: ``"evidence"`` to learn the strengths, a number that sets them, or None for no ridge.
+    ``penalty`` is ``"evidence"`` to learn the strengths, a number that sets them, or None for no ridge.
     """
     solve = _newton if problem.size <= _DENSE else _lbfgs
     theta, strengths = solve(problem, penalty)
     return theta, np.where(strengths >= _NEVER, np.inf, strengths)
 
 
-def _newton(problem: AffineProblem, penalty: str | float | None, max_iter: int = 30) -> tuple[Vector, Vector]:
+def _newton(problem: AffineProblem, penalty: str | float | None, max_iter: int = 30) -> tuple[Array, Array]:
     """Newton's method on the written-out Hessian."""
     learned, strengths = penalty == "evidence", problem.first_strengths(penalty)
     theta = np.zeros(problem.size)
@@ -173,10 +172,10 @@ def _newton(problem: AffineProblem, penalty: str | float | None, max_iter: int =
     return theta, strengths
 
 
-def _most_evident(hessian: Vector, response: Vector, problem: AffineProblem, start: Vector) -> Vector:
+def _most_evident(hessian: Array, response: Array, problem: AffineProblem, start: Array) -> Array:
     """The strengths that maximise the evidence of the quadratic problem."""
 
-    def cost(log_strengths: Vector) -> tuple[float, Vector]:
+    def cost(log_strengths: Array) -> tuple[float, Array]:
         strengths = np.exp(log_strengths)
         ridge = strengths[problem.group]
         factor = linalg.cho_factor(hessian + np.diag(ridge), lower=True)
@@ -202,31 +201,29 @@ def _most_evident(hessian: Vector, response: Vector, problem: AffineProblem, sta
 class _Preconditioner:
     """Parameters φ in whose units the loss has a curvature of about one in every direction."""
 
-    scale: Vector  # one over the root of the curvature
-    vectors: Vector  # the directions in which that of W is diagonal; empty where there is no W
-    classes: int
+    scale: Array  # one over the root of the curvature
+    vectors: Array  # the directions in which that of W is diagonal; empty where there is no W
 
-    def theta(self, phi: Vector) -> Vector:
+    def theta(self, phi: Array) -> Array:
         """Return the parameters of the map."""
         return self._turned(phi * self.scale, self.vectors.T)
 
-    def phi(self, theta: Vector) -> Vector:
+    def phi(self, theta: Array) -> Array:
         """Return the inverse of :meth:`theta`."""
         return self._turned(theta, self.vectors) / self.scale
 
-    def slope(self, slope: Vector) -> Vector:
+    def slope(self, slope: Array) -> Array:
         """Return the slope in φ, given that in θ."""
         return self._turned(slope, self.vectors) * self.scale
 
-    def _turned(self, numbers: Vector, vectors: Vector) -> Vector:
-        if not vectors.size:
+    def _turned(self, numbers: Array, vectors: Array) -> Array:
+        if not len(vectors):
             return numbers
-        c = self.classes
-        mixing = numbers[2 * c :].reshape(c, c) @ vectors
-        return np.concatenate([numbers[: 2 * c], mixing.ravel()])
+        rest = 2 * len(vectors)
+        return np.concatenate([numbers[:rest], (numbers[rest:].reshape(vectors.shape) @ vectors).ravel()])
 
 
-def _lbfgs(problem: AffineProblem, penalty: str | float | None, rounds: int = 8) -> tuple[Vector, Vector]:
+def _lbfgs(problem: AffineProblem, penalty: str | float | None, rounds: int = 8) -> tuple[Array, Array]:
     """Rounds of L-BFGS at strengths that each round learns from the one before; the last one is exact."""
     learned, strengths = penalty == "evidence", problem.first_strengths(penalty)
     theta = np.zeros(problem.size)
@@ -234,7 +231,7 @@ def _lbfgs(problem: AffineProblem, penalty: str | float | None, rounds: int = 8)
         last = not learned or turn == rounds - 1
         ridge = strengths[problem.group]
         curvature, vectors = problem.curvature(theta)
-        units = _Preconditioner(1 / np.sqrt(curvature + ridge), vectors, problem.classes)
+        units = _Preconditioner(1 / np.sqrt(curvature + ridge), vectors)
         theta = _minimise(problem, theta, ridge, units, max_iter=100 if last else 10)
         if last:
             break
@@ -249,10 +246,10 @@ def _lbfgs(problem: AffineProblem, penalty: str | float | None, rounds: int = 8)
     return theta, strengths
 
 
-def _minimise(problem: AffineProblem, theta: Vector, ridge: Vector, units: _Preconditioner, max_iter: int) -> Vector:
+def _minimise(problem: AffineProblem, theta: Array, ridge: Array, units: _Preconditioner, max_iter: int) -> Array:
     """The θ of lowest loss under a ridge, from another one."""
 
-    def objective(phi: Vector) -> tuple[float, Vector]:
+    def objective(phi: Array) -> tuple[float, Array]:
         theta = units.theta(phi)
         loss, slope = problem.value(theta)
         return loss + 0.5 * float(ridge @ theta**2), units.slope(slope + ridge * theta)

@@ -1,22 +1,26 @@
-"""What calibrators of classifiers share: one interface, one set of checks, and maps from logits to logits."""
+"""What calibrators of classifiers share: one interface, and maps from logits to logits."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from likely._rows.blocks import Rows, like
-from likely._rows.checks import all_or_nothing, check_features, check_sample_weight
+from likely._rows.checks import all_or_nothing, check_features
+from likely._typing import Array
+from likely.calibration.classifiers._rows import LabelledLogits, Labels, check_logits
 
 INPUTS = ("logits", "probabilities")
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Calibrator(BaseEstimator):
     """Maps a classifier's logits to better ones. Subclasses write ``_fit`` and ``_calibrate``.
 
@@ -35,30 +39,21 @@ class Calibrator(BaseEstimator):
            [0.26, 0.29, 0.46]])
     """
 
-    def __init__(self, *, inputs: str = "logits") -> None:
-        self.inputs = inputs
+    inputs: str = "logits"
 
     @all_or_nothing
     def fit(self, logits: Any, y: Any, features: Any = None, sample_weight: Any = None) -> Self:
         """Learn from held-out rows: their logits, labels 0 … C-1 and, for some calibrators, features."""
-        rows = self._rows(logits)
-        labels = check_labels(y, rows)
-        weight, extra = check_sample_weight(sample_weight, rows), check_features(features, len(rows))
-        if weight is not None and not weight.all():  # a row of no weight is no row
-            counted = np.flatnonzero(weight)
-            rows, labels, weight = rows.taken(counted), labels[counted], weight[counted]
-            extra = None if extra is None else extra.taken(counted)
-        return self._fit_checked(rows, labels, extra, weight)
+        return self._fit_rows(LabelledLogits.checked(self._rows(logits), y, features, sample_weight))
+
+    @property
+    def classes_(self) -> Labels:
+        """The classes, 0 … C-1."""
+        return np.arange(self.n_classes_)
 
     def transform(self, logits: Any, features: Any = None) -> Any:
         """Calibrated logits."""
-        check_is_fitted(self)
-        rows = self._rows(logits)
-        if rows.shape[1] != self.n_classes_:
-            raise ValueError(f"logits have {rows.shape[1]} classes, the calibrator was fitted on {self.n_classes_}")
-        extra = check_features(features, len(rows))
-        parts = [self._calibrate(block, extra[part] if extra else None) for part, block in rows.read()]
-        return like(torch.cat(parts), logits)
+        return self._by_blocks(self._calibrate, logits, features)
 
     def predict_proba(self, logits: Any, features: Any = None) -> Any:
         """Calibrated probabilities."""
@@ -70,16 +65,25 @@ class Calibrator(BaseEstimator):
         return like(torch.as_tensor(self.transform(logits, features)).argmax(1), logits)
 
     def temperature(self, logits: Any, features: Any = None) -> Any:
-        """What each row's logits are divided by."""
-        raise AttributeError(f"{type(self).__name__} has no temperature: it does more than divide the logits")
+        """What each row's logits are divided by, of shape (rows,), where the calibrator divides.
 
-    def _fit_checked(
-        self, logits: Rows, y: NDArray[np.int64], features: Rows | None, weight: NDArray[np.float64] | None
-    ) -> Self:
+        Of calibrators in a row it is the product of their temperatures, of several averaged the harmonic mean.
+        """
+        return self._by_blocks(self._temperatures, logits, features)
+
+    def _by_blocks(self, compute: Callable[[Tensor, Tensor | None], Tensor], logits: Any, features: Any) -> Any:
+        check_is_fitted(self)
+        rows = self._rows(logits)
+        if rows.shape[1] != self.n_classes_:
+            raise ValueError(f"logits have {rows.shape[1]} classes, the calibrator was fitted on {self.n_classes_}")
+        extra = check_features(features, len(rows))
+        parts = [compute(block, extra[part] if extra else None) for part, block in rows.read()]
+        return like(torch.cat(parts), logits)
+
+    def _fit_rows(self, rows: LabelledLogits) -> Self:
         """Fit on rows that have been checked already, as the steps of a composition are."""
-        self.n_classes_ = logits.shape[1]
-        self.classes_ = np.arange(self.n_classes_)
-        self._fit(logits, y, features, weight)
+        self.n_classes_ = rows.answers.shape[1]
+        self._fit(rows.answers, rows.y, rows.features, rows.weight)
         return self
 
     def _rows(self, logits: Any) -> Rows:
@@ -87,57 +91,11 @@ class Calibrator(BaseEstimator):
             raise ValueError(f"inputs must be 'logits' or 'probabilities', got {self.inputs!r}")
         return check_logits(logits, probabilities=self.inputs == "probabilities")
 
-    def _fit(
-        self, logits: Rows, y: NDArray[np.int64], features: Rows | None, weight: NDArray[np.float64] | None
-    ) -> None:
+    def _fit(self, logits: Rows, y: Labels, features: Rows | None, weight: Array) -> None:
         raise TypeError("use one of the calibrators in likely.calibration")
 
     def _calibrate(self, logits: Tensor, features: Tensor | None) -> Tensor:
         raise TypeError("use one of the calibrators in likely.calibration")
 
-
-def check_logits(logits: Any, *, probabilities: bool = False) -> Rows:
-    """Rows of logits, after a look at every value, block by block."""
-    array = logits if isinstance(logits, Tensor) or hasattr(logits, "dtype") else np.asarray(logits)
-    name = "probabilities" if probabilities else "logits"
-    if getattr(array, "ndim", 0) != 2 or array.shape[1] < 2:
-        raise ValueError(f"{name} must have the shape (rows, classes) with two classes or more, got {array.shape}")
-    if not isinstance(array, Tensor) and array.dtype.kind != "f":
-        array = np.asarray(array, dtype=np.float64)
-    if len(array) == 0:
-        raise ValueError(f"{name} have no rows")
-    rows = Rows(array)
-    for part, block in rows.read():
-        # NaN and +∞ pass through a maximum.
-        whole = (block >= 0).all(1) & ((block.sum(1) - 1).abs() < 1e-2) if probabilities else block.amax(1).isfinite()
-        if not bool(whole.all()):
-            row = f"row {part.start + int((~whole).nonzero()[0])} (counted from 0)"
-            if probabilities:
-                rule = "probabilities must be ≥ 0 and sum to one in every row"
-                raise ValueError(f"{rule}, which {row} does not: for logits say inputs='logits'")
-            raise ValueError(f"logits hold NaN or +∞, or nothing but -∞, in {row}: drop it or clean it first")
-    # Of a probability of zero the logarithm of the smallest positive number is taken.
-    return rows.mapped(lambda _, p: p.clamp(min=torch.finfo(p.dtype).tiny).log()) if probabilities else rows
-
-
-def check_labels(y: Any, logits: Rows) -> NDArray[np.int64]:
-    """Labels as integers 0 … C-1, one per row."""
-    labels = y.detach().cpu().numpy() if isinstance(y, Tensor) else np.asarray(y)
-    if labels.shape != (len(logits),):
-        raise ValueError(f"y must hold one label per row, shape ({len(logits)},); got {labels.shape}")
-    if labels.dtype.kind not in "iub" and not _are_whole(labels):
-        raise ValueError("y must hold class numbers 0, 1, …: encode labels with sklearn's LabelEncoder")
-    whole = labels.astype(np.int64)
-    if whole.min() < 0 or whole.max() >= logits.shape[1]:
-        raise ValueError(
-            f"y holds classes {whole.min()} to {whole.max()}, but the logits have classes 0 to {logits.shape[1] - 1}"
-        )
-    return whole
-
-
-def _are_whole(labels: NDArray[Any]) -> bool:
-    try:
-        numbers = labels.astype(np.float64)
-    except (TypeError, ValueError):
-        return False
-    return labels.dtype.kind not in "US" and bool(np.isfinite(numbers).all() and (numbers == np.floor(numbers)).all())
+    def _temperatures(self, logits: Tensor, features: Tensor | None) -> Tensor:
+        raise AttributeError(f"{type(self).__name__} has no temperature: it does more than divide the logits")

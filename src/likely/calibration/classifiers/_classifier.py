@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from likely._rows.folds import Split
+from likely._typing import Array
 from likely.calibration._estimator import CalibratedEstimator, Member, Outputs, Weight
+from likely.calibration._methods import make_calibrator
 from likely.calibration.classifiers._base import Calibrator
-from likely.calibration.classifiers._methods import make_calibrator
 
 
 @dataclass
@@ -24,11 +24,11 @@ class _Member(Member):
 
     floor: float
 
-    def logits(self, X: Any, classes: NDArray[Any]) -> NDArray[np.float64]:
-        scores, probabilities = _scores(self.estimator, X, classes)
-        return _as_logits(scores, self.floor) if probabilities else scores
+    def logits(self, X: Any, classes: NDArray[Any]) -> Array:
+        return _as_logits(*_scores(self.estimator, X, classes), self.floor)
 
 
+@dataclass(eq=False, repr=False)
 class CalibratedClassifier(ClassifierMixin, CalibratedEstimator):
     """A classifier whose probabilities are calibrated on rows it was not trained on.
 
@@ -44,7 +44,7 @@ class CalibratedClassifier(ClassifierMixin, CalibratedEstimator):
             ``"matrix"``, ``"platt"``, ``"isotonic"``, or a calibrator.
         cv: folds of the cross-fitting, as in scikit-learn, or ``"prefit"``. A number deals the rows by what they hold,
             so that neither their order matters nor whether a row is there twice or has a weight of two.
-        ensemble: keep one classifier and calibrator a fold instead of fitting the classifier again.
+        ensemble: keep one classifier and calibrator per fold instead of fitting the classifier again.
         features: a function from X to the features that some calibrators read, such as ``network.embed``.
         n_jobs: folds to fit at the same time.
 
@@ -59,28 +59,17 @@ class CalibratedClassifier(ClassifierMixin, CalibratedEstimator):
     [4.7, 1.5]
     """
 
-    def __init__(
-        self,
-        estimator: Any,
-        method: str | Calibrator = "auto",
-        *,
-        cv: Any = 5,
-        ensemble: bool = False,
-        features: Callable[[Any], Any] | None = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.estimator = estimator
-        self.method = method
-        self.cv = cv
-        self.ensemble = ensemble
-        self.features = features
-        self.n_jobs = n_jobs
+    estimator: Any
+    method: str | Calibrator = "auto"
+    _: KW_ONLY
+    cv: Any = 5
+    ensemble: bool = False
+    features: Callable[[Any], Any] | None = None
+    n_jobs: int | None = None
 
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+    def predict_proba(self, X: Any) -> Array:
         """Calibrated probabilities of ``classes_``."""
-        check_is_fitted(self, "members_")
-        found = [m.calibrator.predict_proba(m.logits(X, self.classes_), self._features(X)) for m in self.members_]
-        return np.asarray(np.mean(found, axis=0))
+        return self._mean(X, "predict_proba")
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The class of highest calibrated probability."""
@@ -88,15 +77,16 @@ class CalibratedClassifier(ClassifierMixin, CalibratedEstimator):
         labels: NDArray[Any] = self.classes_[best]
         return labels
 
-    def temperature(self, X: Any) -> NDArray[np.float64]:
+    def temperature(self, X: Any) -> Array:
         """What each row's logits are divided by (in an ensemble, on average), where the method divides."""
-        check_is_fitted(self, "members_")
-        found = [m.calibrator.temperature(m.logits(X, self.classes_), self._features(X)) for m in self.members_]
-        return np.asarray(np.mean(found, axis=0))
+        return self._mean(X, "temperature")
 
-    def _check_target(self, y: NDArray[Any]) -> NDArray[Any]:
-        check_classification_targets(y)
-        return y
+    def _mean(self, X: Any, question: str) -> Array:
+        """The mean of what the members' calibrators answer."""
+        check_is_fitted(self, "members_")
+        features = self._features(X)
+        answers = [getattr(m.calibrator, question)(m.logits(X, self.classes_), features) for m in self.members_]
+        return np.asarray(np.mean(answers, axis=0))
 
     def _targets(self, y: NDArray[Any], fitted: Any = None) -> NDArray[np.int64]:
         self.classes_ = np.unique(y) if fitted is None else np.asarray(fitted.classes_)
@@ -110,7 +100,7 @@ class CalibratedClassifier(ClassifierMixin, CalibratedEstimator):
     ) -> _Member:
         scores, probabilities = outputs
         floor = _floor(scores) if probabilities else 0.0
-        logits = _as_logits(scores, floor) if probabilities else scores
+        logits = _as_logits(scores, probabilities, floor)
         return _Member(estimator, make_calibrator(self.method).fit(logits, targets, features, weight), floor)
 
     def _check_folds(self, targets: NDArray[Any], weight: Weight, folds: list[Split]) -> None:
@@ -126,7 +116,7 @@ class CalibratedClassifier(ClassifierMixin, CalibratedEstimator):
                 )
 
 
-def _scores(estimator: Any, X: Any, classes: NDArray[Any]) -> tuple[NDArray[np.float64], bool]:
+def _scores(estimator: Any, X: Any, classes: NDArray[Any]) -> tuple[Array, bool]:
     """One score per class for every row, and whether they are probabilities (else they are logits)."""
     if hasattr(estimator, "decision_function"):
         scores = np.asarray(estimator.decision_function(X), dtype=np.float64)
@@ -135,18 +125,18 @@ def _scores(estimator: Any, X: Any, classes: NDArray[Any]) -> tuple[NDArray[np.f
         if scores.shape[1] == len(classes):
             return scores, False
     if not hasattr(estimator, "predict_proba"):
-        raise ValueError(f"{type(estimator).__name__} has neither a decision_function with a score a class nor proba")
+        raise ValueError(f"{type(estimator).__name__} has neither a decision_function with a score per class nor proba")
     return np.asarray(estimator.predict_proba(X), dtype=np.float64), True
 
 
-def _floor(probabilities: NDArray[np.float64]) -> float:
+def _floor(probabilities: Array) -> float:
     """Half the smallest positive probability: a forest's zero says less than one tree, not never."""
     positive = probabilities[probabilities > 0]
     return max(0.5 * float(positive.min()), np.finfo(np.float64).tiny) if len(positive) else 1.0
 
 
-def _as_logits(probabilities: NDArray[np.float64], floor: float) -> NDArray[np.float64]:
-    return np.asarray(np.log(np.maximum(probabilities, floor)))
+def _as_logits(scores: Array, probabilities: bool, floor: float) -> Array:
+    return np.log(np.maximum(scores, floor)) if probabilities else scores
 
 
 def _encode(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:

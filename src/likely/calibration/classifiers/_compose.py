@@ -1,20 +1,27 @@
-"""Calibrators one after the other."""
+"""Calibrators made of others: several in a row, and the mean of those that cross-validation prefers."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import KW_ONLY, dataclass
+from numbers import Integral
+from typing import Any, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from sklearn.utils import check_random_state
 from torch import Tensor
 
-from likely._rows.blocks import Rows, like
-from likely.calibration._composition import Composed, named
+from likely.calibration._composition import AutomaticChoice, Composed, named, refitted
+from likely.calibration._held_out import CrossFits
 from likely.calibration.classifiers._base import Calibrator
 from likely.calibration.classifiers._rows import LabelledLogits
+from likely.calibration.classifiers._scaling import StructuredMatrixScaling, VectorScaling
+from likely.calibration.classifiers._temperature import FeatureTemperature, GlobalTemperature, LinearTemperature
+
+_MATRIX = 200  # a matrix of more classes than this has more entries than calibration sets can speak for
 
 
+@dataclass(eq=False, repr=False)
 class Composition(Composed, Calibrator):
     """Calibrators in a row, each fitted on the logits the one before it gives. Made by :func:`compose`.
 
@@ -23,29 +30,26 @@ class Composition(Composed, Calibrator):
     ['vectorscaling', 'globaltemperature']
     """
 
-    def __init__(self, steps: list[tuple[str, Calibrator]], *, cv: int | None = 5, inputs: str = "logits") -> None:
-        Calibrator.__init__(self, inputs=inputs)  # past scikit-learn's _BaseComposition, which has another one
-        self.steps = steps
-        self.cv = cv
+    steps: list[tuple[str, Any]]
+    _: KW_ONLY
+    cv: int | None = 5
 
-    def temperature(self, logits: Any, features: Any = None) -> Any:
-        """The product of the steps' temperatures, where all have one."""
-        current = self._rows(logits).whole()
-        total = torch.ones_like(current[:, 0])
-        for step in self.fitted_:
-            total = total * step.temperature(current, features)
-            current = step.transform(current, features)
-        return like(total, logits)
-
-    def _fit(
-        self, logits: Rows, y: NDArray[np.int64], features: Rows | None, weight: NDArray[np.float64] | None
-    ) -> None:
-        self._fit_steps(LabelledLogits(logits, y, features, weight))
+    def _fit_rows(self, rows: LabelledLogits) -> Self:
+        self.n_classes_ = rows.answers.shape[1]
+        self._fit_steps(rows)
+        return self
 
     def _calibrate(self, logits: Tensor, features: Tensor | None) -> Tensor:
         for step in self.fitted_:
             logits = step._calibrate(logits, features)
         return logits
+
+    def _temperatures(self, logits: Tensor, features: Tensor | None) -> Tensor:
+        total = logits.new_ones(len(logits))
+        for step in self.fitted_:
+            total = total * step._temperatures(logits, features)
+            logits = step._calibrate(logits, features)
+        return total
 
 
 def compose(*calibrators: Calibrator, cv: int | None = 5, inputs: str = "logits") -> Composition:
@@ -67,3 +71,72 @@ def compose(*calibrators: Calibrator, cv: int | None = 5, inputs: str = "logits"
     array([[0., 0., 1.]])
     """
     return Composition(named(calibrators), cv=cv, inputs=inputs)
+
+
+@dataclass(eq=False, repr=False)
+class AutoCalibrator(AutomaticChoice, Calibrator):
+    """Tries temperatures, vector and matrix scaling and their compositions; averages the best by cross-validated NLL.
+
+    ``candidates`` maps names to calibrators; None stands for Global, Linear and Feature Scaling (the last where ``fit``
+    is given features), vector and structured matrix scaling, and those followed by Linear or Feature Scaling.
+    Candidates within ``slack`` standard errors of the best, in paired differences over the rows, cannot be told from
+    it: the answer is the mean of their logits, with ``slack=0`` the best alone. ``scores_`` has the cross-validated
+    NLL of each candidate, ``behind_`` how many standard errors it is behind the best, ``name_`` the name of the best,
+    and ``members_`` those averaged, fitted on all rows.
+
+    >>> import numpy as np
+    >>> from likely.calibration import AutoCalibrator, GlobalTemperature, VectorScaling
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.integers(0, 3, 1000)
+    >>> logits = 3 * np.eye(3)[y] + 2 * rng.normal(size=(1000, 3)) + [4, 0, 0]    # too fond of class 0
+    >>> auto = AutoCalibrator({"GS": GlobalTemperature(), "VS": VectorScaling()}).fit(logits, y)
+    >>> list(auto.members_)
+    ['VS']
+    >>> auto.scores_["VS"] < auto.scores_["GS"]
+    True
+    """
+
+    candidates: dict[str, Calibrator] | None = None
+    _: KW_ONLY
+    cv: int = 5
+    slack: float = 2.0
+    random_state: Any = 0
+    n_jobs: int | None = None
+
+    def _fit_rows(self, rows: LabelledLogits) -> Self:
+        if self.cv < 2:
+            raise ValueError(f"cv must be 2 or more, got {self.cv}")
+        self.n_classes_ = rows.answers.shape[1]
+        candidates = self.candidates or default_candidates(self.n_classes_, features=rows.features is not None)
+        seed = self.random_state
+        if not isinstance(seed, Integral):
+            seed = check_random_state(seed).randint(2**31 - 1)
+        some = rows.thinned()  # some of the rows choose, where there are very many; all take part in the fit
+        fits, _ = self._compare(candidates, some, int(seed))
+        if some is not rows:
+            fits = CrossFits(rows, cv=None)
+        chosen = [name for name in candidates if name == self.name_ or self.behind_.get(name, np.inf) < self.slack]
+        self.members_ = {name: refitted(candidates[name], fits) for name in chosen}
+        for member in self.members_.values():
+            member.n_classes_ = self.n_classes_
+        return self
+
+    def _calibrate(self, logits: Tensor, features: Tensor | None) -> Tensor:
+        return torch.stack([member._calibrate(logits, features) for member in self.members_.values()]).mean(0)
+
+    def _temperatures(self, logits: Tensor, features: Tensor | None) -> Tensor:
+        inverse = [1 / member._temperatures(logits, features) for member in self.members_.values()]
+        return 1 / torch.stack(inverse).mean(0)
+
+
+def default_candidates(classes: int, *, features: bool = False) -> dict[str, Calibrator]:
+    """What ``AutoCalibrator`` tries, simplest first."""
+    temperatures: dict[str, Calibrator] = {"LS": LinearTemperature()}
+    if features:
+        temperatures["LFS"] = FeatureTemperature()
+    scalings: dict[str, Calibrator] = {"VS": VectorScaling()}
+    if classes <= _MATRIX:
+        scalings["SMS"] = StructuredMatrixScaling()
+        scalings["SMS, fixed"] = StructuredMatrixScaling(penalty=2.0 * classes)
+    pairs = {f"{s} → {t}": compose(scalings[s], temperatures[t]) for s in scalings for t in temperatures}
+    return {"GS": GlobalTemperature(), **temperatures, **scalings, **pairs}

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import numpy as np
+from dataclasses import dataclass
+
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from likely._rows.blocks import Rows
-from likely.calibration._deep_network import DeepCalibrator, few
+from likely._typing import Array
+from likely.calibration._row_factor import DeepCalibrator, few
 from likely.calibration.classifiers._inverse import fit_inverse_temperature, relative
+from likely.calibration.classifiers._rows import Labels
 from likely.calibration.classifiers._temperature import TemperatureCalibrator, finite
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class DeepTemperature(DeepCalibrator, TemperatureCalibrator):
     r"""Deep Scaling (DS): one temperature per row from a small network, that falls back to Global Scaling.
 
@@ -42,31 +45,11 @@ class DeepTemperature(DeepCalibrator, TemperatureCalibrator):
     True
     """
 
-    def __init__(
-        self,
-        *,
-        hidden: int = 32,
-        max_iter: int = 500,
-        learning_rate: float = 0.003,
-        margin: float = 2.0,
-        random_state: int = 0,
-        inputs: str = "logits",
-    ) -> None:
-        super().__init__(inputs=inputs)
-        self.hidden = hidden
-        self.max_iter = max_iter
-        self.learning_rate = learning_rate
-        self.margin = margin
-        self.random_state = random_state
-
-    def _fit(
-        self, logits: Rows, y: NDArray[np.int64], features: Rows | None, weight: NDArray[np.float64] | None
-    ) -> None:
+    def _fit(self, logits: Rows, y: Labels, features: Rows | None, weight: Array) -> None:
         inverse = fit_inverse_temperature(logits, y, weight)
         self.global_temperature_ = 1 / inverse.value
         self.n_features_ = 0 if features is None else features.shape[1]
         source = logits if features is None else features
-        weights = np.ones(len(y)) if weight is None else weight
         rows = few(len(y), max(logits.shape[1], source.shape[1]))
         z, labels = logits[rows], torch.as_tensor(y[rows])
 
@@ -74,7 +57,7 @@ class DeepTemperature(DeepCalibrator, TemperatureCalibrator):
             return relative(z, labels.to(z.device), inverse.value, u)[:2]
 
         max_iter = self.max_iter if inverse.informed else 0
-        self._fit_networks(finite(source[rows]), evaluate, weights[rows], y[rows], max_iter)
+        self._fit_networks(finite(source[rows]), evaluate, weight[rows], y[rows], max_iter)
 
     def _temperatures(self, logits: Tensor, features: Tensor | None) -> Tensor:
         if self.n_features_ and (features is None or features.shape[1] != self.n_features_):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
+from scipy import optimize
 from torch import Tensor
 
 from likely._rows.blocks import Rows
-from likely.calibration._link import LINK
+from likely._typing import Array
+from likely.calibration._row_factor import LINK
+from likely.calibration.classifiers._rows import Labels
 from likely.likelihoods.softmax import tempered
 
 _BOUND = 1e4
@@ -31,9 +32,7 @@ def relative(logits: Tensor, labels: Tensor, inverse: float, u: Tensor) -> tuple
     return nll, first * slope, second * slope.square()
 
 
-def fit_inverse_temperature(
-    logits: Rows, y: NDArray[np.int64], weight: NDArray[np.float64] | None, start: int = 2000
-) -> Inverse:
+def fit_inverse_temperature(logits: Rows, y: Labels, weight: Array, start: int = 2000) -> Inverse:
     """The 1/T of highest likelihood, right to about eight digits.
 
     Rows without a single error have none: the likelihood rises for ever. There the probability of an error is taken
@@ -47,21 +46,20 @@ def fit_inverse_temperature(
     log_tau = _newton(rows, ((stride, 40), (1, 20)) if stride > 1 else ((1, 60),))
     target = rows.total * math.log1p(0.5 / (rows.total + 0.5))
     informed = rows.pass_over(math.exp(log_tau))[0] >= target
-    if not informed:
-        log_tau = _at_loss(rows, target, log_tau)
+    if not informed:  # there the loss falls with τ: to what errors of that probability would cost
+        ends = log_tau - 2 * math.log(_BOUND), log_tau
+        log_tau = optimize.brentq(lambda t: rows.pass_over(math.exp(t))[0] - target, *ends, xtol=1e-9)
     return Inverse(math.exp(log_tau) * rows.scale, informed)
 
 
 class _Scaled:
     """Logits in units of their own size, a power of two: their squares then neither overflow nor vanish."""
 
-    def __init__(self, logits: Rows, y: NDArray[np.int64], weight: NDArray[np.float64] | None) -> None:
+    def __init__(self, logits: Rows, y: Labels, weight: Array) -> None:
         self.logits, self.labels = logits, torch.as_tensor(y)
-        self.weight = None if weight is None else torch.as_tensor(weight)
-        self.total = float(len(y) if weight is None else weight.sum())
+        self.weight, self.total = torch.as_tensor(weight), float(weight.sum())
         largest, size = 0.0, 0.0
-        for part in logits.blocks():
-            block = logits[part]
+        for _, block in logits.read():
             finite = block.isfinite()
             largest = max(largest, float(block.masked_fill(~finite, 0).abs().max()))
             below = block.masked_fill(~finite, math.inf).amin(1) - block.amax(1)
@@ -73,21 +71,19 @@ class _Scaled:
 
     def _deviation(self) -> float:
         squares = count = 0.0
-        for part in self.logits.blocks():
-            block = self.logits[part] * self.scale
-            below = (block - block.amax(1, keepdim=True))[block.isfinite()].double()
+        for _, block in self.logits.read():
+            scaled = block * self.scale
+            below = (scaled - scaled.amax(1, keepdim=True))[scaled.isfinite()].double()
             squares, count = squares + float(below.square().sum()), count + len(below)
         return math.sqrt(squares / max(count, 1.0))
 
     def pass_over(self, tau: float, stride: int = 1) -> tuple[float, float, float]:
         """The loss, its slope and its curvature in τ."""
         sums = [0.0, 0.0, 0.0]
-        for part in self.logits.blocks(stride):
-            block = self.logits[part] * self.scale
-            terms = tempered(block, self.labels[part].to(block.device), tau)
+        for part, block in self.logits.read(stride):
+            terms = tempered(block * self.scale, self.labels[part].to(block.device), tau)
             for k, term in enumerate(terms):
-                own = term if self.weight is None else term * self.weight[part].to(term)
-                sums[k] += float(own.double().sum())
+                sums[k] += float((term * self.weight[part].to(term)).double().sum())
         return sums[0], sums[1], sums[2]
 
 
@@ -108,14 +104,3 @@ def _newton(rows: _Scaled, stages: tuple[tuple[int, int], ...]) -> float:
             if abs(move) < 1e-4:
                 break
     return log_tau
-
-
-def _at_loss(rows: _Scaled, target: float, high: float) -> float:
-    """Where the loss, which falls with τ when there is no error, has come down to ``target``."""
-    low = high - 2 * math.log(_BOUND)
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if rows.pass_over(math.exp(middle))[0] > target else (low, middle)
-        if high - low < 1e-9:
-            break
-    return 0.5 * (low + high)

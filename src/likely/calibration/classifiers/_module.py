@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any, Self
 
 import torch
 from sklearn.exceptions import NotFittedError
 from torch import Tensor, nn
 
+from likely.calibration._methods import make_calibrator
 from likely.calibration.classifiers._base import Calibrator
-from likely.calibration.classifiers._methods import make_calibrator
 
 
 class CalibratedModule(nn.Module):
@@ -60,7 +61,8 @@ class CalibratedModule(nn.Module):
         logits, features, targets = [], [], []
         with _evaluating(self.model):
             for inputs, own in batches:
-                found, caught = self._run(*_arguments(inputs, self._device()))
+                device = next(self.model.parameters(), torch.empty(0)).device
+                found, caught = self._run(*_arguments(inputs, device))
                 logits.append(found)
                 features.append(caught)
                 targets.append(torch.as_tensor(own))
@@ -125,29 +127,20 @@ class CalibratedModule(nn.Module):
         if not hasattr(self.calibrator, "classes_"):
             raise NotFittedError("the calibrator is not fitted: call fit with held-out rows first")
 
-    def _device(self) -> torch.device:
-        tensor = next(iter(self.model.parameters()), None)
-        return torch.device("cpu") if tensor is None else tensor.device
-
 
 @contextmanager
 def _catching(layers: Mapping[str, nn.Module]) -> Iterator[dict[str, Tensor]]:
     """The input of each layer that runs inside, the last to run last; the hooks are gone afterwards."""
     caught: dict[str, Tensor] = {}
 
-    def catcher(name: str) -> Any:
-        def catch(_module: nn.Module, args: tuple[Any, ...]) -> None:
-            caught.pop(name, None)
-            caught[name] = args[0]
+    def catch(name: str, _layer: nn.Module, args: tuple[Any, ...]) -> None:
+        caught.pop(name, None)
+        caught[name] = args[0]
 
-        return catch
-
-    handles = [layer.register_forward_pre_hook(catcher(name)) for name, layer in layers.items()]
-    try:
+    with ExitStack() as hooks:
+        for name, layer in layers.items():
+            hooks.enter_context(layer.register_forward_pre_hook(partial(catch, name)))
         yield caught
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 @contextmanager

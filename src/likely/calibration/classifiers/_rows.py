@@ -9,13 +9,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.base import clone
+from torch import Tensor
 from typing_extensions import override
 
 from likely._rows.blocks import Rows
+from likely._rows.checks import check_features
 from likely._rows.contents import Keys, contents
-from likely.calibration._held_out import HeldOutRows
+from likely._typing import Array
+from likely.calibration._held_out import HeldOutRows, check_weight
 from likely.functional import softmax_nll
 
+Labels = NDArray[np.int64]
 KEPT = 2**22  # numbers: so many calibrated logits are kept between two steps, more are computed again at every pass
 _HOPELESS = 1e6  # nats: a true class that was ruled out costs ∞, and must not hide how candidates differ elsewhere
 
@@ -24,15 +28,21 @@ _HOPELESS = 1e6  # nats: a true class that was ruled out costs ∞, and must not
 class LabelledLogits(HeldOutRows):
     """Logits (the answers), labels, and features as :class:`~likely._rows.blocks.Rows`."""
 
+    @classmethod
+    def checked(cls, logits: Rows, y: Any, features: Any, sample_weight: Any) -> LabelledLogits:
+        """Return the rows of positive weight, after a look at everything but the logits."""
+        weight, extra = check_weight(sample_weight, logits), check_features(features, len(logits))
+        return cls(logits, check_labels(y, logits), extra, weight).counted()
+
     @property
     @override
     def few(self) -> bool:
-        return len(self) * int(self.answers.shape[1]) <= KEPT
+        return len(self.y) * int(self.answers.shape[1]) <= KEPT
 
     def thinned(self) -> LabelledLogits:
         """Return as many rows as can be kept, spread evenly over all."""
-        stride = -(-len(self) // max(1, KEPT // self.answers.shape[1]))
-        return self if stride == 1 else self.taken(np.arange(0, len(self), stride))
+        stride = -(-len(self.y) // max(1, KEPT // self.answers.shape[1]))
+        return self if stride == 1 else self.taken(np.arange(0, len(self.y), stride))
 
     @override
     def keys(self) -> Keys:
@@ -43,7 +53,7 @@ class LabelledLogits(HeldOutRows):
         if step.inputs != "logits":
             kind = type(step).__name__
             raise ValueError(f"{kind} has inputs={step.inputs!r}: steps are handed logits; say inputs= to the whole")
-        return clone(step)._fit_checked(self.answers, self.y, self.features, self.weight)
+        return clone(step)._fit_rows(self)
 
     @override
     def after(self, fitted: Any) -> LabelledLogits:
@@ -52,11 +62,58 @@ class LabelledLogits(HeldOutRows):
         return replace(self, answers=Rows(logits.whole()) if self.few else logits)
 
     @override
-    def nll(self, fitted: Any) -> NDArray[np.float64]:
+    def nll(self, fitted: Any) -> Array:
         losses = []
         for part, logits in self.after(fitted).answers.read():
             labels = torch.as_tensor(self.y[part], device=logits.device)
             loss = softmax_nll(logits.double(), labels, temperature=1.0, reduction="none", validate_args=False)
             losses.append(loss.clamp(max=_HOPELESS).cpu())
-        nll: NDArray[np.float64] = torch.cat(losses).numpy()
+        nll: Array = torch.cat(losses).numpy()
         return nll
+
+
+def check_logits(logits: Any, *, probabilities: bool = False) -> Rows:
+    """Rows of logits, after a look at every value, block by block."""
+    array = logits if isinstance(logits, Tensor) or hasattr(logits, "dtype") else np.asarray(logits)
+    name = "probabilities" if probabilities else "logits"
+    if getattr(array, "ndim", 0) != 2 or array.shape[1] < 2:
+        raise ValueError(f"{name} must have the shape (rows, classes) with two classes or more, got {array.shape}")
+    if not isinstance(array, Tensor) and array.dtype.kind != "f":
+        array = np.asarray(array, dtype=np.float64)
+    if len(array) == 0:
+        raise ValueError(f"{name} have no rows")
+    rows = Rows(array)
+    for part, block in rows.read():
+        # NaN and +∞ pass through a maximum.
+        whole = (block >= 0).all(1) & ((block.sum(1) - 1).abs() < 1e-2) if probabilities else block.amax(1).isfinite()
+        if not bool(whole.all()):
+            row = f"row {part.start + int((~whole).nonzero()[0])} (counted from 0)"
+            if probabilities:
+                rule = "probabilities must be ≥ 0 and sum to one in every row"
+                raise ValueError(f"{rule}, which {row} does not: for logits say inputs='logits'")
+            raise ValueError(f"logits hold NaN or +∞, or nothing but -∞, in {row}: drop it or clean it first")
+    # Of a probability of zero the logarithm of the smallest positive number is taken.
+    return rows.mapped(lambda _, p: p.clamp(min=torch.finfo(p.dtype).tiny).log()) if probabilities else rows
+
+
+def check_labels(y: Any, logits: Rows) -> Labels:
+    """Labels as integers 0 … C-1, one per row."""
+    labels = y.detach().cpu().numpy() if isinstance(y, Tensor) else np.asarray(y)
+    if labels.shape != (len(logits),):
+        raise ValueError(f"y must hold one label per row, shape ({len(logits)},); got {labels.shape}")
+    if labels.dtype.kind not in "iub" and not _are_whole(labels):
+        raise ValueError("y must hold class numbers 0, 1, …: encode labels with sklearn's LabelEncoder")
+    whole = labels.astype(np.int64)
+    if whole.min() < 0 or whole.max() >= logits.shape[1]:
+        raise ValueError(
+            f"y holds classes {whole.min()} to {whole.max()}, but the logits have classes 0 to {logits.shape[1] - 1}"
+        )
+    return whole
+
+
+def _are_whole(labels: NDArray[Any]) -> bool:
+    try:
+        numbers = labels.astype(np.float64)
+    except (TypeError, ValueError):
+        return False
+    return labels.dtype.kind not in "US" and bool(np.isfinite(numbers).all() and (numbers == np.floor(numbers)).all())

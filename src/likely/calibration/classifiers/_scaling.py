@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from likely._rows.blocks import Rows
-from likely.calibration.classifiers._affine import AffineProblem, centred, fit_affine
+from likely._typing import Array
+from likely.calibration.classifiers._affine import AffineProblem, affine, centred, fit_affine
 from likely.calibration.classifiers._base import Calibrator
 from likely.calibration.classifiers._inverse import fit_inverse_temperature
+from likely.calibration.classifiers._rows import Labels
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class VectorScaling(Calibrator):
     r"""Vector Scaling (VS; with its learned ridges, structured vector scaling, SVS): a factor and a bias per class.
 
@@ -30,14 +34,11 @@ class VectorScaling(Calibrator):
     """
 
     _matrix = False
+    mixing_ = np.zeros((0, 0))
 
-    def __init__(self, *, penalty: str | float | None = "evidence", inputs: str = "logits") -> None:
-        super().__init__(inputs=inputs)
-        self.penalty = penalty
+    penalty: str | float | None = "evidence"
 
-    def _fit(
-        self, logits: Rows, y: NDArray[np.int64], features: Rows | None, weight: NDArray[np.float64] | None
-    ) -> None:
+    def _fit(self, logits: Rows, y: Labels, features: Rows | None, weight: Array) -> None:
         if isinstance(self.penalty, str) and self.penalty != "evidence":
             raise ValueError(f"penalty must be 'evidence', None or a number ≥ 0, got {self.penalty!r}")
         inverse = fit_inverse_temperature(logits, y, weight).value
@@ -47,13 +48,13 @@ class VectorScaling(Calibrator):
         self.factors_ = 1 + theta[:classes]
         # A constant added to all biases changes nothing.
         self.bias_ = theta[classes : 2 * classes] - theta[classes : 2 * classes].mean()
-        self.mixing_ = theta[2 * classes :].reshape(-1, classes)
+        self.mixing_ = theta[2 * classes :].reshape(-1, classes)  # without rows where there is no matrix
 
     def _calibrate(self, logits: Tensor, features: Tensor | None) -> Tensor:
         tempered = logits / self.global_temperature_
         x = centred(tempered)
-        shift = x * torch.as_tensor(self.factors_ - 1).to(x) + torch.as_tensor(self.bias_).to(x)
-        return tempered + (torch.addmm(shift, x, torch.as_tensor(self.mixing_.T).to(x)) if self.mixing_.size else shift)
+        learned = (torch.as_tensor(part).to(x) for part in (self.factors_ - 1, self.bias_, self.mixing_))
+        return affine(tempered, x, *learned)
 
 
 class StructuredMatrixScaling(VectorScaling):

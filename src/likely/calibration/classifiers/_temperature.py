@@ -1,39 +1,36 @@
-"""Temperatures: one for all rows, or one per row, read off its logits or features."""
+"""Temperatures: one for all rows, or one per row, linear in its logits or features."""
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from sklearn.utils.extmath import randomized_svd
 from torch import Tensor
 
-from likely._rows.blocks import Rows, like
-from likely._rows.checks import check_features
-from likely._solvers.evidence import Solution, fit_linear
+from likely._rows.blocks import Rows, moments
+from likely._solvers.evidence import Evaluate, Solution, fit_linear
 from likely._solvers.ridge import RATE
-from likely.calibration._link import LINK
+from likely._typing import Array
+from likely.calibration._row_factor import LINK
 from likely.calibration.classifiers._base import Calibrator
 from likely.calibration.classifiers._inverse import fit_inverse_temperature, relative
-from likely.calibration.classifiers._leading import fit_leading
+from likely.calibration.classifiers._rows import Labels
+
+# The features of a network repeat each other. On SVHN's 1024, 64 to 256 directions do as well as all of them, from 250
+# to 2,500 rows, in a tenth of the time.
+DIRECTIONS = 128
+_SAMPLE = 5000  # rows the directions are found on
 
 
 class TemperatureCalibrator(Calibrator):
     """A calibrator that divides the logits of each row by one number; subclasses write ``_temperatures``."""
 
-    def temperature(self, logits: Any, features: Any = None) -> Any:
-        """Return the temperature of each row, of shape (rows,)."""
-        rows = self._rows(logits)
-        extra = check_features(features, len(rows))
-        parts = [self._temperatures(block, extra[part] if extra else None) for part, block in rows.read()]
-        return like(torch.cat(parts), logits)
-
     def _calibrate(self, logits: Tensor, features: Tensor | None) -> Tensor:
         return logits / self._temperatures(logits, features).to(logits.dtype)[:, None]
-
-    def _temperatures(self, logits: Tensor, features: Tensor | None) -> Tensor:
-        raise TypeError("use one of the temperatures in likely.calibration")
 
 
 class GlobalTemperature(TemperatureCalibrator):
@@ -53,47 +50,36 @@ class GlobalTemperature(TemperatureCalibrator):
     4
     """
 
-    def _fit(
-        self, logits: Rows, y: NDArray[np.int64], features: Rows | None, weight: NDArray[np.float64] | None
-    ) -> None:
+    def _fit(self, logits: Rows, y: Labels, features: Rows | None, weight: Array) -> None:
         self.temperature_ = 1 / fit_inverse_temperature(logits, y, weight).value
 
     def _temperatures(self, logits: Tensor, features: Tensor | None) -> Tensor:
         return logits.new_full((len(logits),), self.temperature_)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class _PredictedTemperature(TemperatureCalibrator):
     """One temperature per row: 1/T = f(u)/T₀, relative to the global one. f(0) = 1: the start *is* Global Scaling."""
 
-    _leading = False
+    _leading = False  # whether many columns are read along their leading directions only
 
-    def __init__(self, *, penalty: str | float | None = "evidence", inputs: str = "logits") -> None:
-        super().__init__(inputs=inputs)
-        self.penalty = penalty
+    penalty: str | float | None = "evidence"
 
-    def _fit(
-        self, logits: Rows, y: NDArray[np.int64], features: Rows | None, weight: NDArray[np.float64] | None
-    ) -> None:
-        inverse, source = fit_inverse_temperature(logits, y, weight), self._source(logits, features)
+    def _fit(self, logits: Rows, y: Labels, features: Rows | None, weight: Array) -> None:
+        inverse, labels = fit_inverse_temperature(logits, y, weight), torch.as_tensor(y)
+        source = self._source(logits, features)
         self.global_temperature_ = 1 / inverse.value
+
+        def evaluate(rows: slice, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            return relative(logits[rows], labels[rows].to(u.device), inverse.value, u)
+
         if inverse.informed or self.penalty != "evidence":
-            self.solution_ = self._solve(logits, y, source, inverse.value, weight)
+            fit = _fit_leading if self._leading else fit_linear
+            self.solution_ = fit(source, evaluate, rate=RATE, penalty=self.penalty, sample_weight=weight)
         else:  # without an error, or without spread, no row differs from the others
             none = np.zeros(source.shape[1])
             self.solution_ = Solution(none, np.ones_like(none), none, 0.0, np.inf, 0)
-        self.n_iter_ = self.solution_.n_iter
-        self.precision_ = self.solution_.precision
-
-    def _solve(
-        self, logits: Rows, y: NDArray[np.int64], source: Rows, inverse: float, weight: NDArray[np.float64] | None
-    ) -> Solution:
-        labels = torch.as_tensor(y)
-
-        def evaluate(rows: slice, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            return relative(logits[rows], labels[rows].to(u.device), inverse, u)
-
-        fit = fit_leading if self._leading and self.penalty == "evidence" else fit_linear
-        return fit(source, evaluate, rate=RATE, penalty=self.penalty, sample_weight=weight)
+        self.precision_, self.n_iter_ = self.solution_.precision, self.solution_.n_iter
 
     def _temperatures(self, logits: Tensor, features: Tensor | None) -> Tensor:
         source = self._source(logits, features)
@@ -107,14 +93,7 @@ class _PredictedTemperature(TemperatureCalibrator):
 
 
 def finite(logits: Tensor) -> Tensor:
-    """-∞ says that a class is out, not how hard the row is: the row's lowest finite number stands in.
-
-    Args:
-        logits: tensor of shape (rows, classes), with a finite number in every row.
-
-    Returns:
-        A tensor of the same shape without -∞.
-    """
+    """-∞ says that a class is out, not how hard the row is: the row's lowest finite number stands in."""
     lowest = logits.masked_fill(logits == -torch.inf, torch.inf).amin(1, keepdim=True)
     return torch.maximum(logits, lowest)
 
@@ -168,3 +147,30 @@ class FeatureTemperature(_PredictedTemperature):
         if features is None:
             raise ValueError("FeatureTemperature needs features=, the input of the network's last layer")
         return features
+
+
+def _fit_leading(
+    features: Rows, evaluate: Evaluate, *, penalty: str | float | None, sample_weight: Array, rate: float
+) -> Solution:
+    """As ``fit_linear``, on the leading directions of the standardised features where these are many.
+
+    The directions are mixed by a random rotation: each mixture then has its share of the spread, and to standardise
+    them again, as the fit does, leaves the prior of the weights as it was.
+    """
+    n, d = features.shape
+    if d <= DIRECTIONS or penalty != "evidence":
+        return fit_linear(features, evaluate, rate=rate, penalty=penalty, sample_weight=sample_weight)
+    mean, deviation = moments(features, sample_weight)
+    some = slice(0, n, max(1, n // _SAMPLE))
+    x = (features[some].double().cpu().numpy() - mean) / deviation * np.sqrt(sample_weight[some])[:, None]
+    directions = randomized_svd(x, min(DIRECTIONS, len(x)), n_iter=2, random_state=0)[2].T
+    rotation = np.linalg.qr(np.random.RandomState(0).standard_normal([directions.shape[1]] * 2))[0]
+    projection = directions @ rotation / math.sqrt(d) / deviation[:, None]
+    centre, matrix = torch.as_tensor(mean), torch.as_tensor(projection)
+    projected = features.mapped(lambda _, x: (x - centre.to(x)) @ matrix.to(x), matrix.shape[1])
+    if n <= _SAMPLE:
+        projected = Rows(projected.whole())
+    solution = fit_linear(projected, evaluate, rate=rate, sample_weight=sample_weight)
+    slope = projection @ (solution.coef / solution.deviation)
+    intercept = solution.intercept - float(solution.mean @ (solution.coef / solution.deviation))
+    return Solution(mean, deviation, slope * deviation, intercept, solution.precision, solution.n_iter)

@@ -1,39 +1,23 @@
-"""Scale calibrators one after the other."""
+"""Scale calibrators made of others: several in a row, and the one that cross-validation prefers."""
 
 from __future__ import annotations
 
+import functools
+from dataclasses import dataclass
 from typing import Any, Self
 
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
 from torch.distributions import Distribution
 
-from likely._rows.checks import all_or_nothing
-from likely.calibration._composition import Composed, named
+from likely._solvers.selection import held_out_gain
+from likely.calibration._composition import AutomaticChoice, Composed, named, refitted
 from likely.calibration.regressors._isotonic import IsotonicScale
-from likely.calibration.regressors._rows import ForecastRows
-from likely.calibration.regressors._scale import Intervals
+from likely.calibration.regressors._predicted import DeepScale, LinearScale
+from likely.calibration.regressors._rows import Forecasts
+from likely.calibration.regressors._scale import GlobalScale, ScaleCalibrator
 
 
-class DelegatingScale(Intervals, BaseEstimator):
-    """A calibrator that answers as the last fitted one does, with the scale that one expects."""
-
-    def distribution(self, mean: Any, scale: Any, features: Any = None) -> Distribution:
-        """The calibrated distribution of every row: log_prob, cdf, icdf, sample."""
-        last, own = self._last(mean, scale, features)
-        answer: Distribution = last.distribution(mean, own, features)
-        return answer
-
-    def predict_scale(self, mean: Any, scale: Any, features: Any = None) -> Any:
-        """The calibrated scale of every row."""
-        last, own = self._last(mean, scale, features)
-        return last.predict_scale(mean, own, features)
-
-    def _last(self, mean: Any, scale: Any, features: Any) -> tuple[Any, Any]:
-        raise TypeError("use ScalePipeline or AutoScale")
-
-
-class ScalePipeline(Composed, DelegatingScale):
+class ScalePipeline(Composed, ScaleCalibrator):
     """Scale calibrators in a row: each starts from the scales of the one before.
 
     :func:`compose_scales` makes one. Only the last may be an :class:`IsotonicScale`, which changes more than scales.
@@ -55,19 +39,19 @@ class ScalePipeline(Composed, DelegatingScale):
         self.steps = steps
         self.cv = cv
 
-    @all_or_nothing
-    def fit(self, mean: Any, scale: Any, y: Any, features: Any = None, sample_weight: Any = None) -> Self:
-        """Fit the steps one by one."""
+    def _fit_rows(self, rows: Forecasts) -> Self:
         if any(isinstance(step, IsotonicScale) for step in self.chain[:-1]):
             raise ValueError("IsotonicScale bends the whole distribution, so it comes last")
-        self._fit_steps(ForecastRows.counted(mean, scale, y, features, sample_weight))
+        self._fit_steps(rows)
         return self
 
-    def _last(self, mean: Any, scale: Any, features: Any) -> tuple[Any, Any]:
-        check_is_fitted(self)
-        for step in self.fitted_[:-1]:
-            scale = step.predict_scale(mean, scale, features)
-        return self.fitted_[-1], scale
+    def _distribution(self, rows: Forecasts) -> Distribution:
+        *before, last = self.fitted_
+        distribution: Distribution = last._distribution(functools.reduce(Forecasts.after, before, rows))
+        return distribution
+
+    def _scales(self, rows: Forecasts) -> Tensor:
+        return functools.reduce(Forecasts.after, self.fitted_, rows).scale
 
 
 def compose_scales(*calibrators: Any, cv: int | None = 5) -> ScalePipeline:
@@ -78,3 +62,70 @@ def compose_scales(*calibrators: Any, cv: int | None = 5) -> ScalePipeline:
     ['linearscale', 'isotonicscale']
     """
     return ScalePipeline(named(calibrators), cv=cv)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class AutoScale(AutomaticChoice, ScaleCalibrator):
+    """The scale calibrator of lowest cross-validated NLL, simplest first.
+
+    Args:
+        candidates: names of candidates, or a dictionary from names to calibrators, simplest first. None stands for
+            ``"global"``, ``"linear"`` and ``"deep"``, then ``"isotonic"``, ``"linear+isotonic"`` and
+            ``"deep+isotonic"``; without the networks it is much faster. A later one must beat the best so far by a
+            standard error of the paired difference.
+        cv: number of folds.
+        likelihood: ``"normal"`` or ``"laplace"``, of candidates given by name.
+        n_jobs: folds to fit at the same time.
+
+    Attributes:
+        name_: the name of the candidate chosen.
+        calibrator_: that candidate, fitted on all rows.
+        scores_: the cross-validated NLL of every candidate.
+        behind_: how many standard errors each candidate is behind the best.
+
+    >>> import numpy as np
+    >>> from likely.calibration import AutoScale
+    >>> rng = np.random.default_rng(0)
+    >>> mean = rng.normal(size=500)
+    >>> few = ["global", "linear", "isotonic"]
+    >>> AutoScale(candidates=few).fit(mean, None, mean + rng.normal(size=500)).name_
+    'global'
+    """
+
+    candidates: list[str] | dict[str, Any] | None = None
+    cv: int = 5
+    n_jobs: int | None = None
+
+    def _fit_rows(self, rows: Forecasts) -> Self:
+        candidates = self._candidates()
+        fits, losses = self._compare(candidates, rows)
+        self.name_ = next(iter(candidates))
+        for name, loss in losses.items():
+            if held_out_gain(losses[self.name_] - loss, rows.weight).sure(1.0) > 0:
+                self.name_ = name
+        self.calibrator_: ScaleCalibrator = refitted(candidates[self.name_], fits)
+        return self
+
+    def _distribution(self, rows: Forecasts) -> Distribution:
+        return self.calibrator_._distribution(rows)
+
+    def _scales(self, rows: Forecasts) -> Tensor:
+        return self.calibrator_._scales(rows)
+
+    def _candidates(self) -> dict[str, Any]:
+        if isinstance(self.candidates, dict) and self.candidates:
+            return self.candidates
+        common: dict[str, Any] = {"likelihood": self.likelihood}
+        linear, deep, isotonic = LinearScale(**common), DeepScale(**common), IsotonicScale(**common)
+        known = {
+            "global": GlobalScale(**common),
+            "linear": linear,
+            "deep": deep,
+            "isotonic": isotonic,
+            "linear+isotonic": compose_scales(linear, isotonic),
+            "deep+isotonic": compose_scales(deep, isotonic),
+        }
+        chosen = list(known) if self.candidates is None else self.candidates
+        if not chosen or not set(chosen) <= set(known):
+            raise ValueError(f"candidates must be some of {', '.join(known)}; got {self.candidates!r}")
+        return {name: known[name] for name in known if name in chosen}

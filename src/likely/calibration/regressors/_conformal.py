@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import warnings
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -16,9 +17,11 @@ from sklearn.utils.validation import assert_all_finite, check_is_fitted, column_
 
 from likely._rows.checks import all_or_nothing
 from likely._rows.contents import mixed, row_keys
+from likely._typing import Array, Index
 from likely.calibration.regressors._regressor import mean_and_scale
 
 
+@dataclass(eq=False, repr=False)
 class ConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):
     """A regressor whose intervals cover new rows at least as often as they say, whatever the model.
 
@@ -38,10 +41,10 @@ class ConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):
     >>> lower, upper = model.predict_interval(X[1000:], coverage=0.9)                     # doctest: +SKIP
     """
 
-    def __init__(self, estimator: Any, *, calibration_size: float = 0.25, random_state: Any = 0) -> None:
-        self.estimator = estimator
-        self.calibration_size = calibration_size
-        self.random_state = random_state
+    estimator: Any
+    _: KW_ONLY
+    calibration_size: float = 0.25
+    random_state: Any = 0
 
     @all_or_nothing
     def fit(self, X: Any, y: Any) -> Self:
@@ -65,11 +68,11 @@ class ConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):
         self.conformal_ = crepes.ConformalRegressor().fit(target - mean, sigmas=scale)
         return self
 
-    def _by_content(self, X: Any, y: NDArray[Any]) -> NDArray[np.intp]:
+    def _by_content(self, X: Any, y: NDArray[Any]) -> Index:
         """The rows in an order drawn by ``random_state`` and by what they hold, whatever order they come in."""
         X, y = indexable(X, y)
         seed = check_random_state(self.random_state).randint(2**31)
-        order: NDArray[np.intp] = np.lexsort((y, mixed(row_keys(X) ^ np.uint64(seed))))
+        order: Index = np.lexsort((y, mixed(row_keys(X) ^ np.uint64(seed))))
         return order
 
     def predict(self, X: Any) -> Any:
@@ -77,7 +80,7 @@ class ConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):
         check_is_fitted(self)
         return self.estimator_.predict(X)
 
-    def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[Array, Array]:
         """The lower and upper ends of intervals that hold at least ``coverage`` of new targets, on average."""
         check_is_fitted(self)
         if not 0 < coverage < 1:

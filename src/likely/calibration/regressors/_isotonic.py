@@ -12,18 +12,19 @@ the map bends what that leaves.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy import special
 from torch import Tensor
 from torch.distributions import Distribution
 
-from likely._rows.blocks import like
+from likely._solvers.reweighting import settled_variance
+from likely._typing import Array
 from likely.calibration.regressors._recalibrated import Recalibrated
-from likely.calibration.regressors._scale import Forecast, ScaleCalibrator
+from likely.calibration.regressors._rows import Forecasts
+from likely.calibration.regressors._scale import ScaleCalibrator
 from likely.distributions import StudentT
 from likely.functional import student_t_nll
 
@@ -53,56 +54,55 @@ class IsotonicScale(ScaleCalibrator):
     True
     """
 
-    def _fit(self, z: Tensor, forecast: Forecast, weight: NDArray[np.float64] | None) -> None:
-        self.tails_ = heavy_tails(z, weight, self._family.nll)
+    def _fit(self, z: Tensor, rows: Forecasts) -> None:
+        self.tails_ = heavy_tails(z, rows.weight, self._family.likelihood.nll)
         pit = self._base(z.new_zeros(()), z.new_ones(())).cdf(z).double().cpu().numpy()
-        self.levels_, self.firmness_ = polya_tree(pit, weight)
+        self.levels_, self.firmness_ = polya_tree(pit, rows.weight)
 
-    def distribution(self, mean: Any, scale: Any, features: Any = None) -> Distribution:
-        """The recalibrated distribution of every row: log_prob, cdf, icdf, sample."""
-        forecast = self._checked(mean, scale, features)
-        base = self._base(forecast.mean, self._scale(forecast))
-        return Recalibrated(base, torch.as_tensor(self.levels_).to(forecast.mean))
+    def _distribution(self, rows: Forecasts) -> Distribution:
+        base = self._base(rows.mean, super()._scales(rows))
+        return Recalibrated(base, torch.as_tensor(self.levels_).to(rows.mean))
+
+    def _scales(self, rows: Forecasts) -> Tensor:
+        return self._distribution(rows).stddev
 
     def _base(self, mean: Tensor, scale: Tensor) -> Any:
         if self.tails_ is None:
             return self._family.distribution(mean, scale)
-        df, factor = self.tails_
-        return StudentT(torch.full_like(mean, df), mean, scale * factor)
-
-    def predict_scale(self, mean: Any, scale: Any, features: Any = None) -> Any:
-        """The standard deviation of every row."""
-        return like(self.distribution(mean, scale, features).stddev, mean)
+        return StudentT(torch.full_like(mean, self.tails_.df), mean, scale * self.tails_.scale)
 
 
-def heavy_tails(z: Tensor, weight: NDArray[np.float64] | None, plain: Any) -> tuple[float, float] | None:
+class Tails(NamedTuple):
+    """A Student t in units of the fitted scale."""
+
+    df: float
+    scale: float
+
+
+def heavy_tails(z: Tensor, weight: Array, plain: Any) -> Tails | None:
     """The degrees of freedom and the scale of the likeliest Student t; None if it is not worth a parameter more."""
     z = z.double().cpu()
-    mass = torch.ones_like(z) if weight is None else torch.as_tensor(weight)
-    total = float(mass.sum())
+    squares, total = z.square().numpy(), float(weight.sum())
     if total < 10 or not z.any():
         return None
 
     def cost(nll: Any, **parameters: float) -> float:
         each = nll(torch.zeros_like(z), z, reduction="none", validate_args=False, **parameters)
-        return float((each * mass).sum())
+        return float((each * torch.as_tensor(weight)).sum())
 
-    best, found = cost(plain, scale=1.0) - 0.5 * math.log(max(total, 2.0)), None
+    best, tails = cost(plain, scale=1.0) - 0.5 * math.log(max(total, 2.0)), None
     for df in _TAILS:
-        # From below: each step weighs the far residuals down by what the last scale makes of them.
-        square = float((z.square() * mass).sum()) / total * (df - 2) / df
-        for _ in range(30):
-            square = float((mass * z.square() * (df + 1) / (df + z.square() / max(square, 1e-12))).sum()) / total
-        scale = math.sqrt(square)
+        start = max(float(weight @ squares) / total * (df - 2) / df, 1e-12)
+        scale = math.sqrt(settled_variance(squares, weight, start, df, steps=30))
         if scale < 1e-3:  # rows that are hit exactly have no tails
             continue
         now = cost(student_t_nll, df=df, scale=scale)
         if now < best:
-            best, found = now, (df, scale)
-    return found
+            best, tails = now, Tails(df, scale)
+    return tails
 
 
-def polya_tree(pit: NDArray[np.float64], weight: NDArray[np.float64] | None) -> tuple[NDArray[np.float64], float]:
+def polya_tree(pit: Array, weight: Array | None) -> tuple[Array, float]:
     """The CDF of values in [0, 1] at 2¹⁰ + 1 even knots, and the firmness of most evidence (∞: they are uniform)."""
     leaves = np.histogram(pit, bins=2**_DEPTH, range=(0, 1), weights=weight)[0].astype(np.float64)
     counts = [leaves.reshape(2**depth, -1).sum(1).reshape(-1, 2) for depth in range(1, _DEPTH + 1)]

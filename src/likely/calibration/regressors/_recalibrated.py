@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.distributions import Distribution, Laplace, Normal, constraints
@@ -81,37 +80,31 @@ class Recalibrated(Distribution):
 
     @cached_property
     def _moments(self) -> tuple[float, float]:
-        """Mean and variance of z = (y - loc) / scale, by Gauss-Legendre quadrature between the knots.
+        r"""Mean and variance of z = (y - loc) / scale, by the partial moments of the base up to each knot.
 
-        The base is symmetric, and so are the knots: the outermost bins, which have no end, share what is left of its
-        moments.
+        With :math:`A(z) = \int_{-\infty}^z t f(t)\,dt`, the second one is :math:`z A(z) - \int A`: closed forms all.
         """
         levels = self.levels.double().cpu()
-        zero, one = levels.new_zeros(()), levels.new_ones(())
-        standard: Any
+        df = self.base.df.flatten()[:1].double().cpu() if isinstance(self.base, StudentT) else levels.new_zeros(1)
+        place = torch.zeros_like(df), torch.ones_like(df)
+        standard: Any = StudentT(df, *place) if isinstance(self.base, StudentT) else type(self.base)(*place)
+        shares = torch.linspace(0, 1, len(levels), dtype=torch.float64)[1:-1]
+        z = standard.icdf(shares)
+        density = standard.log_prob(z).exp()
         if isinstance(self.base, StudentT):
-            standard = StudentT(self.base.df.flatten()[0].double().cpu(), zero, one)
+            first = -(df + z.square()) / (df - 1) * density
+            # With two degrees of freedom or fewer the last part, beyond all knots, is infinite whatever these are.
+            second = ((df - 1) * z * first + df * shares) / (df - 2).clamp(min=1e-9)
+        elif isinstance(self.base, Laplace):
+            first = -(1 + z.abs()) * density
+            second = z * first + shares + torch.where(z < 0, -first, 1 + first)
         else:
-            standard = type(self.base)(zero, one)
-        knots = standard.icdf(torch.linspace(0, 1, len(levels), dtype=torch.float64))
-        ends = knots[1:-1]
-        nodes, weights = (torch.as_tensor(part) for part in np.polynomial.legendre.leggauss(64))
-        half = ends.diff()[:, None] / 2
-        z = ends[:-1, None] + half * (1 + nodes)
-        density = standard.log_prob(z).exp() * half * weights
-        inner = torch.stack([(density * z**k).sum(1) for k in range(3)])
-        # Beyond the last knot: the first moment by z = edge + unit · v / (1 - v), the others by what the bins leave.
-        edge = ends[-1]
-        unit, v = edge.clamp(min=1.0), (1 + nodes) / 2
-        far = edge + unit * v / (1 - v)
-        first = (standard.log_prob(far).exp() * far * unit / (1 - v).square() * weights / 2).sum()
-        mass, square = (1 - inner[0].sum()) / 2, (standard.variance - inner[2].sum()) / 2
-        outer = torch.stack([mass, first, square])[:, None]
-        signs = torch.tensor([1.0, -1.0, 1.0], dtype=torch.float64)[:, None]
-        moments = torch.cat([signs * outer, inner, outer], dim=1)
+            first, second = -density, shares - z * density
+        ends = torch.stack([place[0], standard.variance])
+        partial = torch.cat([torch.zeros_like(ends), torch.stack([first, second]), ends], dim=1)
         slope = levels.diff() * (len(levels) - 1)
-        total, mean, second = (moments * slope).sum(1).tolist()
-        return mean / total, second / total - (mean / total) ** 2
+        mean, square = ((partial.diff() * slope).sum(1) / (levels[-1] - levels[0])).tolist()
+        return mean, square - mean**2
 
     def _straight(self, level: Tensor) -> Tensor:
         """The inverse of R."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,13 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 from torch.distributions import Distribution
 
+from likely._typing import Array
 from likely.calibration._estimator import CalibratedEstimator, Member, Outputs, Weight
-from likely.calibration.regressors._methods import make_scale_calibrator
+from likely.calibration._methods import make_scale_calibrator
+from likely.calibration.regressors._scale import ScaleCalibrator
 
 
+@dataclass(eq=False, repr=False)
 class CalibratedRegressor(RegressorMixin, CalibratedEstimator):
     """A regressor that says how sure it is, calibrated on rows it was not trained on.
 
@@ -50,54 +54,41 @@ class CalibratedRegressor(RegressorMixin, CalibratedEstimator):
     0.8
     """
 
-    def __init__(
-        self,
-        estimator: Any,
-        method: Any = "linear",
-        *,
-        cv: Any = 5,
-        features: str | Callable[[Any], Any] | None = "input",
-        n_jobs: int | None = None,
-    ) -> None:
-        self.estimator = estimator
-        self.method = method
-        self.cv = cv
-        self.features = features
-        self.n_jobs = n_jobs
+    estimator: Any
+    method: str | ScaleCalibrator = "linear"
+    _: KW_ONLY
+    cv: Any = 5
+    features: str | Callable[[Any], Any] | None = "input"
+    n_jobs: int | None = None
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """The estimator's prediction; with ``return_std`` also the standard deviation of each row's distribution."""
         check_is_fitted(self)
         if not return_std:
             return self.estimator_.predict(X)
-        mean, scale = mean_and_scale(self.estimator_, X)
-        return mean, self.calibrator_.distribution(mean, scale, self._features(X)).stddev.numpy()
+        mean, scale, features = self._forecast(X)
+        return mean, self.calibrator_.distribution(mean, scale, features).stddev.numpy()
 
     def predict_dist(self, X: Any) -> Distribution:
         """Each row's distribution, as torch's: log_prob, cdf, icdf, sample."""
-        check_is_fitted(self)
-        mean, scale = mean_and_scale(self.estimator_, X)
-        answer: Distribution = self.calibrator_.distribution(mean, scale, self._features(X))
-        return answer
+        distribution: Distribution = self.calibrator_.distribution(*self._forecast(X))
+        return distribution
 
-    def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[Array, Array]:
         """The lower and upper ends of the central interval that holds ``coverage`` of each row's distribution."""
-        check_is_fitted(self)
-        mean, scale = mean_and_scale(self.estimator_, X)
-        lower, upper = self.calibrator_.predict_interval(mean, scale, self._features(X), coverage)
+        lower, upper = self.calibrator_.predict_interval(*self._forecast(X), coverage)
         return lower, upper
 
-    def _check_target(self, y: NDArray[Any]) -> NDArray[Any]:
-        return y.astype(np.float64)
-
-    def _targets(self, y: NDArray[Any], fitted: Any = None) -> NDArray[Any]:
-        return y
+    def _forecast(self, X: Any) -> tuple[Array, Array | None, Any]:
+        check_is_fitted(self)
+        return *mean_and_scale(self.estimator_, X), self._features(X)
 
     def _outputs(self, estimator: Any, X: Any) -> Outputs:
         return mean_and_scale(estimator, X)
 
     def _member(self, estimator: Any, outputs: Outputs, targets: NDArray[Any], features: Any, weight: Weight) -> Member:
-        return Member(estimator, make_scale_calibrator(self.method).fit(*outputs, targets, features, weight))
+        mean, scale = outputs
+        return Member(estimator, make_scale_calibrator(self.method).fit(mean, scale, targets, features, weight))
 
     def _features(self, X: Any, fit: bool = False) -> Any:
         if self.features is None:
@@ -114,7 +105,7 @@ class CalibratedRegressor(RegressorMixin, CalibratedEstimator):
         return np.where(np.isnan(inputs), self.fill_, inputs)
 
 
-def mean_and_scale(estimator: Any, X: Any) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
+def mean_and_scale(estimator: Any, X: Any) -> tuple[Array, Array | None]:
     """The estimator's predictions, and their scales where its ``predict`` can return them."""
     last = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
     if "return_std" not in inspect.signature(last.predict).parameters:

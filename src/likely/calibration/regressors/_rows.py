@@ -1,4 +1,4 @@
-"""Rows that calibrators of regressors are fitted to: means, scales, targets, features and weights."""
+"""Rows that calibrators of regressors are fitted to, or asked about: means, scales, targets, features and weights."""
 
 from __future__ import annotations
 
@@ -7,51 +7,77 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from sklearn.base import clone
 from torch import Tensor
 from typing_extensions import override
 
 from likely._rows.blocks import Rows
-from likely._rows.checks import check_sample_weight
+from likely._rows.checks import check_features
 from likely._rows.contents import Keys, contents
-from likely.calibration._held_out import HeldOutRows
+from likely._typing import Array
+from likely.calibration._held_out import HeldOutRows, check_weight
 
 
 @dataclass(frozen=True)
-class ForecastRows(HeldOutRows):
-    """Scales (the answers; None where the regressor gives none), targets and means, as arrays or tensors."""
+class Forecasts(HeldOutRows):
+    """What a regressor says of some rows: means, and scales (the answers; None where it gives none)."""
 
-    mean: Any
+    mean: Tensor
 
     @classmethod
-    def counted(cls, mean: Any, scale: Any, y: Any, features: Any, sample_weight: Any) -> ForecastRows:
-        """Return the rows of positive weight; frames and views of any layout become arrays."""
-        weight = check_sample_weight(sample_weight, y)
-        rows = cls(_plain(scale), _plain(y), _plain(features), weight, _plain(mean))
-        return rows if weight is None or weight.all() else rows.taken(np.flatnonzero(weight))
+    def checked(cls, mean: Any, scale: Any, features: Any, y: Any = None, sample_weight: Any = None) -> Forecasts:
+        """Return the rows of positive weight, after a look at every number; without targets, ``y`` is None."""
+        centre = _column("mean", mean)
+        spread = None if scale is None else _column("scale", scale, like=centre)
+        if spread is not None and not bool((spread > 0).all()):
+            raise ValueError("scale must be positive in every row")
+        extra = check_features(features, len(centre))
+        target = None if y is None else _column("y", y, like=centre)
+        return cls(spread, target, extra, check_weight(sample_weight, centre), centre).counted()
+
+    @property
+    def scale(self) -> Tensor:
+        """The regressor's scales, or ones."""
+        return torch.ones_like(self.mean) if self.answers is None else self.answers
+
+    @property
+    def width(self) -> int:
+        """How many features each row has."""
+        return 0 if self.features is None else self.features.shape[1]
+
+    @property
+    def source(self) -> Rows:
+        """The features given, else the mean and, where the regressor has one, the log scale."""
+        if self.features is not None:
+            return self.features
+        columns = [self.mean] if self.answers is None else [self.mean, self.answers.log()]
+        return Rows(torch.stack(columns, dim=1))
 
     @override
     def keys(self) -> Keys:
-        mean = torch.as_tensor(self.mean).detach()[:, None]
-        features = None if self.features is None else Rows(torch.as_tensor(self.features))
-        return contents(Rows(mean), features, rounded=True)
+        return contents(Rows(self.mean[:, None]), self.features, rounded=True)
 
     @override
     def fit(self, step: Any) -> Any:
-        return clone(step).fit(self.mean, self.answers, self.y, self.features, self.weight)
+        return clone(step)._fit_rows(self)
 
     @override
-    def after(self, fitted: Any) -> ForecastRows:
-        return replace(self, answers=fitted.predict_scale(self.mean, self.answers, self.features))
+    def after(self, fitted: Any) -> Forecasts:
+        return replace(self, answers=fitted._scales(self))
 
     @override
-    def nll(self, fitted: Any) -> NDArray[np.float64]:
-        distribution = fitted.distribution(self.mean, self.answers, self.features)
-        losses = -distribution.log_prob(torch.as_tensor(self.y).to(distribution.mean))
-        nll: NDArray[np.float64] = losses.double().cpu().numpy()
-        return nll
+    def nll(self, fitted: Any) -> Array:
+        losses: Array = -fitted._distribution(self).log_prob(self.y).double().cpu().numpy()
+        return losses
 
 
-def _plain(part: Any) -> Any:
-    return part if part is None or isinstance(part, Tensor) else np.ascontiguousarray(part)
+def _column(name: str, values: Any, like: Tensor | None = None) -> Tensor:
+    given = values.detach() if isinstance(values, Tensor) else torch.from_numpy(np.array(values, dtype=np.float64))
+    if given.ndim != 1 or (like is not None and given.shape != like.shape):
+        rows = "(rows,)" if like is None else f"({len(like)},)"
+        raise ValueError(f"{name} must hold one number per row, shape {rows}; got {tuple(given.shape)}")
+    if len(given) == 0:
+        raise ValueError(f"{name} has no rows")
+    if not bool(given.isfinite().all()):
+        raise ValueError(f"{name} holds NaN or infinities: clean it first")
+    return given.to(like) if like is not None else given.to(torch.promote_types(given.dtype, torch.float32))

@@ -6,17 +6,17 @@ import math
 from dataclasses import dataclass
 from typing import Any, Self
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 from torch.distributions import Distribution
 
-from likely._rows.blocks import Rows, like
-from likely._rows.checks import all_or_nothing, check_features, check_sample_weight
-from likely.calibration._link import LINK
+from likely._rows.blocks import like
+from likely._rows.checks import all_or_nothing
+from likely._typing import Array
+from likely.calibration._row_factor import LINK
+from likely.calibration.regressors._rows import Forecasts
 from likely.likelihoods import LIKELIHOODS, Likelihood
 
 
@@ -34,15 +34,11 @@ class Family:
         """The forecast."""
         return self.likelihood.loss(validate_args=False)._distribution(mean, {"scale": scale})
 
-    def nll(self, mean: Tensor, target: Tensor, **options: Any) -> Tensor:
-        """The functional form."""
-        return self.likelihood.nll(mean, target, **options)
-
     def relative(self, z: Tensor, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The NLL of residuals in units of the base scale at f(u) times that scale, its slope in u and curvature."""
         factor = LINK(u)
         slope = LINK.slope(u) / factor  # of log f
-        nll = self.nll(torch.zeros_like(z), z, scale=factor, reduction="none", validate_args=False)
+        nll = self.likelihood.nll(torch.zeros_like(z), z, scale=factor, reduction="none", validate_args=False)
         pull = (z / factor).abs() ** self.power
         return nll, slope * (1 - pull), self.power * slope.square()
 
@@ -50,42 +46,8 @@ class Family:
 FAMILIES = {name: Family(LIKELIHOODS[name], power) for name, power in (("normal", 2), ("laplace", 1))}
 
 
-@dataclass
-class Forecast:
-    """What a regressor says of some rows."""
-
-    mean: Tensor
-    scale: Tensor
-    features: Rows | None
-    has_scale: bool
-
-    def __len__(self) -> int:
-        return len(self.mean)
-
-    def taken(self, index: NDArray[np.intp]) -> Forecast:
-        """Some of the rows."""
-        rows = torch.as_tensor(index, device=self.mean.device)
-        features = None if self.features is None else self.features.taken(index)
-        return Forecast(self.mean[rows], self.scale[rows], features, self.has_scale)
-
-
-class Intervals:
-    """Central intervals of what calibrates a regressor, by its distributions."""
-
-    def distribution(self, mean: Any, scale: Any, features: Any = None) -> Distribution:
-        """Return the calibrated distribution of every row: log_prob, cdf, icdf, sample."""
-        raise TypeError("use one of the scale calibrators in likely.calibration")
-
-    def predict_interval(self, mean: Any, scale: Any, features: Any = None, coverage: float = 0.9) -> tuple[Any, Any]:
-        """The lower and upper ends of the central interval that holds ``coverage`` of each row's distribution."""
-        if not 0 < coverage < 1:
-            raise ValueError(f"coverage must be between 0 and 1, got {coverage}")
-        distribution = self.distribution(mean, scale, features)
-        tail = torch.tensor((1 - coverage) / 2, dtype=torch.float64).to(distribution.mean)
-        return like(distribution.icdf(tail), mean), like(distribution.icdf(1 - tail), mean)
-
-
-class ScaleCalibrator(Intervals, BaseEstimator):
+@dataclass(kw_only=True, eq=False, repr=False)
+class ScaleCalibrator(BaseEstimator):
     """Turns a regressor's means and scales into distributions that fit. Subclasses write ``_fit`` and ``_factor``.
 
     ``mean``, ``scale`` and ``y`` hold one number per row, in NumPy or torch; answers come back in kind, distributions
@@ -105,36 +67,33 @@ class ScaleCalibrator(Intervals, BaseEstimator):
     0.9
     """
 
-    n_features_: int = 0  # a model that was loaded and reads no features does not know
+    n_features_ = 0  # a model that was loaded and reads no features does not know
     _reads_features = False  # whether the scale of a row depends on its features
 
-    def __init__(self, *, likelihood: str = "normal") -> None:
-        self.likelihood = likelihood
+    likelihood: str = "normal"
 
     @all_or_nothing
     def fit(self, mean: Any, scale: Any, y: Any, features: Any = None, sample_weight: Any = None) -> Self:
         """Learn from held-out rows: their predicted means and scales, their targets and, for some, features."""
-        forecast = self._forecast(mean, scale, features)
-        target = _column("y", y, like=forecast.mean)
-        weight = check_sample_weight(sample_weight, target)
-        if weight is not None and not weight.all():  # a row of no weight is no row
-            counted = np.flatnonzero(weight)
-            forecast, target, weight = forecast.taken(counted), target[torch.as_tensor(counted)], weight[counted]
-        z = (target - forecast.mean) / forecast.scale
-        self.has_scale_ = forecast.has_scale
-        self.n_features_ = _width(forecast)
-        self.global_scale_ = common_scale(z, weight, self._family.power)
-        self._fit(z / self.global_scale_, forecast, weight)
-        return self
+        return self._fit_rows(Forecasts.checked(mean, scale, features, y, sample_weight))
 
     def distribution(self, mean: Any, scale: Any, features: Any = None) -> Distribution:
-        """The calibrated distribution of every row: log_prob, cdf, icdf, sample."""
-        forecast = self._checked(mean, scale, features)
-        return self._family.distribution(forecast.mean, self._scale(forecast))
+        """Return the calibrated distribution of every row: log_prob, cdf, icdf, sample."""
+        check_is_fitted(self)
+        return self._distribution(Forecasts.checked(mean, scale, features))
 
     def predict_scale(self, mean: Any, scale: Any, features: Any = None) -> Any:
-        """The calibrated scale of every row."""
-        return like(self._scale(self._checked(mean, scale, features)), mean)
+        """Return the calibrated scale of every row; the standard deviation after an isotonic map."""
+        check_is_fitted(self)
+        return like(self._scales(Forecasts.checked(mean, scale, features)), mean)
+
+    def predict_interval(self, mean: Any, scale: Any, features: Any = None, coverage: float = 0.9) -> tuple[Any, Any]:
+        """The lower and upper ends of the central interval that holds ``coverage`` of each row's distribution."""
+        if not 0 < coverage < 1:
+            raise ValueError(f"coverage must be between 0 and 1, got {coverage}")
+        distribution = self.distribution(mean, scale, features)
+        tail = torch.tensor((1 - coverage) / 2, dtype=torch.float64).to(distribution.mean)
+        return like(distribution.icdf(tail), mean), like(distribution.icdf(1 - tail), mean)
 
     @property
     def _family(self) -> Family:
@@ -142,30 +101,29 @@ class ScaleCalibrator(Intervals, BaseEstimator):
             raise ValueError(f"likelihood must be one of {', '.join(map(repr, FAMILIES))}, got {self.likelihood!r}")
         return FAMILIES[self.likelihood]
 
-    def _forecast(self, mean: Any, scale: Any, features: Any) -> Forecast:
-        centre = _column("mean", mean)
-        spread = torch.ones_like(centre) if scale is None else _column("scale", scale, like=centre)
-        if not bool((spread > 0).all()):
-            raise ValueError("scale must be positive in every row")
-        return Forecast(centre, spread, check_features(features, len(centre)), scale is not None)
+    def _fit_rows(self, rows: Forecasts) -> Self:
+        """Fit to rows that have been checked already, as the steps of a pipeline are."""
+        z = (rows.y - rows.mean) / rows.scale
+        self.has_scale_, self.n_features_ = rows.answers is not None, rows.width
+        self.global_scale_ = common_scale(z, rows.weight, self._family.power)
+        self._fit(z / self.global_scale_, rows)
+        return self
 
-    def _checked(self, mean: Any, scale: Any, features: Any) -> Forecast:
-        check_is_fitted(self)
-        forecast = self._forecast(mean, scale, features)
-        if forecast.has_scale != self.has_scale_:
+    def _distribution(self, rows: Forecasts) -> Distribution:
+        return self._family.distribution(rows.mean, self._scales(rows))
+
+    def _scales(self, rows: Forecasts) -> Tensor:
+        if (rows.answers is not None) != self.has_scale_:
             raise ValueError(f"fitted with{'' if self.has_scale_ else 'out'} scales, so give scale here likewise")
-        width, fitted = _width(forecast), self.n_features_
+        width, fitted = rows.width, self.n_features_
         if width != fitted and (self._reads_features or (width and fitted)):
             raise ValueError(f"features have {width or 'no'} columns, the fit had {fitted or 'no'} columns")
-        return forecast
+        return rows.scale * self.global_scale_ * self._factor(rows)
 
-    def _scale(self, forecast: Forecast) -> Tensor:
-        return forecast.scale * self.global_scale_ * self._factor(forecast)
+    def _fit(self, z: Tensor, rows: Forecasts) -> None:
+        """Learn from the residuals in units of the globally scaled forecasts."""
 
-    def _fit(self, z: Tensor, forecast: Forecast, weight: NDArray[np.float64] | None) -> None:
-        """Learn from the residuals in units of the globally scaled forecast."""
-
-    def _factor(self, forecast: Forecast) -> Tensor | float:
+    def _factor(self, rows: Forecasts) -> Tensor | float:
         """What each row's globally calibrated scale is multiplied by."""
         return 1.0
 
@@ -185,34 +143,10 @@ class GlobalScale(ScaleCalibrator):
     """
 
 
-def _width(forecast: Forecast) -> int:
-    return 0 if forecast.features is None else forecast.features.shape[1]
-
-
-def default_features(forecast: Forecast) -> Rows:
-    """The features given, else the mean and, where the regressor has one, the log scale."""
-    if forecast.features is not None:
-        return forecast.features
-    columns = [forecast.mean, forecast.scale.log()] if forecast.has_scale else [forecast.mean]
-    return Rows(torch.stack(columns, dim=1))
-
-
-def _column(name: str, values: Any, like: Tensor | None = None) -> Tensor:
-    given = values.detach() if isinstance(values, Tensor) else torch.from_numpy(np.array(values, dtype=np.float64))
-    if given.ndim != 1 or (like is not None and given.shape != like.shape):
-        rows = "(rows,)" if like is None else f"({len(like)},)"
-        raise ValueError(f"{name} must hold one number per row, shape {rows}; got {tuple(given.shape)}")
-    if len(given) == 0:
-        raise ValueError(f"{name} has no rows")
-    if not bool(given.isfinite().all()):
-        raise ValueError(f"{name} holds NaN or infinities: clean it first")
-    return given.to(like) if like is not None else given.to(torch.promote_types(given.dtype, torch.float32))
-
-
-def common_scale(z: Tensor, weight: NDArray[np.float64] | None, power: int) -> float:
+def common_scale(z: Tensor, weight: Array, power: int) -> float:
     """Return the factor of highest likelihood for all scales, in closed form."""
     sizes = z.double().abs()
-    weights = torch.ones_like(sizes) if weight is None else torch.as_tensor(weight).to(sizes)
+    weights = torch.as_tensor(weight).to(sizes)
     factor = float((weights @ sizes.pow(power) / weights.sum()) ** (1 / power))
     # Residuals of zero throughout would ask for a scale of zero.
     return max(factor, math.sqrt(torch.finfo(torch.float32).tiny))

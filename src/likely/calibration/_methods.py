@@ -1,0 +1,60 @@
+"""Calibrators by name, of classifiers and of regressors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sklearn.base import clone
+
+from likely.calibration.classifiers._base import Calibrator
+from likely.calibration.classifiers._classic import IsotonicCalibration, PlattScaling
+from likely.calibration.classifiers._compose import AutoCalibrator
+from likely.calibration.classifiers._deep import DeepTemperature
+from likely.calibration.classifiers._scaling import StructuredMatrixScaling, VectorScaling
+from likely.calibration.classifiers._temperature import FeatureTemperature, GlobalTemperature, LinearTemperature
+from likely.calibration.regressors._compose import AutoScale
+from likely.calibration.regressors._isotonic import IsotonicScale
+from likely.calibration.regressors._predicted import DeepScale, LinearScale
+from likely.calibration.regressors._scale import GlobalScale, ScaleCalibrator
+
+METHODS: dict[str, type[Calibrator]] = {
+    "auto": AutoCalibrator,
+    "global": GlobalTemperature,
+    "linear": LinearTemperature,
+    "feature": FeatureTemperature,
+    "deep": DeepTemperature,
+    "vector": VectorScaling,
+    "matrix": StructuredMatrixScaling,
+    "platt": PlattScaling,
+    "isotonic": IsotonicCalibration,
+}
+SCALE_METHODS: dict[str, type[ScaleCalibrator]] = {
+    "global": GlobalScale,
+    "linear": LinearScale,
+    "deep": DeepScale,
+    "isotonic": IsotonicScale,
+    "auto": AutoScale,
+}
+
+
+def make_calibrator(method: str | Calibrator) -> Calibrator:
+    """Return an unfitted calibrator of logits: a copy of the one given, or the one of that name."""
+    calibrator: Calibrator = _made(method, METHODS, Calibrator, "calibrator")
+    if calibrator.inputs != "logits":
+        raise ValueError("the calibrator is handed logits here: make it with inputs='logits'")
+    return calibrator
+
+
+def make_scale_calibrator(method: str | ScaleCalibrator) -> ScaleCalibrator:
+    """Return an unfitted scale calibrator: a copy of the one given, or the one of that name."""
+    calibrator: ScaleCalibrator = _made(method, SCALE_METHODS, ScaleCalibrator, "scale calibrator")
+    return calibrator
+
+
+def _made(method: Any, known: Mapping[str, Any], kind: type, name: str) -> Any:
+    if isinstance(method, str) and method not in known:
+        raise ValueError(f"method must be a {name} or one of {', '.join(known)}; got {method!r}")
+    if not isinstance(method, str | kind):
+        raise TypeError(f"method must be a {name} or its name, got {type(method).__name__}")
+    return known[method]() if isinstance(method, str) else clone(method)

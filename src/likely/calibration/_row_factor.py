@@ -1,0 +1,133 @@
+"""What differs by row: the factor f(u) of a scale or an inverse temperature, u being linear or from small networks.
+
+The networks of Deep Scaling are five, each trained without a fifth of the rows, for as long as those gain.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from likely._rows.blocks import Rows, moments
+from likely._rows.contents import contents
+from likely._rows.folds import fold_numbers
+from likely._solvers.selection import held_out_gain
+from likely._solvers.training import train
+from likely._typing import Array
+from likely.constraints import ShiftedSoftplus
+
+LINK = ShiftedSoftplus(0.2)  # f, which is one at zero
+FOLDS = 5
+_NUMBERS = 2**23  # at most so many numbers of a table are trained on: a small network needs no more
+
+
+class Networks(NamedTuple):
+    """Networks of one hidden layer; u of a row is the mean of the five, kept within the range met in the fit."""
+
+    first: Tensor  # of shape (networks, columns, hidden)
+    shift: Tensor  # of shape (networks, hidden)
+    last: Tensor  # of shape (networks, hidden)
+    bias: Tensor  # of shape (networks,)
+    range: tuple[float, float]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Return u of rows of standardised numbers."""
+        return _outputs([layer.to(x) for layer in self[:4]], x).mean(0).clamp(*self.range)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class DeepCalibrator:
+    """What DeepTemperature and DeepScale share: networks of the standardised source of a row, and their settings."""
+
+    hidden: int = 32
+    max_iter: int = 500
+    learning_rate: float = 0.003
+    margin: float = 2.0
+    random_state: int = 0
+
+    def _fit_networks(
+        self,
+        source: Tensor,
+        evaluate: Callable[[Tensor], tuple[Tensor, Tensor]],
+        weight: Array,
+        ties: NDArray[Any],
+        max_iter: int,
+    ) -> None:
+        """Train on the rows of ``source``; ``evaluate(u)`` returns each row's NLL and its slope in u.
+
+        The last layer starts at zero, and so does u: that is the base model. The number of steps is the one of greatest
+        gain over it on the rows left out, less ``margin`` standard errors of the paired difference: where no gain is
+        sure it is zero, and the further the networks stray, the surer a gain has to be.
+        """
+        rows, counts = Rows(source), torch.as_tensor(weight)
+        self.mean_, self.deviation_ = moments(rows, weight)
+        x = self._standardised(source)
+        folds = fold_numbers(contents(rows, rounded=True), FOLDS, random_state=self.random_state, ties=ties)
+        # A row's weight where it is left out.
+        out = ((torch.arange(FOLDS)[:, None] == torch.as_tensor(folds)) * counts).to(x)
+        kept = counts.to(x) - out
+        layers = self._start(x)
+        at_start: list[Tensor] = []
+        seen: list[Tensor] = []  # u and its slope, which the judge leaves for the step that follows
+
+        def judge() -> Tensor:
+            with torch.enable_grad():
+                u = _outputs(list(layers), x)
+            nll, slope = (torch.stack(parts) for parts in zip(*map(evaluate, u.detach()), strict=True))
+            seen[:] = u, (slope * kept / kept.sum()).to(u)
+            held = (nll * (out > 0)).double().sum(0)
+            at_start[:] = at_start or [held]
+            gain = held_out_gain(at_start[0] - held, counts)
+            return torch.tensor([-gain.sure(self.margin)], dtype=torch.float64)
+
+        history = train(
+            lambda step: (seen[0] * seen[1]).sum(),
+            layers,
+            torch.optim.Adam(layers, lr=self.learning_rate),
+            max_steps=max_iter,
+            judge=judge,
+            members=[list(layers)],
+            every=1,
+            patience=max(20, max_iter // 5),
+            seed=self.random_state,
+        )
+        self.n_iter_ = int(history.best_step)
+        self.gain_ = -float(history.best) / float(weight.sum())  # what exceeds the margin, in nats per row
+        first, shift, last, bias = (layer.detach() for layer in layers)
+        u = _outputs([first, shift, last, bias], x).mean(0)
+        ends = float(u.min()), float(u.max())
+        self.networks_ = Networks(first, shift, last, bias, ends) if self.n_iter_ else None
+
+    def _start(self, x: Tensor) -> nn.ParameterList:
+        columns, random = x.shape[1], torch.Generator().manual_seed(self.random_state)
+        first = torch.randn(FOLDS, columns, self.hidden, generator=random) / math.sqrt(columns)
+        shift = torch.randn(FOLDS, self.hidden, generator=random)
+        start = (first, shift, torch.zeros(FOLDS, self.hidden), torch.zeros(FOLDS))
+        return nn.ParameterList(layer.to(x) for layer in start)
+
+    def _multiplier(self, source: Tensor) -> Tensor:
+        """f(u) of every row, by which its scale or its inverse temperature differs from the global one."""
+        if self.networks_ is None:
+            return source.new_ones(len(source))
+        multiplier: Tensor = LINK(self.networks_(self._standardised(source)))
+        return multiplier
+
+    def _standardised(self, source: Tensor) -> Tensor:
+        mean, deviation = torch.as_tensor(self.mean_).to(source), torch.as_tensor(self.deviation_).to(source)
+        return ((source - mean) / deviation).float()
+
+
+def few(n: int, width: int) -> slice:
+    """Rows to train on, spread over a table that may be sorted: all of them unless there are very many."""
+    return slice(0, n, max(1, -(-n * width // _NUMBERS)))
+
+
+def _outputs(layers: Sequence[Tensor], x: Tensor) -> Tensor:
+    first, shift, last, bias = layers
+    return (torch.tanh(x @ first + shift[:, None]) @ last[..., None])[..., 0] + bias[:, None]
