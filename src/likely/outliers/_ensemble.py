@@ -16,10 +16,9 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 from likely._typing import Array
 from likely.outliers._base import OutlierDetector
 from likely.outliers._columns import Columns
-from likely.outliers._distinct import Distinct
-from likely.outliers._folds import as_of_all
+from likely.outliers._distinct import Distinct, as_of_all
 from likely.outliers._likelihood import LikelihoodDetector
-from likely.outliers._pca import ScaledPCADetector
+from likely.outliers._scaled import ScaledPCADetector
 from likely.outliers._scatter import ScatterDetector
 from likely.outliers._threshold import Contamination, automatic, shortened, threshold, units
 

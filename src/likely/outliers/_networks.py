@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
+from likely.likelihoods import LikelihoodLoss
+
 
 class Stacked(nn.Module):
     """A linear layer for each of several members: (members, rows, inputs) to (members, rows, outputs)."""
@@ -71,3 +73,27 @@ class Layers:
         layer.weight.uniform_(-weight, weight, generator=self.generator)
         layer.bias.uniform_(-bias, bias, generator=self.generator)
         return layer
+
+
+class Autoencoder(nn.Module):
+    """An encoder, a decoder, and a likelihood of what is rebuilt with a scale that is read off the row."""
+
+    def __init__(self, encoder: nn.Module, decoder: nn.Module, loss_fn: LikelihoodLoss) -> None:
+        super().__init__()
+        self.encoder, self.decoder, self.loss_fn = encoder, decoder, loss_fn
+
+    @property
+    def members(self) -> int | None:
+        """How many networks are side by side; None for one without an axis of its own."""
+        stacked = [own for own in self.modules() if isinstance(own, Stacked)]
+        return len(stacked[0].weight) if stacked else None
+
+    def rebuilt(self, x: Tensor) -> Tensor:
+        """Rows through the code and back."""
+        found: Tensor = self.decoder(self.encoder(x))
+        return found
+
+    def forward(self, x: Tensor, weight: Tensor) -> Tensor:
+        """The mean NLL."""
+        loss: Tensor = self.loss_fn(self.rebuilt(x), x, features=x, sample_weight=weight)
+        return loss
