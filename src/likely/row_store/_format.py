@@ -5,10 +5,9 @@ What is stored of a row is its bits xor those of the start: a row never touched 
 
 import json
 import os
-import warnings
 from collections.abc import Iterable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -29,13 +28,13 @@ _NAMES = {str(dtype).removeprefix("torch."): dtype for dtype in WORDS}
 
 @dataclass(frozen=True)
 class Format:
-    """How many rows of which kind, and so how many bytes each; files once did not say whose mean squares they hold."""
+    """How many rows of which kind, and so how many bytes each."""
 
     n: int
     shape: tuple[int, ...]
     dtype: torch.dtype
     has_state: bool
-    optimizer: str = ""
+    optimizer: str
 
     def __post_init__(self) -> None:
         if self.dtype not in WORDS:
@@ -43,8 +42,7 @@ class Format:
 
     def __str__(self) -> str:
         state = "with mean squares" if self.has_state else "without mean squares"
-        state += f" ({self.optimizer})" if self.optimizer else ""
-        return f"{self.n} rows of shape {self.shape}, {self.dtype}, {state}"
+        return f"{self.n} rows of shape {self.shape}, {self.dtype}, {state} ({self.optimizer})"
 
     @property
     def values(self) -> int:
@@ -137,7 +135,7 @@ def read_format(path: Path) -> tuple[Format, bytes]:
             tuple(map(_whole, found["shape"])),
             _NAMES[found["dtype"]],
             bool(found["mean_square"]),
-            {"": "", **{name: name for name in OPTIMIZERS}}[found.get("optimizer", "")],
+            OPTIMIZERS[OPTIMIZERS.index(found["optimizer"])],  # one of them, or it is refused
         )
         identity, expected = bytes.fromhex(found["id"]), form.size
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -155,17 +153,7 @@ def _whole(number: object) -> int:
 
 def check_same_kind(path: Path, asked: Format, found: Format) -> None:
     """Refuse a table of another kind: the mean squares of one optimizer mean nothing to another."""
-    if replace(found, optimizer=asked.optimizer) != asked or (found.optimizer and found != asked):
+    if found != asked:
         raise ValueError(
             f"the table in {path} has {found}; asked for were {asked}: open it as what it is, or name another file"
-        )
-
-
-def warn_of_unknown_optimizer(path: Path, asked: Format, found: Format) -> None:
-    """Tell of an older file, which may hold the mean squares of another optimizer."""
-    if asked.has_state and asked.optimizer and not found.optimizer:
-        warnings.warn(
-            f"the table in {path}, of an earlier version, does not say which optimizer its mean squares are of; they "
-            f"are taken as {asked.optimizer}'s. To store that, load it into a table in memory and save it anew",
-            stacklevel=2,
         )
