@@ -52,17 +52,10 @@ class Distinct:
 
 
 def left_out(rows: Distinct, step: int, random: np.random.RandomState) -> NDArray[np.bool_]:
-    """Of each of several fits (rows of the answer), the rows of the table that it is not to see.
+    """Of each of several fits, the rows of the table that it is not to see: an array of shape (fits, rows).
 
-    Equal rows are left out together, and where many rows are at hand only some are left out at all.
-
-    Args:
-        rows: the different rows of the table.
-        step: how many numbers each fit reads in a step.
-        random: draws the folds.
-
-    Returns:
-        An array of shape (fits, rows).
+    Equal rows are left out together, and where many rows are at hand only some are left out at all. Each fit reads
+    ``step`` numbers in a step.
     """
     count = len(rows.first)
     folds = min(_FOLDS, count)
@@ -82,17 +75,9 @@ def weights_without(rows: Distinct, out: NDArray[np.bool_]) -> Array:
 def as_of_all(scores: Array, out: NDArray[np.bool_], fitted: Array, power: float) -> Array:
     """Scores of rows left out, as a fit to all rows would have them: by one to fewer rows they are too high.
 
-    What is compared are quantiles: those of rows left out lie above those of rows that a fit has seen. A part of this
-    gap is added to the quantiles of the fit to all rows.
-
-    Args:
-        scores: of every row by each fit, of shape (fits, rows).
-        out: the rows that each fit has not seen.
-        fitted: of every row, by the fit to all.
-        power: the gap falls as this power of the number of rows.
-
-    Returns:
-        One score for each row; NaN for those that no fit has left out.
+    What is compared are quantiles: those of rows left ``out`` lie above those of rows that a fit has seen. A part of
+    this gap, which falls as a ``power`` of the number of rows, is added to the quantiles of the fit to all rows. NaN
+    for rows that no fit has left out.
     """
     found = np.full(out.shape[1], np.nan)
     fit, row = np.nonzero(out)

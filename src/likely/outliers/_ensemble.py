@@ -73,7 +73,8 @@ class EnsembleDetector(OutlierDetector):
         """
         X, weight = self._sample(X, sample_weight)
         _, _, rows = Columns.learn(X, weight)
-        members = [clone(one) for one in (self.detectors if self.detectors is not None else _default())]
+        default = (ScatterDetector(), ScaledPCADetector(), LikelihoodDetector())
+        members = [clone(one) for one in (default if self.detectors is None else self.detectors)]
         if self.random_state is not None:
             random = check_random_state(self.random_state)
             for one in members:
@@ -178,7 +179,3 @@ def _fitted(detector: Any, X: Any, rows: Distinct) -> tuple[Array, Array]:
     halves = np.array([fit(clone(detector), np.flatnonzero(~own)) for own in out])
     fitted = fit(detector, np.arange(len(X)))
     return fitted, as_of_all(halves, out, fitted, 1.0)
-
-
-def _default() -> list[OutlierDetector]:
-    return [ScatterDetector(), ScaledPCADetector(), LikelihoodDetector()]

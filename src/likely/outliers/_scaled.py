@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from numbers import Integral
 from typing import Any
 
@@ -11,11 +12,12 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from torch import Tensor, nn
 
+from likely._random import Seeded, generator
 from likely._typing import Array
 from likely.likelihoods import LIKELIHOODS
 from likely.outliers._base import OutlierDetector
 from likely.outliers._distinct import Distinct, as_of_all, left_out, weights_without
-from likely.outliers._networks import Autoencoder, Dropout, Layers
+from likely.outliers._networks import Autoencoder, Dropout, glorot, linear
 from likely.outliers._threshold import Contamination
 from likely.parameters import Predicted
 
@@ -65,7 +67,7 @@ class ScaledDetector(OutlierDetector):
         """The squared error with which each feature is rebuilt, over the mean in training: one is usual."""
         return super().explain(X)
 
-    def _autoencoder(self, layers: Layers, squares: Array, components: int) -> tuple[nn.Module, nn.Module]:
+    def _autoencoder(self, squares: Array, components: int, members: int | None) -> tuple[nn.Module, nn.Module]:
         raise TypeError("use ScaledPCADetector or ScaledAutoencoderDetector")
 
     def _check_parameters(self) -> None:
@@ -97,42 +99,36 @@ class ScaledDetector(OutlierDetector):
         return fitted, as_of_all(self._judged(without, table)[which], out, fitted, _GAP)
 
     def _trained(self, x: Tensor, own: Array, seed: int) -> Autoencoder:
-        """A network in which values weigh so much, or one for each such table of weights; in double precision.
-
-        All that is random is drawn from one generator: torch's own is neither used nor changed.
-        """
-        generator = torch.Generator().manual_seed(seed)
-        module = self._started(x, own, generator).train()
+        """A network in which values weigh so much, or one for each such table of weights; in double precision."""
         mass = torch.as_tensor(own, dtype=torch.float32)
         several, size = mass.shape[:-2], min(self.batch_size, len(x))
         member = torch.arange(len(mass))[:, None] if several else slice(0)
-        optimizer = torch.optim.Adam(module.parameters(), lr=self.learning_rate, fused=True)
-        for _ in range(self.max_steps):
-            optimizer.zero_grad()
-            if size < len(x):
-                rows = torch.randint(len(x), (*several, size), generator=generator)
-                loss = module(x[rows], mass[member, rows] if several else mass[rows])
-            else:
-                loss = module(x.expand(*several, *x.shape), mass)
-            loss.backward()
-            optimizer.step()
-        for own_layer in module.modules():
-            if isinstance(own_layer, Dropout):
-                own_layer.generator = None  # which cannot be saved
+        with Seeded(seed, all_draws=False):
+            module = self._started(x, own).train()
+            optimizer = torch.optim.Adam(module.parameters(), lr=self.learning_rate, fused=True)
+            for _ in range(self.max_steps):
+                optimizer.zero_grad()
+                if size < len(x):
+                    rows = torch.randint(len(x), (*several, size), generator=generator())
+                    loss = module(x[rows], mass[member, rows] if several else mass[rows])
+                else:
+                    loss = module(x.expand(*several, *x.shape), mass)
+                loss.backward()
+                optimizer.step()
         # In double precision a row's score does not depend on the rows beside it.
         return module.double().eval()
 
-    def _started(self, x: Tensor, own: Array, generator: torch.Generator) -> Autoencoder:
+    def _started(self, x: Tensor, own: Array) -> Autoencoder:
         """The autoencoder, or several side by side, before the first step."""
-        width = x.shape[1]
-        layers = Layers(generator, len(own) if own.ndim == 3 else None)
+        width, members = x.shape[1], len(own) if own.ndim == 3 else None
         rows = x.double().numpy()
         squares = (rows * own.max(-1, keepdims=True)).swapaxes(-1, -2) @ rows
         components = min(self.n_components or max(1, round(width**0.5)), width)
-        encoder, decoder = self._autoencoder(layers, squares, components)
+        encoder, decoder = self._autoencoder(squares, components, members)
         shape = () if self.dimension == "row" else (width,)
         outputs = 1 if self.dimension == "row" else width
-        net = nn.Sequential(layers.glorot(width, self.hidden), nn.ReLU(), layers.glorot(self.hidden, outputs))
+        hidden, last = glorot(width, self.hidden, members), glorot(self.hidden, outputs, members)
+        net = nn.Sequential(hidden, nn.ReLU(), last)
         scale = Predicted(width, shape, net=net, normalize=False)
         return Autoencoder(encoder, decoder, LIKELIHOODS[self.likelihood].loss(scale=scale))
 
@@ -209,16 +205,16 @@ class ScaledPCADetector(ScaledDetector):
     True
     """
 
-    def _autoencoder(self, layers: Layers, squares: Array, components: int) -> tuple[nn.Module, nn.Module]:
+    def _autoencoder(self, squares: Array, components: int, members: int | None) -> tuple[nn.Module, nn.Module]:
         width = squares.shape[-1]
-        encoder, decoder = layers.linear(width, components), layers.linear(components, width)
+        encoder, decoder = linear(width, components, members), linear(components, width, members)
         axes = torch.as_tensor(np.linalg.eigh(squares)[1][..., ::-1][..., :components].copy())
         with torch.no_grad():
             encoder.weight.copy_(axes.mT)
             decoder.weight.copy_(axes)
             encoder.bias.zero_()
             decoder.bias.zero_()
-        return nn.Sequential(layers.dropout(self.dropout), encoder), decoder
+        return nn.Sequential(Dropout(self.dropout), encoder), decoder
 
 
 class ScaledAutoencoderDetector(ScaledDetector):
@@ -254,9 +250,9 @@ class ScaledAutoencoderDetector(ScaledDetector):
     True
     """
 
-    def _autoencoder(self, layers: Layers, squares: Array, components: int) -> tuple[nn.Module, nn.Module]:
-        width = squares.shape[-1]
-        thinned = (nn.ReLU(), layers.dropout(self.dropout), layers.linear(self.hidden, components))
-        encoder = nn.Sequential(layers.linear(width, self.hidden), *thinned)
-        decoder = nn.Sequential(layers.linear(components, self.hidden), nn.ReLU(), layers.linear(self.hidden, width))
+    def _autoencoder(self, squares: Array, components: int, members: int | None) -> tuple[nn.Module, nn.Module]:
+        width, layer = squares.shape[-1], partial(linear, members=members)
+        thinned = (nn.ReLU(), Dropout(self.dropout), layer(self.hidden, components))
+        encoder = nn.Sequential(layer(width, self.hidden), *thinned)
+        decoder = nn.Sequential(layer(components, self.hidden), nn.ReLU(), layer(self.hidden, width))
         return encoder, decoder

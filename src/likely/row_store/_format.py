@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -54,10 +55,16 @@ class Format:
         """That of a mean square."""
         return torch.promote_types(self.dtype, torch.float32)
 
+    @cached_property
+    def layout(self) -> np.dtype[np.void]:
+        """A row as words and its mean square."""
+        fields = [("row", f"i{self.dtype.itemsize}", (self.values,)), ("mean_square", f"f{self.state_dtype.itemsize}")]
+        return np.dtype(fields[: 1 + self.has_state])
+
     @property
     def record(self) -> int:
         """Bytes of a row and its mean square."""
-        return self.values * self.dtype.itemsize + self.has_state * self.state_dtype.itemsize
+        return self.layout.itemsize
 
     @property
     def size(self) -> int:
@@ -71,25 +78,21 @@ class Format:
 
     def encode(self, pair: Pair, start: Tensor) -> bytes:
         """The bytes of rows, a record each."""
-        rows = (
-            pair.rows.to("cpu", self.dtype).reshape(len(pair.rows), self.values).contiguous().view(WORDS[self.dtype])
-            ^ start
-        )
-        columns = [rows.view(torch.uint8)]
+        rows = pair.rows.to("cpu", self.dtype).reshape(len(pair.rows), self.values).contiguous()
+        records = np.empty(len(rows), dtype=self.layout)
+        records["row"] = rows.view(WORDS[self.dtype]) ^ start
         if self.has_state:
-            columns.append(pair.mean_square.to("cpu", self.state_dtype).contiguous()[:, None].view(torch.uint8))
-        return torch.cat(columns, 1).numpy().tobytes()
+            records["mean_square"] = pair.mean_square.to("cpu", self.state_dtype)
+        return records.tobytes()
 
     def decode(self, raw: bytes | bytearray, start: Tensor) -> Pair:
         """The rows of such bytes."""
-        content = np.frombuffer(bytearray(raw), dtype=np.uint8)  # torch's own refuses no bytes at all
-        records = torch.from_numpy(content).view(len(raw) // self.record, self.record)
-        split = self.values * self.dtype.itemsize
-        bits = _copied(records[:, :split]).view(WORDS[self.dtype]) ^ start
+        records = np.frombuffer(raw, dtype=self.layout)
+        bits = torch.from_numpy(records["row"].copy()) ^ start
         rows = bits.view(self.dtype).view(len(bits), *self.shape)
         if not self.has_state:
             return Pair(rows, torch.empty(0, dtype=self.state_dtype))
-        return Pair(rows, _copied(records[:, split:]).view(self.state_dtype).flatten())
+        return Pair(rows, torch.from_numpy(records["mean_square"].copy()))
 
     def create(self, path: Path, start: Tensor, content: Iterable[Pair] = ()) -> None:
         """Write a file that appears under its name, in place of an older table, once it is complete."""
@@ -114,11 +117,6 @@ class Format:
         except OSError as error:
             said = f"{error.strerror}; the table was not saved, an older one is as it was"
             raise OSError(error.errno, said, str(path)) from error
-
-
-def _copied(part: Tensor) -> Tensor:
-    """Into memory of its own, where numbers of more bytes may begin."""
-    return part.clone(memory_format=torch.contiguous_format)
 
 
 def read_format(path: Path) -> tuple[Format, bytes]:
