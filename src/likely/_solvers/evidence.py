@@ -15,8 +15,7 @@ import torch
 from scipy import linalg
 from torch import Tensor
 
-from likely._rows.blocks import Rows as Rows
-from likely._rows.blocks import moments
+from likely._rows.blocks import Rows, moments
 from likely._solvers.ridge import Ridge
 from likely._typing import Array
 

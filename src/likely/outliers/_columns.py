@@ -60,7 +60,7 @@ class Columns:
     """How each feature becomes one number: in standard units, or the surprise of its level. NaN where it is missing."""
 
     levels: tuple[Levels | None, ...]  # of each feature; None for a number
-    peak: Array  # the largest size in each column: divided by it, nothing overflows
+    peak: Array  # the largest size in each column: divided by it, nothing overflows; of categories without a meaning
     centre: Array
     spread: Array
 
@@ -74,13 +74,7 @@ class Columns:
             None if own is None else Levels.learn(own, column, rows.weight)
             for own, column in zip(codes, table.T, strict=True)
         )
-        peak, centre, spread = _units(table, rows.weight)
-        words = np.array([own is not None for own in levels])
-        return (
-            cls(levels, np.where(words, 1, peak), np.where(words, 0, centre), np.where(words, 1, spread)),
-            table,
-            rows,
-        )
+        return cls(levels, *_units(table, rows.weight)), table, rows
 
     @property
     def categories(self) -> NDArray[np.intp]:

@@ -28,15 +28,15 @@ class RowStore(nn.Module):
     r"""``n`` rows of unconstrained values that step by themselves during ``backward``.
 
     ``optimizer`` is one of ``"rmsprop"`` (the paper's), ``"adagrad"`` and ``"sgd"``, with ``lr``, ``decay`` and
-    ``eps``; the first two keep one running mean square a row. An index that occurs twice in a batch has its
+    ``eps``; the first two keep one running mean square per row. An index that occurs twice in a batch has its
     gradients summed first. The gradient of a row is clipped to the norm ``clip``, and ``weight_decay`` pulls the
     rows seen towards zero. A row whose gradient is not finite does not move.
 
-    ``store`` says where the rows are: ``"device"``, with the model; ``"host"``, in the host's memory, from where
-    :class:`LookAhead` fetches them ahead of need; or the path of a file, made if it is not there, whose rows must
-    begin alike: hand it ``row.expand(n, *row.shape)``. With ``dtype=torch.bfloat16`` rows are rounded by chance, so
-    that small steps add up. With ``sharded=True`` each process of ``torch.distributed`` keeps its part of the
-    rows; otherwise each keeps them all, and they stay equal.
+    ``store`` says where the rows are: ``"device"``, with the model, which is fastest; ``"host"``, in the host's memory,
+    from where :class:`LookAhead` fetches them ahead of need; or the path of a file, made if it is not there, which
+    takes room as rows are touched and whose rows must begin alike: hand it ``row.expand(n, *row.shape)``. With
+    ``dtype=torch.bfloat16`` rows are rounded by chance, so that small steps add up. With ``sharded=True`` each process
+    of ``torch.distributed`` keeps its part of the rows; otherwise each keeps them all, and they stay equal.
 
     >>> import torch
     >>> from likely.row_store import RowStore
