@@ -11,8 +11,7 @@ from likely.outliers import (
     ScaledPCADetector,
     ScatterDetector,
 )
-from likely.outliers._distinct import Distinct
-from likely.outliers._folds import as_of_all, left_out, weights_without
+from likely.outliers._distinct import Distinct, as_of_all, left_out, weights_without
 from likely.outliers._threshold import shortened, threshold
 
 DETECTORS = {

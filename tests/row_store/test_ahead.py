@@ -95,9 +95,9 @@ def test_rows_lent_for_a_step_that_never_comes_are_let_go(tmp_path):
     index = torch.tensor([3])
     found(index)  # and not as long as the caller keeps the index
     rows = found(index)
-    assert len(found.staging._lent) == 1
+    assert len(found.staging._in_use) == 1
     rows.sum().backward()
-    assert not found.staging._lent
+    assert not found.staging._in_use
 
 
 def test_a_failed_write_is_heard(tmp_path):

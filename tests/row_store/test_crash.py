@@ -10,7 +10,7 @@ from likely.row_store._file import File
 from likely.row_store._format import Format
 from likely.row_store._memory import Pair
 
-FORM = Format(7, (2,), torch.float32, has_state=True)
+FORM = Format(7, (2,), torch.float32, has_state=True, optimizer="rmsprop")
 CALLS = ("pwrite", "ftruncate", "fsync", "replace")
 
 

@@ -184,19 +184,20 @@ def test_a_table_is_opened_by_the_optimizer_that_trained_it(optimizer, tmp_path)
         assert same(both(open_table(path, optimizer=optimizer)), both(loaded))
 
 
-def test_a_file_of_an_earlier_version_is_opened_with_a_warning(tmp_path):
-    """It does not say by which optimizer it was trained."""
+def test_a_file_that_does_not_say_by_which_optimizer_it_was_trained_is_refused_and_left_alone(tmp_path):
     path, table = tmp_path / "rows.table", RowStore(torch.ones(10, 2), optimizer="adagrad")
     move(table, 2)
     table.save(path)
     content = path.read_bytes()
     path.write_bytes(content[:HEADER].replace(b', "optimizer": "adagrad"', b"").ljust(HEADER) + content[HEADER:])
-    again = RowStore(torch.zeros(10, 2), optimizer="adagrad")
-    with pytest.warns(UserWarning, match=r"rows\.table.*taken as adagrad's.*save it anew"):
+    unnamed, again = path.read_bytes(), RowStore(torch.zeros(10, 2), optimizer="adagrad")
+    with pytest.raises(ValueError, match=r"rows\.table is not a table that likely wrote \('optimizer'\)"):
         again.load(path)
-    assert same(both(again), both(table))
-    again.save(path)
+    assert path.read_bytes() == unnamed
+    assert not both(again)[0].any()
+    path.write_bytes(content)
     again.load(path)
+    assert same(both(again), both(table))
 
 
 def test_one_owner_at_a_time(tmp_path):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from likely.row_store import RowStore
-from likely.row_store._rounding import rounded
+from likely.row_store._step import rounded
 
 STEP = torch.tensor(3)
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import likely
-from likely.row_store import RowStore, _rule_native, _step
+from likely.row_store import RowStore, _step
 
 STORES = ("device", "host", "file")
 
@@ -65,7 +65,7 @@ def test_compiled_code_numpy_and_torch_step_alike(kind, shape, store, monkeypatc
     for native, few in ((True, 0), (False, 0), (False, 10**9)):
         monkeypatch.setattr(_step, "_FEW", few)
         if not native:
-            monkeypatch.setattr(_rule_native, "library", lambda: None)
+            monkeypatch.setattr(_step, "library", lambda: None)
         torch.manual_seed(1)
         table = RowStore(torch.randn(20, *shape), store=store, optimizer=kind, clip=0.7, weight_decay=0.1)
         for _ in range(10):
@@ -81,7 +81,7 @@ def test_compiled_code_numpy_and_torch_step_alike(kind, shape, store, monkeypatc
         assert torch.equal(tables[1].rows, tables[2].rows)
 
 
-@pytest.mark.skipif(_rule_native.library() is None, reason="installed without a C++ compiler")
+@pytest.mark.skipif(_step.library() is None, reason="installed without a C++ compiler")
 @pytest.mark.parametrize("width", [1, 7, 8, 1000])
 def test_compiled_code_bears_gradients_of_any_size(width):
     """Their squares overflow float32: NumPy and torch leave such a row where it is, unless it is one number."""

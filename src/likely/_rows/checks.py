@@ -124,11 +124,7 @@ def _outside() -> int:
 def all_or_nothing(fit: Callable[Concatenate[Fitted, P], Result]) -> Callable[Concatenate[Fitted, P], Result]:
     """Decorate a ``fit`` so that one that fails leaves the object as it was: the earlier fit, or none.
 
-    Args:
-        fit: a method that rebinds attributes of its object and does not change them in place.
-
-    Returns:
-        The method, with the same signature.
+    It is to rebind attributes of its object, not to change them in place.
     """
 
     @functools.wraps(fit)

@@ -36,14 +36,7 @@ def contents(*tables: Blocks | None, rounded: bool = False) -> Keys:
 
 
 def row_keys(X: Any) -> Keys:
-    """Return a number per row that follows from what it holds.
-
-    Args:
-        X: array, sparse matrix, data frame or list.
-
-    Returns:
-        Array of shape (rows,), uint64.
-    """
+    """Return a number per row of an array, sparse matrix, data frame or list, which follows from what the row holds."""
     if sparse.issparse(X):
         table = sparse.csr_array(X)
         unit = _unit(float(np.abs(table.data).max(initial=0.0)))

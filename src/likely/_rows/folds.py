@@ -69,15 +69,9 @@ def splits_of(number: Index) -> list[Split]:
 
 
 def split_by_content(X: Any, cv: int, strata: NDArray[Any] | None = None) -> list[Split]:
-    """Return training and test rows of each fold of a table.
+    """Return the numbers of training and test rows of each fold of a table of any kind that scikit-learn takes.
 
-    Args:
-        X: table of any kind that scikit-learn takes.
-        cv: number of folds.
-        strata: the class of each row; None where there are no classes.
-
-    Returns:
-        Pairs of row numbers. A class with fewer different rows than folds has its rows dealt one by one.
+    A class (``strata``) with fewer different rows than folds has its rows dealt one by one.
     """
     return splits_of(fold_numbers(row_keys(X), cv, strata=strata))
 

@@ -31,7 +31,7 @@ def middle_and_spread(table: Array, weight: Array, about_zero: bool = False) -> 
 
 
 def median(table: Array, weight: Array) -> Array:
-    """Return the lower weighted median of every column."""
+    """Return the lower weighted median of every column, or of a single one."""
     order = np.argsort(table, axis=0, kind="stable")
     index = (np.cumsum(weight[order], axis=0) >= 0.5 * weight.sum()).argmax(0)
     middle: Array = np.take_along_axis(table, np.take_along_axis(order, index[None], 0), 0)[0]

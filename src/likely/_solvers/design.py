@@ -239,7 +239,8 @@ def standardized(table: Table, fit_intercept: bool, penalty: Array | None = None
         root = np.sqrt(weight)
         x *= root[:, None]
         y *= root
-    deviation, live = _usable(_deviation(x, total), mean)
+    # The table's own units have kept squares within float64.
+    deviation, live = _usable(np.sqrt(np.einsum("ij,ij->j", x, x) / total), mean)
     free, spent = None, float(fit_intercept)
     if penalty is not None:
         deviation = deviation * np.where(penalty > 0, penalty, 1.0)
@@ -286,17 +287,6 @@ def _sparse(table: Table, total: float, fit_intercept: bool, penalty: Array | No
         weight=weight,
         spent=float(fit_intercept),
     )
-
-
-def _deviation(x: Array, total: float) -> Array:
-    """The root of the mean square of every column, of any size."""
-    largest = np.maximum(x.max(0), -x.min(0))
-    unit = np.where(largest > 0, largest, 1.0)
-    if ((unit > 1e-100) & (unit < 1e100)).all():
-        plain: Array = np.sqrt(np.einsum("ij,ij->j", x, x) / total)
-        return plain
-    deviation: Array = unit * np.sqrt(((x / unit) ** 2).sum(0) / total)
-    return deviation
 
 
 def _usable(deviation: Array, mean: Array) -> tuple[Array, Index]:

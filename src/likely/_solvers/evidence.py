@@ -15,8 +15,7 @@ import torch
 from scipy import linalg
 from torch import Tensor
 
-from likely._rows.blocks import Rows as Rows
-from likely._rows.blocks import moments
+from likely._rows.blocks import Rows, moments
 from likely._solvers.ridge import Ridge
 from likely._typing import Array
 
@@ -138,17 +137,16 @@ def _score(
             step_w, step_b = 0.5 * step_w, 0.5 * step_b
             state.w, state.b = state.w - step_w, state.b - step_b
             continue
-        axes = here.diagonalised(state.w)
-        state.values = axes.values
+        state.values, vectors, response = here.diagonalised(state.w)
         if ridge:
-            state.move(ridge.best(axes.values, axes.response, around=state.precision, radius=state.radius))
+            state.move(ridge.best(state.values, response, around=state.precision, radius=state.radius))
         best = state.penalised(here.loss)
-        step_w = axes.vectors @ _shrunk(axes.response, axes.values, state.precision) - state.w
+        step_w = vectors @ _shrunk(response, state.values, state.precision) - state.w
         # Where labels are noise the loss is flat in the intercept, and one step would leave the numbers there are.
         step_b = min(max(-(here.slope_b + float(here.cross @ step_w)) / here.mass, -_LEAP), _LEAP)
         state.w, state.b = state.w + step_w, state.b + step_b
-        curvature = axes.values + (state.precision if math.isfinite(state.precision) else 0.0)
-        gain = curvature @ (axes.vectors.T @ step_w) ** 2 + here.mass * (step_b + here.cross @ step_w / here.mass) ** 2
+        curvature = state.values + (state.precision if math.isfinite(state.precision) else 0.0)
+        gain = curvature @ (vectors.T @ step_w) ** 2 + here.mass * (step_b + here.cross @ step_w / here.mass) ** 2
         # The next step would gain a thousandth of this one.
         if 0.5 * gain <= tol * design.total:
             break
@@ -175,24 +173,18 @@ class _Parabola:
     cross: Array  # between w and b
     mass: float  # in b
 
-    def diagonalised(self, w: Array) -> "_Axes":
-        """Return the parabola in w alone, in its eigenbasis; its Gram matrix is used up."""
+    def diagonalised(self, w: Array) -> tuple[Array, Array, Array]:
+        """Return eigenvalues and eigenvectors of the parabola in w alone, and the response along these.
+
+        The Gram matrix is used up.
+        """
         # The intercept is profiled out: it has no prior.
         cross = torch.as_tensor(self.cross)
         self.gram.addr_(cross, cross, alpha=-1 / self.mass)
         hessian = self.gram.numpy().T  # symmetric, and in the order that LAPACK can overwrite
         pull = hessian @ w - (self.slope_w - self.cross * (self.slope_b / self.mass))
         values, vectors = linalg.eigh(hessian, overwrite_a=True)
-        return _Axes(values.clip(min=0), vectors, vectors.T @ pull)
-
-
-@dataclass(frozen=True)
-class _Axes:
-    """A parabola's eigenvalues and eigenvectors, and the response along these."""
-
-    values: Array
-    vectors: Array
-    response: Array
+        return values.clip(min=0), vectors, vectors.T @ pull
 
 
 class _Design:

@@ -28,26 +28,11 @@ class Relevance:
     n_iter: int
 
 
-@dataclass(frozen=True)
-class _Weights:
-    """The normal posterior of the active weights."""
-
-    active: Index
-    mean: Array
-    covariance: Array
-
-
 def relevant(design: Design, group: Index, *, max_iter: int, tol: float) -> Relevance:
-    """Return the weights of most evidence when every group has a prior variance of its own.
+    """Return the weights of most evidence when each numbered group of columns has a prior variance of its own.
 
-    Args:
-        design: the table, in its own units.
-        group: the number of each column's group, from 0, shape (d,).
-        max_iter: most steps in all.
-        tol: the steps end when no variance moves by ten times this share.
-
-    Returns:
-        Weights, variances and noise. One of m variances is kept if it is worth more than ½ log nm nats.
+    One of m variances is kept if it is worth more than ½ log nm nats. The steps end when no variance moves by ten times
+    the share ``tol``.
     """
     strength = RidgeEvidence(design).best()
     variance = np.full(int(group.max(initial=-1)) + 1, strength.noise / strength.penalty)
@@ -57,10 +42,10 @@ def relevant(design: Design, group: Index, *, max_iter: int, tol: float) -> Rele
         solver.settle()
         if not solver.eliminate(price) or solver.n_iter >= max_iter:
             break
-    weights = solver.weights()
+    active, mean, _ = solver.weights()
     coef = np.zeros(design.shape[1])
-    coef[weights.active] = weights.mean
-    return Relevance(coef, solver.variance[group], solver.noise, weights.active, solver.n_iter)
+    coef[active] = mean
+    return Relevance(coef, solver.variance[group], solver.noise, active, solver.n_iter)
 
 
 @dataclass
@@ -73,14 +58,14 @@ class _Groups:
     tol: float
     n_iter: int = 0
 
-    def weights(self) -> _Weights:
-        """The posterior at the present variances and noise."""
+    def weights(self) -> tuple[Index, Array, Array]:
+        """The active columns, and mean and covariance of their weights at the present variances and noise."""
         design, own = self.design, self.variance[self.group]
         active = np.flatnonzero(own > 0)
         precision = design.gram_of(active) / self.noise
         precision[np.diag_indices(len(active))] += 1 / own[active]
         covariance = linalg.cho_solve((linalg.cholesky(precision, lower=True), True), np.eye(len(active)))
-        return _Weights(active, covariance @ (design.xy[active] / self.noise), covariance)
+        return active, covariance @ (design.xy[active] / self.noise), covariance
 
     def settle(self) -> None:
         """MacKay's updates of variances and noise, until neither moves."""
@@ -90,15 +75,15 @@ class _Groups:
             if not self.variance.any():
                 self.noise = design.yy / design.freedom
                 return
-            weights = self.weights()
-            member = self.group[weights.active]
-            determined = 1 - weights.covariance.diagonal() / self.variance[member]  # by the rows, not the prior
+            active, mean, covariance = self.weights()
+            member = self.group[active]
+            determined = 1 - covariance.diagonal() / self.variance[member]  # by the rows, not the prior
             gamma = np.bincount(member, determined, groups)
-            square = np.bincount(member, weights.mean**2, groups)
+            square = np.bincount(member, mean**2, groups)
             variance = np.where(self.variance > 0, square / np.maximum(gamma, 1e-12), 0.0)
             variance[variance < 1e-8 * variance.max(initial=0.0)] = 0.0
             coef = np.zeros(design.shape[1])
-            coef[weights.active] = weights.mean
+            coef[active] = mean
             left = max(design.freedom - float(determined.sum()), 0.01 * design.freedom)
             noise = max(design.residual(coef) / left, 1e-14 * design.yy / design.freedom)
             kept = variance > 0
@@ -110,9 +95,8 @@ class _Groups:
 
     def eliminate(self, price: float) -> int:
         """Put variances to zero, the worst first, while one adds less than its price to the evidence; how many."""
-        weights = self.weights()
-        mean, covariance = weights.mean, weights.covariance
-        member = self.group[weights.active]
+        active, mean, covariance = self.weights()
+        member = self.group[active]
         own = self.variance[member]
         kept, removed = np.ones(len(own), dtype=bool), 0
         while kept.any():

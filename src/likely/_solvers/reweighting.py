@@ -32,17 +32,7 @@ def row_precision(distance: Array, df: float, dimensions: Array | float = 1.0) -
 
 
 def settled_variance(squares: Array, weight: Array, variance: float, df: float, *, steps: int = 1) -> float:
-    """Return s² after some steps of expectation–maximisation, for residuals of one dimension.
-
-    Args:
-        squares: squared residuals r², shape (n,).
-        weight: weight of each, shape (n,).
-        variance: s² to start from, positive.
-        df: degrees of freedom ν.
-        steps: how many steps.
-
-    Returns:
-        s², at least 1e-12.
+    """Return s² ≥ 1e-12 after some steps of expectation–maximisation from ``variance``, for squared residuals r².
 
     >>> round(settled_variance(np.array([1.0, 1.0, 1.0, 400.0]), np.ones(4), 1.0, df=4.0, steps=50), 2)
     29.12

@@ -144,17 +144,9 @@ def settled_log_scale(
     r"""Return the logarithm of MacKay's scale :math:`\sigma^p = \sum|\theta|^p / \gamma(\sigma)`, by damped steps.
 
     :math:`\gamma = \sum_j q_j / (1 + q_j)` counts the directions that the rows determine; it never exceeds the number
-    of weights, and counting weights instead is what makes scales collapse.
-
-    Args:
-        log_scale: where to start, a scalar.
-        total: Σ|θ|ᵖ over the weights that share the scale.
-        ratio: returns q, the information of every direction over the prior's precision, at a scale.
-        power: 2 for a normal prior, 1 for a Laplace prior.
-        steps: fixed-point steps, each of which goes half of the way.
-
-    Returns:
-        The logarithm of the scale; not finite where the weights are all zero or NaN.
+    of weights, and counting weights instead is what makes scales collapse. ``total`` is Σ|θ|ᵖ with p = ``power``, 2 for
+    a normal prior and 1 for a Laplace prior; ``ratio`` returns q, the information of every direction over the prior's
+    precision, at a scale. The answer is not finite where the weights are all zero or NaN.
     """
     for _ in range(steps):
         q = ratio(log_scale.exp())

@@ -208,14 +208,13 @@ def spike_slab(
         if not size <= huge:  # it diverges
             break
         last, used = moments.mean, noise
-        rows = _RowsSide.at(design, spectrum, noise, h2, gamma2)
-        noise = rows.noise
-        gamma1 = _bounded(rows.eta2 - gamma2, rows.eta2)
-        r1 = (rows.eta2 * rows.x2 - h2) / gamma1
+        x2, eta2, noise = _rows_side(design, spectrum, noise, h2, gamma2)
+        gamma1 = _bounded(eta2 - gamma2, eta2)
+        r1 = (eta2 * x2 - h2) / gamma1
     end = Start(slab, noise, r1, gamma1)
-    evidence = (
-        _evidence(design, spectrum, replace(end, noise=used), h2 / gamma2, gamma2, rows.x2) if converged else -math.inf
-    )
+    evidence = -math.inf
+    if converged:
+        evidence = _evidence(design, spectrum, replace(end, noise=used), h2 / gamma2, gamma2, x2)
     return SpikeSlabFit(moments, slab, noise, gamma2, evidence, n_iter, converged, end)
 
 
@@ -224,25 +223,19 @@ def _bounded(gamma: float, eta: float) -> float:
     return min(max(gamma, 1e-6 * eta), 1e6 * eta)
 
 
-@dataclass(frozen=True)
-class _RowsSide:
-    """The answer of the exact rows under a normal prior, and the noise that it makes likeliest."""
-
-    x2: Array
-    eta2: float
-    noise: float
-
-    @classmethod
-    def at(cls, design: Design, spectrum: Spectrum, noise: float, h2: Array, gamma2: float) -> _RowsSide:
-        n, values = design.freedom, spectrum.values
-        bend = design.xy / noise + h2
-        x2 = spectrum.solve(noise, gamma2, bend)
-        curvature = values / noise + gamma2
-        trace = float((1 / curvature).sum()) + spectrum.unseen / gamma2  # of the posterior covariance
-        # G x₂ = noise · (bend - γ₂ x₂)
-        residual = design.yy + float(x2 @ (noise * (bend - gamma2 * x2) - 2 * design.xy))
-        learned = (residual + float((values / curvature).sum())) / n
-        return cls(x2, design.shape[1] / trace, min(max(learned, 1e-10 * design.yy / n), design.yy / n))
+def _rows_side(
+    design: Design, spectrum: Spectrum, noise: float, h2: Array, gamma2: float
+) -> tuple[Array, float, float]:
+    """x̂₂ and η₂ of the exact rows under a normal prior, and the noise that they make likeliest."""
+    n, values = design.freedom, spectrum.values
+    bend = design.xy / noise + h2
+    x2 = spectrum.solve(noise, gamma2, bend)
+    curvature = values / noise + gamma2
+    trace = float((1 / curvature).sum()) + spectrum.unseen / gamma2  # of the posterior covariance
+    # G x₂ = noise · (bend - γ₂ x₂)
+    residual = design.yy + float(x2 @ (noise * (bend - gamma2 * x2) - 2 * design.xy))
+    learned = (residual + float((values / curvature).sum())) / n
+    return x2, design.shape[1] / trace, min(max(learned, 1e-10 * design.yy / n), design.yy / n)
 
 
 def _evidence(design: Design, spectrum: Spectrum, end: Start, r2: Array, gamma2: float, x2: Array) -> float:
@@ -251,14 +244,8 @@ def _evidence(design: Design, spectrum: Spectrum, end: Start, r2: Array, gamma2:
     prior = end.slab.posterior(end.r1, end.gamma1).log_evidence
     volume = float(np.log(spectrum.values / noise + gamma2).sum()) + spectrum.unseen * math.log(gamma2)
     bend = design.xy / noise + gamma2 * r2
-    rows = 0.5 * (
-        -n * math.log(2 * math.pi * noise)
-        - design.yy / noise
-        - gamma2 * float(r2 @ r2)
-        + d * math.log(2 * math.pi)
-        - volume
-        + float(bend @ x2)
-    )
+    squares = design.yy / noise + gamma2 * float(r2 @ r2) - float(bend @ x2)
+    rows = -0.5 * (n * math.log(2 * math.pi * noise) - d * math.log(2 * math.pi) + volume + squares)
     both = end.gamma1 + gamma2
     apart = end.gamma1 * gamma2 / both * float(((end.r1 - r2) ** 2).sum())
     return prior + rows - 0.5 * (d * math.log(2 * math.pi / both) - apart)

@@ -55,11 +55,9 @@ class DynamicLogisticRegression(LinearClassifier):
         positive = [1] if len(self.classes_) == 2 else range(len(self.classes_))
         one_against_rest = [replace(table, y=(table.y == k).astype(np.float64)) for k in positive]
         fits = [fit(each, self.fit_intercept, self.max_iter) for each in one_against_rest]
-        self._line = Line.of(np.stack([each.slope for each in fits]), table.units)
+        slopes, self.intercept_, self.prior_scale_, self.n_iter_ = (np.array(part) for part in zip(*fits, strict=True))
+        self._line = Line.of(slopes, table.units)
         self.coef_ = self._line.coef
-        self.intercept_ = np.array([each.intercept for each in fits])
-        self.prior_scale_ = np.array([each.scale for each in fits])
-        self.n_iter_ = np.array([each.n_iter for each in fits])
 
     def decision_function(self, X: Any) -> Any:
         """The log odds of the second class, or of each class against the rest."""
@@ -82,12 +80,7 @@ class DynamicLogisticRegression(LinearClassifier):
         return self.classes_[(odds > 0).astype(int) if odds.ndim == 1 else odds.argmax(1)]
 
 
-@dataclass(frozen=True)
-class _Fit:
-    slope: Array  # of columns over their units
-    intercept: float
-    scale: float
-    n_iter: int
+_Fit = tuple[Array, float, float, int]  # slopes of columns over their units, intercept, scale of the prior, steps
 
 
 def _fit_normal(table: Table, fit_intercept: bool, max_iter: int) -> _Fit:
@@ -111,7 +104,7 @@ def _fit_normal(table: Table, fit_intercept: bool, max_iter: int) -> _Fit:
     coef = found.coef / found.deviation
     scale = math.sqrt(1 / found.precision) if found.precision > 0 else math.inf
     intercept = found.intercept + offset - float(found.mean @ coef)
-    return _Fit(coef, intercept if fit_intercept else 0.0, scale, found.n_iter)
+    return coef, intercept if fit_intercept else 0.0, scale, found.n_iter
 
 
 def _fit_laplace(table: Table, fit_intercept: bool, max_iter: int) -> _Fit:
@@ -140,7 +133,7 @@ def _fit_laplace(table: Table, fit_intercept: bool, max_iter: int) -> _Fit:
         best, steps = _newton(x, y, mass, best, best_strength, fit_intercept, tol=1e-9)
         n_iter += steps
     slope, _ = whole.restored(whole.distinct.shared(best.coef))
-    return _Fit(slope, best.intercept - float(whole.mean @ slope), 1 / best_strength, n_iter)
+    return slope, best.intercept - float(whole.mean @ slope), 1 / best_strength, n_iter
 
 
 @dataclass

@@ -13,7 +13,7 @@ from torch.distributions import Distribution
 from likely._typing import Array
 from likely.likelihoods import LIKELIHOODS, Residuals
 
-SYMMETRIC = tuple(name for name, likelihood in LIKELIHOODS.items() if likelihood.residuals)
+SYMMETRIC = {name: likelihood.residuals for name, likelihood in LIKELIHOODS.items() if likelihood.residuals}
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,7 @@ class Density:
         """The density of that name; a shape that is None is learned, where there is one."""
         if likelihood not in SYMMETRIC:
             raise ValueError(f"likelihood must be one of {', '.join(SYMMETRIC)}; got {likelihood!r}")
-        residuals = LIKELIHOODS[likelihood].residuals
-        assert residuals is not None
+        residuals = SYMMETRIC[likelihood]
         if residuals.shape is None:
             return cls(likelihood)
         if shape is None:
@@ -54,9 +53,7 @@ class Density:
     @property
     def residuals(self) -> Residuals:
         """What the registry says of the density."""
-        residuals = LIKELIHOODS[self.likelihood].residuals
-        assert residuals is not None
-        return residuals
+        return SYMMETRIC[self.likelihood]
 
     def nll(self, residual: Array, scale: Array | float) -> Array:
         """Minus the log density of each residual."""

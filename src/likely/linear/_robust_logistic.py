@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -77,7 +78,7 @@ class RobustLogisticRegression(LinearClassifier):
         back = np.argsort(order)
         lines, slopes = lines[:, np.append(back, len(back))], slopes[back] / spread
         # The median row gets temperature one, the others theirs in relation to it.
-        typical = float(median((table.x @ slopes)[:, None], table.weight)[0])
+        typical = float(median(table.x @ slopes, table.weight))
         lines = lines * math.exp(float(middle @ slopes) - typical)
         self._temperature_line = Line.of(slopes, table.units)
         self.temperature_coef_, self.temperature_intercept_ = self._temperature_line.coef, -typical
@@ -154,28 +155,16 @@ class _Problem:
     def searched(self, max_iter: int, tol: float) -> tuple[Array, Array]:
         """The lines of a plain logistic regression, and lines and slopes from the best of several starts."""
         options = {"maxiter": max_iter, "gtol": tol * self.weight.sum(), "ftol": 1e-12, "maxls": 50}
-
-        def search(start: Array, weight: Array, free: slice) -> Any:
-            point = start.copy()
-
-            def loss(part: Array) -> tuple[float, Array]:
-                point[free] = part
-                value, slope = self.loss(point, weight, _RIDGE)
-                return value, slope[free]
-
-            found = minimize(loss, start[free], jac=True, method="L-BFGS-B", options=options)
-            point[free] = found.x
-            return found.fun, point.copy()
-
+        search = partial(self.minimised, ridge=_RIDGE, method="L-BFGS-B", options=options)
         nothing = np.zeros(self.size + self.features.shape[1])
         lines, slopes, everything = slice(None, self.size), slice(self.size, None), slice(None)
-        _, plain = search(nothing, self.weight, lines)
+        plain, _ = search(nothing, lines, self.weight)
         found = []
         for start in (self.weight, *self.central()):
-            point = plain if start is self.weight else search(nothing, start, lines)[1]
-            _, point = search(point, self.weight, slopes)
-            found.append(search(point, self.weight, everything))
-        return plain, min(found, key=lambda each: each[0])[1]
+            point = plain if start is self.weight else search(nothing, lines, start)[0]
+            point, _ = search(point, slopes, self.weight)
+            found.append(search(point, everything, self.weight))
+        return plain, min(found, key=lambda each: each[1].fun)[0]
 
     def in_x(self, point: Array) -> tuple[Array, Array]:
         """Lines and slopes of log T = slopes · x; in the search log T was a line through the mean of the rows."""
@@ -200,7 +189,7 @@ class _Problem:
     def nll_by(self, fitted: _Problem, point: Array, rows: NDArray[np.bool_]) -> Array:
         """The negative log-likelihood of some rows by what was fitted to others."""
         lines, slopes = fitted.in_x(point)
-        typical = float(median((fitted.x[:, :-1] @ slopes)[:, None], fitted.weight)[0])
+        typical = float(median(fitted.x[:, :-1] @ slopes, fitted.weight))
         inverse = np.exp(-np.clip(self.x[rows, :-1] @ slopes - typical, 0.0, _FAR) - typical)[:, None]
         logs = log_softmax(_all_logits(self.x[rows] @ lines.T) * inverse, axis=1)
         nll: Array = -(logs * self.hot[rows]).sum(1)
@@ -220,25 +209,32 @@ class _Problem:
 
     def settled(self, point: Array, free: slice, ridge: float, max_iter: int, tol: float) -> tuple[Array, int]:
         """The bottom of the valley that ``point`` is in, to many digits, by Newton's method in a trust region."""
-
-        def whole(part: Array) -> Array:
-            moved = point.copy()
-            moved[free] = part
-            return moved
-
-        def loss(part: Array) -> tuple[float, Array]:
-            value, slope = self.loss(whole(part), self.weight, ridge)
-            return value / total, slope[free] / total
+        total = float(self.weight.sum())
 
         def curvature(part: Array, direction: Array) -> Array:
-            along = np.zeros_like(point)
-            along[free] = direction
-            return self.bend(whole(part), along, ridge)[free] / total
+            here, along = point.copy(), np.zeros_like(point)
+            here[free], along[free] = part, direction
+            return self.bend(here, along, ridge)[free] / total
 
-        total = float(self.weight.sum())
         options = {"gtol": 1e-4 * tol, "maxiter": 3 * max_iter}
-        found = minimize(loss, point[free], jac=True, hessp=curvature, method="trust-ncg", options=options)
-        return whole(found.x), int(found.nit)
+        search: dict[str, Any] = {"unit": total, "hessp": curvature, "method": "trust-ncg", "options": options}
+        bottom, found = self.minimised(point, free, self.weight, ridge=ridge, **search)
+        return bottom, int(found.nit)
+
+    def minimised(
+        self, start: Array, free: slice, weight: Array, *, ridge: float, unit: float = 1.0, **search: Any
+    ) -> tuple[Array, Any]:
+        """The point that a search over some of the numbers of ``start`` ends at, and what scipy says of it."""
+        point = start.copy()
+
+        def loss(part: Array) -> tuple[float, Array]:
+            point[free] = part
+            value, slope = self.loss(point, weight, ridge)
+            return value / unit, slope[free] / unit
+
+        found = minimize(loss, start[free], jac=True, **search)
+        point[free] = found.x
+        return point, found
 
     def bend(self, point: Array, direction: Array, ridge: float) -> Array:
         """The curvature of the loss times a direction: how the slopes change along it."""
@@ -262,8 +258,8 @@ class _Problem:
             rows = self.labels == label
             middle, spread = middle_and_spread(self.x[rows, :-1], self.weight[rows])
             away = np.square((self.x[rows, :-1] - middle) / spread).sum(1)
-            own[rows] = away / (middle_and_spread(away[:, None], self.weight[rows])[0][0] or 1.0)
-        halves = [self.weight * (each <= middle_and_spread(each[:, None], self.weight)[0]) for each in (distance, own)]
+            own[rows] = away / (median(away, self.weight[rows]) or 1.0)
+        halves = [self.weight * (each <= median(each, self.weight)) for each in (distance, own)]
         return [half for half in halves if len(np.unique(self.labels[half > 0])) == len(np.unique(self.labels))]
 
     def learned_ridge(self, point: Array) -> float:

@@ -66,18 +66,16 @@ class Mixture:
         return float(self.inner[0])
 
     def trust(self, residuals: Array, features: Array) -> Array:
-        """Each row's chance of being an inlier of the first fit."""
+        """Each row's chance of being an inlier of the only fit."""
         if self.tilt is not None:
             residuals = residuals / self.tilt.relative(features)
-        chance: Array = expit(self.only(0).log_odds(residuals[None])[0])
+        chance: Array = expit(self.log_odds(residuals[None])[0])
         return chance
 
     def only(self, which: int) -> Mixture:
         """One of the fits."""
-        rows = slice(which, which + 1)
-        return Mixture(
-            self.betas[rows], self.inner[rows], self.outer[rows], self.share[rows], self.density, self.n_iter
-        )
+        one = slice(which, which + 1)
+        return replace(self, betas=self.betas[one], inner=self.inner[one], outer=self.outer[one], share=self.share[one])
 
 
 def fit_mixture(

@@ -151,7 +151,7 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         q, k, total = self._left_over, len(components), float(count.sum())
         squares = _left(x, mean, components)
         nothing = 1e-24 * float(count @ np.square(x - mean).sum(1)) / total + 1e-300
-        typical = float(median(squares[:, None], count)[0])
+        typical = float(median(squares, count))
         if q == 0 or typical <= nothing:
             limit = max(nothing, 1e3 * typical)
             mean, components = _principal(x, count * (squares <= limit), k)
@@ -179,7 +179,7 @@ def _starts(x: Array, count: Array, k: int) -> list[tuple[Array, Array]]:
     """A middle and a subspace: of rows drawn in to one distance, and of the half of them that is nearest."""
     middle = median(x, count)
     distance = np.sqrt(np.square(x - middle).sum(1))
-    near = count * (distance <= median(distance[:, None], count)[0])
+    near = count * (distance <= median(distance, count))
     drawn_in = count / np.square(np.maximum(distance, 1e-9 * distance.max() or 1.0))
     return [(middle, _components(x - middle, drawn_in, k)), _principal(x, near, k)]
 
@@ -217,7 +217,7 @@ def _left(X: Array, mean: Array, components: Array) -> Array:
 
 def _trimmed(squares: Array, count: Array) -> float:
     """The mean of the smaller half."""
-    near = count * (squares <= median(squares[:, None], count)[0])
+    near = count * (squares <= median(squares, count))
     return float(near @ squares / near.sum())
 
 

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from likely._rows.canonical import Line, canonical, column_units, in_units
-from likely._rows.units import middle_and_spread
+from likely._rows.units import median, middle_and_spread
 from likely._typing import Array, Index
 
 TINY = 1e-9  # of the target's spread; a scale below this is a perfect fit
@@ -112,8 +112,7 @@ class RobustRows:
     def central(self, columns: Array) -> Array:
         """One for the half of the rows that lie nearest the middle in these columns, nearly zero for the others."""
         distance = np.square(columns).sum(1)
-        middle, _ = middle_and_spread(distance[:, None], self.weight)
-        return np.where(distance <= middle, 1.0, 1e-9)
+        return np.where(distance <= median(distance, self.weight), 1.0, 1e-9)
 
 
 def _independent(x: Array) -> Array | None:

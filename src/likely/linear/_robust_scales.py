@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from likely._rows.units import mean_and_deviation, middle_and_spread
+from likely._rows.units import mean_and_deviation, median
 from likely._solvers.reweighting import row_precision
 from likely._solvers.ridge import Ridge
 from likely._typing import Array
@@ -162,9 +162,9 @@ class _Scoring:
             damped = min(1.0, 1.0 / max(moving, 1e-300))
             w, offset = w + damped * step, offset + damped * shift
         slopes = self.vectors @ w / self.deviation
-        middle, _ = middle_and_spread(np.exp(self.directions @ w + offset)[:, None], weight)
+        middle = float(median(np.exp(self.directions @ w + offset), weight))
         offset -= float(self.mean @ slopes)
-        return PredictedScales(beta, slopes, offset, float(middle[0]), density, precision, n_iter)
+        return PredictedScales(beta, slopes, offset, middle, density, precision, n_iter)
 
     def cost(self, fit: PredictedScales) -> float:
         """What is minimised; with the target among the features it is not minus a log-likelihood."""

@@ -13,7 +13,6 @@ from sklearn.utils.validation import check_array
 from likely._rows.blocks import row_blocks
 from likely._typing import Array
 from likely.outliers._distinct import Distinct
-from likely.outliers._levels import Levels
 
 _BLOCK, _ROWS = 1 << 16, 512  # numbers of a block, few enough to stay in the cache; but no fewer rows
 _FAR = 1e50  # deviations: further off is not told apart, so that squares stay finite
@@ -25,11 +24,43 @@ def is_frame(X: Any) -> bool:
 
 
 @dataclass(frozen=True)
+class Levels:
+    """The surprise of each level of a category, in nats.
+
+    A level that c rows have is as surprising as the share of rows that have a level as rare: minus the log of that
+    share, with half a row added to it. Rows are counted as if each had been left out, so that a level that was never
+    seen is as surprising as the levels that are seen once: where every row has a level of its own, not at all.
+    """
+
+    codes: dict[Any, int]
+    nats: Array  # by code, and last of a level that was never seen
+    unseen: Array  # what a row of the level has if it is left out
+    usual: float
+
+    @classmethod
+    def learn(cls, codes: dict[Any, int], column: Array, weight: Array) -> Self:
+        """From the codes of a column, NaN where a value is missing."""
+        seen = ~np.isnan(column)
+        mass = np.bincount(column[seen].astype(np.intp), weight[seen], minlength=len(codes) + 1).astype(np.float64)
+        order = np.argsort(mass)
+        below = np.append(0.0, np.cumsum(mass[order]))
+
+        def surprise(count: Array) -> Array:
+            rarer = below[np.searchsorted(mass[order], count + 1 + 1e-9, "right")]
+            found: Array = -np.log((rarer + 0.5) / (below[-1] + 0.5))
+            return found
+
+        nats = surprise(mass)
+        usual = float(mass @ nats / below[-1]) if below[-1] > 0 else 0.0
+        return cls(codes, nats, surprise(np.maximum(mass - 1, 0.0)), usual)
+
+
+@dataclass(frozen=True)
 class Columns:
     """How each feature becomes one number: in standard units, or the surprise of its level. NaN where it is missing."""
 
     levels: tuple[Levels | None, ...]  # of each feature; None for a number
-    peak: Array  # the largest size in each column: divided by it, nothing overflows
+    peak: Array  # the largest size in each column: divided by it, nothing overflows; of categories without a meaning
     centre: Array
     spread: Array
 
@@ -43,13 +74,7 @@ class Columns:
             None if own is None else Levels.learn(own, column, rows.weight)
             for own, column in zip(codes, table.T, strict=True)
         )
-        peak, centre, spread = _units(table, rows.weight)
-        words = np.array([own is not None for own in levels])
-        return (
-            cls(levels, np.where(words, 1, peak), np.where(words, 0, centre), np.where(words, 1, spread)),
-            table,
-            rows,
-        )
+        return cls(levels, *_units(table, rows.weight)), table, rows
 
     @property
     def categories(self) -> NDArray[np.intp]:

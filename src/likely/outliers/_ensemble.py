@@ -16,10 +16,9 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 from likely._typing import Array
 from likely.outliers._base import OutlierDetector
 from likely.outliers._columns import Columns
-from likely.outliers._distinct import Distinct
-from likely.outliers._folds import as_of_all
+from likely.outliers._distinct import Distinct, as_of_all
 from likely.outliers._likelihood import LikelihoodDetector
-from likely.outliers._pca import ScaledPCADetector
+from likely.outliers._scaled import ScaledPCADetector
 from likely.outliers._scatter import ScatterDetector
 from likely.outliers._threshold import Contamination, automatic, shortened, threshold, units
 
@@ -74,7 +73,8 @@ class EnsembleDetector(OutlierDetector):
         """
         X, weight = self._sample(X, sample_weight)
         _, _, rows = Columns.learn(X, weight)
-        members = [clone(one) for one in (self.detectors if self.detectors is not None else _default())]
+        default = (ScatterDetector(), ScaledPCADetector(), LikelihoodDetector())
+        members = [clone(one) for one in (default if self.detectors is None else self.detectors)]
         if self.random_state is not None:
             random = check_random_state(self.random_state)
             for one in members:
@@ -179,7 +179,3 @@ def _fitted(detector: Any, X: Any, rows: Distinct) -> tuple[Array, Array]:
     halves = np.array([fit(clone(detector), np.flatnonzero(~own)) for own in out])
     fitted = fit(detector, np.arange(len(X)))
     return fitted, as_of_all(halves, out, fitted, 1.0)
-
-
-def _default() -> list[OutlierDetector]:
-    return [ScatterDetector(), ScaledPCADetector(), LikelihoodDetector()]

@@ -78,12 +78,8 @@ class LikelihoodDetector(OutlierDetector):
         self._components = Histograms.learn(w @ self._turn, rows.weight)
         self._nearest = Nearest.learn(w, rows, check_random_state(self.random_state))
         views = np.concatenate([self._views(z) for _, z in self.columns_.blocks(table)])
-        unseen = np.concatenate(
-            [
-                self._unseen_views(z, rows.left_out[block], stretch[block])
-                for block, z in self.columns_.blocks(table, unseen=True)
-            ]
-        )
+        blocks, left_out = self.columns_.blocks(table, unseen=True), rows.left_out
+        unseen = np.concatenate([self._views(z, left_out[block], stretch[block]) for block, z in blocks])
         self._middle, self._unit = units(views, rows.weight)
         return self._of_three(views), self._of_three(unseen)
 
@@ -99,32 +95,22 @@ class LikelihoodDetector(OutlierDetector):
         mean: Array = np.partition(own, own.shape[1] - _HEARD, axis=1)[:, -_HEARD:].mean(1)
         return mean
 
-    def _views(self, z: Array) -> Array:
-        """The five scores of standard rows, in nats."""
-        w, seen, _ = self.scatter_._whitened(z)
-        numbers, words = z[:, self.columns_.measured], self._words(z).sum(1)
-        return np.column_stack(
-            [
-                self.scatter_._log_scale(w, seen, z),
-                self._nearest.log_scale(w),
-                self._components.each(w @ self._turn).sum(1),
-                self._columns.each(numbers).sum(1) + words,
-                self._tails.each(numbers).sum(1) + words,
-            ]
-        )
+    def _views(self, z: Array, left_out: Array | None = None, stretch: Array | None = None) -> Array:
+        """The five scores of standard rows, in nats.
 
-    def _unseen_views(self, z: Array, less: Array, stretch: Array) -> Array:
-        """The same of training rows, as if each had been left out."""
+        Of training rows as if each had been left out, where so much of its weight is ``left_out``, which makes its
+        squared distance ``stretch`` times as large.
+        """
         w, seen, _ = self.scatter_._whitened(z)
-        turned, longer = w @ self._turn, np.sqrt(stretch)[:, None]
+        turned, longer = w @ self._turn, 1.0 if stretch is None else np.sqrt(stretch)[:, None]
         numbers, words = z[:, self.columns_.measured], self._words(z).sum(1)
         return np.column_stack(
             [
                 self.scatter_._log_scale(w * longer, seen, z),
                 self._nearest.log_scale(w, stretch),
-                self._components.unseen(turned, less, turned * np.sqrt(longer)).sum(1),
-                self._columns.unseen(numbers, less).sum(1) + words,
-                self._tails.unseen(numbers, less).sum(1) + words,
+                self._components.each(turned, left_out, turned * np.sqrt(longer)).sum(1),
+                self._columns.each(numbers, left_out).sum(1) + words,
+                self._tails.each(numbers, left_out).sum(1) + words,
             ]
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -38,21 +38,21 @@ class Tails:
         knots, nats = tuple(knots for knots, _ in curves), tuple(nats for _, nats in curves)
         total = np.maximum(weight @ np.isfinite(z), 1.0)
         plain = cls(knots, nats, total, np.zeros(z.shape[1]))
-        return cls(knots, nats, total, _usual(plain.each(z), weight))
+        return replace(plain, usual=_usual(plain.each(z), weight))
 
-    def each(self, z: Array) -> Array:
-        """Of every value, in nats; what is usual where it is missing."""
+    def each(self, z: Array, left_out: Array | None = None) -> Array:
+        """Of every value, in nats; what is usual where it is missing.
+
+        Of a value of a training row without so much of the row's weight, where ``left_out`` is given.
+        """
         found = np.empty_like(z)
         for j, (knots, nats) in enumerate(zip(self.knots, self.nats, strict=True)):
             found[:, j] = np.interp(z[:, j], knots, nats)
-        return np.where(np.isnan(found), self.usual, found)
-
-    def unseen(self, z: Array, left_out: Array) -> Array:
-        """Of every value of a training row, without so much of the row's weight."""
-        less = left_out[:, None]
-        share = (np.exp(-self.each(z)) * self.total - less).clip(min=0.5) / np.maximum(self.total - less, 0.5)
-        found: Array = np.where(np.isnan(z), self.usual, -np.log(np.minimum(share, 1.0)))
-        return found
+        if left_out is not None:
+            less = left_out[:, None]
+            share = (np.exp(-found) * self.total - less).clip(min=0.5) / np.maximum(self.total - less, 0.5)
+            found = -np.log(np.minimum(share, 1.0))
+        return np.where(np.isnan(z), self.usual, found)
 
 
 def _tail_curve(column: Array, weight: Array) -> tuple[Array, Array]:
@@ -88,9 +88,9 @@ class Histograms:
     @classmethod
     def learn(cls, z: Array, weight: Array) -> Self:
         """From rows that may miss values."""
-        counted = np.where(weight[:, None] > 0, z, np.nan)
-        counted[:, np.isnan(counted).all(0)] = 0.0
-        ends = np.array([np.nanmin(counted, axis=0), np.nanmax(counted, axis=0)])
+        weighed = np.where(weight[:, None] > 0, z, np.nan)
+        weighed[:, np.isnan(weighed).all(0)] = 0.0
+        ends = np.array([np.nanmin(weighed, axis=0), np.nanmax(weighed, axis=0)])
         low, span = ends[0], ends[1] - ends[0]
         varies = span > _ALIKE
         # A hair wider, so that rounding cannot drop the least and the largest value out of their bins.
@@ -102,18 +102,20 @@ class Histograms:
         plain = cls(low, width, np.zeros(shape), np.zeros(len(low)), lone, np.zeros(len(low)))
         mass = np.where(np.isnan(z), 0.0, weight[:, None])
         count = np.bincount(plain._place(z).ravel(), mass.ravel(), minlength=math.prod(shape)).reshape(shape)
-        plain = cls(low, width, count.astype(np.float64), np.maximum(mass.sum(0), 1.0), lone, plain.usual)
-        return cls(low, width, plain.count, plain.total, lone, _usual(plain.each(z), weight))
+        counted = replace(plain, count=count.astype(np.float64), total=np.maximum(mass.sum(0), 1.0))
+        return replace(counted, usual=_usual(counted.each(z), weight))
 
-    def each(self, z: Array) -> Array:
-        """Of every value, in nats; what is usual where it is missing."""
-        nats = -np.log((self.count + 0.5) / self.total[:, None])
-        return np.where(np.isnan(z), self.usual, nats.ravel()[self._place(z)])
+    def each(self, z: Array, left_out: Array | None = None, moved: Array | None = None) -> Array:
+        """Of every value, in nats; what is usual where it is missing.
 
-    def unseen(self, z: Array, left_out: Array, moved: Array | None = None) -> Array:
-        """Of every value of a training row, without so much of its weight; of the value ``moved``, if that is given."""
-        less = left_out[:, None]
+        Of a value of a training row without so much of the row's weight, where ``left_out`` is given; of the value
+        ``moved`` in its place, if that is given too.
+        """
         place = self._place(z)
+        if left_out is None:
+            nats = -np.log((self.count + 0.5) / self.total[:, None])
+            return np.where(np.isnan(z), self.usual, nats.ravel()[place])
+        less = left_out[:, None]
         beyond = (np.abs(z - self.lone[0]) <= 1e-7 * self.width) | (np.abs(z - self.lone[1]) <= 1e-7 * self.width)
         if moved is not None:
             old, place = place, self._place(moved)

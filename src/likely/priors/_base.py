@@ -115,19 +115,17 @@ class Prior(nn.Module):
     @torch.no_grad()
     def fit_(self) -> None:
         """Set every scale to its best for the weights as they are, in closed form or a few fixed-point steps."""
-        best, every = self._best_of_element if self.per == "element" else self._best_of_group, self.weights
+        every = self.weights
         for i, (group, scale) in enumerate(zip(self._groups(), self._scales(), strict=True)):
             weights = [every[name].to(scale.raw.dtype) for name in group]
-            log_scale = best(weights, scale.raw, i)
+            log_scale = self._best_log_scale(weights, scale.raw, i)
             # Weights that are all zero, or NaN, say nothing of their scale, and it stays.
             scale.raw.copy_(torch.where(log_scale.isfinite(), log_scale, scale.raw))
 
-    def _best_of_element(self, weights: list[Tensor], _log_scale: Tensor, _index: int) -> Tensor:
-        (weight,) = weights
-        size = weight.abs() if self.method == "map" else self._softened(weight).abs()
-        return size.clamp(min=torch.finfo(size.dtype).tiny).log()
-
-    def _best_of_group(self, weights: list[Tensor], log_scale: Tensor, index: int) -> Tensor:
+    def _best_log_scale(self, weights: list[Tensor], log_scale: Tensor, index: int) -> Tensor:
+        if self.per == "element":
+            size = weights[0].abs() if self.method == "map" else self._softened(weights[0]).abs()
+            return size.clamp(min=torch.finfo(size.dtype).tiny).log()
         total = torch.stack([weight.abs().pow(self.power).sum() for weight in weights]).sum()
         if self._by_evidence:
             return settled_log_scale(log_scale, total, partial(self._determined, self.spectrum[index]), self.power)

@@ -126,12 +126,8 @@ class SpikeSlabPrior(Prior):
             wide = (mass * squares).sum() / mass.sum().clamp(min=1e-6)
             narrow = max(self._epsilon(weights[name]) for name in group)
             sound = wide.isfinite()  # a weight that is NaN says nothing of its scale, and it stays
-            raw, share_raw = (
-                (wide.sqrt() - narrow).clamp(min=narrow).log(),
-                _SHARE.inv(mass.mean().clamp(1e-3, 1 - 1e-3)),
-            )
-            scale.raw.copy_(torch.where(sound, raw, scale.raw))
-            share.raw.copy_(torch.where(sound, share_raw, share.raw))
+            scale.raw.copy_(torch.where(sound, (wide.sqrt() - narrow).clamp(min=narrow).log(), scale.raw))
+            share.raw.copy_(torch.where(sound, _SHARE.inv(mass.mean().clamp(1e-3, 1 - 1e-3)), share.raw))
 
     @property
     def _by_evidence(self) -> bool:

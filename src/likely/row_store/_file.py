@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from likely.row_store._format import WORDS, Format, check_same_kind, read_format, warn_of_unknown_optimizer
+from likely.row_store._format import WORDS, Format, check_same_kind, read_format
 from likely.row_store._journal import Journal, check_journal
 from likely.row_store._lock import is_at, open_locked, release
 from likely.row_store._memory import Pair
@@ -64,7 +64,6 @@ class File:
         self._table = self._opened(open_locked(self.path, flags, exclusive=not self.read_only))
         found, identity = read_format(self.path)  # again: it is ours only now
         check_same_kind(self.path, self.form, found)
-        warn_of_unknown_optimizer(self.path, self.form, found)
         if not self.read_only and os.fstat(self._table).st_nlink > 1:
             raise ValueError(f"{self.path} has another name, a hard link, whose rows would change too: train in a copy")
         form = self.form
@@ -79,7 +78,7 @@ class File:
             if self.read_only:
                 self._look_back()
             else:
-                check_journal(self._journal_path, journal, identity)
+                check_journal(self._journal_path, journal)
                 self._take_back()
 
     def _own_journal(self) -> int:

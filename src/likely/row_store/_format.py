@@ -5,10 +5,10 @@ What is stored of a row is its bits xor those of the start: a row never touched 
 
 import json
 import os
-import warnings
 from collections.abc import Iterable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -29,13 +29,13 @@ _NAMES = {str(dtype).removeprefix("torch."): dtype for dtype in WORDS}
 
 @dataclass(frozen=True)
 class Format:
-    """How many rows of which kind, and so how many bytes each; files once did not say whose mean squares they hold."""
+    """How many rows of which kind, and so how many bytes each."""
 
     n: int
     shape: tuple[int, ...]
     dtype: torch.dtype
     has_state: bool
-    optimizer: str = ""
+    optimizer: str
 
     def __post_init__(self) -> None:
         if self.dtype not in WORDS:
@@ -43,8 +43,7 @@ class Format:
 
     def __str__(self) -> str:
         state = "with mean squares" if self.has_state else "without mean squares"
-        state += f" ({self.optimizer})" if self.optimizer else ""
-        return f"{self.n} rows of shape {self.shape}, {self.dtype}, {state}"
+        return f"{self.n} rows of shape {self.shape}, {self.dtype}, {state} ({self.optimizer})"
 
     @property
     def values(self) -> int:
@@ -56,10 +55,16 @@ class Format:
         """That of a mean square."""
         return torch.promote_types(self.dtype, torch.float32)
 
+    @cached_property
+    def layout(self) -> np.dtype[np.void]:
+        """A row as words and its mean square."""
+        fields = [("row", f"i{self.dtype.itemsize}", (self.values,)), ("mean_square", f"f{self.state_dtype.itemsize}")]
+        return np.dtype(fields[: 1 + self.has_state])
+
     @property
     def record(self) -> int:
         """Bytes of a row and its mean square."""
-        return self.values * self.dtype.itemsize + self.has_state * self.state_dtype.itemsize
+        return self.layout.itemsize
 
     @property
     def size(self) -> int:
@@ -73,25 +78,21 @@ class Format:
 
     def encode(self, pair: Pair, start: Tensor) -> bytes:
         """The bytes of rows, a record each."""
-        rows = (
-            pair.rows.to("cpu", self.dtype).reshape(len(pair.rows), self.values).contiguous().view(WORDS[self.dtype])
-            ^ start
-        )
-        columns = [rows.view(torch.uint8)]
+        rows = pair.rows.to("cpu", self.dtype).reshape(len(pair.rows), self.values).contiguous()
+        records = np.empty(len(rows), dtype=self.layout)
+        records["row"] = rows.view(WORDS[self.dtype]) ^ start
         if self.has_state:
-            columns.append(pair.mean_square.to("cpu", self.state_dtype).contiguous()[:, None].view(torch.uint8))
-        return torch.cat(columns, 1).numpy().tobytes()
+            records["mean_square"] = pair.mean_square.to("cpu", self.state_dtype)
+        return records.tobytes()
 
     def decode(self, raw: bytes | bytearray, start: Tensor) -> Pair:
         """The rows of such bytes."""
-        content = np.frombuffer(bytearray(raw), dtype=np.uint8)  # torch's own refuses no bytes at all
-        records = torch.from_numpy(content).view(len(raw) // self.record, self.record)
-        split = self.values * self.dtype.itemsize
-        bits = _copied(records[:, :split]).view(WORDS[self.dtype]) ^ start
+        records = np.frombuffer(raw, dtype=self.layout)
+        bits = torch.from_numpy(records["row"].copy()) ^ start
         rows = bits.view(self.dtype).view(len(bits), *self.shape)
         if not self.has_state:
             return Pair(rows, torch.empty(0, dtype=self.state_dtype))
-        return Pair(rows, _copied(records[:, split:]).view(self.state_dtype).flatten())
+        return Pair(rows, torch.from_numpy(records["mean_square"].copy()))
 
     def create(self, path: Path, start: Tensor, content: Iterable[Pair] = ()) -> None:
         """Write a file that appears under its name, in place of an older table, once it is complete."""
@@ -118,11 +119,6 @@ class Format:
             raise OSError(error.errno, said, str(path)) from error
 
 
-def _copied(part: Tensor) -> Tensor:
-    """Into memory of its own, where numbers of more bytes may begin."""
-    return part.clone(memory_format=torch.contiguous_format)
-
-
 def read_format(path: Path) -> tuple[Format, bytes]:
     """What a file says it holds, and the number it was given; an error if it is no table or not all of one."""
     with open(path, "rb") as file:
@@ -137,7 +133,7 @@ def read_format(path: Path) -> tuple[Format, bytes]:
             tuple(map(_whole, found["shape"])),
             _NAMES[found["dtype"]],
             bool(found["mean_square"]),
-            {"": "", **{name: name for name in OPTIMIZERS}}[found.get("optimizer", "")],
+            OPTIMIZERS[OPTIMIZERS.index(found["optimizer"])],  # one of them, or it is refused
         )
         identity, expected = bytes.fromhex(found["id"]), form.size
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -155,17 +151,7 @@ def _whole(number: object) -> int:
 
 def check_same_kind(path: Path, asked: Format, found: Format) -> None:
     """Refuse a table of another kind: the mean squares of one optimizer mean nothing to another."""
-    if replace(found, optimizer=asked.optimizer) != asked or (found.optimizer and found != asked):
+    if found != asked:
         raise ValueError(
             f"the table in {path} has {found}; asked for were {asked}: open it as what it is, or name another file"
-        )
-
-
-def warn_of_unknown_optimizer(path: Path, asked: Format, found: Format) -> None:
-    """Tell of an older file, which may hold the mean squares of another optimizer."""
-    if asked.has_state and asked.optimizer and not found.optimizer:
-        warnings.warn(
-            f"the table in {path}, of an earlier version, does not say which optimizer its mean squares are of; they "
-            f"are taken as {asked.optimizer}'s. To store that, load it into a table in memory and save it anew",
-            stacklevel=2,
         )

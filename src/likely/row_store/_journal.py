@@ -22,10 +22,10 @@ def new_identity() -> bytes:
     return _MARK + secrets.token_bytes(_LENGTH - len(_MARK))
 
 
-def check_journal(path: Path, descriptor: int, identity: bytes = b"") -> None:
-    """Refuse a file of somebody else, which would be emptied; tables once had numbers that began otherwise."""
-    head = os.pread(descriptor, _LENGTH, 0)
-    if not (identity.startswith(head) or head.startswith(_MARK) or _MARK.startswith(head)):
+def check_journal(path: Path, descriptor: int) -> None:
+    """Refuse a file of somebody else, which would be emptied."""
+    head = os.pread(descriptor, len(_MARK), 0)
+    if not _MARK.startswith(head):
         raise ValueError(f"{path} is there and is no journal of a table: move it, or name the table otherwise")
 
 

@@ -1,8 +1,8 @@
 """Rows that are not where the model computes: read ahead of need, written back behind it.
 
-One thread does all reading and writing of the store, in the order in which it was asked. The rows of the next
-batch are read while this one trains, so a row that is in both is read too early: what is written after rows were
-lent is noted with them, and put in place before they are used.
+One thread does all reading and writing of the store, in the order in which it was asked. The rows of the next batch
+are read while this one trains, so that a row in both is read too early: every write is noted with the batches that were
+asked for before it, and put in place before their rows are used.
 
 A forked process has no such thread: what is under way is ended before a fork, and the child begins with one of its own.
 """
@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from likely.row_store._fork import watch
 from likely.row_store._memory import Pair, Store
 
 _BEHIND = 8  # writes under way before the next one waits
@@ -30,13 +29,13 @@ class Staging:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self._begin()
-        watch(self)
+        self.begin()
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
+        """Begin with nothing under way."""
         self._turn = threading.RLock()  # of the threads that compute; the one that reads and writes needs none
-        self._ahead: deque[_Lent] = deque()
-        self._lent = WeakTensorKeyDictionary()  # by the index they were read for, as long as somebody holds it
+        self._ahead: deque[_Batch] = deque()  # prefetched, in the order in which they are to come
+        self._in_use = WeakTensorKeyDictionary()  # batches by their index, as long as somebody holds it
         self._writes: deque[Future[None]] = deque()
         self._thread: ThreadPoolExecutor | None = None
         self._stream: torch.cuda.Stream | None = None
@@ -47,35 +46,35 @@ class Staging:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state)  # type: ignore[misc]
 
-    def prefetch(self, index: Tensor, device: torch.device) -> None:
+    def prefetch(self, index: Tensor) -> None:
         """Begin to read the rows of a batch to come."""
         with self._turn:
-            self.device = device
             self._ahead.append(self._ask(index))
 
     def read(self, index: Tensor) -> Pair:
         """The rows of ``index`` as they are after all that was written, prefetched or not."""
         with self._turn:
-            self._settle(wait=False)
-            lent = self._lent.get(index) or self._prefetched(index) or self._ask(index)
+            self._check_writes(wait=False)
+            batch = self._in_use.get(index) or self._prefetched(index) or self._ask(index)
             if torch.is_grad_enabled():  # a step will follow, and need them again
-                self._lent[index] = lent
-            return lent.pair()
+                self._in_use[index] = batch
+            return batch.rows()
 
     def write(self, index: Tensor, new: Pair, old: Pair | None = None) -> None:
-        """Hand the rows to the thread that writes; whoever holds older ones is told."""
+        """Hand the rows to the thread that writes, and note them with the batches that were read before."""
         with self._turn:
-            self._settle(wait=len(self._writes) >= _BEHIND)
-            self._lent.pop(index, None)
-            for lent in (*self._ahead, *self._lent.values()):
-                lent.later.append((index.to(self.device, non_blocking=True), new))
+            self._check_writes(wait=len(self._writes) >= _BEHIND)
+            self._in_use.pop(index, None)
+            for batch in (*self._ahead, *self._in_use.values()):
+                batch.written_since.append((index.to(self.device, non_blocking=True), new))
             # A copy: the caller may fill the same index with the next batch's numbers.
-            host = [index.to("cpu", non_blocking=True, copy=True), *(t.to("cpu", non_blocking=True) for t in new)]
+            places = index.to("cpu", non_blocking=True, copy=True)
             if new.rows.device.type == "cpu":
-                self._writes.append(self._submit(self.store.write, host[0], new, old))
+                self._writes.append(self._submit(self.store.write, places, new, old))
             else:
-                done = torch.cuda.current_stream(new.rows.device).record_event()
-                self._writes.append(self._submit(self._write_after, done, host))
+                host = Pair(*(tensor.to("cpu", non_blocking=True) for tensor in new))
+                copied = torch.cuda.current_stream(new.rows.device).record_event()
+                self._writes.append(self._submit(self._write_after, copied, places, host))
 
     def drop_prefetched(self) -> None:
         """Forget batches that will not come."""
@@ -85,92 +84,88 @@ class Staging:
     def flush(self) -> None:
         """Wait until everything is written."""
         with self._turn:
-            self._settle(wait=True)
+            self._check_writes(wait=True)
 
-    def before_fork(self) -> None:
+    def wait(self) -> None:
         """Wait until nothing is under way; what went wrong is raised later, where the rows are asked for."""
-        wait([*self._writes, *(lent.coming for lent in (*self._ahead, *self._lent.values()))])
-
-    def in_child(self) -> None:
-        """Begin anew, with a thread of this process."""
-        self._begin()
+        wait([*self._writes, *(batch.reading for batch in (*self._ahead, *self._in_use.values()))])
 
     def forget(self) -> None:
         """Drop rows read ahead: others have taken their place in the store."""
         self.flush()
-        self._begin()
+        self.begin()
 
-    def _prefetched(self, index: Tensor) -> "_Lent | None":
+    def _prefetched(self, index: Tensor) -> "_Batch | None":
         """The batch read ahead for this index; batches before it were skipped."""
         if index.device.type == "cpu":
-            for skipped, lent in enumerate(self._ahead):
-                if torch.equal(lent.index, index):
+            for skipped, batch in enumerate(self._ahead):
+                if torch.equal(batch.index, index):
                     for _ in range(skipped + 1):
                         self._ahead.popleft()
-                    return lent
+                    return batch
         elif self._ahead and len(self._ahead[0].index) == len(index):
             # To compare here would make the host wait; the device compares when it gets there.
-            lent = self._ahead.popleft()
-            same = (lent.index.to(index.device, non_blocking=True) == index).all()
+            batch = self._ahead.popleft()
+            same = (batch.index.to(index.device, non_blocking=True) == index).all()
             torch._assert_async(same, "the batches do not come in the order in which they were prefetched")
-            return lent
+            return batch
         return None
 
-    def _ask(self, index: Tensor) -> "_Lent":
-        # A copy: the caller's own may change, and rows lent for it are kept as long as it lives.
+    def _ask(self, index: Tensor) -> "_Batch":
+        # A copy: the caller's own may change, and rows read for it are kept as long as it lives.
         index = index.to("cpu", copy=True)
-        return _Lent(index, self._submit(self._fetch, index), self.device)
+        return _Batch(index, self._submit(self._fetch, index), self.device)
 
     def _fetch(self, index: Tensor) -> "tuple[Pair, torch.cuda.Event | None]":
-        found, device = self.store.read(index), self.device
+        rows, device = self.store.read(index), self.device
         if device.type == "cpu":
-            return found, None
+            return rows, None
         self._stream = self._stream or torch.cuda.Stream(device)
         with torch.cuda.stream(self._stream):
-            there = Pair(*(t.pin_memory().to(device, non_blocking=True) for t in found))
+            there = Pair(*(t.pin_memory().to(device, non_blocking=True) for t in rows))
             return there, self._stream.record_event()
 
-    def _write_after(self, done: torch.cuda.Event, host: list[Tensor]) -> None:
-        done.synchronize()
-        self.store.write(host[0], Pair(*host[1:]))
+    def _write_after(self, copied: torch.cuda.Event, index: Tensor, new: Pair) -> None:
+        copied.synchronize()
+        self.store.write(index, new)
 
     def _submit(self, work: Callable[..., Any], *arguments: Any) -> "Future[Any]":
         self._thread = self._thread or ThreadPoolExecutor(1, "likely-table")
         return self._thread.submit(work, *arguments)
 
-    def _settle(self, *, wait: bool) -> None:
-        """Raise what went wrong in writing; a full disk must not pass in silence."""
+    def _check_writes(self, *, wait: bool) -> None:
+        """Raise what went wrong in writing, so far or, after a wait, at all: a full disk must not pass in silence."""
         while self._writes and (wait or self._writes[0].done()):
             try:
                 self._writes.popleft().result()
-            except BaseException:  # rows lent may hold what never reached the store
+            except BaseException:  # rows read may hold what never reached the store
                 self.drop_prefetched()
-                self._lent = WeakTensorKeyDictionary()
+                self._in_use = WeakTensorKeyDictionary()
                 raise
 
 
-class _Lent:
-    """Rows asked for, perhaps still under way, and what was written to the same table since."""
+class _Batch:
+    """Rows asked for, perhaps still being read, and what was written to the table since."""
 
-    def __init__(self, index: Tensor, coming: "Future[tuple[Pair, torch.cuda.Event | None]]", device: torch.device):
-        self.index, self.coming, self.device = index, coming, device
-        self.later: list[tuple[Tensor, Pair]] = []
+    def __init__(self, index: Tensor, reading: "Future[tuple[Pair, torch.cuda.Event | None]]", device: torch.device):
+        self.index, self.reading, self.device = index, reading, device
+        self.written_since: list[tuple[Tensor, Pair]] = []
 
-    def pair(self) -> Pair:
-        found, arrived = self.coming.result()
+    def rows(self) -> Pair:
+        rows, arrived = self.reading.result()
         if arrived is not None:
             stream = torch.cuda.current_stream(self.device)
             stream.wait_event(arrived)
-            for tensor in found:
+            for tensor in rows:
                 tensor.record_stream(stream)
         index = self.index.to(self.device, non_blocking=True)
-        for written, new in self.later:
-            found = _overwritten(index, found, written, new)
-        return found
+        for written, new in self.written_since:
+            rows = _overwritten(index, rows, written, new)
+        return rows
 
 
-def _overwritten(index: Tensor, lent: Pair, written: Tensor, new: Pair) -> Pair:
-    """The rows lent, with those replaced that were written since; without a look at how many they are."""
+def _overwritten(index: Tensor, rows: Pair, written: Tensor, new: Pair) -> Pair:
+    """The rows, with those replaced that were written since; without a look at how many they are."""
     ordered, order = written.sort()
     at = torch.searchsorted(ordered, index).clamp(max=len(ordered) - 1)
     hit, source = ordered[at] == index, order[at]
@@ -180,4 +175,4 @@ def _overwritten(index: Tensor, lent: Pair, written: Tensor, new: Pair) -> Pair:
             return old
         return torch.where(hit.view(-1, *[1] * (old.ndim - 1)), fresh.index_select(0, source), old)
 
-    return Pair(newer(lent.rows, new.rows), newer(lent.mean_square, new.mean_square))
+    return Pair(*map(newer, rows, new))

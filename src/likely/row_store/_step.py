@@ -1,6 +1,9 @@
-"""A step of a rule: by a kernel where one applies, else by the rule's formulas in torch or NumPy."""
+"""A step of a rule, by a kernel where one applies, else by the rule's formulas in torch or NumPy; and its rounding."""
 
+import ctypes
+import math
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -8,13 +11,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from likely.kernels import applies
-from likely.row_store import _rule_native
+from likely.kernels import _native, applies
 from likely.row_store._memory import Pair
 from likely.row_store._rule import Rule
 
 _FEW = 2**14  # numbers
 _IN_A_KERNEL = 2**13  # places in a batch, at most: each looks at all others
+_NO_MEMORY, _NO_ROW = 1, 2  # what rule.cpp may miss
+# 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9 and 0x94D049BB133111EB, as signed numbers of 64 bits
+_GOLDEN, _FIRST, _SECOND = -7046029254386353131, -4658895280553007687, -7723592293110705685
 
 
 def move(rule: Rule, index: Tensor, home: Pair, grad: Tensor) -> bool:
@@ -45,12 +50,44 @@ def _kernel(index: Tensor, grad: Tensor) -> Callable[[Rule, Tensor, Tensor, Pair
     if grad.dtype != torch.float32 or not applies(grad):
         return None
     if not grad.is_cuda:
-        return _rule_native.step if _rule_native.library() else None
+        return _native_step if library() else None
     if len(index) > _IN_A_KERNEL:
         return None
     from likely.row_store import _rule_triton  # where Triton is installed
 
     return _rule_triton.step
+
+
+class _Rule(ctypes.Structure):
+    _fields_ = (
+        ("optimizer", ctypes.c_int64),
+        *((name, ctypes.c_double) for name in ("lr", "new_weight", "eps", "clip", "weight_decay")),
+    )
+
+
+@cache
+def library() -> ctypes.CDLL | None:
+    """The library for this processor, or None."""
+    found = _native.load("row_store/rule")
+    if found:
+        found.likely_step.argtypes = [ctypes.c_int64] * 2 + [ctypes.c_void_p] * 7 + [ctypes.c_int64]
+    return found
+
+
+def _native_step(rule: Rule, index: Tensor, grad: Tensor, old: Pair, new: Pair) -> None:
+    """Fill ``new`` with what the rows of ``index`` become; where it is ``old`` itself, it has all rows of a table."""
+    native = library()
+    assert native is not None
+    index, grad = index.contiguous(), grad.contiguous()
+    clip = math.inf if rule.clip is None else rule.clip
+    given = _Rule(rule.number, rule.lr, 1 - rule.decay, rule.eps, clip, rule.weight_decay)
+    pointers = (t.data_ptr() for t in (index, grad, *old, *new))
+    home = len(new.rows) if new is old else 0
+    missing = native.likely_step(len(index), grad[0].numel(), *pointers, ctypes.byref(given), home)
+    if missing == _NO_MEMORY:
+        raise MemoryError(f"no memory for a step of {len(index)} rows")
+    if missing == _NO_ROW:
+        raise IndexError(f"an index lies outside the {home} rows of a table: Data(n) too small?")
 
 
 def summed(index: Tensor, grad: Tensor) -> Tensor:
@@ -73,3 +110,25 @@ def _summed_by_numpy(index: NDArray[Any], grad: NDArray[Any]) -> NDArray[Any]:
     total = np.zeros((len(found), *grad.shape[1:]), grad.dtype)
     np.add.at(total, place, grad)
     return total[place]
+
+
+def rounded(rows: Tensor, dtype: torch.dtype, index: Tensor, step: Tensor) -> Tensor:
+    """The rows in ``dtype``; of the two bfloat16 beside a value, each with the chance that makes the mean right.
+
+    So steps smaller than half a unit of bfloat16 are not lost. The chance comes from the row's number and the number of
+    steps, not from a generator: copies of a table in several processes, or its parts, then round alike, and a row that
+    is in a batch twice is rounded the same way twice.
+    """
+    if dtype != torch.bfloat16:
+        return rows.to(dtype)
+    bits = rows.float().view(torch.int32) + _noise(rows, index, step)
+    return (bits & -65536).view(torch.float32).to(dtype)
+
+
+def _noise(rows: Tensor, index: Tensor, step: Tensor) -> Tensor:
+    """A uniform number of 16 bits for every element of every row: splitmix64 of where it is and of the step."""
+    size = rows[0].numel()
+    x = index[:, None] * size + (torch.arange(size, device=index.device) + step * _GOLDEN)
+    x = (x ^ (x >> 30)) * _FIRST
+    x = (x ^ (x >> 27)) * _SECOND
+    return ((x >> 31) & 0xFFFF).int().view_as(rows)

@@ -14,14 +14,12 @@ from torch import distributed as dist
 
 from likely._validation import check_index, may_look
 from likely.row_store._file import File
-from likely.row_store._fork import watch
 from likely.row_store._format import Format
 from likely.row_store._memory import Memory, Pair, Store
-from likely.row_store._processes import Shard, gathered, processes
-from likely.row_store._rounding import rounded
+from likely.row_store._processes import Shard, gathered, processes, watch
 from likely.row_store._rule import Rule
 from likely.row_store._staging import Staging
-from likely.row_store._step import move, step
+from likely.row_store._step import move, rounded, step
 
 _CHUNK = 2**22  # numbers looked at a time where all rows are
 
@@ -30,15 +28,15 @@ class RowStore(nn.Module):
     r"""``n`` rows of unconstrained values that step by themselves during ``backward``.
 
     ``optimizer`` is one of ``"rmsprop"`` (the paper's), ``"adagrad"`` and ``"sgd"``, with ``lr``, ``decay`` and
-    ``eps``; the first two keep one running mean square a row. An index that occurs twice in a batch has its
+    ``eps``; the first two keep one running mean square per row. An index that occurs twice in a batch has its
     gradients summed first. The gradient of a row is clipped to the norm ``clip``, and ``weight_decay`` pulls the
     rows seen towards zero. A row whose gradient is not finite does not move.
 
-    ``store`` says where the rows are: ``"device"``, with the model; ``"host"``, in the host's memory, from where
-    :class:`LookAhead` fetches them ahead of need; or the path of a file, made if it is not there, whose rows must
-    begin alike: hand it ``row.expand(n, *row.shape)``. With ``dtype=torch.bfloat16`` rows are rounded by chance, so
-    that small steps add up. With ``sharded=True`` each process of ``torch.distributed`` keeps its part of the
-    rows; otherwise each keeps them all, and they stay equal.
+    ``store`` says where the rows are: ``"device"``, with the model, which is fastest; ``"host"``, in the host's memory,
+    from where :class:`LookAhead` fetches them ahead of need; or the path of a file, made if it is not there, which
+    takes room as rows are touched and whose rows must begin alike: hand it ``row.expand(n, *row.shape)``. With
+    ``dtype=torch.bfloat16`` rows are rounded by chance, so that small steps add up. With ``sharded=True`` each process
+    of ``torch.distributed`` keeps its part of the rows; otherwise each keeps them all, and they stay equal.
 
     >>> import torch
     >>> from likely.row_store import RowStore
@@ -68,8 +66,6 @@ class RowStore(nn.Module):
     ) -> None:
         super().__init__()
         _check_rows(rows)
-        self.in_child()
-        watch(self)
         self.rule, self.validate_args = Rule(optimizer, lr, decay, eps, clip, weight_decay), validate_args
         self.n, self.shape, dtype = len(rows), tuple(rows.shape[1:]), dtype or rows.dtype
         self.shard = Shard(self.n) if sharded and processes() > 1 else None
@@ -89,6 +85,7 @@ class RowStore(nn.Module):
             path, form = self._path(store, sharded=sharded), self._kind(len(own), dtype)
             self.store = File(path, form, _first(own))
         self.staging = Staging(self.store) if self.store else None
+        self._begin()
 
     @property
     def rows(self) -> Tensor:
@@ -168,7 +165,8 @@ class RowStore(nn.Module):
     def prefetch(self, index: Tensor) -> None:
         """Begin to fetch the rows of a later batch; :class:`LookAhead` calls this."""
         if self.staging and processes() == 1:
-            self.staging.prefetch(check_index(index, self.n, self.validate_args), self.step_number.device)
+            self.staging.device = self.step_number.device
+            self.staging.prefetch(check_index(index, self.n, self.validate_args))
 
     def drop_prefetched(self) -> None:
         """Forget rows that were fetched for batches which will not come."""
@@ -271,15 +269,22 @@ class RowStore(nn.Module):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        self.in_child()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._turn = threading.Lock()  # a step reads rows and writes them, so of two threads the second waits
         watch(self)
 
     def before_fork(self) -> None:
-        """Rows under way are waited for by those who move them."""
+        """Wait for rows that are being read or written."""
+        if self.staging:
+            self.staging.wait()
 
     def in_child(self) -> None:
-        """Take a lock of this process: a step reads rows and writes them, so of two threads the second waits."""
+        """Take a lock and a thread of this process."""
         self._turn = threading.Lock()
+        if self.staging:
+            self.staging.begin()
 
     @contextmanager
     def _as_buffers(self) -> Iterator[None]:
