@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from likely._solvers.training import Checkpoint, train
-from likely.tabular import LikelihoodRegressor, Progress
+from likely.tabular import LikelihoodRegressor, Progress, _fitting
 
 
 def line() -> tuple[torch.nn.Linear, torch.optim.Optimizer]:
@@ -139,12 +139,13 @@ def test_foreign_checkpoints_are_refused(tmp_path: Path) -> None:
         train(lambda step: own.weight.sum(), own, optimizer, max_steps=1, checkpoint=checkpoint)
 
 
-def test_dask_trains_an_ensemble() -> None:
+def test_dask_trains_an_ensemble(monkeypatch: pytest.MonkeyPatch) -> None:
     distributed = pytest.importorskip("distributed", reason="a Dask cluster needs distributed")
     import joblib
 
     rng = np.random.default_rng(0)
     X = rng.normal(size=(100, 2))
+    monkeypatch.setitem(_fitting.SECOND, "max_steps", 20)
     model = LikelihoodRegressor(ensemble=2, max_steps=20, random_state=0)
     with (
         distributed.LocalCluster(n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None) as cluster,

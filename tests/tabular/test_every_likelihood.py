@@ -26,6 +26,7 @@ def table(name: str) -> tuple[np.ndarray, np.ndarray]:
     return X, y
 
 
+@pytest.mark.usefixtures("few_steps")
 @pytest.mark.parametrize("name", NUMBERS)
 @pytest.mark.parametrize("objective", ["two_stage", "joint"])
 def test_fits_predicts_and_beats_a_constant(name: str, objective: str) -> None:

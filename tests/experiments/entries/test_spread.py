@@ -19,7 +19,7 @@ from experiments.entries import Result as Found
 from experiments.entries.spread import Spread, side_by_side
 from likely._page import Table
 
-CHEAP = ("robust-classification", "robust-models")
+CHEAP = ("loss-likelihood", "robust-classification")
 # Imported by every Python that starts: names of machines are not known, least of all one's own.
 NO_NAMES = """
 import socket
