@@ -36,7 +36,7 @@ def test_threads_give_what_one_fit_gives(kind: type[LikelihoodModel], model: obj
     assert torch.equal(torch.get_rng_state(), torch_state)
     assert (np.random.get_state()[1] == numpy_state).all()  # noqa: NPY002
     torch.manual_seed(99)
-    for other in joblib.Parallel(4, backend="threading")(joblib.delayed(fitted)(kind, model) for _ in range(4)):
+    for other in joblib.Parallel(2, backend="threading")(joblib.delayed(fitted)(kind, model) for _ in range(2)):
         np.testing.assert_array_equal(other, alone)
 
 
