@@ -13,7 +13,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 import likely
 
-# Forks have imported everything already. Newer Pythons warn of forks beside threads; these use none of the parent's.
+# Forks have imported everything already, but may not take gradients where the parent has threads for GPUs.
+START = "spawn" if torch.cuda.is_available() else "fork"
+# Newer Pythons warn of forks beside threads; these use none of the parent's.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
 ROWS, STEPS, WORLD = 16, 6, 2
@@ -67,7 +69,7 @@ def worker(rank: int, folder: str) -> None:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("ddp")
-    mp.start_processes(worker, args=(str(path),), nprocs=WORLD, start_method="fork")
+    mp.start_processes(worker, args=(str(path),), nprocs=WORLD, start_method=START)
     return path
 
 
