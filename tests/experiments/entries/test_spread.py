@@ -19,7 +19,7 @@ from experiments.entries import Result as Found
 from experiments.entries.spread import Spread, side_by_side
 from likely._page import Table
 
-CHEAP = ("loss-likelihood", "robust-classification")
+CHEAP = ("robust-classification", "robust-models")
 # Imported by every Python that starts: names of machines are not known, least of all one's own.
 NO_NAMES = """
 import socket
