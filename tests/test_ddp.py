@@ -13,6 +13,11 @@ from torch.nn.parallel import DistributedDataParallel
 
 import likely
 
+# Forks have imported everything already, but may not take gradients where the parent has threads for GPUs.
+START = "spawn" if torch.cuda.is_available() else "fork"
+# Newer Pythons warn of forks beside threads; these use none of the parent's.
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+
 ROWS, STEPS, WORLD = 16, 6, 2
 KINDS = ("global", "predicted", "data")
 
@@ -46,6 +51,7 @@ def train(step: nn.Module, module: likely.Supervised, part: slice) -> dict[str, 
 
 
 def worker(rank: int, folder: str) -> None:
+    torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=WORLD)
     try:
         share = ROWS // WORLD
@@ -63,7 +69,7 @@ def worker(rank: int, folder: str) -> None:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("ddp")
-    mp.spawn(worker, args=(str(path),), nprocs=WORLD)
+    mp.start_processes(worker, args=(str(path),), nprocs=WORLD, start_method=START)
     return path
 
 

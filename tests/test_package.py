@@ -71,12 +71,11 @@ def test_import_loads_no_extra() -> None:
 
 def test_import_takes_no_longer_than_torch_and_scikit_learn() -> None:
     def seconds(statement: str) -> float:
-        code = f"import time; start = time.perf_counter(); {statement}; print(time.perf_counter() - start)"
+        # Of processor time: other tests run beside this one.
+        code = f"import time; start = time.process_time(); {statement}; print(time.process_time() - start)"
         return float(python(code))
 
-    # In turns, and the best of each: other tests run beside this one and slow single runs down.
-    ours, theirs = zip(*((seconds("import likely"), seconds("import torch, sklearn")) for _ in range(3)), strict=True)
-    assert min(ours) <= 1.15 * min(theirs) + 0.2
+    assert seconds("import likely") <= 1.15 * seconds("import torch, sklearn") + 0.2
 
 
 @pytest.mark.parametrize("name", public_objects())

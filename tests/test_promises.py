@@ -214,7 +214,7 @@ def test_the_same_seed_gives_the_same_result_in_threads(subject: Subject) -> Non
     def once(_: int) -> np.ndarray:
         return kind.ask(copy.deepcopy(model) if isinstance(kind, Loss) else fitted(subject, rows), fresh)
 
-    for answer in joblib.Parallel(3, backend="threading")(joblib.delayed(once)(i) for i in range(3)):
+    for answer in joblib.Parallel(2, backend="threading")(joblib.delayed(once)(i) for i in range(2)):
         np.testing.assert_array_equal(answer, alone)
 
 

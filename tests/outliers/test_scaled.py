@@ -34,7 +34,7 @@ def test_it_starts_from_principal_components() -> None:
 @pytest.mark.parametrize(("dimension", "score"), [("row", "scale"), ("feature", "nll")])
 def test_rows_off_the_plane_are_found(make, likelihood: str, dimension: str, score: str) -> None:
     options = {"likelihood": likelihood, "dimension": dimension, "score_by": score}
-    detector = make(random_state=0, max_steps=60, **options).fit(X)
+    detector = make(random_state=0, max_steps=30, **options).fit(X)
     assert roc_auc_score(Y, detector.outlier_score(X)) > 0.85
     assert roc_auc_score(Y, detector.explain(X).sum(1)) > 0.85
 

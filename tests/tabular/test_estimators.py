@@ -20,7 +20,7 @@ from torch.distributions import MixtureSameFamily
 
 from likely._random import CheapDropout
 from likely.likelihoods import LIKELIHOODS
-from likely.tabular import LikelihoodClassifier, LikelihoodRegressor, _fitting
+from likely.tabular import LikelihoodClassifier, LikelihoodRegressor
 from likely.tabular._base import LikelihoodModel
 
 QUICK = {"max_steps": 40, "random_state": 0}
@@ -32,12 +32,6 @@ def expected(estimator: LikelihoodModel) -> dict[str, str]:
         "check_sample_weight_equivalence_on_dense_data": FOLDS,
         "check_sample_weight_equivalence_on_sparse_data": FOLDS,
     }
-
-
-@pytest.fixture
-def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As few steps for the scale, which ``max_steps`` does not limit, as for the mean."""
-    monkeypatch.setitem(_fitting.SECOND, "max_steps", QUICK["max_steps"])
 
 
 @pytest.mark.usefixtures("few_steps")

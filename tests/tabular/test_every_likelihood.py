@@ -26,6 +26,7 @@ def table(name: str) -> tuple[np.ndarray, np.ndarray]:
     return X, y
 
 
+@pytest.mark.usefixtures("few_steps")
 @pytest.mark.parametrize("name", NUMBERS)
 @pytest.mark.parametrize("objective", ["two_stage", "joint"])
 def test_fits_predicts_and_beats_a_constant(name: str, objective: str) -> None:
@@ -38,8 +39,8 @@ def test_fits_predicts_and_beats_a_constant(name: str, objective: str) -> None:
     constant = -blind.predict_dist(X).log_prob(torch.as_tensor(y)).mean().item()
     assert np.isfinite(nll)
     assert nll < constant
-    lower, upper = model.predict_interval(X, coverage=0.8)
-    assert ((lower <= y) & (y <= upper)).mean() > 0.6
+    lower, upper = model.predict_interval(X[:80], coverage=0.8)
+    assert ((lower <= y[:80]) & (y[:80] <= upper)).mean() > 0.6
     assert np.isfinite(model.outlier_scores_).all()
     assert set(model.likelihood_parameters(X)) == set(LIKELIHOODS[name].loss.slots)
 

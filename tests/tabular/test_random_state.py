@@ -27,6 +27,7 @@ def fitted(kind: type[LikelihoodModel], model: object) -> np.ndarray:
     return estimator.fit(X, y).predict(X)
 
 
+@pytest.mark.usefixtures("few_steps")
 @pytest.mark.parametrize("model", [None, with_dropout], ids=["mlp", "own"])
 @pytest.mark.parametrize("kind", [LikelihoodRegressor, LikelihoodClassifier])
 def test_threads_give_what_one_fit_gives(kind: type[LikelihoodModel], model: object) -> None:
@@ -35,7 +36,7 @@ def test_threads_give_what_one_fit_gives(kind: type[LikelihoodModel], model: obj
     assert torch.equal(torch.get_rng_state(), torch_state)
     assert (np.random.get_state()[1] == numpy_state).all()  # noqa: NPY002
     torch.manual_seed(99)
-    for other in joblib.Parallel(4, backend="threading")(joblib.delayed(fitted)(kind, model) for _ in range(4)):
+    for other in joblib.Parallel(2, backend="threading")(joblib.delayed(fitted)(kind, model) for _ in range(2)):
         np.testing.assert_array_equal(other, alone)
 
 
@@ -44,6 +45,7 @@ def test_a_process_gives_what_this_one_gives() -> None:
     np.testing.assert_allclose(other, fitted(LikelihoodRegressor, None), rtol=1e-6)
 
 
+@pytest.mark.usefixtures("few_steps")
 @pytest.mark.parametrize("kind", [LikelihoodRegressor, LikelihoodClassifier])
 def test_the_order_of_rows_does_not_matter(kind: type[LikelihoodModel]) -> None:
     order = np.random.default_rng(1).permutation(100)
@@ -57,6 +59,7 @@ def test_the_order_of_rows_does_not_matter(kind: type[LikelihoodModel]) -> None:
     np.testing.assert_allclose(getattr(other, ask)(X), getattr(one, ask)(X), rtol=1e-12)
 
 
+@pytest.mark.usefixtures("few_steps")
 @pytest.mark.parametrize("kind", [LikelihoodRegressor, LikelihoodClassifier])
 def test_layouts_agree_a_row_alone_too_and_a_refused_fit_changes_nothing(kind: type[LikelihoodModel]) -> None:
     single = X.astype(np.float32).astype(np.float64)
