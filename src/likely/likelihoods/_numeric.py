@@ -1,5 +1,6 @@
 """The numbers of a torch distribution as NumPy arrays in float64: CDF, quantiles, support, and rules to integrate."""
 
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -7,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.distributions import Distribution
+from torch.distributions import Distribution, MixtureSameFamily
 
 Array = NDArray[Any]
 NODES = 24
@@ -59,20 +60,33 @@ def quantile(distribution: Distribution, p: float) -> Array:
 
 
 def _inverted(distribution: Distribution, p: Array) -> Array:
-    """Quantiles by bisection, for distributions that know their CDF only."""
-    low, high = np.full_like(p, -1.0), np.full_like(p, 1.0)
+    """Quantiles by bisection, for distributions that know their CDF only; of counts over whole numbers."""
+    low, high = _bracket(distribution, p)
+    whole = is_discrete(distribution)
     for _ in range(1000):
         short, far = cdf(distribution, high) < p, cdf(distribution, low) > p
         if not (short.any() or far.any()):
             break
-        high, low = np.where(short, 2 * high, high), np.where(far, 2 * low, low)
+        width = np.maximum(high - low, 1.0)
+        high, low = np.where(short, high + width, high), np.where(far, low - width, low)
     for _ in range(1100):  # enough to walk through every exponent of a float64; a hundred in practice
-        middle = 0.5 * (low + high)
+        middle = np.floor(0.5 * (low + high)) if whole else 0.5 * (low + high)
         if ((middle == low) | (middle == high)).all():
             break
         below = cdf(distribution, middle) < p
         low, high = np.where(below, middle, low), np.where(below, high, middle)
     return high
+
+
+def _bracket(distribution: Distribution, p: Array) -> tuple[Array, Array]:
+    """Numbers that the quantiles are most likely between: of a mixture, its components' own."""
+    if isinstance(distribution, MixtureSameFamily):
+        parts = distribution.component_distribution
+        with suppress(NotImplementedError):
+            own = through_torch(parts, "icdf", np.broadcast_to(p[..., None], parts.batch_shape).copy())
+            if np.isfinite(own).all():
+                return own.min(-1) - is_discrete(distribution), own.max(-1)
+    return np.full_like(p, -1.0), np.full_like(p, 1.0)
 
 
 def bounds(distribution: Distribution) -> tuple[Array, Array]:

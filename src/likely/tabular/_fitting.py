@@ -300,7 +300,8 @@ def fit_second(rows: Rows, likelihood: Likelihood, blind: Tensor, recipe: Recipe
         return Second(None, constants, {}, 0.0)
     assert recipe.cv is not None
     members = min(recipe.cv, len(rows.x))
-    recipe = replace(recipe, seed=recipe.seed + 1, **SECOND)
+    steps = min(recipe.max_steps, SECOND["max_steps"])
+    recipe = replace(recipe, seed=recipe.seed + 1, **{**SECOND, "max_steps": steps})
     with Seeded(recipe.seed, all_draws=False):
         model = Heads(members, rows.x.shape[1] + blind.shape[1], HEADS, DROPPED)
         loss_fn = likelihood.undata().loss(members, rows.shape, width=model.width, start=constants, relative=OFFSET)
