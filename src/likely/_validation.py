@@ -96,8 +96,10 @@ def check_positive_target(name: str, value: Tensor, validate_args: bool | None =
     _check_within(name, value, math.ulp(0.0), float("inf"), "be > 0 everywhere", validate_args)
 
 
-def check_shares(name: str, value: Tensor, validate_args: bool | None = None) -> None:
+def check_shares(name: str, value: float | Tensor, validate_args: bool | None = None) -> None:
     """Labels or probabilities from 0 to 1."""
+    if isinstance(value, int | float):
+        value = torch.tensor(float(value))
     check_real(name, value)
     _check_within(name, value, 0.0, 1.0, "lie in [0, 1]", validate_args)
 
@@ -152,8 +154,8 @@ def prepare(prediction: Tensor, target: Tensor, **parameters: float | Tensor) ->
     check_real("target", target)
     head, *tail = promote(prediction, **parameters)
     target = target.to(head.dtype)
-    names = dict(zip(parameters, tail, strict=True))
-    broadcast(prediction=head, target=target, **names)
+    if target.shape != head.shape or any(value.ndim and value.shape != head.shape for value in tail):
+        broadcast(prediction=head, target=target, **dict(zip(parameters, tail, strict=True)))
     return head, target, *tail
 
 

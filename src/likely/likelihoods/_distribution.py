@@ -1,5 +1,6 @@
 """What distributions that torch lacks are built from: a location and a scale, and functions that SciPy has."""
 
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -10,16 +11,22 @@ from torch.distributions.utils import broadcast_all
 
 
 class LocationScale(Distribution):
-    """A density of (x - loc) / scale, with or without shape parameters; subclasses give its standard form.
+    """A density of (x - loc) / scale; subclasses give its standard form.
 
-    Parameters are those named in ``arg_constraints``; ``nll`` is the functional form, which takes all but ``loc``.
+    A subclass names its functional form ``nll`` and the constraints of its shape parameters, if it has some.
     """
 
     support = constraints.real
     has_rsample = True
     nll: ClassVar[Callable[..., Tensor]]
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {}
     loc: Tensor
     scale: Tensor
+
+    def __init_subclass__(cls, *, nll: Callable[..., Tensor], **shapes: constraints.Constraint) -> None:
+        super().__init_subclass__()
+        cls.nll = staticmethod(nll)
+        cls.arg_constraints = {**shapes, "loc": constraints.real, "scale": constraints.positive}
 
     def __init__(self, validate_args: bool | None, **parameters: Any) -> None:
         for name, value in zip(parameters, broadcast_all(*parameters.values()), strict=True):
@@ -73,14 +80,14 @@ class LocationScale(Distribution):
         shape = self._extended_shape(sample_shape)
         return self.loc + self.scale * self._standard_rsample(shape)
 
-    def _standard_variance(self) -> Tensor:
-        raise TypeError("use one of its subclasses")
+    @abstractmethod
+    def _standard_variance(self) -> Tensor: ...
 
-    def _standard_cdf(self, z: Tensor) -> Tensor:
-        raise TypeError("use one of its subclasses")
+    @abstractmethod
+    def _standard_cdf(self, z: Tensor) -> Tensor: ...
 
-    def _standard_icdf(self, p: Tensor) -> Tensor:
-        raise TypeError("use one of its subclasses")
+    @abstractmethod
+    def _standard_icdf(self, p: Tensor) -> Tensor: ...
 
     def _standard_rsample(self, shape: torch.Size) -> Tensor:
         tiny = torch.finfo(self.loc.dtype).tiny
@@ -88,50 +95,21 @@ class LocationScale(Distribution):
 
 
 def by_scipy(function: Callable[..., Any], *tensors: Tensor) -> Tensor:
-    """Compute a NumPy function of tensors in float64.
-
-    Args:
-        function: a ufunc of as many arrays as there are tensors, such as ``scipy.special.gammainc``.
-        *tensors: tensors that broadcast, on any device.
-
-    Returns:
-        The values, without gradients, in the dtype and place of the first tensor.
-    """
+    """A function of NumPy arrays of tensors that broadcast: in float64, back in the first one's dtype and place."""
     values = function(*(tensor.detach().double().cpu().numpy() for tensor in tensors))
     return torch.as_tensor(values).to(tensors[0])
 
 
 def cdf_by_scipy(function: Callable[..., Any], density: Callable[[Tensor], Tensor], x: Tensor, *rest: Tensor) -> Tensor:
-    """Compute a CDF by SciPy, with the density as its slope in ``x`` and none in the other arguments.
-
-    Args:
-        function: the CDF, a ufunc of ``(x, *rest)``.
-        density: the density at x, from which the gradient comes.
-        x: where to evaluate it.
-        *rest: parameters of the CDF, which broadcast with x.
-
-    Returns:
-        P(X ≤ x), of the broadcast shape.
-    """
+    """A CDF of ``(x, *rest)`` by SciPy, with the density as its slope in ``x`` and none in its parameters."""
     x, *rest = torch.broadcast_tensors(x, *rest)
-    value = by_scipy(function, x, *rest)
-    return _with_slope(value, lambda: density(x), x)
+    return _with_slope(by_scipy(function, x, *rest), lambda: density(x), x)
 
 
 def icdf_by_scipy(
     function: Callable[..., Any], density: Callable[[Tensor], Tensor], p: Tensor, *rest: Tensor
 ) -> Tensor:
-    """Compute quantiles by SciPy, with one over the density as their slope in ``p``.
-
-    Args:
-        function: the quantile function, a ufunc of ``(p, *rest)``.
-        density: the density at a quantile, from which the gradient comes.
-        p: probabilities.
-        *rest: parameters, which broadcast with p.
-
-    Returns:
-        The quantiles, of the broadcast shape.
-    """
+    """Quantiles of ``(p, *rest)`` by SciPy, with one over the density as their slope in ``p``."""
     p, *rest = torch.broadcast_tensors(p, *rest)
     x = by_scipy(function, p, *rest)
     return _with_slope(x, lambda: density(x).reciprocal(), p)

@@ -51,7 +51,9 @@ TEMPERATURE = Slot(ShiftedSoftplus(0.2), 1.0)
 class LikelihoodLoss(nn.Module):
     r"""What all likelihood losses share.
 
-    Subclasses name their ``slots`` and their functional form ``nll`` (or write ``_nll``), and write ``_distribution``.
+    A subclass names its functional form ``nll``, the ``family`` of its distribution and a :class:`Slot` for each of its
+    parameters. Where the family does not take the prediction as ``loc`` and the parameters by name, it writes
+    ``_distribution``.
 
     ``reduction`` is ``"mean"``, ``"sum"`` or ``"none"``; ``full=False`` leaves out the constants, as the paper
     does; ``validate_args`` (default: on the CPU only) checks tensor values on every device.
@@ -63,8 +65,22 @@ class LikelihoodLoss(nn.Module):
     """
 
     slots: ClassVar[Mapping[str, Slot]] = {}
-    nll: ClassVar[Callable[..., Tensor]]  # the functional form
+    nll: ClassVar[Callable[..., Tensor]]
+    family: ClassVar[type[Distribution]]
     beta: float = 0.0
+
+    def __init_subclass__(
+        cls,
+        *,
+        nll: Callable[..., Tensor] | None = None,
+        family: type[Distribution] | None = None,
+        **slots: Slot,
+    ) -> None:
+        super().__init_subclass__()
+        given = {"nll": nll and staticmethod(nll), "family": family, "slots": slots}
+        for name, value in given.items():
+            if value:  # else it is that of the class above
+                setattr(cls, name, value)
 
     def __init__(
         self,
@@ -228,7 +244,9 @@ class LikelihoodLoss(nn.Module):
         return self._nll(target.to(prediction.dtype), target, phi)
 
     def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
-        raise TypeError(f"{type(self).__name__} defines no distribution: use one of its subclasses")
+        if not hasattr(self, "family"):
+            raise TypeError(f"{type(self).__name__} defines no distribution: use one of its subclasses")
+        return self.family(loc=prediction, **phi)  # type: ignore[call-arg]
 
 
 def as_parameter(name: str, given: ParameterLike, slot: Slot) -> Parameter:

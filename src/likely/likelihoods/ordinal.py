@@ -1,6 +1,6 @@
 """The cumulative logit likelihood of ordered classes, whose cut points learn."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,7 +14,7 @@ from likely._validation import check_floating, check_real, fits, may_look, promo
 from likely.constraints import ShiftedSoftplus
 from likely.likelihoods._loss import LikelihoodLoss, ParameterLike, Phi, Slot
 from likely.likelihoods._numeric import Array, check_support
-from likely.likelihoods._record import Likelihood, register
+from likely.likelihoods._record import register
 from likely.parameters import Fixed, Global, Parameter
 
 __all__ = ["Ordinal", "OrdinalLoss", "ordinal_nll"]
@@ -185,7 +185,7 @@ class Ordinal(Distribution):
             return self.icdf(torch.rand(self._extended_shape(sample_shape), device=self.loc.device))
 
 
-class OrdinalLoss(LikelihoodLoss):
+class OrdinalLoss(LikelihoodLoss, nll=ordinal_nll, family=Ordinal, cutpoints=Slot(Increasing(), 0.0)):
     r"""Ordered classes by cumulative logits; the cut points between them learn.
 
     Args:
@@ -205,8 +205,6 @@ class OrdinalLoss(LikelihoodLoss):
     """
 
     cutpoints: Parameter
-    nll = staticmethod(ordinal_nll)
-    slots: ClassVar[Mapping[str, Slot]] = {"cutpoints": Slot(Increasing(), 0.0)}
 
     def __init__(
         self, cutpoints: ParameterLike | Sequence[float] = None, *, classes: int | None = None, **options: Any
@@ -236,9 +234,6 @@ class OrdinalLoss(LikelihoodLoss):
         lower, upper, first, last = _ends(target, phi["cutpoints"])
         return torch.where(first | last, 0.0, self._nll(0.5 * (lower + upper), target, phi))
 
-    def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
-        return Ordinal(prediction, phi["cutpoints"])
-
 
 def _crps(distribution: Ordinal, y: Array) -> Array:
     """The ranked probability score."""
@@ -248,14 +243,9 @@ def _crps(distribution: Ordinal, y: Array) -> Array:
 
 
 register(
-    Likelihood(
-        "ordinal",
-        ordinal_nll,
-        OrdinalLoss,
-        Ordinal,
-        constraints.nonnegative_integer,
-        crps=_crps,
-        start=lambda y, weight: np.zeros(y.shape[1:]),  # the cut points take the shares
-        parameter_axes=lambda y: {"cutpoints": (max(int(y.max()), 1),)},
-    )
+    OrdinalLoss,
+    support=constraints.nonnegative_integer,
+    crps=_crps,
+    start=lambda y, weight: np.zeros(y.shape[1:]),  # the cut points take the shares
+    parameter_axes=lambda y: {"cutpoints": (max(int(y.max()), 1),)},
 )

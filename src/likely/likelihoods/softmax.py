@@ -1,7 +1,6 @@
 """The softmax likelihood of classes: cross-entropy whose temperature learns."""
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,9 +21,9 @@ from likely._validation import (
     promote,
     reduce,
 )
-from likely.likelihoods._loss import TEMPERATURE, LikelihoodLoss, ParameterLike, Phi, Slot
+from likely.likelihoods._loss import TEMPERATURE, LikelihoodLoss, ParameterLike, Phi
 from likely.likelihoods._numeric import Array, check_support
-from likely.likelihoods._record import Likelihood, register
+from likely.likelihoods._record import register
 
 # With fewer classes than this a row is too short for a program of its own, and torch's cross-entropy is as good.
 _FEWEST_CLASSES = 256
@@ -186,7 +185,7 @@ def softmax_slopes(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     return -log_p.gather(1, labels[:, None])[:, 0], slopes
 
 
-class SoftmaxLoss(LikelihoodLoss):
+class SoftmaxLoss(LikelihoodLoss, nll=softmax_nll, family=td.Categorical, temperature=TEMPERATURE):
     r"""The softmax likelihood: :class:`torch.nn.CrossEntropyLoss` with a temperature that learns.
 
     Labels are class numbers (``ignore_index`` masks some) or probabilities in the shape of the logits; classes
@@ -199,9 +198,6 @@ class SoftmaxLoss(LikelihoodLoss):
     >>> loss_fn.distribution(torch.tensor([[2.0, 0.0]])).probs
     tensor([[0.7311, 0.2689]])
     """
-
-    nll = staticmethod(softmax_nll)
-    slots: ClassVar[Mapping[str, Slot]] = {"temperature": TEMPERATURE}
 
     def __init__(
         self,
@@ -257,4 +253,4 @@ def _crps(distribution: td.Categorical, y: Array) -> Array:
     return np.asarray(np.square(distribution.probs.numpy().cumsum(-1)[..., :-1] - reached).sum(-1))
 
 
-register(Likelihood("softmax", softmax_nll, SoftmaxLoss, td.Categorical, constraints.nonnegative_integer, crps=_crps))
+register(SoftmaxLoss, support=constraints.nonnegative_integer, crps=_crps)
