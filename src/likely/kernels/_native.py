@@ -57,7 +57,7 @@ if hasattr(os, "register_at_fork"):  # threads do not survive a fork
 
 
 def location(
-    kind: str, *inputs: Tensor | None, constant: float = 0.0, factor: float = 1.0, **results: Tensor | None
+    kind: str, /, *inputs: Tensor | None, constant: float = 0.0, factor: float = 1.0, **results: Tensor | None
 ) -> tuple[float, ...]:
     """Fill the tensors each, d_prediction, d_scale and d_shape that are given; return the three sums.
 
