@@ -10,35 +10,26 @@ from torch.distributions import Distribution, constraints
 from torch.distributions.utils import broadcast_all
 
 
-class LocationScale(Distribution):
-    """A density of (x - loc) / scale; subclasses give its standard form.
+class OfForm(Distribution):
+    """The distribution of a functional form ``nll`` about ``loc``; subclasses name it, and constraints of the rest."""
 
-    A subclass names its functional form ``nll`` and the constraints of its shape parameters, if it has some.
-    """
-
-    support = constraints.real
-    has_rsample = True
     nll: ClassVar[Callable[..., Tensor]]
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {}
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {"loc": constraints.real}
     loc: Tensor
-    scale: Tensor
 
-    def __init_subclass__(cls, *, nll: Callable[..., Tensor], **shapes: constraints.Constraint) -> None:
+    def __init_subclass__(cls, *, nll: Callable[..., Tensor] | None = None, **rest: constraints.Constraint) -> None:
         super().__init_subclass__()
-        cls.nll = staticmethod(nll)
-        cls.arg_constraints = {**shapes, "loc": constraints.real, "scale": constraints.positive}
-
-    def __init__(self, validate_args: bool | None, **parameters: Any) -> None:
-        for name, value in zip(parameters, broadcast_all(*parameters.values()), strict=True):
-            setattr(self, name, value)
-        super().__init__(self.loc.shape, validate_args=validate_args)
+        cls.arg_constraints = {**rest, **cls.arg_constraints}
+        if nll is not None:
+            cls.nll = staticmethod(nll)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
         """The same distribution over a larger batch."""
         new = self._get_checked_instance(type(self), _instance)
         shape = torch.Size(batch_shape)
-        for name in self.arg_constraints:
-            setattr(new, name, getattr(self, name).expand(shape))
+        for name, constraint in self.arg_constraints.items():
+            value = getattr(self, name)
+            setattr(new, name, value.expand(shape + value.shape[value.ndim - constraint.event_dim :]))
         Distribution.__init__(new, shape, validate_args=False)
         new._validate_args = self._validate_args
         return new
@@ -49,6 +40,19 @@ class LocationScale(Distribution):
             self._validate_sample(value)
         parameters = {name: getattr(self, name) for name in self.arg_constraints if name != "loc"}
         return -type(self).nll(self.loc, value, **parameters, reduction="none", validate_args=False)
+
+
+class LocationScale(OfForm, scale=constraints.positive):
+    """A density of (x - loc) / scale, with or without shape parameters; subclasses give its standard form."""
+
+    support = constraints.real
+    has_rsample = True
+    scale: Tensor
+
+    def __init__(self, validate_args: bool | None, **parameters: Any) -> None:
+        for name, value in zip(parameters, broadcast_all(*parameters.values()), strict=True):
+            setattr(self, name, value)
+        super().__init__(self.loc.shape, validate_args=validate_args)
 
     @property
     def mean(self) -> Tensor:

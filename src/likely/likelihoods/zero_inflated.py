@@ -192,10 +192,6 @@ class ZeroInflatedPoissonLoss(
     def __init__(self, inflation: ParameterLike = None, **options: Any) -> None:
         super().__init__(inflation=inflation, **options)
 
-    def _lowest(self, prediction: Tensor, target: Tensor, phi: Phi) -> Tensor:
-        mean = target.to(torch.promote_types(prediction.dtype, torch.float32))
-        return type(self).nll(mean, target, **phi, **{**self._options("none"), "log_input": False})
-
     def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
         return ZeroInflatedPoisson(self._rate(prediction), phi["inflation"])
 
