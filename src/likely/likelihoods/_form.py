@@ -64,7 +64,7 @@ def functional_form(
     def decorate(formula: Formula) -> Formula:
         options, starts, names = _keywords(formula)
         ranges = {name: checks.get(name, check_positive) for name in names}
-        kernel, signature = _kernel(formula, names) if fused else None, _signature(formula)
+        kernel = _kernel(formula, names) if fused else None
 
         @wraps(formula)
         def form(
@@ -100,7 +100,7 @@ def functional_form(
                 nll = nll + (constant(target) if callable(constant) else constant)
             return reduce(nll, reduction)
 
-        form.__signature__ = signature  # type: ignore[attr-defined]
+        form.__signature__ = signature = _signature(formula, form)  # type: ignore[attr-defined]
         return form  # type: ignore[return-value]
 
     within = check_positive_target if log_target else target
@@ -121,22 +121,12 @@ def _keywords(formula: Callable[..., Tensor]) -> tuple[dict[str, bool], dict[str
     return options, {p.name: p.default for p in keywords if p.name in names and p.default is not p.empty}, names
 
 
-def _signature(formula: Callable[..., Tensor]) -> inspect.Signature:
-    """The formula's, with the keywords that every form takes by name."""
-    plain = inspect.signature(formula)
-    how = {"reduction": "mean", "full": True, "validate_args": None}
-    own = [
-        p.replace(annotation=Tensor | float) if p.annotation is Value else p
-        for p in plain.parameters.values()
-        if p.kind is not p.VAR_KEYWORD
-    ]
-    return plain.replace(parameters=[*own, *(_keyword(name, default) for name, default in how.items())])
-
-
-def _keyword(name: str, default: Any) -> inspect.Parameter:
-    return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=How.__annotations__[name]
-    )
+def _signature(formula: Callable[..., Tensor], form: Callable[..., Tensor]) -> inspect.Signature:
+    """The formula's own arguments, numbers allowed, and then what every form takes."""
+    plain, general = inspect.signature(formula), inspect.signature(form, follow_wrapped=False)
+    own = [p for p in plain.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    own = [p.replace(annotation=Tensor | float) if p.annotation is Value else p for p in own]
+    return plain.replace(parameters=[*own, *(general.parameters[name] for name in How.__annotations__)])
 
 
 def _kernel(formula: Callable[..., Tensor], names: Sequence[str]) -> Callable[..., Tensor]:

@@ -117,11 +117,14 @@ class LikelihoodLoss(nn.Module):
         if self.training and not torch.compiler.is_compiling() and not torch._C._are_functorch_transforms_active():
             self._watch.look(self, prediction)
         with self._unchanged_on_error():
+            self._check(prediction, target)
+            phi = self._phi(prediction, features, index)
             if sample_weight is None and not self.beta:  # a fused kernel reduces as it goes
-                self._check(prediction, target)
-                return self._nll(prediction, target, self._phi(prediction, features, index), self.reduction)
-            nll, weight = self._elementwise(prediction, target, features, index)
-            return self._reduce(nll, weight, sample_weight)
+                return self._nll(prediction, target, phi, self.reduction)
+            nll = self._nll(prediction, target, phi)
+            if self.beta:
+                nll = nll * phi["scale"].detach() ** (2 * self.beta)
+            return self._reduce(nll, self._mask(target), sample_weight)
 
     def excess(
         self,
@@ -162,13 +165,6 @@ class LikelihoodLoss(nn.Module):
     def _unchanged_on_error(self) -> AbstractContextManager[None]:
         """Only networks of parameters keep statistics; those of a refused batch are undone."""
         return unchanged_on_error([module for module in self._modules.values() if isinstance(module, Predicted)])
-
-    def _elementwise(
-        self, prediction: Tensor, target: Tensor, features: Features, index: Tensor | None
-    ) -> tuple[Tensor, Tensor | None]:
-        """The NLL of every element, and the weight that masks some, if any."""
-        self._check(prediction, target)
-        return self._nll(prediction, target, self._phi(prediction, features, index)), self._mask(target)
 
     def _phi(self, prediction: Tensor, features: Features, index: Tensor | None) -> Phi:
         """Every parameter's value, with axes added so that it broadcasts to one number an element."""
@@ -279,11 +275,3 @@ class ScaleLoss(LikelihoodLoss):
             )
         super().__init__(**options)
         self.beta = float(beta)
-
-    def _elementwise(
-        self, prediction: Tensor, target: Tensor, features: Features, index: Tensor | None
-    ) -> tuple[Tensor, Tensor | None]:
-        self._check(prediction, target)
-        phi = self._phi(prediction, features, index)
-        nll = self._nll(prediction, target, phi)
-        return nll * phi["scale"].detach() ** (2 * self.beta) if self.beta else nll, None
