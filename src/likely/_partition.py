@@ -19,7 +19,7 @@ Q and R are Chebyshev series (tools/fit_partition.py fits them; a table for each
 """
 
 import math
-from functools import cache, partial
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -70,7 +70,7 @@ def _evaluated(which: int, alpha: Tensor) -> Tensor:
     return _evaluate(alpha.reshape(-1))[which].view(alpha.shape)
 
 
-_log_partition = with_slopes(partial(_evaluated, 0), lambda alpha: (partial(_evaluated, 1, alpha),))
+_log_partition = with_slopes(lambda alpha: _evaluated(0, alpha), lambda alpha: (lambda: _evaluated(1, alpha),))
 
 
 def log_partition(alpha: Tensor) -> Tensor:
