@@ -56,9 +56,6 @@ def functional_form(
         mean: check of the prediction under ``log_input=False``.
         fused: whether :mod:`likely.kernels` has a kernel of this name, for a location with a scale and maybe a shape.
         **checks: checks of parameters by name; a parameter that is not named must be positive.
-
-    Returns:
-        A decorator.
     """
 
     def decorate(formula: Formula) -> Formula:
