@@ -20,15 +20,58 @@ Q and R are Chebyshev series (tools/fit_partition.py fits them; a table for each
 
 import math
 from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from likely import _partition_table as table
-from likely._special import with_slopes
+from likely._special import primals
 
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 _LOG_PI_SQRT2 = math.log(math.pi * math.sqrt(2))
+
+
+def log_partition(alpha: Tensor) -> Tensor:
+    """log Z(α), differentiable twice; +∞ below zero, where the integral diverges."""
+    # The compiler refuses functions with a jvp, and needs none.
+    result: Tensor = (_LogPartition if torch.compiler.is_compiling() else _ForwardLogPartition).apply(alpha)
+    return result
+
+
+class _LogPartition(torch.autograd.Function):
+    """Keeps only α for the backward pass instead of every step of the series."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(alpha: Tensor) -> Tensor:
+        return _evaluate(alpha.reshape(-1))[0].view(alpha.shape)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        (alpha,) = ctx.saved_tensors
+        return grad * _evaluate(alpha.reshape(-1))[1].view(alpha.shape)
+
+
+class _ForwardLogPartition(_LogPartition):
+    """With the tangent too, for forward-mode differentiation."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor) -> Tensor:
+        with primals(ctx) as (alpha,):
+            return tangent * _evaluate(alpha.reshape(-1))[1].view(alpha.shape)
 
 
 def _evaluate(alpha: Tensor) -> tuple[Tensor, Tensor]:
@@ -64,18 +107,6 @@ def _evaluate(alpha: Tensor) -> tuple[Tensor, Tensor]:
     value = torch.where(low, below, torch.where(near, around, q))
     slope = torch.where(low, below_slope, torch.where(near, around_slope, t.square() * dq / -3))
     return torch.where(alpha < 0, torch.inf, value), torch.where(alpha < 0, 0.0, slope)
-
-
-def _evaluated(which: int, alpha: Tensor) -> Tensor:
-    return _evaluate(alpha.reshape(-1))[which].view(alpha.shape)
-
-
-_log_partition = with_slopes(lambda alpha: _evaluated(0, alpha), lambda alpha: (lambda: _evaluated(1, alpha),))
-
-
-def log_partition(alpha: Tensor) -> Tensor:
-    """log Z(α), differentiable twice; +∞ below zero, where the integral diverges."""
-    return _log_partition(alpha)
 
 
 def _clenshaw(coefficients: Tensor, piece: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:

@@ -12,12 +12,12 @@ which stays exact as :math:`\alpha \to 0`. All real α and ±∞ are allowed; on
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
 
-from likely._special import Slopes, with_slopes
+from likely._special import primals
 
 # e^h = 1 + h + …: the terms of d/dh (expm1(h)/h), enough for float64 up to |h| = ½.
 _SERIES = [(k + 1) / math.factorial(k + 2) for k in range(14)]
@@ -25,7 +25,49 @@ _SERIES = [(k + 1) / math.factorial(k + 2) for k in range(14)]
 
 def rho(z: Tensor, alpha: Tensor) -> Tensor:
     """ρ(z, α) elementwise for tensors of one dtype, differentiable twice in both."""
-    return _rho(*torch.broadcast_tensors(z, alpha))
+    z, alpha = torch.broadcast_tensors(z, alpha)
+    # The compiler refuses functions with a jvp, and needs none.
+    result: Tensor = (_Rho if torch.compiler.is_compiling() else _ForwardRho).apply(z, alpha)
+    return result
+
+
+class _Rho(torch.autograd.Function):
+    """Keeps z and α, nothing else, for the backward pass."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(z: Tensor, alpha: Tensor) -> Tensor:
+        return _value(_parts(z, alpha))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        parts = _parts(*ctx.saved_tensors)
+        wants_z, wants_alpha = ctx.needs_input_grad
+        return grad * _slope_z(parts) if wants_z else None, grad * _slope_alpha(parts) if wants_alpha else None
+
+
+class _ForwardRho(_Rho):
+    """With the tangent too, for forward-mode differentiation."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
+
+    @staticmethod
+    def jvp(ctx: Any, z_tangent: Tensor | None, alpha_tangent: Tensor | None) -> Tensor:
+        with primals(ctx) as inputs:
+            parts = _parts(*inputs)
+            along_z = 0 if z_tangent is None else z_tangent * _slope_z(parts)
+            along_alpha = 0 if alpha_tangent is None else alpha_tangent * _slope_alpha(parts)
+            return cast(Tensor, along_z + along_alpha)
 
 
 class _Parts(NamedTuple):
@@ -81,14 +123,6 @@ def _slope_alpha(parts: _Parts) -> Tensor:
     exponent = 0.5 * torch.where(high, 0.0, alpha) * L
     below = 0.5 * (L.square() * _exprel_slope(exponent) - exponent.exp() * (L - g.square() / b))
     return torch.where(high, above, below)
-
-
-def _slopes(z: Tensor, alpha: Tensor) -> Slopes:
-    parts = _parts(z, alpha)
-    return lambda: _slope_z(parts), lambda: _slope_alpha(parts)
-
-
-_rho = with_slopes(lambda z, alpha: _value(_parts(z, alpha)), _slopes)
 
 
 def _exprel(x: Tensor) -> Tensor:

@@ -1,14 +1,13 @@
 """Elementary functions that stay exact where the textbook form cancels or overflows."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
-
-Slopes = tuple[Callable[[], Tensor], ...]
 
 
 def log1p_square(z: Tensor) -> Tensor:
@@ -68,54 +67,12 @@ def exp_remainder(u: Tensor) -> Tensor:
     return torch.where(small, 0.5 * near.square() * series, torch.expm1(far) - far)
 
 
-def with_slopes(value: Callable[..., Tensor], slopes: Callable[..., Slopes]) -> Callable[..., Tensor]:
-    """Make a function of tensors of one shape differentiable, forwards and backwards; it keeps its arguments only.
+@contextmanager
+def primals(ctx: Any) -> Iterator[list[Tensor]]:
+    """What an autograd function has saved, for its ``jvp``, such that a tangent's own tangent is followed too.
 
-    Args:
-        value: the function.
-        slopes: for every argument a function that computes the slope in it, of the same arguments; what it is made of
-            should be differentiable in turn.
-
-    Returns:
-        The function.
+    torch switches forward-mode differentiation off around ``jvp``, for all levels and not for this one alone: a second
+    derivative by ``jacfwd(jacfwd(…))`` would be zero, without a word.
     """
-
-    class Backward(torch.autograd.Function):
-        generate_vmap_rule = True
-
-        @staticmethod
-        def forward(*inputs: Tensor) -> Tensor:
-            return value(*inputs)
-
-        @staticmethod
-        def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-            ctx.save_for_backward(*inputs)
-
-        @staticmethod
-        def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-            found, asked = slopes(*ctx.saved_tensors), ctx.needs_input_grad
-            return tuple(grad * slope() if needed else None for slope, needed in zip(found, asked, strict=True))
-
-    class Both(Backward):
-        generate_vmap_rule = True
-
-        @staticmethod
-        def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-            ctx.save_for_backward(*inputs)
-            ctx.save_for_forward(*inputs)
-
-        @staticmethod
-        def jvp(ctx: Any, *tangents: Tensor | None) -> Tensor:
-            # torch switches forward-mode differentiation off around ``jvp``, for all levels and not for this one alone:
-            # a second derivative by ``jacfwd(jacfwd(…))`` would be zero, without a word.
-            with forward_ad._set_fwd_grad_enabled(True):
-                found = slopes(*(forward_ad.unpack_dual(saved).primal for saved in ctx.saved_tensors))
-                terms = [t * slope() for t, slope in zip(tangents, found, strict=True) if t is not None]
-                return sum(terms[1:], start=terms[0])
-
-    def differentiable(*inputs: Tensor) -> Tensor:
-        # The compiler refuses functions with a jvp, and needs none.
-        result: Tensor = (Backward if torch.compiler.is_compiling() else Both).apply(*inputs)
-        return result
-
-    return differentiable
+    with forward_ad._set_fwd_grad_enabled(True):
+        yield [forward_ad.unpack_dual(saved).primal for saved in ctx.saved_tensors]

@@ -66,11 +66,11 @@ def in_half(*tensors: Tensor | None) -> bool:
     return any(t is not None and t.dtype == torch.float16 and t.requires_grad for t in tensors)
 
 
-def outputs(inputs: Sequence[Any], wanted: Sequence[bool]) -> tuple[Tensor, ...]:
+def outputs(inputs: Sequence[Any], wanted: Sequence[bool]) -> list[Tensor]:
     """Room for the slopes of prediction, scale and shape; none for those that nobody asked for."""
     _, prediction, _, scale, shape = inputs
     like = (prediction, scale, prediction if shape is None else shape)
-    return tuple(torch.empty_like(t) if asked else t.new_empty(0) for t, asked in zip(like, wanted, strict=True))
+    return [torch.empty_like(t) if asked else t.new_empty(0) for t, asked in zip(like, wanted, strict=True)]
 
 
 def with_room(slopes: Sequence[Tensor]) -> list[Tensor | None]:
@@ -92,7 +92,7 @@ def _slopes_cpu(*given: Any) -> tuple[Tensor, ...]:
     *inputs, upstream, wanted = given
     slopes = outputs(inputs, wanted)
     _fill_cpu(inputs, slopes, upstream=upstream.contiguous())
-    return slopes
+    return tuple(slopes)
 
 
 def _each_cpu(*given: Any) -> Tensor:
@@ -104,9 +104,11 @@ def _each_cpu(*given: Any) -> Tensor:
 
 def _fill_cpu(inputs: Sequence[Any], slopes: Sequence[Tensor], **options: Any) -> float:
     """Write the slopes that have room; the sum of the NLLs."""
-    room: dict[str, Any] = dict(zip(("d_prediction", "d_scale", "d_shape"), with_room(slopes), strict=True))
-    total, *sums = _native.location(*inputs, **room, **options)
-    for slope, value in zip(slopes[1:], sums, strict=True):
+    d_prediction, d_scale, d_shape = with_room(slopes)
+    total, scale_sum, shape_sum = _native.location(
+        *inputs, d_prediction=d_prediction, d_scale=d_scale, d_shape=d_shape, **options
+    )
+    for slope, value in ((slopes[1], scale_sum), (slopes[2], shape_sum)):
         if slope.numel() == 1:
             slope.fill_(value)
     return total
@@ -199,7 +201,7 @@ location_each = Operator(
 location_slopes = Operator(
     f"location_slopes({_INPUTS}, Tensor upstream, bool[] wanted) -> (Tensor, Tensor, Tensor)",
     cpu=_slopes_cpu,
-    fake=lambda *given: outputs(given[:5], given[-1]),
+    fake=lambda *given: tuple(outputs(given[:5], given[-1])),
 )
 rescale_ = Operator(
     "rescale_(Tensor(a!)[] values, Tensor factor) -> ()",

@@ -68,11 +68,11 @@ def location(
     native, (prediction, target, scale, shape) = library(), inputs
     assert native is not None
     assert prediction is not None
+    assert scale is not None
     shape = scale if shape is None else shape  # read, not used
-    tensors = {"prediction": prediction, "target": target, "scale": scale, "shape": shape, **results}
-    n, steps = prediction.numel(), [int(t is not None and t.numel() > 1) for t in (scale, shape)]
-    pointers = [None if (t := tensors.get(name)) is None else t.data_ptr() for name in _TENSORS]
-    job = _Job(*pointers, *steps, factor, constant)
+    n, tensors = prediction.numel(), (prediction, target, scale, shape, *map(results.get, _TENSORS[4:]))
+    pointers = [None if t is None else t.data_ptr() for t in tensors]
+    job = _Job(*pointers, scale.numel() > 1, shape.numel() > 1, factor, constant)
     q, r = partition(PARTS, TERMS)
 
     def between(start: int, end: int) -> list[float]:

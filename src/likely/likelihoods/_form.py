@@ -61,7 +61,12 @@ def functional_form(
     def decorate(formula: Formula) -> Formula:
         options, starts, names = _keywords(formula)
         ranges = {name: checks.get(name, check_positive) for name in names}
-        kernel = _kernel(formula, names) if fused else None
+
+        def check(parameters: Mapping[str, Tensor | float], validate_args: bool | None) -> None:
+            for name, in_range in ranges.items():
+                in_range(name, parameters[name], validate_args)
+
+        kernel = _kernel(formula, names, check) if fused else None
 
         @wraps(formula)
         def form(
@@ -73,18 +78,13 @@ def functional_form(
             validate_args: bool | None = None,
             **given: Any,
         ) -> Tensor:
-            chosen = {name: given.pop(name, default) for name, default in options.items()}
-            parameters = {**starts, **given}
+            chosen = {name: given.pop(name, default) for name, default in options.items()} if options else options
+            parameters = {**starts, **given} if starts else given
             if parameters.keys() != ranges.keys():
                 signature.bind(prediction, target, **given)  # says what is missing, or too much
-
-            def check() -> None:
-                for name, in_range in ranges.items():
-                    in_range(name, parameters[name], validate_args)
-
             if kernel:
-                return kernel(prediction, target, parameters, constant if full else 0.0, reduction, check)
-            check()
+                return kernel(prediction, target, parameters, constant if full else 0.0, reduction, validate_args)
+            check(parameters, validate_args)
             if chosen.get("log_input") is False:
                 mean("prediction", prediction, validate_args)
             if within:
@@ -126,7 +126,7 @@ def _signature(formula: Callable[..., Tensor], form: Callable[..., Tensor]) -> i
     return plain.replace(parameters=[*own, *(general.parameters[name] for name in How.__annotations__)])
 
 
-def _kernel(formula: Callable[..., Tensor], names: Sequence[str]) -> Callable[..., Tensor]:
+def _kernel(formula: Callable[..., Tensor], names: Sequence[str], check: Callable[..., None]) -> Callable[..., Tensor]:
     """The likelihood of a location and a scale by its fused kernel where that applies, else by its formula."""
     kind = formula.__name__.removesuffix("_nll")
     order = sorted(names, key=lambda name: name != "scale")  # as kernels read them
@@ -140,22 +140,22 @@ def _kernel(formula: Callable[..., Tensor], names: Sequence[str]) -> Callable[..
         parameters: Mapping[str, Tensor | float],
         constant: float,
         reduction: str,
-        check: Callable[[], None],
+        validate_args: bool | None,
     ) -> Tensor:
         check_reduction(reduction)
-        parameters = {name: parameters[name] for name in order}
-        inputs = (prediction, target, *_as_tensors(prediction, parameters))
+        values = [parameters[name] for name in order]
+        inputs = (prediction, target, *_as_tensors(prediction, values))
         fused = kernels.applies(*inputs)
         if fused and reduction != "none" and prediction.device.type == "cpu":
             total = kernels.location_nll(kind, *inputs, constant=constant, reduction=reduction)
             # A parameter out of range makes the sum infinite or NaN: only then is a pass over memory to find it well
             # spent.
             if not math.isfinite(total.item()):
-                check()
+                check(parameters, validate_args)
             return total
-        check()
+        check(parameters, validate_args)
         if not fused:
-            inputs = prepare(prediction, target, **parameters)
+            inputs = prepare(prediction, target, **dict(zip(order, values, strict=True)))
             fused = kernels.applies(*inputs)
         if fused:
             return kernels.location_nll(kind, *inputs, constant=constant, reduction=reduction)
@@ -166,9 +166,9 @@ def _kernel(formula: Callable[..., Tensor], names: Sequence[str]) -> Callable[..
     return by_kernel
 
 
-def _as_tensors(prediction: Any, parameters: Mapping[str, Tensor | float]) -> list[Any]:
+def _as_tensors(prediction: Any, values: Sequence[Tensor | float]) -> Sequence[Any]:
     """Numbers filled in on the device: copied there, they would make it wait."""
     if not isinstance(prediction, Tensor):  # refused later, by name
-        return list(parameters.values())
-    dtype = torch.promote_types(prediction.dtype, torch.float32)
-    return [v if isinstance(v, Tensor) else prediction.new_full((), v, dtype=dtype) for v in parameters.values()]
+        return values
+    wide = torch.float32 if prediction.dtype.itemsize < 4 else prediction.dtype
+    return [v if isinstance(v, Tensor) else prediction.new_full((), v, dtype=wide) for v in values]

@@ -1,7 +1,7 @@
 """The log-normal likelihood of a positive target: a normal of its logarithm, whose scale learns."""
 
 import math
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,7 +10,8 @@ from torch import Tensor
 from torch import distributions as td
 from torch.distributions import constraints
 
-from likely.likelihoods._form import HALF_LOG_2PI, How, Value, functional_form, logarithm
+from likely._validation import check_positive_target, reduce
+from likely.likelihoods._form import logarithm
 from likely.likelihoods._loss import SCALE, ParameterLike, Phi, ScaleLoss
 from likely.likelihoods._numeric import Array
 from likely.likelihoods._record import register
@@ -19,8 +20,15 @@ from likely.likelihoods.normal import normal_nll
 __all__ = ["LogNormal", "LogNormalLoss", "log_normal_nll"]
 
 
-@functional_form(constant=lambda log_y: log_y + HALF_LOG_2PI, log_target=True)
-def log_normal_nll(prediction: Tensor, target: Tensor, *, scale: Value, **how: Unpack[How]) -> Tensor:
+def log_normal_nll(
+    prediction: Tensor,
+    target: Tensor,
+    *,
+    scale: Tensor | float,
+    reduction: str = "mean",
+    full: bool = True,
+    validate_args: bool | None = None,
+) -> Tensor:
     r"""The log-normal likelihood of a positive target: squared error of its logarithm, whose scale is free to move.
 
     ``prediction`` is the mean of :math:`\log y`, so :math:`e^{prediction}` is the median of :math:`y`, and for
@@ -33,7 +41,10 @@ def log_normal_nll(prediction: Tensor, target: Tensor, *, scale: Value, **how: U
     >>> log_normal_nll(torch.zeros(2), torch.tensor([1.0, 10.0]), scale=2.0)
     tensor(3.0947)
     """
-    return normal_nll(prediction, target, scale=scale, reduction="none", full=False, validate_args=False)
+    check_positive_target("target", target, validate_args)
+    log_y = logarithm(prediction, target)
+    nll = normal_nll(prediction, log_y, scale=scale, reduction="none", full=full, validate_args=validate_args)
+    return reduce(nll + log_y.to(nll.dtype) if full else nll, reduction)
 
 
 class LogNormal(td.LogNormal):
