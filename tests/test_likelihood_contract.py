@@ -1,6 +1,7 @@
 """The contract: every likelihood × every property."""
 
 import copy
+import inspect
 import math
 import pickle
 
@@ -377,3 +378,24 @@ def test_no_nan_for_any_positive_target(likelihood, dtype):
                 nll = elementwise(likelihood, prediction, target, **phi)
                 grads = torch.autograd.grad(nll, [prediction, target, *phi.values()])
                 assert not any(g.isnan() for g in (nll, *grads)), (size, predicted, value)
+
+
+@every
+def test_the_signature_names_every_keyword(likelihood):
+    keywords = inspect.signature(likelihood.nll).parameters
+    assert all(p.kind is not p.VAR_KEYWORD for p in keywords.values())
+    assert keywords.keys() >= {*likelihood.phi, "target", "reduction", "validate_args"}
+    assert keywords["reduction"].default == "mean"
+    assert keywords["validate_args"].default is None
+
+
+@every
+def test_a_keyword_too_many_or_too_few_is_refused(likelihood):
+    x, y = likelihood.draw(4, 3)
+    phi = {name: full((), value) for name, value in likelihood.phi.items()}
+    with pytest.raises(TypeError, match="colour"):
+        likelihood.nll(x, y, **phi, colour=1.0)
+    for name in phi:
+        if inspect.signature(likelihood.nll).parameters[name].default is inspect.Parameter.empty:
+            with pytest.raises(TypeError, match=name):
+                likelihood.nll(x, y, **{other: value for other, value in phi.items() if other != name})

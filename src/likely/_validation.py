@@ -6,6 +6,8 @@ and tracing a tensor stands for many, and no value is looked at.
 """
 
 import math
+from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -76,33 +78,12 @@ def fits(shape: torch.Size, into: torch.Size) -> bool:
     return len(shape) <= len(into) and all(a in (1, b) for a, b in zip(shape[::-1], into[::-1], strict=False))
 
 
-def check_positive(name: str, value: float | Tensor, validate_args: bool | None = None) -> None:
-    _check_above(name, value, "> 0", lambda x: x > 0, validate_args)
-
-
-def check_not_negative(name: str, value: float | Tensor, validate_args: bool | None = None) -> None:
-    _check_above(name, value, "≥ 0", lambda x: x >= 0, validate_args)
-
-
-def check_counts(name: str, value: Tensor, validate_args: bool | None = None) -> None:
-    """Counts from 0 on; whole or not is left open, as torch's Poisson loss leaves it."""
+def _check_within(
+    name: str, value: float | Tensor, validate_args: bool | None = None, *, low: float, high: float, rule: str
+) -> None:
+    if isinstance(value, int | float):
+        value = torch.tensor(float(value))
     check_real(name, value)
-    _check_within(name, value, 0.0, float("inf"), "be ≥ 0 everywhere", validate_args)
-
-
-def check_positive_target(name: str, value: Tensor, validate_args: bool | None = None) -> None:
-    """Targets above zero, such as prices or durations."""
-    check_real(name, value)
-    _check_within(name, value, math.ulp(0.0), float("inf"), "be > 0 everywhere", validate_args)
-
-
-def check_shares(name: str, value: Tensor, validate_args: bool | None = None) -> None:
-    """Labels or probabilities from 0 to 1."""
-    check_real(name, value)
-    _check_within(name, value, 0.0, 1.0, "lie in [0, 1]", validate_args)
-
-
-def _check_within(name: str, value: Tensor, low: float, high: float, rule: str, validate_args: bool | None) -> None:
     if value.dtype == torch.bool or not value.numel() or not may_look(value, validate_args):
         return
     lowest, highest = (end.item() for end in value.detach().aminmax())
@@ -112,7 +93,20 @@ def _check_within(name: str, value: Tensor, low: float, high: float, rule: str, 
         raise ValueError(f"{name} must {rule}; got {lowest:.6g} to {highest:.6g}")
 
 
-def _check_above(name, value, rule, holds, validate_args) -> None:  # type: ignore[no-untyped-def]
+# Counts may be other than whole numbers, as torch's Poisson loss leaves it; shares are labels or probabilities.
+check_counts = partial(_check_within, low=0.0, high=math.inf, rule="be ≥ 0 everywhere")
+check_positive_target = partial(_check_within, low=math.ulp(0.0), high=math.inf, rule="be > 0 everywhere")
+check_shares = partial(_check_within, low=0.0, high=1.0, rule="lie in [0, 1]")
+
+
+def _check_above(
+    name: str,
+    value: float | Tensor,
+    validate_args: bool | None = None,
+    *,
+    rule: str,
+    holds: Callable[[float | Tensor], bool | Tensor],
+) -> None:
     if not isinstance(value, Tensor):
         if not holds(value):
             raise ValueError(f"{name} must be {rule}, got {value}")
@@ -125,6 +119,10 @@ def _check_above(name, value, rule, holds, validate_args) -> None:  # type: igno
                 "or look for NaN in the input"
             )
         raise ValueError(f"{name} must be {rule} everywhere, got {value.min().item():.6g}")
+
+
+check_positive = partial(_check_above, rule="> 0", holds=lambda x: x > 0)
+check_not_negative = partial(_check_above, rule="≥ 0", holds=lambda x: x >= 0)
 
 
 def check_index(index: Tensor | None, rows: int, validate_args: bool | None = None) -> Tensor:
@@ -152,8 +150,8 @@ def prepare(prediction: Tensor, target: Tensor, **parameters: float | Tensor) ->
     check_real("target", target)
     head, *tail = promote(prediction, **parameters)
     target = target.to(head.dtype)
-    names = dict(zip(parameters, tail, strict=True))
-    broadcast(prediction=head, target=target, **names)
+    if target.shape != head.shape or any(value.ndim and value.shape != head.shape for value in tail):
+        broadcast(prediction=head, target=target, **dict(zip(parameters, tail, strict=True)))
     return head, target, *tail
 
 

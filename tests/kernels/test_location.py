@@ -9,7 +9,7 @@ from kernels.cases import KINDS, SHAPED, assert_close, draw, in_double, reduced
 from likely import functional as F
 from likely import kernels
 from likely.kernels import _native
-from likely.likelihoods._fused import HALF_LOG_2PI
+from likely.likelihoods._form import HALF_LOG_2PI
 
 pytestmark = pytest.mark.skipif(_native.library() is None, reason="installed without a C++ compiler")
 every = pytest.mark.parametrize("kind", KINDS)

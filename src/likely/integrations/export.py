@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -56,17 +56,21 @@ def export(module: nn.Module, example_inputs: Sequence[Any]) -> torch.export.Exp
     >>> mean.shape, scale.shape
     (torch.Size([5, 1]), torch.Size([5, 1]))
     """
+    return _exported(module, example_inputs)[0]
+
+
+def _exported(module: nn.Module, example_inputs: Sequence[Any]) -> tuple[torch.export.ExportedProgram, Any]:
+    """The program, and the names of its outputs where they are known."""
     inputs = tuple(example_inputs) if isinstance(example_inputs, tuple | list) else (example_inputs,)
     tensors = [value for value in inputs if isinstance(value, Tensor) and value.ndim]
     if not tensors or any(len(value) < 2 for value in tensors):
         raise ValueError("example_inputs must hold tensors with two rows or more: one row would fix the size at one")
     rows = torch.export.Dim("rows", min=1)
     shapes = tuple({0: rows} if isinstance(value, Tensor) and value.ndim else None for value in inputs)
-    whole = _exportable(module).eval()
+    whole, outputs = _exportable(module)
+    packed = (shapes,) if isinstance(whole, _Calibrated | _Predictive) else shapes
     with torch.no_grad():
-        return torch.export.export(
-            whole, inputs, dynamic_shapes=(shapes,) if isinstance(whole, _Calibrated | _Predictive) else shapes
-        )
+        return torch.export.export(whole.eval(), inputs, dynamic_shapes=packed), outputs
 
 
 def to_onnx(module: nn.Module, example_inputs: Sequence[Any], path: str | os.PathLike[str]) -> None:
@@ -82,10 +86,9 @@ def to_onnx(module: nn.Module, example_inputs: Sequence[Any], path: str | os.Pat
     >>> onnxruntime.InferenceSession(path).run(None, {"input": torch.randn(3, 4).numpy()})[0].shape
     (3, 1)
     """
-    program = export(module, example_inputs)
+    program, outputs = _exported(module, example_inputs)
     count = len(program.graph_signature.user_inputs)
     inputs = ["input"] if count == 1 else [f"input_{i}" for i in range(count)]
-    outputs = _output_names(module)
     with warnings.catch_warnings():
         # torch deprecates what its own exporter still calls.
         warnings.simplefilter("ignore", FutureWarning)
@@ -95,20 +98,12 @@ def to_onnx(module: nn.Module, example_inputs: Sequence[Any], path: str | os.Pat
     written.save(os.fspath(path))
 
 
-def _output_names(module: nn.Module) -> list[str] | None:
+def _exportable(module: nn.Module) -> tuple[nn.Module, list[str] | None]:
     if isinstance(module, CalibratedModule):
-        return ["logits"]
+        return _Calibrated(module), ["logits"]
     if isinstance(module, Supervised):
-        return ["prediction", *getattr(module.loss_fn, "slots", {})]
-    return None
-
-
-def _exportable(module: nn.Module) -> nn.Module:
-    if isinstance(module, CalibratedModule):
-        return _Calibrated(module)
-    if isinstance(module, Supervised):
-        return _Predictive(module)
-    return copy.deepcopy(module)
+        return _Predictive(module), ["prediction", *getattr(module.loss_fn, "slots", {})]
+    return copy.deepcopy(module), None
 
 
 class _Predictive(nn.Module):
@@ -160,9 +155,9 @@ def _in_torch(calibrator: Calibrator) -> nn.Module:
     if isinstance(calibrator, VectorScaling):
         return _Affine(calibrator)
     if isinstance(calibrator, Composition):
-        return _Chain([_in_torch(step) for step in calibrator.fitted_])
+        return _Several(calibrator.fitted_, mean=False)
     if isinstance(calibrator, AutoCalibrator):
-        return _Mean([_in_torch(member) for member in calibrator.members_.values()])
+        return _Several(calibrator.members_.values(), mean=True)
     known = (GlobalTemperature, LinearTemperature, FeatureTemperature, VectorScaling, StructuredMatrixScaling)
     names = ", ".join(each.__name__ for each in known)
     raise TypeError(f"{type(calibrator).__name__} cannot be exported: calibrate with {names}, or several by compose")
@@ -219,21 +214,16 @@ class _Affine(nn.Module):
         return moved + x @ self.mixing.to(x.dtype) if self.mixes else moved
 
 
-class _Chain(nn.Module):
-    def __init__(self, steps: list[nn.Module]) -> None:
+class _Several(nn.Module):
+    """Calibrators one after the other, or the mean of what they say."""
+
+    def __init__(self, calibrators: Iterable[Calibrator], *, mean: bool) -> None:
         super().__init__()
-        self.steps = nn.ModuleList(steps)
+        self.parts, self.mean = nn.ModuleList(map(_in_torch, calibrators)), mean
 
     def forward(self, logits: Tensor, features: Tensor) -> Tensor:
-        for step in self.steps:
-            logits = step(logits, features)
+        if self.mean:
+            return torch.stack([part(logits, features) for part in self.parts]).mean(0)
+        for part in self.parts:
+            logits = part(logits, features)
         return logits
-
-
-class _Mean(nn.Module):
-    def __init__(self, members: list[nn.Module]) -> None:
-        super().__init__()
-        self.members = nn.ModuleList(members)
-
-    def forward(self, logits: Tensor, features: Tensor) -> Tensor:
-        return torch.stack([member(logits, features) for member in self.members]).mean(0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from torch.distributions import Distribution
 
 from likely._validation import check_positive
 from likely.integrations._phi import Caught, summary
-from likely.losses import BernoulliLoss, NormalLoss, SoftmaxLoss
+from likely.losses import BernoulliLoss, LikelihoodLoss, NormalLoss, SoftmaxLoss
 from likely.optim import outputs_of
 from likely.parameters import Data
 
@@ -61,9 +61,20 @@ class LikelihoodHistory(Callback):
 class _LikelihoodNet:
     """What both nets add to skorch's: φ's learning rate, features, and φ in the history."""
 
-    features: str | None
-    multiplier: float
-    criterion: Any
+    usual: ClassVar[type[LikelihoodLoss]] = NormalLoss
+
+    def __init__(
+        self,
+        module: Any,
+        *args: Any,
+        criterion: Any = None,
+        features: str | None = None,
+        multiplier: float = 0.1,
+        **kwargs: Any,
+    ) -> None:
+        self.features, self.multiplier = features, multiplier
+        criterion = self.usual if criterion is None else criterion
+        super().__init__(module, *args, criterion=criterion, **kwargs)  # type: ignore[call-arg]
 
     @property
     def _default_callbacks(self) -> list[tuple[str, Any]]:
@@ -131,7 +142,7 @@ class LikelihoodNetRegressor(_LikelihoodNet, NeuralNetRegressor):
 
     Args:
         module: a module class or instance, as in skorch.
-        criterion: a likelihood loss, class or instance.
+        criterion: a likelihood loss, class or instance; by default :class:`likely.NormalLoss`.
         features: what Predicted parameters read: the name of a submodule, ``"input"``, or None where the module
             returns ``(prediction, features)``.
         multiplier: the likelihood's learning rate as a share of ``lr``.
@@ -148,18 +159,6 @@ class LikelihoodNetRegressor(_LikelihoodNet, NeuralNetRegressor):
     True
     """
 
-    def __init__(
-        self,
-        module: Any,
-        *args: Any,
-        criterion: Any = NormalLoss,
-        features: str | None = None,
-        multiplier: float = 0.1,
-        **kwargs: Any,
-    ) -> None:
-        self.features, self.multiplier = features, multiplier
-        super().__init__(module, *args, criterion=criterion, **kwargs)
-
     def check_data(self, X: Any, y: Any) -> None:
         """Whatever the loss takes; skorch would refuse a vector."""
 
@@ -172,7 +171,8 @@ class LikelihoodNetRegressor(_LikelihoodNet, NeuralNetRegressor):
 class LikelihoodNetClassifier(_LikelihoodNet, NeuralNetClassifier):
     """skorch's ``NeuralNetClassifier`` with a likelihood loss, whose temperature learns; the module returns logits.
 
-    Arguments are those of :class:`LikelihoodNetRegressor`. ``predict_proba`` divides logits by their temperature.
+    Arguments are those of :class:`LikelihoodNetRegressor`; the ``criterion`` is by default a
+    :class:`likely.SoftmaxLoss`. ``predict_proba`` divides logits by their temperature.
 
     >>> import numpy as np, torch, likely
     >>> from likely.integrations.skorch import LikelihoodNetClassifier
@@ -182,17 +182,7 @@ class LikelihoodNetClassifier(_LikelihoodNet, NeuralNetClassifier):
     (5, 2)
     """
 
-    def __init__(
-        self,
-        module: Any,
-        *args: Any,
-        criterion: Any = SoftmaxLoss,
-        features: str | None = None,
-        multiplier: float = 0.1,
-        **kwargs: Any,
-    ) -> None:
-        self.features, self.multiplier = features, multiplier
-        super().__init__(module, *args, criterion=criterion, **kwargs)
+    usual = SoftmaxLoss
 
     def predict_proba(self, X: Any) -> Any:
         """The probability of every class."""

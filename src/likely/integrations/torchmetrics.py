@@ -8,14 +8,18 @@ functions, and any further ones go to ``torchmetrics.Metric``.
 
 from __future__ import annotations
 
-from typing import Any
+import inspect
+from collections.abc import Callable
+from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 from torch.distributions import Distribution, Uniform
+from torchmetrics import Metric
+from torchmetrics.utilities import dim_zero_cat
 
 from likely import metrics
-from likely.integrations._torchmetrics import JudgedRows, LevelRows, Mean, Stateful, predictive
-from likely.metrics._input import as_weight, classified
+from likely.metrics._input import as_weight, classified, judged
 
 __all__ = [
     "CRPS",
@@ -33,8 +37,142 @@ __all__ = [
     "SmoothCalibrationError",
 ]
 
+_GIVEN = ("interval", "mean", "reduction", "sample_weight", "scale")  # by every update, not once and for all
 
-class BrierScore(Mean):
+
+class _Metric(Metric):
+    """One of our functions; its keywords are options of the metric.
+
+    States carry in their names what an update depends on: a MetricCollection merges what looks alike at first.
+    """
+
+    is_differentiable = False
+    higher_is_better: bool | None = False
+    full_state_update = False
+    function: ClassVar[Callable[..., Any]]
+    places: ClassVar[list[str]]  # the function's first arguments: the target, if it asks for one, and the prediction
+    defaults: ClassVar[dict[str, Any]]
+
+    def __init_subclass__(cls, *, function: Callable[..., Any] | None = None) -> None:
+        super().__init_subclass__()
+        if function is None:
+            return
+        parameters = list(inspect.signature(function).parameters.values())
+        keywords = [p for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in _GIVEN]
+        cls.function, cls.places = staticmethod(function), [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
+        cls.defaults = {p.name: p.default for p in keywords}
+        further = inspect.Parameter("options", inspect.Parameter.VAR_KEYWORD)
+        cls.__signature__ = inspect.Signature([*keywords, further])  # type: ignore[attr-defined]
+
+    def __init__(self, **options: Any) -> None:
+        chosen = {name: options.pop(name, default) for name, default in self.defaults.items()}
+        super().__init__(**options)
+        self.chosen = chosen
+        vars(self).update(chosen)
+
+    def _state(self, name: str, start: Any, reduction: str, *what: Any) -> str:
+        name = "_".join(map(str, (name, *what)))
+        self.add_state(name, start, dist_reduce_fx=reduction)
+        return name
+
+    def _forecast(self, preds: Any) -> dict[str, Any]:
+        """A prediction as keyword arguments of the function."""
+        place = self.places[-1]
+        if isinstance(preds, Distribution) or place == "y_prob":
+            return {place: preds}
+        if isinstance(preds, tuple | list) and len(preds) == 2:
+            return {"mean": preds[0], "scale": preds[1]}
+        raise TypeError(f"preds must be a torch Distribution or a pair (mean, scale), got {type(preds).__name__}")
+
+
+class _Mean(_Metric):
+    """A mean over rows: its sum and the weight of all rows."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        what = (type(self).__name__, *self.chosen.values())
+        self._total, self._weight = (
+            self._state(name, torch.zeros((), dtype=torch.float64), "sum", *what) for name in ("total", "weight")
+        )
+
+    def update(self, preds: Any, target: Tensor, sample_weight: Tensor | None = None) -> None:
+        """Take a batch in."""
+        weight = float(as_weight(sample_weight, len(target)).sum())
+        mean = self._batch(preds, target, sample_weight)
+        setattr(self, self._total, getattr(self, self._total) + mean * weight)
+        setattr(self, self._weight, getattr(self, self._weight) + weight)
+
+    def compute(self) -> Tensor:
+        """The value over all batches."""
+        mean: Tensor = getattr(self, self._total) / getattr(self, self._weight)
+        return mean
+
+    def _batch(self, preds: Any, target: Tensor, sample_weight: Tensor | None) -> Any:
+        given = {"y_true": target} if "y_true" in self.places else {}
+        return type(self).function(**given, **self._forecast(preds), **self.chosen, sample_weight=sample_weight)
+
+
+class _Rows(_Metric):
+    """Keeps a few numbers of every row, ``kept`` in the order in which the function takes them, the weight last."""
+
+    kept: ClassVar[tuple[str, ...]]
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        what = [value for name, value in self.chosen.items() if name == "pos_label"]
+        self._names = [self._state(name, [], "cat", *what) for name in self.kept]
+
+    def update(self, preds: Any, target: Tensor, sample_weight: Tensor | None = None) -> None:
+        """Take a batch in."""
+        for name, rows in zip(self._names, self._batch(preds, target, sample_weight), strict=True):
+            getattr(self, name).append(torch.as_tensor(rows).to(self.device))
+
+    def compute(self) -> Tensor:
+        """The value over all batches."""
+        *rows, weight = (dim_zero_cat(getattr(self, name)) for name in self._names)
+        value = self._whole(*rows, **self.chosen, sample_weight=weight)
+        return torch.as_tensor(value, dtype=torch.float64, device=self.device)
+
+    def _batch(self, preds: Any, target: Tensor, sample_weight: Tensor | None) -> tuple[Any, ...]:
+        raise TypeError("use one of the metrics in likely.integrations.torchmetrics")
+
+    def _whole(self, *rows: Tensor, **options: Any) -> Any:
+        return type(self).function(*rows, **options)
+
+
+class _JudgedRows(_Rows):
+    """Of every row whether it was right, the confidence, and the weight."""
+
+    kept = ("hit", "confidence", "weight")
+
+    def _batch(self, preds: Any, target: Tensor, sample_weight: Tensor | None) -> tuple[Any, ...]:
+        found = judged(classified(target, preds, sample_weight), self.chosen["pos_label"])
+        # In their own precision, in which the edges of bins are rounded too.
+        return found.hit, torch.from_numpy(found.confidence).to(found.precision), found.weight
+
+    def _whole(self, *rows: Tensor, **options: Any) -> Any:
+        return super()._whole(*rows, **{**options, "pos_label": 1})
+
+
+class _LevelRows(_Rows):
+    """Of every row the level of its forecast at which the target fell, and the weight."""
+
+    kept = ("level", "weight")
+
+    def _batch(self, preds: Any, target: Tensor, sample_weight: Tensor | None) -> tuple[Any, ...]:
+        # Counts draw their levels: another draw for every batch.
+        batches = len(getattr(self, self._names[0]))
+        level = metrics.pit_values(target, **self._forecast(preds), random_state=batches)
+        return level, as_weight(sample_weight, len(level))
+
+    def _whole(self, *rows: Tensor, **options: Any) -> Any:
+        (level,) = rows
+        # The levels are targets themselves, of a forecast that is uniform.
+        uniform: Any = Uniform(torch.zeros_like(level), torch.ones_like(level), validate_args=False)
+        return super()._whole(level, uniform, **options)
+
+
+class BrierScore(_Mean, function=metrics.brier_score):
     """:func:`likely.metrics.brier_score`, batch by batch.
 
     >>> import torch
@@ -43,15 +181,8 @@ class BrierScore(Mean):
     tensor(0.0650, dtype=torch.float64)
     """
 
-    def __init__(self, *, scale_by_half: bool | str = "auto", **options: Any) -> None:
-        super().__init__(scale_by_half, **options)
-        self.scale_by_half = scale_by_half
 
-    def _batch(self, preds: Any, target: Tensor, sample_weight: Tensor | None) -> Any:
-        return metrics.brier_score(target, preds, scale_by_half=self.scale_by_half, sample_weight=sample_weight)
-
-
-class NegativeLogLikelihood(Mean):
+class NegativeLogLikelihood(_Mean, function=metrics.negative_log_likelihood):
     """:func:`likely.metrics.negative_log_likelihood`, batch by batch, of classes or of numbers.
 
     With ``logits=True`` predictions of classes are logits.
@@ -65,18 +196,18 @@ class NegativeLogLikelihood(Mean):
     """
 
     def __init__(self, *, logits: bool = False, **options: Any) -> None:
-        super().__init__(logits, **options)
-        self.logits = logits
+        super().__init__(logits=logits, **options)
+
+    def _forecast(self, preds: Any) -> dict[str, Any]:
+        if isinstance(preds, Distribution | tuple):
+            return super()._forecast(preds)
+        return {"logits" if self.chosen["logits"] else "y_pred": preds}
 
     def _batch(self, preds: Any, target: Tensor, sample_weight: Tensor | None) -> Any:
-        if isinstance(preds, Distribution | tuple):
-            given = predictive(preds, name="y_pred")
-        else:
-            given = {"logits" if self.logits else "y_pred": preds}
-        return metrics.negative_log_likelihood(target, **given, sample_weight=sample_weight)
+        return metrics.negative_log_likelihood(target, **self._forecast(preds), sample_weight=sample_weight)
 
 
-class CRPS(Mean):
+class CRPS(_Mean, function=metrics.crps):
     """:func:`likely.metrics.crps`, batch by batch.
 
     >>> import torch
@@ -85,14 +216,8 @@ class CRPS(Mean):
     tensor(0.4181, dtype=torch.float64)
     """
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
 
-    def _batch(self, preds: Any, target: Tensor, sample_weight: Tensor | None) -> Any:
-        return metrics.crps(target, **predictive(preds), sample_weight=sample_weight)
-
-
-class IntervalCoverage(Mean):
+class IntervalCoverage(_Mean, function=metrics.interval_coverage):
     """:func:`likely.metrics.interval_coverage`, batch by batch.
 
     >>> import torch
@@ -103,17 +228,8 @@ class IntervalCoverage(Mean):
 
     higher_is_better: bool | None = None
 
-    def __init__(self, *, coverage: float = 0.9, **options: Any) -> None:
-        super().__init__(coverage, **options)
-        self.coverage = coverage
 
-    def _batch(self, preds: Any, target: Tensor, sample_weight: Tensor | None) -> Any:
-        return metrics.interval_coverage(
-            target, **predictive(preds), coverage=self.coverage, sample_weight=sample_weight
-        )
-
-
-class IntervalScore(IntervalCoverage):
+class IntervalScore(_Mean, function=metrics.interval_score):
     """:func:`likely.metrics.interval_score`, batch by batch.
 
     >>> import torch
@@ -122,13 +238,8 @@ class IntervalScore(IntervalCoverage):
     tensor(3.2897, dtype=torch.float64)
     """
 
-    higher_is_better = False
 
-    def _batch(self, preds: Any, target: Tensor, sample_weight: Tensor | None) -> Any:
-        return metrics.interval_score(target, **predictive(preds), coverage=self.coverage, sample_weight=sample_weight)
-
-
-class IntervalWidth(IntervalCoverage):
+class IntervalWidth(_Mean, function=metrics.interval_width):
     """:func:`likely.metrics.interval_width`, batch by batch; targets only count rows.
 
     >>> import torch
@@ -137,13 +248,8 @@ class IntervalWidth(IntervalCoverage):
     tensor(5.8799, dtype=torch.float64)
     """
 
-    higher_is_better = False
 
-    def _batch(self, preds: Any, target: Tensor, sample_weight: Tensor | None) -> Any:
-        return metrics.interval_width(**predictive(preds), coverage=self.coverage, sample_weight=sample_weight)
-
-
-class Sharpness(Mean):
+class Sharpness(_Mean, function=metrics.sharpness):
     """:func:`likely.metrics.sharpness`, batch by batch; targets only count rows.
 
     >>> import torch
@@ -152,18 +258,15 @@ class Sharpness(Mean):
     tensor(3.5355, dtype=torch.float64)
     """
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-
     def _batch(self, preds: Any, target: Tensor, sample_weight: Tensor | None) -> Any:
-        return metrics.sharpness(**predictive(preds), sample_weight=sample_weight) ** 2
+        return super()._batch(preds, target, sample_weight) ** 2
 
     def compute(self) -> Tensor:
         """The value over all batches."""
         return super().compute().sqrt()
 
 
-class ExpectedCalibrationError(JudgedRows):
+class ExpectedCalibrationError(_JudgedRows, function=metrics.expected_calibration_error):
     """:func:`likely.metrics.expected_calibration_error` of all batches together.
 
     >>> import torch
@@ -175,33 +278,8 @@ class ExpectedCalibrationError(JudgedRows):
     tensor(0.1000, dtype=torch.float64)
     """
 
-    def __init__(
-        self,
-        *,
-        n_bins: int = 15,
-        strategy: str = "uniform",
-        norm: str = "l1",
-        debiased: bool = False,
-        pos_label: int | None = None,
-        **options: Any,
-    ) -> None:
-        super().__init__(pos_label, **options)
-        self.n_bins, self.strategy, self.norm, self.debiased = n_bins, strategy, norm, debiased
 
-    def _whole(self, hit: Tensor, confidence: Tensor, weight: Tensor) -> float:
-        return metrics.expected_calibration_error(
-            hit,
-            confidence,
-            n_bins=self.n_bins,
-            strategy=self.strategy,
-            norm=self.norm,
-            debiased=self.debiased,
-            pos_label=1,
-            sample_weight=weight,
-        )
-
-
-class MaximumCalibrationError(JudgedRows):
+class MaximumCalibrationError(_JudgedRows, function=metrics.maximum_calibration_error):
     """:func:`likely.metrics.maximum_calibration_error` of all batches together.
 
     >>> import torch
@@ -210,19 +288,8 @@ class MaximumCalibrationError(JudgedRows):
     tensor(0.6000, dtype=torch.float64)
     """
 
-    def __init__(
-        self, *, n_bins: int = 15, strategy: str = "uniform", pos_label: int | None = None, **options: Any
-    ) -> None:
-        super().__init__(pos_label, **options)
-        self.n_bins, self.strategy = n_bins, strategy
 
-    def _whole(self, hit: Tensor, confidence: Tensor, weight: Tensor) -> float:
-        return metrics.maximum_calibration_error(
-            hit, confidence, n_bins=self.n_bins, strategy=self.strategy, pos_label=1, sample_weight=weight
-        )
-
-
-class SmoothCalibrationError(JudgedRows):
+class SmoothCalibrationError(_JudgedRows, function=metrics.smooth_calibration_error):
     """:func:`likely.metrics.smooth_calibration_error` of all batches together.
 
     >>> import torch
@@ -231,17 +298,8 @@ class SmoothCalibrationError(JudgedRows):
     tensor(0.0903, dtype=torch.float64)
     """
 
-    def __init__(self, *, bandwidth: float | None = None, pos_label: int | None = None, **options: Any) -> None:
-        super().__init__(pos_label, **options)
-        self.bandwidth = bandwidth
 
-    def _whole(self, hit: Tensor, confidence: Tensor, weight: Tensor) -> float:
-        return metrics.smooth_calibration_error(
-            hit, confidence, bandwidth=self.bandwidth, pos_label=1, sample_weight=weight
-        )
-
-
-class ClasswiseCalibrationError(Stateful):
+class ClasswiseCalibrationError(_Rows, function=metrics.classwise_calibration_error):
     """:func:`likely.metrics.classwise_calibration_error` of all batches together; it keeps all probabilities.
 
     >>> import torch
@@ -251,35 +309,14 @@ class ClasswiseCalibrationError(Stateful):
     tensor(0.1833, dtype=torch.float64)
     """
 
-    def __init__(
-        self,
-        *,
-        n_bins: int = 15,
-        strategy: str = "uniform",
-        norm: str = "l1",
-        debiased: bool = False,
-        average: str | None = "macro",
-        **options: Any,
-    ) -> None:
-        super().__init__(**options)
-        self.how = {"n_bins": n_bins, "strategy": strategy, "norm": norm, "debiased": debiased, "average": average}
-        self._probabilities, self._labels, self._weight = map(self._rows, ("probabilities", "labels", "weight"))
+    kept = ("labels", "probabilities", "weight")
 
-    def update(self, preds: Tensor, target: Tensor, sample_weight: Tensor | None = None) -> None:
-        """Take a batch in."""
+    def _batch(self, preds: Tensor, target: Tensor, sample_weight: Tensor | None) -> tuple[Any, ...]:
         classified(target, preds, sample_weight)  # mistakes are named here, not at the end
-        self._keep(self._probabilities, preds.detach())
-        self._keep(self._labels, target)
-        self._keep(self._weight, as_weight(sample_weight, len(target)))
-
-    def compute(self) -> Tensor:
-        """The value over all batches."""
-        labels, probabilities, weight = map(self._kept, (self._labels, self._probabilities, self._weight))
-        how: Any = self.how
-        return self._answer(metrics.classwise_calibration_error(labels, probabilities, **how, sample_weight=weight))
+        return target, preds.detach(), as_weight(sample_weight, len(target))
 
 
-class QuantileCalibrationError(LevelRows):
+class QuantileCalibrationError(_LevelRows, function=metrics.quantile_calibration_error):
     """CAL, :func:`likely.metrics.quantile_calibration_error`, of all batches together.
 
     >>> import torch
@@ -288,15 +325,8 @@ class QuantileCalibrationError(LevelRows):
     tensor(0.8500, dtype=torch.float64)
     """
 
-    def __init__(self, *, levels: Any = None, **options: Any) -> None:
-        super().__init__(**options)
-        self.levels = levels
 
-    def _whole(self, level: Tensor, uniform: Uniform, weight: Tensor) -> float:
-        return metrics.quantile_calibration_error(level, uniform, levels=self.levels, sample_weight=weight)
-
-
-class MiscalibrationArea(LevelRows):
+class MiscalibrationArea(_LevelRows, function=metrics.miscalibration_area):
     """:func:`likely.metrics.miscalibration_area` of all batches together.
 
     >>> import torch
@@ -304,10 +334,3 @@ class MiscalibrationArea(LevelRows):
     >>> MiscalibrationArea()((torch.zeros(4), torch.ones(4)), torch.zeros(4))
     tensor(0.5000, dtype=torch.float64)
     """
-
-    def __init__(self, *, kind: str = "interval", **options: Any) -> None:
-        super().__init__(**options)
-        self.kind = kind
-
-    def _whole(self, level: Tensor, uniform: Uniform, weight: Tensor) -> float:
-        return metrics.miscalibration_area(level, uniform, kind=self.kind, sample_weight=weight)

@@ -34,18 +34,8 @@ class _LinearSoftmax(torch.autograd.Function):
     """The sum over rows of weighted NLLs; gradients are computed chunk by chunk in the forward pass."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        hidden: Tensor,
-        weight: Tensor,
-        bias: Tensor | None,
-        target: Tensor,
-        temperature: Tensor,
-        ignore_index: int,
-        smoothing: float,
-        factor: Tensor,
-        chunk: int,
-    ) -> Tensor:
+    def forward(ctx: Any, *given: Any) -> Tensor:
+        hidden, weight, bias, target, temperature, ignore_index, smoothing, factor, chunk = given
         wants_hidden, wants_weight, wants_bias, _, wants_temperature, *_ = ctx.needs_input_grad
         learning = any(ctx.needs_input_grad)
         d_hidden = torch.empty_like(hidden) if wants_hidden else None

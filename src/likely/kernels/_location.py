@@ -16,8 +16,6 @@ from likely._validation import broadcast, reduce
 from likely.kernels import _native
 from likely.kernels._operator import Operator, is_bare
 
-Slopes = tuple[Tensor, Tensor, Tensor]
-
 PLAIN: dict[str, Callable[..., Tensor]] = {}  # (prediction, target, scale[, shape]) -> NLL without constants
 
 _INPUTS = "str kind, Tensor prediction, Tensor target, Tensor scale, Tensor? shape"
@@ -68,80 +66,49 @@ def in_half(*tensors: Tensor | None) -> bool:
     return any(t is not None and t.dtype == torch.float16 and t.requires_grad for t in tensors)
 
 
-def outputs(prediction: Tensor, scale: Tensor, shape: Tensor | None, wanted: Sequence[bool]) -> list[Tensor]:
+def outputs(inputs: Sequence[Any], wanted: Sequence[bool]) -> list[Tensor]:
     """Room for the slopes of prediction, scale and shape; none for those that nobody asked for."""
-    inputs = (prediction, scale, prediction if shape is None else shape)
-    return [torch.empty_like(t) if asked else t.new_empty(0) for t, asked in zip(inputs, wanted, strict=True)]
+    _, prediction, _, scale, shape = inputs
+    like = (prediction, scale, prediction if shape is None else shape)
+    return [torch.empty_like(t) if asked else t.new_empty(0) for t, asked in zip(like, wanted, strict=True)]
 
 
-def _sum_cpu(
-    kind: str,
-    prediction: Tensor,
-    target: Tensor,
-    scale: Tensor,
-    shape: Tensor | None,
-    constant: float,
-    factor: float,
-    wanted: Sequence[bool],
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    slopes = outputs(prediction, scale, shape, wanted)
-    sums = _fill_cpu(kind, prediction, target, scale, shape, slopes, constant=constant, factor=factor)
-    return prediction.new_tensor(sums), slopes[0], slopes[1], slopes[2]
+def with_room(slopes: Sequence[Tensor]) -> list[Tensor | None]:
+    """The slopes that a kernel writes; that of a parameter which is one number is a sum."""
+    return [s if s.numel() > 1 or (s.numel() and k == 0) else None for k, s in enumerate(slopes)]
 
 
-def _slopes_cpu(
-    kind: str,
-    prediction: Tensor,
-    target: Tensor,
-    scale: Tensor,
-    shape: Tensor | None,
-    upstream: Tensor,
-    wanted: Sequence[bool],
-) -> Slopes:
-    slopes = outputs(prediction, scale, shape, wanted)
-    _fill_cpu(kind, prediction, target, scale, shape, slopes, upstream=upstream.contiguous())
-    return slopes[0], slopes[1], slopes[2]
+# Every kernel is given the inputs of its schema, (kind, prediction, target, scale, shape), and then its options.
 
 
-def _each_cpu(
-    kind: str, prediction: Tensor, target: Tensor, scale: Tensor, shape: Tensor | None, constant: float
-) -> Tensor:
-    each = torch.empty_like(prediction)
-    inputs = {"prediction": prediction, "target": target, "scale": scale, "shape": shape}
-    _native.location(kind, constant=constant, factor=1.0, each=each, **inputs)
+def _sum_cpu(*given: Any) -> tuple[Tensor, ...]:
+    *inputs, constant, factor, wanted = given
+    slopes = outputs(inputs, wanted)
+    total = _fill_cpu(inputs, slopes, constant=constant, factor=factor)
+    return inputs[1].new_tensor(total), *slopes
+
+
+def _slopes_cpu(*given: Any) -> tuple[Tensor, ...]:
+    *inputs, upstream, wanted = given
+    slopes = outputs(inputs, wanted)
+    _fill_cpu(inputs, slopes, upstream=upstream.contiguous())
+    return tuple(slopes)
+
+
+def _each_cpu(*given: Any) -> Tensor:
+    *inputs, constant = given
+    each = torch.empty_like(inputs[1])
+    _native.location(*inputs, constant=constant, each=each)
     return each
 
 
-def _fill_cpu(
-    kind: str,
-    prediction: Tensor,
-    target: Tensor,
-    scale: Tensor,
-    shape: Tensor | None,
-    slopes: list[Tensor],
-    *,
-    upstream: Tensor | None = None,
-    constant: float = 0.0,
-    factor: float = 1.0,
-) -> float:
+def _fill_cpu(inputs: Sequence[Any], slopes: Sequence[Tensor], **options: Any) -> float:
     """Write the slopes that have room; the sum of the NLLs."""
-    room = dict(
-        zip(("d_prediction", "d_scale", "d_shape"), (s if s.numel() > 1 else None for s in slopes), strict=True)
+    d_prediction, d_scale, d_shape = with_room(slopes)
+    total, scale_sum, shape_sum = _native.location(
+        *inputs, d_prediction=d_prediction, d_scale=d_scale, d_shape=d_shape, **options
     )
-    if prediction.numel() == 1 and slopes[0].numel():
-        room["d_prediction"] = slopes[0]
-    total, d_scale, d_shape = _native.location(
-        kind,
-        constant=constant,
-        factor=factor,
-        prediction=prediction,
-        target=target,
-        scale=scale,
-        shape=shape,
-        upstream=upstream,
-        **room,
-    )
-    for slope, value in zip(slopes[1:], (d_scale, d_shape), strict=True):
+    for slope, value in ((slopes[1], scale_sum), (slopes[2], shape_sum)):
         if slope.numel() == 1:
             slope.fill_(value)
     return total
@@ -151,39 +118,6 @@ def _rescale_cpu(values: Sequence[Tensor], factor: Tensor) -> None:
     if factor.item() != 1:
         for value in values:
             value.mul_(factor)
-
-
-def _sum_fake(
-    kind: str,
-    prediction: Tensor,
-    target: Tensor,
-    scale: Tensor,
-    shape: Tensor | None,
-    constant: float,
-    factor: float,
-    wanted: Sequence[bool],
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    slopes = outputs(prediction, scale, shape, wanted)
-    return prediction.new_empty((), dtype=torch.float32), slopes[0], slopes[1], slopes[2]
-
-
-def _each_fake(
-    kind: str, prediction: Tensor, target: Tensor, scale: Tensor, shape: Tensor | None, constant: float
-) -> Tensor:
-    return torch.empty_like(prediction, dtype=torch.float32)
-
-
-def _slopes_fake(
-    kind: str,
-    prediction: Tensor,
-    target: Tensor,
-    scale: Tensor,
-    shape: Tensor | None,
-    upstream: Tensor,
-    wanted: Sequence[bool],
-) -> Slopes:
-    slopes = outputs(prediction, scale, shape, wanted)
-    return slopes[0], slopes[1], slopes[2]
 
 
 def _remember(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -253,21 +187,21 @@ def _each_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
 location_sum = Operator(
     f"location_sum({_INPUTS}, float constant, float factor, bool[] wanted) -> (Tensor, Tensor, Tensor, Tensor)",
     cpu=_sum_cpu,
-    fake=_sum_fake,
+    fake=lambda *given: (given[1].new_empty((), dtype=torch.float32), *outputs(given[:5], given[-1])),
     remember=_remember,
     backward=_sum_backward,
 )
 location_each = Operator(
     f"location_each({_INPUTS}, float constant) -> Tensor",
     cpu=_each_cpu,
-    fake=_each_fake,
+    fake=lambda kind, prediction, *rest: torch.empty_like(prediction, dtype=torch.float32),
     remember=_remember,
     backward=_each_backward,
 )
 location_slopes = Operator(
     f"location_slopes({_INPUTS}, Tensor upstream, bool[] wanted) -> (Tensor, Tensor, Tensor)",
     cpu=_slopes_cpu,
-    fake=_slopes_fake,
+    fake=lambda *given: tuple(outputs(given[:5], given[-1])),
 )
 rescale_ = Operator(
     "rescale_(Tensor(a!)[] values, Tensor factor) -> ()",

@@ -10,6 +10,7 @@ and writes one sum, so that the result is the same from run to run.
 import os
 from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
 import torch
 import triton
@@ -17,7 +18,7 @@ import triton.language as tl
 from torch import Tensor
 
 from likely.kernels._coefficients import partition
-from likely.kernels._location import outputs
+from likely.kernels._location import outputs, with_room
 from likely.kernels._native import KINDS
 
 PARTS, TERMS = tl.constexpr(32), tl.constexpr(5)
@@ -304,7 +305,7 @@ def _launch(
     n = prediction.numel()
     programs = min(triton.cdiv(n, BLOCK), PROGRAMS_A_CORE * _cores(prediction.device))
     partial = prediction.new_empty((3, programs), dtype=torch.float32)
-    room = [s if s.numel() and (k == 0 or s.numel() > 1) else None for k, s in enumerate(slopes)] or [None] * 3
+    room = with_room(slopes) or [None] * 3
     with torch.cuda.device_of(prediction):
         _location_kernel[(programs,)](
             prediction,
@@ -329,49 +330,31 @@ def _launch(
     return partial
 
 
-def _filled(slopes: list[Tensor], partial: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _filled(slopes: Sequence[Tensor], partial: Tensor) -> tuple[Tensor, ...]:
     """The slopes, those of parameters that are one number from their sums."""
-    for k in (1, 2):
-        if slopes[k].numel() == 1:
-            slopes[k] = partial[k].sum().to(slopes[k].dtype).view(slopes[k].shape)
-    return slopes[0], slopes[1], slopes[2]
+    return tuple(
+        partial[k].sum().to(slope.dtype).view(slope.shape) if k and slope.numel() == 1 else slope
+        for k, slope in enumerate(slopes)
+    )
 
 
-def location_sum(
-    kind: str,
-    prediction: Tensor,
-    target: Tensor,
-    scale: Tensor,
-    shape: Tensor | None,
-    constant: float,
-    factor: float,
-    wanted: Sequence[bool],
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    slopes = outputs(prediction, scale, shape, wanted)
-    inputs = (kind, prediction, target, scale, shape)
+def location_sum(*given: Any) -> tuple[Tensor, ...]:
+    *inputs, constant, factor, wanted = given
+    slopes = outputs(inputs, wanted)
     partial = _launch(*inputs, constant=constant, factor=factor, slopes=slopes, sums=True)
     return partial[0].sum(), *_filled(slopes, partial)
 
 
-def location_each(
-    kind: str, prediction: Tensor, target: Tensor, scale: Tensor, shape: Tensor | None, constant: float
-) -> Tensor:
-    each = torch.empty_like(prediction, dtype=torch.float32)
-    _launch(kind, prediction, target, scale, shape, constant=constant, each=each)
+def location_each(*given: Any) -> Tensor:
+    *inputs, constant = given
+    each = torch.empty_like(inputs[1], dtype=torch.float32)
+    _launch(*inputs, constant=constant, each=each)
     return each
 
 
-def location_slopes(
-    kind: str,
-    prediction: Tensor,
-    target: Tensor,
-    scale: Tensor,
-    shape: Tensor | None,
-    upstream: Tensor,
-    wanted: Sequence[bool],
-) -> tuple[Tensor, Tensor, Tensor]:
-    slopes = outputs(prediction, scale, shape, wanted)
-    inputs = (kind, prediction, target, scale, shape)
+def location_slopes(*given: Any) -> tuple[Tensor, ...]:
+    *inputs, upstream, wanted = given
+    slopes = outputs(inputs, wanted)
     single = any(s.numel() == 1 for s in slopes[1:])
     return _filled(slopes, _launch(*inputs, upstream=upstream.contiguous(), slopes=slopes, sums=single))
 

@@ -56,21 +56,23 @@ if hasattr(os, "register_at_fork"):  # threads do not survive a fork
     os.register_at_fork(after_in_child=_threads.cache_clear)
 
 
-def location(kind: str, *, constant: float, factor: float, **tensors: Tensor | None) -> tuple[float, float, float]:
+def location(
+    kind: str, /, *inputs: Tensor | None, constant: float = 0.0, factor: float = 1.0, **results: Tensor | None
+) -> tuple[float, ...]:
     """Fill the tensors each, d_prediction, d_scale and d_shape that are given; return the three sums.
 
-    Float32 and contiguous all; ``scale`` and ``shape`` hold one number or one an element. The sums are of the loss
-    and of the slopes of scale and shape, as if each were one number.
+    The inputs are prediction, target, scale and shape, and ``upstream`` by name: float32 and contiguous all; scale and
+    shape hold one number or one per element. The sums are of the loss and of the slopes of scale and shape, as if each
+    were one number.
     """
-    native, prediction, scale = library(), tensors["prediction"], tensors["scale"]
+    native, (prediction, target, scale, shape) = library(), inputs
     assert native is not None
     assert prediction is not None
     assert scale is not None
-    shape = tensors.get("shape")
-    tensors["shape"] = scale if shape is None else shape  # read, not used
-    n, steps = prediction.numel(), [int(t is not None and t.numel() > 1) for t in (scale, tensors["shape"])]
-    pointers = [None if (t := tensors.get(name)) is None else t.data_ptr() for name in _TENSORS]
-    job = _Job(*pointers, *steps, factor, constant)
+    shape = scale if shape is None else shape  # read, not used
+    n, tensors = prediction.numel(), (prediction, target, scale, shape, *map(results.get, _TENSORS[4:]))
+    pointers = [None if t is None else t.data_ptr() for t in tensors]
+    job = _Job(*pointers, scale.numel() > 1, shape.numel() > 1, factor, constant)
     q, r = partition(PARTS, TERMS)
 
     def between(start: int, end: int) -> list[float]:
@@ -81,7 +83,5 @@ def location(kind: str, *, constant: float, factor: float, **tensors: Tensor | N
     workers = max(1, min(torch.get_num_threads(), n // _A_THREAD))
     ends = [n * k // workers for k in range(workers + 1)]
     if workers == 1:
-        total, d_scale, d_shape = between(0, n)
-    else:
-        total, d_scale, d_shape = map(sum, zip(*_threads().map(between, ends[:-1], ends[1:]), strict=True))
-    return total, d_scale, d_shape
+        return tuple(between(0, n))
+    return tuple(map(sum, zip(*_threads().map(between, ends[:-1], ends[1:]), strict=True)))

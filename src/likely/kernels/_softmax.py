@@ -78,11 +78,13 @@ class _Overwriting(torch.autograd.Function):
         return d_logits, None, d_temperature, None, None, None
 
 
-def _each_cpu(
-    logits: Tensor, target: Tensor, temperature: Tensor, ignore_index: int, smoothing: float
-) -> tuple[Tensor, Tensor, Tensor]:
+# Every kernel is given the rows of its schema (logits, target, temperature, ignore_index, smoothing), then options.
+
+
+def _each_cpu(*rows: Any) -> tuple[Tensor, Tensor, Tensor]:
     """The NLL of every row, log Σ eᵘ and the slope in the temperature."""
-    u, p, norm, kept = _rows(logits, target, temperature, ignore_index)
+    _, target, temperature, _, smoothing = rows
+    u, p, norm, kept = _tempered(*rows)
     finite = torch.where(u.isneginf(), 0.0, u)
     index = torch.where(kept, target, 0).unsqueeze(1)
     own, finite_own = u.gather(1, index).squeeze(1), finite.gather(1, index).squeeze(1)
@@ -91,50 +93,36 @@ def _each_cpu(
     return torch.where(kept, nll, 0.0), norm, torch.where(kept, slope / temperature, 0.0)
 
 
-def _slopes_cpu(
-    logits: Tensor,
-    target: Tensor,
-    temperature: Tensor,
-    ignore_index: int,
-    smoothing: float,
-    norm: Tensor,
-    upstream: Tensor,
-) -> Tensor:
-    _, p, _, kept = _rows(logits, target, temperature, ignore_index)
+def _slopes_cpu(*given: Any) -> Tensor:
+    *rows, _, upstream = given
+    logits, target, temperature, _, smoothing = rows
+    _, p, _, kept = _tempered(*rows)
     label = torch.zeros_like(p).scatter_(1, torch.where(kept, target, 0).unsqueeze(1), 1 - smoothing)
     weight = torch.where(kept, upstream / temperature, 0.0).unsqueeze(1)
-    return ((p - label - smoothing / p.shape[1]) * weight).to(logits.dtype)
+    slopes: Tensor = ((p - label - smoothing / p.shape[1]) * weight).to(logits.dtype)
+    return slopes
 
 
-def _rows(
-    logits: Tensor, target: Tensor, temperature: Tensor, ignore_index: int
+def _tempered(
+    logits: Tensor, target: Tensor, temperature: Tensor, ignore_index: int, smoothing: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Logits over temperatures, their softmax, log Σ eᵘ and which rows count."""
     wide = torch.promote_types(logits.dtype, torch.float32)
     u = logits.to(wide) / temperature.expand(len(logits)).unsqueeze(1)
     norm = u.logsumexp(1)
     return u, (u - norm.unsqueeze(1)).exp(), norm, target != ignore_index
 
 
-def _sum_cpu(
-    logits: Tensor,
-    target: Tensor,
-    temperature: Tensor,
-    ignore_index: int,
-    smoothing: float,
-    factor: Tensor,
-    learning: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
-    rows = (logits, target, temperature, ignore_index, smoothing)
+def _sum_cpu(*given: Any) -> tuple[Tensor, Tensor, Tensor]:
+    *rows, factor, learning = given
     nll, norm, slope = _each_cpu(*rows)
-    d_logits = _slopes_cpu(*rows, norm, factor.expand_as(nll)) if learning else logits.new_empty(0)
-    return (nll.sum() * factor), d_logits, gathered(slope * factor, temperature)
+    d_logits = _slopes_cpu(*rows, norm, factor.expand_as(nll)) if learning else rows[0].new_empty(0)
+    return (nll.sum() * factor), d_logits, gathered(slope * factor, rows[2])
 
 
-def _sum_cpu_(
-    logits: Tensor, target: Tensor, temperature: Tensor, ignore_index: int, smoothing: float, factor: Tensor
-) -> tuple[Tensor, Tensor]:
-    total, d_logits, slope = _sum_cpu(logits, target, temperature, ignore_index, smoothing, factor, True)
-    logits.copy_(d_logits)
+def _sum_cpu_(*given: Any) -> tuple[Tensor, Tensor]:
+    total, d_logits, slope = _sum_cpu(*given, True)
+    given[0].copy_(d_logits)
     return total, slope
 
 

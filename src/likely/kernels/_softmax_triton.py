@@ -5,6 +5,8 @@
 The row is read twice, the second time mostly from the cache: all rows in flight together are smaller than it.
 """
 
+from typing import Any
+
 import torch
 import triton
 import triton.language as tl
@@ -154,51 +156,30 @@ def _rows(logits: Tensor) -> Tensor:
     return logits.new_empty(len(logits), dtype=torch.float32)
 
 
-def softmax_sum(
-    logits: Tensor,
-    target: Tensor,
-    temperature: Tensor,
-    ignore_index: int,
-    smoothing: float,
-    factor: Tensor,
-    learning: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
-    each, slope = _rows(logits), _rows(logits)
+def softmax_sum(*given: Any) -> tuple[Tensor, Tensor, Tensor]:
+    *rows, factor, learning = given
+    logits, each, slope = rows[0], _rows(rows[0]), _rows(rows[0])
     d_logits = torch.empty_like(logits) if learning else None
-    rows = (logits, target, temperature, ignore_index, smoothing)
     _launch(*rows, factor=factor, each=each, d_logits=d_logits, d_temperature=slope)
-    return each.sum(), logits.new_empty(0) if d_logits is None else d_logits, gathered(slope, temperature)
+    return each.sum(), logits.new_empty(0) if d_logits is None else d_logits, gathered(slope, rows[2])
 
 
-def softmax_sum_(
-    logits: Tensor, target: Tensor, temperature: Tensor, ignore_index: int, smoothing: float, factor: Tensor
-) -> tuple[Tensor, Tensor]:
-    each, slope = _rows(logits), _rows(logits)
-    rows = (logits, target, temperature, ignore_index, smoothing)
-    _launch(*rows, factor=factor, each=each, d_logits=logits, d_temperature=slope)
-    return each.sum(), gathered(slope, temperature)
+def softmax_sum_(*given: Any) -> tuple[Tensor, Tensor]:
+    *rows, factor = given
+    each, slope = _rows(rows[0]), _rows(rows[0])
+    _launch(*rows, factor=factor, each=each, d_logits=rows[0], d_temperature=slope)
+    return each.sum(), gathered(slope, rows[2])
 
 
-def softmax_each(
-    logits: Tensor, target: Tensor, temperature: Tensor, ignore_index: int, smoothing: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    each, norms, slope = _rows(logits), _rows(logits), _rows(logits)
-    rows = (logits, target, temperature, ignore_index, smoothing)
-    one = torch.ones((), device=logits.device)
+def softmax_each(*rows: Any) -> tuple[Tensor, Tensor, Tensor]:
+    each, norms, slope = (_rows(rows[0]) for _ in range(3))
+    one = torch.ones((), device=rows[0].device)
     _launch(*rows, factor=one, norms=norms, each=each, d_temperature=slope)
     return each, norms, slope
 
 
-def softmax_slopes(
-    logits: Tensor,
-    target: Tensor,
-    temperature: Tensor,
-    ignore_index: int,
-    smoothing: float,
-    norm: Tensor,
-    upstream: Tensor,
-) -> Tensor:
-    d_logits = torch.empty_like(logits)
-    rows = (logits, target, temperature, ignore_index, smoothing)
+def softmax_slopes(*given: Any) -> Tensor:
+    *rows, norm, upstream = given
+    d_logits = torch.empty_like(rows[0])
     _launch(*rows, upstream=upstream.contiguous(), norms=norm, d_logits=d_logits)
     return d_logits

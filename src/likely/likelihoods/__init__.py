@@ -11,9 +11,7 @@ r"""Likelihoods, one file each: density, parameters, functional form, loss, dist
 
 from types import FunctionType
 
-from likely._validation import check_positive as check_positive
-from likely._validation import prepare as prepare
-from likely._validation import reduce as reduce
+from likely.likelihoods._form import functional_form as functional_form
 from likely.likelihoods._loss import LikelihoodLoss as LikelihoodLoss
 from likely.likelihoods._loss import Slot as Slot
 from likely.likelihoods._record import LIKELIHOODS as LIKELIHOODS

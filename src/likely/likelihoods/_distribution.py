@@ -1,5 +1,6 @@
 """What distributions that torch lacks are built from: a location and a scale, and functions that SciPy has."""
 
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -9,29 +10,26 @@ from torch.distributions import Distribution, constraints
 from torch.distributions.utils import broadcast_all
 
 
-class LocationScale(Distribution):
-    """A density of (x - loc) / scale, with or without shape parameters; subclasses give its standard form.
+class OfForm(Distribution):
+    """The distribution of a functional form ``nll`` about ``loc``; subclasses name it, and constraints of the rest."""
 
-    Parameters are those named in ``arg_constraints``; ``nll`` is the functional form, which takes all but ``loc``.
-    """
-
-    support = constraints.real
-    has_rsample = True
     nll: ClassVar[Callable[..., Tensor]]
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {"loc": constraints.real}
     loc: Tensor
-    scale: Tensor
 
-    def __init__(self, validate_args: bool | None, **parameters: Any) -> None:
-        for name, value in zip(parameters, broadcast_all(*parameters.values()), strict=True):
-            setattr(self, name, value)
-        super().__init__(self.loc.shape, validate_args=validate_args)
+    def __init_subclass__(cls, *, nll: Callable[..., Tensor] | None = None, **rest: constraints.Constraint) -> None:
+        super().__init_subclass__()
+        cls.arg_constraints = {**rest, **cls.arg_constraints}
+        if nll is not None:
+            cls.nll = staticmethod(nll)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
         """The same distribution over a larger batch."""
         new = self._get_checked_instance(type(self), _instance)
         shape = torch.Size(batch_shape)
-        for name in self.arg_constraints:
-            setattr(new, name, getattr(self, name).expand(shape))
+        for name, constraint in self.arg_constraints.items():
+            value = getattr(self, name)
+            setattr(new, name, value.expand(shape + value.shape[value.ndim - constraint.event_dim :]))
         Distribution.__init__(new, shape, validate_args=False)
         new._validate_args = self._validate_args
         return new
@@ -42,6 +40,19 @@ class LocationScale(Distribution):
             self._validate_sample(value)
         parameters = {name: getattr(self, name) for name in self.arg_constraints if name != "loc"}
         return -type(self).nll(self.loc, value, **parameters, reduction="none", validate_args=False)
+
+
+class LocationScale(OfForm, scale=constraints.positive):
+    """A density of (x - loc) / scale, with or without shape parameters; subclasses give its standard form."""
+
+    support = constraints.real
+    has_rsample = True
+    scale: Tensor
+
+    def __init__(self, validate_args: bool | None, **parameters: Any) -> None:
+        for name, value in zip(parameters, broadcast_all(*parameters.values()), strict=True):
+            setattr(self, name, value)
+        super().__init__(self.loc.shape, validate_args=validate_args)
 
     @property
     def mean(self) -> Tensor:
@@ -73,14 +84,14 @@ class LocationScale(Distribution):
         shape = self._extended_shape(sample_shape)
         return self.loc + self.scale * self._standard_rsample(shape)
 
-    def _standard_variance(self) -> Tensor:
-        raise TypeError("use one of its subclasses")
+    @abstractmethod
+    def _standard_variance(self) -> Tensor: ...
 
-    def _standard_cdf(self, z: Tensor) -> Tensor:
-        raise TypeError("use one of its subclasses")
+    @abstractmethod
+    def _standard_cdf(self, z: Tensor) -> Tensor: ...
 
-    def _standard_icdf(self, p: Tensor) -> Tensor:
-        raise TypeError("use one of its subclasses")
+    @abstractmethod
+    def _standard_icdf(self, p: Tensor) -> Tensor: ...
 
     def _standard_rsample(self, shape: torch.Size) -> Tensor:
         tiny = torch.finfo(self.loc.dtype).tiny
@@ -88,50 +99,21 @@ class LocationScale(Distribution):
 
 
 def by_scipy(function: Callable[..., Any], *tensors: Tensor) -> Tensor:
-    """Compute a NumPy function of tensors in float64.
-
-    Args:
-        function: a ufunc of as many arrays as there are tensors, such as ``scipy.special.gammainc``.
-        *tensors: tensors that broadcast, on any device.
-
-    Returns:
-        The values, without gradients, in the dtype and place of the first tensor.
-    """
+    """A function of NumPy arrays of tensors that broadcast: in float64, back in the first one's dtype and place."""
     values = function(*(tensor.detach().double().cpu().numpy() for tensor in tensors))
     return torch.as_tensor(values).to(tensors[0])
 
 
 def cdf_by_scipy(function: Callable[..., Any], density: Callable[[Tensor], Tensor], x: Tensor, *rest: Tensor) -> Tensor:
-    """Compute a CDF by SciPy, with the density as its slope in ``x`` and none in the other arguments.
-
-    Args:
-        function: the CDF, a ufunc of ``(x, *rest)``.
-        density: the density at x, from which the gradient comes.
-        x: where to evaluate it.
-        *rest: parameters of the CDF, which broadcast with x.
-
-    Returns:
-        P(X ≤ x), of the broadcast shape.
-    """
+    """A CDF of ``(x, *rest)`` by SciPy, with the density as its slope in ``x`` and none in its parameters."""
     x, *rest = torch.broadcast_tensors(x, *rest)
-    value = by_scipy(function, x, *rest)
-    return _with_slope(value, lambda: density(x), x)
+    return _with_slope(by_scipy(function, x, *rest), lambda: density(x), x)
 
 
 def icdf_by_scipy(
     function: Callable[..., Any], density: Callable[[Tensor], Tensor], p: Tensor, *rest: Tensor
 ) -> Tensor:
-    """Compute quantiles by SciPy, with one over the density as their slope in ``p``.
-
-    Args:
-        function: the quantile function, a ufunc of ``(p, *rest)``.
-        density: the density at a quantile, from which the gradient comes.
-        p: probabilities.
-        *rest: parameters, which broadcast with p.
-
-    Returns:
-        The quantiles, of the broadcast shape.
-    """
+    """Quantiles of ``(p, *rest)`` by SciPy, with one over the density as their slope in ``p``."""
     p, *rest = torch.broadcast_tensors(p, *rest)
     x = by_scipy(function, p, *rest)
     return _with_slope(x, lambda: density(x).reciprocal(), p)

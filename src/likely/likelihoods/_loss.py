@@ -51,7 +51,9 @@ TEMPERATURE = Slot(ShiftedSoftplus(0.2), 1.0)
 class LikelihoodLoss(nn.Module):
     r"""What all likelihood losses share.
 
-    Subclasses name their ``slots`` and their functional form ``nll`` (or write ``_nll``), and write ``_distribution``.
+    A subclass names its functional form ``nll``, the ``family`` of its distribution and a :class:`Slot` for each of its
+    parameters. Where the family does not take the prediction as ``loc`` and the parameters by name, it writes
+    ``_distribution``.
 
     ``reduction`` is ``"mean"``, ``"sum"`` or ``"none"``; ``full=False`` leaves out the constants, as the paper
     does; ``validate_args`` (default: on the CPU only) checks tensor values on every device.
@@ -63,8 +65,22 @@ class LikelihoodLoss(nn.Module):
     """
 
     slots: ClassVar[Mapping[str, Slot]] = {}
-    nll: ClassVar[Callable[..., Tensor]]  # the functional form
+    nll: ClassVar[Callable[..., Tensor]]
+    family: ClassVar[type[Distribution]]
     beta: float = 0.0
+
+    def __init_subclass__(
+        cls,
+        *,
+        nll: Callable[..., Tensor] | None = None,
+        family: type[Distribution] | None = None,
+        **slots: Slot,
+    ) -> None:
+        super().__init_subclass__()
+        given = {"nll": nll and staticmethod(nll), "family": family, "slots": slots}
+        for name, value in given.items():
+            if value:  # else it is that of the class above
+                setattr(cls, name, value)
 
     def __init__(
         self,
@@ -101,11 +117,14 @@ class LikelihoodLoss(nn.Module):
         if self.training and not torch.compiler.is_compiling() and not torch._C._are_functorch_transforms_active():
             self._watch.look(self, prediction)
         with self._unchanged_on_error():
+            self._check(prediction, target)
+            phi = self._phi(prediction, features, index)
             if sample_weight is None and not self.beta:  # a fused kernel reduces as it goes
-                self._check(prediction, target)
-                return self._nll(prediction, target, self._phi(prediction, features, index), self.reduction)
-            nll, weight = self._elementwise(prediction, target, features, index)
-            return self._reduce(nll, weight, sample_weight)
+                return self._nll(prediction, target, phi, self.reduction)
+            nll = self._nll(prediction, target, phi)
+            if self.beta:
+                nll = nll * phi["scale"].detach() ** (2 * self.beta)
+            return self._reduce(nll, self._mask(target), sample_weight)
 
     def excess(
         self,
@@ -146,13 +165,6 @@ class LikelihoodLoss(nn.Module):
     def _unchanged_on_error(self) -> AbstractContextManager[None]:
         """Only networks of parameters keep statistics; those of a refused batch are undone."""
         return unchanged_on_error([module for module in self._modules.values() if isinstance(module, Predicted)])
-
-    def _elementwise(
-        self, prediction: Tensor, target: Tensor, features: Features, index: Tensor | None
-    ) -> tuple[Tensor, Tensor | None]:
-        """The NLL of every element, and the weight that masks some, if any."""
-        self._check(prediction, target)
-        return self._nll(prediction, target, self._phi(prediction, features, index)), self._mask(target)
 
     def _phi(self, prediction: Tensor, features: Features, index: Tensor | None) -> Phi:
         """Every parameter's value, with axes added so that it broadcasts to one number an element."""
@@ -228,7 +240,9 @@ class LikelihoodLoss(nn.Module):
         return self._nll(target.to(prediction.dtype), target, phi)
 
     def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
-        raise TypeError(f"{type(self).__name__} defines no distribution: use one of its subclasses")
+        if not hasattr(self, "family"):
+            raise TypeError(f"{type(self).__name__} defines no distribution: use one of its subclasses")
+        return self.family(loc=prediction, **phi)  # type: ignore[call-arg]
 
 
 def as_parameter(name: str, given: ParameterLike, slot: Slot) -> Parameter:
@@ -261,11 +275,3 @@ class ScaleLoss(LikelihoodLoss):
             )
         super().__init__(**options)
         self.beta = float(beta)
-
-    def _elementwise(
-        self, prediction: Tensor, target: Tensor, features: Features, index: Tensor | None
-    ) -> tuple[Tensor, Tensor | None]:
-        self._check(prediction, target)
-        phi = self._phi(prediction, features, index)
-        nll = self._nll(prediction, target, phi)
-        return nll * phi["scale"].detach() ** (2 * self.beta) if self.beta else nll, None

@@ -46,10 +46,7 @@ class Likelihood:
     """Everything about one likelihood.
 
     Args:
-        name: what users call it, such as ``"student_t"``.
-        nll: functional form, ``nll(prediction, target, **parameters)``.
-        loss: module whose parameters learn.
-        distribution: torch distribution of a prediction.
+        loss: module whose parameters learn; it has the functional form and the distribution.
         support: where targets lie, one of ``torch.distributions.constraints``.
         crps: continuous ranked probability score of ``(distribution, y)`` in NumPy and float64; None for quadrature.
         start: constant prediction to begin with, of ``(y, weight)`` along the first axis; None where the target is
@@ -58,15 +55,27 @@ class Likelihood:
         parameter_axes: further axes of parameters that depend on the targets, such as one cut point per class.
     """
 
-    name: str
-    nll: Callable[..., Tensor]
     loss: type[LikelihoodLoss]
-    distribution: type[Distribution]
     support: Any = constraints.real
     crps: Callable[[Any, Array], Array] | None = None
     start: Callable[[Array, Array], Array] | None = None
     residuals: Residuals | None = None
     parameter_axes: Callable[[Array], Mapping[str, tuple[int, ...]]] | None = None
+
+    @property
+    def nll(self) -> Callable[..., Tensor]:
+        """The functional form, ``nll(prediction, target, **parameters)``."""
+        return self.loss.nll
+
+    @property
+    def name(self) -> str:
+        """What users call it, such as ``"student_t"`` for ``student_t_nll``."""
+        return self.nll.__name__.removesuffix("_nll")
+
+    @property
+    def distribution(self) -> type[Distribution]:
+        """The torch distribution of a prediction."""
+        return self.loss.family
 
     def __str__(self) -> str:
         return self.name
@@ -100,15 +109,17 @@ def _registered(name: str) -> Likelihood:
     return LIKELIHOODS[name]
 
 
-def register(likelihood: Likelihood) -> Likelihood:
+def register(loss: type[LikelihoodLoss], **parts: Any) -> Likelihood:
     """Add a likelihood to the registry.
 
     Args:
-        likelihood: its record; the name must be new.
+        loss: its loss module; the name of its functional form must be new.
+        **parts: what else :class:`Likelihood` holds.
 
     Returns:
-        The same record.
+        Its record.
     """
+    likelihood = Likelihood(loss, **parts)
     known = LIKELIHOODS.get(likelihood.name)
     if known and known.nll.__module__ != likelihood.nll.__module__:  # a module may be loaded again
         raise ValueError(f"there is a likelihood called {likelihood.name!r} already")

@@ -1,33 +1,31 @@
 """The asymmetric Laplace likelihood: quantile regression whose scale, and level if asked, learn."""
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, Unpack
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.distributions import Distribution, constraints
+from torch.distributions import constraints
 
-from likely._validation import check_positive, prepare, reduce
+from likely._validation import check_positive
 from likely.constraints import Interval
 from likely.likelihoods._distribution import LocationScale
-from likely.likelihoods._fused import Value
-from likely.likelihoods._loss import SCALE, ParameterLike, Phi, ScaleLoss, Slot
+from likely.likelihoods._form import How, Value, functional_form
+from likely.likelihoods._loss import SCALE, ParameterLike, ScaleLoss, Slot
 from likely.likelihoods._numeric import Array, standardised
-from likely.likelihoods._record import Likelihood, register
+from likely.likelihoods._record import register
 
 __all__ = ["AsymmetricLaplace", "AsymmetricLaplaceLoss", "asymmetric_laplace_nll"]
 
 
+def _check_level(name: str, value: Value, validate_args: bool | None) -> None:
+    check_positive(name, value, validate_args)
+    check_positive(f"1 - {name}", 1 - value, validate_args)
+
+
+@functional_form(quantile=_check_level)
 def asymmetric_laplace_nll(
-    prediction: Tensor,
-    target: Tensor,
-    *,
-    scale: Value,
-    quantile: Value = 0.5,
-    reduction: str = "mean",
-    full: bool = True,
-    validate_args: bool | None = None,
+    prediction: Tensor, target: Tensor, *, scale: Value, quantile: Value = 0.5, **how: Unpack[How]
 ) -> Tensor:
     r"""The asymmetric Laplace likelihood: the pinball loss of quantile regression, whose scale is free to move.
 
@@ -43,16 +41,12 @@ def asymmetric_laplace_nll(
     >>> asymmetric_laplace_nll(torch.zeros(2), torch.tensor([1.0, -1.0]), scale=1.0, quantile=0.9, reduction="none")
     tensor([3.3079, 2.5079])
     """
-    check_positive("scale", scale, validate_args)
-    check_positive("quantile", quantile, validate_args)
-    check_positive("1 - quantile", 1 - quantile, validate_args)
-    prediction, target, scale, quantile = prepare(prediction, target, scale=scale, quantile=quantile)
     z = (target - prediction) / scale
     pinball = torch.where(z < 0, quantile - 1, quantile) * z
-    return reduce(pinball + scale.log() - quantile.log() - torch.log1p(-quantile), reduction)
+    return pinball + scale.log() - quantile.log() - torch.log1p(-quantile)
 
 
-class AsymmetricLaplace(LocationScale):
+class AsymmetricLaplace(LocationScale, nll=asymmetric_laplace_nll, quantile=constraints.unit_interval):
     r"""The asymmetric Laplace distribution: exponential on both sides of its ``quantile``-quantile ``loc``.
 
     >>> import torch
@@ -62,13 +56,7 @@ class AsymmetricLaplace(LocationScale):
     (tensor(0.9000), tensor(-3.8779), tensor(-6.8889))
     """
 
-    nll = staticmethod(asymmetric_laplace_nll)
     quantile: Tensor
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
-        "quantile": constraints.unit_interval,
-        "loc": constraints.real,
-        "scale": constraints.positive,
-    }
 
     def __init__(self, quantile: Any, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
         super().__init__(validate_args, quantile=quantile, loc=loc, scale=scale)
@@ -92,7 +80,13 @@ class AsymmetricLaplace(LocationScale):
         return torch.where(low, below, -torch.log((1 - torch.where(low, q, p)) / (1 - q)) / q)
 
 
-class AsymmetricLaplaceLoss(ScaleLoss):
+class AsymmetricLaplaceLoss(
+    ScaleLoss,
+    nll=asymmetric_laplace_nll,
+    family=AsymmetricLaplace,
+    quantile=Slot(Interval(0.001, 0.999), 0.5),
+    scale=SCALE,
+):
     r"""The asymmetric Laplace likelihood: quantile regression (the pinball loss) whose ``scale`` learns.
 
     ``quantile`` is the level to predict, fixed at the median unless it is given; ``quantile=likely.Global()`` learns
@@ -104,14 +98,8 @@ class AsymmetricLaplaceLoss(ScaleLoss):
     tensor(2.9079, grad_fn=<MeanBackward0>)
     """
 
-    nll = staticmethod(asymmetric_laplace_nll)
-    slots: ClassVar[Mapping[str, Slot]] = {"quantile": Slot(Interval(0.001, 0.999), 0.5), "scale": SCALE}
-
     def __init__(self, quantile: ParameterLike = 0.5, scale: ParameterLike = None, **options: Any) -> None:
         super().__init__(quantile=quantile, scale=scale, **options)
-
-    def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
-        return AsymmetricLaplace(phi["quantile"], prediction, phi["scale"])
 
 
 def _crps(distribution: AsymmetricLaplace, y: Array) -> Array:
@@ -122,4 +110,4 @@ def _crps(distribution: AsymmetricLaplace, y: Array) -> Array:
     return np.asarray(scale * (size + 2 * across * np.expm1(-near * size) / near + spread))
 
 
-register(Likelihood("asymmetric_laplace", asymmetric_laplace_nll, AsymmetricLaplaceLoss, AsymmetricLaplace, crps=_crps))
+register(AsymmetricLaplaceLoss, crps=_crps)

@@ -1,7 +1,6 @@
 """The Bernoulli likelihood of a logit: binary cross-entropy whose temperature learns."""
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,10 +9,10 @@ from torch import distributions as td
 from torch.distributions import Distribution, constraints
 
 from likely._validation import check_floating, check_positive, check_shares, prepare, reduce
-from likely.likelihoods._fused import Value
-from likely.likelihoods._loss import TEMPERATURE, LikelihoodLoss, ParameterLike, Phi, Slot
+from likely.likelihoods._form import Value
+from likely.likelihoods._loss import TEMPERATURE, LikelihoodLoss, ParameterLike, Phi
 from likely.likelihoods._numeric import Array, check_support
-from likely.likelihoods._record import Likelihood, register
+from likely.likelihoods._record import register
 
 __all__ = ["Bernoulli", "BernoulliLoss", "bernoulli_nll"]
 
@@ -63,16 +62,13 @@ class Bernoulli(td.Bernoulli):
         return (value > torch.sigmoid(-self.logits)).to(self.logits.dtype)
 
 
-class BernoulliLoss(LikelihoodLoss):
+class BernoulliLoss(LikelihoodLoss, nll=bernoulli_nll, family=Bernoulli, temperature=TEMPERATURE):
     r"""The Bernoulli likelihood: :class:`torch.nn.BCEWithLogitsLoss` with a temperature that learns.
 
     >>> import torch, likely
     >>> likely.BernoulliLoss()(torch.tensor([3.0]), torch.tensor([1.0]))
     tensor(0.0486, grad_fn=<MeanBackward0>)
     """
-
-    nll = staticmethod(bernoulli_nll)
-    slots: ClassVar[Mapping[str, Slot]] = {"temperature": TEMPERATURE}
 
     def __init__(self, temperature: ParameterLike = None, **options: Any) -> None:
         super().__init__(temperature=temperature, **options)
@@ -99,14 +95,4 @@ def _start(y: Array, weight: Array) -> Array:
     return np.asarray(np.log(share / (1 - share)))
 
 
-register(
-    Likelihood(
-        "bernoulli",
-        bernoulli_nll,
-        BernoulliLoss,
-        Bernoulli,
-        constraints.unit_interval,
-        crps=_crps,
-        start=_start,
-    )
-)
+register(BernoulliLoss, support=constraints.unit_interval, crps=_crps, start=_start)

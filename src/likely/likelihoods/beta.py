@@ -1,8 +1,7 @@
 """The Beta likelihood of a share between 0 and 1, whose concentration learns."""
 
 import math
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, Unpack
 
 import numpy as np
 import torch
@@ -13,26 +12,28 @@ from torch.distributions import Distribution, constraints
 from torch.nn.functional import logsigmoid
 
 from likely._special import log_factorial_remainder
-from likely._validation import check_positive, check_shares, may_look, prepare, reduce
+from likely._validation import check_shares, may_look
 from likely.constraints import ShiftedSoftplus
 from likely.likelihoods._distribution import cdf_by_scipy, icdf_by_scipy
-from likely.likelihoods._fused import HALF_LOG_2PI, Value
+from likely.likelihoods._form import HALF_LOG_2PI, How, Value, functional_form
 from likely.likelihoods._loss import LikelihoodLoss, ParameterLike, Phi, Slot
 from likely.likelihoods._numeric import Array
-from likely.likelihoods._record import Likelihood, register
+from likely.likelihoods._record import register
 
 __all__ = ["Beta", "BetaLoss", "beta_nll"]
 
 
-def beta_nll(
-    prediction: Tensor,
-    target: Tensor,
-    *,
-    concentration: Value,
-    reduction: str = "mean",
-    full: bool = True,
-    validate_args: bool | None = None,
-) -> Tensor:
+def _check_inside(name: str, target: Tensor, validate_args: bool | None) -> None:
+    check_shares(name, target, validate_args)
+    if may_look(target, validate_args) and bool(((target == 0) | (target == 1)).any()):
+        raise ValueError(
+            f"{name} holds 0 or 1, where the Beta density is zero or infinite: move all targets inside, such as by "
+            "(y * (n - 1) + 0.5) / n for n rows, or use BernoulliLoss, which takes shares"
+        )
+
+
+@functional_form(constant=lambda y: y.log() + torch.log1p(-y), target=_check_inside)
+def beta_nll(prediction: Tensor, target: Tensor, *, concentration: Value, **how: Unpack[How]) -> Tensor:
     r"""The Beta likelihood of a share in (0, 1), from the logit of its mean.
 
     With the mean :math:`m = \sigma(x)` and the ``concentration`` :math:`\varphi = \alpha + \beta > 0`, it is
@@ -47,20 +48,12 @@ def beta_nll(
     >>> beta_nll(torch.tensor([0.0, 1.0]), torch.tensor([0.4, 0.9]), concentration=5.0)
     tensor(-0.6555)
     """
-    check_shares("target", target, validate_args)
-    if may_look(target, validate_args) and bool(((target == 0) | (target == 1)).any()):
-        raise ValueError(
-            "target holds 0 or 1, where the Beta density is zero or infinite: move all targets inside, such as by "
-            "(y * (n - 1) + 0.5) / n for n rows, or use BernoulliLoss, which takes shares"
-        )
-    check_positive("concentration", concentration, validate_args)
-    x, y, concentration = prepare(prediction, target, concentration=concentration)
+    x, y = prediction, target
     mean, rest = logsigmoid(x).exp(), logsigmoid(-x).exp()  # whose slopes are exact in both tails, the sigmoid's not
     excess = torch.where(x > 0, (1 - y) - rest, mean - y)  # of the mean, taken at the end that has more digits
     divergence = mean * _log_ratio(logsigmoid(x), y, excess) + rest * _log_ratio(logsigmoid(-x), 1 - y, -excess)
     nll = concentration * divergence - logsigmoid(x) - logsigmoid(-x) - concentration.log() + HALF_LOG_2PI
-    nll = nll + _remainders(concentration * mean, concentration * rest, concentration)
-    return reduce(nll + y.log() + torch.log1p(-y) if full else nll, reduction)
+    return nll + _remainders(concentration * mean, concentration * rest, concentration)
 
 
 def _remainders(alpha: Tensor, beta: Tensor, total: Tensor) -> Tensor:
@@ -109,7 +102,7 @@ class Beta(td.Beta):
         return self.log_prob(value.clamp(tiny, 1 - tiny)).exp()
 
 
-class BetaLoss(LikelihoodLoss):
+class BetaLoss(LikelihoodLoss, nll=beta_nll, family=Beta, concentration=Slot(ShiftedSoftplus(0.01), 2.0)):
     r"""The Beta likelihood of a share in (0, 1); ``prediction`` is the logit of its mean, the ``concentration`` learns.
 
     It starts at 2, where a mean of one half gives the uniform distribution. Targets of 0 and 1 are refused: move all
@@ -120,9 +113,6 @@ class BetaLoss(LikelihoodLoss):
     >>> BetaLoss()(torch.tensor([0.0, 1.0]), torch.tensor([0.4, 0.9]))
     tensor(-0.3177, grad_fn=<MeanBackward0>)
     """
-
-    nll = staticmethod(beta_nll)
-    slots: ClassVar[Mapping[str, Slot]] = {"concentration": Slot(ShiftedSoftplus(0.01), 2.0)}
 
     def __init__(self, concentration: ParameterLike = None, **options: Any) -> None:
         super().__init__(concentration=concentration, **options)
@@ -160,4 +150,4 @@ def _start(y: Array, weight: Array) -> Array:
     return np.asarray(special.logit(np.average(y, axis=0, weights=weight)))
 
 
-register(Likelihood("beta", beta_nll, BetaLoss, Beta, constraints.unit_interval, crps=_crps, start=_start))
+register(BetaLoss, support=constraints.unit_interval, crps=_crps, start=_start)

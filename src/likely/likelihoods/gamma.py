@@ -1,7 +1,6 @@
 """The Gamma likelihood of a positive target, from the logarithm of its mean; its concentration learns."""
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, Unpack
 
 import numpy as np
 import torch
@@ -11,28 +10,21 @@ from torch import distributions as td
 from torch.distributions import Distribution, constraints
 
 from likely._special import exp_remainder, log_gamma_remainder
-from likely._validation import check_positive, prepare, reduce
+from likely._validation import check_positive
 from likely.constraints import ShiftedSoftplus
 from likely.likelihoods._distribution import cdf_by_scipy, icdf_by_scipy
-from likely.likelihoods._fused import HALF_LOG_2PI, Value
+from likely.likelihoods._form import HALF_LOG_2PI, How, Value, functional_form
 from likely.likelihoods._loss import ParameterLike, Phi, Slot
 from likely.likelihoods._numeric import Array, cdf
-from likely.likelihoods._record import Likelihood, register
-from likely.likelihoods.log_normal import log_target
+from likely.likelihoods._record import register
 from likely.likelihoods.poisson import PoissonLoss
 
 __all__ = ["Gamma", "GammaLoss", "gamma_nll"]
 
 
+@functional_form(constant=lambda log_y: log_y + HALF_LOG_2PI, log_target=True, mean=check_positive)
 def gamma_nll(
-    prediction: Tensor,
-    target: Tensor,
-    *,
-    concentration: Value,
-    log_input: bool = True,
-    reduction: str = "mean",
-    full: bool = True,
-    validate_args: bool | None = None,
+    prediction: Tensor, target: Tensor, *, concentration: Value, log_input: bool = True, **how: Unpack[How]
 ) -> Tensor:
     r"""The Gamma likelihood of a positive target, from the logarithm of its mean (or the mean: ``log_input=False``).
 
@@ -50,14 +42,8 @@ def gamma_nll(
     >>> gamma_nll(torch.zeros(2), torch.tensor([1.0, 3.0]), concentration=2.0)
     tensor(2.0644)
     """
-    check_positive("concentration", concentration, validate_args)
-    if not log_input:
-        check_positive("prediction", prediction, validate_args)
-        prediction = prediction.to(torch.promote_types(prediction.dtype, torch.float32)).log()
-    log_y = log_target(prediction, target, validate_args)
-    prediction, log_y, concentration = prepare(prediction, log_y, concentration=concentration)
-    nll = concentration * exp_remainder(log_y - prediction) + log_gamma_remainder(concentration)
-    return reduce(nll + (log_y + HALF_LOG_2PI) if full else nll, reduction)
+    log_mean = prediction if log_input else prediction.log()
+    return concentration * exp_remainder(target - log_mean) + log_gamma_remainder(concentration)
 
 
 class Gamma(td.Gamma):
@@ -91,7 +77,7 @@ class Gamma(td.Gamma):
         return Gamma(self.concentration, torch.ones_like(self.rate), validate_args=False).log_prob(x).exp()
 
 
-class GammaLoss(PoissonLoss):
+class GammaLoss(PoissonLoss, nll=gamma_nll, family=Gamma, concentration=Slot(ShiftedSoftplus(0.01), 1.0)):
     r"""The Gamma likelihood of a positive target, whose ``concentration`` learns: errors count as ratios.
 
     ``prediction`` is the logarithm of the mean, or the mean itself under ``log_input=False``; the standard deviation is
@@ -102,9 +88,6 @@ class GammaLoss(PoissonLoss):
     >>> GammaLoss(concentration=2.0)(torch.zeros(2), torch.tensor([1.0, 3.0]))
     tensor(2.0644)
     """
-
-    nll = staticmethod(gamma_nll)
-    slots: ClassVar[Mapping[str, Slot]] = {"concentration": Slot(ShiftedSoftplus(0.01), 1.0)}
 
     def __init__(self, concentration: ParameterLike = None, **options: Any) -> None:
         super().__init__(concentration=concentration, **options)
@@ -125,4 +108,4 @@ def _start(y: Array, weight: Array) -> Array:
     return np.asarray(np.log(np.average(y, axis=0, weights=weight)))
 
 
-register(Likelihood("gamma", gamma_nll, GammaLoss, Gamma, constraints.positive, crps=_crps, start=_start))
+register(GammaLoss, support=constraints.positive, crps=_crps, start=_start)

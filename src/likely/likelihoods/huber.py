@@ -1,38 +1,28 @@
 """Huber's density: normal in the middle, Laplace beyond, with a scale that learns."""
 
 import math
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, Unpack
 
 import numpy as np
 import torch
 from scipy import special
 from torch import Tensor
-from torch.distributions import Distribution, constraints
+from torch.distributions import constraints
 
-from likely._validation import check_positive, prepare, reduce
 from likely.constraints import ShiftedSoftplus
 from likely.likelihoods._distribution import LocationScale
-from likely.likelihoods._fused import Value
-from likely.likelihoods._loss import SCALE, ParameterLike, Phi, ScaleLoss, Slot
+from likely.likelihoods._form import How, Value, functional_form
+from likely.likelihoods._loss import SCALE, ParameterLike, ScaleLoss, Slot
 from likely.likelihoods._numeric import Array, standardised
-from likely.likelihoods._record import Likelihood, register
+from likely.likelihoods._record import register
 
 _SQRT_PI, _SQRT_2PI = math.sqrt(math.pi), math.sqrt(2 * math.pi)
 
 __all__ = ["Huber", "HuberLoss", "huber_log_partition", "huber_nll"]
 
 
-def huber_nll(
-    prediction: Tensor,
-    target: Tensor,
-    *,
-    scale: Value,
-    delta: Value = 1.345,
-    reduction: str = "mean",
-    full: bool = True,
-    validate_args: bool | None = None,
-) -> Tensor:
+@functional_form()
+def huber_nll(prediction: Tensor, target: Tensor, *, scale: Value, delta: Value = 1.345, **how: Unpack[How]) -> Tensor:
     r"""Huber's least favourable density: normal within ``delta`` scales of the prediction, Laplace beyond.
 
     :math:`\ell = H_\delta(r/\sigma) + \log\sigma + \log Z(\delta)` with :math:`H_\delta(z) = z^2/2` up to
@@ -44,13 +34,9 @@ def huber_nll(
     >>> huber_nll(torch.zeros(2), torch.tensor([1.0, 10.0]), scale=1.0)
     tensor(7.5013)
     """
-    check_positive("scale", scale, validate_args)
-    check_positive("delta", delta, validate_args)
-    prediction, target, scale, delta = prepare(prediction, target, scale=scale, delta=delta)
     size = ((target - prediction) / scale).abs()
     inner = torch.minimum(size, delta)
-    nll = inner * (size - 0.5 * inner) + scale.log() + huber_log_partition(delta)
-    return reduce(nll, reduction)
+    return inner * (size - 0.5 * inner) + scale.log() + huber_log_partition(delta)
 
 
 def huber_log_partition(delta: Tensor) -> Tensor:
@@ -67,7 +53,7 @@ def huber_log_partition(delta: Tensor) -> Tensor:
     return torch.log(centre + 2 / delta * torch.exp(-0.5 * delta.square()))
 
 
-class Huber(LocationScale):
+class Huber(LocationScale, nll=huber_nll, delta=constraints.positive):
     r"""Huber's least favourable distribution: normal within ``delta`` scales, exponential tails beyond.
 
     >>> import torch
@@ -77,13 +63,7 @@ class Huber(LocationScale):
     tensor([0.0000, 2.4672, 4.8604])
     """
 
-    nll = staticmethod(huber_nll)
     delta: Tensor
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
-        "delta": constraints.positive,
-        "loc": constraints.real,
-        "scale": constraints.positive,
-    }
 
     def __init__(self, delta: Any, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
         super().__init__(validate_args, delta=delta, loc=loc, scale=scale)
@@ -115,7 +95,7 @@ class Huber(LocationScale):
         return torch.where(inside, centre, torch.sign(p - 0.5) * outside)
 
 
-class HuberLoss(ScaleLoss):
+class HuberLoss(ScaleLoss, nll=huber_nll, family=Huber, delta=Slot(ShiftedSoftplus(0.01), 1.345), scale=SCALE):
     r"""Huber's density: :class:`torch.nn.HuberLoss` whose scale learns, so that ``delta`` counts in scales.
 
     ``delta`` is fixed at 1.345 unless it is given as a parameter too.
@@ -126,14 +106,8 @@ class HuberLoss(ScaleLoss):
     tensor(7.5013, grad_fn=<...>)
     """
 
-    nll = staticmethod(huber_nll)
-    slots: ClassVar[Mapping[str, Slot]] = {"delta": Slot(ShiftedSoftplus(0.01), 1.345), "scale": SCALE}
-
     def __init__(self, delta: ParameterLike = 1.345, scale: ParameterLike = None, **options: Any) -> None:
         super().__init__(delta=delta, scale=scale, **options)
-
-    def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
-        return Huber(phi["delta"], prediction, phi["scale"])
 
 
 def _crps(distribution: Huber, y: Array) -> Array:
@@ -162,4 +136,4 @@ def _crps_constant(d: Array, partition: Array, tail: Array) -> Array:
     return np.asarray(2 * (0.25 * d - share * half + share**2 * square + tail**2 / (2 * d)))
 
 
-register(Likelihood("huber", huber_nll, HuberLoss, Huber, crps=_crps))
+register(HuberLoss, crps=_crps)

@@ -1,32 +1,22 @@
 """The Laplace likelihood: absolute error whose scale learns."""
 
 import math
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, Unpack
 
 import numpy as np
 from torch import Tensor
 from torch import distributions as td
-from torch.distributions import Distribution
 
-from likely import kernels
-from likely.likelihoods._fused import Value, location_nll
-from likely.likelihoods._loss import SCALE, ParameterLike, Phi, ScaleLoss, Slot
+from likely.likelihoods._form import How, Value, functional_form
+from likely.likelihoods._loss import SCALE, ParameterLike, ScaleLoss
 from likely.likelihoods._numeric import Array, standardised
-from likely.likelihoods._record import Likelihood, Residuals, register
+from likely.likelihoods._record import Residuals, register
 
 __all__ = ["LaplaceLoss", "laplace_nll"]
 
 
-def laplace_nll(
-    prediction: Tensor,
-    target: Tensor,
-    *,
-    scale: Value,
-    reduction: str = "mean",
-    full: bool = True,
-    validate_args: bool | None = None,
-) -> Tensor:
+@functional_form(constant=math.log(2), fused=True)
+def laplace_nll(prediction: Tensor, target: Tensor, *, scale: Value, **how: Unpack[How]) -> Tensor:
     r"""The Laplace likelihood: absolute error whose scale is free to move.
 
     For a residual :math:`r` and scale :math:`b > 0`, :math:`\ell = |r|/b + \log b + \log 2`. Holding
@@ -38,18 +28,10 @@ def laplace_nll(
     >>> laplace_nll(torch.zeros(2), torch.tensor([1.0, 3.0]), scale=1.0, full=False)
     tensor(2.)
     """
-    constant = math.log(2) if full else 0.0
-    return location_nll("laplace", prediction, target, constant, reduction, validate_args, scale=scale)
-
-
-def _laplace(prediction: Tensor, target: Tensor, scale: Tensor) -> Tensor:
     return (target - prediction).abs() / scale + scale.log()
 
 
-kernels.PLAIN["laplace"] = _laplace
-
-
-class LaplaceLoss(ScaleLoss):
+class LaplaceLoss(ScaleLoss, nll=laplace_nll, family=td.Laplace, scale=SCALE):
     r"""The Laplace likelihood: :class:`torch.nn.L1Loss` with a scale that learns.
 
     :math:`\ell = |r|/b + \log b + \log 2`.
@@ -60,14 +42,8 @@ class LaplaceLoss(ScaleLoss):
     tensor(2.6931, grad_fn=<...>)
     """
 
-    nll = staticmethod(laplace_nll)
-    slots: ClassVar[Mapping[str, Slot]] = {"scale": SCALE}
-
     def __init__(self, scale: ParameterLike = None, **options: Any) -> None:
         super().__init__(scale=scale, **options)
-
-    def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
-        return td.Laplace(prediction, phi["scale"])
 
 
 def _crps(distribution: td.Laplace, y: Array) -> Array:
@@ -76,16 +52,11 @@ def _crps(distribution: td.Laplace, y: Array) -> Array:
 
 
 register(
-    Likelihood(
-        "laplace",
-        laplace_nll,
-        LaplaceLoss,
-        td.Laplace,
-        crps=_crps,
-        residuals=Residuals(
-            loss=lambda z, _: np.abs(z),
-            weight=lambda z, _: 1 / np.maximum(np.abs(z), 1e-4),
-            deviation=lambda _: math.sqrt(2),
-        ),
-    )
+    LaplaceLoss,
+    crps=_crps,
+    residuals=Residuals(
+        loss=lambda z, _: np.abs(z),
+        weight=lambda z, _: 1 / np.maximum(np.abs(z), 1e-4),
+        deviation=lambda _: math.sqrt(2),
+    ),
 )

@@ -1,21 +1,20 @@
 """The log-normal likelihood of a positive target: a normal of its logarithm, whose scale learns."""
 
 import math
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
 from scipy import special
 from torch import Tensor
 from torch import distributions as td
-from torch.distributions import Distribution, constraints
+from torch.distributions import constraints
 
 from likely._validation import check_positive_target, reduce
-from likely.likelihoods._fused import Value
-from likely.likelihoods._loss import SCALE, ParameterLike, Phi, ScaleLoss, Slot
+from likely.likelihoods._form import logarithm
+from likely.likelihoods._loss import SCALE, ParameterLike, Phi, ScaleLoss
 from likely.likelihoods._numeric import Array
-from likely.likelihoods._record import Likelihood, register
+from likely.likelihoods._record import register
 from likely.likelihoods.normal import normal_nll
 
 __all__ = ["LogNormal", "LogNormalLoss", "log_normal_nll"]
@@ -25,7 +24,7 @@ def log_normal_nll(
     prediction: Tensor,
     target: Tensor,
     *,
-    scale: Value,
+    scale: Tensor | float,
     reduction: str = "mean",
     full: bool = True,
     validate_args: bool | None = None,
@@ -42,16 +41,10 @@ def log_normal_nll(
     >>> log_normal_nll(torch.zeros(2), torch.tensor([1.0, 10.0]), scale=2.0)
     tensor(3.0947)
     """
-    log_y = log_target(prediction, target, validate_args)
+    check_positive_target("target", target, validate_args)
+    log_y = logarithm(prediction, target)
     nll = normal_nll(prediction, log_y, scale=scale, reduction="none", full=full, validate_args=validate_args)
     return reduce(nll + log_y.to(nll.dtype) if full else nll, reduction)
-
-
-def log_target(prediction: Tensor, target: Tensor, validate_args: bool | None) -> Tensor:
-    """Take the logarithm of positive targets in the wider of their own and the prediction's precision."""
-    check_positive_target("target", target, validate_args)
-    wide = torch.promote_types(prediction.dtype, torch.float32)
-    return target.to(torch.promote_types(target.dtype, wide)).log()
 
 
 class LogNormal(td.LogNormal):
@@ -81,7 +74,7 @@ class LogNormal(td.LogNormal):
         return torch.expm1(squared) * torch.exp(2 * self.loc + squared)
 
 
-class LogNormalLoss(ScaleLoss):
+class LogNormalLoss(ScaleLoss, nll=log_normal_nll, family=LogNormal, scale=SCALE):
     r"""The log-normal likelihood of a positive target: :class:`NormalLoss` of its logarithm, in units of the target.
 
     ``prediction`` is the mean of :math:`\log y` and the ``scale`` that of :math:`\log y`, which learns: errors count
@@ -93,17 +86,11 @@ class LogNormalLoss(ScaleLoss):
     tensor(3.0947)
     """
 
-    nll = staticmethod(log_normal_nll)
-    slots: ClassVar[Mapping[str, Slot]] = {"scale": SCALE}
-
     def __init__(self, scale: ParameterLike = None, **options: Any) -> None:
         super().__init__(scale=scale, **options)
 
     def _lowest(self, prediction: Tensor, target: Tensor, phi: Phi) -> Tensor:
-        return self._nll(log_target(prediction, target, self.validate_args), target, phi)
-
-    def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
-        return LogNormal(prediction, phi["scale"])
+        return self._nll(logarithm(prediction, target), target, phi)
 
 
 def _crps(distribution: LogNormal, y: Array) -> Array:
@@ -120,6 +107,4 @@ def _start(y: Array, weight: Array) -> Array:
     return np.asarray(np.average(np.log(y), axis=0, weights=weight))
 
 
-register(
-    Likelihood("log_normal", log_normal_nll, LogNormalLoss, LogNormal, constraints.positive, crps=_crps, start=_start)
-)
+register(LogNormalLoss, support=constraints.positive, crps=_crps, start=_start)

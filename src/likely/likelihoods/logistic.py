@@ -1,35 +1,25 @@
 """The logistic likelihood: between the normal and the Laplace, with a scale that learns."""
 
 import math
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, Unpack
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.distributions import Distribution, constraints
 
-from likely._validation import check_positive, prepare, reduce
 from likely.likelihoods._distribution import LocationScale
-from likely.likelihoods._fused import Value
-from likely.likelihoods._loss import SCALE, ParameterLike, Phi, ScaleLoss, Slot
+from likely.likelihoods._form import How, Value, functional_form
+from likely.likelihoods._loss import SCALE, ParameterLike, ScaleLoss
 from likely.likelihoods._numeric import Array, standardised
-from likely.likelihoods._record import Likelihood, Residuals, register
+from likely.likelihoods._record import Residuals, register
 
 __all__ = ["Logistic", "LogisticLoss", "logistic_nll"]
 
 _LOG_4 = math.log(4)
 
 
-def logistic_nll(
-    prediction: Tensor,
-    target: Tensor,
-    *,
-    scale: Value,
-    reduction: str = "mean",
-    full: bool = True,
-    validate_args: bool | None = None,
-) -> Tensor:
+@functional_form(constant=_LOG_4)
+def logistic_nll(prediction: Tensor, target: Tensor, *, scale: Value, **how: Unpack[How]) -> Tensor:
     r"""The logistic likelihood: squared error for small residuals, absolute error for large ones, without a kink.
 
     For :math:`z = r / s` and scale :math:`s > 0`, :math:`\ell = 2 \log\cosh(z/2) + \log s + \log 4`. Its tails are
@@ -40,18 +30,15 @@ def logistic_nll(
     >>> logistic_nll(torch.zeros(2), torch.tensor([1.0, 30.0]), scale=1.0)
     tensor(15.8133)
     """
-    check_positive("scale", scale, validate_args)
-    prediction, target, scale = prepare(prediction, target, scale=scale)
     z = (target - prediction) / scale
     far = z.abs() > 20
     # Near the target in a form whose slope, tanh(z/2), keeps all its digits; far from it in one that cannot overflow.
     near = torch.log1p(torch.sinh(0.5 * torch.where(far, 0.0, z)).square())
     size = torch.where(far, z, 20.0).abs()
-    nll = torch.where(far, size + 2 * torch.log1p(torch.exp(-size)) - _LOG_4, near) + scale.log()
-    return reduce(nll + _LOG_4 if full else nll, reduction)
+    return torch.where(far, size + 2 * torch.log1p(torch.exp(-size)) - _LOG_4, near) + scale.log()
 
 
-class Logistic(LocationScale):
+class Logistic(LocationScale, nll=logistic_nll):
     r"""The logistic distribution, whose CDF is the sigmoid of :math:`(x - \mu) / s`.
 
     >>> import torch
@@ -60,12 +47,6 @@ class Logistic(LocationScale):
     >>> d.cdf(torch.tensor(2.0)), d.icdf(torch.tensor(0.5)), d.stddev
     (tensor(0.8808), tensor(1.), tensor(0.9069))
     """
-
-    nll = staticmethod(logistic_nll)
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
-        "loc": constraints.real,
-        "scale": constraints.positive,
-    }
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
         super().__init__(validate_args, loc=loc, scale=scale)
@@ -84,7 +65,7 @@ class Logistic(LocationScale):
         return torch.logit(p)
 
 
-class LogisticLoss(ScaleLoss):
+class LogisticLoss(ScaleLoss, nll=logistic_nll, family=Logistic, scale=SCALE):
     r"""The logistic likelihood: a smooth absolute error whose ``scale`` learns.
 
     :math:`\ell = 2 \log\cosh(r / 2s) + \log s + \log 4`.
@@ -95,14 +76,8 @@ class LogisticLoss(ScaleLoss):
     tensor(15.8133, grad_fn=<MeanBackward0>)
     """
 
-    nll = staticmethod(logistic_nll)
-    slots: ClassVar[Mapping[str, Slot]] = {"scale": SCALE}
-
     def __init__(self, scale: ParameterLike = None, **options: Any) -> None:
         super().__init__(scale=scale, **options)
-
-    def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
-        return Logistic(prediction, phi["scale"])
 
 
 def _loss(z: Array, _: float = 0.0) -> Array:
@@ -117,16 +92,11 @@ def _crps(distribution: Logistic, y: Array) -> Array:
 
 
 register(
-    Likelihood(
-        "logistic",
-        logistic_nll,
-        LogisticLoss,
-        Logistic,
-        crps=_crps,
-        residuals=Residuals(
-            loss=_loss,
-            weight=lambda z, _: np.tanh(0.5 * np.maximum(np.abs(z), 1e-8)) / np.maximum(np.abs(z), 1e-8),
-            deviation=lambda _: math.pi / math.sqrt(3),
-        ),
-    )
+    LogisticLoss,
+    crps=_crps,
+    residuals=Residuals(
+        loss=_loss,
+        weight=lambda z, _: np.tanh(0.5 * np.maximum(np.abs(z), 1e-8)) / np.maximum(np.abs(z), 1e-8),
+        deviation=lambda _: math.pi / math.sqrt(3),
+    ),
 )

@@ -1,8 +1,7 @@
 """The negative binomial: a count whose variance may exceed its mean, by a dispersion that learns."""
 
 import math
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, Unpack
 
 import numpy as np
 import torch
@@ -13,27 +12,21 @@ from torch.distributions import Distribution, constraints
 
 from likely._rows.blocks import row_blocks
 from likely._special import log_gamma_ratio
-from likely._validation import check_counts, check_not_negative, check_positive, prepare, reduce
+from likely._validation import check_counts
 from likely.constraints import ShiftedSoftplus
 from likely.likelihoods._distribution import by_scipy
-from likely.likelihoods._fused import Value
+from likely.likelihoods._form import How, Value, functional_form
 from likely.likelihoods._loss import ParameterLike, Phi, Slot
 from likely.likelihoods._numeric import Array, cdf
-from likely.likelihoods._record import Likelihood, register
-from likely.likelihoods.poisson import PoissonLoss, log_mean
+from likely.likelihoods._record import register
+from likely.likelihoods.poisson import PoissonLoss, log_factorial, log_mean
 
 __all__ = ["NegativeBinomial", "NegativeBinomialLoss", "negative_binomial_nll"]
 
 
+@functional_form(constant=log_factorial, target=check_counts)
 def negative_binomial_nll(
-    prediction: Tensor,
-    target: Tensor,
-    *,
-    dispersion: Value,
-    log_input: bool = True,
-    reduction: str = "mean",
-    full: bool = True,
-    validate_args: bool | None = None,
+    prediction: Tensor, target: Tensor, *, dispersion: Value, log_input: bool = True, **how: Unpack[How]
 ) -> Tensor:
     r"""The negative binomial: a Poisson count whose variance :math:`\mu + \kappa\mu^2` is free to exceed its mean.
 
@@ -45,18 +38,13 @@ def negative_binomial_nll(
     >>> negative_binomial_nll(torch.tensor([0.0, 1.0]), torch.tensor([1.0, 3.0]), dispersion=1e-6)
     tensor(1.2550)
     """
-    check_counts("target", target, validate_args)
-    check_positive("dispersion", dispersion, validate_args)
-    prediction, target, dispersion = prepare(prediction, target, dispersion=dispersion)
     if log_input:
         log_mean_power, spread = target * prediction, prediction + dispersion.log()
     else:
-        check_not_negative("prediction", prediction, validate_args)
         log_mean_power, spread = torch.xlogy(target, prediction), (prediction * dispersion).log()
     count = dispersion.reciprocal()
     nll = (count + target) * torch.logaddexp(spread, torch.zeros_like(spread)) - log_mean_power
-    nll = nll - log_gamma_ratio(count, target)
-    return reduce(nll + torch.lgamma(target + 1) if full else nll, reduction)
+    return nll - log_gamma_ratio(count, target)
 
 
 class NegativeBinomial(td.NegativeBinomial):
@@ -81,7 +69,9 @@ class NegativeBinomial(td.NegativeBinomial):
         return by_scipy(stats.nbinom.ppf, value, self.total_count, torch.sigmoid(-self.logits))
 
 
-class NegativeBinomialLoss(PoissonLoss):
+class NegativeBinomialLoss(
+    PoissonLoss, nll=negative_binomial_nll, family=NegativeBinomial, dispersion=Slot(ShiftedSoftplus(0.01), 1.0)
+):
     r"""Counts whose variance :math:`\mu + \kappa\mu^2` may exceed their mean; the ``dispersion`` κ learns.
 
     >>> import torch, likely
@@ -89,9 +79,6 @@ class NegativeBinomialLoss(PoissonLoss):
     >>> loss_fn.distribution(torch.tensor([2.0])).variance
     tensor([61.9872], grad_fn=<DivBackward0>)
     """
-
-    nll = staticmethod(negative_binomial_nll)
-    slots: ClassVar[Mapping[str, Slot]] = {"dispersion": Slot(ShiftedSoftplus(0.01), 1.0)}
 
     def __init__(self, dispersion: ParameterLike = None, **options: Any) -> None:
         super().__init__(dispersion=dispersion, **options)
@@ -123,14 +110,4 @@ def _half_difference(count: Array, spread: Array) -> Array:
     return np.asarray((fall * 0.5 * np.exp(-log_tan)).sum(1) * step / math.pi)
 
 
-register(
-    Likelihood(
-        "negative_binomial",
-        negative_binomial_nll,
-        NegativeBinomialLoss,
-        NegativeBinomial,
-        constraints.nonnegative_integer,
-        crps=_crps,
-        start=log_mean,
-    )
-)
+register(NegativeBinomialLoss, support=constraints.nonnegative_integer, crps=_crps, start=log_mean)

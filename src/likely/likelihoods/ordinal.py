@@ -1,20 +1,21 @@
 """The cumulative logit likelihood of ordered classes, whose cut points learn."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.distributions import Distribution, constraints
+from torch.distributions import constraints
 from torch.distributions.transforms import Transform
 from torch.nn.functional import logsigmoid
 
 from likely._validation import check_floating, check_real, fits, may_look, promote, reduce
 from likely.constraints import ShiftedSoftplus
+from likely.likelihoods._distribution import OfForm
 from likely.likelihoods._loss import LikelihoodLoss, ParameterLike, Phi, Slot
 from likely.likelihoods._numeric import Array, check_support
-from likely.likelihoods._record import Likelihood, register
+from likely.likelihoods._record import register
 from likely.parameters import Fixed, Global, Parameter
 
 __all__ = ["Ordinal", "OrdinalLoss", "ordinal_nll"]
@@ -119,7 +120,7 @@ def _ends(target: Tensor, cutpoints: Tensor) -> tuple[Tensor, Tensor, Tensor, Te
     return lower, upper, label <= 0, label >= count
 
 
-class Ordinal(Distribution):
+class Ordinal(OfForm, nll=ordinal_nll, cutpoints=constraints.real_vector):
     """Ordered classes 0 … K - 1 by cumulative logits: P(X ≤ k) = σ(cutpoints[k] - loc).
 
     >>> import torch
@@ -129,17 +130,10 @@ class Ordinal(Distribution):
     (tensor(0.7311), tensor(1.), tensor(1.))
     """
 
-    arg_constraints: ClassVar = {"loc": constraints.real, "cutpoints": constraints.real_vector}
-
     def __init__(self, loc: Tensor, cutpoints: Tensor, validate_args: bool | None = None) -> None:
         shape = torch.broadcast_shapes(loc.shape, cutpoints.shape[:-1])
         self.loc, self.cutpoints = loc.expand(shape), cutpoints.expand(*shape, -1)
         super().__init__(shape, validate_args=validate_args)
-
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        """The same distribution over a larger batch."""
-        shape = torch.Size(batch_shape)
-        return Ordinal(self.loc.expand(shape), self.cutpoints.expand(*shape, -1), validate_args=False)
 
     @constraints.dependent_property(is_discrete=True, event_dim=0)
     def support(self) -> Any:
@@ -163,12 +157,6 @@ class Ordinal(Distribution):
         odd = 2 * torch.arange(beyond.shape[-1], device=beyond.device) + 1
         return (odd * beyond).sum(-1) - self.mean.square()
 
-    def log_prob(self, value: Tensor) -> Tensor:
-        """The logarithm of a class's probability."""
-        if self._validate_args:
-            self._validate_sample(value)
-        return -ordinal_nll(self.loc, value, cutpoints=self.cutpoints, reduction="none", validate_args=False)
-
     def cdf(self, value: Tensor) -> Tensor:
         """P(X ≤ value)."""
         whole = value.floor()
@@ -185,7 +173,7 @@ class Ordinal(Distribution):
             return self.icdf(torch.rand(self._extended_shape(sample_shape), device=self.loc.device))
 
 
-class OrdinalLoss(LikelihoodLoss):
+class OrdinalLoss(LikelihoodLoss, nll=ordinal_nll, family=Ordinal, cutpoints=Slot(Increasing(), 0.0)):
     r"""Ordered classes by cumulative logits; the cut points between them learn.
 
     Args:
@@ -205,8 +193,6 @@ class OrdinalLoss(LikelihoodLoss):
     """
 
     cutpoints: Parameter
-    nll = staticmethod(ordinal_nll)
-    slots: ClassVar[Mapping[str, Slot]] = {"cutpoints": Slot(Increasing(), 0.0)}
 
     def __init__(
         self, cutpoints: ParameterLike | Sequence[float] = None, *, classes: int | None = None, **options: Any
@@ -236,9 +222,6 @@ class OrdinalLoss(LikelihoodLoss):
         lower, upper, first, last = _ends(target, phi["cutpoints"])
         return torch.where(first | last, 0.0, self._nll(0.5 * (lower + upper), target, phi))
 
-    def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
-        return Ordinal(prediction, phi["cutpoints"])
-
 
 def _crps(distribution: Ordinal, y: Array) -> Array:
     """The ranked probability score."""
@@ -248,14 +231,9 @@ def _crps(distribution: Ordinal, y: Array) -> Array:
 
 
 register(
-    Likelihood(
-        "ordinal",
-        ordinal_nll,
-        OrdinalLoss,
-        Ordinal,
-        constraints.nonnegative_integer,
-        crps=_crps,
-        start=lambda y, weight: np.zeros(y.shape[1:]),  # the cut points take the shares
-        parameter_axes=lambda y: {"cutpoints": (max(int(y.max()), 1),)},
-    )
+    OrdinalLoss,
+    support=constraints.nonnegative_integer,
+    crps=_crps,
+    start=lambda y, weight: np.zeros(y.shape[1:]),  # the cut points take the shares
+    parameter_axes=lambda y: {"cutpoints": (max(int(y.max()), 1),)},
 )

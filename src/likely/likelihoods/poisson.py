@@ -1,7 +1,6 @@
 """The Poisson likelihood of a count."""
 
-from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, Unpack
 
 import numpy as np
 import torch
@@ -10,24 +9,23 @@ from torch import Tensor
 from torch import distributions as td
 from torch.distributions import Distribution, constraints
 
-from likely._validation import check_counts, check_not_negative, prepare, reduce
+from likely._validation import check_counts
 from likely.likelihoods._distribution import by_scipy
+from likely.likelihoods._form import How, functional_form
 from likely.likelihoods._loss import LikelihoodLoss, Phi
 from likely.likelihoods._numeric import Array, cdf
-from likely.likelihoods._record import Likelihood, register
+from likely.likelihoods._record import register
 
 __all__ = ["Poisson", "PoissonLoss", "poisson_nll"]
 
 
-def poisson_nll(
-    prediction: Tensor,
-    target: Tensor,
-    *,
-    log_input: bool = True,
-    reduction: str = "mean",
-    full: bool = True,
-    validate_args: bool | None = None,
-) -> Tensor:
+def log_factorial(count: Tensor) -> Tensor:
+    """Log y!, of counts that need not be whole."""
+    return torch.lgamma(count + 1)
+
+
+@functional_form(constant=log_factorial, target=check_counts)
+def poisson_nll(prediction: Tensor, target: Tensor, *, log_input: bool = True, **how: Unpack[How]) -> Tensor:
     r"""The Poisson likelihood of a count, from the logarithm of its rate (or the rate: ``log_input=False``).
 
     :math:`\ell = \mu - y \log\mu + \log y!`, with :math:`\Gamma(y + 1)` for :math:`y!` where a count is not whole.
@@ -39,14 +37,7 @@ def poisson_nll(
     >>> poisson_nll(torch.tensor([0.0, 1.0]), torch.tensor([1.0, 3.0]))
     tensor(1.2550)
     """
-    check_counts("target", target, validate_args)
-    prediction, target = prepare(prediction, target)
-    if log_input:
-        nll = prediction.exp() - target * prediction
-    else:
-        check_not_negative("prediction", prediction, validate_args)
-        nll = prediction - torch.xlogy(target, prediction)
-    return reduce(nll + torch.lgamma(target + 1) if full else nll, reduction)
+    return prediction.exp() - target * prediction if log_input else prediction - torch.xlogy(target, prediction)
 
 
 class Poisson(td.Poisson):
@@ -69,7 +60,7 @@ class Poisson(td.Poisson):
         return by_scipy(stats.poisson.ppf, value, self.rate)
 
 
-class PoissonLoss(LikelihoodLoss):
+class PoissonLoss(LikelihoodLoss, nll=poisson_nll, family=Poisson):
     r"""The Poisson likelihood of a count: :class:`torch.nn.PoissonNLLLoss` with its constant.
 
     It has nothing to learn; :class:`NegativeBinomialLoss` is the same with a free variance. ``prediction`` is
@@ -79,8 +70,6 @@ class PoissonLoss(LikelihoodLoss):
     >>> likely.PoissonLoss()(torch.tensor([0.0, 1.0]), torch.tensor([1.0, 3.0]))
     tensor(1.2550)
     """
-
-    nll: ClassVar[Callable[..., Tensor]] = staticmethod(poisson_nll)
 
     def __init__(self, *, log_input: bool = True, **options: Any) -> None:
         super().__init__(**options)
@@ -114,14 +103,4 @@ def _crps(distribution: Poisson, y: Array) -> Array:
     return np.asarray((y - rate) * (2 * cdf(distribution, y) - 1) + rate * (2 * point - spread))
 
 
-register(
-    Likelihood(
-        "poisson",
-        poisson_nll,
-        PoissonLoss,
-        Poisson,
-        constraints.nonnegative_integer,
-        crps=_crps,
-        start=log_mean,
-    )
-)
+register(PoissonLoss, support=constraints.nonnegative_integer, crps=_crps, start=log_mean)

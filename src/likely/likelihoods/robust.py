@@ -1,25 +1,23 @@
 """Barron's robust likelihood ρ: from the Cauchy over the normal to lighter tails, by one shape that learns."""
 
 import math
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, Unpack
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.distributions import Distribution, constraints
+from torch.distributions import constraints
 
-from likely import kernels
 from likely._partition import log_partition
 from likely._rho import rho
 from likely._rows.blocks import row_blocks
-from likely._validation import check_floating, check_positive, promote
+from likely._validation import check_floating, check_not_negative, check_positive, promote
 from likely.constraints import Interval
 from likely.likelihoods._distribution import LocationScale
-from likely.likelihoods._fused import Value, location_nll
-from likely.likelihoods._loss import SCALE, ParameterLike, Phi, ScaleLoss, Slot
+from likely.likelihoods._form import How, Value, functional_form
+from likely.likelihoods._loss import SCALE, ParameterLike, ScaleLoss, Slot
 from likely.likelihoods._numeric import NODES, Array, gauss_legendre, standardised
-from likely.likelihoods._record import Likelihood, Residuals, register
+from likely.likelihoods._record import Residuals, register
 from likely.likelihoods._robust_quantiles import half_mass, half_quantile, reach, rejection_sample
 
 # Panels from 0 to a residual, and over the whole half line.
@@ -28,16 +26,8 @@ _NEAR, _FAR = 4, 16
 __all__ = ["Robust", "RobustLoss", "robust_log_partition", "robust_nll", "robust_rho"]
 
 
-def robust_nll(
-    prediction: Tensor,
-    target: Tensor,
-    *,
-    alpha: Value,
-    scale: Value,
-    reduction: str = "mean",
-    full: bool = True,
-    validate_args: bool | None = None,
-) -> Tensor:
+@functional_form(fused=True, alpha=check_not_negative)
+def robust_nll(prediction: Tensor, target: Tensor, *, alpha: Value, scale: Value, **how: Unpack[How]) -> Tensor:
     r"""Barron's robust likelihood: one family from the Cauchy (α = 0) over the normal (α = 2) to lighter tails.
 
     :math:`\ell = \rho(r, \alpha, \sigma) + \log\sigma + \log Z(\alpha)`. The partition function keeps the shape
@@ -50,7 +40,7 @@ def robust_nll(
     >>> robust_nll(x, y, alpha=2.0, scale=1.0), robust_nll(x, y, alpha=0.0, scale=1.0)
     (tensor(226.1689), tensor(4.7498))
     """
-    return location_nll("robust", prediction, target, 0.0, reduction, validate_args, scale=scale, alpha=alpha)
+    return rho((target - prediction) / scale, alpha) + scale.log() + log_partition(alpha)
 
 
 def robust_rho(residual: Tensor, *, alpha: Value, scale: Value = 1.0) -> Tensor:
@@ -86,38 +76,7 @@ def robust_log_partition(alpha: Value) -> Tensor:
     return log_partition(alpha)
 
 
-def _robust(prediction: Tensor, target: Tensor, scale: Tensor, alpha: Tensor) -> Tensor:
-    return rho((target - prediction) / scale, alpha) + scale.log() + log_partition(alpha)
-
-
-kernels.PLAIN["robust"] = _robust
-
-
-class RobustLoss(ScaleLoss):
-    r"""Barron's robust likelihood ρ: shape ``alpha`` and ``scale`` learn how much outliers may weigh.
-
-    ``alpha`` moves in (0, 3), as in the paper, and starts at 2, the normal.
-
-    >>> import torch, likely
-    >>> loss_fn = likely.RobustLoss(alpha=0.0)   # Cauchy's tails
-    >>> loss_fn(torch.zeros(2), torch.tensor([1.0, 30.0]))
-    tensor(4.7498, grad_fn=<...>)
-    """
-
-    nll = staticmethod(robust_nll)
-    slots: ClassVar[Mapping[str, Slot]] = {
-        "alpha": Slot(Interval(0, 3), 2.0, zero_allowed=True),
-        "scale": SCALE,
-    }
-
-    def __init__(self, alpha: ParameterLike = None, scale: ParameterLike = None, **options: Any) -> None:
-        super().__init__(alpha=alpha, scale=scale, **options)
-
-    def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
-        return Robust(phi["alpha"], prediction, phi["scale"])
-
-
-class Robust(LocationScale):
+class Robust(LocationScale, nll=robust_nll, alpha=constraints.nonnegative):
     r"""Barron's robust distribution, :math:`p(x) = e^{-\rho(x - \mu, \alpha, \sigma)} / \sigma Z(\alpha)`.
 
     :math:`\alpha = 0` is a Cauchy of scale :math:`\sqrt2\sigma`, 2 the normal, larger α lighter tails. The CDF is
@@ -135,13 +94,7 @@ class Robust(LocationScale):
     tensor([   inf, 2.6995, 1.0000])
     """
 
-    nll = staticmethod(robust_nll)
     alpha: Tensor
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
-        "alpha": constraints.nonnegative,
-        "loc": constraints.real,
-        "scale": constraints.positive,
-    }
 
     def __init__(self, alpha: Any, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
         super().__init__(validate_args, alpha=alpha, loc=loc, scale=scale)
@@ -208,6 +161,23 @@ class Robust(LocationScale):
         return z + gap / density
 
 
+class RobustLoss(
+    ScaleLoss, nll=robust_nll, family=Robust, alpha=Slot(Interval(0, 3), 2.0, zero_allowed=True), scale=SCALE
+):
+    r"""Barron's robust likelihood ρ: shape ``alpha`` and ``scale`` learn how much outliers may weigh.
+
+    ``alpha`` moves in (0, 3), as in the paper, and starts at 2, the normal.
+
+    >>> import torch, likely
+    >>> loss_fn = likely.RobustLoss(alpha=0.0)   # Cauchy's tails
+    >>> loss_fn(torch.zeros(2), torch.tensor([1.0, 30.0]))
+    tensor(4.7498, grad_fn=<...>)
+    """
+
+    def __init__(self, alpha: ParameterLike = None, scale: ParameterLike = None, **options: Any) -> None:
+        super().__init__(alpha=alpha, scale=scale, **options)
+
+
 def _crps(distribution: Robust, y: Array) -> Array:
     """By Gauss–Legendre sums in sinh⁻¹ x, right to 1e-12."""
     z, scale = standardised(distribution, y)
@@ -254,20 +224,15 @@ def _weight(z: Array, alpha: float) -> Array:
 
 
 register(
-    Likelihood(
-        "robust",
-        robust_nll,
-        RobustLoss,
-        Robust,
-        crps=_crps,
-        residuals=Residuals(
-            loss=lambda z, alpha: robust_rho(torch.from_numpy(z), alpha=alpha).numpy(),
-            weight=_weight,
-            deviation=lambda alpha: math.sqrt(Robust(torch.tensor(alpha), 0.0, 1.0).variance.item()),
-            shape="alpha",
-            start=1.0,
-            shapes=tuple(np.linspace(0, 2, 21)),
-            largest=2.0,
-        ),
-    )
+    RobustLoss,
+    crps=_crps,
+    residuals=Residuals(
+        loss=lambda z, alpha: robust_rho(torch.from_numpy(z), alpha=alpha).numpy(),
+        weight=_weight,
+        deviation=lambda alpha: math.sqrt(Robust(torch.tensor(alpha), 0.0, 1.0).variance.item()),
+        shape="alpha",
+        start=1.0,
+        shapes=tuple(np.linspace(0, 2, 21)),
+        largest=2.0,
+    ),
 )

@@ -1,7 +1,6 @@
 """The softmax likelihood of classes: cross-entropy whose temperature learns."""
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,9 +21,9 @@ from likely._validation import (
     promote,
     reduce,
 )
-from likely.likelihoods._loss import TEMPERATURE, LikelihoodLoss, ParameterLike, Phi, Slot
+from likely.likelihoods._loss import TEMPERATURE, LikelihoodLoss, ParameterLike, Phi
 from likely.likelihoods._numeric import Array, check_support
-from likely.likelihoods._record import Likelihood, register
+from likely.likelihoods._record import register
 
 # With fewer classes than this a row is too short for a program of its own, and torch's cross-entropy is as good.
 _FEWEST_CLASSES = 256
@@ -69,9 +68,8 @@ def softmax_nll(
     check_reduction(reduction)
     if logits.ndim == 0:
         raise ValueError("logits must have a class axis: shape (classes,) or (batch, classes, …)")
-    axis = min(1, logits.ndim - 1)
-    outer = logits.shape[:axis] + logits.shape[axis + 1 :]
-    _check_labels(logits, target, axis, ignore_index, validate_args)
+    _, outer = _axes(logits)
+    _check_labels(logits, target, ignore_index, validate_args)
     if not isinstance(temperature, Tensor):
         dtype = torch.promote_types(logits.dtype, torch.float32)
         temperature = logits.new_full((), temperature, dtype=dtype)
@@ -98,9 +96,8 @@ def softmax_nll(
 def _plain(logits: Tensor, target: Tensor, temperature: Tensor, *, ignore_index: int, label_smoothing: float) -> Tensor:
     """The NLL of every row, differentiable any number of times."""
     logits, temperature = promote(logits, temperature=temperature)
-    axis = min(1, logits.ndim - 1)
+    axis, outer = _axes(logits)
     ruled_out = logits.isneginf()
-    outer = logits.shape[:axis] + logits.shape[axis + 1 :]
     cooled = torch.where(ruled_out, 0.0, logits) / temperature.expand(outer).unsqueeze(axis)
     cooled = torch.where(ruled_out, -torch.inf, cooled)
     target = target.to(logits.dtype) if target.is_floating_point() else target.long()
@@ -116,9 +113,15 @@ def _has_kernel(logits: Tensor, target: Tensor, temperature: Tensor) -> bool:
     return kernels.applies(logits, temperature) and type(target) is Tensor
 
 
-def _check_labels(logits: Tensor, target: Tensor, axis: int, ignore_index: int, validate_args: bool | None) -> None:
+def _axes(logits: Tensor) -> tuple[int, torch.Size]:
+    """The axis of the classes, and the shape without it."""
+    axis = min(1, logits.ndim - 1)
+    return axis, logits.shape[:axis] + logits.shape[axis + 1 :]
+
+
+def _check_labels(logits: Tensor, target: Tensor, ignore_index: int, validate_args: bool | None) -> None:
     check_real("target", target)
-    outer = logits.shape[:axis] + logits.shape[axis + 1 :]
+    axis, outer = _axes(logits)
     if target.is_floating_point():
         if target.shape != logits.shape:
             raise ValueError(
@@ -186,7 +189,7 @@ def softmax_slopes(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     return -log_p.gather(1, labels[:, None])[:, 0], slopes
 
 
-class SoftmaxLoss(LikelihoodLoss):
+class SoftmaxLoss(LikelihoodLoss, nll=softmax_nll, family=td.Categorical, temperature=TEMPERATURE):
     r"""The softmax likelihood: :class:`torch.nn.CrossEntropyLoss` with a temperature that learns.
 
     Labels are class numbers (``ignore_index`` masks some) or probabilities in the shape of the logits; classes
@@ -199,9 +202,6 @@ class SoftmaxLoss(LikelihoodLoss):
     >>> loss_fn.distribution(torch.tensor([[2.0, 0.0]])).probs
     tensor([[0.7311, 0.2689]])
     """
-
-    nll = staticmethod(softmax_nll)
-    slots: ClassVar[Mapping[str, Slot]] = {"temperature": TEMPERATURE}
 
     def __init__(
         self,
@@ -217,8 +217,7 @@ class SoftmaxLoss(LikelihoodLoss):
         self.ignore_index, self.label_smoothing = ignore_index, label_smoothing
 
     def _outer(self, prediction: Tensor) -> torch.Size:
-        axis = min(1, prediction.ndim - 1)
-        return prediction.shape[:axis] + prediction.shape[axis + 1 :]
+        return _axes(prediction)[1]
 
     def _check(self, prediction: Tensor, target: Tensor) -> None:
         check_floating("prediction", prediction)
@@ -232,21 +231,19 @@ class SoftmaxLoss(LikelihoodLoss):
 
     def _lowest(self, prediction: Tensor, target: Tensor, phi: Phi) -> Tensor:
         """The entropy of the labels themselves, smoothing included."""
-        axis = min(1, prediction.ndim - 1)
+        axis, _ = _axes(prediction)
         classes = prediction.shape[axis]
-        if target.is_floating_point():
-            labels = target.to(torch.promote_types(prediction.dtype, torch.float32))
-        else:
+        labels = target
+        if not target.is_floating_point():
             kept = torch.where(target == self.ignore_index, 0, target).long()
-            dtype = torch.promote_types(prediction.dtype, torch.float32)
-            labels = F.one_hot(kept, classes).movedim(-1, axis).to(dtype)
+            labels = F.one_hot(kept, classes).movedim(-1, axis)
+        labels = labels.to(torch.promote_types(prediction.dtype, torch.float32))
         labels = labels * (1 - self.label_smoothing) + self.label_smoothing / classes
         entropy: Tensor = torch.special.entr(labels).sum(axis)
         return entropy
 
     def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
-        axis = min(1, prediction.ndim - 1)
-        logits = prediction.movedim(axis, -1)
+        logits = prediction.movedim(_axes(prediction)[0], -1)
         return td.Categorical(logits=logits / phi["temperature"].unsqueeze(-1))
 
 
@@ -257,4 +254,4 @@ def _crps(distribution: td.Categorical, y: Array) -> Array:
     return np.asarray(np.square(distribution.probs.numpy().cumsum(-1)[..., :-1] - reached).sum(-1))
 
 
-register(Likelihood("softmax", softmax_nll, SoftmaxLoss, td.Categorical, constraints.nonnegative_integer, crps=_crps))
+register(SoftmaxLoss, support=constraints.nonnegative_integer, crps=_crps)

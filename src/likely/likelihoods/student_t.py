@@ -1,38 +1,27 @@
 """Student's t: a normal that expects outliers."""
 
 import math
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, Unpack
 
 import numpy as np
 import torch
 from scipy import special
 from torch import Tensor
 from torch import distributions as td
-from torch.distributions import Distribution
 
-from likely import kernels
 from likely._special import log1p_square, log_gamma_ratio
 from likely.constraints import ShiftedSoftplus
 from likely.likelihoods._distribution import cdf_by_scipy, icdf_by_scipy
-from likely.likelihoods._fused import HALF_LOG_2PI, Value, location_nll
-from likely.likelihoods._loss import SCALE, ParameterLike, Phi, ScaleLoss, Slot
+from likely.likelihoods._form import HALF_LOG_2PI, How, Value, functional_form
+from likely.likelihoods._loss import SCALE, ParameterLike, ScaleLoss, Slot
 from likely.likelihoods._numeric import Array, standardised
-from likely.likelihoods._record import Likelihood, Residuals, register
+from likely.likelihoods._record import Residuals, register
 
 __all__ = ["StudentT", "StudentTLoss", "student_t_nll"]
 
 
-def student_t_nll(
-    prediction: Tensor,
-    target: Tensor,
-    *,
-    df: Value,
-    scale: Value,
-    reduction: str = "mean",
-    full: bool = True,
-    validate_args: bool | None = None,
-) -> Tensor:
+@functional_form(constant=HALF_LOG_2PI, fused=True)
+def student_t_nll(prediction: Tensor, target: Tensor, *, df: Value, scale: Value, **how: Unpack[How]) -> Tensor:
     r"""Student's t: a normal whose scale was itself drawn at random, so that outliers are expected.
 
     For :math:`z = r / \sigma` and :math:`\nu > 0` degrees of freedom,
@@ -48,16 +37,8 @@ def student_t_nll(
     >>> student_t_nll(x, y, df=1.0, scale=1.0), normal_nll(x, y, scale=1.0)
     (tensor(4.8931), tensor(226.1689))
     """
-    constant = HALF_LOG_2PI if full else 0.0
-    return location_nll("student_t", prediction, target, constant, reduction, validate_args, scale=scale, df=df)
-
-
-def _student_t(prediction: Tensor, target: Tensor, scale: Tensor, df: Tensor) -> Tensor:
     z = (target - prediction) / scale
     return 0.5 * (df + 1) * log1p_square(z * df.rsqrt()) + scale.log() - log_gamma_ratio(0.5 * df, 0.5)
-
-
-kernels.PLAIN["student_t"] = _student_t
 
 
 class StudentT(td.StudentT):
@@ -85,7 +66,7 @@ class StudentT(td.StudentT):
         return torch.exp(-nll)
 
 
-class StudentTLoss(ScaleLoss):
+class StudentTLoss(ScaleLoss, nll=student_t_nll, family=StudentT, df=Slot(ShiftedSoftplus(0.01), 4.0), scale=SCALE):
     r"""Student's t: a squared error that forgives outliers, by as much as the data asks for.
 
     Both the degrees of freedom ``df`` (from 4) and the ``scale`` learn.
@@ -96,14 +77,8 @@ class StudentTLoss(ScaleLoss):
     tensor(4.8931, grad_fn=<...>)
     """
 
-    nll = staticmethod(student_t_nll)
-    slots: ClassVar[Mapping[str, Slot]] = {"df": Slot(ShiftedSoftplus(0.01), 4.0), "scale": SCALE}
-
     def __init__(self, df: ParameterLike = None, scale: ParameterLike = None, **options: Any) -> None:
         super().__init__(df=df, scale=scale, **options)
-
-    def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
-        return StudentT(phi["df"], prediction, phi["scale"])
 
 
 def _crps(distribution: StudentT, y: Array) -> Array:
@@ -129,19 +104,14 @@ def _crps_shape(df: Array) -> Array:
 
 
 register(
-    Likelihood(
-        "student_t",
-        student_t_nll,
-        StudentTLoss,
-        StudentT,
-        crps=_crps,
-        residuals=Residuals(
-            loss=lambda z, df: 0.5 * (df + 1) * np.log1p(z * z / df),
-            weight=lambda z, df: (df + 1) / (df + z * z),
-            deviation=lambda df: math.sqrt(df / (df - 2)) if df > 2 else math.inf,
-            shape="df",
-            start=4.0,
-            shapes=tuple(np.geomspace(0.5, 64, 15)),
-        ),
-    )
+    StudentTLoss,
+    crps=_crps,
+    residuals=Residuals(
+        loss=lambda z, df: 0.5 * (df + 1) * np.log1p(z * z / df),
+        weight=lambda z, df: (df + 1) / (df + z * z),
+        deviation=lambda df: math.sqrt(df / (df - 2)) if df > 2 else math.inf,
+        shape="df",
+        start=4.0,
+        shapes=tuple(np.geomspace(0.5, 64, 15)),
+    ),
 )

@@ -1,24 +1,21 @@
 """The von Mises likelihood of an angle: a normal on the circle, whose concentration learns."""
 
 import math
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, Unpack
 
 import numpy as np
 import torch
 from scipy import special
 from torch import Tensor
 from torch import distributions as td
-from torch.distributions import Distribution
 
 from likely._rows.blocks import row_blocks
-from likely._validation import check_positive, prepare, reduce
 from likely.constraints import ShiftedSoftplus
 from likely.likelihoods._distribution import cdf_by_scipy, icdf_by_scipy
-from likely.likelihoods._fused import Value
-from likely.likelihoods._loss import LikelihoodLoss, ParameterLike, Phi, Slot
+from likely.likelihoods._form import How, Value, functional_form
+from likely.likelihoods._loss import LikelihoodLoss, ParameterLike, Slot
 from likely.likelihoods._numeric import Array
-from likely.likelihoods._record import Likelihood, register
+from likely.likelihoods._record import register
 
 __all__ = ["VonMises", "VonMisesLoss", "von_mises_nll"]
 
@@ -28,15 +25,8 @@ _NODES, _WEIGHTS = (0.5 * values for values in np.polynomial.legendre.leggauss(4
 _NODES = _NODES + 0.5
 
 
-def von_mises_nll(
-    prediction: Tensor,
-    target: Tensor,
-    *,
-    concentration: Value,
-    reduction: str = "mean",
-    full: bool = True,
-    validate_args: bool | None = None,
-) -> Tensor:
+@functional_form(constant=math.log(2 * math.pi))
+def von_mises_nll(prediction: Tensor, target: Tensor, *, concentration: Value, **how: Unpack[How]) -> Tensor:
     r"""The von Mises likelihood of an angle in radians, from its most likely direction.
 
     :math:`\ell = \kappa (1 - \cos(y - x)) + \log(2\pi e^{-\kappa} I_0(\kappa))` for a ``concentration``
@@ -48,10 +38,7 @@ def von_mises_nll(
     >>> von_mises_nll(torch.tensor([0.0, 3.1]), torch.tensor([0.1, -3.1]), concentration=4.0)
     tensor(0.2798)
     """
-    check_positive("concentration", concentration, validate_args)
-    prediction, target, concentration = prepare(prediction, target, concentration=concentration)
-    nll = 2 * concentration * torch.sin(0.5 * (target - prediction)).square() + _log_scaled_bessel(concentration)
-    return reduce(nll + math.log(2 * math.pi) if full else nll, reduction)
+    return 2 * concentration * torch.sin(0.5 * (target - prediction)).square() + _log_scaled_bessel(concentration)
 
 
 def _log_scaled_bessel(x: Tensor) -> Tensor:
@@ -140,7 +127,7 @@ def _quantile(p: Array, concentration: Array) -> Array:
     return np.where(np.minimum(p, 1 - p) > 0, angle, math.pi) * np.sign(p - 0.5)
 
 
-class VonMisesLoss(LikelihoodLoss):
+class VonMisesLoss(LikelihoodLoss, nll=von_mises_nll, family=VonMises, concentration=Slot(ShiftedSoftplus(0.01), 1.0)):
     r"""The von Mises likelihood of an angle in radians; the ``concentration`` κ, about one over the variance, learns.
 
     >>> import torch
@@ -149,14 +136,8 @@ class VonMisesLoss(LikelihoodLoss):
     tensor(1.0780, grad_fn=<MeanBackward0>)
     """
 
-    nll = staticmethod(von_mises_nll)
-    slots: ClassVar[Mapping[str, Slot]] = {"concentration": Slot(ShiftedSoftplus(0.01), 1.0)}
-
     def __init__(self, concentration: ParameterLike = None, **options: Any) -> None:
         super().__init__(concentration=concentration, **options)
-
-    def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
-        return VonMises(prediction, phi["concentration"])
 
 
 def _crps(distribution: VonMises, y: Array) -> Array:
@@ -184,4 +165,4 @@ def _start(y: Array, weight: Array) -> Array:
     return np.asarray(np.arctan2(sine, cosine))
 
 
-register(Likelihood("von_mises", von_mises_nll, VonMisesLoss, VonMises, crps=_crps, start=_start))
+register(VonMisesLoss, crps=_crps, start=_start)

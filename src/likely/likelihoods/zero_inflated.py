@@ -1,21 +1,20 @@
 """Zero-inflated counts: zero for a reason of its own with some probability, else Poisson or negative binomial."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.distributions import Distribution, constraints
 
-from likely._validation import check_counts, check_shares, prepare, reduce
+from likely._validation import check_counts, check_shares
 from likely.constraints import Interval
-from likely.likelihoods._fused import Value
+from likely.likelihoods._form import How, Value, functional_form
 from likely.likelihoods._loss import ParameterLike, Phi, Slot
 from likely.likelihoods._numeric import Array
-from likely.likelihoods._record import LIKELIHOODS, Likelihood, register
+from likely.likelihoods._record import LIKELIHOODS, register
 from likely.likelihoods.negative_binomial import NegativeBinomial, NegativeBinomialLoss, negative_binomial_nll
-from likely.likelihoods.poisson import Poisson, PoissonLoss, log_mean, poisson_nll
+from likely.likelihoods.poisson import Poisson, PoissonLoss, log_factorial, log_mean, poisson_nll
 
 __all__ = [
     "ZeroInflatedNegativeBinomial",
@@ -26,17 +25,12 @@ __all__ = [
     "zero_inflated_poisson_nll",
 ]
 INFLATION = Slot(Interval(0, 1), 0.1)
+_EACH: How = {"reduction": "none", "full": False, "validate_args": False}
 
 
+@functional_form(constant=log_factorial, target=check_counts, inflation=check_shares)
 def zero_inflated_poisson_nll(
-    prediction: Tensor,
-    target: Tensor,
-    *,
-    inflation: Value,
-    log_input: bool = True,
-    reduction: str = "mean",
-    full: bool = True,
-    validate_args: bool | None = None,
+    prediction: Tensor, target: Tensor, *, inflation: Value, log_input: bool = True, **how: Unpack[How]
 ) -> Tensor:
     r"""The zero-inflated Poisson: a count that is zero for another reason with probability ``inflation``.
 
@@ -49,15 +43,13 @@ def zero_inflated_poisson_nll(
     >>> zero_inflated_poisson_nll(torch.tensor([0.0, 1.0]), torch.tensor([0.0, 3.0]), inflation=0.5)
     tensor(1.2915)
     """
-    check_counts("target", target, validate_args)
-    prediction, target, inflation = _prepared(prediction, target, inflation, validate_args)
     if log_input:  # a zero says nothing about a rate so high, and the slope of its exponential must not be infinite
         high = 0.5 * float(np.log(torch.finfo(prediction.dtype).max))
         prediction = torch.where(target == 0, prediction.clamp(max=high), prediction)
-    nll = poisson_nll(prediction, target, log_input=log_input, reduction="none", full=full, validate_args=validate_args)
-    return reduce(_inflated(nll, target, inflation), reduction)
+    return _inflated(poisson_nll(prediction, target, log_input=log_input, **_EACH), target, inflation)
 
 
+@functional_form(constant=log_factorial, target=check_counts, inflation=check_shares)
 def zero_inflated_negative_binomial_nll(
     prediction: Tensor,
     target: Tensor,
@@ -65,9 +57,7 @@ def zero_inflated_negative_binomial_nll(
     dispersion: Value,
     inflation: Value,
     log_input: bool = True,
-    reduction: str = "mean",
-    full: bool = True,
-    validate_args: bool | None = None,
+    **how: Unpack[How],
 ) -> Tensor:
     r"""The zero-inflated negative binomial: zero for another reason with probability ``inflation``.
 
@@ -80,19 +70,8 @@ def zero_inflated_negative_binomial_nll(
     >>> zero_inflated_negative_binomial_nll(x, y, dispersion=1e-6, inflation=0.5)
     tensor(1.2915)
     """
-    check_counts("target", target, validate_args)
-    prediction, target, inflation = _prepared(prediction, target, inflation, validate_args)
-    options: dict[str, Any] = {"log_input": log_input, "full": full, "validate_args": validate_args}
-    nll = negative_binomial_nll(prediction, target, dispersion=dispersion, reduction="none", **options)
-    return reduce(_inflated(nll, target, inflation), reduction)
-
-
-def _prepared(prediction: Tensor, target: Tensor, inflation: Value, validate_args: bool | None) -> tuple[Tensor, ...]:
-    if isinstance(inflation, Tensor):
-        check_shares("inflation", inflation, validate_args)
-    elif not 0 <= inflation <= 1:
-        raise ValueError(f"inflation must lie in [0, 1], got {inflation}")
-    return prepare(prediction, target, inflation=inflation)
+    nll = negative_binomial_nll(prediction, target, dispersion=dispersion, log_input=log_input, **_EACH)
+    return _inflated(nll, target, inflation)
 
 
 def _inflated(nll: Tensor, target: Tensor, inflation: Tensor) -> Tensor:
@@ -198,7 +177,9 @@ class ZeroInflatedNegativeBinomial(_ZeroInflated):
         super().__init__(base, inflation, validate_args)
 
 
-class ZeroInflatedPoissonLoss(PoissonLoss):
+class ZeroInflatedPoissonLoss(
+    PoissonLoss, nll=zero_inflated_poisson_nll, family=ZeroInflatedPoisson, inflation=INFLATION
+):
     r"""Counts with more zeros than a Poisson has; the ``inflation``, the share of those zeros, learns (from 0.1).
 
     >>> import torch
@@ -208,21 +189,20 @@ class ZeroInflatedPoissonLoss(PoissonLoss):
     tensor([6.6502], grad_fn=<MulBackward0>)
     """
 
-    nll: ClassVar[Callable[..., Tensor]] = staticmethod(zero_inflated_poisson_nll)
-    slots: ClassVar[Mapping[str, Slot]] = {"inflation": INFLATION}
-
     def __init__(self, inflation: ParameterLike = None, **options: Any) -> None:
         super().__init__(inflation=inflation, **options)
-
-    def _lowest(self, prediction: Tensor, target: Tensor, phi: Phi) -> Tensor:
-        mean = target.to(torch.promote_types(prediction.dtype, torch.float32))
-        return type(self).nll(mean, target, **phi, **{**self._options("none"), "log_input": False})
 
     def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
         return ZeroInflatedPoisson(self._rate(prediction), phi["inflation"])
 
 
-class ZeroInflatedNegativeBinomialLoss(ZeroInflatedPoissonLoss):
+class ZeroInflatedNegativeBinomialLoss(
+    ZeroInflatedPoissonLoss,
+    nll=zero_inflated_negative_binomial_nll,
+    family=ZeroInflatedNegativeBinomial,
+    **NegativeBinomialLoss.slots,
+    inflation=INFLATION,
+):
     r"""Overdispersed counts with further zeros; the ``dispersion`` and the ``inflation`` (from 0.1) learn.
 
     >>> import torch
@@ -231,9 +211,6 @@ class ZeroInflatedNegativeBinomialLoss(ZeroInflatedPoissonLoss):
     >>> loss_fn.distribution(torch.tensor([2.0])).mean
     tensor([6.6502], grad_fn=<MulBackward0>)
     """
-
-    nll = staticmethod(zero_inflated_negative_binomial_nll)
-    slots: ClassVar[Mapping[str, Slot]] = {**NegativeBinomialLoss.slots, "inflation": INFLATION}
 
     def __init__(self, dispersion: ParameterLike = None, inflation: ParameterLike = None, **options: Any) -> None:
         super().__init__(inflation, dispersion=dispersion, **options)
@@ -252,9 +229,5 @@ def _crps(distribution: _ZeroInflated, y: Array) -> Array:
     return np.asarray(share * np.abs(y) + (1 - share) * (score(distribution.base, y) - share * at_zero))
 
 
-for _nll, _loss, _kind in (
-    (zero_inflated_poisson_nll, ZeroInflatedPoissonLoss, ZeroInflatedPoisson),
-    (zero_inflated_negative_binomial_nll, ZeroInflatedNegativeBinomialLoss, ZeroInflatedNegativeBinomial),
-):
-    _name = _nll.__name__.removesuffix("_nll")
-    register(Likelihood(_name, _nll, _loss, _kind, constraints.nonnegative_integer, crps=_crps, start=log_mean))
+for _loss in (ZeroInflatedPoissonLoss, ZeroInflatedNegativeBinomialLoss):
+    register(_loss, support=constraints.nonnegative_integer, crps=_crps, start=log_mean)

@@ -19,6 +19,8 @@ from likely.metrics._input import (
 )
 from likely.metrics._predictive import predictive, with_target
 
+__all__ = ["negative_log_likelihood"]
+
 
 def negative_log_likelihood(
     y_true: Input,

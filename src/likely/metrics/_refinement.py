@@ -8,6 +8,8 @@ from scipy import special
 
 from likely.metrics._input import Array, Input, as_labels, as_logits, as_weight, check_choice, classified, relative
 
+__all__ = ["CalibrationRefinement", "calibration_refinement"]
+
 Recalibration: TypeAlias = Callable[[Array, Array, Array, Array], Array]
 
 _LARGEST = 1e3  # inverse temperatures are sought between this and its reciprocal

@@ -5,6 +5,8 @@ from scipy import fft
 
 from likely.metrics._input import Array, Input, Judged, classified, judged, relative
 
+__all__ = ["smooth_calibration_error"]
+
 _GRID = 1 << 16
 _SMALLEST = 1e-4
 

@@ -1,5 +1,7 @@
 """How far predictive distributions are from what happens: levels, intervals, widths."""
 
+from typing import Any
+
 import numpy as np
 from torch.distributions import Distribution
 
@@ -69,7 +71,7 @@ def quantile_calibration_error(
     p = np.arange(11) / 10 if levels is None else as_array("levels", levels).astype(np.float64)
     if p.ndim != 1 or p.min() < 0 or p.max() > 1:
         raise ValueError("levels must be a vector of probabilities in [0, 1]")
-    level, weight = _levels(y_true, distribution, mean, scale, sample_weight)
+    level, weight = _levels(pit_values(y_true, distribution, mean=mean, scale=scale), sample_weight)
     reached = (weight[:, None] * (level[:, None] <= p)).sum(0)
     return float(np.square(p - reached).sum())
 
@@ -95,7 +97,7 @@ def miscalibration_area(
     0.5
     """
     check_choice("kind", kind, ("interval", "quantile"))
-    level, weight = _levels(y_true, distribution, mean, scale, sample_weight)
+    level, weight = _levels(pit_values(y_true, distribution, mean=mean, scale=scale), sample_weight)
     if kind == "interval":
         level = np.abs(2 * level - 1)
     order = np.argsort(level)
@@ -109,15 +111,8 @@ def miscalibration_area(
     return float((below(steps[1:] - reached) - below(steps[:-1] - reached)).sum())
 
 
-def _levels(
-    y_true: Input,
-    distribution: Distribution | None,
-    mean: Input | None,
-    scale: Input | None,
-    sample_weight: Input | None,
-) -> tuple[Array, Array]:
-    """The PIT of every number, and weights that sum to one."""
-    level = pit_values(y_true, distribution, mean=mean, scale=scale)
+def _levels(level: Array, sample_weight: Input | None) -> tuple[Array, Array]:
+    """The level of every number, and weights that sum to one."""
     weight = relative(as_weight(sample_weight, len(level)))
     weight = np.repeat(weight, level.size // len(level))
     return level.ravel(), weight / weight.sum()
@@ -165,8 +160,8 @@ def interval_coverage(
     >>> interval_coverage([0.0, 1.0], interval=([-1, -1], [0.5, 2]))
     1.0
     """
-    y, lower, upper, weight = _interval(y_true, distribution, coverage, interval, mean, scale, sample_weight)
-    return float(average((lower <= y) & (y <= upper), weight, "mean"))
+    y, lower, upper = _about(y_true, *_ends(coverage, interval, distribution, mean, scale))
+    return float(average((lower <= y) & (y <= upper), as_weight(sample_weight, len(y)), "mean"))
 
 
 def interval_width(
@@ -185,7 +180,7 @@ def interval_width(
     >>> round(interval_width(mean=[0.0, 0.0], scale=[1.0, 2.0], coverage=0.95), 4)
     5.8799
     """
-    lower, upper = _ends(distribution, coverage, interval, mean, scale)
+    lower, upper = _ends(coverage, interval, distribution, mean, scale)
     return average(upper - lower, as_weight(sample_weight, len(lower)), reduction)
 
 
@@ -211,41 +206,27 @@ def interval_score(
     >>> round(interval_score([0.0, 3.0], interval=([-1, -1], [1, 1]), coverage=0.9), 6)
     22.0
     """
-    y, lower, upper, weight = _interval(y_true, distribution, coverage, interval, mean, scale, sample_weight)
+    y, lower, upper = _about(y_true, *_ends(coverage, interval, distribution, mean, scale))
     missed = np.maximum(lower - y, 0) + np.maximum(y - upper, 0)
-    return average(upper - lower + 2 / (1 - coverage) * missed, weight, reduction)
+    return average(upper - lower + 2 / (1 - coverage) * missed, as_weight(sample_weight, len(y)), reduction)
 
 
-def _interval(
-    y_true: Input,
-    distribution: Distribution | None,
-    coverage: float,
-    interval: tuple[Input, Input] | None,
-    mean: Input | None,
-    scale: Input | None,
-    sample_weight: Input | None,
-) -> tuple[Array, Array, Array, Array]:
-    lower, upper = _ends(distribution, coverage, interval, mean, scale)
+def _about(y_true: Input, lower: Array, upper: Array) -> tuple[Array, Array, Array]:
+    """The targets, and the ends of an interval for each of them."""
     y = as_array("y_true", y_true).astype(np.float64)
     if lower.shape not in (y.shape, (1,)):
         raise ValueError(f"y_true has shape {y.shape}, the intervals {lower.shape}: reshape one to the other")
-    lower, upper = np.broadcast_to(lower, y.shape), np.broadcast_to(upper, y.shape)
-    return y, lower, upper, as_weight(sample_weight, len(y))
+    return y, np.broadcast_to(lower, y.shape), np.broadcast_to(upper, y.shape)
 
 
-def _ends(
-    distribution: Distribution | None,
-    coverage: float,
-    interval: tuple[Input, Input] | None,
-    mean: Input | None,
-    scale: Input | None,
-) -> tuple[Array, Array]:
+def _ends(coverage: float, interval: tuple[Input, Input] | None, *forecast: Any) -> tuple[Array, Array]:
+    """The interval given, or that of the forecast: a distribution, or a mean and a scale."""
     if not 0 < coverage < 1:
         raise ValueError(f"coverage must lie strictly between 0 and 1, got {coverage}")
     if interval is None:
-        found = univariate(predictive(distribution, mean, scale))
+        found = univariate(predictive(*forecast))
         return np.atleast_1d(quantile(found, (1 - coverage) / 2)), np.atleast_1d(quantile(found, (1 + coverage) / 2))
-    if distribution is not None or mean is not None or scale is not None:
+    if any(part is not None for part in forecast):
         raise ValueError("give either interval= or a predictive distribution, not both")
     lower, upper = (
         as_array(name, end).astype(np.float64) for name, end in zip(("lower", "upper"), interval, strict=True)

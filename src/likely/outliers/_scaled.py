@@ -151,7 +151,7 @@ class ScaledDetector(OutlierDetector):
                 x = x.expand(module.members, *x.shape)
             rebuilt = module.rebuilt(x)
             scale: Tensor = module.loss_fn.scale(features=x)  # type: ignore[operator]
-            each, _ = module.loss_fn._elementwise(rebuilt, x, x, None)
+            each = module.loss_fn._nll(rebuilt, x, module.loss_fn._phi(rebuilt, x, None))
             found.append(
                 (
                     scale.log().reshape(*x.shape[:-1], -1).mean(-1).numpy(),
