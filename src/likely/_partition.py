@@ -35,8 +35,7 @@ _LOG_PI_SQRT2 = math.log(math.pi * math.sqrt(2))
 def log_partition(alpha: Tensor) -> Tensor:
     """log Z(α), differentiable twice; +∞ below zero, where the integral diverges."""
     # The compiler refuses functions with a jvp, and needs none.
-    result: Tensor = (_LogPartition if torch.compiler.is_compiling() else _ForwardLogPartition).apply(alpha)
-    return result
+    return (_LogPartition if torch.compiler.is_compiling() else _ForwardLogPartition).apply(alpha)
 
 
 class _LogPartition(torch.autograd.Function):

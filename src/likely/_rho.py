@@ -27,8 +27,7 @@ def rho(z: Tensor, alpha: Tensor) -> Tensor:
     """ρ(z, α) elementwise for tensors of one dtype, differentiable twice in both."""
     z, alpha = torch.broadcast_tensors(z, alpha)
     # The compiler refuses functions with a jvp, and needs none.
-    result: Tensor = (_Rho if torch.compiler.is_compiling() else _ForwardRho).apply(z, alpha)
-    return result
+    return (_Rho if torch.compiler.is_compiling() else _ForwardRho).apply(z, alpha)
 
 
 class _Rho(torch.autograd.Function):

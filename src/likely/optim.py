@@ -148,5 +148,4 @@ class Supervised(nn.Module):
                 "the loss has a Predicted parameter: let the model return (prediction, features), or name a submodule "
                 "or 'input' in Supervised(…, features=…)"
             )
-        loss: Tensor = self.loss_fn(prediction, target, features=features, index=index, sample_weight=sample_weight)
-        return loss
+        return self.loss_fn(prediction, target, features=features, index=index, sample_weight=sample_weight)

@@ -85,8 +85,7 @@ class Parameter(nn.Module):
         raise TypeError("use Fixed, Global, Data or Predicted")
 
     def _constrain(self, raw: Tensor) -> Tensor:
-        value: Tensor = self.constraint(raw)  # type: ignore[misc]
-        return value
+        return self.constraint(raw)  # type: ignore[misc]
 
     def __prepare_scriptable__(self) -> "Parameter":
         raise unscriptable(self)

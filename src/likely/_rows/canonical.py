@@ -54,10 +54,8 @@ class Line:
     def __call__(self, X: Any, coef: Array) -> Array:
         """X times the coefficients, ``coef`` being those for the columns of X."""
         if (self.units == 1).all():
-            product: Array = X @ coef.T
-            return product
-        scaled: Array = in_units(X, self.units) @ self.slope.T
-        return scaled
+            return X @ coef.T
+        return in_units(X, self.units) @ self.slope.T
 
 
 def canonical(X: Any, y: Array, weight: Array | None) -> Table:

@@ -109,8 +109,7 @@ def row_counts(weight: NDArray[np.float64]) -> NDArray[np.float64]:
             UserWarning,
             stacklevel=_outside(),
         )
-    relative: NDArray[np.float64] = share / mean
-    return relative
+    return share / mean
 
 
 def _outside() -> int:

@@ -51,8 +51,7 @@ def frame_keys(frame: Any) -> Keys:
     """Return a number per row of a pandas data frame whose columns may hold anything."""
     import pandas as pd
 
-    keys: Keys = pd.util.hash_pandas_object(frame, index=False).to_numpy()
-    return keys
+    return pd.util.hash_pandas_object(frame, index=False).to_numpy()
 
 
 def exact_keys(table: NDArray[np.floating]) -> tuple[Keys, Keys]:
@@ -79,8 +78,7 @@ def mixed(numbers: Keys) -> Keys:
     z = numbers + np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    mixed: Keys = z ^ (z >> np.uint64(31))
-    return mixed
+    return z ^ (z >> np.uint64(31))
 
 
 def _keys_of(table: Blocks, rounded: bool) -> Keys:
@@ -100,15 +98,13 @@ def _sums(table: NDArray[Any], rounded: bool = False) -> Keys:
     bits = np.ascontiguousarray(table.astype(np.float32) + np.float32(0)).view(np.uint32)  # -0 is 0
     if rounded:  # to the nearest of those whose last eight bits are zero
         bits = (bits + np.uint32(0x80)) & np.uint32(0xFFFFFF00)
-    sums: Keys = mixed(bits.astype(np.uint64)).sum(1, dtype=np.uint64)
-    return sums
+    return mixed(bits.astype(np.uint64)).sum(1, dtype=np.uint64)
 
 
 def _bits(table: NDArray[Any]) -> Keys:
     """The bits of doubles, with one zero and one NaN."""
     numbers = np.ascontiguousarray(table, dtype=np.float64) + 0.0
-    bits: Keys = np.where(np.isnan(numbers), np.nan, numbers).view(np.uint64)
-    return bits
+    return np.where(np.isnan(numbers), np.nan, numbers).view(np.uint64)
 
 
 def _digest(row: Any) -> int:

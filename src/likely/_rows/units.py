@@ -34,5 +34,4 @@ def median(table: Array, weight: Array) -> Array:
     """Return the lower weighted median of every column, or of a single one."""
     order = np.argsort(table, axis=0, kind="stable")
     index = (np.cumsum(weight[order], axis=0) >= 0.5 * weight.sum()).argmax(0)
-    middle: Array = np.take_along_axis(table, np.take_along_axis(order, index[None], 0), 0)[0]
-    return middle
+    return np.take_along_axis(table, np.take_along_axis(order, index[None], 0), 0)[0]

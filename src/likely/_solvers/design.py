@@ -43,7 +43,7 @@ class Design:
 
     @property
     def shape(self) -> tuple[int, int]:
-        return self.x.shape  # type: ignore[no-any-return]
+        return self.x.shape
 
     @property
     def freedom(self) -> float:
@@ -58,8 +58,7 @@ class Design:
 
     @cached_property
     def gram(self) -> Array:
-        gram: Array = self.x.T @ self.x
-        return gram
+        return self.x.T @ self.x
 
     @cached_property
     def smaller(self) -> Array:
@@ -74,8 +73,7 @@ class Design:
 
     @cached_property
     def xy(self) -> Array:
-        xy: Array = self.x.T @ (self.y if self.weight is None else self.weight * self.y)
-        return xy
+        return self.x.T @ (self.y if self.weight is None else self.weight * self.y)
 
     @cached_property
     def yy(self) -> float:
@@ -100,14 +98,12 @@ class Design:
             return self.xy - self.gram @ coef
         left = self.y - self.x @ coef + (0.0 if self.offset is None else self.offset @ coef)
         left = left if self.weight is None else self.weight * left
-        pull: Array = self.x.T @ left - (0.0 if self.offset is None else self.offset * left.sum())
-        return pull
+        return self.x.T @ left - (0.0 if self.offset is None else self.offset * left.sum())
 
     def columns(self, active: Index) -> Array:
         """Some columns, dense and centred."""
         if self.offset is None:
-            chosen: Array = self.x[:, active]
-            return chosen
+            return self.x[:, active]
         dense = np.asarray(self.x[:, active].todense()) - self.offset[active]
         return dense if self.weight is None else dense * np.sqrt(self.weight)[:, None]
 
@@ -116,8 +112,7 @@ class Design:
         if self.has_gram:
             return self.gram[np.ix_(active, active)]
         x = self.columns(active)
-        products: Array = x.T @ x
-        return products
+        return x.T @ x
 
     def scaled(self, scale: Array) -> Any:
         """The table with its columns multiplied."""
@@ -145,8 +140,7 @@ class Design:
         """New rows in the units of the fit."""
         x = in_units(X[:, self.live], self.units[self.live])
         x = np.asarray(x.todense()) if sparse.issparse(x) else x
-        prepared: Array = (x - self.mean[self.live]) / self.deviation[self.live]
-        return prepared
+        return (x - self.mean[self.live]) / self.deviation[self.live]
 
 
 @dataclass(frozen=True)
@@ -184,13 +178,11 @@ class Distinct:
     @cached_property
     def count(self) -> Array:
         """How many columns each column of the larger design shares its weight with, itself included."""
-        count: Array = np.bincount(self.member, minlength=len(self.first)).astype(np.float64)[self.member]
-        return count
+        return np.bincount(self.member, minlength=len(self.first)).astype(np.float64)[self.member]
 
     def shared(self, coef: Array) -> Array:
         """Weights of the larger design for those of the smaller."""
-        shared: Array = self.sign * coef[self.member] / self.count
-        return shared
+        return self.sign * coef[self.member] / self.count
 
     def posterior(self, noise: float, active: Index) -> Posterior:
         """That of some weights of the smaller design, for rows in the columns of the larger."""
@@ -314,17 +306,14 @@ class Posterior:
 
     @cached_property
     def root(self) -> Array:
-        root: Array = linalg.cholesky(self.matrix, lower=True, check_finite=False)
-        return root
+        return linalg.cholesky(self.matrix, lower=True, check_finite=False)
 
     def mean(self, xy: Array) -> Array:
         """The weights that the active columns' products with the target speak for."""
         if self.columns is not None:
             seen = self.columns.T @ linalg.cho_solve((self.root, True), self.columns @ xy)
-            shrunk: Array = (xy - seen) / self.strength
-            return shrunk
-        solved: Array = linalg.cho_solve((self.root, True), xy) if len(xy) else xy
-        return solved
+            return (xy - seen) / self.strength
+        return linalg.cho_solve((self.root, True), xy) if len(xy) else xy
 
     def variance(self, x: Array) -> Array:
         """Of the mean response at standardised rows, the intercept's part included."""
@@ -335,7 +324,5 @@ class Posterior:
         own = x if self.columns is None else x @ self.columns.T
         seen = (linalg.solve_triangular(self.root, own.T, lower=True) ** 2).sum(0)
         if self.columns is None:
-            plain: Array = common + self.noise * seen
-            return plain
-        left: Array = common + self.noise / self.strength * np.maximum(np.einsum("ij,ij->i", x, x) - seen, 0.0)
-        return left
+            return common + self.noise * seen
+        return common + self.noise / self.strength * np.maximum(np.einsum("ij,ij->i", x, x) - seen, 0.0)

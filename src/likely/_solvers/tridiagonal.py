@@ -31,8 +31,7 @@ class Tridiagonal:
         """The eigenvalues, none below zero."""
         if len(self) < 2:
             return np.maximum(self.diagonal, 0.0)
-        values: Array = np.maximum(lapack.dsterf(self.diagonal, self.beside)[0], 0.0)
-        return values
+        return np.maximum(lapack.dsterf(self.diagonal, self.beside)[0], 0.0)
 
     def turned(self, vectors: Array) -> Array:
         """Qᵀ applied to columns. The reflectors leave the first row alone and are those of a QR of the rest."""
@@ -49,8 +48,7 @@ class Tridiagonal:
         if not len(self.tau):
             return None
         below = np.asfortranarray(self.reflectors[1:, :-1])
-        basis: Array = lapack.dorgqr(below, self.tau, lwork=64 * len(self), overwrite_a=1)[0]
-        return basis
+        return lapack.dorgqr(below, self.tau, lwork=64 * len(self), overwrite_a=1)[0]
 
     def solve(self, shift: float, vector: Array) -> Array:
         """(A + shift)⁻¹ of a vector, many times over."""

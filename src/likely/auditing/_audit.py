@@ -160,8 +160,7 @@ def scores_csv(scores: pd.DataFrame) -> str:
     for name in safe.columns:
         if not pd.api.types.is_numeric_dtype(safe[name].dtype):
             safe[name] = [harmless(value) if isinstance(value, str) else value for value in safe[name]]
-    text: str = safe.to_csv(lineterminator="\n", quoting=csv.QUOTE_MINIMAL, float_format="%.6g")
-    return text
+    return safe.to_csv(lineterminator="\n", quoting=csv.QUOTE_MINIMAL, float_format="%.6g")
 
 
 def harmless(text: str) -> str:

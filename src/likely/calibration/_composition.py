@@ -25,8 +25,7 @@ class Composed(_BaseComposition):
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters, those of the steps as ``name__parameter``."""
-        params: dict[str, Any] = self._get_params("steps", deep=deep)
-        return params
+        return self._get_params("steps", deep=deep)
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters, those of the steps as ``name__parameter``."""

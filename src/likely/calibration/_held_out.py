@@ -147,8 +147,7 @@ class CrossFits(Generic[R]):
         if not self.splits:
             return before.nll(self._last_fitted(chain))
         parts = [before.taken(out).nll(fitted) for fitted, out in self._by_fold(chain)]
-        losses: Array = np.concatenate(parts)[self._order]
-        return losses
+        return np.concatenate(parts)[self._order]
 
     def fitted(self, chain: Chain) -> list[Any]:
         """Return the steps, each fitted to what the chain before it answers."""

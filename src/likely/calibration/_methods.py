@@ -48,8 +48,7 @@ def make_calibrator(method: str | Calibrator) -> Calibrator:
 
 def make_scale_calibrator(method: str | ScaleCalibrator) -> ScaleCalibrator:
     """Return an unfitted scale calibrator: a copy of the one given, or the one of that name."""
-    calibrator: ScaleCalibrator = _made(method, SCALE_METHODS, ScaleCalibrator, "scale calibrator")
-    return calibrator
+    return _made(method, SCALE_METHODS, ScaleCalibrator, "scale calibrator")
 
 
 def _made(method: Any, known: Mapping[str, Any], kind: type, name: str) -> Any:

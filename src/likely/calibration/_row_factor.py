@@ -115,8 +115,7 @@ class DeepCalibrator:
         """f(u) of every row, by which its scale or its inverse temperature differs from the global one."""
         if self.networks_ is None:
             return source.new_ones(len(source))
-        multiplier: Tensor = LINK(self.networks_(self._standardised(source)))
-        return multiplier
+        return LINK(self.networks_(self._standardised(source)))
 
     def _standardised(self, source: Tensor) -> Tensor:
         mean, deviation = torch.as_tensor(self.mean_).to(source), torch.as_tensor(self.deviation_).to(source)

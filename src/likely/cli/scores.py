@@ -86,8 +86,7 @@ def _by_logits(logits: Any, truth: Any) -> Rows:
 def _by_distribution(distribution: Any, truth: Any) -> Rows:
     """The NLL of every row, and its CDF at the target."""
     target = torch.as_tensor(np.asarray(truth, dtype=np.float64)).to(distribution.mean)
-    rows: Rows = torch.stack([-distribution.log_prob(target), distribution.cdf(target)]).double().numpy()
-    return rows
+    return torch.stack([-distribution.log_prob(target), distribution.cdf(target)]).double().numpy()
 
 
 def _summed_up(calibrator: Any, rows: Rows) -> Scores:

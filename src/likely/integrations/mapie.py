@@ -50,15 +50,13 @@ class ScaledScore(BaseRegressionScore):
 
     def get_signed_conformity_scores(self, y: Any, y_pred: Any, X: Any = None, **kwargs: Any) -> NDArray[np.float64]:
         """Residuals over scales."""
-        scores: NDArray[np.float64] = (np.asarray(y) - np.asarray(y_pred)) / self._scale(X)
-        return scores
+        return (np.asarray(y) - np.asarray(y_pred)) / self._scale(X)
 
     def get_estimation_distribution(
         self, y_pred: Any, conformity_scores: Any, X: Any = None, **kwargs: Any
     ) -> NDArray[np.float64]:
         """Predictions, moved by scores times scales."""
-        targets: NDArray[np.float64] = np.asarray(y_pred) + np.asarray(conformity_scores) * self._scale(X)[:, None]
-        return targets
+        return np.asarray(y_pred) + np.asarray(conformity_scores) * self._scale(X)[:, None]
 
     def _scale(self, X: Any) -> NDArray[np.float64]:
         if X is None:

@@ -122,16 +122,14 @@ class _LikelihoodNet:
         y_true = to_tensor(y_true, device=self.device)
         if not isinstance(self.criterion_, SoftmaxLoss) and y_true.numel() == prediction.numel():
             y_true = y_true.reshape(prediction.shape).to(prediction.dtype)
-        loss: Tensor = self.criterion_(prediction, y_true, features=features)
-        return loss
+        return self.criterion_(prediction, y_true, features=features)
 
     @torch.no_grad()
     def predict_dist(self: Any, X: Any) -> Distribution:
         """The predictive distribution of every row."""
         found = self.forward(X, training=False, device=self.device)
         prediction, features = found if isinstance(found, tuple) else (found, None)
-        distribution: Distribution = self.criterion_.eval().distribution(prediction, features=features)
-        return distribution
+        return self.criterion_.eval().distribution(prediction, features=features)
 
 
 class LikelihoodNetRegressor(_LikelihoodNet, NeuralNetRegressor):

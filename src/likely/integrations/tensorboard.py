@@ -72,14 +72,13 @@ def _value(parameter: Parameter, features: Tensor | None) -> Tensor | None:
         return _some_rows(parameter)
     if isinstance(parameter, Predicted):
         return None if features is None else _predicted(parameter, features)
-    value: Tensor = parameter.value  # type: ignore[assignment]
-    return value
+    return parameter.value  # type: ignore[return-value]
 
 
 def _some_rows(parameter: Data) -> Tensor:
     stride = -(-parameter.n * max(1, parameter.start.numel()) // _MOST)
     rows = torch.cat([chunk.rows[::stride].float() for chunk in parameter.table.chunks()])
-    return parameter.constraint(rows)  # type: ignore[misc,no-any-return]
+    return parameter.constraint(rows)  # type: ignore[misc]
 
 
 def _predicted(parameter: Predicted, features: Tensor) -> Tensor:

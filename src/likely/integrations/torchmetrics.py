@@ -104,8 +104,7 @@ class _Mean(_Metric):
 
     def compute(self) -> Tensor:
         """The value over all batches."""
-        mean: Tensor = getattr(self, self._total) / getattr(self, self._weight)
-        return mean
+        return getattr(self, self._total) / getattr(self, self._weight)
 
     def _batch(self, preds: Any, target: Tensor, sample_weight: Tensor | None) -> Any:
         given = {"y_true": target} if "y_true" in self.places else {}

@@ -115,8 +115,7 @@ class LikelihoodModel(Supervised):
             logits = logits.movedim(-1, 1)
         else:
             labels = labels.reshape(logits.shape).to(logits.dtype)
-        loss: Tensor = self.loss_fn(logits, labels, features=features, index=index)
-        return loss
+        return self.loss_fn(logits, labels, features=features, index=index)
 
     def _share(self, loss: Tensor, labels: Tensor, items: Tensor | int | None) -> Tensor:
         """A batch's part of the mean over all ``items`` labels of the step."""

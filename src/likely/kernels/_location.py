@@ -48,8 +48,7 @@ def location_nll(
     learning = torch.is_grad_enabled()
     moving = [prediction.requires_grad or target.requires_grad, *(p.requires_grad for p in (scale, *rest)), False]
     factor = 1 / prediction.numel() if reduction == "mean" else 1.0
-    total: Tensor = location_sum(*inputs, constant, factor, [learning and m for m in moving[:3]])[0]
-    return total
+    return location_sum(*inputs, constant, factor, [learning and m for m in moving[:3]])[0]
 
 
 def in_memory(tensor: Tensor) -> tuple[int, ...]:

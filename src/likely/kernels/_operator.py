@@ -94,5 +94,4 @@ def _differentiable(run: Kernel, remember: Kernel, slopes: Kernel) -> Kernel:
         def backward(ctx: Any, *grads: Any) -> Any:
             return slopes(ctx, *grads)
 
-    apply: Kernel = Function.apply
-    return apply
+    return Function.apply

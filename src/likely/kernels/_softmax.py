@@ -34,18 +34,14 @@ def softmax_nll(
     temperature = temperature.to(torch.promote_types(temperature.dtype, torch.float32))
     rows = (logits, target, temperature, ignore_index, smoothing)
     if reduction == "none":
-        each: Tensor = softmax_each(*rows)[0]
-        return each
+        return softmax_each(*rows)[0]
     factor = row_weight(target, ignore_index, reduction, torch.promote_types(logits.dtype, torch.float32))
     if in_half(logits):
-        scaled: Tensor = softmax_each(*rows)[0].sum() * factor
-        return scaled
+        return softmax_each(*rows)[0].sum() * factor
     learning = torch.is_grad_enabled() and (logits.requires_grad or temperature.requires_grad)
     if overwrite and learning and logits.requires_grad:
-        total: Tensor = _Overwriting.apply(*rows, factor)
-        return total
-    summed: Tensor = softmax_sum(*rows, factor, learning)[0]
-    return summed
+        return _Overwriting.apply(*rows, factor)
+    return softmax_sum(*rows, factor, learning)[0]
 
 
 def row_weight(target: Tensor, ignore_index: int, reduction: str, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -99,8 +95,7 @@ def _slopes_cpu(*given: Any) -> Tensor:
     _, p, _, kept = _tempered(*rows)
     label = torch.zeros_like(p).scatter_(1, torch.where(kept, target, 0).unsqueeze(1), 1 - smoothing)
     weight = torch.where(kept, upstream / temperature, 0.0).unsqueeze(1)
-    slopes: Tensor = ((p - label - smoothing / p.shape[1]) * weight).to(logits.dtype)
-    return slopes
+    return ((p - label - smoothing / p.shape[1]) * weight).to(logits.dtype)
 
 
 def _tempered(

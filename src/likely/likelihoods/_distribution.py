@@ -123,8 +123,7 @@ def _with_slope(value: Tensor, slope: Callable[[], Tensor], argument: Tensor) ->
     """The value, differentiable in the argument where somebody asks for it."""
     if not (torch.is_grad_enabled() and argument.requires_grad):
         return value
-    result: Tensor = _Monotone.apply(value, slope().detach(), argument)
-    return result
+    return _Monotone.apply(value, slope().detach(), argument)
 
 
 class _Monotone(torch.autograd.Function):

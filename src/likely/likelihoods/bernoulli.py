@@ -78,8 +78,7 @@ class BernoulliLoss(LikelihoodLoss, nll=bernoulli_nll, family=Bernoulli, tempera
 
     def _lowest(self, prediction: Tensor, target: Tensor, phi: Phi) -> Tensor:
         target = target.to(torch.promote_types(prediction.dtype, torch.float32))
-        entropy: Tensor = torch.special.entr(target) + torch.special.entr(1 - target)
-        return entropy
+        return torch.special.entr(target) + torch.special.entr(1 - target)
 
     def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
         return Bernoulli(logits=prediction / phi["temperature"])

@@ -69,5 +69,4 @@ class _Weighted(nn.Module):
 
     def forward(self, prediction: Tensor, target: Tensor, **unused: Any) -> Tensor:
         scale = self.scale()
-        weighted: Tensor = self.loss(prediction, target) / (2 * scale.square()) + scale.log()
-        return weighted
+        return self.loss(prediction, target) / (2 * scale.square()) + scale.log()

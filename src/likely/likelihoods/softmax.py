@@ -239,8 +239,7 @@ class SoftmaxLoss(LikelihoodLoss, nll=softmax_nll, family=td.Categorical, temper
             labels = F.one_hot(kept, classes).movedim(-1, axis)
         labels = labels.to(torch.promote_types(prediction.dtype, torch.float32))
         labels = labels * (1 - self.label_smoothing) + self.label_smoothing / classes
-        entropy: Tensor = torch.special.entr(labels).sum(axis)
-        return entropy
+        return torch.special.entr(labels).sum(axis)
 
     def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
         logits = prediction.movedim(_axes(prediction)[0], -1)

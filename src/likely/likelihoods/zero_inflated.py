@@ -114,14 +114,12 @@ class _ZeroInflated(Distribution):
     @property
     def mean(self) -> Tensor:
         """The mean, zeros of either kind included."""
-        mean: Tensor = (1 - self.inflation) * self.base.mean
-        return mean
+        return (1 - self.inflation) * self.base.mean
 
     @property
     def variance(self) -> Tensor:
         """The variance."""
-        variance: Tensor = (1 - self.inflation) * (self.base.variance + self.inflation * self.base.mean.square())
-        return variance
+        return (1 - self.inflation) * (self.base.variance + self.inflation * self.base.mean.square())
 
     def log_prob(self, value: Tensor) -> Tensor:
         """The logarithm of the probability of a count."""

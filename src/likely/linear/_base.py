@@ -119,8 +119,7 @@ class DynamicLinearModel(LinearRegressor):
 
     def _deviation(self, X: Any) -> Array:
         """The noise and the weights' uncertainty together."""
-        deviation: Array = np.sqrt(self.sigma_**2 + self._posterior.variance(self._design.prepared(X)))
-        return deviation
+        return np.sqrt(self.sigma_**2 + self._posterior.variance(self._design.prepared(X)))
 
     def predict_dist(self, X: Any) -> Distribution:
         """Return the distribution of each row's target: normal, with the noise and the weights' uncertainty.
@@ -147,8 +146,7 @@ class DynamicLinearModel(LinearRegressor):
         weights = np.asarray(self.penalty_weights, dtype=np.float64)
         if weights.shape != (columns,) or not np.isfinite(weights).all() or (weights < 0).any():
             raise ValueError(f"penalty_weights must hold a finite weight ≥ 0 for each of the {columns} columns of X")
-        scaled: Array = weights**self._power
-        return scaled
+        return weights**self._power
 
 
 class LinearClassifier(ClassifierMixin, LinearModel):
@@ -175,5 +173,4 @@ class LinearClassifier(ClassifierMixin, LinearModel):
     def _logits(self, X: Any) -> Array:
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
-        logits: Array = self._line(X, self.coef_) + self.intercept_
-        return logits
+        return self._line(X, self.coef_) + self.intercept_

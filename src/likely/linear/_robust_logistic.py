@@ -95,8 +95,7 @@ class RobustLogisticRegression(LinearClassifier):
     def _temperature(self, X: Array) -> Array:
         log_temperature = self._temperature_line(X, self.temperature_coef_) + self.temperature_intercept_
         # No row is trusted more than a typical one: a line has no end, and would make rows far out certain of nothing.
-        temperature: Array = np.exp(np.clip(log_temperature, 0.0, _FAR))
-        return temperature
+        return np.exp(np.clip(log_temperature, 0.0, _FAR))
 
     def decision_function(self, X: Any) -> Any:
         """The logits over the temperature; for two classes, that of the second."""
@@ -192,8 +191,7 @@ class _Problem:
         typical = float(median(fitted.x[:, :-1] @ slopes, fitted.weight))
         inverse = np.exp(-np.clip(self.x[rows, :-1] @ slopes - typical, 0.0, _FAR) - typical)[:, None]
         logs = log_softmax(_all_logits(self.x[rows] @ lines.T) * inverse, axis=1)
-        nll: Array = -(logs * self.hot[rows]).sum(1)
-        return nll
+        return -(logs * self.hot[rows]).sum(1)
 
     def loss(self, point: Array, weight: Array, ridge: float) -> tuple[float, Array]:
         """The weighted NLL, the ridges, and the slopes of both."""

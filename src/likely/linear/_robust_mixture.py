@@ -57,8 +57,7 @@ class Mixture:
     @property
     def beta(self) -> Array:
         """The coefficients of the first fit."""
-        first: Array = self.betas[0]
-        return first
+        return self.betas[0]
 
     @property
     def scale(self) -> float:
@@ -69,8 +68,7 @@ class Mixture:
         """Each row's chance of being an inlier of the only fit."""
         if self.tilt is not None:
             residuals = residuals / self.tilt.relative(features)
-        chance: Array = expit(self.log_odds(residuals[None])[0])
-        return chance
+        return expit(self.log_odds(residuals[None])[0])
 
     def only(self, which: int) -> Mixture:
         """One of the fits."""
@@ -241,8 +239,7 @@ def _likelihood(rows: RobustRows, fitted: Mixture) -> Array:
     # log(π f + (1 − π) F) is log(π f) less the logarithm of the chance of being an inlier.
     each = np.log(fitted.share[:, None] / inner) - fitted.density.loss(residuals / inner) + np.logaddexp(0, -odds)
     _, gram = rows.many_least_squares(expit(odds) / inner**2 + expit(-odds) / outer**2)
-    likelihood: Array = each @ rows.weight - 0.5 * np.linalg.slogdet(gram)[1]
-    return likelihood
+    return each @ rows.weight - 0.5 * np.linalg.slogdet(gram)[1]
 
 
 def _reweighted(rows: RobustRows, beta: Array) -> Array:
@@ -273,8 +270,7 @@ def _elemental(rows: RobustRows, n_starts: int, random: RandomState) -> Array:
         radius = rows.radius(sizes)
         best = np.argsort(radius)[:kept]
         beta, _ = rows.many_least_squares((sizes[best] <= radius[best, None]).astype(float))
-    last: Array = beta[np.argsort(rows.radius(np.abs(rows.residuals(beta))))[:_KEPT]]
-    return last
+    return beta[np.argsort(rows.radius(np.abs(rows.residuals(beta))))[:_KEPT]]
 
 
 def _samples(n: int, p: int, m: int, random: RandomState) -> Index:
@@ -288,5 +284,4 @@ def _samples(n: int, p: int, m: int, random: RandomState) -> Index:
 def _trimmed(rows: RobustRows, sizes: Array) -> Array:
     """The mean square of the majority that is fitted best."""
     inside: Array = (sizes <= rows.radius(sizes)[:, None]) * rows.weight
-    trimmed: Array = np.sqrt((inside * np.square(sizes)).sum(1) / inside.sum(1))
-    return trimmed
+    return np.sqrt((inside * np.square(sizes)).sum(1) / inside.sum(1))

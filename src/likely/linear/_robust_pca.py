@@ -211,8 +211,7 @@ def _signs(components: Array) -> Array:
 def _left(X: Array, mean: Array, components: Array) -> Array:
     """The squared length of what the subspace leaves of each row."""
     centred = X - mean
-    left: Array = np.square(centred - centred @ components.T @ components).sum(1)
-    return left
+    return np.square(centred - centred @ components.T @ components).sum(1)
 
 
 def _trimmed(squares: Array, count: Array) -> float:

@@ -181,8 +181,7 @@ class RobustLinearRegression(LinearRegressor):
             )
         if not hasattr(self, "scale_coef_"):
             return np.full(len(X), self.scale_)
-        scales: Array = np.exp(np.clip(self._scale_line(X, self.scale_coef_) + self.scale_intercept_, -700, 700))
-        return scales
+        return np.exp(np.clip(self._scale_line(X, self.scale_coef_) + self.scale_intercept_, -700, 700))
 
     def _checked(self) -> Density:
         if self.scale not in SCALES:

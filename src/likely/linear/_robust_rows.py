@@ -76,8 +76,7 @@ class RobustRows:
 
     def residuals(self, beta: Array) -> Array:
         """One row of residuals for each row of ``beta``."""
-        residuals: Array = self.y - beta @ self.x.T
-        return residuals
+        return self.y - beta @ self.x.T
 
     def least_squares(self, weight: Array) -> Array:
         """The coefficients of smallest norm that minimise the weighted squares."""

@@ -97,13 +97,11 @@ class PredictedScales:
 
     def relative(self, features: Array) -> Array:
         """Each row's scale over the median one."""
-        relative: Array = np.exp(np.clip(self.log_scale(features) - math.log(self.scale), -50, 50))
-        return relative
+        return np.exp(np.clip(self.log_scale(features) - math.log(self.scale), -50, 50))
 
     def log_scale(self, features: Array) -> Array:
         """Of each row."""
-        log_scale: Array = features @ self.slopes + self.offset
-        return log_scale
+        return features @ self.slopes + self.offset
 
 
 def refine_predicted(rows: RobustRows, features: Array, density: Density, max_iter: int, tol: float) -> PredictedScales:

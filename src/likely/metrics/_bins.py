@@ -51,8 +51,7 @@ def make_bins(data: Judged, n_bins: int, strategy: str) -> Bins:
 def _uniform(data: Judged, n_bins: int) -> Array:
     """Upper edges k/n, rounded as the confidences were: a float32 0.2 then *is* the edge 3/15."""
     edges = torch.arange(1, n_bins + 1, dtype=torch.float64) / n_bins
-    rounded: Array = edges.to(data.precision).double().numpy()
-    return rounded
+    return edges.to(data.precision).double().numpy()
 
 
 def _quantile(data: Judged, n_bins: int) -> Array:

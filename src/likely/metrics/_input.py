@@ -141,8 +141,7 @@ def relative(weight: Array) -> Array:
 
     By a power of two, which rounds nothing.
     """
-    scaled: Array = np.ldexp(weight, -int(np.frexp(weight.max())[1]))
-    return scaled
+    return np.ldexp(weight, -int(np.frexp(weight.max())[1]))
 
 
 def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:

@@ -40,8 +40,7 @@ def predictive(distribution: Distribution | None, mean: Input | None, scale: Inp
         )
     if mean is not None or scale is not None:
         raise ValueError("give either a distribution or mean= and scale=, not both")
-    converted: Distribution = _in_double(distribution)
-    return converted
+    return _in_double(distribution)
 
 
 def _in_double(thing: Any, copied: dict[int, Any] | None = None) -> Any:

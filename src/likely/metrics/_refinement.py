@@ -149,8 +149,7 @@ def _temperature(log_prob: Array, labels: Array, weight: Array, new: Array) -> A
         log_beta = end if slope(-end) < 0 else 0.0  # flat all the way: every β is as good
     else:
         log_beta = -end if slope(-end) >= 0 else brentq(slope, -end, end, xtol=1e-5)
-    result: Array = special.log_softmax(np.exp(log_beta) * np.maximum(new, lowest), axis=1)
-    return result
+    return special.log_softmax(np.exp(log_beta) * np.maximum(new, lowest), axis=1)
 
 
 def _isotonic(log_prob: Array, labels: Array, weight: Array, new: Array) -> Array:

@@ -64,8 +64,7 @@ def _cosines(data: Judged) -> Array:
     grid: Array = np.bincount(left, mass * (1 - right_share), _GRID + 1)
     grid += np.bincount(left + 1, mass * right_share, _GRID + 1)
     grid[1:-1] /= 2  # DCT-I counts inner points twice
-    transformed: Array = fft.dct(grid, type=1)
-    return transformed
+    return fft.dct(grid, type=1)
 
 
 def _smoothed(coefficients: Array, width: float) -> float:

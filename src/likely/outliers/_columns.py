@@ -47,8 +47,7 @@ class Levels:
 
         def surprise(count: Array) -> Array:
             rarer = below[np.searchsorted(mass[order], count + 1 + 1e-9, "right")]
-            found: Array = -np.log((rarer + 0.5) / (below[-1] + 0.5))
-            return found
+            return -np.log((rarer + 0.5) / (below[-1] + 0.5))
 
         nats = surprise(mass)
         usual = float(mass @ nats / below[-1]) if below[-1] > 0 else 0.0
@@ -115,10 +114,9 @@ class Columns:
 
 def _numbers(X: Any, codes: Sequence[dict[Any, int] | None]) -> Array:
     if not is_frame(X):
-        return X  # type: ignore[no-any-return]
+        return X
     found = [_codes(column, own) for column, own in zip(_each(X), codes, strict=True)]
-    table: Array = check_array(np.column_stack(found), ensure_all_finite="allow-nan")
-    return table
+    return check_array(np.column_stack(found), ensure_all_finite="allow-nan")
 
 
 def _units(table: Array, weight: Array) -> tuple[Array, Array, Array]:

@@ -61,8 +61,7 @@ def left_out(rows: Distinct, step: int, random: np.random.RandomState) -> NDArra
     folds = min(_FOLDS, count)
     fits = min(folds, 2 + _AT_ONCE // step, math.ceil(_ENOUGH * folds / count))
     fold = random.permutation(count) % folds
-    out: NDArray[np.bool_] = (rows.place >= 0) & (fold[rows.place] == np.arange(fits)[:, None])
-    return out
+    return (rows.place >= 0) & (fold[rows.place] == np.arange(fits)[:, None])
 
 
 def weights_without(rows: Distinct, out: NDArray[np.bool_]) -> Array:

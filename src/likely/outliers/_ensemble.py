@@ -132,12 +132,10 @@ class EnsembleDetector(OutlierDetector):
     def _combined(self, scores: Array) -> Array:
         if self.average == "scores":
             return self._mean(scores)
-        ranks: Array = np.mean([own.of(column) for own, column in zip(self._known, scores.T, strict=True)], axis=0)
-        return ranks
+        return np.mean([own.of(column) for own, column in zip(self._known, scores.T, strict=True)], axis=0)
 
     def _mean(self, scores: Array) -> Array:
-        mean: Array = ((scores - self._middle) / self._unit).mean(1)
-        return mean
+        return ((scores - self._middle) / self._unit).mean(1)
 
 
 @dataclass(frozen=True)
@@ -155,8 +153,7 @@ class _Ranks:
 
     def of(self, scores: Array) -> Array:
         lower, upper = (np.searchsorted(self.values, scores, side) for side in ("left", "right"))
-        found: Array = (self.below[lower] + self.below[upper]) / 2
-        return found
+        return (self.below[lower] + self.below[upper]) / 2
 
 
 def _fitted(detector: Any, X: Any, rows: Distinct) -> tuple[Array, Array]:
@@ -169,8 +166,7 @@ def _fitted(detector: Any, X: Any, rows: Distinct) -> tuple[Array, Array]:
 
     def fit(one: Any, seen: NDArray[np.intp]) -> Array:
         weighed = {"sample_weight": weight[seen]} if has_fit_parameter(one, "sample_weight") else {}
-        scores: Array = -one.fit(_safe_indexing(X, seen), **weighed).score_samples(X)
-        return scores
+        return -one.fit(_safe_indexing(X, seen), **weighed).score_samples(X)
 
     if len(rows.first) < _FEW:
         fitted = fit(detector, np.arange(len(X)))

@@ -92,8 +92,7 @@ class LikelihoodDetector(OutlierDetector):
     def _of_three(self, views: Array) -> Array:
         """The mean of the three highest, each in its units."""
         own = (views - self._middle) / self._unit
-        mean: Array = np.partition(own, own.shape[1] - _HEARD, axis=1)[:, -_HEARD:].mean(1)
-        return mean
+        return np.partition(own, own.shape[1] - _HEARD, axis=1)[:, -_HEARD:].mean(1)
 
     def _views(self, z: Array, left_out: Array | None = None, stretch: Array | None = None) -> Array:
         """The five scores of standard rows, in nats.

@@ -74,10 +74,8 @@ class Autoencoder(nn.Module):
 
     def rebuilt(self, x: Tensor) -> Tensor:
         """Rows through the code and back."""
-        found: Tensor = self.decoder(self.encoder(x))
-        return found
+        return self.decoder(self.encoder(x))
 
     def forward(self, x: Tensor, weight: Tensor) -> Tensor:
         """The mean NLL."""
-        loss: Tensor = self.loss_fn(self.rebuilt(x), x, features=x, sample_weight=weight)
-        return loss
+        return self.loss_fn(self.rebuilt(x), x, features=x, sample_weight=weight)

@@ -137,8 +137,7 @@ class ScaledDetector(OutlierDetector):
         return log_scale if self.score_by == "scale" else nll
 
     def _contributions(self, table: Array) -> Array:
-        found: Array = self._judged(self.module_, table)[2] / self._usual
-        return found
+        return self._judged(self.module_, table)[2] / self._usual
 
     @torch.no_grad()
     def _judged(self, module: Autoencoder, table: Array) -> tuple[Array, Array, Array]:

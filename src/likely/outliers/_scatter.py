@@ -125,8 +125,7 @@ class ScatterDetector(OutlierDetector):
         pull = row_precision(distance, self.df, seen)
         share = np.minimum(rows.left_out * pull / (rows.weight @ pull), 0.5)
         leverage = np.minimum(share / (1 - share) * distance, 1 - 1e-6)
-        found: Array = 1 / ((1 - share) * (1 - leverage))
-        return found
+        return 1 / ((1 - share) * (1 - leverage))
 
     def _step(self, table: Array, weight: Array, alike: bool) -> tuple[Array, Array]:
         """Mean and covariance of rows that weigh as their scales say; of all alike, to begin with."""

@@ -151,8 +151,7 @@ def quantiles(values: Array, weight: Array | None, levels: Any) -> Array:
     order = np.argsort(values)
     below = np.cumsum(np.ones(len(values)) if weight is None else weight[order])
     # A hair lower, for sums of weights are rounded.
-    found: Array = values[order][np.searchsorted(below, np.asarray(levels) * below[-1] * (1 - 1e-12))]
-    return found
+    return values[order][np.searchsorted(below, np.asarray(levels) * below[-1] * (1 - 1e-12))]
 
 
 def units(scores: Array, weight: Array | None) -> tuple[Array, Array]:

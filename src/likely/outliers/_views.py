@@ -168,8 +168,7 @@ class Nearest:
                 nearest = nearest + (stretch - 1) * along
             # The product of so few is finite in double precision, and one logarithm does for all.
             mean *= np.maximum(nearest, 0) / max(1, w.shape[1]) + _NEAR
-        found: Array = np.log(mean) / len(self.centres)
-        return found
+        return np.log(mean) / len(self.centres)
 
     def each(self, w: Array) -> Array:
         """The mean square distance in each column, to the nearest row that is not the same."""
@@ -202,5 +201,4 @@ def _less_size(w: NDArray[np.float32], centres: NDArray[np.float32]) -> NDArray[
 
 
 def _usual(nats: Array, weight: Array) -> Array:
-    usual: Array = weight @ nats / weight.sum()
-    return usual
+    return weight @ nats / weight.sum()

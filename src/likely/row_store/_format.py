@@ -73,8 +73,7 @@ class Format:
 
     def position(self, index: Tensor) -> list[int]:
         """Where rows begin; the start lies before the first."""
-        positions: list[int] = (HEADER + (index + 1) * self.record).tolist()
-        return positions
+        return (HEADER + (index + 1) * self.record).tolist()
 
     def encode(self, pair: Pair, start: Tensor) -> bytes:
         """The bytes of rows, a record each."""

@@ -101,8 +101,7 @@ class RowStore(nn.Module):
         self.flush()
         if isinstance(self.store, File):
             return torch.cat([getattr(pair, name) for pair in self.store.all()])
-        found: Tensor = self.__getattr__(name) if self.store is None else getattr(self.store, name)  # type: ignore[assignment]
-        return found
+        return self.__getattr__(name) if self.store is None else getattr(self.store, name)  # type: ignore[return-value]
 
     def chunks(self) -> Iterator[Pair]:
         """All rows that this process keeps and their mean squares, some at a time."""

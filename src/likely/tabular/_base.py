@@ -151,8 +151,7 @@ class LikelihoodModel(BaseEstimator):
             for number, member in enumerate(members):
                 member.set_params(checkpoint=f"{self.checkpoint}.{number}")
         jobs = (joblib.delayed(_fitted)(member, X, y, weight) for member in members)
-        fitted: list[Self] = joblib.Parallel(n_jobs=self.n_jobs)(jobs)
-        return fitted
+        return joblib.Parallel(n_jobs=self.n_jobs)(jobs)
 
     def _parts(self) -> list[Self]:
         """The fitted members of an ensemble, or this one."""

@@ -128,8 +128,7 @@ class LikelihoodClassifier(ClassifierMixin, LikelihoodModel):
     def predict(self, X: Any) -> NDArray[Any]:
         """The likeliest class of every row."""
         best = self.predict_proba(X).argmax(1)
-        chosen: NDArray[Any] = self.classes_[best]
-        return chosen
+        return self.classes_[best]
 
     def predict_temperature(self, X: Any) -> Array:
         """What each row's logits are divided by: high where labels are hard to tell or often wrong."""
@@ -194,5 +193,4 @@ def odds_against(proba: Array, labels: NDArray[np.intp]) -> Array:
     others = proba.copy()
     others[rows, labels] = 0
     best = others.max(1)
-    score: Array = best - own + 0.1 * np.log(best / own)
-    return score
+    return best - own + 0.1 * np.log(best / own)

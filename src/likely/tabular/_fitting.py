@@ -177,8 +177,7 @@ def _learn(
             fitted.train()
         index = batches(step).to(device)
         weight = rows.weight[index] * (unseen[index] != who)
-        total: Tensor = ((nll(index) * weight).sum(1) / weight.sum(1).clamp(min=TINY)).sum()
-        return total
+        return ((nll(index) * weight).sum(1) / weight.sum(1).clamp(min=TINY)).sum()
 
     def judge() -> Tensor:
         fitted.eval()

@@ -74,8 +74,7 @@ class CalibratedClassifier(ClassifierMixin, CalibratedEstimator):
     def predict(self, X: Any) -> NDArray[Any]:
         """The class of highest calibrated probability."""
         best = self.predict_proba(X).argmax(axis=1)
-        labels: NDArray[Any] = self.classes_[best]
-        return labels
+        return self.classes_[best]
 
     def temperature(self, X: Any) -> Array:
         """What each row's logits are divided by (in an ensemble, on average), where the method divides."""

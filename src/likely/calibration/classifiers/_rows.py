@@ -68,8 +68,7 @@ class LabelledLogits(HeldOutRows):
             labels = torch.as_tensor(self.y[part], device=logits.device)
             loss = softmax_nll(logits.double(), labels, temperature=1.0, reduction="none", validate_args=False)
             losses.append(loss.clamp(max=_HOPELESS).cpu())
-        nll: Array = torch.cat(losses).numpy()
-        return nll
+        return torch.cat(losses).numpy()
 
 
 def check_logits(logits: Any, *, probabilities: bool = False) -> Rows:

@@ -85,8 +85,7 @@ class _PredictedTemperature(TemperatureCalibrator):
         source = self._source(logits, features)
         if source.shape[1] != len(self.solution_.coef):
             raise ValueError(f"features have {source.shape[1]} columns, the fit had {len(self.solution_.coef)}")
-        temperatures: Tensor = self.global_temperature_ / LINK(self.solution_(source))
-        return temperatures
+        return self.global_temperature_ / LINK(self.solution_(source))
 
     def _source(self, logits: Any, features: Any) -> Any:
         raise TypeError("use LinearTemperature or FeatureTemperature")

@@ -47,8 +47,7 @@ class ScalePipeline(Composed, ScaleCalibrator):
 
     def _distribution(self, rows: Forecasts) -> Distribution:
         *before, last = self.fitted_
-        distribution: Distribution = last._distribution(functools.reduce(Forecasts.after, before, rows))
-        return distribution
+        return last._distribution(functools.reduce(Forecasts.after, before, rows))
 
     def _scales(self, rows: Forecasts) -> Tensor:
         return functools.reduce(Forecasts.after, self.fitted_, rows).scale

@@ -72,8 +72,7 @@ class ConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):
         """The rows in an order drawn by ``random_state`` and by what they hold, whatever order they come in."""
         X, y = indexable(X, y)
         seed = check_random_state(self.random_state).randint(2**31)
-        order: Index = np.lexsort((y, mixed(row_keys(X) ^ np.uint64(seed))))
-        return order
+        return np.lexsort((y, mixed(row_keys(X) ^ np.uint64(seed))))
 
     def predict(self, X: Any) -> Any:
         """The estimator's prediction."""

@@ -90,8 +90,7 @@ class LinearScale(ScaleCalibrator):
         if not self.solution_.coef.any():
             return 1.0
         u = torch.cat([self.met_.u(self.solution_, x) for _, x in rows.source.read()])
-        factor: Tensor = LINK(u.to(rows.mean))
-        return factor
+        return LINK(u.to(rows.mean))
 
 
 class MetRanges(NamedTuple):

@@ -43,8 +43,7 @@ class Recalibrated(Distribution):
 
     def icdf(self, value: Tensor) -> Tensor:
         """The quantile at each probability."""
-        quantile: Tensor = self.base.icdf(self._straight(torch.as_tensor(value).to(self.levels)))
-        return quantile
+        return self.base.icdf(self._straight(torch.as_tensor(value).to(self.levels)))
 
     def log_prob(self, value: Tensor) -> Tensor:
         """log f(y) + log R'(F(y))."""
@@ -59,8 +58,7 @@ class Recalibrated(Distribution):
         draws = self._straight(torch.rand(shape, dtype=self.levels.dtype, device=self.levels.device))
         # Away from 0 and 1, whose quantiles are infinite.
         tiny = torch.finfo(draws.dtype).eps
-        sample: Tensor = self.base.icdf(draws.clamp(tiny, 1 - tiny))
-        return sample
+        return self.base.icdf(draws.clamp(tiny, 1 - tiny))
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Recalibrated:
         """The same distribution over a larger batch."""
@@ -69,14 +67,12 @@ class Recalibrated(Distribution):
     @property
     def mean(self) -> Tensor:
         """loc + scale · E z."""
-        mean: Tensor = self.base.loc + self.base.scale * self._moments[0]
-        return mean
+        return self.base.loc + self.base.scale * self._moments[0]
 
     @property
     def variance(self) -> Tensor:
         """scale² · Var z."""
-        variance: Tensor = self.base.scale.square() * self._moments[1]
-        return variance
+        return self.base.scale.square() * self._moments[1]
 
     @cached_property
     def _moments(self) -> tuple[float, float]:

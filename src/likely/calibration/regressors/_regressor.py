@@ -71,8 +71,7 @@ class CalibratedRegressor(RegressorMixin, CalibratedEstimator):
 
     def predict_dist(self, X: Any) -> Distribution:
         """Each row's distribution, as torch's: log_prob, cdf, icdf, sample."""
-        distribution: Distribution = self.calibrator_.distribution(*self._forecast(X))
-        return distribution
+        return self.calibrator_.distribution(*self._forecast(X))
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[Array, Array]:
         """The lower and upper ends of the central interval that holds ``coverage`` of each row's distribution."""

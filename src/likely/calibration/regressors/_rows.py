@@ -67,8 +67,7 @@ class Forecasts(HeldOutRows):
 
     @override
     def nll(self, fitted: Any) -> Array:
-        losses: Array = -fitted._distribution(self).log_prob(self.y).double().cpu().numpy()
-        return losses
+        return -fitted._distribution(self).log_prob(self.y).double().cpu().numpy()
 
 
 def _column(name: str, values: Any, like: Tensor | None = None) -> Tensor:
