@@ -10,6 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.preprocessing import StandardScaler
 
+from likely._rows.columns import days
 from likely.auditing._words import EXACT, ISO_DATE, MOSTLY
 
 Kind = Literal["number", "category", "date", "text", "identifier", "constant", "empty"]
@@ -128,8 +129,9 @@ def _read(name: str, column: pd.Series[Any]) -> tuple[Kind, Any, list[OddCell]]:
         return "empty", np.full(len(column), np.nan), []
     if pd.api.types.is_bool_dtype(column.dtype):
         return "category", _strings(column, missing), []
-    if pd.api.types.is_datetime64_any_dtype(column.dtype) or pd.api.types.is_timedelta64_dtype(column.dtype):
-        return "date", _days(column), []
+    times = days(column)
+    if times is not None:
+        return "date", times, []
     if pd.api.types.is_numeric_dtype(column.dtype) and not pd.api.types.is_complex_dtype(column.dtype):
         values = column.to_numpy(np.float64, na_value=np.nan)
         if not (column.dtype.kind in "iu" and _rounded(column[~missing].tolist(), values[~missing])):
@@ -152,10 +154,10 @@ def _words(name: str, column: pd.Series[Any], missing: NDArray[np.bool_]) -> tup
     dated = pd.Series(present).str.fullmatch(ISO_DATE).to_numpy(bool)
     if dated.mean() >= MOSTLY:
         stamps = pd.to_datetime(pd.Series(present), format="ISO8601", errors="coerce", utc=True)
-        days = np.full(len(words), np.nan)
-        days[~missing] = _days(stamps)
+        dates = np.full(len(words), np.nan)
+        dates[~missing] = days(stamps)
         strange = np.flatnonzero(~missing)[stamps.isna().to_numpy()]
-        return "date", days, [OddCell(int(i), name, words[i], "not a date") for i in strange]
+        return "date", dates, [OddCell(int(i), name, words[i], "not a date") for i in strange]
     distinct = len(set(present.tolist()))
     if distinct <= max(50, len(present) // 2):
         return "category", words, []
@@ -192,14 +194,6 @@ def _settled(kind: Kind, values: NDArray[Any]) -> Kind:
     if not len(present):
         return "empty"
     return "constant" if bool((present == present[0]).all()) else kind
-
-
-def _days(column: pd.Series[Any]) -> NDArray[np.float64]:
-    if pd.api.types.is_timedelta64_dtype(column.dtype):
-        return np.asarray(column / pd.Timedelta(days=1), dtype=np.float64)
-    # Microseconds reach from the year 1 to 9999 and beyond; nanoseconds, which pandas may have, only to 2262.
-    ticks = column.dt.as_unit("us").astype("int64").to_numpy(np.float64)
-    return np.where(column.isna(), np.nan, ticks / 86_400e6)
 
 
 def _strings(column: pd.Series[Any], missing: NDArray[np.bool_]) -> NDArray[Any]:

@@ -11,16 +11,12 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_array
 
 from likely._rows.blocks import row_blocks
+from likely._rows.columns import as_codes, as_numbers, each_column, is_frame, level_codes
 from likely._typing import Array
 from likely.outliers._distinct import Distinct
 
 _BLOCK, _ROWS = 1 << 16, 512  # numbers of a block, few enough to stay in the cache; but no fewer rows
 _FAR = 1e50  # deviations: further off is not told apart, so that squares stay finite
-
-
-def is_frame(X: Any) -> bool:
-    """Whether X is a table with named columns of their own types, as pandas' and Polars' are."""
-    return hasattr(X, "columns") and hasattr(X, "dtypes")
 
 
 @dataclass(frozen=True)
@@ -66,7 +62,7 @@ class Columns:
     @classmethod
     def learn(cls, X: Any, weight: Array | None) -> tuple[Self, Array, Distinct]:
         """Units and levels, the table as numbers, and its different rows."""
-        codes = [_level_codes(column) for column in _each(X)] if is_frame(X) else [None] * X.shape[1]
+        codes = [level_codes(column) for column in each_column(X)] if is_frame(X) else [None] * X.shape[1]
         table = _numbers(X, codes)
         rows = Distinct.learn(table, weight)
         levels = tuple(
@@ -115,7 +111,10 @@ class Columns:
 def _numbers(X: Any, codes: Sequence[dict[Any, int] | None]) -> Array:
     if not is_frame(X):
         return X
-    found = [_codes(column, own) for column, own in zip(_each(X), codes, strict=True)]
+    found = [
+        as_numbers(column) if own is None else as_codes(column, own)
+        for column, own in zip(each_column(X), codes, strict=True)
+    ]
     return check_array(np.column_stack(found), ensure_all_finite="allow-nan")
 
 
@@ -144,50 +143,3 @@ def _units(table: Array, weight: Array) -> tuple[Array, Array, Array]:
 
 def _slices(table: Array) -> Iterator[slice]:
     return row_blocks(*table.shape, numbers=_BLOCK, least=_ROWS)
-
-
-def _each(X: Any) -> Iterator[Any]:
-    return (X[name] for name in X.columns)
-
-
-def _level_codes(column: Any) -> dict[Any, int] | None:
-    """A code for each level, whatever the order of rows; None for a column of numbers."""
-    if (
-        str(column.dtype).lower() not in ("category", "categorical", "enum", "bool", "boolean")
-        and _floats(column) is not None
-    ):
-        return None
-    levels = {value for value in np.asarray(column, dtype=object).tolist() if not _missing(value)}
-    return {level: code for code, level in enumerate(sorted(levels, key=lambda own: (type(own).__name__, str(own))))}
-
-
-def _codes(column: Any, codes: dict[Any, int] | None) -> Array:
-    if codes is None:
-        found = _floats(column)
-        if found is None:
-            raise ValueError(f"column {column.name!r} held numbers when this was fitted, and now it does not")
-        return found
-    values = np.asarray(column, dtype=object).tolist()
-    return np.array([np.nan if _missing(value) else codes.get(value, len(codes)) for value in values], np.float64)
-
-
-def _floats(column: Any) -> Array | None:
-    """The column as floats, if that is what it is; times count in days."""
-    values = np.asarray(column)
-    if values.dtype.kind in "mM":
-        fine = values.astype(f"{values.dtype.kind}8[ns]")
-        return np.where(np.isnat(fine), np.nan, fine.astype(np.int64) / 86_400e9)
-    if values.dtype.kind in "biuf":
-        return values.astype(np.float64)
-    each = values.tolist() if values.dtype.kind == "O" else [""]
-    if any(isinstance(value, str | bytes) for value in each):
-        return None
-    try:
-        return np.array([np.nan if _missing(value) else float(value) for value in each])
-    except (TypeError, ValueError):
-        return None
-
-
-def _missing(value: Any) -> bool:
-    """None, NaN, and pandas' NA and NaT, of which none equals itself."""
-    return value is None or type(value).__name__ in ("NAType", "NaTType") or value != value

@@ -1,0 +1,79 @@
+"""Columns of frames as numbers: categories as codes, times as days, gaps as NaN."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from likely._typing import Array
+
+
+def is_frame(X: Any) -> bool:
+    """Whether X is a table with named columns of their own types, as pandas' and Polars' are."""
+    return hasattr(X, "columns") and hasattr(X, "dtypes")
+
+
+def each_column(X: Any) -> Iterator[Any]:
+    """Yield the columns of a frame or an array."""
+    return (X[name] for name in X.columns) if is_frame(X) else iter(X.T)
+
+
+def level_codes(column: Any) -> dict[Any, int] | None:
+    """A code for each level, whatever the order of rows; None for a column of numbers."""
+    if (
+        str(column.dtype).lower() not in ("category", "categorical", "enum", "bool", "boolean")
+        and _floats(column) is not None
+    ):
+        return None
+    levels = {value for value in np.asarray(column, dtype=object).tolist() if not _missing(value)}
+    return {level: code for code, level in enumerate(sorted(levels, key=lambda own: (type(own).__name__, str(own))))}
+
+
+def as_numbers(column: Any) -> Array:
+    """The numbers of a column, NaN where one is missing; times count in days."""
+    found = _floats(column)
+    if found is None:
+        raise ValueError(f"column {column.name!r} held numbers when this was fitted, and now it does not")
+    return found
+
+
+def as_codes(column: Any, codes: dict[Any, int]) -> Array:
+    """The code of each row's level, NaN where it is missing; one more than the last of a level that was never met."""
+    values = np.asarray(column, dtype=object).tolist()
+    return np.array([np.nan if _missing(value) else codes.get(value, len(codes)) for value in values], np.float64)
+
+
+def days(column: Any) -> Array | None:
+    """Times as days since 1970, or lengths of time in days, NaN where one is missing; None for a column of neither."""
+    values = np.asarray(column)
+    if values.dtype.kind == "O" and str(getattr(column, "dtype", "")).startswith("datetime"):
+        values = column.to_numpy("datetime64[us]")  # pandas makes objects of times that have a zone
+    if values.dtype.kind not in "mM":
+        return None
+    # Microseconds reach far beyond the year 9999; nanoseconds, which pandas may have, only to 2262.
+    ticks = values.astype(f"{values.dtype.kind}8[us]")
+    return np.where(np.isnat(ticks), np.nan, ticks.astype(np.int64) / 86_400e6)
+
+
+def _floats(column: Any) -> Array | None:
+    """The column as floats, if that is what it is; times count in days."""
+    times = days(column)
+    if times is not None:
+        return times
+    values = np.asarray(column)
+    if values.dtype.kind in "biuf":
+        return values.astype(np.float64)
+    each = values.tolist() if values.dtype.kind == "O" else [""]
+    if any(isinstance(value, str | bytes) for value in each):
+        return None
+    try:
+        return np.array([np.nan if _missing(value) else float(value) for value in each])
+    except (TypeError, ValueError):
+        return None
+
+
+def _missing(value: Any) -> bool:
+    """None, NaN, and pandas' NA and NaT, of which none equals itself."""
+    return value is None or type(value).__name__ in ("NAType", "NaTType") or value != value
