@@ -10,8 +10,9 @@ from sklearn.base import BaseEstimator, OutlierMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from likely._rows.checks import check_sample_weight
+from likely._rows.columns import is_frame
 from likely._typing import Array
-from likely.outliers._columns import Columns, is_frame
+from likely.outliers._columns import Columns
 from likely.outliers._distinct import Distinct
 from likely.outliers._threshold import Contamination, threshold
 
