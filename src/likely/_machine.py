@@ -42,7 +42,7 @@ def extras() -> dict[str, bool]:
 
 def _wanted(extra: str, requirements: list[str]) -> set[str]:
     """The distributions an extra asks for, following `likely[other]` into the extras it names."""
-    from packaging.requirements import Requirement  # which matplotlib brings along
+    from packaging.requirements import Requirement
 
     names: set[str] = set()
     for requirement in map(Requirement, requirements):

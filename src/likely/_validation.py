@@ -79,10 +79,8 @@ def fits(shape: torch.Size, into: torch.Size) -> bool:
 
 
 def _check_within(
-    name: str, value: float | Tensor, validate_args: bool | None = None, *, low: float, high: float, rule: str
+    name: str, value: Tensor, validate_args: bool | None = None, *, low: float, high: float, rule: str
 ) -> None:
-    if isinstance(value, int | float):
-        value = torch.tensor(float(value))
     check_real(name, value)
     if value.dtype == torch.bool or not value.numel() or not may_look(value, validate_args):
         return

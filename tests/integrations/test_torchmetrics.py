@@ -1,5 +1,6 @@
 """Batch by batch, over processes and in collections the metrics are the functions of all rows."""
 
+import inspect
 import pickle
 
 import pytest
@@ -132,3 +133,15 @@ def test_forward_gives_the_batch():
 def test_what_is_no_forecast_says_so():
     with pytest.raises(TypeError, match="pair"):
         ours.CRPS().update(MEAN, TARGET)
+
+
+def test_options_may_be_set_later() -> None:
+    forecast, y = Normal(torch.zeros(100), 1.0), torch.linspace(-3, 3, 100)
+    wide, narrow = ours.IntervalCoverage(), ours.IntervalCoverage(coverage=0.2)
+    wide.coverage = 0.2
+    assert wide(forecast, y) == narrow(forecast, y)
+
+
+def test_signatures_are_those_of_the_constructor() -> None:
+    assert inspect.signature(ours.NegativeLogLikelihood).parameters["logits"].default is False
+    assert "coverage" in inspect.signature(ours.IntervalCoverage).parameters

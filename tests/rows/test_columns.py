@@ -22,10 +22,12 @@ DAYS = [1.5, np.nan, 2932896.0]
         pd.Series(NOON, dtype="datetime64[us]"),
         pd.Series(NOON, dtype="datetime64[us]").dt.tz_localize("UTC"),
         pd.Series(NOON, dtype="datetime64[us]").dt.tz_localize("UTC").dt.tz_convert("Asia/Tokyo"),
+        pd.Series(NOON, dtype="timestamp[us][pyarrow]"),
+        pd.Series(NOON, dtype="timestamp[us, tz=UTC][pyarrow]"),
         pl.Series(NOON),
         pl.Series(NOON).dt.replace_time_zone("UTC"),
     ],
-    ids=["pandas", "pandas in UTC", "pandas in Tokyo", "polars", "polars in UTC"],
+    ids=["pandas", "pandas in UTC", "pandas in Tokyo", "arrow", "arrow in UTC", "polars", "polars in UTC"],
 )
 def test_times_are_days_in_any_zone_and_any_year(column: Any) -> None:
     assert level_codes(column) is None

@@ -1,4 +1,4 @@
-"""Likelihood regressors and classifiers: what scikit-learn asks of them, and what a likelihood promises."""
+"""Likelihood regressors and classifiers: what a likelihood promises."""
 
 from __future__ import annotations
 
@@ -8,39 +8,16 @@ import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
-from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_breast_cancer, load_diabetes
-from sklearn.impute import SimpleImputer
 from sklearn.model_selection import train_test_split
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder
-from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch import nn
 from torch.distributions import MixtureSameFamily
 
 from likely._random import CheapDropout
 from likely.likelihoods import LIKELIHOODS
 from likely.tabular import LikelihoodClassifier, LikelihoodRegressor
-from likely.tabular._base import LikelihoodModel
 
 QUICK = {"max_steps": 40, "random_state": 0}
-FOLDS = "batches are dealt by row: a row of weight two is in one batch, a row twice may be in two; see docs/tabular.md"
-
-
-def expected(estimator: LikelihoodModel) -> dict[str, str]:
-    return {
-        "check_sample_weight_equivalence_on_dense_data": FOLDS,
-        "check_sample_weight_equivalence_on_sparse_data": FOLDS,
-    }
-
-
-@pytest.mark.usefixtures("few_steps")
-@parametrize_with_checks(
-    [LikelihoodRegressor(hidden=(16,), **QUICK), LikelihoodClassifier(hidden=(16,), **QUICK)],
-    expected_failed_checks=expected,
-)
-def test_scikit_learn(estimator: LikelihoodModel, check: object) -> None:
-    check(estimator)  # type: ignore[operator]
 
 
 def heteroscedastic(n: int = 1500, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -268,18 +245,6 @@ def test_hopeless_data_stays_finite() -> None:
         assert np.isfinite(mean).all()
         assert np.isfinite(std).all()
         assert (std > 0).all()
-
-
-@pytest.mark.usefixtures("few_steps")
-def test_missing_values_and_categories_go_through_a_pipeline() -> None:
-    pd = pytest.importorskip("pandas")
-    X, y, _ = heteroscedastic(300)
-    frame = pd.DataFrame(X, columns=["a", "b", "c"])
-    frame.loc[::7, "a"] = np.nan
-    frame["kind"] = np.where(X[:, 2] > 0, "warm", "cold")
-    columns = make_column_transformer((OneHotEncoder(), ["kind"]), remainder=SimpleImputer())
-    model = make_pipeline(columns, LikelihoodRegressor(**QUICK)).fit(frame, y)
-    assert model.predict(frame).shape == (300,)
 
 
 def test_ensembles_are_mixtures() -> None:

@@ -52,8 +52,9 @@ def make_scale_calibrator(method: str | ScaleCalibrator) -> ScaleCalibrator:
 
 
 def _made(method: Any, known: Mapping[str, Any], kind: type, name: str) -> Any:
-    if isinstance(method, str) and method not in known:
-        raise ValueError(f"method must be a {name} or one of {', '.join(known)}; got {method!r}")
-    if not isinstance(method, str | kind):
-        raise TypeError(f"method must be a {name} or its name, got {type(method).__name__}")
-    return known[method]() if isinstance(method, str) else clone(method)
+    if isinstance(method, kind):
+        return clone(method)
+    if not isinstance(method, str) or method not in known:
+        error = ValueError if isinstance(method, str) else TypeError
+        raise error(f"method must be a {name} or one of {', '.join(known)}; got {method!r}")
+    return known[method]()

@@ -55,20 +55,26 @@ class _Metric(Metric):
 
     def __init_subclass__(cls, *, function: Callable[..., Any] | None = None) -> None:
         super().__init_subclass__()
-        if function is None:
-            return
-        parameters = list(inspect.signature(function).parameters.values())
-        keywords = [p for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in _GIVEN]
-        cls.function, cls.places = staticmethod(function), [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
-        cls.defaults = {p.name: p.default for p in keywords}
-        further = inspect.Parameter("options", inspect.Parameter.VAR_KEYWORD)
-        cls.__signature__ = inspect.Signature([*keywords, further])  # type: ignore[attr-defined]
+        shown = list(inspect.signature(cls.__init__).parameters.values())[1:]
+        if function is not None:
+            parameters = list(inspect.signature(function).parameters.values())
+            keywords = [p for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in _GIVEN]
+            cls.function = staticmethod(function)
+            cls.places = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
+            cls.defaults = {p.name: p.default for p in keywords}
+            shown = shown if "__init__" in vars(cls) else [*keywords, *shown]
+        if function is not None or "__init__" in vars(cls):
+            cls.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
 
     def __init__(self, **options: Any) -> None:
         chosen = {name: options.pop(name, default) for name, default in self.defaults.items()}
         super().__init__(**options)
-        self.chosen = chosen
         vars(self).update(chosen)
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """The function's keywords, as they are now."""
+        return {name: getattr(self, name) for name in self.defaults}
 
     def _state(self, name: str, start: Any, reduction: str, *what: Any) -> str:
         name = "_".join(map(str, (name, *what)))

@@ -42,9 +42,13 @@ class OfForm(Distribution):
         return -type(self).nll(self.loc, value, **parameters, reduction="none", validate_args=False)
 
 
-class LocationScale(OfForm, scale=constraints.positive):
+class LocationScale(OfForm):
     """A density of (x - loc) / scale, with or without shape parameters; subclasses give its standard form."""
 
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
+        "loc": constraints.real,
+        "scale": constraints.positive,
+    }
     support = constraints.real
     has_rsample = True
     scale: Tensor

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from likely import kernels
 from likely._validation import (
+    check_floating,
     check_not_negative,
     check_positive,
     check_positive_target,
@@ -79,13 +80,19 @@ def functional_form(
             **given: Any,
         ) -> Tensor:
             chosen = {name: given.pop(name, default) for name, default in options.items()} if options else options
-            parameters = {**starts, **given} if starts else given
+            parameters = (
+                {**given, **{name: value for name, value in starts.items() if name not in given}} if starts else given
+            )
             if parameters.keys() != ranges.keys():
-                signature.bind(prediction, target, **given)  # says what is missing, or too much
+                try:
+                    signature.bind(prediction, target, **given)  # says what is missing, or too much
+                except TypeError as error:
+                    raise TypeError(f"{formula.__name__}() {error}") from None
             if kernel:
                 return kernel(prediction, target, parameters, constant if full else 0.0, reduction, validate_args)
             check(parameters, validate_args)
-            if chosen.get("log_input") is False:
+            if not chosen.get("log_input", True):
+                check_floating("prediction", prediction)
                 mean("prediction", prediction, validate_args)
             if within:
                 within("target", target, validate_args)
@@ -112,7 +119,9 @@ def logarithm(prediction: Tensor, target: Tensor) -> Tensor:
 
 def _keywords(formula: Callable[..., Tensor]) -> tuple[dict[str, bool], dict[str, float], list[str]]:
     """Options of a formula, the values that parameters have if nobody says, and the names of all parameters."""
-    keywords = [p for p in inspect.signature(formula).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    _, _, *keywords = (p for p in inspect.signature(formula).parameters.values() if p.kind is not p.VAR_KEYWORD)
+    if any(p.kind is not p.KEYWORD_ONLY for p in keywords):
+        raise TypeError(f"{formula.__name__} must take its parameters by name: (prediction, target, *, …)")
     options = {p.name: p.default for p in keywords if isinstance(p.default, bool)}
     names = [p.name for p in keywords if p.name not in options]
     return options, {p.name: p.default for p in keywords if p.name in names and p.default is not p.empty}, names
@@ -123,7 +132,9 @@ def _signature(formula: Callable[..., Tensor], form: Callable[..., Tensor]) -> i
     plain, general = inspect.signature(formula), inspect.signature(form, follow_wrapped=False)
     own = [p for p in plain.parameters.values() if p.kind is not p.VAR_KEYWORD]
     own = [p.replace(annotation=Tensor | float) if p.annotation is Value else p for p in own]
-    return plain.replace(parameters=[*own, *(general.parameters[name] for name in How.__annotations__)])
+    # The general one's annotations are the formula's, by functools.wraps.
+    how = [general.parameters[name].replace(annotation=kind) for name, kind in How.__annotations__.items()]
+    return plain.replace(parameters=[*own, *how])
 
 
 def _kernel(formula: Callable[..., Tensor], names: Sequence[str], check: Callable[..., None]) -> Callable[..., Tensor]:

@@ -119,9 +119,14 @@ def register(loss: type[LikelihoodLoss], **parts: Any) -> Likelihood:
     Returns:
         Its record.
     """
+    if not isinstance(loss, type) or not hasattr(loss, "nll") or not hasattr(loss, "family"):
+        raise TypeError("register takes a loss class that names its nll and its family, and the rest by keyword")
     likelihood = Likelihood(loss, **parts)
     known = LIKELIHOODS.get(likelihood.name)
-    if known and known.nll.__module__ != likelihood.nll.__module__:  # a module may be loaded again
-        raise ValueError(f"there is a likelihood called {likelihood.name!r} already")
+    if known and (known.loss.__module__, known.loss.__name__) != (loss.__module__, loss.__name__):  # or loaded again
+        raise ValueError(
+            f"there is a likelihood called {likelihood.name!r} already: give {loss.__name__} a functional form (nll=…) "
+            "of another name"
+        )
     LIKELIHOODS[likelihood.name] = likelihood
     return likelihood

@@ -9,7 +9,6 @@ from torch import distributions as td
 from torch.distributions import Distribution, constraints
 
 from likely._validation import check_floating, check_positive, check_shares, prepare, reduce
-from likely.likelihoods._form import Value
 from likely.likelihoods._loss import TEMPERATURE, LikelihoodLoss, ParameterLike, Phi
 from likely.likelihoods._numeric import Array, check_support
 from likely.likelihoods._record import register
@@ -21,7 +20,7 @@ def bernoulli_nll(
     logits: Tensor,
     target: Tensor,
     *,
-    temperature: Value,
+    temperature: Tensor | float,
     reduction: str = "mean",
     validate_args: bool | None = None,
 ) -> Tensor:

@@ -1,7 +1,7 @@
 """The cumulative logit likelihood of ordered classes, whose cut points learn."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -120,7 +120,7 @@ def _ends(target: Tensor, cutpoints: Tensor) -> tuple[Tensor, Tensor, Tensor, Te
     return lower, upper, label <= 0, label >= count
 
 
-class Ordinal(OfForm, nll=ordinal_nll, cutpoints=constraints.real_vector):
+class Ordinal(OfForm, nll=ordinal_nll):
     """Ordered classes 0 … K - 1 by cumulative logits: P(X ≤ k) = σ(cutpoints[k] - loc).
 
     >>> import torch
@@ -129,6 +129,8 @@ class Ordinal(OfForm, nll=ordinal_nll, cutpoints=constraints.real_vector):
     >>> d.cdf(torch.tensor(1.0)), d.icdf(torch.tensor(0.5)), d.mean
     (tensor(0.7311), tensor(1.), tensor(1.))
     """
+
+    arg_constraints: ClassVar = {"loc": constraints.real, "cutpoints": constraints.real_vector}
 
     def __init__(self, loc: Tensor, cutpoints: Tensor, validate_args: bool | None = None) -> None:
         shape = torch.broadcast_shapes(loc.shape, cutpoints.shape[:-1])

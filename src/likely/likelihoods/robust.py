@@ -43,7 +43,7 @@ def robust_nll(prediction: Tensor, target: Tensor, *, alpha: Value, scale: Value
     return rho((target - prediction) / scale, alpha) + scale.log() + log_partition(alpha)
 
 
-def robust_rho(residual: Tensor, *, alpha: Value, scale: Value = 1.0) -> Tensor:
+def robust_rho(residual: Tensor, *, alpha: Tensor | float, scale: Tensor | float = 1.0) -> Tensor:
     r"""Barron's general loss, without its partition function, for every real α and ±∞.
 
     .. math:: \rho(r, \alpha, \sigma) = \frac{|\alpha-2|}\alpha
@@ -62,7 +62,7 @@ def robust_rho(residual: Tensor, *, alpha: Value, scale: Value = 1.0) -> Tensor:
     return rho(residual / scale, alpha)
 
 
-def robust_log_partition(alpha: Value) -> Tensor:
+def robust_log_partition(alpha: Tensor | float) -> Tensor:
     r"""log Z(α) of the robust likelihood, :math:`Z(\alpha) = \int e^{-\rho(x, \alpha, 1)}\,dx`.
 
     Right to rounding on :math:`[0, \infty]`, with its gradient; +∞ below zero, where the integral diverges.

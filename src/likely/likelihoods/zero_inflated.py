@@ -28,7 +28,14 @@ INFLATION = Slot(Interval(0, 1), 0.1)
 _EACH: How = {"reduction": "none", "full": False, "validate_args": False}
 
 
-@functional_form(constant=log_factorial, target=check_counts, inflation=check_shares)
+def _check_share(name: str, value: Value, validate_args: bool | None) -> None:
+    if isinstance(value, Tensor):
+        check_shares(name, value, validate_args)
+    elif not 0 <= value <= 1:
+        raise ValueError(f"{name} must lie in [0, 1], got {value}")
+
+
+@functional_form(constant=log_factorial, target=check_counts, inflation=_check_share)
 def zero_inflated_poisson_nll(
     prediction: Tensor, target: Tensor, *, inflation: Value, log_input: bool = True, **how: Unpack[How]
 ) -> Tensor:
@@ -49,7 +56,7 @@ def zero_inflated_poisson_nll(
     return _inflated(poisson_nll(prediction, target, log_input=log_input, **_EACH), target, inflation)
 
 
-@functional_form(constant=log_factorial, target=check_counts, inflation=check_shares)
+@functional_form(constant=log_factorial, target=check_counts, inflation=_check_share)
 def zero_inflated_negative_binomial_nll(
     prediction: Tensor,
     target: Tensor,

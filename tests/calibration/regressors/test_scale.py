@@ -1,10 +1,12 @@
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
 from sklearn.isotonic import IsotonicRegression
+from sklearn.linear_model import LinearRegression
 from torch.distributions import Laplace, Normal
 
 from likely._rows.blocks import Rows
@@ -310,3 +312,26 @@ def test_default_features_are_the_mean_and_the_log_scale():
     source = Forecasts.checked(mean, scale, None).source
     assert isinstance(source, Rows)
     np.testing.assert_allclose(source[slice(0, 50)].numpy(), np.stack([mean, np.log(scale)], axis=1))
+
+
+@pytest.mark.parametrize(
+    "calibrator", [GlobalScale(), LinearScale(), IsotonicScale(), AutoScale(candidates=["global"])]
+)
+def test_targets_must_be_there(calibrator: Any) -> None:
+    with pytest.raises(ValueError, match="y must hold one number per row"):
+        calibrator.fit(np.zeros(4), None, None)
+
+
+def test_steps_that_are_no_calibrators_are_refused_in_words() -> None:
+    with pytest.raises(TypeError, match="must be scale calibrators of likely"):
+        AutoScale(candidates={"own": LinearRegression()}).fit(
+            np.zeros(40), None, np.random.default_rng(0).normal(size=40)
+        )
+
+
+def test_moments_are_refused_where_they_are_not_known() -> None:
+    levels = torch.linspace(0, 1, 9, dtype=torch.float64) ** 1.5
+    bent = Recalibrated(torch.distributions.Gumbel(torch.zeros(2).double(), torch.ones(2).double()), levels)
+    assert bent.cdf(torch.zeros(2).double()).isfinite().all()
+    with pytest.raises(NotImplementedError, match="moments are known for Normal, Laplace"):
+        _ = bent.mean

@@ -80,6 +80,8 @@ class Recalibrated(Distribution):
 
         With :math:`A(z) = \int_{-\infty}^z t f(t)\,dt`, the second one is :math:`z A(z) - \int A`: closed forms all.
         """
+        if not isinstance(self.base, Normal | Laplace | StudentT):
+            raise NotImplementedError(f"moments are known for Normal, Laplace and likely's StudentT, not {self.base}")
         levels = self.levels.double().cpu()
         df = self.base.df.flatten()[:1].double().cpu() if isinstance(self.base, StudentT) else levels.new_zeros(1)
         place = torch.zeros_like(df), torch.ones_like(df)
@@ -88,7 +90,7 @@ class Recalibrated(Distribution):
         z = standard.icdf(shares)
         density = standard.log_prob(z).exp()
         if isinstance(self.base, StudentT):
-            first = -(df + z.square()) / (df - 1) * density
+            first = -(df + z.square()) / (df - 1) * density if df > 1 else torch.full_like(z, torch.nan)
             # With two degrees of freedom or fewer the last part, beyond all knots, is infinite whatever these are.
             second = ((df - 1) * z * first + df * shares) / (df - 2).clamp(min=1e-9)
         elif isinstance(self.base, Laplace):

@@ -59,6 +59,8 @@ class Forecasts(HeldOutRows):
 
     @override
     def fit(self, step: Any) -> Any:
+        if not hasattr(step, "_fit_rows"):
+            raise TypeError(f"steps and candidates must be scale calibrators of likely.calibration, got {step!r}")
         return clone(step)._fit_rows(self)
 
     @override

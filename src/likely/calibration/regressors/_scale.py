@@ -75,6 +75,8 @@ class ScaleCalibrator(BaseEstimator):
     @all_or_nothing
     def fit(self, mean: Any, scale: Any, y: Any, features: Any = None, sample_weight: Any = None) -> Self:
         """Learn from held-out rows: their predicted means and scales, their targets and, for some, features."""
+        if y is None:
+            raise ValueError("y must hold one number per row: a scale is learned from targets")
         return self._fit_rows(Forecasts.checked(mean, scale, features, y, sample_weight))
 
     def distribution(self, mean: Any, scale: Any, features: Any = None) -> Distribution:

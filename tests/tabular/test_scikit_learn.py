@@ -1,0 +1,47 @@
+"""Likelihood regressors and classifiers: what scikit-learn asks of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.compose import make_column_transformer
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from likely.tabular import LikelihoodClassifier, LikelihoodRegressor
+from likely.tabular._base import LikelihoodModel
+
+QUICK = {"max_steps": 40, "random_state": 0}
+FOLDS = "batches are dealt by row: a row of weight two is in one batch, a row twice may be in two; see docs/tabular.md"
+
+
+def expected(estimator: LikelihoodModel) -> dict[str, str]:
+    return {
+        "check_sample_weight_equivalence_on_dense_data": FOLDS,
+        "check_sample_weight_equivalence_on_sparse_data": FOLDS,
+    }
+
+
+@pytest.mark.usefixtures("few_steps")
+@parametrize_with_checks(
+    [LikelihoodRegressor(hidden=(16,), **QUICK), LikelihoodClassifier(hidden=(16,), **QUICK)],
+    expected_failed_checks=expected,
+)
+def test_scikit_learn(estimator: LikelihoodModel, check: object) -> None:
+    check(estimator)  # type: ignore[operator]
+
+
+@pytest.mark.usefixtures("few_steps")
+def test_missing_values_and_categories_go_through_a_pipeline() -> None:
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, size=(300, 3))
+    y = np.sin(2 * X[:, 0]) + rng.normal(size=300) * np.exp(X[:, 1]) / 4
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    frame.loc[::7, "a"] = np.nan
+    frame["kind"] = np.where(X[:, 2] > 0, "warm", "cold")
+    columns = make_column_transformer((OneHotEncoder(), ["kind"]), remainder=SimpleImputer())
+    model = make_pipeline(columns, LikelihoodRegressor(**QUICK)).fit(frame, y)
+    assert model.predict(frame).shape == (300,)
