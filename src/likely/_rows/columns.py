@@ -47,9 +47,12 @@ def as_codes(column: Any, codes: dict[Any, int]) -> Array:
 
 def days(column: Any) -> Array | None:
     """Times as days since 1970, or lengths of time in days, NaN where one is missing; None for a column of neither."""
-    values = np.asarray(column)
-    if values.dtype.kind == "O" and str(getattr(column, "dtype", "")).startswith(("datetime", "timestamp")):
-        values = column.to_numpy("datetime64[us]")  # pandas makes objects of times that have a zone, or are Arrow's
+    if hasattr(column, "to_numpy") and str(column.dtype).startswith(("datetime", "timestamp")):
+        values = column.to_numpy(
+            "datetime64[us]"
+        )  # else pandas makes objects of times that have a zone, or are Arrow's
+    else:
+        values = np.asarray(column)
     if values.dtype.kind not in "mM":
         return None
     # Microseconds reach far beyond the year 9999; nanoseconds, which pandas may have, only to 2262.

@@ -80,17 +80,16 @@ def functional_form(
             **given: Any,
         ) -> Tensor:
             chosen = {name: given.pop(name, default) for name, default in options.items()} if options else options
-            parameters = (
-                {**given, **{name: value for name, value in starts.items() if name not in given}} if starts else given
-            )
-            if parameters.keys() != ranges.keys():
+            for name, value in starts.items():
+                given.setdefault(name, value)
+            if given.keys() != ranges.keys():
                 try:
                     signature.bind(prediction, target, **given)  # says what is missing, or too much
                 except TypeError as error:
                     raise TypeError(f"{formula.__name__}() {error}") from None
             if kernel:
-                return kernel(prediction, target, parameters, constant if full else 0.0, reduction, validate_args)
-            check(parameters, validate_args)
+                return kernel(prediction, target, given, constant if full else 0.0, reduction, validate_args)
+            check(given, validate_args)
             if not chosen.get("log_input", True):
                 check_floating("prediction", prediction)
                 mean("prediction", prediction, validate_args)
@@ -98,8 +97,8 @@ def functional_form(
                 within("target", target, validate_args)
             if log_target:
                 target = logarithm(prediction, target)
-            prediction, target, *values = prepare(prediction, target, **parameters)
-            nll = formula(prediction, target, **dict(zip(parameters, values, strict=True)), **chosen)
+            prediction, target, *values = prepare(prediction, target, **given)
+            nll = formula(prediction, target, **dict(zip(given, values, strict=True)), **chosen)
             if full and constant:
                 nll = nll + (constant(target) if callable(constant) else constant)
             return reduce(nll, reduction)
