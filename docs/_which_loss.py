@@ -12,6 +12,7 @@ TARGET = (
     (1, "the median counts, not the mean", "LaplaceLoss", LOSSES),
     (1, "some targets are wrong", "RobustLoss", LOSSES),
     (1, "tails are heavy", "StudentTLoss", LOSSES),
+    (1, "errors are larger on one side", "SkewStudentTLoss", LOSSES),
     (1, "a quantile counts", "AsymmetricLaplaceLoss", LOSSES),
     (0, "a positive number, errors as ratios", "GammaLoss", LOSSES),
     (0, "a share between 0 and 1", "BetaLoss", LOSSES),

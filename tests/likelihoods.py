@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from scipy import stats
 from torch import Tensor
@@ -83,6 +84,18 @@ class Inflated:
         return (self.inflation * (y == 0) + (1 - self.inflation) * self.base.log_prob(y).exp()).log()
 
 
+class TwoPieceT:
+    """Student's t with a scale on either side of its mode, by the plain formula."""
+
+    def __init__(self, loc: Tensor, df: float, skew: float, scale: float) -> None:
+        self.loc, self.df, self.below, self.above = loc, df, scale * math.exp(-skew), scale * math.exp(skew)
+
+    def log_prob(self, y: Tensor) -> Tensor:
+        residual = (y - self.loc).numpy()
+        side = np.where(residual < 0, self.below, self.above)
+        return torch.as_tensor(stats.t.logpdf(residual / side, self.df) + math.log(2 / (self.below + self.above)))
+
+
 def mean_of(f: Callable[[Tensor], Tensor]) -> Callable[[Tensor], float]:
     return lambda residual: f(residual).mean().item()
 
@@ -110,6 +123,17 @@ KNOWN: dict[str, list[dict[str, Any]]] = {
         }
     ],
     "student_t": [{"phi": {"df": 2.5, "scale": 0.7}, "reference": lambda x, df, scale: td.StudentT(df, x, scale)}],
+    "skew_student_t": [
+        {
+            "phi": {"df": 2.5, "skew": 0.4, "scale": 0.7},
+            "reference": lambda x, df, skew, scale: TwoPieceT(x, df, skew, scale),
+        },
+        {
+            "name": "skew_student_t_left",
+            "phi": {"df": 6.0, "skew": -1.3, "scale": 0.7},
+            "reference": lambda x, df, skew, scale: TwoPieceT(x, df, skew, scale),
+        },
+    ],
     "huber": [
         {
             "phi": {"delta": 1.345, "scale": 0.7},

@@ -18,6 +18,13 @@ def log1p_square(z: Tensor) -> Tensor:
     )
 
 
+def log_cosh(x: Tensor) -> Tensor:
+    """log cosh x, whose digits and slope (tanh x) are right for small x, and which is |x| - log 2 for large ones."""
+    far = x.abs() > 20
+    near = 0.5 * torch.log1p(torch.sinh(torch.where(far, 0.0, x)).square())
+    return torch.where(far, torch.where(far, x, 20.0).abs() - math.log(2), near)
+
+
 _STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
 _SHIFT = 8
 
@@ -41,6 +48,22 @@ def log_gamma_ratio(x: Tensor, d: Tensor | float) -> Tensor:
     result = result + d * torch.log1p(_SHIFT / x)
     for j in range(_SHIFT):
         result = result - torch.log1p(d / (x + j))
+    return result
+
+
+_HALF_STEP = (1 / 8, -1 / 64, 1 / 128, -17 / 2048, 31 / 2048, -691 / 16384, 5461 / 32768)
+
+
+def digamma_half_step(x: Tensor) -> Tensor:
+    """ψ(x + ½) - ψ(x) for x > 0: the recurrence of ψ lifts x by 8, and nothing cancels."""
+    lifted = x + _SHIFT
+    inverse_square = lifted.square().reciprocal()
+    series = torch.full_like(x, _HALF_STEP[-1])
+    for coefficient in reversed(_HALF_STEP[:-1]):
+        series = series * inverse_square + coefficient
+    result = 0.5 / lifted + series * inverse_square
+    for j in range(_SHIFT):
+        result = result + 0.5 / ((x + j) * (x + (j + 0.5)))
     return result
 
 

@@ -111,16 +111,32 @@ def _check_above(
     elif value.is_complex():
         check_real(name, value)
     elif value.numel() and may_look(value, validate_args) and not bool(holds(value.detach().min())):
-        if bool(value.isnan().any()):
-            raise ValueError(
-                f"{name} holds NaN: lower its learning rate, clip its gradients (likely.clip_gradients) "
-                "or look for NaN in the input"
-            )
+        _refuse_nan(name, value)
         raise ValueError(f"{name} must be {rule} everywhere, got {value.min().item():.6g}")
+
+
+def _refuse_nan(name: str, value: Tensor) -> None:
+    if bool(value.isnan().any()):
+        raise ValueError(
+            f"{name} holds NaN: lower its learning rate, clip its gradients (likely.clip_gradients) "
+            "or look for NaN in the input"
+        )
 
 
 check_positive = partial(_check_above, rule="> 0", holds=lambda x: x > 0)
 check_not_negative = partial(_check_above, rule="≥ 0", holds=lambda x: x >= 0)
+
+
+def check_finite(name: str, value: float | Tensor, validate_args: bool | None = None) -> None:
+    """Whether a parameter of either sign is a number at all."""
+    if not isinstance(value, Tensor):
+        if not math.isfinite(value):
+            raise ValueError(f"{name} must be finite, got {value}")
+    elif value.is_complex():
+        check_real(name, value)
+    elif value.numel() and may_look(value, validate_args) and not bool(value.detach().isfinite().all()):
+        _refuse_nan(name, value)
+        raise ValueError(f"{name} must be finite everywhere, got {value.min().item():.6g} to {value.max().item():.6g}")
 
 
 def check_index(index: Tensor | None, rows: int, validate_args: bool | None = None) -> Tensor:

@@ -21,6 +21,7 @@ from likely.likelihoods._record import register as register
 from likely.likelihoods.normal import *
 from likely.likelihoods.laplace import *
 from likely.likelihoods.student_t import *
+from likely.likelihoods.skew_student_t import *
 from likely.likelihoods.huber import *
 from likely.likelihoods.robust import *
 from likely.likelihoods.logistic import *

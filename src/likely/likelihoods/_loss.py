@@ -1,5 +1,6 @@
 """What all likelihood losses share: slots for parameters, one forward pass, reductions, weights."""
 
+import math
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, NamedTuple
@@ -12,6 +13,7 @@ from torch.distributions.transforms import Transform
 from likely._forgotten import Watch
 from likely._standardize import unchanged_on_error
 from likely._validation import (
+    check_finite,
     check_floating,
     check_not_negative,
     check_positive,
@@ -32,6 +34,9 @@ Features = Tensor | Mapping[str, Tensor] | None  # for all parameters, or by nam
 
 class Slot(NamedTuple):
     """Where a likelihood's parameter may go, and where it starts if nobody says.
+
+    A value that is given as a fixed number must be positive, or may be zero under ``zero_allowed``; where the
+    constraint reaches below zero, it is any finite number.
 
     >>> import likely
     >>> from likely.losses import Slot
@@ -259,7 +264,8 @@ def as_parameter(name: str, given: ParameterLike, slot: Slot) -> Parameter:
     else:
         raise TypeError(f"{name} must be a number or one of likely.Fixed, Global, Data, Predicted; got {given!r}")
     if isinstance(parameter, Fixed) and not slot.constraint.codomain.event_dim:  # vectors have a rule of their own
-        check = check_not_negative if slot.zero_allowed else check_positive
+        signed = getattr(slot.constraint.codomain, "lower_bound", -math.inf) < 0
+        check = check_finite if signed else check_not_negative if slot.zero_allowed else check_positive
         check(name, parameter.value, True)
     parameter.settle(name, slot.constraint, slot.init)
     return parameter

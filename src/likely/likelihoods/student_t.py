@@ -54,16 +54,44 @@ class StudentT(td.StudentT):
     def cdf(self, value: Tensor) -> Tensor:
         """P(X ≤ value)."""
         z = (value - self.loc) / self.scale
-        return cdf_by_scipy(lambda z, df: special.stdtr(df, z), self._standard_density, z, self.df)
+        return cdf_by_scipy(_cdf, self._standard_density, z, self.df)
 
     def icdf(self, value: Tensor) -> Tensor:
         """The quantile of a probability."""
-        z = icdf_by_scipy(lambda p, df: special.stdtrit(df, p), self._standard_density, value, self.df)
-        return self.loc + self.scale * z
+        return self.loc + self.scale * icdf_by_scipy(_icdf, self._standard_density, value, self.df)
 
     def _standard_density(self, z: Tensor) -> Tensor:
         nll = student_t_nll(torch.zeros_like(z), z, df=self.df, scale=1.0, reduction="none", validate_args=False)
         return torch.exp(-nll)
+
+
+# Beyond this many √df the tail is a power of z to the last digit. SciPy squares z there, and loses it.
+_FAR = 1e9
+
+
+def upper_tail(z: Array, df: Array) -> Array:
+    """P(T > z) for z ≥ 0."""
+    with np.errstate(over="ignore"):
+        ratio = z / np.sqrt(df)
+        power = np.exp(-df * np.log(np.maximum(ratio, 1.0)) - np.log(df) - special.betaln(0.5 * df, 0.5))
+        return np.where(ratio > _FAR, power, special.stdtr(df, -np.minimum(z, _FAR * np.sqrt(df))))
+
+
+def upper_quantile(p: Array, df: Array) -> Array:
+    """The z ≥ 0 with P(T > z) = p, for p from 0 to ½."""
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        log_ratio = -(np.log(p) + np.log(df) + special.betaln(0.5 * df, 0.5)) / df
+        far = log_ratio > math.log(_FAR)
+        return np.where(far, np.sqrt(df) * np.exp(log_ratio), np.abs(special.stdtrit(df, np.where(far, 0.5, p))))
+
+
+def _cdf(z: Array, df: Array) -> Array:
+    tail = upper_tail(np.abs(z), df)
+    return np.where(z < 0, tail, 1 - tail)
+
+
+def _icdf(p: Array, df: Array) -> Array:
+    return np.where(p < 0.5, -1.0, 1.0) * upper_quantile(np.minimum(p, 1 - p), df)
 
 
 class StudentTLoss(ScaleLoss, nll=student_t_nll, family=StudentT, df=Slot(ShiftedSoftplus(0.01), 4.0), scale=SCALE):
@@ -82,15 +110,22 @@ class StudentTLoss(ScaleLoss, nll=student_t_nll, family=StudentT, df=Slot(Shifte
 
 
 def _crps(distribution: StudentT, y: Array) -> Array:
-    """Finite from ½ degree of freedom on; the usual formula, arranged to hold at and below 1 too."""
     z, scale = standardised(distribution, y)
-    df = np.maximum(distribution.df.numpy(), 0.5)
+    return np.asarray(scale * standard_crps(z, distribution.df.numpy())[0])
+
+
+def standard_crps(z: Array, df: Array) -> tuple[Array, Array]:
+    """The score at scale one, and its value at z = 0: the usual formula, arranged to hold at and below df = 1 too.
+
+    Both are infinite up to ½ degree of freedom.
+    """
+    infinite, df = df <= 0.5, np.maximum(df, 0.5)
     height = 1 / (np.sqrt(df) * special.beta(0.5, 0.5 * df))
     spread = log1p_square(torch.from_numpy(z / np.sqrt(df))).numpy()
     moment = height * df * 0.5 * spread * special.exprel(-0.5 * (df - 1) * spread)
     constant = 2 * df * height * _crps_shape(df)
-    crps = z * (2 * special.stdtr(df, z) - 1) - 2 * moment + constant
-    return np.asarray(np.where(df > 0.5, scale * crps, np.inf))
+    crps = z * (2 * _cdf(z, df) - 1) - 2 * moment + constant
+    return np.where(infinite, np.inf, crps), np.where(infinite, np.inf, constant)
 
 
 def _crps_shape(df: Array) -> Array:

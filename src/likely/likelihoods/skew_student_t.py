@@ -1,0 +1,194 @@
+"""Student's t with a scale on either side: heavy tails, and heavier on one side than on the other."""
+
+import math
+from typing import Any, Unpack
+
+import numpy as np
+import torch
+from scipy import special
+from torch import Tensor
+from torch.distributions import constraints
+
+from likely._special import digamma_half_step, log1p_square, log_cosh, log_gamma_ratio
+from likely._validation import check_finite
+from likely.constraints import Interval, ShiftedSoftplus
+from likely.likelihoods._distribution import LocationScale
+from likely.likelihoods._form import HALF_LOG_2PI, How, Value, functional_form
+from likely.likelihoods._loss import SCALE, ParameterLike, ScaleLoss, Slot
+from likely.likelihoods._numeric import Array, standardised
+from likely.likelihoods._record import register
+from likely.likelihoods.student_t import StudentT, standard_crps
+
+__all__ = ["SkewStudentT", "SkewStudentTLoss", "skew_student_t_nll"]
+
+_FAR = 20.0  # in logarithms: log(1 + x²) is 2 log x to the last digit
+
+
+@functional_form(constant=HALF_LOG_2PI, skew=check_finite)
+def skew_student_t_nll(
+    prediction: Tensor, target: Tensor, *, df: Value, skew: Value, scale: Value, **how: Unpack[How]
+) -> Tensor:
+    r"""The two-piece Student t of Fernández and Steel (1998): one scale below the prediction, another above.
+
+    The scale is :math:`\sigma e^{a}` above the prediction and :math:`\sigma e^{-a}` below it, for any real ``skew``
+    :math:`a`. With :math:`z` the residual over the scale of its side,
+
+    .. math:: \ell = \tfrac{\nu + 1}{2} \log(1 + z^2 / \nu) + \log \sigma + \log\cosh a + \tfrac12 \log 2\pi
+              - \left(\log \frac{\Gamma((\nu+1)/2)}{\Gamma(\nu/2)} - \tfrac12 \log \tfrac{\nu}{2}\right).
+
+    The best prediction is the mode, and the target lies above it with probability :math:`1 / (1 + e^{-2a})`.
+    :math:`a = 0` is :func:`student_t_nll`; as :math:`\nu` grows, the two-piece normal is left.
+
+    >>> import torch
+    >>> from likely.functional import skew_student_t_nll
+    >>> x, y = torch.zeros(2), torch.tensor([5.0, -5.0])
+    >>> skew_student_t_nll(x, y, df=4.0, skew=0.5, scale=1.0, reduction="none")
+    tensor([4.0852, 8.3254])
+    """
+    residual = target - prediction
+    side = torch.where(residual < 0, -skew, skew)  # the logarithm of the side's scale, less that of the scale
+    log_width = scale.log() + side + 0.5 * df.log()
+    far = residual.abs().log() - log_width > _FAR
+    log_ratio = torch.where(far, residual, 1.0).abs().log() - log_width
+    half = _half(-side)
+    ratio = torch.where(far, 0.0, residual) * half / scale * half * df.rsqrt()
+    tail = torch.where(far, 2 * log_ratio, log1p_square(ratio))
+    return 0.5 * (df + 1) * tail + scale.log() + log_cosh(skew) - log_gamma_ratio(0.5 * df, 0.5)
+
+
+def _half(log_factor: Tensor) -> Tensor:
+    """The root of a factor that may overflow: times zero, it is zero still."""
+    return torch.exp((0.5 * log_factor).clamp(max=0.99 * _log_largest(log_factor)))
+
+
+def _log_largest(x: Tensor) -> float:
+    return math.log(torch.finfo(x.dtype).max)
+
+
+class SkewStudentT(LocationScale, nll=skew_student_t_nll, df=constraints.positive, skew=constraints.real):
+    r"""The two-piece Student t: scale :math:`\sigma e^{a}` above its mode ``loc``, :math:`\sigma e^{-a}` below it.
+
+    ``cdf`` and ``icdf`` have gradients in all but ``df``, samples in all. Moments are as Student's t has them: no mean
+    for df ≤ 1, and an infinite variance up to df = 2.
+
+    >>> import torch
+    >>> from likely.distributions import SkewStudentT
+    >>> d = SkewStudentT(df=4.0, skew=0.5, loc=2.0, scale=1.0)
+    >>> d.cdf(torch.tensor(2.0)), d.icdf(torch.tensor(0.5)), d.mean
+    (tensor(0.2689), tensor(2.7223), tensor(3.0422))
+    """
+
+    df: Tensor
+    skew: Tensor
+
+    def __init__(self, df: Any, skew: Any, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
+        super().__init__(validate_args, df=df, skew=skew, loc=loc, scale=scale)
+
+    @property
+    def mean(self) -> Tensor:
+        """The mean: above ``loc`` for a positive skew; NaN for df ≤ 1, where there is none."""
+        shift = self.loc + self.scale * 2 * torch.sinh(self.skew) * self._mean_size()
+        return torch.where(self.df > 1, shift, torch.nan)
+
+    def entropy(self) -> Tensor:
+        """The differential entropy: that of Student's t, and log cosh of the skew."""
+        x = 0.5 * self.df
+        tails = (x + 0.5) * digamma_half_step(x) + HALF_LOG_2PI - log_gamma_ratio(x, 0.5)
+        return tails + self.scale.log() + log_cosh(self.skew)
+
+    def cdf(self, value: Tensor) -> Tensor:
+        """P(X ≤ value), differentiable in the value and all parameters but ``df``."""
+        return super().cdf(value)
+
+    def icdf(self, value: Tensor) -> Tensor:
+        """The quantile of a probability, differentiable in it and all parameters but ``df``."""
+        return super().icdf(value)
+
+    def _mean_size(self) -> Tensor:
+        """E|T| of the standard t, for df > 1."""
+        df = torch.where(self.df > 1, self.df, 2.0)
+        return math.sqrt(2 / math.pi) * torch.exp(log_gamma_ratio(0.5 * df, 0.5)) * df / (df - 1)
+
+    def _standard_variance(self) -> Tensor:
+        df = torch.where(self.df > 2, self.df, 3.0)
+        square = df / (df - 2)
+        apart = 4 * torch.sinh(self.skew).square() * (square - self._mean_size().square())
+        none = torch.where(self.df > 1, torch.inf, torch.nan)
+        return torch.where(self.df > 2, square + apart, none)
+
+    def _standard_cdf(self, z: Tensor) -> Tensor:
+        side = torch.where(z < 0, -self.skew, self.skew)
+        narrow = side.clamp(min=-0.5 * _log_largest(z))  # below, the side has no mass that a float could tell from zero
+        beyond = 2 * torch.sigmoid(2 * side) * self._symmetric().cdf(-z.abs() * torch.exp(-narrow))
+        return torch.where(z < 0, beyond, 1 - beyond)
+
+    def _standard_icdf(self, p: Tensor) -> Tensor:
+        inside = (p > 0) & (p < 1)
+        ends = torch.where(p == 0, -torch.inf, torch.where(p == 1, torch.inf, torch.nan))
+        p = torch.where(inside, p, 0.5)
+        below = torch.sigmoid(-2 * self.skew)
+        low = p < below
+        side = torch.where(low, -self.skew, self.skew)
+        beyond = 0.5 * torch.where(low, p, 1 - p) / torch.where(low, below, torch.sigmoid(2 * self.skew))
+        size = self._symmetric().icdf(beyond) * _half(side) * _half(side)
+        return torch.where(inside, torch.where(low, size, -size), ends)
+
+    def _standard_rsample(self, shape: torch.Size) -> Tensor:
+        symmetric, skew = StudentT(self.df.expand(shape), validate_args=False), self.skew.expand(shape)
+        size = symmetric.rsample().abs()
+        above = torch.rand(shape, dtype=skew.dtype, device=skew.device) < torch.sigmoid(2 * skew)
+        side = torch.where(above, skew, -skew).detach()
+        z = torch.where(above, size, -size) * torch.exp(side)
+        if not skew.requires_grad:
+            return z
+        # The quantile's slope in the skew: the side grows, and mass passes the mode from one side to the other.
+        with torch.no_grad():
+            density = symmetric._standard_density(size)
+            mills = torch.where(density > 1e-30, symmetric.cdf(-size) / density, size / symmetric.df)
+            slope = z.abs() + mills / torch.cosh(skew)
+        return z + slope * (skew - skew.detach())
+
+    def _symmetric(self) -> StudentT:
+        return StudentT(self.df, validate_args=False)
+
+
+class SkewStudentTLoss(
+    ScaleLoss,
+    nll=skew_student_t_nll,
+    family=SkewStudentT,
+    df=Slot(ShiftedSoftplus(0.01), 4.0),
+    skew=Slot(Interval(-3, 3), 0.0),
+    scale=SCALE,
+):
+    r"""Student's t whose two sides learn a scale each: for errors that are larger, or more often, on one side.
+
+    The degrees of freedom ``df`` (from 4), the ``skew`` (from 0, the symmetric t) and the ``scale`` learn. A learned
+    skew moves in (-3, 3), between which the sides' scales differ by up to :math:`e^6 \approx 400`; a fixed one is any
+    real number. The prediction is the mode; mean and quantiles are those of ``distribution``.
+
+    >>> import torch, likely
+    >>> loss_fn = likely.SkewStudentTLoss(skew=0.5)
+    >>> loss_fn(torch.zeros(2), torch.tensor([5.0, -5.0]))
+    tensor(6.2053, grad_fn=<...>)
+    """
+
+    def __init__(
+        self, df: ParameterLike = None, skew: ParameterLike = None, scale: ParameterLike = None, **options: Any
+    ) -> None:
+        super().__init__(df=df, skew=skew, scale=scale, **options)
+
+
+def _crps(distribution: SkewStudentT, y: Array) -> Array:
+    """From that of Student's t on the side where y lies: its CDF there is Student's, enlarged."""
+    z, scale = standardised(distribution, y)
+    size, skew, df = np.abs(z), distribution.skew.numpy(), distribution.df.numpy()
+    side = np.where(z < 0, -skew, skew)
+    narrow = np.maximum(side, -30.0)  # below, its own part is less than rounding
+    along = np.minimum(size * np.exp(-narrow), np.finfo(np.float64).max)
+    own, centre = standard_crps(along, np.where(df > 0.5, df, 1.0))
+    own *= 2 * special.expit(2 * narrow) * np.exp(narrow)
+    crps = own - (size + 2 * centre * np.exp(-side)) * np.tanh(side)
+    return np.asarray(np.where(df > 0.5, scale * crps, np.inf))
+
+
+register(SkewStudentTLoss, crps=_crps)
