@@ -27,7 +27,10 @@ def level_codes(column: Any) -> dict[Any, int] | None:
         and _floats(column) is not None
     ):
         return None
-    levels = {value for value in np.asarray(column, dtype=object).tolist() if not _missing(value)}
+    try:
+        levels = {value for value in np.asarray(column, dtype=object).tolist() if not _missing(value)}
+    except (TypeError, ValueError):
+        raise ValueError(f"column {column.name!r} holds lists or the like: make columns of numbers or names") from None
     return {level: code for code, level in enumerate(sorted(levels, key=lambda own: (type(own).__name__, str(own))))}
 
 

@@ -1,6 +1,6 @@
 """Conformal intervals by MAPIE that are as wide as our regressors are unsure.
 
-Classifiers need no adapter: MAPIE takes a fitted :class:`likely.tabular.LikelihoodClassifier` or
+Classifiers need no adapter: MAPIE takes a fitted :class:`likely.tabular.NetworkClassifier` or
 :class:`likely.calibration.CalibratedClassifier` as it is, and its sets are built on their probabilities.
 """
 
@@ -24,7 +24,7 @@ class ScaledScore(BaseRegressionScore):
 
     Args:
         estimator: the fitted regressor that MAPIE is given too; its ``predict`` takes ``return_std``, as that of
-            :class:`likely.tabular.LikelihoodRegressor`, :class:`likely.calibration.CalibratedRegressor` and the models
+            :class:`likely.tabular.NetworkRegressor`, :class:`likely.calibration.CalibratedRegressor` and the models
             in :mod:`likely.linear` does.
         sym: whether both ends are equally far; otherwise each has a quantile of its own.
 

@@ -1,7 +1,17 @@
-"""Likelihood models of tables: estimators as scikit-learn's over a linear model, an MLP or any ``nn.Module``."""
+"""Likelihood models of tables: estimators as scikit-learn's that say how sure they are."""
 
 from likely._solvers.training import Progress
 from likely.tabular._classifier import LikelihoodClassifier
+from likely.tabular._importance import Importances
+from likely.tabular._network_classifier import NetworkClassifier
+from likely.tabular._network_regressor import NetworkRegressor
 from likely.tabular._regressor import LikelihoodRegressor
 
-__all__ = ["LikelihoodClassifier", "LikelihoodRegressor", "Progress"]
+__all__ = [
+    "Importances",
+    "LikelihoodClassifier",
+    "LikelihoodRegressor",
+    "NetworkClassifier",
+    "NetworkRegressor",
+    "Progress",
+]

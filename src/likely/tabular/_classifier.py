@@ -1,196 +1,187 @@
-"""A classifier whose temperature depends on the row."""
+"""A classifier of tables as they come whose probabilities can be taken at their word."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
+from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import column_or_1d, validate_data
-from torch import Tensor
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from likely._solvers.training import Progress
+from likely._rows.checks import all_or_nothing
 from likely._typing import Array
-from likely.tabular._base import FLOATS, LikelihoodModel
-from likely.tabular._likelihoods import Likelihood
-from likely.tabular._rows import Rows, Units
+from likely.tabular._columns import Columns
+from likely.tabular._council import assemble
+from likely.tabular._importance import Importances, Sample, importances
+from likely.tabular._network_classifier import odds_against
+from likely.tabular._pool import pool_classes
+from likely.tabular._table_estimator import TableEstimator, canonical, read_weight
 
 
-class LikelihoodClassifier(ClassifierMixin, LikelihoodModel):
-    r"""A network with a temperature that learns: :math:`p(y \mid x) = \mathrm{softmax}(z(x) / T(x))_y`.
+class LikelihoodClassifier(ClassifierMixin, TableEstimator):
+    r"""Predicts the probability of each class for each row of a table as it comes.
 
-    By default five networks are trained by cross-entropy, each blind to a fifth of the rows; they stop when the rows
-    they have not seen stop gaining, and the mean of their logits predicts. Then the temperature is learned from the
-    logits of rows that were left out, and varies with the input as far as left-out rows surely gain by it.
+    Members of different kinds — a line whose prior learns, kernels whose metric learns, boosted and randomised trees, a
+    network — are fitted on the same folds; how much each is heard, and the temperature of all, are those under which
+    the labels of rows that no member had seen are likeliest.
 
     Args:
-        model: None for an MLP; an ``nn.Module`` that maps (rows, inputs) in standard units to predictions, or to
-            ``(predictions, features)``; or a function of (inputs, outputs) that makes one.
-        hidden: units of each hidden layer of the MLP; ``()`` is a linear model.
-        temperature: what the temperature depends on: ``"fixed"``, ``"global"`` (one value for all), ``"data"`` (one
-            value per training row) or ``"predicted"`` (the input).
-        objective: ``"two_stage"``, as above; ``"joint"``, the paper's: everything at once down one NLL; ``"beta"``,
-            that NLL tempered by β = .5; ``"faithful"``, the logits by cross-entropy, without the temperature.
-        cv: number of networks, each of which is trained without one fold; None trains one network on all rows for
-            ``max_steps``.
-        ensemble: number of such models from different seeds, whose distributions are mixed; trained through joblib.
-        optimizer: ``"adamw"``, ``"adam"``, ``"sgd"``, ``"rmsprop"`` or a class of ``torch.optim``.
-        learning_rate: learning rate of the optimizer.
-        weight_decay: weight decay of the optimizer.
-        dropout: share of the hidden units dropped in training.
-        batch_size: rows per step; None for all of them, as in the paper.
-        max_steps: largest number of steps.
-        patience: number of steps without a gain on the left-out rows after which training ends.
-        device: where to train, for example ``"cuda"``.
+        model: ``"auto"``, as above, where a member that does not help on the first fold is dropped; or one member by
+            name (``"linear"``, ``"kernel"``, ``"boosting"``, ``"shallow"`` (boosting of few leaves), ``"trees"``,
+            ``"network"``), an ``nn.Module``, a function
+            of (inputs, classes) that makes one, any scikit-learn classifier or pipeline; or a list of these.
+            Boosting is LightGBM's where it is installed, else scikit-learn's.
+        cv: number of folds, None for five, or three from 200,000 rows on; or a splitter of scikit-learn that holds out
+            each row once.
+        time_limit: seconds after which no further member is begun, and one that is not whole is dropped.
+        device: where kernels and networks are fitted, for example ``"cuda"``.
+        n_jobs: number of threads; None for as many as torch uses.
         random_state: seed or generator; the same seed gives the same model.
-        callbacks: functions of a :class:`~likely.tabular.Progress`; one that returns True ends the training.
-        checkpoint: file from which a killed fit goes on when it is called again.
-        n_jobs: number of members of an ensemble trained at once, as joblib counts.
-        verbose: whether to draw a progress bar.
+        verbose: whether to say what is done on the error stream.
 
     Attributes:
         classes_: the labels.
-        outlier_scores_: how much likelier another label would be than the one given, for every training row, by
-            networks that have not seen it: the higher, the more likely the label is wrong.
-        out_of_fold_: the class probabilities of every training row by networks that have not seen it.
+        summary_: what was chosen and why, as JSON takes it.
+        outlier_scores_: how much likelier another label would be, for every training row, by models that have not
+            seen it.
+        out_of_fold_: the probabilities of every training row by models that have not seen it.
 
-    >>> import numpy as np
+    >>> from sklearn.datasets import load_iris
     >>> from likely.tabular import LikelihoodClassifier
-    >>> from sklearn.datasets import load_wine
-    >>> X, y = load_wine(return_X_y=True)
-    >>> model = LikelihoodClassifier(max_steps=100, random_state=0).fit(X, y)
-    >>> model.predict_proba(X).shape, bool(model.score(X, y) > 0.95)
-    ((178, 3), True)
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = LikelihoodClassifier(random_state=0).fit(X, y)
+    >>> model.predict(X[[0, 60, 140]])
+    array([0, 1, 2])
     """
-
-    _named: Any = None  # classes that a first part of the rows may lack
 
     def __init__(
         self,
-        model: Any = None,
+        model: Any = "auto",
         *,
-        hidden: Sequence[int] = (64, 64),
-        temperature: str = "predicted",
-        objective: str = "two_stage",
-        cv: int | None = 5,
-        ensemble: int | None = None,
-        optimizer: Any = "adamw",
-        learning_rate: float = 0.01,
-        weight_decay: float = 0.1,
-        dropout: float = 0.1,
-        batch_size: int | None = 256,
-        max_steps: int = 2000,
-        patience: int = 150,
+        cv: Any = None,
+        time_limit: float | None = None,
         device: Any = None,
-        random_state: Any = None,
-        callbacks: Sequence[Callable[[Progress], Any]] | None = None,
-        checkpoint: Any = None,
         n_jobs: int | None = None,
+        random_state: Any = None,
         verbose: int = 0,
     ) -> None:
         self.model = model
-        self.hidden = hidden
-        self.temperature = temperature
-        self.objective = objective
         self.cv = cv
-        self.ensemble = ensemble
-        self.optimizer = optimizer
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.dropout = dropout
-        self.batch_size = batch_size
-        self.max_steps = max_steps
-        self.patience = patience
+        self.time_limit = time_limit
         self.device = device
-        self.random_state = random_state
-        self.callbacks = callbacks
-        self.checkpoint = checkpoint
         self.n_jobs = n_jobs
+        self.random_state = random_state
         self.verbose = verbose
 
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None) -> Self:
-        """One pass over more rows; where the first of them lack some classes, ``classes`` names all."""
-        self._named = classes
-        try:
-            return super().partial_fit(X, y, sample_weight)
-        finally:
-            self._named = None  # a later fit learns the classes from its own labels
+    @all_or_nothing
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
+        """Learn members and their weights.
+
+        The order of the rows does not matter. A row of weight two counts twice in every loss, but it is in one fold
+        where two equal rows may be in two: the fits are alike in distribution, not number by number.
+
+        Args:
+            X: table of shape (rows, columns): an array, a sparse matrix, a frame of pandas or Polars, Arrow's table.
+                Categories, booleans, dates and gaps are taken as they are.
+            y: labels of shape (rows,).
+            sample_weight: one weight per row; only their ratios matter.
+            groups: the group of each row: rows of a group are held out together.
+
+        Returns:
+            The fitted estimator.
+        """
+        self._check_arguments()
+        X = self._read(X, reset=True)
+        if y is None:
+            raise ValueError("requires y to be passed, but the target y is None")
+        y = column_or_1d(y, warn=True)
+        check_consistent_length(X, y, *([] if groups is None else [groups]))
+        if y.dtype.kind == "f":
+            assert_all_finite(y, input_name="y")
+        check_classification_targets(y)
+        weight = read_weight(sample_weight, X)
+        counted = np.flatnonzero(weight > 0)
+        self.classes_, labels = np.unique(y, return_inverse=True)
+        if len(np.unique(labels[counted])) < 2:
+            raise ValueError(f"Classifier can't train when only one class is present: {self.classes_[0]!r}")
+        seed = self._seed()
+        self.columns_ = Columns.learn(X, weight)
+        plain = self.columns_(X)
+        order = counted[canonical(plain[counted], labels[counted], weight[counted])]
+        folds = self._folds(X, labels, None if groups is None else np.asarray(groups), order, seed)
+        target = np.eye(len(self.classes_))[labels[order]]
+        told = target[:, 1:] if len(self.classes_) == 2 else target  # of two classes one says all
+        self.views_, task = self._task(X, plain[order], told, weight[order], folds, order, seed)
+        task = task.having(target, "softmax")
+        fits, chosen = self._members(task.table.smooth[0].shape[1], len(self.classes_))
+        self.council_ = assemble(task, fits, chosen, self._say, {})
+        self.pool_ = pool_classes(self.council_.blind, target, weight[order])
+        proba = np.empty((len(y), len(self.classes_)))
+        proba[order] = np.exp(self.pool_(self.council_.blind[:, None]))
+        rest = np.flatnonzero(weight == 0)
+        if len(rest):
+            proba[rest] = self.predict_proba(X)[rest]
+        self.out_of_fold_, self.outlier_scores_ = proba, odds_against(proba, labels)
+        self._sample = Sample.draw(X, order)
+        self.summary_ = {
+            "rows": len(y),
+            "folds": task.n_folds,
+            "classes": len(self.classes_),
+            "temperature": round(self.pool_.temperature, 4),
+            "shares": dict(zip(self.council_.members, self.pool_.shares.round(4).tolist(), strict=True)),
+            "weights": dict(zip(self.council_.members, self.pool_.weights.round(4).tolist(), strict=True)),
+            "members": list(self.council_.tried),
+        }
+        return self
+
+    def predict_log_proba(self, X: Any) -> Array:
+        """The logarithm of the probability of each class."""
+        check_is_fitted(self)
+        table = self._table(self._checked(X), self.views_)
+        return self.pool_(np.stack([member(table) for member in self.council_.members.values()]))
 
     def predict_proba(self, X: Any) -> Array:
-        """The probability of each class; of several models their mean."""
-        logits, phi = self._components(X)
-        return np.asarray(torch.softmax(logits / phi["temperature"][..., None], -1).mean(0), dtype=np.float64)
+        """The probability of each class."""
+        return np.exp(self.predict_log_proba(X))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The likeliest class of every row."""
-        best = self.predict_proba(X).argmax(1)
+        best = self.predict_log_proba(X).argmax(1)
         return self.classes_[best]
-
-    def predict_temperature(self, X: Any) -> Array:
-        """What each row's logits are divided by: high where labels are hard to tell or often wrong."""
-        _, phi = self._components(X)
-        return np.asarray(phi["temperature"].mean(0), dtype=np.float64)
 
     def outlier_score(self, X: Any, y: Any) -> Array:
         """How much likelier another label would be: the higher, the less a label fits.
 
         For training rows see ``outlier_scores_``.
         """
-        proba = self.predict_proba(X)
-        return odds_against(proba, self._encoded(column_or_1d(y)))
-
-    def _likelihood(self) -> Likelihood:
-        return Likelihood.of("softmax", temperature=self.temperature)
-
-    def _encoded(self, y: NDArray[Any]) -> NDArray[np.intp]:
+        proba, y = self.predict_proba(X), column_or_1d(y)
         unknown = np.setdiff1d(y, self.classes_)
         if len(unknown):
             raise ValueError(f"y has labels that are not among the classes {self.classes_}: {unknown}")
-        return np.searchsorted(self.classes_, y)
+        return odds_against(proba, np.searchsorted(self.classes_, y))
 
-    def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[NDArray[np.floating], NDArray[Any]]:
-        X, y = validate_data(self, X, y, reset=reset, dtype=FLOATS, ensure_min_samples=1 + reset)
-        check_classification_targets(y)
-        if reset:
-            self.classes_ = np.unique(y if self._named is None else self._named)
-            if len(self.classes_) < 2:
-                raise ValueError(f"Classifier can't train when only one class is present: {self.classes_[0]!r}")
-        return X, y
+    def importances(self, X: Any = None, *, n_repeats: int = 3) -> Importances:
+        """How much each column matters to the probabilities, and to how sure they are.
 
-    def _rows(self, X: NDArray[np.floating], y: NDArray[Any], weight: Array, *, reset: bool) -> Rows:
-        if reset:
-            self.units_ = Units.standard(X, weight)
-        device = torch.device(self.device or "cpu")
-        labels = torch.as_tensor(self._encoded(y), device=device)
-        own = torch.as_tensor(weight, dtype=torch.float32, device=device)
-        return Rows(self.units_.inputs(X, device), labels, own, len(self.classes_))
+        Args:
+            X: rows to look at; None for some of the training rows.
+            n_repeats: how often each column is shuffled.
 
-    def _out_of_fold(self, prediction: Tensor, phi: dict[str, Tensor]) -> Array:
-        return np.asarray(torch.softmax(prediction / phi["temperature"].expand(len(prediction))[:, None], -1))
+        Returns:
+            The columns and their importances: what changes where a column is shuffled among rows.
+        """
+        return importances(self, X, n_repeats)
 
-    def _row_scores(self, rows: Rows, nll: Array) -> Array:
-        return odds_against(self.out_of_fold_, rows.y.cpu().numpy())
+    def _said(self, X: Any) -> tuple[Array, Array]:
+        """The probabilities, and the logarithm of the odds against the likeliest class."""
+        logs = self.predict_log_proba(X)
+        best = logs.max(1)
+        return np.exp(logs), (np.log(-np.expm1(np.minimum(best, -1e-9))) - best)[:, None]
 
-    def _phi_shape(self, prediction: Tensor) -> torch.Size:
-        return prediction.shape[:-1]
-
-
-def odds_against(proba: Array, labels: NDArray[np.intp]) -> Array:
-    """The best other class against the one given.
-
-    The difference of their probabilities and, to order those that are nearly zero or one, a tenth of their log-odds.
-
-    >>> import numpy as np
-    >>> odds_against(np.array([[0.5, 0.5], [0.9, 0.1]]), np.array([0, 1])).round(2)
-    array([0.  , 1.02])
-    """
-    proba, rows = proba.clip(min=np.finfo(np.float64).tiny), np.arange(len(labels))
-    own = proba[rows, labels]
-    others = proba.copy()
-    others[rows, labels] = 0
-    best = others.max(1)
-    return best - own + 0.1 * np.log(best / own)
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = True
+        return tags

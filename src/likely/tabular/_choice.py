@@ -1,0 +1,61 @@
+"""Which likelihood a target asks for: a quick look at held-out rows, under each that its values allow."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from likely._solvers.selection import held_out_gain
+from likely._typing import Array
+from likely.tabular import _counts
+from likely.tabular._council import Council
+from likely.tabular._links import Link, possible_links
+from likely.tabular._noise import FAMILIES, learn_noise
+from likely.tabular._pool import Pool
+from likely.tabular._real import Real, countable, family_of
+from likely.tabular.members._task import Task
+from likely.tabular.members.boosting import Growth, fit_boosting
+
+LOOK = 2000  # rows that are looked at
+MARGIN = 2.0  # standard errors of the gain that another likelihood must bring
+GROWTH = Growth(rate=0.15, leaves=15, rounds=100, patience=10)
+NAMED = {name: ("identity", name) for name in FAMILIES} | {"log_normal": ("log", "normal")}  # link and family
+NAMED |= {name: ("counts", name) for name in _counts.FAMILIES}
+
+
+def choose(task: Task, y: Array) -> tuple[str, dict[str, float]]:
+    """``"identity"``, ``"log"``, ``"logit"`` or ``"counts"``, and the held-out NLL of each that was looked at."""
+    links = [*possible_links(y), *(["counts"] if countable(y) else [])]
+    if len(links) == 1:
+        return links[0], {}
+    step = -(-len(y) // LOOK)
+    task, y = replace(task.some(step), folds=task.folds[::step] % 2), y[::step]
+    nll = {link: _look(task, y, link) for link in links}
+    best = links[0]
+    for link in links[1:]:
+        if held_out_gain(nll[best] - nll[link], task.weight).sure(MARGIN) > 0:
+            best = link
+    return best, {link: round(float(np.average(own, weights=task.weight)), 4) for link, own in nll.items()}
+
+
+def _look(task: Task, y: Array, link: str) -> Array:
+    """The NLL of each row by quick trees that have not seen it."""
+    if link == "counts":
+        own = replace(task, target=y[:, None], link="log")
+        location = fit_boosting(own, GROWTH).blind[:, 0]
+        spread, _, told = _counts.learn_spread(own, location, "auto", varying=True)
+        return _counts.nll_of(spread, y, location, told)
+    units = Link.learn(link, y, task.weight)
+    z = units.forward(y)
+    own = replace(task, target=z[:, None], link="identity")
+    location = fit_boosting(own, GROWTH).blind[:, 0]
+    table = replace(task.table, plain=np.column_stack([task.table.plain, location]))
+    noise = learn_noise(replace(own, table=table), z - location, family_of(link, "student_t"))
+    if link != "identity" or not countable(y) or y.min() > 0:
+        return noise.nll - units.log_slope(y)
+    found = Real(
+        units, Council({}, ()), Pool(np.ones(1), 0.0), noise, {}, np.ones(1, dtype=bool), above_zero=True, whole=True
+    )
+    return -np.asarray(found.distribution(location, noise.blind).log_prob(torch.as_tensor(y)))

@@ -1,0 +1,227 @@
+"""What the regressor and the classifier of tables share: reading a table, its folds, and which members to fit."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from functools import partial
+from numbers import Integral, Real
+from typing import Any, Self
+
+import numpy as np
+import torch
+from joblib import effective_n_jobs
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator
+from sklearn.model_selection import check_cv
+from sklearn.utils import check_array, check_random_state, check_scalar, column_or_1d
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import nn
+
+from likely._rows.checks import check_sample_weight
+from likely._rows.columns import is_frame
+from likely._rows.contents import exact_keys
+from likely._typing import Array, Index
+from likely.tabular._council import KINDS, Fit
+from likely.tabular._members import fresh
+from likely.tabular._saving import load_model, save_model
+from likely.tabular._views import Views
+from likely.tabular.members._task import Table, Task
+from likely.tabular.members.estimator import fit_estimator
+from likely.tabular.members.network import fit_networks
+
+FOLDS, FEWER, MANY = 5, 3, 200_000  # folds, and how many from so many rows on
+DENSE = 200_000_000  # numbers that a sparse table may have once it is dense
+
+
+class TableEstimator(BaseEstimator):
+    """An estimator of members of different kinds on one table."""
+
+    model: Any
+    cv: Any
+    time_limit: float | None
+    device: Any
+    n_jobs: int | None
+    random_state: Any
+    verbose: int
+
+    def _read(self, X: Any, *, reset: bool) -> Any:
+        """The table, checked: a frame as it is, anything else as an array of numbers with gaps."""
+        least = 2 if reset else 1
+        X = _as_frame(X)
+        if is_frame(X):
+            validate_data(self, X, skip_check_array=True, reset=reset)
+            if len(X) < least or not len(X.columns):
+                check_array(np.zeros((len(X), len(X.columns))), ensure_min_samples=least)
+            return X
+        X = validate_data(
+            self, X, accept_sparse=("csr", "csc", "coo"), dtype=[np.float64, np.float32],
+            ensure_all_finite="allow-nan", ensure_min_samples=least, reset=reset,
+        )  # fmt: skip
+        if not sparse.issparse(X):
+            return X
+        if X.shape[0] * X.shape[1] > DENSE:
+            raise ValueError(f"X is sparse with {X.shape[1]} columns: keep fewer of them, for example by TruncatedSVD")
+        return X.toarray()
+
+    def _table(self, X: Any, views: Views) -> Table:
+        """Rows that may be new."""
+        plain = self.columns_(X)
+        return Table(plain, views(plain), self.columns_.categories, X, np.arange(len(plain)))
+
+    def _checked(self, X: Any) -> Any:
+        check_is_fitted(self)
+        return self._read(X, reset=False)
+
+    def _folds(self, X: Any, strata: NDArray[Any] | None, groups: Any, order: Index, seed: int) -> Index:
+        """The fold of each row in canonical order."""
+        cv: Any = self.cv
+        n = len(order)
+        if cv is None:
+            cv = FEWER if n >= MANY else FOLDS
+        if not isinstance(cv, Integral):
+            return self._dealt(cv, len(X), strata, groups, order)
+        check_scalar(cv, "cv", Integral, min_val=2)
+        cv, random = min(int(cv), n), np.random.RandomState(seed)
+        if groups is not None:
+            names, group = np.unique(column_or_1d(groups)[order], return_inverse=True)
+            if len(names) < 2:
+                raise ValueError("groups names one group only: give groups=None, or at least two of them")
+            sizes, load = np.bincount(group), np.zeros(min(cv, len(names)))
+            fold_of = np.empty(len(names), dtype=np.intp)
+            shuffled = random.permutation(len(names))
+            for own in shuffled[np.argsort(-sizes[shuffled], kind="stable")]:  # the largest first, to the emptiest fold
+                fold_of[own] = load.argmin()
+                load[fold_of[own]] += sizes[own]
+            return fold_of[group]
+        shuffled = random.permutation(n)
+        if strata is not None:
+            shuffled = shuffled[np.argsort(strata[order][shuffled], kind="stable")]
+        folds = np.empty(n, dtype=np.intp)
+        folds[shuffled] = np.arange(n) % cv
+        return folds
+
+    def _dealt(self, cv: Any, n: int, strata: NDArray[Any] | None, groups: Any, order: Index) -> Index:
+        splits = check_cv(cv).split(np.zeros((n, 1)), strata, groups)
+        folds = np.full(n, -1)
+        for number, (_, held) in enumerate(splits):
+            if (folds[held] >= 0).any():
+                raise ValueError("cv holds some rows out twice: give a splitter that holds each row out once")
+            folds[held] = number
+        if (folds < 0).any():
+            raise ValueError("cv never holds some rows out: give a splitter that holds each row out once")
+        return np.unique(folds[order], return_inverse=True)[1].reshape(-1)  # a fold of rows without weight is none
+
+    def _task(
+        self, X: Any, plain: Array, target: Array, weight: Array, folds: Index, order: Index, seed: int
+    ) -> tuple[Views, Task]:
+        """What members learn from, targets (rows, outputs) being those that categories are told by."""
+        device = str(torch.device(self.device or "cpu"))
+        views, smooth = Views.learn(plain, self.columns_.categories, target, weight, folds, device)
+        table = Table(plain, smooth, self.columns_.categories, X, order)
+        limit = np.inf if self.time_limit is None else self._began + self.time_limit
+        threads = torch.get_num_threads() if self.n_jobs is None else effective_n_jobs(self.n_jobs)
+        return views, Task(table, target, weight, folds, "identity", seed, threads, limit)
+
+    def _members(self, inputs: int, outputs: int) -> tuple[dict[str, Fit], bool]:
+        """The members to try, and whether all of them were asked for."""
+        if isinstance(self.model, str) and self.model == "auto":
+            return dict(KINDS), False
+        given = self.model if isinstance(self.model, list | tuple) else [self.model]
+        if not given:
+            raise ValueError("model is an empty list: give at least one member, or 'auto'")
+        fits: dict[str, Fit] = {}
+        for own in given:
+            name, fit = _member(own, inputs, outputs)
+            fits[name if name not in fits else f"{name} {len(fits) + 1}"] = fit
+        return fits, True
+
+    def _check_arguments(self) -> None:
+        if self.time_limit is not None:
+            check_scalar(self.time_limit, "time_limit", Real, min_val=0, include_boundaries="neither")
+        self._began = time.monotonic()
+
+    def _say(self, line: str) -> None:
+        if self.verbose:
+            sys.stderr.write(f"{time.monotonic() - self._began:8.1f} s  {line}\n")
+
+    def _seed(self) -> int:
+        return int(check_random_state(self.random_state).randint(2**30))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to a file of plain numbers, in which nothing is run when it is read.
+
+        The file is NumPy's ``.npz`` with a header of JSON. Predictions come back the same; parameters that are no
+        plain values, such as a splitter or a random generator, come back as their defaults. A file that is there
+        already is replaced at once or not at all.
+
+        Args:
+            path: where to write; the name is taken as it is.
+
+        Raises:
+            TypeError: if a member cannot be saved in that way: another library's estimator, a module of your own, or
+                an ``objective`` other than ``"auto"``. The error names it; joblib and skops keep such models.
+        """
+        save_model(self, path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """The fitted model in a file that :meth:`save` wrote.
+
+        Args:
+            path: the file.
+
+        Returns:
+            The fitted estimator; kernels and networks are on the CPU.
+
+        Raises:
+            ValueError: if the file is damaged, or was not written by :meth:`save` of this class.
+            ImportError: if the model has trees of LightGBM, or was fitted on a frame of a library, and that is not
+                installed.
+        """
+        return load_model(cls, path)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
+        tags.input_tags.categorical = True
+        tags.non_deterministic = False
+        return tags
+
+
+def _as_frame(X: Any) -> Any:
+    """Arrow's tables as pandas' frames, and Polars' lazy frames collected."""
+    if type(X).__module__.split(".")[0] == "polars" and hasattr(X, "collect"):
+        return X.collect()
+    if type(X).__module__.split(".")[0] == "pyarrow" and hasattr(X, "to_pandas"):
+        return X.to_pandas()
+    return X
+
+
+def _member(model: Any, inputs: int, outputs: int) -> tuple[str, Fit]:
+    if isinstance(model, str):
+        if model not in KINDS:
+            names = ", ".join(KINDS)
+            raise ValueError(f"model must be 'auto', one of {names}, an estimator or a module; got {model!r}")
+        return model, KINDS[model]
+    if isinstance(model, nn.Module):
+        return type(model).__name__, partial(fit_networks, make=partial(fresh, model))
+    if hasattr(model, "fit") and hasattr(model, "predict") and not isinstance(model, type):
+        return type(model).__name__, partial(fit_estimator, estimator=model)
+    if callable(model) and not isinstance(model, type):
+        return getattr(model, "__name__", "module"), partial(fit_networks, make=partial(model, inputs, outputs))
+    raise TypeError(f"model must be a name, a scikit-learn estimator, a module or a list of them; got {model!r}")
+
+
+def read_weight(sample_weight: Any, X: Any) -> Array:
+    """Weights whose mean is one; ones where there are none."""
+    weight = check_sample_weight(sample_weight, X)
+    return np.ones(len(X)) if weight is None else np.asarray(weight / weight[weight > 0].mean())
+
+
+def canonical(plain: Array, ties: Index, weight: Array) -> Index:
+    """An order of the rows that follows from what they hold."""
+    return np.lexsort((weight, ties, exact_keys(plain)[0]))
