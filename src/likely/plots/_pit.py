@@ -1,0 +1,83 @@
+"""PIT histograms."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from likely.metrics import pit_values
+from likely.metrics._input import Array, Input, as_weight
+from likely.plots._display import Display
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from torch.distributions import Distribution
+
+
+class PITDisplay(Display):
+    """A PIT histogram: at which level of its own forecast each target fell, with the band that chance allows.
+
+    Flat is calibrated: a hump means forecasts too wide, a U too narrow, a slope a bias. The band holds 95% of
+    each bar's heights when the levels are uniform, so one bar in twenty may leave it.
+
+    >>> import torch
+    >>> from likely.plots import PITDisplay
+    >>> display = PITDisplay.from_predictions(torch.randn(500), mean=torch.zeros(500), scale=torch.ones(500))
+    >>> display.heights.shape, round(float(display.heights.mean()), 6)
+    ((10,), 1.0)
+    >>> import matplotlib.pyplot as plt; plt.close(display.figure_)
+    """
+
+    def __init__(
+        self, levels: Array, *, n_bins: int = 10, weight: Array | None = None, name: str | None = None
+    ) -> None:
+        if not isinstance(n_bins, int) or n_bins < 1:
+            raise ValueError(f"n_bins must be an integer ≥ 1, got {n_bins!r}")
+        self.levels, self.n_bins, self.name = levels, n_bins, name
+        self.weight = np.ones(levels.shape) if weight is None else weight
+
+    @classmethod
+    def from_predictions(
+        cls,
+        y_true: Input,
+        distribution: Distribution | None = None,
+        *,
+        mean: Input | None = None,
+        scale: Input | None = None,
+        n_bins: int = 10,
+        sample_weight: Input | None = None,
+        name: str | None = None,
+        ax: Axes | None = None,
+        **options: Any,
+    ) -> Self:
+        """Draw the :func:`likely.metrics.pit_values` of the targets; ``options`` go to :meth:`plot`."""
+        levels = pit_values(y_true, distribution, mean=mean, scale=scale)
+        weight = np.repeat(as_weight(sample_weight, len(levels)), levels.size // len(levels))
+        return cls(levels.ravel(), n_bins=n_bins, weight=weight, name=name).plot(ax, **options)
+
+    @property
+    def heights(self) -> Array:
+        """The height of each bar: 1 on average, and everywhere when calibrated."""
+        counts, _ = np.histogram(self.levels, self.n_bins, (0, 1), weights=self.weight)
+        return np.asarray(counts / self.weight.sum() * self.n_bins)
+
+    def plot(self, ax: Axes | None = None, *, name: str | None = None, band: float = 0.95, **bars: Any) -> Self:
+        """Draw onto ``ax`` or a new figure; ``bars`` goes to :meth:`matplotlib.axes.Axes.bar`."""
+        from scipy import stats
+
+        ax = self._axes(ax, 4.8, 3.0)
+        if not 0 < band < 1:
+            raise ValueError(f"band must lie strictly between 0 and 1, got {band}")
+        rows = self.weight.sum() ** 2 / np.square(self.weight).sum()
+        ends = stats.binom.ppf([(1 - band) / 2, (1 + band) / 2], round(rows), 1 / self.n_bins) / rows * self.n_bins
+        heights = self.heights
+        style = {"alpha": 0.75, "edgecolor": "white", "linewidth": 0.8, "label": name or self.name, **bars}
+        drawn = ax.bar(np.arange(self.n_bins) / self.n_bins, heights, 1 / self.n_bins, align="edge", zorder=2, **style)
+        allowed = ax.axhspan(*ends, facecolor="black", alpha=0.12, zorder=3, label=f"{band:.0%} band if calibrated")
+        ax.axhline(1, color="black", linewidth=1, linestyle=(0, (4, 3)), zorder=4)
+        ax.set(xlim=(0, 1), ylim=(0, max(1.45 * ends[1], 1.25 * heights.max())))
+        ax.set(xlabel="Level of the target in its forecast (PIT)", ylabel="Density")
+        handles = [drawn, allowed] if style["label"] else [allowed]
+        ax.legend(handles=handles, loc="upper center", frameon=False, ncols=2)
+        return self

@@ -1,0 +1,122 @@
+"""Reliability diagrams."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from likely.metrics._bins import make_bins
+from likely.metrics._input import Array, Input, classified, judged
+from likely.plots._display import QUIET, Display
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+@dataclass(eq=False, repr=False)
+class ReliabilityDisplay(Display):
+    """A reliability diagram: accuracy over confidence, bin by bin, with the share of rows in each bin below.
+
+    On the diagonal confidence is what it says; below it the model is overconfident. Each dot stands at the mean
+    confidence of its bin, with a 90% interval for the accuracy there (Wilson's), so that a gap can be told from
+    chance. The bins, ``pos_label`` and the ECE in the legend are those of
+    :func:`likely.metrics.expected_calibration_error`.
+
+    >>> from likely.plots import ReliabilityDisplay
+    >>> display = ReliabilityDisplay.from_predictions([1, 1, 0, 1], [0.9, 0.9, 0.6, 0.6], name="toy")
+    >>> display.ax_.get_legend_handles_labels()[1][0]
+    'toy (ECE 0.100)'
+    >>> import matplotlib.pyplot as plt; plt.close(display.figure_)
+    """
+
+    confidence: Array
+    accuracy: Array
+    mass: Array
+    size: Array
+    edges: Array
+    _: KW_ONLY
+    name: str | None = None
+    pos_label: int | None = None
+
+    @classmethod
+    def from_predictions(
+        cls,
+        y_true: Input,
+        y_prob: Input,
+        *,
+        n_bins: int = 15,
+        strategy: str = "uniform",
+        pos_label: int | None = None,
+        sample_weight: Input | None = None,
+        name: str | None = None,
+        ax: Axes | None = None,
+        **options: Any,
+    ) -> Self:
+        """Bin the predictions and draw them; ``options`` go to :meth:`plot`."""
+        bins = make_bins(judged(classified(y_true, y_prob, sample_weight), pos_label), n_bins, strategy)
+        edges = np.stack([bins.lower, bins.upper], 1)
+        display = cls(bins.confidence, bins.accuracy, bins.mass, bins.size, edges, name=name, pos_label=pos_label)
+        return display.plot(ax, **options)
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, X: Any, y: Any, *, name: str | None = None, **options: Any) -> Self:
+        """Draw a fitted classifier's ``predict_proba`` on X; its ``classes_`` number the labels in y."""
+        classes, given = np.asarray(estimator.classes_), np.asarray(y)
+        labels = np.searchsorted(classes, given).clip(max=len(classes) - 1)
+        unknown = given[classes[labels] != given]
+        if len(unknown):
+            raise ValueError(f"y holds labels the estimator was not fitted with: {', '.join(map(str, set(unknown)))}")
+        return cls.from_predictions(
+            labels, estimator.predict_proba(X), name=name or type(estimator).__name__, **options
+        )
+
+    @property
+    def ece(self) -> float:
+        """The expected calibration error that the legend shows."""
+        return float(np.dot(self.mass, np.abs(self.accuracy - self.confidence)))
+
+    def plot(self, ax: Axes | None = None, *, name: str | None = None, histogram: bool = True, **line: Any) -> Self:
+        """Draw onto ``ax`` or a new figure; ``line`` goes to :meth:`matplotlib.axes.Axes.plot`."""
+        ax = self._axes(ax, 4.2, 4.8 if histogram else 4.2)
+        if not ax.has_data():
+            ax.plot([0, 1], [0, 1], color=QUIET, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
+        name = name or self.name
+        label = f"{name} (ECE {self.ece:.3f})" if name else f"ECE {self.ece:.3f}"
+        style = {"marker": "o", "markersize": 4.5, "linewidth": 1.4, "zorder": 3, "label": label, **line}
+        (drawn,) = ax.plot(self.confidence, self.accuracy, **style)
+        colour = drawn.get_color()
+        low, high = _wilson(self.accuracy, self.size)
+        ax.vlines(self.confidence, low, high, color=colour, linewidth=5, alpha=0.2, zorder=2)
+        what = "Confidence" if self.pos_label is None else f"Probability of class {self.pos_label}"
+        ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
+        ax.set_ylabel("Accuracy" if self.pos_label is None else f"Share of class {self.pos_label}")
+        ax.legend(loc="upper left", frameon=False, handlelength=1.6)
+        if histogram:
+            self._histogram(ax, what, colour)
+        else:
+            ax.set_xlabel(what)
+        return self
+
+    def _histogram(self, ax: Axes, what: str, colour: Any) -> None:
+        below: Any = next((child for child in ax.child_axes if child.get_label() == "share of rows"), None)
+        if below is None:
+            below = ax.inset_axes((0, -0.27, 1, 0.2), label="share of rows", sharex=ax)
+            ax.tick_params(labelbottom=False)
+            below.set_xlabel(what)
+            below.set_ylabel("Rows")
+            for each in (ax, below):
+                each.yaxis.set_label_coords(-0.13, 0.5)
+            below.spines[["top", "right"]].set_visible(False)
+            below.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
+        left, right = self.edges.T
+        below.bar(
+            left, self.mass, right - left, align="edge", color=colour, alpha=0.45, edgecolor="white", linewidth=0.5
+        )
+
+
+def _wilson(share: Array, size: Array, z: float = 1.645) -> tuple[Array, Array]:
+    centre = (share + z**2 / (2 * size)) / (1 + z**2 / size)
+    reach = z / (1 + z**2 / size) * np.sqrt(share * (1 - share) / size + z**2 / (4 * size**2))
+    return centre - reach, centre + reach
