@@ -42,7 +42,7 @@ def bench(
         print_entries(benchmarks.BENCHES)
         return
     data = os.environ.get("LIKELY_DATA")
-    context = Context(quick, seed, Path(data) if data else None)
+    context = Context(quick, seed, Path(data) if data else None, units=out)
     entries = choose(names or [], benchmarks.BENCHES)
     from experiments.benchmarks._history import compare, remember, tally
     from experiments.benchmarks._page import write_bench_page

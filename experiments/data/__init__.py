@@ -7,6 +7,7 @@ under ``logits/``, ``regression/`` or ``odds/``. Pictures are under ``vision/``.
 
 from experiments.data._faces import Faces, has_faces, load_faces
 from experiments.data._fetch import fetch, list_sources, terms
+from experiments.data._frames import Frame, list_frames, load_frame
 from experiments.data._linear import LinearProblem, make_linear
 from experiments.data._logits import Logits, list_logits, load_logits
 from experiments.data._outliers import Outliers, list_outliers, load_outliers
@@ -16,6 +17,7 @@ from experiments.data._vision import Images, list_images, load_images
 
 __all__ = [
     "Faces",
+    "Frame",
     "Images",
     "LinearProblem",
     "Logits",
@@ -23,12 +25,14 @@ __all__ = [
     "Regression",
     "fetch",
     "has_faces",
+    "list_frames",
     "list_images",
     "list_logits",
     "list_outliers",
     "list_regression",
     "list_sources",
     "load_faces",
+    "load_frame",
     "load_images",
     "load_logits",
     "load_outliers",

@@ -4,7 +4,7 @@ The paper's recipe: three quarters of the rows train and a quarter judges, both 
 missing values imputed; all rows a step, Adam. Its "base" learns the mean; σ is 1, or fitted to the training residuals.
 Its "temp" learns mean and scale together. Glorot's weights make some scales tiny at the start; the gradients of those
 rows slow Adam down for longer than the 3000 steps, so there is a second "temp" whose scale starts at 1 for every row.
-Ours is `LikelihoodRegressor`, which learns the scale from rows left out.
+Ours is `NetworkRegressor`, which learns the scale from rows left out.
 With a data folder these are the paper's eight sets as far as they can be told, else a synthetic one and diabetes.
 """
 
@@ -32,7 +32,7 @@ from experiments.paper.regressor_calibration import regressions, standardised
 from likely._page import Picture, Table
 from likely._page.svg import MUTED, PALETTE, styled, to_svg
 from likely.metrics import negative_log_likelihood, quantile_calibration_error
-from likely.tabular import LikelihoodRegressor
+from likely.tabular import NetworkRegressor
 
 UNIT, FITTED, TEMP, LEVEL = "base, σ = 1", "base, σ fitted", "temp", "temp, from σ = 1"
 OURS, DEFAULT = "ours", "ours, as it comes"
@@ -114,7 +114,7 @@ class Study:
         found = self.papers(x, y, n, effort, seed)
         for name, arguments in self.ours.items():
             found[name] = [
-                fitted(LikelihoodRegressor(**arguments, **effort.ours, random_state=seed + i), x[i], y[i], n)
+                fitted(NetworkRegressor(**arguments, **effort.ours, random_state=seed + i), x[i], y[i], n)
                 for i in range(effort.splits)
             ]
         return {name: np.array(values) for name, values in found.items()}
@@ -150,7 +150,7 @@ def dealt(data: Regression, effort: Effort, seed: int) -> tuple[Tensor, Tensor, 
     return x, y, n
 
 
-def fitted(model: LikelihoodRegressor, x: Tensor, y: Tensor, n: int) -> Measured:
+def fitted(model: NetworkRegressor, x: Tensor, y: Tensor, n: int) -> Measured:
     """Fit to the first rows of a split, judge by the others."""
     return measured(y[n:], model.fit(x[:n].numpy(), y[:n].numpy()).predict_dist(x[n:].numpy()))
 

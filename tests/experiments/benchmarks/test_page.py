@@ -81,7 +81,7 @@ def test_stored_runs_make_a_page(tmp_path: Path) -> None:
     for file in stored.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     html = write_bench_page(BENCHES, tmp_path, "python -m experiments.benchmarks").read_text()
-    assert all(f'<section id="{name}">' in html for name in ("numerics", "losses", "linear", "tabular"))
+    assert all(f'<section id="{name}">' in html for name in ("numerics", "losses", "linear", "networks"))
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")

@@ -1,0 +1,154 @@
+"""One table in one split: what each rival and our estimators predict, how good it is and how long it took."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from experiments.benchmarks._tabular_problems import Problem
+from experiments.benchmarks._tabular_rivals import LIGHTGBM, MODULES, rivals
+from experiments.benchmarks._tabular_scores import LEVEL, scores
+from experiments.benchmarks._timing import timed
+from experiments.entries.cores import one_core
+from experiments.entries.digest import digest
+from likely._files import replacing
+from likely._machine import machine, version
+from likely.tabular import LikelihoodClassifier, LikelihoodRegressor
+
+OURS = "likely"
+CORRUPTIONS = ("× 10", "swapped", "another row's")
+WRONG = 0.05  # of the training targets
+DISTRIBUTIONS = {**MODULES, "GP": "scikit-learn"}
+Scores = dict[str, float]
+
+
+class Kept:
+    """Scores of rivals from earlier runs: they depend on the table, the split and the library alone, and take hours.
+
+    Seconds depend on the machine too; LightGBM, whose times are a bar, is fitted again on another one.
+
+    Args:
+        folder: Where the file is written; None keeps the scores in memory only.
+        stored: A file of scores to begin with, besides that in the folder.
+    """
+
+    def __init__(self, folder: Path | None, stored: Path | None = None) -> None:
+        self.path = folder / "tabular-rivals.json" if folder else None
+        self.scores: dict[str, Scores] = {}
+        for path in (stored, self.path):
+            if path and path.exists():
+                self.scores.update(json.loads(path.read_text()))
+
+    def of(self, problem: Problem, split: int) -> dict[str, Scores]:
+        """By rival, those that are known for a table in a split."""
+        known = {rival: self.scores.get(key(rival, problem, split)) for rival in MODULES}
+        return {rival: found for rival, found in known.items() if found is not None}
+
+    def keep(self, found: Mapping[str, Scores]) -> None:
+        """Add scores by key, and write the file."""
+        self.scores.update(found)
+        if self.path is None or not found:
+            return
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(self.path) as beside:
+            beside.write_text(json.dumps(self.scores, indent=0, sort_keys=True) + "\n")
+
+
+def key(rival: str, problem: Problem, split: int) -> str:
+    """What decides the scores of a rival: its version, the table and the split; for LightGBM the machine too."""
+    rows = [pd.util.hash_pandas_object(frame.astype(str), index=False) for frame in (problem.X, problem.X_test)]
+    content = b"".join(part.to_numpy().tobytes() for part in rows) + problem.y.tobytes() + problem.y_test.tobytes()
+    on = f" on {machine()['cpu']}" if rival == LIGHTGBM else ""
+    return f"{problem.name}, split {split} ({digest(content)[:12]}): {rival} {version(DISTRIBUTIONS[rival])}{on}"
+
+
+def measure(problem: Problem, split: int, names: tuple[str, ...], known: Mapping[str, Scores]) -> dict[str, Scores]:
+    """Scores and CPU seconds of our estimator and of the rivals of these names, by method.
+
+    Args:
+        problem: The table in a split.
+        split: Its number.
+        names: Which rivals to compare with, where installed.
+        known: Scores that need not be measured again.
+
+    Returns:
+        The scores by method, those that were known included.
+    """
+    found: dict[str, Scores] = {}
+    with one_core(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name, fit in rivals(problem).items():
+            if name not in names:
+                continue
+            if name in known:
+                found[name] = known[name]
+                continue
+            prediction, seconds = timed(partial(fit, problem))
+            found[name] = {**scores(problem, prediction), "seconds": seconds}
+        found[OURS] = ours(problem, split)
+    return found
+
+
+def ours(problem: Problem, seed: int) -> Scores:
+    """Scores and CPU seconds of the default estimators, which get the table as it comes."""
+    if problem.kind == "classes":
+        proba, seconds = timed(lambda: _proba(problem, seed))
+        return {**scores(problem, proba), "seconds": seconds}
+
+    def work() -> tuple[Any, ...]:
+        model = LikelihoodRegressor(random_state=seed).fit(problem.X, problem.y)
+        X = problem.X_test
+        interval = model.predict_interval(X, LEVEL) if problem.kind == "regression" else None
+        return model.predict_dist(X), np.asarray(model.predict(X)), interval
+
+    prediction, seconds = timed(work)
+    return {**scores(problem, *prediction), "seconds": seconds}
+
+
+def _proba(problem: Problem, seed: int) -> NDArray[np.float64]:
+    model = LikelihoodClassifier(random_state=seed).fit(problem.X, problem.y)
+    proba = np.zeros((len(problem.X_test), problem.classes))
+    proba[:, np.asarray(model.classes_, dtype=np.int64)] = model.predict_proba(problem.X_test)
+    return proba
+
+
+def corruption(problem: Problem, split: int) -> list[tuple[str, str, float]]:
+    """Test RMSE after training with 5% wrong targets, over that of training on the right ones: set, kind, ratio."""
+    with one_core(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        clean = _error(problem, problem, split)
+        return [(problem.label, kind, _error(corrupted(problem, kind), problem, split) / clean) for kind in CORRUPTIONS]
+
+
+def _error(learned: Problem, judged: Problem, seed: int) -> float:
+    mean = LikelihoodRegressor(random_state=seed).fit(learned.X, learned.y).predict(judged.X_test)
+    return float(np.sqrt(np.mean(np.square(np.asarray(mean) - judged.y_test))))
+
+
+def corrupted(problem: Problem, kind: str) -> Problem:
+    """The same table with one training target in twenty wrong.
+
+    >>> import pandas as pd
+    >>> rows = pd.DataFrame({"x": range(40)})
+    >>> table = Problem("a", "regression", rows, np.arange(1, 41.0), rows, np.arange(40.0))
+    >>> [int((corrupted(table, kind).y != table.y).sum()) for kind in CORRUPTIONS]
+    [2, 2, 2]
+    """
+    rng = np.random.default_rng(5)
+    order, count = rng.permutation(len(problem.y)), 2 * round(WRONG * len(problem.y) / 2)
+    wrong, others = order[:count], order[count : 2 * count]
+    y = problem.y.copy()
+    if kind == CORRUPTIONS[0]:
+        y[wrong] *= 10
+    else:
+        y[wrong] = problem.y[np.roll(wrong, count // 2) if kind == CORRUPTIONS[1] else others]
+    return replace(problem, y=y)

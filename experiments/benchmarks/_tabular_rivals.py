@@ -1,0 +1,189 @@
+"""What people would fit to a table instead: LightGBM, CatBoost, RealMLP, NGBoost and a Gaussian process.
+
+Each takes a problem and returns a prediction for its test rows: a distribution, or the probabilities of classes. Trees
+and RealMLP are cross-fitted on five folds, stopped on the fold that is left out, and averaged.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import tempfile
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from sklearn.model_selection import KFold, StratifiedKFold
+from torch.distributions import Distribution, Normal, Poisson
+
+from experiments.benchmarks._tabular_columns import categories, one_hot, texts, with_medians
+from experiments.benchmarks._tabular_problems import Problem
+
+Array = NDArray[np.float64]
+Prediction = Distribution | Array
+LIGHTGBM, CATBOOST, REALMLP, NGBOOST, GP = "LightGBM", "CatBoost", "RealMLP", "NGBoost", "GP"
+MODULES = {LIGHTGBM: "lightgbm", CATBOOST: "catboost", REALMLP: "pytabkit", NGBOOST: "ngboost", GP: "sklearn"}
+FOLDS, ROUNDS, PATIENCE, RATE = 5, 2000, 50, 0.05
+GP_ROWS, GP_COLUMNS = 1200, 40  # at most: its time grows with the cube of the rows and with the columns
+
+
+def rivals(problem: Problem) -> dict[str, Callable[[Problem], Prediction]]:
+    """Those that are installed and can be asked for what the problem wants, by name."""
+    fits: dict[str, Callable[[Problem], Prediction]] = {LIGHTGBM: lightgbm, CATBOOST: catboost}
+    if problem.kind != "counts":
+        fits[REALMLP] = realmlp
+    if problem.kind == "regression":
+        fits[NGBOOST] = ngboost
+        if not problem.has_categories and problem.X.shape[1] <= GP_COLUMNS:
+            fits[GP] = gaussian_process
+    return {name: fit for name, fit in fits.items() if find_spec(MODULES[name])}
+
+
+def lightgbm(problem: Problem) -> Prediction:
+    """One model for each fold; the scale is that of the out-of-fold residuals."""
+    import lightgbm as lgb
+
+    X, X_test = categories(problem.X, problem.X_test)
+    y, classes = problem.learned, problem.classes
+    objective = {"regression": "l2", "counts": "poisson", "classes": "binary" if classes == 2 else "multiclass"}
+    settings: dict[str, Any] = {
+        "objective": objective[problem.kind],
+        "learning_rate": RATE,
+        "num_leaves": 31,
+        "min_data_in_leaf": 10,
+        "feature_fraction": 0.8,
+        "num_threads": 1,
+        "verbose": -1,
+        "seed": 0,
+        "deterministic": True,
+    }
+    if problem.kind == "classes" and classes > 2:
+        settings["num_class"] = classes
+
+    def fit(train: NDArray[np.int64], left_out: NDArray[np.int64]) -> Callable[[pd.DataFrame], Array]:
+        rows = lgb.Dataset(X.iloc[train], y[train], params={"verbose": -1})
+        held = lgb.Dataset(X.iloc[left_out], y[left_out], reference=rows)
+        model = lgb.train(settings, rows, ROUNDS, [held], callbacks=[lgb.early_stopping(PATIENCE, verbose=False)])
+        return lambda rows: np.asarray(model.predict(rows))
+
+    return _cross_fitted(problem, X, X_test, fit)
+
+
+def catboost(problem: Problem) -> Prediction:
+    """One model for each fold, which predicts a variance for each row too."""
+    from catboost import CatBoostClassifier, CatBoostRegressor, Pool
+
+    X, X_test, text_columns = texts(problem.X, problem.X_test)
+    y = problem.learned
+    settings: dict[str, Any] = {
+        "iterations": ROUNDS,
+        "learning_rate": RATE,
+        "thread_count": 1,
+        "random_seed": 0,
+        "verbose": False,
+        "allow_writing_files": False,
+        "early_stopping_rounds": PATIENCE,
+        "cat_features": text_columns,
+    }
+
+    def fit(train: NDArray[np.int64], left_out: NDArray[np.int64]) -> Callable[[pd.DataFrame], Array]:
+        held = Pool(X.iloc[left_out], y[left_out], cat_features=text_columns)
+        if problem.kind == "classes":
+            classifier = CatBoostClassifier(**settings).fit(X.iloc[train], y[train], eval_set=held)
+            return lambda rows: np.asarray(classifier.predict_proba(rows))
+        loss = "Poisson" if problem.kind == "counts" else "RMSEWithUncertainty"
+        model = CatBoostRegressor(loss_function=loss, **settings).fit(X.iloc[train], y[train], eval_set=held)
+        kind = {"prediction_type": "Exponent"} if problem.kind == "counts" else {}
+        return lambda rows: np.asarray(model.predict(rows, **kind))
+
+    return _cross_fitted(problem, X, X_test, fit)
+
+
+def realmlp(problem: Problem) -> Prediction:
+    """RealMLP-TD with its own defaults, an ensemble over five folds."""
+    from pytabkit import RealMLP_TD_Classifier, RealMLP_TD_Regressor
+
+    X, X_test = with_medians(*categories(problem.X, problem.X_test))
+    size = len(X) // FOLDS  # it wants folds of one size: up to four rows are in none
+    order = np.random.default_rng(0).permutation(len(X))
+    folds = np.sort(order[: FOLDS * size].reshape(FOLDS, size), axis=1)
+    kind = RealMLP_TD_Classifier if problem.kind == "classes" else RealMLP_TD_Regressor
+    with tempfile.TemporaryDirectory() as folder, _silently():
+        model = kind(device="cpu", random_state=0, n_cv=FOLDS, n_threads=1, tmp_folder=folder, verbosity=0)
+        model.fit(X, problem.learned, val_idxs=folds)
+        if problem.kind == "classes":
+            return np.asarray(model.predict_proba(X_test), dtype=np.float64)
+        of_each = np.asarray(model.predict_ensemble(X), dtype=np.float64).reshape(FOLDS, len(X))
+        mean = np.asarray(model.predict(X_test), dtype=np.float64).ravel()
+    residuals = np.concatenate([(of_each[k] - problem.learned)[fold] for k, fold in enumerate(folds)])
+    return problem.in_units_of_target(mean, _root_mean_square(residuals))
+
+
+def ngboost(problem: Problem) -> Prediction:
+    """Natural-gradient boosting of a normal, its defaults; categories one-hot, gaps filled by medians."""
+    from ngboost import NGBRegressor
+
+    X, X_test = one_hot(problem.X, problem.X_test)
+    found = NGBRegressor(verbose=False, random_state=0).fit(X, problem.learned).pred_dist(X_test)
+    return problem.in_units_of_target(found.loc, found.scale)
+
+
+def gaussian_process(problem: Problem) -> Prediction:
+    """A length for each column and one noise, by marginal likelihood on some of the rows."""
+    from sklearn.gaussian_process import GaussianProcessRegressor
+    from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+
+    X, X_test = one_hot(problem.X, problem.X_test)
+    some = np.random.default_rng(0).permutation(len(X))[:GP_ROWS]
+    # From little noise the search ends, on some sets, at lengths so short that the rows are learned by heart.
+    kernel = ConstantKernel() * RBF(np.full(X.shape[1], np.sqrt(X.shape[1]))) + WhiteKernel(0.5, (1e-8, 10))
+    model = GaussianProcessRegressor(kernel, random_state=0).fit(X[some], problem.learned[some])
+    mean, scale = model.predict(X_test, return_std=True)
+    return problem.in_units_of_target(mean, scale)
+
+
+def _cross_fitted(
+    problem: Problem,
+    X: pd.DataFrame,
+    X_test: pd.DataFrame,
+    fit: Callable[[NDArray[np.int64], NDArray[np.int64]], Callable[[pd.DataFrame], Array]],
+) -> Prediction:
+    """The mean of the folds' predictions; of a regression without variances, the scale of what the folds left out."""
+    parts, residuals = [], []
+    for train, left_out in _folds(problem):
+        predict = fit(train, left_out)
+        parts.append(predict(X_test))
+        if problem.kind == "regression" and parts[-1].ndim == 1:
+            residuals.append(predict(X.iloc[left_out]) - problem.learned[left_out])
+    mean = np.mean(parts, axis=0)
+    if problem.kind == "classes":
+        return np.stack([1 - mean, mean], 1) if mean.ndim == 1 else mean
+    if problem.kind == "counts":
+        return Poisson(torch.from_numpy(np.maximum(mean, 1e-9)))
+    if residuals:
+        return problem.in_units_of_target(mean, _root_mean_square(np.concatenate(residuals)))
+    variance = mean[:, 1] + np.var([part[:, 0] for part in parts], axis=0)  # of the mixture of the folds
+    return problem.in_units_of_target(mean[:, 0], np.sqrt(variance))
+
+
+def _folds(problem: Problem) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    kind = StratifiedKFold if problem.kind == "classes" else KFold
+    yield from kind(FOLDS, shuffle=True, random_state=0).split(problem.X, problem.learned)
+
+
+def _root_mean_square(residuals: Array) -> float:
+    return float(np.sqrt(np.mean(np.square(residuals))))
+
+
+@contextlib.contextmanager
+def _silently() -> Iterator[None]:
+    """Without what a library prints, whatever its settings."""
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        yield
+
+
+__all__ = ["CATBOOST", "GP", "LIGHTGBM", "NGBOOST", "REALMLP", "Normal", "Prediction", "rivals"]
