@@ -290,7 +290,8 @@ class Subject:
     """One public class, ready to be fitted.
 
     ``tolerance`` is how closely two fits that must agree do, relative to the spread of the answers; ``single`` says
-    that it computes in single precision, where a row alone may differ from a row among others by rounding;
+    that it computes in single precision, where a row alone may differ from a row among others by rounding; ``gaps``
+    that it takes rows with missing values;
     ``except_for`` names the promises that are not kept, each with the reason that docs/promises.md gives.
     """
 
@@ -299,6 +300,7 @@ class Subject:
     label: str = ""
     tolerance: float = 1e-6
     single: bool = False
+    gaps: bool = False
     except_for: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -349,6 +351,7 @@ def losses() -> list[Subject]:
             likely.NormalLoss,
             likely.LaplaceLoss,
             likely.StudentTLoss,
+            likely.SkewStudentTLoss,
             likely.HuberLoss,
             likely.RobustLoss,
             likely.LogisticLoss,
@@ -396,12 +399,16 @@ def losses() -> list[Subject]:
 # Reasons for promises that are not kept, as docs/promises.md gives them.
 DRAWN = "its network starts from weights drawn column by column, so that another order of columns is another start"
 BATCHES = "it is trained on batches drawn by row, so that a row of weight two is not drawn as a row that is there twice"
+SPLITS = "its trees draw, by their number, the columns that a split looks at, so that another order is another draw"
+FOLDS = "a row of weight two is in one fold, and a row that is there twice may be in two"
 RUNNING = "its features are standardised by their running mean and spread, which count rows and not their weights"
 
 _RIDGE = LinearRegression()
 _LOGISTIC = LogisticRegression(C=1.0, tol=1e-10, max_iter=1000)
 _QUICK = {"max_steps": 40, "hidden": (8,), "random_state": 0}
 _FEW = {"max_steps": 40, "random_state": 0}
+_STACK = {"cv": 2, "random_state": 0}
+_STACKED = {"order of columns": SPLITS, "weights as repeats": FOLDS}
 _TRAINED = {"order of columns": DRAWN, "weights as repeats": BATCHES}
 
 
@@ -423,8 +430,10 @@ SUBJECTS = [
     Subject(linear.DynamicLogisticRegression, CLASSIFIER),
     Subject(linear.RobustLogisticRegression, CLASSIFIER),
     Subject(linear.RobustPCA, Components()),
-    Subject(lambda: tabular.LikelihoodRegressor(**_QUICK), REGRESSOR, except_for=_TRAINED, single=True),
-    Subject(lambda: tabular.LikelihoodClassifier(**_QUICK), CLASSIFIER, except_for=_TRAINED, single=True),
+    Subject(lambda: tabular.NetworkRegressor(**_QUICK), REGRESSOR, except_for=_TRAINED, single=True),
+    Subject(lambda: tabular.NetworkClassifier(**_QUICK), CLASSIFIER, except_for=_TRAINED, single=True),
+    Subject(lambda: tabular.LikelihoodRegressor(**_STACK), REGRESSOR, except_for=_STACKED, single=True, gaps=True),
+    Subject(lambda: tabular.LikelihoodClassifier(**_STACK), CLASSIFIER, except_for=_STACKED, single=True, gaps=True),
     Subject(lambda: calibration.CalibratedRegressor(_RIDGE), REGRESSOR),
     Subject(lambda: calibration.ConformalRegressor(_RIDGE), REGRESSOR),
     Subject(lambda: calibration.CalibratedClassifier(_LOGISTIC), CLASSIFIER),

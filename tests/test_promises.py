@@ -40,8 +40,17 @@ from promises import (
     Subject,
     take,
 )
+from quick_stacks import cut_short
 
 FRESH = 2000
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_stacks() -> Iterator[None]:
+    """Few trees and centres for all of these tests: what is known of a subject is shared by them."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        cut_short(monkeypatch)
+        yield
 
 
 def subjects(promise: str, *, without: tuple[type, ...] = (), weighted: bool = False) -> Any:
@@ -334,7 +343,7 @@ def spoiled(subject: Subject, rows: Rows) -> Iterator[tuple[str, Rows, tuple[str
     kind = subject.kind
     table, target = kind.table, kind.target
     holed = rows[table].copy()
-    holed[3, 0] = np.nan
+    holed[3, 0] = np.inf if subject.gaps else np.nan
     if not isinstance(kind, Detector | Loss) or isinstance(kind, Components):
         yield "a gap", {**rows, table: holed}, (table, "input")
     yield "three axes", {**rows, table: rows[table][None]}, (table, "shape", "dim", "target", "numbers of samples")

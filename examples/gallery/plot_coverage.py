@@ -4,14 +4,14 @@ Ninety percent, everywhere
 
 An interval of one width for all rows can hold nine targets of ten on average and still be wrong on
 every single row: too wide where the noise is small, too narrow where it is large.
-:class:`~likely.tabular.LikelihoodRegressor` predicts a distribution for every row, and its intervals
+:class:`~likely.tabular.NetworkRegressor` predicts a distribution for every row, and its intervals
 hold what they promise for easy rows and for hard ones.
 """
 
 import matplotlib.pyplot as plt
 import numpy as np
 
-from likely.tabular import LikelihoodRegressor
+from likely.tabular import NetworkRegressor
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(6000, 2))
@@ -26,7 +26,7 @@ train, test = slice(0, 2000), slice(2000, None)
 
 def covered(kind):
     options = {"hidden": (64,), "max_steps": 500, "random_state": 0}
-    model = LikelihoodRegressor(scale=kind, **options).fit(X[train], y[train])
+    model = NetworkRegressor(scale=kind, **options).fit(X[train], y[train])
     lower, upper = model.predict_interval(X[test], coverage=0.9)
     return (lower < y[test]) & (y[test] < upper), upper - lower
 

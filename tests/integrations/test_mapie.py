@@ -5,7 +5,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from likely.calibration import CalibratedClassifier, CalibratedRegressor
-from likely.tabular import LikelihoodClassifier, LikelihoodRegressor
+from likely.tabular import NetworkClassifier, NetworkRegressor
 
 pytest.importorskip("mapie")
 from mapie.classification import SplitConformalClassifier
@@ -27,7 +27,7 @@ def inside(intervals, rows):
 
 @pytest.mark.parametrize(
     "model",
-    [CalibratedRegressor(Ridge()), LikelihoodRegressor(hidden=(), objective="joint", max_steps=100, random_state=0)],
+    [CalibratedRegressor(Ridge()), NetworkRegressor(hidden=(), objective="joint", max_steps=100, random_state=0)],
     ids=["calibrated", "likelihood"],
 )
 def test_intervals_cover_and_follow_the_noise(model):
@@ -57,7 +57,7 @@ def test_residuals_alone_miss_where_it_is_loud():
 
 @pytest.mark.parametrize(
     "model",
-    [CalibratedClassifier(LogisticRegression()), LikelihoodClassifier(hidden=(16,), max_steps=100, random_state=0)],
+    [CalibratedClassifier(LogisticRegression()), NetworkClassifier(hidden=(16,), max_steps=100, random_state=0)],
     ids=["calibrated", "likelihood"],
 )
 def test_sets_cover(model):

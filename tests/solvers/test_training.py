@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from likely._solvers.training import Checkpoint, train
-from likely.tabular import LikelihoodRegressor, Progress, _fitting
+from likely.tabular import NetworkRegressor, Progress, _fitting
 
 
 def line() -> tuple[torch.nn.Linear, torch.optim.Optimizer]:
@@ -63,7 +63,7 @@ def test_callbacks_are_told_and_may_stop() -> None:
         told.append(progress)
         return progress.step >= 40
 
-    model = LikelihoodRegressor(scale="global", callbacks=[stop], random_state=0).fit(X, X[:, 0])
+    model = NetworkRegressor(scale="global", callbacks=[stop], random_state=0).fit(X, X[:, 0])
     assert [p.step for p in told] == [20, 40]
     assert model.n_steps_ == 40
     assert len(told[0].held_out) == 5
@@ -71,7 +71,7 @@ def test_callbacks_are_told_and_may_stop() -> None:
 
 def test_progress_bar(capsys: pytest.CaptureFixture[str]) -> None:
     X = np.random.default_rng(0).normal(size=(50, 2))
-    LikelihoodRegressor(verbose=1, max_steps=40, scale="global", random_state=0).fit(X, X[:, 0])
+    NetworkRegressor(verbose=1, max_steps=40, scale="global", random_state=0).fit(X, X[:, 0])
     assert "step 40/40" in capsys.readouterr().err
 
 
@@ -81,7 +81,7 @@ import os, signal, sys
 from pathlib import Path
 import numpy as np
 import likely._solvers.training
-from likely.tabular import LikelihoodRegressor, _fitting
+from likely.tabular import NetworkRegressor, _fitting
 
 likely._solvers.training.Checkpoint.__init__.__defaults__ = (0.0,)
 _fitting.SECOND["max_steps"] = 60
@@ -98,7 +98,7 @@ def fit(name, checkpoint=None, killed_at=None):
             os.kill(os.getpid(), signal.SIGKILL)
 
     settings = dict(max_steps=160, patience=10_000, random_state=0, callbacks=[tell], checkpoint=checkpoint)
-    model = LikelihoodRegressor(**settings).fit(X, y)
+    model = NetworkRegressor(**settings).fit(X, y)
     np.save(folder / name, np.column_stack([model.predict(X), model.predict_scale(X)]))
     return steps[0]
 
@@ -146,7 +146,7 @@ def test_dask_trains_an_ensemble(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(100, 2))
     monkeypatch.setitem(_fitting.SECOND, "max_steps", 20)
-    model = LikelihoodRegressor(ensemble=2, max_steps=20, random_state=0)
+    model = NetworkRegressor(ensemble=2, max_steps=20, random_state=0)
     with (
         distributed.LocalCluster(n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None) as cluster,
         distributed.Client(cluster),
@@ -154,7 +154,7 @@ def test_dask_trains_an_ensemble(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         far = model.fit(X, X[:, 0]).predict(X)
     np.testing.assert_allclose(
-        far, LikelihoodRegressor(ensemble=2, max_steps=20, random_state=0).fit(X, X[:, 0]).predict(X)
+        far, NetworkRegressor(ensemble=2, max_steps=20, random_state=0).fit(X, X[:, 0]).predict(X)
     )
 
 
@@ -162,14 +162,14 @@ def test_a_million_rows_are_streamed_in_two_gigabytes() -> None:
     """Asked of a fifth of them, which may take a fifth of what two gigabytes leave beside the libraries."""
     script = """
         import resource, numpy as np
-        from likely.tabular import LikelihoodRegressor, _fitting
+        from likely.tabular import NetworkRegressor, _fitting
         def peak():
             return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         libraries, rows = peak(), 200_000
         X = np.random.default_rng(0).standard_normal((rows, 50), dtype=np.float32)
         y = X[:, 0] + np.exp(X[:, 1] / 2) * np.random.default_rng(1).standard_normal(rows, dtype=np.float32)
         _fitting.SECOND["max_steps"] = 60
-        model = LikelihoodRegressor(max_steps=60, random_state=0).fit(X, y)
+        model = NetworkRegressor(max_steps=60, random_state=0).fit(X, y)
         assert np.isfinite(model.predict(X)).all()
         print(libraries, peak())
     """

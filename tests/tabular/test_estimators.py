@@ -15,7 +15,7 @@ from torch.distributions import MixtureSameFamily
 
 from likely._random import CheapDropout
 from likely.likelihoods import LIKELIHOODS
-from likely.tabular import LikelihoodClassifier, LikelihoodRegressor
+from likely.tabular import NetworkClassifier, NetworkRegressor
 
 QUICK = {"max_steps": 40, "random_state": 0}
 
@@ -27,19 +27,19 @@ def heteroscedastic(n: int = 1500, seed: int = 0) -> tuple[np.ndarray, np.ndarra
     return X, np.sin(2 * X[:, 0]) + noise * rng.normal(size=n), noise
 
 
-def nll(model: LikelihoodRegressor, X: np.ndarray, y: np.ndarray) -> float:
+def nll(model: NetworkRegressor, X: np.ndarray, y: np.ndarray) -> float:
     return float(-model.predict_dist(X).log_prob(torch.from_numpy(y)).mean())
 
 
 @pytest.fixture(scope="module")
-def fitted() -> LikelihoodRegressor:
+def fitted() -> NetworkRegressor:
     X, y, _ = heteroscedastic()
-    return LikelihoodRegressor(max_steps=600, random_state=0).fit(X, y)
+    return NetworkRegressor(max_steps=600, random_state=0).fit(X, y)
 
 
-def test_finds_the_noise_and_not_at_the_cost_of_the_mean(fitted: LikelihoodRegressor) -> None:
+def test_finds_the_noise_and_not_at_the_cost_of_the_mean(fitted: NetworkRegressor) -> None:
     X, y, noise = heteroscedastic(seed=1)
-    plain = LikelihoodRegressor(scale="global", max_steps=600, random_state=0).fit(*heteroscedastic()[:2])
+    plain = NetworkRegressor(scale="global", max_steps=600, random_state=0).fit(*heteroscedastic()[:2])
     assert np.corrcoef(np.log(fitted.predict_scale(X)), np.log(noise))[0, 1] > 0.9
     assert nll(fitted, X, y) < nll(plain, X, y) - 0.15
     ideal = float(np.mean(0.5 * ((y - np.sin(2 * X[:, 0])) / noise) ** 2 + np.log(noise) + 0.5 * np.log(2 * np.pi)))
@@ -52,12 +52,12 @@ def test_one_scale_where_the_noise_is_the_same_everywhere() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 5))
     y = X[:, 0] + rng.normal(size=400)
-    model = LikelihoodRegressor(max_steps=200, random_state=0).fit(X, y)
+    model = NetworkRegressor(max_steps=200, random_state=0).fit(X, y)
     assert np.ptp(model.predict_scale(X)) < 0.1
     assert 0.9 < model.predict_scale(X).mean() < 1.15
 
 
-def test_intervals_cover(fitted: LikelihoodRegressor) -> None:
+def test_intervals_cover(fitted: NetworkRegressor) -> None:
     X, y, _ = heteroscedastic(seed=2)
     lower, upper = fitted.predict_interval(X, coverage=0.8)
     assert 0.76 < np.mean((lower < y) & (y < upper)) < 0.87
@@ -65,7 +65,7 @@ def test_intervals_cover(fitted: LikelihoodRegressor) -> None:
         fitted.predict_interval(X, coverage=1.0)
 
 
-def test_std_is_that_of_the_distribution(fitted: LikelihoodRegressor) -> None:
+def test_std_is_that_of_the_distribution(fitted: NetworkRegressor) -> None:
     X, _, _ = heteroscedastic(50, seed=3)
     mean, std = fitted.predict(X, return_std=True)
     distribution = fitted.predict_dist(X)
@@ -77,14 +77,14 @@ def test_std_is_that_of_the_distribution(fitted: LikelihoodRegressor) -> None:
 def test_outliers_stand_out_among_training_rows() -> None:
     X, y, _ = heteroscedastic(600)
     y[:12] += 8
-    model = LikelihoodRegressor(max_steps=200, random_state=0).fit(X, y)
+    model = NetworkRegressor(max_steps=200, random_state=0).fit(X, y)
     assert set(np.argsort(-model.outlier_scores_)[:12]) == set(range(12))
 
 
 def test_scores_are_in_the_units_of_the_target() -> None:
     X, y, _ = heteroscedastic(400)
     settings = {"scale": "global", **QUICK}
-    one, thousand = (LikelihoodRegressor(**settings).fit(X, factor * y) for factor in (1, 1000))
+    one, thousand = (NetworkRegressor(**settings).fit(X, factor * y) for factor in (1, 1000))
     np.testing.assert_allclose(thousand.outlier_scores_, one.outlier_scores_ + np.log(1000), atol=1e-4)
     np.testing.assert_allclose(thousand.predict(X), 1000 * one.predict(X), rtol=1e-4, atol=1e-2)
     np.testing.assert_allclose(one.outlier_score(X, y), -one.predict_dist(X).log_prob(torch.from_numpy(y)))
@@ -95,7 +95,7 @@ def test_scores_are_in_the_units_of_the_target() -> None:
 @pytest.mark.parametrize("objective", ["two_stage", "joint", "beta", "faithful"])
 def test_every_likelihood_by_every_objective(likelihood: str, objective: str) -> None:
     X, y, _ = heteroscedastic(300)
-    model = LikelihoodRegressor(likelihood=likelihood, objective=objective, **QUICK).fit(X, y)
+    model = NetworkRegressor(likelihood=likelihood, objective=objective, **QUICK).fit(X, y)
     assert nll(model, X, y) < 1.6
     parameters = model.likelihood_parameters(X)
     assert set(parameters) == set(LIKELIHOODS[likelihood].loss.slots)
@@ -111,7 +111,7 @@ def test_every_likelihood_by_every_objective(likelihood: str, objective: str) ->
 def test_every_kind_of_parameter(kinds: dict[str, str]) -> None:
     X, y, _ = heteroscedastic(300)
     for objective in ("two_stage", "joint"):
-        model = LikelihoodRegressor(likelihood="student_t", objective=objective, **kinds, **QUICK)
+        model = NetworkRegressor(likelihood="student_t", objective=objective, **kinds, **QUICK)
         assert np.isfinite(nll(model.fit(X, y), X, y))
 
 
@@ -123,9 +123,9 @@ def test_corrupted_targets_do_not_move_a_student_t() -> None:
     y[bad] += 20 * rng.uniform(0.5, 1.5, bad.sum())
     truth = np.sin(2 * X[:, 0])
     settings = {"max_steps": 400, "random_state": 0, "scale": "global"}
-    base = LikelihoodRegressor(**settings).fit(X[~bad], clean[~bad]).predict(X)
-    robust = LikelihoodRegressor(likelihood="student_t", **settings).fit(X, y).predict(X)
-    plain = LikelihoodRegressor(**settings).fit(X, y).predict(X)
+    base = NetworkRegressor(**settings).fit(X[~bad], clean[~bad]).predict(X)
+    robust = NetworkRegressor(likelihood="student_t", **settings).fit(X, y).predict(X)
+    plain = NetworkRegressor(**settings).fit(X, y).predict(X)
     error = np.mean((base - truth) ** 2)
     assert np.mean((robust - truth) ** 2) < 2 * error
     assert np.mean((plain - truth) ** 2) > 20 * error
@@ -135,7 +135,7 @@ def test_several_targets_have_a_scale_each() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(500, 2))
     Y = np.column_stack([X[:, 0] + rng.normal(size=500), 100 * X[:, 1] + rng.normal(size=500)])
-    model = LikelihoodRegressor(max_steps=200, random_state=0).fit(X, Y)
+    model = NetworkRegressor(max_steps=200, random_state=0).fit(X, Y)
     assert model.predict(X).shape == Y.shape
     np.testing.assert_allclose(model.predict_scale(X).mean(0), [1, 1], rtol=0.5)
     assert model.predict_dist(X).batch_shape == Y.shape
@@ -147,21 +147,21 @@ def test_same_seed_same_model_whatever_was_drawn_before() -> None:
     X, y, _ = heteroscedastic(200)
     torch.manual_seed(1)
     before = torch.random.get_rng_state()
-    one = LikelihoodRegressor(**QUICK).fit(X, y).predict(X)
+    one = NetworkRegressor(**QUICK).fit(X, y).predict(X)
     assert torch.equal(before, torch.random.get_rng_state())
     torch.rand(7)
-    np.testing.assert_array_equal(one, LikelihoodRegressor(**QUICK).fit(X, y).predict(X))
-    assert not np.array_equal(one, clone(LikelihoodRegressor(**{**QUICK, "random_state": 1})).fit(X, y).predict(X))
+    np.testing.assert_array_equal(one, NetworkRegressor(**QUICK).fit(X, y).predict(X))
+    assert not np.array_equal(one, clone(NetworkRegressor(**{**QUICK, "random_state": 1})).fit(X, y).predict(X))
 
 
 @pytest.mark.usefixtures("few_steps")
 def test_single_and_double_precision_agree() -> None:
     X, y, _ = heteroscedastic(400)
-    double, single = (LikelihoodRegressor(**QUICK).fit(X.astype(t), y.astype(t)) for t in (np.float64, np.float32))
+    double, single = (NetworkRegressor(**QUICK).fit(X.astype(t), y.astype(t)) for t in (np.float64, np.float32))
     np.testing.assert_allclose(single.predict(X.astype(np.float32)), double.predict(X), atol=2e-3)
 
 
-def test_pickles(fitted: LikelihoodRegressor) -> None:
+def test_pickles(fitted: NetworkRegressor) -> None:
     X, _, _ = heteroscedastic(50)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(fitted)).predict(X), fitted.predict(X))
 
@@ -183,7 +183,7 @@ def test_any_module_any_number_of_features() -> None:
     instance = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 1), nn.Flatten(0))
     for model in (WithFeatures, instance):
         for objective in ("two_stage", "joint"):
-            found = LikelihoodRegressor(model, objective=objective, max_steps=150, random_state=0).fit(X, y)
+            found = NetworkRegressor(model, objective=objective, max_steps=150, random_state=0).fit(X, y)
             assert found.score(X, y) > 0.3
 
 
@@ -211,13 +211,13 @@ def test_any_module_any_number_of_features() -> None:
 def test_errors_say_what_to_do(settings: dict[str, object], message: str) -> None:
     X, y, _ = heteroscedastic(30)
     with pytest.raises(ValueError, match=message):
-        LikelihoodRegressor(**settings).fit(X, y)  # type: ignore[arg-type]
+        NetworkRegressor(**settings).fit(X, y)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("settings", [{"hidden": 64}, {"cv": 2.5}, {"max_steps": None}, {"learning_rate": "high"}])
 def test_arguments_of_the_wrong_kind(settings: dict[str, object]) -> None:
     with pytest.raises(TypeError, match=f"{next(iter(settings))} must"):
-        LikelihoodRegressor(**settings).fit([[0.0], [1.0]], [0.0, 1.0])  # type: ignore[arg-type]
+        NetworkRegressor(**settings).fit([[0.0], [1.0]], [0.0, 1.0])  # type: ignore[arg-type]
 
 
 def test_dropout_drops_the_share_asked_for_and_keeps_the_mean() -> None:
@@ -232,7 +232,7 @@ def test_dropout_drops_the_share_asked_for_and_keeps_the_mean() -> None:
 
 def test_a_model_that_is_none() -> None:
     with pytest.raises(TypeError, match=r"model must be an nn\.Module"):
-        LikelihoodRegressor(3).fit([[0.0], [1.0]], [0.0, 1.0])
+        NetworkRegressor(3).fit([[0.0], [1.0]], [0.0, 1.0])
 
 
 @pytest.mark.usefixtures("few_steps")
@@ -240,7 +240,7 @@ def test_hopeless_data_stays_finite() -> None:
     rng = np.random.default_rng(0)
     X = np.column_stack([np.ones(40), rng.normal(size=40) * 1e200, np.arange(40.0), rng.normal(size=40) * 1e-200])
     for y in (np.zeros(40), rng.normal(size=40) * 1e100, np.arange(40.0)):
-        model = LikelihoodRegressor(**QUICK).fit(X, y)
+        model = NetworkRegressor(**QUICK).fit(X, y)
         mean, std = model.predict(X, return_std=True)
         assert np.isfinite(mean).all()
         assert np.isfinite(std).all()
@@ -249,7 +249,7 @@ def test_hopeless_data_stays_finite() -> None:
 
 def test_ensembles_are_mixtures() -> None:
     X, y, _ = heteroscedastic(300)
-    model = LikelihoodRegressor(ensemble=3, objective="joint", cv=2, **QUICK).fit(X, y)
+    model = NetworkRegressor(ensemble=3, objective="joint", cv=2, **QUICK).fit(X, y)
     parts = [e.predict_dist(X) for e in model.estimators_]
     mixed = model.predict_dist(X)
     assert isinstance(mixed, MixtureSameFamily)
@@ -263,7 +263,7 @@ def test_ensembles_are_mixtures() -> None:
 
 def test_streams() -> None:
     X, y, noise = heteroscedastic(20_000)
-    model = LikelihoodRegressor(random_state=0)
+    model = NetworkRegressor(random_state=0)
     for rows in np.split(np.arange(20_000), 20):
         model.partial_fit(X[rows], y[rows])
     assert model.score(X, np.sin(2 * X[:, 0])) > 0.9
@@ -275,7 +275,7 @@ def test_streams() -> None:
 def test_classifier_streams_name_their_classes() -> None:
     X, y = load_breast_cancer(return_X_y=True)
     order = np.argsort(y, kind="stable")
-    model = LikelihoodClassifier(random_state=0)
+    model = NetworkClassifier(random_state=0)
     for _ in range(10):
         for rows in np.array_split(order, 3):
             model.partial_fit(X[rows], y[rows], classes=[0, 1])
@@ -292,7 +292,7 @@ def test_classifier_is_calibrated_and_finds_wrong_labels(objective: str) -> None
     wrong = rng.random(len(y)) < 0.1
     given = np.where(wrong, 1 - y, y)
     X_fit, X_test, given_fit, _, wrong_fit, _, _, y_test = train_test_split(X, given, wrong, y, random_state=0)
-    model = LikelihoodClassifier(objective=objective, max_steps=200, random_state=0).fit(X_fit, given_fit)
+    model = NetworkClassifier(objective=objective, max_steps=200, random_state=0).fit(X_fit, given_fit)
     assert model.score(X_test, y_test) > 0.92
     suspects = np.argsort(-model.outlier_scores_)[: wrong_fit.sum()]
     assert wrong_fit[suspects].mean() > 0.75
@@ -304,7 +304,7 @@ def test_linear_models_start_at_dynamic_ridge() -> None:
     from likely.linear import DynamicRidge
 
     X, y = load_diabetes(return_X_y=True)
-    model = LikelihoodRegressor(hidden=(), max_steps=0, scale="global", random_state=0).fit(X, y)
+    model = NetworkRegressor(hidden=(), max_steps=0, scale="global", random_state=0).fit(X, y)
     assert model.n_steps_ == 0
     ridge = DynamicRidge().fit(X, y)
     assert np.corrcoef(model.predict(X), ridge.predict(X))[0, 1] > 0.999
@@ -317,5 +317,5 @@ def test_a_line_may_fit_almost_exactly(likelihood: str, objective: str) -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 2))
     y = X @ [1.0, 2.0] + 1e-4 * rng.normal(size=300)
-    model = LikelihoodRegressor(likelihood=likelihood, scale="global", objective=objective, random_state=0)
+    model = NetworkRegressor(likelihood=likelihood, scale="global", objective=objective, random_state=0)
     assert model.set_params(max_steps=40).fit(X, y).predict_scale(X).max() < 0.02

@@ -1,4 +1,4 @@
-"""Every likelihood of the registry can be named in LikelihoodRegressor."""
+"""Every likelihood of the registry can be named in NetworkRegressor."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import torch
 from torch.distributions.constraints import real
 
 from likely.likelihoods import LIKELIHOODS
-from likely.tabular import LikelihoodRegressor
+from likely.tabular import NetworkRegressor
 
 ROWS = 240
 QUICK = {"hidden": (), "cv": 2, "max_steps": 60, "batch_size": None, "random_state": 0}
@@ -31,11 +31,11 @@ def table(name: str) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("objective", ["two_stage", "joint"])
 def test_fits_predicts_and_beats_a_constant(name: str, objective: str) -> None:
     X, y = table(name)
-    model = LikelihoodRegressor(likelihood=name, objective=objective, **QUICK).fit(X, y)
+    model = NetworkRegressor(likelihood=name, objective=objective, **QUICK).fit(X, y)
     assert np.isfinite(model.predict(X)).all()
     assert model.predict(X).shape == y.shape
     nll = -model.predict_dist(X).log_prob(torch.as_tensor(y)).mean().item()
-    blind = LikelihoodRegressor(likelihood=name, scale="global", objective=objective, **QUICK).fit(0 * X, y)
+    blind = NetworkRegressor(likelihood=name, scale="global", objective=objective, **QUICK).fit(0 * X, y)
     constant = -blind.predict_dist(X).log_prob(torch.as_tensor(y)).mean().item()
     assert np.isfinite(nll)
     assert nll < constant
@@ -49,7 +49,7 @@ def test_fits_predicts_and_beats_a_constant(name: str, objective: str) -> None:
 def test_several_targets(name: str) -> None:
     X, y = table(name)
     both = np.column_stack([y, y[::-1]])
-    model = LikelihoodRegressor(likelihood=name, scale="global", **QUICK).fit(X, both)
+    model = NetworkRegressor(likelihood=name, scale="global", **QUICK).fit(X, both)
     assert model.predict(X).shape == both.shape
     assert model.predict_dist(X).log_prob(torch.as_tensor(both)).isfinite().all()
 
@@ -60,11 +60,11 @@ def test_targets_outside_the_support_are_refused(name: str) -> None:
     y = y.copy()
     y[5] = -7.5
     with pytest.raises(ValueError, match=r"likelihood is for targets in .*and y holds -7\.5"):
-        LikelihoodRegressor(likelihood=name, **QUICK).fit(X, y)
+        NetworkRegressor(likelihood=name, **QUICK).fit(X, y)
 
 
 def test_a_likelihood_without_a_scale_says_what_it_has() -> None:
     X, y = table("poisson")
-    model = LikelihoodRegressor(likelihood="poisson", **QUICK).fit(X, y)
+    model = NetworkRegressor(likelihood="poisson", **QUICK).fit(X, y)
     with pytest.raises(ValueError, match="no scale: call likelihood_parameters"):
         model.predict_scale(X)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from likely.tabular import LikelihoodClassifier, LikelihoodRegressor
+from likely.tabular import NetworkClassifier, NetworkRegressor
 from likely.tabular._base import LikelihoodModel
 
 rng = np.random.default_rng(0)
@@ -22,14 +22,14 @@ def with_dropout(inputs: int, outputs: int) -> nn.Module:
 
 def fitted(kind: type[LikelihoodModel], model: object) -> np.ndarray:
     estimator = kind(model, max_steps=20, random_state=0)  # type: ignore[call-arg]
-    if isinstance(estimator, LikelihoodClassifier):
+    if isinstance(estimator, NetworkClassifier):
         return estimator.fit(X, y > 0).predict_proba(X)
     return estimator.fit(X, y).predict(X)
 
 
 @pytest.mark.usefixtures("few_steps")
 @pytest.mark.parametrize("model", [None, with_dropout], ids=["mlp", "own"])
-@pytest.mark.parametrize("kind", [LikelihoodRegressor, LikelihoodClassifier])
+@pytest.mark.parametrize("kind", [NetworkRegressor, NetworkClassifier])
 def test_threads_give_what_one_fit_gives(kind: type[LikelihoodModel], model: object) -> None:
     torch_state, numpy_state = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
     alone = fitted(kind, model)
@@ -41,30 +41,30 @@ def test_threads_give_what_one_fit_gives(kind: type[LikelihoodModel], model: obj
 
 
 def test_a_process_gives_what_this_one_gives() -> None:
-    (other,) = joblib.Parallel(2)([joblib.delayed(fitted)(LikelihoodRegressor, None)])
-    np.testing.assert_allclose(other, fitted(LikelihoodRegressor, None), rtol=1e-6)
+    (other,) = joblib.Parallel(2)([joblib.delayed(fitted)(NetworkRegressor, None)])
+    np.testing.assert_allclose(other, fitted(NetworkRegressor, None), rtol=1e-6)
 
 
 @pytest.mark.usefixtures("few_steps")
-@pytest.mark.parametrize("kind", [LikelihoodRegressor, LikelihoodClassifier])
+@pytest.mark.parametrize("kind", [NetworkRegressor, NetworkClassifier])
 def test_the_order_of_rows_does_not_matter(kind: type[LikelihoodModel]) -> None:
     order = np.random.default_rng(1).permutation(100)
-    target = y if kind is LikelihoodRegressor else y > 0
+    target = y if kind is NetworkRegressor else y > 0
     one, other = (kind(max_steps=20, random_state=0) for _ in range(2))  # type: ignore[call-arg]
     one.fit(X, target)
     other.fit(X[order], target[order])
     np.testing.assert_allclose(other.outlier_scores_, one.outlier_scores_[order], rtol=1e-12)
     np.testing.assert_allclose(other.out_of_fold_, one.out_of_fold_[order], rtol=1e-12)
-    ask = "predict" if kind is LikelihoodRegressor else "predict_proba"
+    ask = "predict" if kind is NetworkRegressor else "predict_proba"
     np.testing.assert_allclose(getattr(other, ask)(X), getattr(one, ask)(X), rtol=1e-12)
 
 
 @pytest.mark.usefixtures("few_steps")
-@pytest.mark.parametrize("kind", [LikelihoodRegressor, LikelihoodClassifier])
+@pytest.mark.parametrize("kind", [NetworkRegressor, NetworkClassifier])
 def test_layouts_agree_a_row_alone_too_and_a_refused_fit_changes_nothing(kind: type[LikelihoodModel]) -> None:
     single = X.astype(np.float32).astype(np.float64)
-    target = y if kind is LikelihoodRegressor else y > 0
-    ask = "predict" if kind is LikelihoodRegressor else "predict_proba"
+    target = y if kind is NetworkRegressor else y > 0
+    ask = "predict" if kind is NetworkRegressor else "predict_proba"
     fitted = kind(max_steps=20, random_state=0).fit(single, target)  # type: ignore[call-arg]
     expected = getattr(fitted, ask)(single)
     for table in (np.asfortranarray(single), np.repeat(single, 2, 0)[::2], single.astype(np.float32)):

@@ -14,7 +14,7 @@ from likely.tabular._saving._forest import PlainForest
 from likely.tabular._saving._frame import PlainFrame
 from likely.tabular._views import Encoding, Indicator, Number, Views
 from likely.tabular.members._task import Member
-from likely.tabular.members.boosting import Boosted, Histogram, Native
+from likely.tabular.members.boosting import Boosted, Flat, Histogram, Native
 from likely.tabular.members.kernel import Smooth
 from likely.tabular.members.linear import Line
 from likely.tabular.members.network import Network
@@ -26,7 +26,7 @@ _CLASSES: tuple[type, ...] = (
     Council, Member, Pool, ClassPool,
     Real, Link, Noise, Shape, Counts, Spread,
     Line, Smooth, Network,
-    Boosted, Native, Histogram, PlainBoosting, Forest, PlainForest,
+    Boosted, Native, Flat, Histogram, PlainBoosting, Forest, PlainForest,
     PlainFrame,
 )  # fmt: skip
 

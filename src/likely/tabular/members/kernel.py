@@ -227,7 +227,7 @@ def fit_kernel(task: Task) -> Member:
         ahead = best is not None and found.loss < FAR * float(task.losses(best[held], held).mean())
         shape, many = chosen_kind[0][0], torch.arange(min(MANY if ahead else CENTRES, len(rows)))
         own = replace(plain, y=target[rows].to(device), held_y=target[judges].to(device), link=task.link, ridges=RIDGES)
-        if task.link == "identity" and found.loss < EXACT * float(own.y.var(correction=0)):
+        if exact:
             parts = ("x", "y", "weight", "held_x", "held_y", "held_weight")
             own = replace(own, **{name: getattr(own, name).double() for name in parts})
         return own.best(shape, found.metric.to(own.x), many, (found.length,)).model

@@ -1,0 +1,139 @@
+"""Stacks of members: tables as people have them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from scipy import sparse
+
+from quick_stacks import classifier, mixed_table, regressor, usable
+
+pytestmark = pytest.mark.usefixtures("quick_stacks")
+
+
+def as_arrow(frame: pd.DataFrame) -> Any:
+    return pytest.importorskip("pyarrow").Table.from_pandas(frame)
+
+
+@pytest.mark.parametrize(
+    "convert", [lambda frame: frame, pl.from_pandas, lambda frame: pl.from_pandas(frame).lazy(), as_arrow],
+    ids=["pandas", "polars", "lazy", "arrow"],
+)  # fmt: skip
+def test_tables_with_columns_of_every_kind(convert: Any) -> None:
+    frame, y = mixed_table()
+    table = convert(frame)
+    model = regressor().fit(table, y)
+    usable(model, table)
+    assert model.importances(n_repeats=1).columns == tuple(frame.columns)
+    labels = np.where(y > 0, "yes", "no")
+    usable(classifier().fit(table, labels), table)
+
+
+def test_pandas_polars_and_arrow_give_the_same() -> None:
+    frame, y = mixed_table()
+    frame = frame[["number", "gaps", "name", "many", "flag", "day"]]
+    answer = regressor().fit(frame, y).predict(frame)
+    for convert in (pl.from_pandas, as_arrow):
+        table = convert(frame)
+        np.testing.assert_allclose(regressor().fit(table, y).predict(table), answer, rtol=1e-6)
+
+
+def test_the_kinds_of_polars() -> None:
+    frame, y = mixed_table()
+    names = pl.from_pandas(frame["name"])
+    table = pl.DataFrame({"number": frame["number"].to_numpy()}).with_columns(
+        names.cast(pl.Categorical).alias("category"),
+        names.cast(pl.Enum(["a", "b", "c"])).alias("enum"),
+        pl.col("number").cast(pl.Decimal(10, 3)).alias("decimal"),
+        pl.lit(None).alias("nothing"),
+        pl.date(2020, 1, 1).alias("date"),
+        pl.duration(days=3).alias("duration"),
+    )
+    usable(regressor().fit(table, y), table)
+
+
+def test_levels_that_were_never_met_are_taken() -> None:
+    frame, y = mixed_table()
+    model, labels = regressor().fit(frame, y), classifier().fit(frame, y > 0)
+    fresh = frame[:10].copy()
+    fresh["name"], fresh["id"], fresh["many"] = "new", "another", None
+    fresh["category"] = pd.Categorical(["z"] * 10)
+    fresh["ordered"] = pd.Categorical(["low", "other"] * 5, ["low", "other"], ordered=True)
+    usable(model, fresh)
+    usable(labels, fresh)
+
+
+def test_gaps_where_the_fit_had_none_and_infinities() -> None:
+    frame, y = mixed_table()
+    frame = frame[["number", "copy"]]
+    model = regressor().fit(frame, y)
+    fresh = frame[:4].copy()
+    fresh.iloc[:3, 0] = [np.nan, np.inf, -np.inf]
+    usable(model, fresh)
+    with pytest.raises(ValueError, match="infinity"):  # of an array, as everywhere in scikit-learn
+        regressor().fit(np.array([[np.inf], [1.0], [2.0]]), [1.0, 2.0, 3.0])
+
+
+@pytest.mark.parametrize("column", ["name", "many", "id", "missing", "constant", "one name", "flag", "day"])
+def test_one_column_of_any_kind(column: str) -> None:
+    frame, y = mixed_table(60)
+    usable(regressor().fit(frame[[column]], y), frame[[column]])
+    usable(classifier().fit(frame[[column]], y > 0), frame[[column]])
+
+
+def test_names_of_rows_tell_nothing() -> None:
+    frame, y = mixed_table()
+    model = regressor().fit(frame[["id"]], y)
+    assert np.std(model.out_of_fold_) < 0.2 * np.std(y)
+    unknown = pd.DataFrame({"id": ["who", "else"]})
+    assert np.ptp(model.predict(unknown)) == 0
+
+
+def test_levels_and_gaps_are_learned_from() -> None:
+    rng = np.random.default_rng(1)
+    levels = rng.integers(0, 20, 300)
+    effects = rng.normal(size=20)
+    gap = rng.random(300) < 0.3
+    frame = pd.DataFrame({"level": [f"n{i}" for i in levels], "x": np.where(gap, np.nan, 0.0)})
+    y = effects[levels] + 2 * gap + 0.1 * rng.normal(size=300)
+    error = np.mean((regressor("linear", cv=5).fit(frame, y).out_of_fold_ - y) ** 2)
+    assert error < 0.3 * y.var()
+
+
+def test_sparse_tables() -> None:
+    X = sparse.random(100, 12, 0.2, format="csr", random_state=0)
+    y = np.asarray(X.sum(1)).ravel()
+    model = regressor().fit(X, y)
+    np.testing.assert_array_equal(model.predict(X), model.predict(X.toarray()))
+    np.testing.assert_array_equal(model.predict(X), regressor().fit(X.toarray(), y).predict(X))
+    with pytest.raises(ValueError, match="sparse with 1000000 columns: keep fewer"):
+        regressor().fit(sparse.csr_matrix((1000, 1_000_000)), np.arange(1000.0))
+
+
+def test_extreme_numbers() -> None:
+    rng = np.random.default_rng(0)
+    normal = rng.normal(size=(80, 4))
+    X = np.column_stack([normal * [1e300, 1e-300, 1, 1e-310], np.full(80, 1e308)])
+    for table in (X, pd.DataFrame(X)):
+        model = regressor().fit(table, normal[:, 2])
+        usable(model, table)
+        usable(model, -table)
+        usable(classifier().fit(table, normal[:, 2] > 0), -table)
+
+
+def test_a_table_that_does_not_fit_is_refused_by_its_columns() -> None:
+    frame, y = mixed_table(60)
+    with pytest.raises(ValueError, match="'l' holds lists"):
+        regressor().fit(pd.DataFrame({"l": [[1, 2]] * 60}), y)
+    model = regressor("linear").fit(frame[["number", "gaps"]], y)
+    for fresh, message in (
+        (frame[["gaps", "number"]], "same order"),
+        (frame[["number"]], "now missing"),
+        (frame[["number", "gaps"]].assign(number="a"), "'number' held numbers"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            model.predict(fresh)
