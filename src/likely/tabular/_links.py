@@ -6,16 +6,15 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-import torch
 from scipy.special import expit, logit
 from torch import Tensor
 from torch.distributions import Distribution, TransformedDistribution
 from torch.distributions.transforms import ExpTransform, SigmoidTransform, Transform
 
 from likely._typing import Array
+from likely.tabular._levels import reached
 
 TRANSFORMS: dict[str, type[Transform]] = {"log": ExpTransform, "logit": SigmoidTransform}
-LEVELS = (np.arange(200) + 0.5) / 200  # of the quantiles whose mean is near that of a share
 RATIO = 4.0  # of the largest to the smallest target, from which their logarithms say something else
 
 
@@ -25,15 +24,12 @@ class Curved(TransformedDistribution):
     @property
     def mean(self) -> Tensor:
         """Of the target."""
-        return self._reached().mean(0)
+        return reached(self).mean(0)
 
     @property
     def variance(self) -> Tensor:
         """Of the target."""
-        return self._reached().var(0)
-
-    def _reached(self) -> Tensor:
-        return torch.stack([self.icdf(torch.tensor(level, dtype=torch.float64)) for level in LEVELS.tolist()])
+        return reached(self).var(0)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ from likely._typing import Array
 from likely.distributions import LogNormal, SkewStudentT, StudentT
 from likely.tabular._belief import FAR, believe, surely_better
 from likely.tabular._council import Council, Fit, Say, assemble
-from likely.tabular._links import LEVELS, Link
+from likely.tabular._levels import LEVELS
+from likely.tabular._links import Link
 from likely.tabular._noise import MOST, Noise, learn_noise, mean_distance
 from likely.tabular._pool import Pool, pool_means
 from likely.tabular._rounded import Rounded

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, constraints
 
-QUANTILES = 200  # that the mean and the variance are found by
-MISSED = 0.5 / QUANTILES  # the variance of a number that is one off too seldom for any of them
+from likely.tabular._levels import LEVELS, reached
+
+MISSED = 0.5 / len(LEVELS)  # the variance of a number that is one off too seldom for any of them
 SURE = 1e-9  # a probability from which the difference of two has digits enough
 
 
@@ -55,13 +56,9 @@ class Rounded(Distribution):
     @property
     def mean(self) -> Tensor:
         """Of the number, by its quantiles."""
-        return self._spread().mean(0)
+        return reached(self).mean(0)
 
     @property
     def variance(self) -> Tensor:
         """Of the number, by its quantiles; where these are all one number, no more than they may miss."""
-        return torch.maximum(self._spread().var(0), self.base.variance.clamp(max=MISSED))
-
-    def _spread(self) -> Tensor:
-        levels = (torch.arange(QUANTILES, dtype=torch.float64) + 0.5) / QUANTILES
-        return self.icdf(levels.view(-1, *[1] * len(self.batch_shape)).expand(-1, *self.batch_shape))
+        return torch.maximum(reached(self).var(0), self.base.variance.clamp(max=MISSED))
