@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from likely.auditing._columns import Columns, design, read_columns, standardised
-from likely.auditing._finding import Finding, Reason, worst_first
+from likely.auditing._finding import Explained, Finding, Reason, worst_first
 from likely.auditing._source import Table
 
 _ORDINARY = 0.3  # of the rows: if so many are copies, copies are ordinary
@@ -162,7 +162,7 @@ def repeated_rows(columns: Columns, twins: Twins, target: str | None) -> Finding
                 reasons.append(Reason(target, str(here), f"{there} in row {other}", 1.0))
             else:
                 how += f" row {other}"
-            yield how, reasons
+            yield Explained(how, reasons, 0.1, wrong=False)
 
     parts = [f"{count:,} rows repeat an earlier one"]
     parts += [f"{near:,} of them not quite exactly"] if near else []
@@ -193,7 +193,8 @@ def across(frame: pd.DataFrame, test: Table, target: str | None) -> Finding:
     def explain(rows: NDArray[np.int64]) -> Any:
         for row in rows:
             other = partner[int(row)]
-            yield f"is row {other} of {test.name}, too", [Reason("all columns", f"as in row {other} of {test.name}")]
+            reasons = [Reason("all columns", f"as in row {other} of {test.name}")]
+            yield Explained(f"is row {other} of {test.name}, too", reasons, 0.1, wrong=False)
 
     return Finding(
         "overlap",

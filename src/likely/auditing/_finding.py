@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ KINDS = {
     "calibration": None,
     "leaks": None,
 }
+_FARTHEST = 50.0  # deviations: further off is not worse
 EXPLAINED = 500  # suspicious rows of a finding that get reasons, and a place on the page; the CSV has all
 
 
@@ -42,10 +43,20 @@ class Reason:
 
 @dataclass(frozen=True)
 class Suspect:
-    """A suspicious row: how sure that is, from 0 to 1, in one line and in several.
+    """A suspicious row.
 
-    >>> Suspect(7, "targets", 0.97, "27,100, expected 14 to 22").row
-    7
+    Args:
+        row: its place in the data; the first is 0.
+        kind: the kind of problem, a key of ``KINDS``.
+        score: how sure that is, from 0 to 1.
+        headline: what is wrong, in one line.
+        reasons: the same, in several.
+        far: how far off the value is, in usual deviations.
+        wrong: whether it is probably wrong; else it is odd, and may be right.
+        group: what is shared by all rows with the same problem, in a few words; empty if the row stands alone.
+
+    >>> Suspect(7, "targets", 0.97, "27,100, expected 14 to 22", far=40.0).harm
+    38.8
     """
 
     row: int
@@ -53,6 +64,24 @@ class Suspect:
     score: float
     headline: str
     reasons: tuple[Reason, ...] = ()
+    far: float = 1.0
+    wrong: bool = True
+    group: str = ""
+
+    @property
+    def harm(self) -> float:
+        """How sure times how far off: what it costs to believe the row."""
+        return self.score * min(self.far, _FARTHEST)
+
+
+class Explained(NamedTuple):
+    """What is said of one suspicious row; the fields are those of :class:`Suspect`."""
+
+    headline: str
+    reasons: Sequence[Reason] = ()
+    far: float = 1.0
+    wrong: bool = True
+    group: str = ""
 
 
 @dataclass(frozen=True)
@@ -82,15 +111,18 @@ class Finding:
 
 
 def worst_first(
-    kind: str, certainty: NDArray[np.float64], suspicious: NDArray[np.bool_], explain: Callable[..., Any]
+    kind: str,
+    certainty: NDArray[np.float64],
+    suspicious: NDArray[np.bool_],
+    explain: Callable[[NDArray[np.int64]], Iterable[Explained]],
 ) -> dict[str, Any]:
     """``rows``, ``certainty`` and ``suspects`` of a finding.
 
-    ``explain(rows)`` gives a headline and reasons for each of some rows.
+    ``explain(rows)`` tells what is wrong with each of some rows.
 
     >>> import numpy as np
     >>> found = worst_first("odd", np.array([0.2, 0.9, 0.95]), np.array([False, True, True]),
-    ...                     lambda rows: [(f"row {row} is odd", ()) for row in rows])
+    ...                     lambda rows: [Explained(f"row {row} is odd") for row in rows])
     >>> found["rows"], found["suspects"][0].headline
     (array([2, 1]), 'row 2 is odd')
     """
@@ -98,8 +130,8 @@ def worst_first(
     rows = rows[np.argsort(-certainty[rows], kind="stable")]
     top = rows[:EXPLAINED]
     suspects = tuple(
-        Suspect(int(row), kind, float(certainty[row]), headline, tuple(reasons))
-        for row, (headline, reasons) in zip(top, explain(top) if len(top) else (), strict=True)
+        Suspect(int(row), kind, float(certainty[row]), told.headline, tuple(told.reasons), *told[2:])
+        for row, told in zip(top, explain(top) if len(top) else (), strict=True)
     )
     return {"rows": rows, "certainty": certainty[rows], "suspects": suspects}
 

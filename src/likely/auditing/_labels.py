@@ -16,7 +16,7 @@ from scipy.special import expit, log_softmax
 from likely._page import Picture, Table
 from likely._page.svg import INK, SERIES, panel, styled, to_svg
 from likely._typing import Array
-from likely.auditing._finding import Finding, Reason, worst_first
+from likely.auditing._finding import Explained, Finding, Reason, worst_first
 from likely.auditing._out_of_fold import fold_out
 from likely.auditing._predictable import Predictable, predictable_labels
 from likely.auditing._source import listed
@@ -204,7 +204,7 @@ def wrong_labels(
             reasons += [Reason("predicted", classes[c], _percent(p[c]), float(p[c])) for c in likeliest]
             hard = verdict.temperature[i] / usual
             reasons.append(Reason("temperature", f"{hard:.2f} × the usual", "how hard rows like this one are"))
-            yield f"{classes[y[i]]}, but looks like {classes[guess[i]]} ({_percent(p[guess[i]])})", reasons
+            yield Explained(f"{classes[y[i]]}, but looks like {classes[guess[i]]} ({_percent(p[guess[i]])})", reasons)
 
     swaps = pd.Series(
         [f"{classes[y[i]]} → {classes[guess[i]]}" for i in place[np.flatnonzero(suspicious)]], dtype=object

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from likely._page import Table
 from likely.auditing._columns import MODELLED, Columns
-from likely.auditing._finding import Finding, Reason, Suspect, number, worst_first
+from likely.auditing._finding import Explained, Finding, Reason, Suspect, number, worst_first
 from likely.outliers import ScatterDetector
 from likely.outliers._threshold import false_alarms
 
@@ -49,7 +49,7 @@ def odd_rows(
 
     def explain(rows: NDArray[np.int64]) -> Any:
         if not named:
-            yield from ((f"{scale[row]:,.1f} × the usual scale", ()) for row in rows)
+            yield from (Explained(f"{scale[row]:,.1f} × the usual scale") for row in rows)
             return
         own = table.iloc[rows]
         with np.errstate(over="ignore", invalid="ignore"):
@@ -67,7 +67,9 @@ def odd_rows(
                 if weights[j] > 0.01
             ]
             blamed = " and ".join(reason.what for reason in reasons[:2]) or "all columns together"
-            yield f"{scale[row]:,.1f} × the usual scale, by {blamed}", reasons
+            yield Explained(
+                f"{scale[row]:,.1f} × the usual scale, by {blamed}", reasons, float(scale[row]), wrong=False
+            )
 
     count = int(suspicious.sum())
     # Certainties that round to one are told apart by their scales, and still are at most one.

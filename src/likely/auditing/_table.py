@@ -14,7 +14,7 @@ from likely.auditing._audit import Audit, Progress
 from likely.auditing._calibration import classifier_calibration, regressor_calibration
 from likely.auditing._columns import MODELLED, Columns, design, for_a_line, ranked, read_columns
 from likely.auditing._duplicates import across, find_twins, repeated_rows
-from likely.auditing._finding import Finding, Reason, worst_first
+from likely.auditing._finding import Explained, Finding, Reason, worst_first
 from likely.auditing._labels import judge_labels, wrong_labels
 from likely.auditing._leaks import leaking_columns
 from likely.auditing._noise import noisy_regions
@@ -75,7 +75,7 @@ def odd_cells(columns: Columns, ragged: dict[int, str], rows: int) -> Finding | 
     def explain(top: NDArray[np.int64]) -> Any:
         for row in top:
             first = reasons[int(row)][0]
-            yield f"{first.what} is {first.value!r}: {first.expected}", reasons[int(row)]
+            yield Explained(f"{first.what} is {first.value!r}: {first.expected}", reasons[int(row)])
 
     return Finding(
         "cells",

@@ -14,7 +14,7 @@ from likely._page import Picture
 from likely._page.svg import MUTED, SERIES, panel, styled, to_svg
 from likely._solvers.reweighting import settled_variance
 from likely._typing import Array
-from likely.auditing._finding import Finding, Reason, label, number, worst_first
+from likely.auditing._finding import Explained, Finding, Reason, label, number, worst_first
 from likely.auditing._labels import LEAST, overall, spread_out
 from likely.auditing._out_of_fold import fold_out
 from likely.auditing._predictable import predictable_targets
@@ -193,7 +193,7 @@ def wrong_targets(
             unit = wrong_unit(float(y), *wide)
             if unit:
                 reasons.append(Reason("unit", unit, "would bring it to where it is expected"))
-            yield f"{number(float(y))}, expected {number(float(low))} to {number(float(high))}", reasons
+            yield Explained(f"{number(float(y))}, expected {number(float(low))} to {number(float(high))}", reasons)
 
     count = int(suspicious.sum())
     return Finding(
