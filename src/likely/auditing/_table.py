@@ -26,10 +26,13 @@ from likely.auditing._targets import Squash, judge_targets, wrong_targets
 
 TASKS = ("auto", "classification", "regression")
 _CLASSES = 100  # more are no classification
+_UNREAD = 10.0  # deviations off is what a cell counts that cannot be read
 _FEWEST = 20  # rows with a target that a model can be fitted to
 
 
-def audit_table(data: Any, target: str | None, task: str, test: Any, seed: int, progress: Progress) -> Audit:
+def audit_table(
+    data: Any, target: str | None, task: str, test: Any, seed: int, progress: Progress, id: str | None = None
+) -> Audit:
     """Rows, cells and copies; with a target, labels or targets, noise, calibration and leaks."""
     if task not in TASKS:
         raise ValueError(f"task must be one of {', '.join(TASKS)}, got {task!r}")
@@ -40,6 +43,11 @@ def audit_table(data: Any, target: str | None, task: str, test: Any, seed: int, 
         target = _known(str(target), list(table.frame.columns))
         table.check_single(target)
     columns = read_columns(table.frame)
+    if id is not None:
+        id = _known(str(id), list(table.frame.columns))
+        if id == target:
+            raise ValueError(f"{id!r} cannot both name the rows and be the target")
+        columns.kinds[id] = "identifier"
     n = len(table.frame)
     progress("looking for copies", 0.0)
     twins = find_twins(columns, target)
@@ -57,7 +65,7 @@ def audit_table(data: Any, target: str | None, task: str, test: Any, seed: int, 
         task = settle(columns, target, task)
         judged = _with_target(columns, twins.groups, target, task, seed, progress, notes)
     found = tuple(finding for finding in (*judged, *findings) if finding is not None)
-    return Audit(table.name, n, task, target, found, tuple(notes), table.frame, source=table.path)
+    return Audit(table.name, n, task, target, found, tuple(notes), table.frame, source=table.path, id=id)
 
 
 def odd_cells(columns: Columns, ragged: dict[int, str], rows: int) -> Finding | None:
@@ -75,7 +83,7 @@ def odd_cells(columns: Columns, ragged: dict[int, str], rows: int) -> Finding | 
     def explain(top: NDArray[np.int64]) -> Any:
         for row in top:
             first = reasons[int(row)][0]
-            yield Explained(f"{first.what} is {first.value!r}: {first.expected}", reasons[int(row)])
+            yield Explained(f"{first.what} is {first.value!r}: {first.expected}", reasons[int(row)], far=_UNREAD)
 
     return Finding(
         "cells",
