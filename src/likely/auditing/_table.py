@@ -17,6 +17,7 @@ from likely.auditing._duplicates import across, find_twins, repeated_rows
 from likely.auditing._finding import Explained, Finding, Reason, worst_first
 from likely.auditing._labels import judge_labels, wrong_labels
 from likely.auditing._leaks import leaking_columns
+from likely.auditing._neighbours import Neighbours
 from likely.auditing._noise import noisy_regions
 from likely.auditing._out_of_fold import by_content, classify, regress
 from likely.auditing._read import read_table
@@ -65,7 +66,18 @@ def audit_table(
         task = settle(columns, target, task)
         judged = _with_target(columns, twins.groups, target, task, seed, progress, notes)
     found = tuple(finding for finding in (*judged, *findings) if finding is not None)
-    return Audit(table.name, n, task, target, found, tuple(notes), table.frame, source=table.path, id=id)
+    return Audit(
+        table.name,
+        n,
+        task,
+        target,
+        found,
+        tuple(notes),
+        table.frame,
+        source=table.path,
+        id=id,
+        neighbours=lambda rows: Neighbours.of(columns).compare(rows),
+    )
 
 
 def odd_cells(columns: Columns, ragged: dict[int, str], rows: int) -> Finding | None:
