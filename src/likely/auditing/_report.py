@@ -115,6 +115,7 @@ def _blamed(audit: Audit) -> list[str]:
 
 def _shown(entry: Entry) -> dict[str, str]:
     word, colour = chip(entry.kind)
+    word = "value" if entry.kind == "rows" and entry.wrong else word
     return {"word": word, "colour": "red" if entry.wrong else colour, "headline": _cut(entry.headline)}
 
 

@@ -50,6 +50,7 @@ function fineButton(entry, row, host) {
     const fine = isFine(entry, row);
     button.setAttribute("aria-pressed", fine);
     button.textContent = fine ? "✓ fine" : "Mark as fine";
+    button.setAttribute("aria-label", `${button.textContent}: ${row ? row.name : entry.who}, ${entry.headline}`);
     host.classList.toggle("is-fine", fine);
   };
   button.addEventListener("click", () => {
