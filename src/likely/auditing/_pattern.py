@@ -15,6 +15,8 @@ from likely.auditing._terms import LEVELS, Terms, indicators, regress
 
 _FOLDS = 4
 _NARROW, _WIDE = 0.4, 3.0  # times the usual scale, the scale of a row's deviation
+_SMOOTH = 0.2  # ridge of the scales, as a share of the rows
+_END = 0.005  # of the values of a column on either side are its ends
 _CAP = 4.0  # deviations: further off, a value pulls a fit no more
 _MOST = 0.5  # of the rows have the value of which another differs rarely
 _FARTHEST = 1e6  # deviations: further off is not told apart
@@ -61,6 +63,8 @@ class Pattern:
     mean: Array  # coefficients, (fits, functions, targets)
     spread: Array  # the same of scales
     usual: Array  # scale of each target
+    ends: Array  # of each column of numbers, where its last half per cent begins; infinite of categories
+    told: Array  # (column, other column), how much that tells about it
     modes: Array  # of each column of numbers, the value of most rows, which is not odd; NaN if there is none
     tails: dict[int, tuple[Tail, Tail]]  # of each column of numbers, below and above what is expected
     rates: dict[int, tuple[Array, Array]]  # of each level, how often it is there where it is no more probable
@@ -89,19 +93,22 @@ class Pattern:
         wanted = _targets(z, words)
         seen = ~np.isnan(wanted)
         number = ~np.array(words)[of]
-        middle = np.where(number, np.nanmedian(wanted, axis=0), np.nanmean(wanted, axis=0))
-        target = np.where(seen, wanted - middle, 0.0)
-        near = target
+        near = wanted
         for _ in range(2):  # the second time, what lies far off is drawn near, and gaps are filled
-            mean = regress(basis, near, of, terms.owner, own, _FOLDS)
-            residual = np.where(seen, target - _predicted(basis, mean, own), 0.0)
+            middle = np.nanmean(near, axis=0)
+            mean = regress(basis, np.where(seen, near - middle, 0.0), of, terms.owner, own)
+            expected = middle + _predicted(basis, mean, own)
+            residual = np.where(seen, wanted - expected, 0.0)
             usual = np.array([_scale(part[there]) for part, there in zip(residual.T, seen.T, strict=True)])
-            near = np.where(number, target - residual + np.clip(residual, -_CAP * usual, _CAP * usual), target)
-            filled = _filled(z, middle + _predicted(basis, mean, own), of, words)
-            basis = terms(filled)
-        size = np.where(seen, np.minimum(np.abs(residual) / usual, _CAP) - _NORMAL, 0.0)
-        spread = regress(basis, size, of, terms.owner, own, _FOLDS)
-        plain = cls(terms, of, fold, middle, mean, spread, usual, np.zeros(0), {}, {})
+            near = np.where(number & seen, expected + np.clip(residual, -_CAP * usual, _CAP * usual), wanted)
+            basis = terms(_filled(z, expected, of, words))
+        size = np.where(seen, np.minimum(np.abs(residual) / usual, _CAP), np.nan)
+        size = np.where(seen, size / np.maximum(np.nanmean(size, axis=0), 1e-9) - 1, 0.0)
+        spread = regress(basis, size, of, terms.owner, own, _SMOOTH)
+        ends = np.nanquantile(z, [_END, 1 - _END], axis=0)
+        ends = np.where(words, np.array([[-np.inf], [np.inf]]), ends)
+        told = table.weights.astype(np.float64)
+        plain = cls(terms, of, fold, middle, mean, spread, usual, ends, told, np.zeros(0), {}, {})
         return plain._with_tails(z, rows, number)
 
     def _with_tails(self, z: Array, rows: NDArray[np.int64], number: NDArray[np.bool_]) -> Self:
@@ -131,7 +138,10 @@ class Pattern:
         if np.isnan(z).any():
             basis = self.terms(_filled(z, expected, self.of_column, self.terms.words))
             expected = self.middle + _predicted(basis, self.mean, fold)
-        wide = np.clip(_NORMAL + _predicted(basis, self.spread, fold), _NARROW * _NORMAL, _WIDE * _NORMAL) / _NORMAL
+        wide = np.clip(1 + _predicted(basis, self.spread, fold), _NARROW, _WIDE)
+        # Beyond the ends of a column, what it says about others is a guess.
+        beyond = np.nan_to_num(np.maximum(z - self.ends[1], self.ends[0] - z)).clip(min=0)
+        wide *= 1 + (beyond @ self.told.T)[:, self.of_column]
         far = np.clip((wanted - expected) / (self.usual * wide), -_FARTHEST, _FARTHEST)
         return expected, np.where(np.isnan(wanted), 0.0, far)
 
@@ -164,9 +174,6 @@ class Pattern:
                 found.nats[there, j] = -np.log(self.rates[k][1][np.maximum(at, 0)])
             found.far[:, j] = np.sqrt(2 * found.nats[:, j])
         return found
-
-
-_NORMAL = float(np.sqrt(2 / np.pi))  # the mean size of a normal deviation
 
 
 def _targets(z: Array, words: list[bool]) -> Array:

@@ -22,10 +22,10 @@ _FACTORS = (
     (0.01, "÷100", 1.5),
     (100.0, "×100", 1.5),
 )
-_SWAP = 1.0  # nats that a swap must be better than a factor
-_GENERIC = 3.0  # nats that any other value must be better than one that a slip explains
+_SWAP = 0.5  # nats that a swap must be better than a factor
+_GENERIC = 4.0  # nats that any other value must be better than one that a slip explains
 _BLAMED = 10  # cells of a row that are tried: the rarest, and those furthest out
-_USUAL = 3.0  # nats that are no surprise: one value in twenty has more
+RARE = 3.0  # nats from which a value is rare: one in twenty has more
 
 
 class Change(NamedTuple):
@@ -46,7 +46,7 @@ class Change(NamedTuple):
 
 def surprise(nats: Array) -> Array:
     """What a row's values are rarer than usual, in nats, all columns together."""
-    return np.asarray(np.maximum(nats - _USUAL, 0).sum(-1))
+    return np.asarray(np.maximum(nats - RARE, 0).sum(-1))
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from likely._typing import Array
 from likely.auditing._finding import Explained, Reason
 from likely.auditing._neighbours import Neighbours, Usual
 from likely.auditing._pattern import Judged, Pattern
-from likely.auditing._repair import Change, Repairs, surprise
+from likely.auditing._repair import RARE, Change, Repairs, surprise
 from likely.auditing._tails import Tail
 
 _SURE = 0.98  # the certainty of being odd from which a value may be called wrong
@@ -21,6 +21,7 @@ _ORDINARY = 0.95  # of the rows are surprising to at most this degree: a mended 
 _EDGE = 0.01  # of the values of a column on either side are its ends
 _APART = 0.5  # of the range of similar rows, by which a value has to lie outside of all of theirs
 _FEW = 0.1  # of the similar rows may share the very value, say a zero that stands for a gap
+_TOLD = 0.95  # the certainty of being odd from which a slip is named that would explain it
 _REASONS = 5
 
 
@@ -103,17 +104,17 @@ class RowWords:
     def _headline(self, row: int, change: Change, wrong: bool, nats: Array) -> tuple[str, str]:
         """What is said of a row, and what of that it may share with others."""
         name, usual = self.table.names[change.column], self.table.usual(row, self.table.names[change.column])
-        beside = f", where rows like it have {usual}" if usual is not None else ""
-        value = self.table.shown(row, name)
-        if not wrong and change.left > 0 and (nats > 3).sum() > 2:
+        value, slip = self.table.shown(row, name), self.certainty[row] >= _TOLD
+        if not wrong and change.left > 0 and (nats > RARE).sum() > 2:
             worst = [self.table.names[j] for j in np.argsort(-nats, kind="stable")[:3]]
             return f"{worst[0]}, {worst[1]} and {worst[2]} are odd together", ""
-        if change.swapped >= 0:
-            pair = " and ".join([name, self.table.names[change.swapped]])
-            return f"{pair} look swapped", f"{pair} look swapped"
-        if not wrong and isinstance(usual, Usual) and not usual.excludes(float(self.table.values[change.column][row])):
-            return f"{name} = {value}, at the edge of what rows like it have ({usual})", ""
-        if change.hint:
+        if slip and change.swapped >= 0:
+            pair = f"{name} and {self.table.names[change.swapped]} look swapped"
+            return pair, pair
+        if isinstance(usual, Usual) and usual.low <= self.table.values[change.column][row] <= usual.high:
+            return f"{name} = {value} is odd, though not for rows like it, which have {usual}", ""
+        beside = f", where rows like it have {usual}" if usual is not None else ""
+        if slip and change.hint:
             return f"{name} = {value}{beside}; {change.hint} would fit", f"{change.hint} would fit {name}"
         return f"{name} = {value}{beside}", f"{name} = {value}, unlike rows like these"
 
@@ -121,7 +122,7 @@ class RowWords:
         """The values that are to blame, that which explains the others first, beside those of similar rows."""
         nats = judged.nats[at]
         order = [change.column, *(j for j in np.argsort(-nats, kind="stable").tolist() if j != change.column)]
-        blamed = [j for j in order[:_REASONS] if nats[j] > 3 or j == change.column]
+        blamed = [j for j in order[:_REASONS] if nats[j] > RARE or j == change.column]
         # One value that is wrong makes others look so.
         weight = np.array([max(nats[j], nats.max() if j == change.column else 0.0) for j in blamed])
         shares = np.square(weight) / max(float(np.square(weight).sum()), 1e-300)

@@ -12,7 +12,7 @@ _BEYOND = 0.05  # of the rows are in the tail
 _THINNEST = 0.3  # the least scale of a tail
 _HEAVIEST = 0.5  # the greatest shape: with it the variance is infinite
 _FEWEST = 10  # deviations that have a tail
-_ROWS = 400  # rows that tell as much about the shape of a tail as is assumed before
+_ROWS = 2000  # rows that tell as much about the shape of a tail as is assumed before
 
 
 class Tail(NamedTuple):
@@ -39,7 +39,8 @@ class Tail(NamedTuple):
         start, middle, far = (float(np.quantile(deviations, 1 - _BEYOND / part)) for part in (1, 2, 4))
         near, next_one = middle - start, far - middle
         known = len(deviations) / (len(deviations) + _ROWS)
-        shape = known * float(np.clip(np.log2(next_one / near), 0, _HEAVIEST)) if near > 0 else 0.0
+        # Each half of the tail is wider than the one before if it is heavier than an exponential.
+        shape = known * float(min(np.log2(next_one / near), _HEAVIEST)) if next_one > near > 0 else 0.0
         growth = (2**shape - 1) / shape if shape > 1e-6 else float(np.log(2))
         return cls(max(start, 0.5), max(near / growth, _THINNEST), shape, share)
 

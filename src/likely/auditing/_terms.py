@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from likely._typing import Array
 
 LEVELS = 12  # of a category that are told apart
-_PIECES = 6  # of the broken line that one column adds to another, at most
+_PIECES = 20  # of the broken line that one column adds to another, at most
 _MOST = 400  # functions in all, about
 _EACH = 8  # rows per function, at least
-_RIDGE, _ROWS = 1e-3, 3.0  # what is added to the diagonal: a share of the rows, and rows
+RIDGE, _ROWS = 1e-4, 1.0  # what is added to the diagonal: a share of the rows, and rows
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,12 @@ def indicators(codes: Array) -> Array:
 
 
 def regress(
-    basis: Array, wanted: Array, of: NDArray[np.int64], owner: NDArray[np.int64], fold: NDArray[np.int64], folds: int
+    basis: Array,
+    wanted: Array,
+    of: NDArray[np.int64],
+    owner: NDArray[np.int64],
+    fold: NDArray[np.int64],
+    ridge: float = RIDGE,
 ) -> Array:
     """Ridge regression of columns on the functions of all other columns, without each fold, and on all rows.
 
@@ -78,18 +83,19 @@ def regress(
         of: the column each target is of.
         owner: the column each function is of.
         fold: the fold of each row.
-        folds: how many folds there are.
+        ridge: what is added to the diagonal, as a share of the rows.
 
     Returns:
         Coefficients, shape (folds + 1, functions, targets).
     """
+    folds = int(fold.max()) + 1
     grams = [(basis[fold == k].T @ basis[fold == k], basis[fold == k].T @ wanted[fold == k]) for k in range(folds)]
     gram, cross = sum(own for own, _ in grams), sum(own for _, own in grams)
     found = np.zeros((folds + 1, basis.shape[1], wanted.shape[1]))
     for k in range(folds + 1):
         left, right = (gram - grams[k][0], cross - grams[k][1]) if k < folds else (gram, cross)
         rows = len(fold) - int((fold == k).sum())
-        inverse = np.linalg.inv(left + (_RIDGE * rows + _ROWS) * np.eye(len(left)))
+        inverse = np.linalg.inv(left + (ridge * rows + _ROWS) * np.eye(len(left)))
         for j in np.unique(of):
             own, targets = np.flatnonzero(owner == j), np.flatnonzero(of == j)
             others = np.where((owner == j)[:, None], 0.0, right[:, targets])
