@@ -14,11 +14,10 @@ from likely.auditing._finding import Explained, Reason
 from likely.auditing._neighbours import Neighbours, Usual
 from likely.auditing._pattern import Judged, Pattern
 from likely.auditing._repair import RARE, Change, Repairs, surprise
-from likely.auditing._tails import Tail
 
 _SURE = 0.98  # the certainty of being odd from which a value may be called wrong
+_BROKEN = 0.8  # the certainty from which a row is said to break the pattern
 _ORDINARY = 0.95  # of the rows are surprising to at most this degree: a mended row has to be one of them
-_EDGE = 0.01  # of the values of a column on either side are its ends
 _APART = 0.5  # of the range of similar rows, by which a value has to lie outside of all of theirs
 _FEW = 0.1  # of the similar rows may share the very value, say a zero that stands for a gap
 _TOLD = 0.95  # the certainty of being odd from which a slip is named that would explain it
@@ -30,8 +29,8 @@ class RowWords:
     """Explains odd rows.
 
     A value is called wrong if changing it alone makes its row ordinary, and it lies apart from what all similar rows
-    have, and further out than the tail of its column reaches. A row that is odd in many columns together, or the
-    extreme of a heavy tail, is odd, and may be right.
+    have. How far off it is was judged by the tail of such deviations, so the extreme of a heavy tail is not called
+    wrong. A row that is odd in many columns together is odd, and may be right.
 
     Args:
         table: the table.
@@ -44,18 +43,27 @@ class RowWords:
     certainty: Array
 
     def explain(self, rows: NDArray[np.int64]) -> Iterator[Explained]:
-        """Headline, reasons, distance and verdict of some rows, those of which much is said alike in one group."""
+        """What is said of some rows.
+
+        Args:
+            rows: places of the rows.
+
+        Returns:
+            Headline, reasons, distance, verdict and group of each.
+        """
         z = self.table.points(rows)
         judged = self.pattern.judge(z, rows)
         repairs = Repairs(self.table, self.pattern)
         changes = [repairs.best(int(row)) for row in rows]
-        limit, tails = self._ordinary()
+        limit = self._ordinary()
         wrong = [
-            self.certainty[row] >= _SURE and change.left <= limit and self._apart(int(row), z[at], change, tails)
-            for at, (row, change) in enumerate(zip(rows, changes, strict=True))
+            self.certainty[row] >= _SURE and change.left <= limit and self._apart(int(row), change)
+            for row, change in zip(rows, changes, strict=True)
         ]
         said = [
             self._headline(int(row), change, is_wrong, judged.nats[at])
+            if self.certainty[row] >= _BROKEN
+            else (self._far_out(int(row), z[at]), "")
             for at, (row, change, is_wrong) in enumerate(zip(rows, changes, wrong, strict=True))
         ]
         often = Counter(group for _, group in said)
@@ -64,59 +72,52 @@ class RowWords:
             reasons = self._reasons(int(row), at, changes[at], judged)
             yield Explained(headline, reasons, far, bool(wrong[at]), group if often[group] > 1 else "")
 
-    def _ordinary(self) -> tuple[float, list[tuple[float, float, Tail, Tail] | None]]:
-        """How surprising an ordinary row may be, and of each number its ends and how it goes on beyond them."""
+    def _ordinary(self) -> float:
+        """How surprising an ordinary row may be, in nats."""
         rows = self.table.sample
-        z = self.table.points(rows)
-        limit = float(np.quantile(surprise(self.pattern.judge(z, rows).nats), _ORDINARY))
-        tails: list[tuple[float, float, Tail, Tail] | None] = []
-        for own, unit in zip(z.T, self.table.units, strict=True):
-            seen = own[~np.isnan(own)]
-            low, high = np.quantile(seen, [_EDGE, 1 - _EDGE])
-            tails.append(None if unit is None else (float(low), float(high), Tail.of(-seen), Tail.of(seen)))
-        return limit, tails
+        return float(np.quantile(surprise(self.pattern.judge(self.table.points(rows), rows).nats), _ORDINARY))
 
-    def _apart(self, row: int, z: Array, change: Change, tails: list[tuple[float, float, Tail, Tail] | None]) -> bool:
-        """Whether the value that is to blame is unlike all those of similar rows, and no member of a heavy tail."""
-        j, tail = change.column, tails[change.column]
+    def _apart(self, row: int, change: Change) -> bool:
+        """Whether the value that is to blame is unlike all those of similar rows."""
+        j = change.column
         alike = self.table.nearest(row, [self.table.names[j]])[0]
         if not len(alike):
             return False
-        near, value = self.table.values[j][alike], self.table.values[j][row]
+        near, value, unit = self.table.values[j][alike], self.table.values[j][row], self.table.units[j]
         same = near == value
         if same.mean() > _FEW:
             return False
-        if tail is None or change.swapped >= 0:
+        if unit is None or change.swapped >= 0:
             return True
-        unit = self.table.units[j]
-        others = np.sort(unit(near[~same]) if unit is not None else near[~same])
+        others = np.sort(unit(near[~same]))
         end = round(0.1 * (len(others) - 1))
         margin = _APART * (others[-1 - end] - others[end])
-        low, high, below, above = tail
-        beyond = (z[j] < low and below.nats(-z[j]) < self._chance) or (z[j] > high and above.nats(z[j]) < self._chance)
-        return bool((z[j] < others[0] - margin or z[j] > others[-1] + margin) and not beyond)
-
-    @property
-    def _chance(self) -> float:
-        """Nats beyond which not one value of a column is expected."""
-        return float(np.log(2 * self.table.rows))
+        return bool(unit(value) < others[0] - margin or unit(value) > others[-1] + margin)
 
     def _headline(self, row: int, change: Change, wrong: bool, nats: Array) -> tuple[str, str]:
-        """What is said of a row, and what of that it may share with others."""
-        name, usual = self.table.names[change.column], self.table.usual(row, self.table.names[change.column])
-        value, slip = self.table.shown(row, name), self.certainty[row] >= _TOLD
+        """What is said of a row that breaks the pattern, and what of that it may share with others."""
+        j, slip = change.column, self.certainty[row] >= _TOLD
+        name, usual = self.table.names[j], self.table.usual(row, self.table.names[j])
         if not wrong and change.left > 0 and (nats > RARE).sum() > 2:
-            worst = [self.table.names[j] for j in np.argsort(-nats, kind="stable")[:3]]
+            worst = [self.table.names[k] for k in np.argsort(-nats, kind="stable")[:3]]
             return f"{worst[0]}, {worst[1]} and {worst[2]} are odd together", ""
         if slip and change.swapped >= 0:
             pair = f"{name} and {self.table.names[change.swapped]} look swapped"
             return pair, pair
-        if isinstance(usual, Usual) and usual.low <= self.table.values[change.column][row] <= usual.high:
-            return f"{name} = {value} is odd, though not for rows like it, which have {usual}", ""
+        value = f"{name} = {self.table.shown(row, name)}"
+        if isinstance(usual, Usual) and usual.low <= self.table.values[j][row] <= usual.high and len(nats) > 1:
+            other = self.table.names[int(self.table.weights[j].argmax())]
+            return f"{value} does not go with {other} = {self.table.shown(row, other)}", ""
         beside = f", where rows like it have {usual}" if usual is not None else ""
         if slip and change.hint:
-            return f"{name} = {value}{beside}; {change.hint} would fit", f"{change.hint} would fit {name}"
-        return f"{name} = {value}{beside}", f"{name} = {value}, unlike rows like these"
+            return f"{value}{beside}; {change.hint} would fit", f"{change.hint} would fit {name}"
+        return f"{value}{beside}", f"{value}, unlike rows like these"
+
+    def _far_out(self, row: int, z: Array) -> str:
+        """What is said of a row that lies far out, but in line with others."""
+        out = np.array([0.0 if unit is None else abs(own) for unit, own in zip(self.table.units, z, strict=True)])
+        names = [self.table.names[j] for j in np.argsort(-np.nan_to_num(out), kind="stable")[:2]]
+        return " and ".join(f"{name} = {self.table.shown(row, name)}" for name in names) + ": far out, but in line"
 
     def _reasons(self, row: int, at: int, change: Change, judged: Judged) -> list[Reason]:
         """The values that are to blame, that which explains the others first, beside those of similar rows."""
