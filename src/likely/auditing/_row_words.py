@@ -20,7 +20,7 @@ _BROKEN = 0.8  # the certainty from which a row is said to break the pattern
 _ORDINARY = 0.95  # of the rows are surprising to at most this degree: a mended row has to be one of them
 _APART = 0.5  # of the range of similar rows, by which a value has to lie outside of all of theirs
 _FEW = 0.1  # of the similar rows may share the very value, say a zero that stands for a gap
-_TOLD = 0.95  # the certainty of being odd from which a slip is named that would explain it
+_PART = 0.2  # of the surprise of its rarest value may be left in a row that one change is said to mend
 _REASONS = 5
 
 
@@ -61,10 +61,10 @@ class RowWords:
             for row, change in zip(rows, changes, strict=True)
         ]
         said = [
-            self._headline(int(row), change, is_wrong, judged.nats[at])
+            self._headline(int(row), change, judged.nats[at], change.left <= max(limit, _PART * judged.nats[at].max()))
             if self.certainty[row] >= _BROKEN
             else (self._far_out(int(row), z[at]), "")
-            for at, (row, change, is_wrong) in enumerate(zip(rows, changes, wrong, strict=True))
+            for at, (row, change) in enumerate(zip(rows, changes, strict=True))
         ]
         often = Counter(group for _, group in said)
         for at, (row, (headline, group)) in enumerate(zip(rows, said, strict=True)):
@@ -94,22 +94,27 @@ class RowWords:
         margin = _APART * (others[-1 - end] - others[end])
         return bool(unit(value) < others[0] - margin or unit(value) > others[-1] + margin)
 
-    def _headline(self, row: int, change: Change, wrong: bool, nats: Array) -> tuple[str, str]:
+    def _headline(self, row: int, change: Change, nats: Array, mended: bool) -> tuple[str, str]:
         """What is said of a row that breaks the pattern, and what of that it may share with others."""
-        j, slip = change.column, self.certainty[row] >= _TOLD
+        j = change.column
         name, usual = self.table.names[j], self.table.usual(row, self.table.names[j])
-        if not wrong and change.left > 0 and (nats > RARE).sum() > 2:
+        if not mended and (nats > RARE).sum() > 2:
             worst = [self.table.names[k] for k in np.argsort(-nats, kind="stable")[:3]]
             return f"{worst[0]}, {worst[1]} and {worst[2]} are odd together", ""
-        if slip and change.swapped >= 0:
+        if change.swapped >= 0:
             pair = f"{name} and {self.table.names[change.swapped]} look swapped"
             return pair, pair
         value = f"{name} = {self.table.shown(row, name)}"
-        if isinstance(usual, Usual) and usual.low <= self.table.values[j][row] <= usual.high and len(nats) > 1:
+        if (
+            not change.hint
+            and isinstance(usual, Usual)
+            and usual.low <= self.table.values[j][row] <= usual.high
+            and len(nats) > 1
+        ):
             other = self.table.names[int(self.table.weights[j].argmax())]
             return f"{value} does not go with {other} = {self.table.shown(row, other)}", ""
         beside = f", where rows like it have {usual}" if usual is not None else ""
-        if slip and change.hint:
+        if change.hint:
             return f"{value}{beside}; {change.hint} would fit", f"{change.hint} would fit {name}"
         return f"{value}{beside}", f"{value}, unlike rows like these"
 
