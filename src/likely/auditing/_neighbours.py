@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from likely.auditing._columns import MODELLED, Columns, as_numbers
 from likely.auditing._finding import number
 from likely.auditing._related import related
+from likely.auditing._squash import Squash
 
 Wide = NDArray[np.float32]  # a row per column of the table: values of one column lie side by side
 _NEAREST = 30  # rows like a row
@@ -21,7 +22,6 @@ _RELATED = 5_000  # rows that tell how much one column says about another
 _CAP = 3.0  # robust deviations: rows that differ more in a column are not told apart by it
 _UNKNOWN = 1.0  # the difference of a value from one that is missing, or of a level from another
 _RARE, _MOST = 0.05, 0.5  # a level is unusual if fewer similar rows have it while more have another
-_FAR = 1e18  # further out is not told apart
 _LEAST = 0.003  # what a column counts at least in the choice of neighbours
 
 
@@ -131,6 +131,17 @@ class Neighbours:
         dates = {name for name in names if columns.kinds[name] == "date"}
         return cls(names, values, levels, dates, units, sample, known, weights.astype(np.float32))
 
+    @property
+    def rows(self) -> int:
+        """The number of rows of the table."""
+        return len(self.values[0]) if self.values else 0
+
+    def points(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Some rows, squashed, with a column per column; categories as places of levels, NaN where one is missing."""
+        parts = zip(self.values, self.units, strict=True)
+        found = [own[rows] if unit is None else unit(own[rows]) for own, unit in parts]
+        return np.array(found, np.float64).reshape(len(found), len(rows)).T
+
     @cached_property
     def _missing(self) -> NDArray[np.bool_] | None:
         """Where values of the sample are missing; None if there are all."""
@@ -156,13 +167,7 @@ class Neighbours:
 
     def _gaps(self, row: int) -> Wide:
         """How far each row of the sample is from this one, by column."""
-        own = np.array(
-            [
-                values[row] if unit is None else unit(values[row])
-                for values, unit in zip(self.values, self.units, strict=True)
-            ],
-            np.float32,
-        )[:, None]
+        own = self.points(np.array([row])).T.astype(np.float32)
         gap: Wide = np.abs(self.known - own)
         if words := [j for j, unit in enumerate(self.units) if unit is None]:
             gap[words] = np.where(gap[words] > 0, np.float32(_UNKNOWN), gap[words])
@@ -237,31 +242,6 @@ def _least(apart: NDArray[np.float32]) -> NDArray[np.intp]:
     if len(places) > _NEAREST:
         places = places[np.argpartition(apart[places], _NEAREST - 1)[:_NEAREST]]
     return places[np.isfinite(apart[places])]
-
-
-class Squash(NamedTuple):
-    """asinh of robust deviations from the median: nearly linear in the middle, logarithmic far out.
-
-    >>> squash = Squash.of(np.array([1.0, 2.0, 3.0, 4.0, 3000.0]))
-    >>> squash(np.array([3.0, 3000.0])).round(1).tolist()
-    [0.0, 8.3]
-    """
-
-    centre: float
-    spread: float
-
-    @classmethod
-    def of(cls, values: NDArray[np.float64]) -> Self:
-        """The median, and 1.48 times the median deviation from it."""
-        seen = values[~np.isnan(values)]
-        if not len(seen):
-            return cls(0.0, 1.0)
-        centre = float(np.median(seen))
-        off = np.abs(seen - centre)
-        return cls(centre, 1.4826 * float(np.median(off)) or float(np.mean(off)) or 1.0)
-
-    def __call__(self, values: Any) -> Any:
-        return np.arcsinh((np.clip(values, -_FAR, _FAR) - self.centre) / self.spread)
 
 
 def written(value: float, date: bool = False) -> str:

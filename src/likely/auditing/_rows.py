@@ -1,7 +1,8 @@
-"""Rows that do not fit the rest: a scale for each row under one covariance, and the columns that ask for it."""
+"""Rows that do not fit the rest: by the pattern that the columns follow, and by a scale for each row."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -9,32 +10,110 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from likely._page import Table
+from likely._typing import Array
 from likely.auditing._columns import MODELLED, Columns
-from likely.auditing._finding import Explained, Finding, Reason, Suspect, number, worst_first
+from likely.auditing._finding import Explained, Finding, Suspect, worst_first
+from likely.auditing._neighbours import Neighbours
+from likely.auditing._pattern import Pattern
+from likely.auditing._row_words import RowWords
+from likely.auditing._tails import rare
 from likely.outliers import ScatterDetector
 from likely.outliers._threshold import false_alarms
 
 _WIDE = 200  # columns under one covariance; wider tables are cut into blocks
 _FALSE = 0.1  # the share of false alarms among the rows that are named
-_REASONS = 5
+_IN_LINE = 0.1  # by which a row that is far out, but in line with others, is less surely a problem
+_FEWEST = 10  # rows
 _DISCRETE = 20  # values of a column of numbers that is discrete
-_LOOK, _CHUNK = 2_000, 50_000
-_SAMPLE = 100_000  # rows that tell what is usual in a column
+_LOOK, _CHUNK = 2_000, 20_000
 _NEAR = 0.75  # of the rows are ordinary anyway
 
 
 def odd_rows(
     columns: Columns, leave_out: set[str], first: NDArray[np.bool_] | None = None, *, named: bool = True
 ) -> Finding | None:
-    """Rows whose scale is far above the usual, by the columns that can be modelled; None where there are too few.
+    """Rows that break the pattern of the others, or lie far from where they are.
 
-    ``first`` marks one of every group of equal rows: copies would make their own oddity usual. Columns that are not
-    ``named`` by people are no reason to give.
+    Two views: how rare each value is given the others of its row, and the row's scale under one covariance.
+
+    Args:
+        columns: the table.
+        leave_out: columns that are not looked at.
+        first: marks one of every group of equal rows: copies would make their own oddity usual.
+        named: whether columns have names that people gave; else they are no reason to give, and only scales are
+            looked at.
+
+    Returns:
+        The finding; None where there are too few rows, or no column that can be modelled.
     """
     names = [name for name in columns.named(*MODELLED) if name not in leave_out]
-    table = columns.typed[names]
-    if not names or len(table) < 10:
+    if not names or len(columns.typed) < _FEWEST:
         return None
+    table = columns.typed[names]
+    if not named:
+        scale = _scales(table, first)
+        certainty = 1 - false_alarms(np.log(scale))
+        return _finding(scale, certainty, len(names), lambda rows: (_by_scale(scale[row]) for row in rows))
+    neighbours = Neighbours.of(columns, leave_out)
+    scale = _scales(_squashed(table, neighbours), first)
+    pattern = Pattern.of(neighbours, first) if len(names) <= _WIDE else None
+    if pattern is None:
+        certainty = 1 - false_alarms(np.log(scale))
+        return _finding(scale, certainty, len(names), lambda rows: (_by_scale(scale[row]) for row in rows))
+    broken = 1 - rare(_surprises(pattern, neighbours))
+    # Far out, but in line with the others: less surely a problem than what breaks the pattern.
+    certainty = np.where(broken >= 1 - _FALSE, broken, np.maximum(broken, 1 - false_alarms(np.log(scale)) - _IN_LINE))
+    return _finding(scale, certainty, len(names), RowWords(neighbours, pattern, broken).explain)
+
+
+def _finding(
+    scale: Array, certainty: Array, columns: int, explain: Callable[[NDArray[np.int64]], Iterable[Explained]]
+) -> Finding:
+    suspicious = certainty >= 1 - _FALSE - _IN_LINE
+    count = int(suspicious.sum())
+    # Certainties that round to one are told apart by their scales, and still are at most one.
+    found = worst_first("rows", np.minimum(certainty, 1.0) - 1e-6 / (1 + scale), suspicious, explain)
+    wrong = sum(suspect.wrong for suspect in found["suspects"])
+    return Finding(
+        "rows",
+        "Rows that do not fit the rest",
+        f"{count:,} of {len(scale):,} rows do not fit the rest: {wrong:,} probably hold a wrong value, the others are "
+        "odd and may be right."
+        if count
+        else "No row lies further out than so many ordinary ones would.",
+        scores={"row_scale": scale, "row_odd": certainty},
+        numbers={"rows": count, "wrong": wrong, "columns": columns},
+        tables=_blamed(found["suspects"]),
+        **found,
+    )
+
+
+def _by_scale(scale: float) -> Explained:
+    return Explained(f"{scale:,.1f} × the usual scale", far=float(scale), wrong=False)
+
+
+def _squashed(table: pd.DataFrame, neighbours: Neighbours) -> pd.DataFrame:
+    """The table with numbers squashed: an extreme of a heavy tail is no further out than others."""
+    units = dict(zip(neighbours.names, neighbours.units, strict=True))
+    return pd.DataFrame(
+        {name: table[name] if (unit := units[name]) is None else unit(table[name].to_numpy()) for name in table.columns}
+    )
+
+
+def _surprises(pattern: Pattern, table: Neighbours) -> Array:
+    """How rare the rarest value of each row is, given the others, in nats, less what as many columns bring about."""
+    found = np.empty(table.rows)
+    for start in range(0, table.rows, _CHUNK):
+        rows = np.arange(start, min(start + _CHUNK, table.rows))
+        z = table.points(rows)
+        count = np.maximum((~np.isnan(z)).sum(1), 1)
+        found[rows] = pattern.judge(z, rows).nats.max(1) - np.log(count)
+    return found
+
+
+def _scales(table: pd.DataFrame, first: NDArray[np.bool_] | None) -> Array:
+    """σ of every row, under one covariance, or one per block of columns where there are many."""
+    names = list(table.columns)
     blocks = [names[start : start + _WIDE] for start in range(0, len(names), _WIDE)]
     common = _Common(table)
     with np.errstate(over="ignore", invalid="ignore"):  # scikit-learn adds all values up to see whether one is infinite
@@ -42,49 +121,7 @@ def odd_rows(
             ScatterDetector().fit(_read(table[block] if first is None else table[block][first])) for block in blocks
         ]
         squares = [_squares(detector, table[block], common) for detector, block in zip(detectors, blocks, strict=True)]
-    scale = np.sqrt(np.mean(squares, axis=0))
-    certainty = 1 - false_alarms(np.log(scale))
-    suspicious = certainty >= 1 - _FALSE
-    sample = table if len(table) <= _SAMPLE else table.sample(_SAMPLE, random_state=0)
-
-    def explain(rows: NDArray[np.int64]) -> Any:
-        if not named:
-            yield from (Explained(f"{scale[row]:,.1f} × the usual scale") for row in rows)
-            return
-        own = table.iloc[rows]
-        with np.errstate(over="ignore", invalid="ignore"):
-            parts = [
-                np.minimum(detector.explain(_read(own[block])), common.limits(own[block]))
-                for detector, block in zip(detectors, blocks, strict=True)
-            ]
-        push = np.concatenate(parts, axis=1)
-        share = push / np.maximum(push.sum(1, keepdims=True), 1e-300)
-        for row, weights in zip(rows, share, strict=True):
-            order = np.argsort(-weights)[:_REASONS]
-            reasons = [
-                _reason(table[names[j]].iloc[row], sample[names[j]], float(weights[j]))
-                for j in order
-                if weights[j] > 0.01
-            ]
-            blamed = " and ".join(reason.what for reason in reasons[:2]) or "all columns together"
-            yield Explained(
-                f"{scale[row]:,.1f} × the usual scale, by {blamed}", reasons, float(scale[row]), wrong=False
-            )
-
-    count = int(suspicious.sum())
-    # Certainties that round to one are told apart by their scales, and still are at most one.
-    found = worst_first("rows", np.minimum(certainty, 1.0) - 1e-6 / (1 + scale), suspicious, explain)
-    return Finding(
-        "rows",
-        "Rows that do not fit the rest",
-        f"{count:,} of {len(table):,} rows lie far from where the others are."
-        if count
-        else "No row lies further out than so many ordinary ones would.",
-        scores={"row_scale": scale, "row_odd": certainty},
-        numbers={"rows": count, "columns": len(names)},
-        tables=_blamed(found["suspects"]),
-        **found,
-    )
+    return np.asarray(np.sqrt(np.mean(squares, axis=0)))
 
 
 def _squares(detector: ScatterDetector, table: pd.DataFrame, common: _Common) -> NDArray[np.float64]:
@@ -142,13 +179,3 @@ def _blamed(suspects: tuple[Suspect, ...]) -> tuple[Table, ...]:
     frame = counts.to_frame("rows")
     frame.index.name = "column"
     return (Table(frame, "The column that sets a row apart most, by how many rows."),) if len(frame) else ()
-
-
-def _reason(value: Any, column: pd.Series[Any], share: float) -> Reason:
-    """A value beside what is usual in its column."""
-    name = str(column.name)
-    if pd.api.types.is_numeric_dtype(column.dtype):
-        low, high = column.quantile([0.05, 0.95])
-        return Reason(name, number(float(value)), f"usually {number(low)} to {number(high)}", share)
-    often = float((column == value).mean())
-    return Reason(name, "missing" if value is None else str(value), f"in {often:.2%} of rows", share)

@@ -1,0 +1,216 @@
+"""What each value of a row should be, given the others: how the columns of a table hang together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from likely._typing import Array
+from likely.auditing._neighbours import Neighbours
+from likely.auditing._tails import Tail
+from likely.auditing._terms import LEVELS, Terms, indicators, regress
+
+_FOLDS = 4
+_NARROW, _WIDE = 0.4, 3.0  # times the usual scale, the scale of a row's deviation
+_SMOOTH = 0.2  # ridge of the scales, as a share of the rows
+_END = 0.005  # of the values of a column on either side are its ends
+_CAP = 4.0  # deviations: further off, a value pulls a fit no more
+_MOST = 0.5  # of the rows have the value of which another differs rarely
+_FARTHEST = 1e6  # deviations: further off is not told apart
+
+
+class Judged(NamedTuple):
+    """Of some rows and all columns, what each value was expected to be and how far and how rarely it is off.
+
+    Args:
+        expected: of numbers, in squashed units; of a category, the likeliest level.
+        far: signed deviations, in usual scales; of a category √(2·nats). Zero where a value is missing.
+        nats: minus the log of the share of rows whose value is as far off. Zero where a value is missing.
+    """
+
+    expected: Array
+    far: Array
+    nats: Array
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """An additive model of every column by all others, fitted to other rows, with the tails of what it leaves.
+
+    Each number, squashed, is a sum of broken lines of the others, by ridge regression, with a scale that is such a sum
+    too; each level has a probability. How rare a deviation is tells the tail of the deviations of its column, so that
+    a heavy tail makes no row odd.
+
+    >>> import pandas as pd
+    >>> from likely.auditing._columns import read_columns
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=500)
+    >>> frame = pd.DataFrame({"x": x, "y": x**2 + 0.1 * rng.normal(size=500)})
+    >>> frame.loc[7] = [1.5, 0.5]
+    >>> table = Neighbours.of(read_columns(frame))
+    >>> judged = Pattern.of(table).judge(table.points(np.arange(500)), np.arange(500))
+    >>> int(judged.nats.max(1).argmax()), int(judged.nats[7].argmax())
+    (7, 1)
+    """
+
+    terms: Terms
+    of_column: NDArray[np.int64]  # the column of each target: a number, or an indicator of a level
+    fold: NDArray[np.int64]  # of each row of the table, the fit that has not seen it
+    middle: Array
+    mean: Array  # coefficients, (fits, functions, targets)
+    spread: Array  # the same of scales
+    usual: Array  # scale of each target
+    ends: Array  # of each column of numbers, where its last half per cent begins; infinite of categories
+    told: Array  # (column, other column), how much that tells about it
+    modes: Array  # of each column of numbers, the value of most rows, which is not odd; NaN if there is none
+    tails: dict[int, tuple[Tail, Tail]]  # of each column of numbers, below and above what is expected
+    rates: dict[int, tuple[Array, Array]]  # of each level, how often it is there where it is no more probable
+
+    @classmethod
+    def of(cls, table: Neighbours, first: NDArray[np.bool_] | None = None) -> Self:
+        """Fit the model to a sample of the table.
+
+        Args:
+            table: the table.
+            first: marks the rows to fit to; all by default. Copies would make their own oddity usual.
+
+        Returns:
+            The model.
+        """
+        rows = table.sample if first is None else table.sample[first[table.sample]]
+        z = table.points(rows)
+        words = [unit is None for unit in table.units]
+        terms = Terms.of(z, words)
+        basis = terms(z)
+        own = np.empty(len(rows), np.int64)
+        own[np.lexsort(z.T)] = np.arange(len(rows)) % _FOLDS  # by what rows hold, whatever their order
+        fold = np.full(table.rows, _FOLDS)
+        fold[rows] = own
+        of = np.repeat(np.arange(len(words)), [LEVELS + 1 if word else 1 for word in words])
+        wanted = _targets(z, words)
+        seen = ~np.isnan(wanted)
+        number = ~np.array(words)[of]
+        near = wanted
+        for _ in range(2):  # the second time, what lies far off is drawn near, and gaps are filled
+            middle = np.nanmean(near, axis=0)
+            mean = regress(basis, np.where(seen, near - middle, 0.0), of, terms.owner, own)
+            expected = middle + _predicted(basis, mean, own)
+            residual = np.where(seen, wanted - expected, 0.0)
+            usual = np.array([_scale(part[there]) for part, there in zip(residual.T, seen.T, strict=True)])
+            near = np.where(number & seen, expected + np.clip(residual, -_CAP * usual, _CAP * usual), wanted)
+            basis = terms(_filled(z, expected, of, words))
+        size = np.where(seen, np.minimum(np.abs(residual) / usual, _CAP), np.nan)
+        size = np.where(seen, size / np.maximum(np.nanmean(size, axis=0), 1e-9) - 1, 0.0)
+        spread = regress(basis, size, of, terms.owner, own, _SMOOTH)
+        ends = np.nanquantile(z, [_END, 1 - _END], axis=0)
+        ends = np.where(words, np.array([[-np.inf], [np.inf]]), ends)
+        told = table.weights.astype(np.float64)
+        plain = cls(terms, of, fold, middle, mean, spread, usual, ends, told, np.zeros(0), {}, {})
+        return plain._with_tails(z, rows, number)
+
+    def _with_tails(self, z: Array, rows: NDArray[np.int64], number: NDArray[np.bool_]) -> Self:
+        """The same with the tails of deviations, and with how often improbable levels are there."""
+        expected, far = self._deviations(z, self.fold[rows])
+        wanted = _targets(z, self.terms.words)
+        modes = np.array([np.nan if word else _mode(own) for own, word in zip(z.T, self.terms.words, strict=True)])
+        tails: dict[int, tuple[Tail, Tail]] = {}
+        rates: dict[int, tuple[Array, Array]] = {}
+        for k, j in enumerate(self.of_column):
+            seen = ~np.isnan(wanted[:, k])
+            if number[k]:
+                seen &= wanted[:, k] != modes[j]
+                share = max(float(seen.mean()), 1 / (len(z) + 1)) if not np.isnan(modes[j]) else 1.0
+                tails[int(j)] = Tail.of(-far[seen, k], share), Tail.of(far[seen, k], share)
+            else:
+                order = np.argsort(expected[seen, k])
+                there = np.cumsum(wanted[seen, k][order])
+                seldom = np.minimum((there + 0.5) / (np.arange(len(order)) + 1.0), 1.0)
+                rates[k] = expected[seen, k][order], np.minimum.accumulate(seldom[::-1])[::-1]
+        return replace(self, modes=modes, tails=tails, rates=rates)
+
+    def _deviations(self, z: Array, fold: NDArray[np.int64]) -> tuple[Array, Array]:
+        """Of each target what is expected, and the deviation from it in usual scales."""
+        basis, wanted = self.terms(z), _targets(z, self.terms.words)
+        expected = self.middle + _predicted(basis, self.mean, fold)
+        if np.isnan(z).any():
+            basis = self.terms(_filled(z, expected, self.of_column, self.terms.words))
+            expected = self.middle + _predicted(basis, self.mean, fold)
+        wide = np.clip(1 + _predicted(basis, self.spread, fold), _NARROW, _WIDE)
+        # Beyond the ends of a column, what it says about others is a guess.
+        beyond = np.nan_to_num(np.maximum(z - self.ends[1], self.ends[0] - z)).clip(min=0)
+        wide *= 1 + (beyond @ self.told.T)[:, self.of_column]
+        far = np.clip((wanted - expected) / (self.usual * wide), -_FARTHEST, _FARTHEST)
+        return expected, np.where(np.isnan(wanted), 0.0, far)
+
+    def judge(self, z: Array, rows: NDArray[np.int64]) -> Judged:
+        """How far each value is from what the others say.
+
+        Args:
+            z: rows, as ``Neighbours.points`` has them; they may have been changed.
+            rows: their places in the table, which tell which fit has not seen them.
+
+        Returns:
+            Expected values, deviations and their rarity, each of shape (rows, columns).
+        """
+        expected, far = self._deviations(z, self.fold[rows])
+        shape = (len(z), len(self.terms.words))
+        found = Judged(np.zeros(shape), np.zeros(shape), np.zeros(shape))
+        for j, word in enumerate(self.terms.words):
+            targets = np.flatnonzero(self.of_column == j)
+            if not word:
+                k = targets[0]
+                below, above = self.tails[j]
+                found.expected[:, j], found.far[:, j] = expected[:, k], far[:, k]
+                nats = np.where(far[:, k] < 0, below.nats(-far[:, k]), above.nats(far[:, k]))
+                found.nats[:, j] = np.where(np.isnan(z[:, j]) | (z[:, j] == self.modes[j]), 0.0, nats)
+                continue
+            found.expected[:, j] = expected[:, targets].argmax(1)
+            for level, k in enumerate(targets.tolist()):
+                there = np.flatnonzero(np.minimum(z[:, j], LEVELS) == level)
+                at = np.searchsorted(self.rates[k][0], expected[there, k], "right") - 1
+                found.nats[there, j] = -np.log(self.rates[k][1][np.maximum(at, 0)])
+            found.far[:, j] = np.sqrt(2 * found.nats[:, j])
+        return found
+
+
+def _targets(z: Array, words: list[bool]) -> Array:
+    """What is predicted: numbers, and indicators of levels; NaN where a value is missing."""
+    parts = [
+        np.where(np.isnan(own)[:, None], np.nan, indicators(own)) if word else own[:, None]
+        for own, word in zip(z.T, words, strict=True)
+    ]
+    return np.concatenate(parts, axis=1)
+
+
+def _filled(z: Array, expected: Array, of: NDArray[np.int64], words: list[bool]) -> Array:
+    """Missing numbers as they are expected to be: a row that lacks a value is as ordinary as the others make it."""
+    numbers = [j for j, word in enumerate(words) if not word]
+    found = z.copy()
+    found[:, numbers] = np.where(np.isnan(z[:, numbers]), expected[:, np.searchsorted(of, numbers)], z[:, numbers])
+    return found
+
+
+def _mode(own: Array) -> float:
+    """The value that more than half of the rows have; NaN if there is none."""
+    seen = own[~np.isnan(own)]
+    middle = float(np.quantile(seen, 0.5, method="lower"))
+    return middle if float((seen == middle).mean()) > _MOST else np.nan
+
+
+def _predicted(basis: Array, coefficients: Array, fold: NDArray[np.int64]) -> Array:
+    """What the fit that has not seen a row predicts for it."""
+    found = np.empty((len(basis), coefficients.shape[2]))
+    for k in np.unique(fold):
+        found[fold == k] = basis[fold == k] @ coefficients[k]
+    return found
+
+
+def _scale(residual: Array) -> float:
+    """A robust standard deviation; where most residuals are none, what their mean size is."""
+    size = np.abs(residual)
+    usual = 1.4826 * float(np.median(size)) if len(size) else 0.0
+    mean = float(np.minimum(size, np.quantile(size, 0.99)).mean()) if len(size) else 0.0
+    return max(usual, 0.5 * mean) or float(size.mean() if len(size) else 0.0) or 1.0

@@ -1,0 +1,140 @@
+"""Odd rows in the data's own words, and whether a value is probably wrong or the row only odd."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from likely._typing import Array
+from likely.auditing._finding import Explained, Reason
+from likely.auditing._neighbours import Neighbours, Usual
+from likely.auditing._pattern import Judged, Pattern
+from likely.auditing._repair import RARE, Change, Repairs, surprise
+
+_SURE = 0.98  # the certainty of being odd from which a value may be called wrong
+_BROKEN = 0.8  # the certainty from which a row is said to break the pattern
+_ORDINARY = 0.95  # of the rows are surprising to at most this degree: a mended row has to be one of them
+_APART = 0.5  # of the range of similar rows, by which a value has to lie outside of all of theirs
+_FEW = 0.1  # of the similar rows may share the very value, say a zero that stands for a gap
+_PART = 0.2  # of the surprise of its rarest value may be left in a row that one change is said to mend
+_REASONS = 5
+
+
+@dataclass(frozen=True)
+class RowWords:
+    """Explains odd rows.
+
+    A value is called wrong if changing it alone makes its row ordinary, and it lies apart from what all similar rows
+    have. How far off it is was judged by the tail of such deviations, so the extreme of a heavy tail is not called
+    wrong. A row that is odd in many columns together is odd, and may be right.
+
+    Args:
+        table: the table.
+        pattern: how its columns hang together.
+        certainty: of every row of the table, how surely it breaks the pattern.
+    """
+
+    table: Neighbours
+    pattern: Pattern
+    certainty: Array
+
+    def explain(self, rows: NDArray[np.int64]) -> Iterator[Explained]:
+        """What is said of some rows.
+
+        Args:
+            rows: places of the rows.
+
+        Returns:
+            Headline, reasons, distance, verdict and group of each.
+        """
+        z = self.table.points(rows)
+        judged = self.pattern.judge(z, rows)
+        repairs = Repairs(self.table, self.pattern)
+        changes = [repairs.best(int(row)) for row in rows]
+        limit = self._ordinary()
+        wrong = [
+            self.certainty[row] >= _SURE and change.left <= limit and self._apart(int(row), change)
+            for row, change in zip(rows, changes, strict=True)
+        ]
+        said = [
+            self._headline(int(row), change, judged.nats[at], change.left <= max(limit, _PART * judged.nats[at].max()))
+            if self.certainty[row] >= _BROKEN
+            else (self._far_out(int(row), z[at]), "")
+            for at, (row, change) in enumerate(zip(rows, changes, strict=True))
+        ]
+        often = Counter(group for _, group in said)
+        for at, (row, (headline, group)) in enumerate(zip(rows, said, strict=True)):
+            far = float(np.sqrt(2 * judged.nats[at].max()))
+            reasons = self._reasons(int(row), at, changes[at], judged)
+            yield Explained(headline, reasons, far, bool(wrong[at]), group if often[group] > 1 else "")
+
+    def _ordinary(self) -> float:
+        """How surprising an ordinary row may be, in nats."""
+        rows = self.table.sample
+        return float(np.quantile(surprise(self.pattern.judge(self.table.points(rows), rows).nats), _ORDINARY))
+
+    def _apart(self, row: int, change: Change) -> bool:
+        """Whether the value that is to blame is unlike all those of similar rows."""
+        j = change.column
+        alike = self.table.nearest(row, [self.table.names[j]])[0]
+        if not len(alike):
+            return False
+        near, value, unit = self.table.values[j][alike], self.table.values[j][row], self.table.units[j]
+        same = near == value
+        if same.mean() > _FEW:
+            return False
+        if unit is None or change.swapped >= 0:
+            return True
+        others = np.sort(unit(near[~same]))
+        end = round(0.1 * (len(others) - 1))
+        margin = _APART * (others[-1 - end] - others[end])
+        return bool(unit(value) < others[0] - margin or unit(value) > others[-1] + margin)
+
+    def _headline(self, row: int, change: Change, nats: Array, mended: bool) -> tuple[str, str]:
+        """What is said of a row that breaks the pattern, and what of that it may share with others."""
+        j = change.column
+        name, usual = self.table.names[j], self.table.usual(row, self.table.names[j])
+        if not mended and (nats > RARE).sum() > 2:
+            worst = [self.table.names[k] for k in np.argsort(-nats, kind="stable")[:3]]
+            return f"{worst[0]}, {worst[1]} and {worst[2]} are odd together", ""
+        if change.swapped >= 0:
+            pair = f"{name} and {self.table.names[change.swapped]} look swapped"
+            return pair, pair
+        value = f"{name} = {self.table.shown(row, name)}"
+        if (
+            not change.hint
+            and isinstance(usual, Usual)
+            and usual.low <= self.table.values[j][row] <= usual.high
+            and len(nats) > 1
+        ):
+            other = self.table.names[int(self.table.weights[j].argmax())]
+            return f"{value} does not go with {other} = {self.table.shown(row, other)}", ""
+        beside = f", where rows like it have {usual}" if usual is not None else ""
+        if change.hint:
+            return f"{value}{beside}; {change.hint} would fit", f"{change.hint} would fit {name}"
+        return f"{value}{beside}", f"{value}, unlike rows like these"
+
+    def _far_out(self, row: int, z: Array) -> str:
+        """What is said of a row that lies far out, but in line with others."""
+        out = np.array([0.0 if unit is None else abs(own) for unit, own in zip(self.table.units, z, strict=True)])
+        names = [self.table.names[j] for j in np.argsort(-np.nan_to_num(out), kind="stable")[:2]]
+        return " and ".join(f"{name} = {self.table.shown(row, name)}" for name in names) + ": far out, but in line"
+
+    def _reasons(self, row: int, at: int, change: Change, judged: Judged) -> list[Reason]:
+        """The values that are to blame, that which explains the others first, beside those of similar rows."""
+        nats = judged.nats[at]
+        order = [change.column, *(j for j in np.argsort(-nats, kind="stable").tolist() if j != change.column)]
+        blamed = [j for j in order[:_REASONS] if nats[j] > RARE or j == change.column]
+        # One value that is wrong makes others look so.
+        weight = np.array([max(nats[j], nats.max() if j == change.column else 0.0) for j in blamed])
+        shares = np.square(weight) / max(float(np.square(weight).sum()), 1e-300)
+        names = [self.table.names[j] for j in blamed]
+        compared = self.table.compare([row], names)[0]
+        return [
+            Reason(cell.column, cell.value, f"rows like it have {cell.usual}" if cell.usual else "", float(share))
+            for cell, share in zip(compared, shares, strict=True)
+        ]

@@ -1,0 +1,65 @@
+"""How rare a deviation is, by the tail of the deviations themselves."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from likely._typing import Array
+
+_BEYOND = 0.05  # of the rows are in the tail
+_THINNEST = 0.3  # the least scale of a tail
+_HEAVIEST = 0.5  # the greatest shape: with it the variance is infinite
+_FEWEST = 10  # deviations that have a tail
+_ROWS = 2000  # rows that tell as much about the shape of a tail as is assumed before
+
+
+class Tail(NamedTuple):
+    """A generalised Pareto tail beyond the 95% quantile, by three quantiles, which a few outliers do not move.
+
+    Deviations of a heavy-tailed column are large and yet not rare.
+
+    >>> rng = np.random.default_rng(0)
+    >>> light, heavy = Tail.of(rng.normal(size=5000)), Tail.of(rng.standard_t(2, size=5000))
+    >>> bool(light.nats(np.array(7.0)) > 12), bool(heavy.nats(np.array(7.0)) < 5)
+    (True, True)
+    """
+
+    start: float
+    scale: float
+    shape: float
+    share: float = 1.0  # of the rows have a deviation at all
+
+    @classmethod
+    def of(cls, deviations: Array, share: float = 1.0) -> Self:
+        """Of deviations, of which high ones are in the tail, and which such a share of the rows have."""
+        if len(deviations) < _FEWEST:  # how rare larger ones are cannot be told
+            return cls(0.5, np.inf, 0.0, share)
+        start, middle, far = (float(np.quantile(deviations, 1 - _BEYOND / part)) for part in (1, 2, 4))
+        near, next_one = middle - start, far - middle
+        known = len(deviations) / (len(deviations) + _ROWS)
+        # Each half of the tail is wider than the one before if it is heavier than an exponential.
+        shape = known * float(min(np.log2(next_one / near), _HEAVIEST)) if next_one > near > 0 else 0.0
+        growth = (2**shape - 1) / shape if shape > 1e-6 else float(np.log(2))
+        return cls(max(start, 0.5), max(near / growth, _THINNEST), shape, share)
+
+    def nats(self, deviations: Array) -> Array:
+        """Minus the log of the share of deviations that are as large."""
+        beyond = np.maximum(deviations - self.start, 0) / self.scale
+        outside = np.log1p(self.shape * beyond) / self.shape if self.shape > 1e-6 else beyond
+        inside = np.clip(deviations / self.start, 0, 1)
+        return np.asarray(-np.log(self.share) - np.log(_BEYOND) * inside + outside)
+
+
+def rare(nats: Array) -> Array:
+    """The share of false alarms among rows that are at least as rare (Benjamini and Hochberg, 1995).
+
+    >>> rare(np.array([1.0, 20.0, 2.0])).round(3).tolist()
+    [0.368, 0.0, 0.203]
+    """
+    order = np.argsort(-nats)
+    expected = np.exp(-nats[order]) * len(nats) / np.arange(1, len(nats) + 1)
+    found = np.empty(len(nats))
+    found[order] = np.minimum(np.minimum.accumulate(expected[::-1])[::-1], 1.0)
+    return found

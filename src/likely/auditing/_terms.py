@@ -1,0 +1,105 @@
+"""The functions of a table's columns that an additive model adds up, and ridge regression without a column's own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from likely._typing import Array
+
+LEVELS = 12  # of a category that are told apart
+_PIECES = 20  # of the broken line that one column adds to another, at most
+_MOST = 400  # functions in all, about
+_EACH = 8  # rows per function, at least
+RIDGE, _ROWS = 1e-4, 1.0  # what is added to the diagonal: a share of the rows, and rows
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Of each number a broken line, of each category the indicators of its levels; zero where a value is missing."""
+
+    words: list[bool]
+    knots: list[Array]
+    centre: Array
+    unit: Array
+    owner: NDArray[np.int64]  # the column each function is of
+
+    @classmethod
+    def of(cls, z: Array, words: list[bool]) -> Self:
+        """Choose knots.
+
+        Args:
+            z: the table, shape (rows, columns): numbers, or places of levels, NaN where a value is missing.
+            words: which columns are categories.
+
+        Returns:
+            The functions, of mean zero and deviation one on these rows.
+        """
+        rows, width = z.shape
+        pieces = int(np.clip(min(rows // _EACH, _MOST) // max(1, width), 1, _PIECES))
+        inner = np.linspace(0, 1, pieces + 1)[1:-1]
+        knots = [
+            np.arange(LEVELS + 1.0) if word else np.unique(np.quantile(own[~np.isnan(own)], inner))
+            for own, word in zip(z.T, words, strict=True)
+        ]
+        plain = cls(words, knots, np.zeros(1), np.ones(1), np.zeros(0, np.int64))
+        raw = [plain._of(j, own) for j, own in enumerate(z.T)]
+        owner = np.repeat(np.arange(width), [own.shape[1] for own in raw])
+        whole = np.concatenate(raw, axis=1)
+        centre, unit = np.nanmean(whole, axis=0), np.nanstd(whole, axis=0)
+        return cls(words, knots, centre, np.where(unit > 1e-9, unit, 1.0), owner)
+
+    def __call__(self, z: Array) -> Array:
+        raw = np.concatenate([self._of(j, own) for j, own in enumerate(z.T)], axis=1)
+        return np.nan_to_num((raw - self.centre) / self.unit)
+
+    def _of(self, j: int, own: Array) -> Array:
+        if not self.words[j]:
+            return np.concatenate([own[:, None], np.maximum(own[:, None] - self.knots[j], 0)], axis=1)
+        return np.where(np.isnan(own)[:, None], np.nan, indicators(own))
+
+
+def indicators(codes: Array) -> Array:
+    """A column of zeros and ones per level; rare levels share one. All are zero where a value is missing."""
+    return np.asarray(np.minimum(codes, LEVELS)[:, None] == np.arange(LEVELS + 1.0), dtype=np.float64)
+
+
+def regress(
+    basis: Array,
+    wanted: Array,
+    of: NDArray[np.int64],
+    owner: NDArray[np.int64],
+    fold: NDArray[np.int64],
+    ridge: float = RIDGE,
+) -> Array:
+    """Ridge regression of columns on the functions of all other columns, without each fold, and on all rows.
+
+    Args:
+        basis: the functions, shape (rows, functions).
+        wanted: what is predicted, shape (rows, targets), zero on average.
+        of: the column each target is of.
+        owner: the column each function is of.
+        fold: the fold of each row.
+        ridge: what is added to the diagonal, as a share of the rows.
+
+    Returns:
+        Coefficients, shape (folds + 1, functions, targets).
+    """
+    folds = int(fold.max()) + 1
+    grams = [(basis[fold == k].T @ basis[fold == k], basis[fold == k].T @ wanted[fold == k]) for k in range(folds)]
+    gram, cross = sum(own for own, _ in grams), sum(own for _, own in grams)
+    found = np.zeros((folds + 1, basis.shape[1], wanted.shape[1]))
+    for k in range(folds + 1):
+        left, right = (gram - grams[k][0], cross - grams[k][1]) if k < folds else (gram, cross)
+        rows = len(fold) - int((fold == k).sum())
+        inverse = np.linalg.inv(left + (ridge * rows + _ROWS) * np.eye(len(left)))
+        for j in np.unique(of):
+            own, targets = np.flatnonzero(owner == j), np.flatnonzero(of == j)
+            others = np.where((owner == j)[:, None], 0.0, right[:, targets])
+            solved = inverse @ others
+            # The inverse without some functions, by that with them.
+            found[k][:, targets] = solved - inverse[:, own] @ np.linalg.solve(inverse[np.ix_(own, own)], solved[own])
+    return found

@@ -1,0 +1,206 @@
+"""Odd rows: what breaks the pattern comes first, is told in the data's words, and clean tables stay clean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn import datasets
+
+from likely.auditing._columns import read_columns
+from likely.auditing._finding import Finding, Suspect
+from likely.auditing._rows import odd_rows
+
+NOISE = 0.1
+Make = Callable[[np.random.Generator], pd.DataFrame]
+
+
+def found(frame: pd.DataFrame) -> Finding:
+    finding = odd_rows(read_columns(frame.rename(columns=str)), set())
+    assert finding is not None
+    return finding
+
+
+def ranked(frame: pd.DataFrame) -> list[Suspect]:
+    return sorted(found(frame).suspects, key=lambda suspect: -suspect.harm)
+
+
+def line(rng: np.random.Generator) -> pd.DataFrame:
+    x = rng.normal(size=600)
+    y = 2 * x + NOISE * rng.normal(size=600)
+    x[:3], y[:3] = [0.3, 4.5, -4.2], [0.6 + 6 * NOISE, 9.0, -8.4]
+    return pd.DataFrame({"x": x, "y": y, "other": rng.normal(size=600)})
+
+
+def curve(rng: np.random.Generator) -> pd.DataFrame:
+    x = rng.normal(size=600)
+    y = x**2 + NOISE * rng.normal(size=600)
+    x[:3], y[:3] = [0.5, 3.8, -3.6], [0.25 + 6 * NOISE, 3.8**2, 3.6**2]
+    return pd.DataFrame({"x": x, "y": y, "other": rng.normal(size=600)})
+
+
+def clusters(rng: np.random.Generator) -> pd.DataFrame:
+    centre = rng.choice([-5.0, 5.0], 600)
+    x, y = centre + rng.normal(size=600), centre + rng.normal(size=600)
+    x[:2], y[:2] = [5.0, 8.6], [-5.0, 8.4]
+    return pd.DataFrame({"x": x, "y": y, "other": rng.normal(size=600)})
+
+
+def prices(rng: np.random.Generator) -> pd.DataFrame:
+    size = np.exp(rng.normal(4, 0.8, 600))
+    price = 100 * size * np.exp(NOISE * rng.normal(size=600))
+    size[:3], price[:3] = [60, 2000, 1500], [6000 * np.exp(6 * NOISE), 200_000, 150_000]
+    return pd.DataFrame({"size": size, "price": price, "other": rng.normal(size=600)})
+
+
+def heavy(rng: np.random.Generator) -> pd.DataFrame:
+    x = rng.standard_t(2, size=600)
+    y = x + NOISE * rng.normal(size=600)
+    x[:2], y[:2] = [0.2, 60.0], [0.2 + 6 * NOISE, 60.0]
+    return pd.DataFrame({"x": x, "y": y, "other": rng.standard_t(2, size=600)})
+
+
+@pytest.mark.parametrize("make", [line, curve, clusters, prices, heavy])
+@pytest.mark.parametrize("seed", [10, 11])
+def test_a_row_off_the_pattern_comes_before_extremes_that_follow_it(make: Make, seed: int) -> None:
+    suspects = ranked(make(np.random.default_rng(seed)))
+    order = [suspect.row for suspect in suspects]
+    assert 0 in order
+    assert not {1, 2} & set(order[: order.index(0)])
+    assert not any(suspect.wrong for suspect in suspects if suspect.row in (1, 2))
+
+
+def animals(rng: np.random.Generator, rows: int = 800) -> pd.DataFrame:
+    length = rng.normal(100, 15, rows)
+    width = 0.35 * length + rng.normal(size=rows)
+    weight = 0.02 * length * width * np.exp(0.05 * rng.normal(size=rows))
+    return pd.DataFrame({"length": length, "width": width, "weight": weight, "age": rng.uniform(1, 9, rows)})
+
+
+def test_headlines_are_in_the_words_of_the_data() -> None:
+    frame = animals(np.random.default_rng(0))
+    frame.loc[3, "width"] *= 10
+    frame.loc[4, "weight"] /= 1000
+    frame.loc[5, "length"] *= -1
+    frame.loc[6, ["length", "width"]] = frame.loc[6, ["width", "length"]].to_numpy()
+    frame.loc[[7, 8, 9], "weight"] = 0.0
+    told = {suspect.row: suspect for suspect in found(frame).suspects}
+    assert all(told[row].wrong for row in range(3, 10))
+    assert told[3].headline.startswith("width = ")
+    assert ", where rows like it have " in told[3].headline
+    assert told[3].headline.endswith("; ÷10 would fit")
+    assert told[4].headline.endswith("; ×1,000 would fit")
+    assert told[5].headline.endswith("; the other sign would fit")
+    assert told[6].headline in ("length and width look swapped", "width and length look swapped")
+    assert told[7].headline.startswith("weight = 0, where rows like it have ")
+    assert told[7].group == told[8].group == told[9].group == "weight = 0, unlike rows like these"
+    assert told[3].group == ""
+    assert told[3].reasons[0].what == "width"
+    assert told[3].reasons[0].share > 0.5
+
+
+def test_the_end_of_a_heavy_tail_and_oddity_in_many_columns_may_be_right() -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.standard_t(1.5, size=(1000, 4)), columns=list("abcd"))
+    assert not any(suspect.wrong for suspect in found(frame).suspects)
+    joint = pd.DataFrame(rng.normal(size=(800, 2)) @ rng.normal(size=(2, 8)) + 0.1 * rng.normal(size=(800, 8)))
+    joint.iloc[0] = rng.permutation(joint.to_numpy()[:8].T.ravel())[:8]  # every value is of another row
+    told = {suspect.row: suspect for suspect in found(joint).suspects}
+    assert not told[0].wrong
+    assert told[0].headline.endswith("are odd together")
+
+
+def test_a_missing_value_makes_no_row_odd() -> None:
+    rng = np.random.default_rng(0)
+    frame = animals(rng)
+    frame["kind"] = np.where(frame["length"] > 100, "large", "small")
+    for row, name in enumerate(frame.columns):
+        frame.loc[row, name] = None
+    frame.loc[10, ["length", "width"]] = np.nan
+    frame.loc[11:200, "age"] = np.nan
+    finding = found(frame)
+    assert not {*range(5), 10} & set(finding.rows.tolist())
+    assert len(finding.rows) <= 10
+
+
+def test_a_level_that_does_not_go_with_the_numbers_is_told() -> None:
+    rng = np.random.default_rng(0)
+    kind = rng.choice(["cat", "horse"], 2000)
+    frame = pd.DataFrame(
+        {"kind": kind, "weight": np.where(kind == "cat", 4, 500) * np.exp(0.2 * rng.normal(size=2000))}
+    )
+    frame["height"] = 20 * np.cbrt(frame["weight"]) + rng.normal(size=2000)
+    frame.loc[5, "kind"] = "cat" if kind[5] == "horse" else "horse"
+    told = {suspect.row: suspect for suspect in found(frame).suspects}
+    assert told[5].headline == f"kind = {frame.loc[5, 'kind']}, where rows like it have {kind[5]} (100%)"
+
+
+def normal(rng: np.random.Generator) -> pd.DataFrame:
+    return pd.DataFrame(rng.normal(size=(1000, 6)))
+
+
+def tails(rng: np.random.Generator) -> pd.DataFrame:
+    return pd.DataFrame(rng.standard_t(2, size=(1000, 5)))
+
+
+def houses(rng: np.random.Generator) -> pd.DataFrame:
+    size = np.exp(rng.normal(4, 0.4, 1000))
+    price = 2000 * size * np.exp(0.4 * rng.normal(size=1000))
+    return pd.DataFrame({"size": size, "rooms": np.maximum(1, np.round(size / 25)), "price": price})
+
+
+def mixture(rng: np.random.Generator) -> pd.DataFrame:
+    return pd.DataFrame(5 * rng.normal(size=(3, 4))[rng.integers(0, 3, 1000)] + rng.normal(size=(1000, 4)))
+
+
+def curves(rng: np.random.Generator) -> pd.DataFrame:
+    x = rng.normal(size=1000)
+    return pd.DataFrame({"x": x, "square": x**2, "wave": np.sin(2 * x)}) + 0.05 * rng.normal(size=(1000, 3))
+
+
+def categories(rng: np.random.Generator) -> pd.DataFrame:
+    level = rng.choice(list("abcdefgh"), 1000, p=[0.4, 0.2, 0.15, 0.1, 0.07, 0.05, 0.02, 0.01])
+    flag = rng.choice(["yes", "no"], 1000)
+    return pd.DataFrame({"level": level, "flag": flag, "x": rng.normal(size=1000) + (level == "a")})
+
+
+def counts(rng: np.random.Generator) -> pd.DataFrame:
+    rate = rng.gamma(2, 2, 1000)
+    frame = pd.DataFrame({"a": rng.poisson(rate), "b": rng.poisson(3 * rate), "c": rng.geometric(0.2, 1000)})
+    return frame.astype(float)
+
+
+def zeros(rng: np.random.Generator) -> pd.DataFrame:
+    rain = np.where(rng.random(1000) < 0.7, 0, rng.exponential(10, 1000))
+    claims = np.where(rng.random(1000) < 0.97, 0, rng.lognormal(3, 1, 1000))
+    return pd.DataFrame({"rain": rain, "claims": claims, "x": rng.normal(size=1000)})
+
+
+def dates(rng: np.random.Generator) -> pd.DataFrame:
+    day = pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 1500, 1000), unit="D")
+    return pd.DataFrame({"day": day, "walk": np.cumsum(rng.normal(size=1000)), "x": rng.uniform(size=1000)})
+
+
+def wide(rng: np.random.Generator) -> pd.DataFrame:
+    return pd.DataFrame(rng.normal(size=(1000, 6)) @ rng.normal(size=(6, 30)) + 0.5 * rng.normal(size=(1000, 30)))
+
+
+CLEAN = (normal, tails, houses, mixture, curves, categories, counts, zeros, dates, wide)
+
+
+@pytest.mark.parametrize("make", CLEAN)
+def test_clean_tables_stay_clean(make: Make) -> None:
+    finding = found(make(np.random.default_rng(20)))
+    assert sum(suspect.wrong for suspect in finding.suspects) <= 0.005 * 1000
+    assert len(finding.rows) <= 0.02 * 1000
+
+
+@pytest.mark.parametrize("name", ["iris", "wine", "breast_cancer", "diabetes", "digits", "linnerud"])
+def test_tables_of_scikit_learn_stay_clean(name: str) -> None:
+    data = getattr(datasets, f"load_{name}")(as_frame=True).data
+    finding = found(data)
+    assert sum(suspect.wrong for suspect in finding.suspects) <= 0.005 * len(data)
+    odd = [suspect for suspect in finding.suspects if not suspect.wrong]
+    assert "odd and may be right" in finding.summary or not odd
