@@ -13,15 +13,23 @@ from likely._page import Picture, Table
 
 # The kinds of problem in the order of a page, with the word for a row of that kind and its colour.
 KINDS = {
+    "overview": None,  # what is None is about columns, or about all rows
     "labels": ("label", "red"),
     "targets": ("target", "red"),
     "rows": ("odd row", "violet"),
     "cells": ("cell", "green"),
     "duplicates": ("copy", "gold"),
     "overlap": ("in both", "gold"),
-    "noise": None,  # what follows is about all rows
-    "calibration": None,
+    "texts": ("text", "green"),
+    "images": ("image", "green"),
     "leaks": None,
+    "gaps": None,
+    "columns": None,
+    "drift": None,
+    "order": None,
+    "groups": None,
+    "noise": None,
+    "calibration": None,
 }
 _FARTHEST = 50.0  # deviations: further off is not worse
 EXPLAINED = 500  # suspicious rows of a finding that get reasons, and a place on the page; the CSV has all

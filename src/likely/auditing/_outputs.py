@@ -15,13 +15,14 @@ from likely._page import Table
 from likely.auditing._audit import Audit, Progress
 from likely.auditing._calibration import classifier_calibration, regressor_calibration
 from likely.auditing._columns import Columns, Kind
-from likely.auditing._duplicates import find_twins, repeated_rows
+from likely.auditing._duplicates import find_twins
 from likely.auditing._finding import Finding
 from likely.auditing._images import thumbnails
 from likely.auditing._labels import judge_labels, wrong_labels
 from likely.auditing._read import read_array
 from likely.auditing._rows import odd_rows
 from likely.auditing._targets import Squash, judge_targets, wrong_targets
+from likely.auditing.checks._copies import repeated_rows
 
 _DIRECTIONS = 50  # of the features, along which odd rows and copies are looked for
 

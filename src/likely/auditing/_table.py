@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from likely.auditing._audit import Audit, Progress
 from likely.auditing._calibration import classifier_calibration, regressor_calibration
 from likely.auditing._columns import MODELLED, Columns, design, for_a_line, ranked, read_columns
-from likely.auditing._duplicates import across, find_twins, repeated_rows
+from likely.auditing._duplicates import find_twins
 from likely.auditing._finding import Explained, Finding, Reason, worst_first
 from likely.auditing._labels import judge_labels, wrong_labels
 from likely.auditing._leaks import leaking_columns
@@ -23,6 +23,7 @@ from likely.auditing._read import read_table
 from likely.auditing._rows import odd_rows
 from likely.auditing._source import listed
 from likely.auditing._targets import Squash, judge_targets, wrong_targets
+from likely.auditing.checks._copies import across, repeated_rows
 
 TASKS = ("auto", "classification", "regression")
 _CLASSES = 100  # more are no classification
