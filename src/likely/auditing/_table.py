@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections import defaultdict
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,29 +25,60 @@ from likely.auditing._rows import odd_rows
 from likely.auditing._source import listed
 from likely.auditing._targets import Squash, judge_targets, wrong_targets
 from likely.auditing.checks._copies import across, repeated_rows
+from likely.auditing.checks._drift import drift
+from likely.auditing.checks._faulty_columns import faulty_columns
+from likely.auditing.checks._gaps import gaps
+from likely.auditing.checks._order import order
+from likely.auditing.checks._overview import overview
 
 TASKS = ("auto", "classification", "regression")
 _CLASSES = 100  # more are no classification
 _FEWEST = 20  # rows with a target that a model can be fitted to
 
 
-def audit_table(data: Any, target: str | None, task: str, test: Any, seed: int, progress: Progress) -> Audit:
-    """Rows, cells and copies; with a target, labels or targets, noise, calibration and leaks."""
+def audit_table(
+    data: Any,
+    target: str | None,
+    task: str,
+    test: Any,
+    seed: int,
+    progress: Progress,
+    *,
+    id: str | None = None,
+) -> Audit:
+    """Audit a table: what is in it, rows, cells and copies; with a target, labels or targets, noise and leaks.
+
+    Args:
+        data: a path, a frame, an array or a mapping of columns.
+        target: the name of the target's column, or None.
+        task: "auto", "classification" or "regression".
+        test: a second table that should share no row with the first, or None.
+        seed: of the models.
+        progress: called with what is being done, and the share of it that is.
+        id: the column that names the rows, which nothing is read from; default none.
+
+    Returns:
+        Audit: all findings.
+    """
     if task not in TASKS:
         raise ValueError(f"task must be one of {', '.join(TASKS)}, got {task!r}")
     progress("reading", 0.0)
     table = read_table(data)
     second = read_table(test) if test is not None else None
+    if second is not None and second.path is None:
+        second = replace(second, name="the test table")
     if target is not None:
         target = _known(str(target), list(table.frame.columns))
         table.check_single(target)
-    columns = read_columns(table.frame)
+    if id is not None:
+        id = _known(str(id), list(table.frame.columns))
+    columns = read_columns(table.frame, id)
     n = len(table.frame)
     progress("looking for copies", 0.0)
     twins = find_twins(columns, target)
     findings = [odd_cells(columns, table.ragged, n), repeated_rows(columns, twins, target)]
     if second is not None:
-        findings.append(across(table.frame, second, target))
+        findings += [across(table.frame, second, target, id), drift(table.frame, second, target, id)]
     progress("looking for odd rows", 0.0)
     findings.append(odd_rows(columns, {target} if target else set(), twins.first))
     notes = [*table.notes, *_left_out(columns, target)]
@@ -57,8 +89,30 @@ def audit_table(data: Any, target: str | None, task: str, test: Any, seed: int, 
     else:
         task = settle(columns, target, task)
         judged = _with_target(columns, twins.groups, target, task, seed, progress, notes)
+    progress("looking at columns", 0.0)
+    findings += first_questions(table.frame, columns, target, task)
     found = tuple(finding for finding in (*judged, *findings) if finding is not None)
     return Audit(table.name, n, task, target, found, tuple(notes), table.frame, source=table.path)
+
+
+def first_questions(frame: pd.DataFrame, columns: Columns, target: str | None, task: str) -> list[Finding | None]:
+    """Answer what people ask first of a table: what is in it, what is missing, and does its order matter.
+
+    Args:
+        frame: the table as it came.
+        columns: what was read from it.
+        target: the target's column, or None.
+        task: "classification", "regression" or "none".
+
+    Returns:
+        list[Finding | None]: the findings "overview", "gaps", "columns" and "order", None where one does not apply.
+    """
+    return [
+        overview(columns, target, task),
+        gaps(columns, target, task),
+        faulty_columns(frame, columns, target),
+        order(columns, target),
+    ]
 
 
 def odd_cells(columns: Columns, ragged: dict[int, str], rows: int) -> Finding | None:

@@ -16,6 +16,7 @@ _CODES = frozenset([*_NINES, *_EIGHTS, -9.0, -1.0, 0.0, *(s * 2.0**31 for s in (
 _SMALL = frozenset({-1.0, 0.0})  # that are values more often than codes
 _DISTINCT = 10  # other values, at least: in fewer, nothing is isolated
 _TIMES = 3  # rows, at least, with the code
+_MANY = 0.3  # of the rows: zeros in more are part of how the column is made
 _NEXT = 10  # of the other values, nearest to the code, that tell how far apart they usually are
 _APART = 10.0  # times as far from the others as these are from each other
 _SAMPLE = 200_000
@@ -76,6 +77,8 @@ def codes(columns: Columns, leave_out: set[str]) -> list[Code]:
         for end in sorted(ends & _CODES):
             others = values[values != end]
             times = len(values) - len(others)
+            if end == 0 and times > _MANY * len(values):
+                continue
             if times >= _TIMES and isolated(end, others):
                 found.append(Code(name, end, number(end), times, float(others.min()), float(others.max())))
                 values = others
@@ -103,7 +106,9 @@ def isolated(code: float, others: NDArray[np.float64]) -> bool:
     usual = float(near[-1] - near[0]) / (len(near) - 1)
     middle = float(np.subtract(*np.quantile(others, [0.75, 0.25])))
     if code in _SMALL:  # a value like others, unless nothing is near it
-        return bool(distinct[0] > 0 and gap > max(_APART * usual, middle)) or (code == -1 and _below_counts(others))
+        return bool(distinct[0] > 0 and gap > max(_APART * usual, 0.5 * middle)) or (
+            code == -1 and _below_counts(others)
+        )
     return gap > max(_APART * usual, 0.5 * float(distinct[-1] - distinct[0]))
 
 

@@ -52,7 +52,7 @@ def repeated_rows(columns: Columns, twins: Twins, target: str | None) -> Finding
     def explain(rows: NDArray[np.int64]) -> Iterator[Explained]:
         return (_told(columns, twins, target, int(row)) for row in rows)
 
-    parts = [f"{count:,} rows repeat an earlier one"]
+    parts = [f"{count:,} rows repeat an earlier one" if count > 1 else "1 row repeats an earlier one"]
     parts += [f"{near:,} of them not quite exactly"] if near else []
     parts += [f"{disagree:,} with another {target}"] if disagree else []
     certainty = np.where(twins.disagree, 1.0, np.where(twins.exact, 0.99, 0.9)) * suspicious

@@ -23,7 +23,8 @@ _PAIRS = 10  # equal neighbours by chance, and pairs without the most frequent v
 _RARE = 10  # rows of a level that a trend is looked for in
 _CLEAR = 0.05  # correlation with the neighbour, or with the row's number, from which order matters
 _SORTED = 0.9  # correlation from which rows are sorted
-_MOST = 200_000  # neighbouring rows that are looked at, in one block from the middle, and rows spread over all
+_MOST = 50_000  # neighbouring rows that are looked at, in one block from the middle, and rows spread over all
+_COLUMNS = 1_000  # of a wide table, the target and others at random
 _SHOWN = 12
 
 
@@ -55,6 +56,9 @@ def order(columns: Columns, target: str | None) -> Finding | None:
     """
     n = len(columns.typed)
     names = columns.named(*MODELLED)
+    if len(names) > _COLUMNS:
+        some = set(np.random.RandomState(0).permutation(len(names))[:_COLUMNS].tolist())
+        names = [name for place, name in enumerate(names) if place in some or name == target]
     if n < _FEWEST or not names:
         return None
     found = {name: told for name in names if (told := _of_column(columns, name)) is not None}
@@ -95,8 +99,14 @@ def order(columns: Columns, target: str | None) -> Finding | None:
 
 
 def _of_column(columns: Columns, name: str) -> Dependence | None:
-    values, levels = as_numbers(columns.typed[name])
-    return depends(values, categories=levels is not None)
+    column = columns.typed[name]
+    if len(column) <= _MOST:
+        values, levels = as_numbers(column)
+        return depends(values, categories=levels is not None)
+    start = (len(column) - _MOST) // 2
+    block, levels = as_numbers(column.iloc[start : start + _MOST])
+    spread, _ = as_numbers(column.iloc[np.linspace(0, len(column) - 1, _MOST).astype(np.int64)])
+    return depends(block, spread, categories=levels is not None)
 
 
 def _sentence(found: dict[str, Dependence], clear: list[str], target: str | None) -> str:
@@ -104,24 +114,30 @@ def _sentence(found: dict[str, Dependence], clear: list[str], target: str | None
         return "Rows look shuffled: no column tells where in the table a row stands."
     ordered = [name for name in clear if abs(found[name].trend) >= _SORTED]
     alike = [name for name in clear if abs(found[name].trend) < _SORTED]
+    if target in ordered:
+        return f"Rows are sorted by {target}, or nearly so: shuffle them before they are split into folds or batches."
     parts = []
     if ordered:
         parts.append(f"Rows are sorted by {listed(ordered, most=3, last=' and ')}, or nearly so.")
     if alike:
-        first = found[alike[0]]
-        size = first.neighbours if abs(first.neighbours) >= _CLEAR else first.trend
-        kind = "neighbouring rows are alike" if size == first.neighbours else "values change along the table"
-        if size == first.neighbours and size < 0:
-            kind = "neighbouring rows alternate"
-        parts.append(f"In {listed(alike, most=3, last=' and ')} {kind} ({alike[0]}: {size:.2f}, by chance 0).")
+        parts.append(f"In {listed(alike, most=3, last=' and ')} {_how(found[alike[0]], alike[0])}.")
     if target in clear:
-        parts.append(f"The order tells {target}: a random split lets a model look at neighbours of the rows it is")
-        parts[-1] += " tested on, and an unshuffled one tests it on other rows than it learned from."
+        parts.append(
+            f"The order tells {target}: a random split tests a model on neighbours of the rows it has learned from."
+        )
     parts.append("If rows follow each other in time, or belong to groups, split by time or by group.")
     return " ".join(parts)
 
 
-def depends(values: Array, *, categories: bool = False) -> Dependence | None:
+def _how(own: Dependence, name: str) -> str:
+    """What the order does to a column, in words."""
+    if abs(own.neighbours) < _CLEAR:
+        return f"values change along the table ({name}: correlation {own.trend:.2f}, by chance 0)"
+    alike = "are alike" if own.neighbours > 0 else "alternate"
+    return f"neighbouring rows {alike} ({name}: {own.neighbours:.2f} ± {own.neighbours_error:.2f}, by chance 0)"
+
+
+def depends(values: Array, spread: Array | None = None, *, categories: bool = False) -> Dependence | None:
     """Test whether values depend on their order, without permuting them.
 
     Two tests are made and combined: of neighbours, by the serial correlation of ranks (Wald and Wolfowitz 1943; for
@@ -130,7 +146,8 @@ def depends(values: Array, *, categories: bool = False) -> Dependence | None:
     ties included; the two are uncorrelated in a random order.
 
     Args:
-        values: numbers, or codes of categories, NaN where missing; shape (rows,).
+        values: numbers, or codes of categories, NaN where missing, in their order; shape (rows,).
+        spread: values from the whole table, in their order, in which a trend is looked for; default ``values``.
         categories: whether they are codes.
 
     Returns:
@@ -141,13 +158,10 @@ def depends(values: Array, *, categories: bool = False) -> Dependence | None:
     >>> bool(depends(shuffled).p_value > 0.01), bool(depends(walk).p_value < 1e-9)
     (True, True)
     """
-    present = np.flatnonzero(~np.isnan(values))
-    if len(present) < _FEWEST:
+    block = values[~np.isnan(values)]
+    spread = block if spread is None else spread[~np.isnan(spread)]
+    if min(len(block), len(spread)) < _FEWEST:
         return None
-    x = values[present]
-    spread = x if len(x) <= _MOST else x[np.linspace(0, len(x) - 1, _MOST).astype(np.int64)]
-    start = max(0, (len(x) - _MOST) // 2)
-    block = x[start : start + _MOST]
     codes = np.unique(block, return_inverse=True)[1]
     rest = len(block) - np.bincount(codes).max()
     enough = rest * rest >= _PAIRS * len(block)

@@ -16,7 +16,8 @@ from likely.auditing._source import listed
 _LEVELS = 100_000  # distinct values, at most, that are compared
 _LOOK = 5_000  # distinct values that tell how numbers and dates are written
 _MOSTLY = 0.9  # of the values must be of a form for it to be the column's
-_AFFIX = r"[^\d\s.,+-]{0,6}"  # a currency, a unit or a percent sign
+_NUMBERS = 6  # numbers, at least, that differ: fewer are levels with a number in their name
+_AFFIX = r"[^\d\s.,+<>=\[\]()_:/-]{0,6}"  # a currency, a unit or a percent sign
 _NUMERAL = re.compile(
     rf"\s*(?P<before>{_AFFIX})\s*[+-]?\d[\d\s.,'’]*(?:e[+-]?\d+)?\s*(?P<after>{_AFFIX})\s*", re.IGNORECASE
 )
@@ -90,7 +91,8 @@ def written(frame: pd.DataFrame, columns: Columns) -> dict[str, str]:
         dict: a sentence per column.
 
     >>> from likely.auditing._columns import read_columns
-    >>> table = pd.DataFrame({"fee": ["$1,200", "$80", "$95.50"] * 4, "day": ["2021-03-04", "4/3/2021"] * 6})
+    >>> fees = ["$1,200", "$80", "$95.50", "$7", "$8", "$9"]
+    >>> table = pd.DataFrame({"fee": fees * 2, "day": ["2021-03-04", "4/3/2021"] * 6})
     >>> written(table, read_columns(table))["fee"]
     'numbers as text, such as “$1,200”'
     >>> written(table, read_columns(table))["day"]
@@ -128,7 +130,13 @@ def _form(column: pd.Series[Any]) -> str:
     signs = {before for before, _ in affixes if before and not before.isalpha()} | {
         after for _, after in affixes if after
     }
-    if len(matches) < _MOSTLY * len(words) or not signs or len(affixes) > 4 or any(b.isalpha() for b, _ in affixes):
+    if (
+        len(words) < _NUMBERS
+        or len(matches) < _MOSTLY * len(words)
+        or not signs
+        or len(affixes) > 4
+        or any(b.isalpha() for b, _ in affixes)
+    ):
         return ""
     units = f" in {len(affixes)} units" if len(affixes) > 1 else ""
     return f"numbers as text{units}, such as “{words[0]}”"

@@ -15,6 +15,7 @@ _SAMPLE = 1_000  # rows by which columns that may be equal are picked
 _DIGITS = 5  # of standardised numbers, by which columns that may be equal are picked
 _EQUAL = 1e-6  # deviations by which columns that are equal up to a unit may differ
 _LEVELS = 50  # distinct values, at most, of a column whose values may be names
+_REPEATED = 5  # rows per such value, at least on average: where all differ, any two columns agree
 _ROWS = 10  # rows, at least, that two columns must share
 
 
@@ -75,7 +76,7 @@ def _keys(sample: NDArray[np.float64], numeric: bool) -> list[bytes]:
         z *= np.sign(z[np.argmax(np.abs(z) > 0.1)])
         keys.append(b"unit" + present.tobytes() + (np.round(z, _DIGITS) + 0.0).tobytes())
     codes, levels = pd.factorize(sample)
-    if 1 < len(levels) <= _LEVELS:
+    if 1 < len(levels) <= min(_LEVELS, len(values) // _REPEATED):
         keys.append(b"name" + codes.astype(np.int64).tobytes())
     return keys
 
@@ -99,7 +100,11 @@ def _same(first: pd.Series[Any], second: pd.Series[Any]) -> TwinColumns | None:
     if not np.array_equal(*codes) or codes[0].max() >= _LEVELS:
         return None
     equal = not any(numeric) and bool((first.dropna().to_numpy() == second.dropna().to_numpy()).all())
-    return TwinColumns(one, two, f"{two} equals {one}" if equal else f"{two} is {one} under other names")
+    if equal:
+        return TwinColumns(one, two, f"{two} equals {one}")
+    amounts = any(numeric) and codes[0].max() > 1
+    how = f"{two} and {one} tell each other, one to one" if amounts else f"{two} is {one} under other names"
+    return TwinColumns(one, two, how)
 
 
 def _line(name: str, slope: float, shift: float, deviation: float) -> str:
