@@ -2,49 +2,53 @@
 
 from __future__ import annotations
 
-import base64
 import csv
-import hashlib
 import json
 import os
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from markupsafe import Markup
 from numpy.typing import NDArray
 
 from likely._destination import keep_inputs, writable, write_together
-from likely._page.html import render
-from likely.auditing._finding import EXPLAINED, KINDS, Finding, Suspect
+from likely.auditing._finding import KINDS, Finding, Suspect
+from likely.auditing._known import Known, RowNames
+from likely.auditing._ranking import Entry, entries
 
 Progress = Callable[[str, float], None]
+# For each of some rows: every column, its value, what rows like it have there, and whether this differs.
+Compare = Callable[[Sequence[int]], Sequence[Sequence[tuple[str, str, str, bool]]]]
 FILES = PAGE, SCORES, SUMMARY = "report.html", "scores.csv", "summary.json"
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
-_CELLS = 24  # values of a row that are shown; those named in its reasons come first
-_LONG = 200  # signs of a cell
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Audit:
-    """What was found in some data. ``save`` writes a page, a CSV of scores and a JSON summary.
+    """What was found in some data.
 
-    ``findings`` has one :class:`Finding` per kind of problem, ``suspects`` the suspicious rows with reasons, the surest
-    first, ``scores`` a frame with a row for every row of the data (0 is the first).
+    Attributes:
+        findings: one :class:`Finding` per kind of problem, and per question about the table as a whole.
+        entries: one list across kinds, what does most harm first; rows with the same problem are one entry.
+        suspects: the suspicious rows with reasons, in the same order.
+        scores: a frame with a row for every row of the data (0 is the first).
 
     >>> import likely, numpy as np
     >>> rng = np.random.default_rng(0)
     >>> x = rng.normal(size=(300, 2))
     >>> table = {"a": x[:, 0], "b": x[:, 1], "price": 20 + x.sum(1) + 0.1 * rng.normal(size=300)}
     >>> table["price"][7] *= 10
-    >>> audit = likely.audit(table, target="price")
-    >>> audit.suspects[0].row, audit.suspects[0].kind
+    >>> report = likely.audit(table, target="price")
+    >>> report.suspects[0].row, report.suspects[0].kind
     (7, 'targets')
-    >>> sorted(audit.summary())
-    ['data', 'findings', 'notes', 'rows', 'share_suspicious', 'suspicious', 'target', 'task']
+    >>> list(report.frame().columns)
+    ['row', 'kind', 'verdict', 'certainty', 'far', 'harm', 'group', 'what']
+    >>> sorted(report.summary())[:4]
+    ['data', 'entries', 'findings', 'known']
     """
 
     name: str
@@ -56,16 +60,40 @@ class Audit:
     values: pd.DataFrame | None = None
     thumbnails: Callable[[int], str | None] | None = field(default=None, compare=False)
     source: Path | None = None
+    id: str | None = None
+    known: Known = field(default_factory=Known)
+    neighbours: Compare | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         place = list(KINDS).index
         object.__setattr__(self, "findings", tuple(sorted(self.findings, key=lambda finding: place(finding.name))))
 
+    def without(self, known: Known) -> Audit:
+        """The same audit without what is known.
+
+        Args:
+            known: what was found before.
+
+        Returns:
+            An audit whose findings leave these out; what they were computed from stays.
+        """
+        stripped = tuple(known.strip(finding, self.names) for finding in self.findings)
+        return replace(self, findings=stripped, known=self.known | known)
+
+    @property
+    def names(self) -> RowNames:
+        """How rows are told from each other."""
+        return RowNames(self.values, self.id)
+
+    @cached_property
+    def entries(self) -> tuple[Entry, ...]:
+        """Everything found about rows, what does most harm first; rows with the same problem are one entry."""
+        return entries(self.findings)
+
     @property
     def suspects(self) -> list[Suspect]:
-        """Suspicious rows with reasons, the surest first; a row may be suspicious in more than one way."""
-        suspects = [suspect for finding in self.findings for suspect in finding.suspects]
-        return sorted(suspects, key=lambda suspect: -suspect.score)
+        """Suspicious rows with reasons, in the order of the entries; a row may be suspicious in more than one way."""
+        return [suspect for entry in self.entries for suspect in entry.suspects]
 
     @property
     def suspicious(self) -> NDArray[np.int64]:
@@ -78,9 +106,16 @@ class Audit:
         return len(self.suspicious) / self.rows
 
     @property
+    def hidden(self) -> int:
+        """How many findings about rows are left out because they are known."""
+        return sum(finding.known for finding in self.findings)
+
+    @property
     def scores(self) -> pd.DataFrame:
         """The scores of every row."""
         columns: dict[str, Any] = {"suspicious": np.isin(np.arange(self.rows), self.suspicious)}
+        if self.id is not None and self.values is not None:
+            columns = {self.id: self.values[self.id].to_numpy(), **columns}
         for finding in self.findings:
             columns |= finding.scores
         why = np.full(self.rows, "", dtype=object)
@@ -88,8 +123,32 @@ class Audit:
             why[suspect.row] = suspect.headline
         return pd.DataFrame(columns | {"why": why}).rename_axis("row")
 
+    def frame(self) -> pd.DataFrame:
+        """The suspects as a frame, in their order.
+
+        Returns:
+            A frame with the place of each row, its name if rows have names, the kind of problem, "wrong" or "odd", how
+            sure that is, how far off the value is in usual deviations, the harm by which the list is sorted, what
+            rows with the same problem share, and the headline.
+        """
+        own = self.suspects
+        named = {} if self.id is None else {self.id: [self.names.name(suspect.row) for suspect in own]}
+        return pd.DataFrame(
+            {
+                "row": [suspect.row for suspect in own],
+                **named,
+                "kind": [suspect.kind for suspect in own],
+                "verdict": [verdict(suspect.wrong) for suspect in own],
+                "certainty": [suspect.score for suspect in own],
+                "far": [suspect.far for suspect in own],
+                "harm": [suspect.harm for suspect in own],
+                "group": [suspect.group for suspect in own],
+                "what": [suspect.headline for suspect in own],
+            }
+        )
+
     def summary(self) -> dict[str, Any]:
-        """What was found, in numbers."""
+        """What was found, in numbers and in the order of the list."""
         return {
             "data": self.name,
             "rows": self.rows,
@@ -97,61 +156,96 @@ class Audit:
             "target": self.target,
             "suspicious": len(self.suspicious),
             "share_suspicious": self.share,
+            "known": self.hidden,
             "findings": {finding.name: dict(finding.numbers) for finding in self.findings},
+            "entries": [self._told(entry) for entry in self.entries],
             "notes": list(self.notes),
         }
 
-    def save(self, folder: str | os.PathLike[str], command: str = "") -> Path:
-        """Write report.html, scores.csv and summary.json, and return the path of the page.
+    def _told(self, entry: Entry) -> dict[str, Any]:
+        keys = dict(zip(entry.rows.tolist(), self.names.keys(entry.rows), strict=True))
+        marks = [self.names.mark(suspect, keys.pop(suspect.row)) for suspect in entry.suspects]
+        return {
+            "kind": entry.kind,
+            "what": entry.headline,
+            "verdict": verdict(entry.wrong),
+            "rows": len(entry.rows),
+            "first": int(entry.rows[0]),
+            "certainty": entry.score,
+            "harm": entry.harm,
+            "marks": [*marks, *({"kind": entry.kind, "key": key} for key in keys.values())],
+        }
 
-        All three are written or none, and never over the data.
+    def save(self, folder: str | os.PathLike[str], command: str = "") -> Path:
+        """Write report.html, scores.csv and summary.json: all three or none, and never over the data.
+
+        Args:
+            folder: where to write; it is made if it is not there.
+            command: what made the audit, to be shown on the page.
+
+        Returns:
+            The path of the page.
         """
+        from likely.auditing._report import page
+
         folder = Path(folder)
         keep_inputs([folder / name for name in FILES], {"the data": self.source})
         with writable(folder, create=True):
-            summary = json.dumps(_plain(self.summary()), indent=1, ensure_ascii=False, allow_nan=False)
+            summary = json.dumps(plain(self.summary()), indent=1, ensure_ascii=False, allow_nan=False)
             texts = {SCORES: scores_csv(self.scores), SUMMARY: summary + "\n", PAGE: page(self, command)}
             # The name of a file may hold what is no Unicode.
             write_together({folder / name: text.encode("utf-8", "backslashreplace") for name, text in texts.items()})
         return folder / PAGE
 
+    def __repr__(self) -> str:
+        lines = [f"Audit of {self.name}: {self.lede()}"]
+        lines += [f"  {verdict(entry.wrong):>5}  {self._who(entry)}: {entry.headline}" for entry in self.entries[:10]]
+        more = len(self.entries) - 10
+        return "\n".join([*lines, *([f"  and {more:,} more"] if more > 0 else [])])
 
-def page(audit: Audit, command: str = "") -> str:
-    """One HTML file that needs nothing but itself, and may not fetch anything even if it wanted to."""
-    folder = Path(__file__).parent
-    style, script = (folder.joinpath(f"page.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
-    suspects = audit.suspects[:EXPLAINED]
-    return render(
-        folder / "page.html.jinja",
-        audit=audit,
-        lines=[(suspect, _cells(audit, suspect)) for suspect in suspects],
-        kinds=KINDS,
-        shown=list(dict.fromkeys(suspect.kind for suspect in suspects)),
-        total=sum(len(finding.rows) for finding in audit.findings),
-        command=command,
-        style=Markup(style),
-        script=Markup(script),
-        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-    )
+    def _repr_html_(self) -> str:
+        from likely.auditing._report import extract
+
+        return extract(self)
+
+    def _who(self, entry: Entry) -> str:
+        """The row of an entry, or how many there are."""
+        if len(entry.rows) > 1:
+            return f"{len(entry.rows):,} rows"
+        row = int(entry.rows[0])
+        return f"row {row}" if self.id is None else f"{self.id} {self.names.name(row)}"
+
+    def lede(self) -> str:
+        """What was found, in one sentence.
+
+        >>> Audit("tidy", 10, "none", None, ()).lede()
+        'no row of 10 is suspicious.'
+        """
+        wrong, odd, copies = (np.zeros(0, np.int64) for _ in range(3))
+        for entry in self.entries:
+            if entry.kind in ("duplicates", "overlap"):
+                copies = np.union1d(copies, entry.rows)
+            elif entry.wrong:
+                wrong = np.union1d(wrong, entry.rows)
+            else:
+                odd = np.union1d(odd, entry.rows)
+        parts = [
+            (len(wrong), "probably wrong"),
+            (len(np.setdiff1d(odd, wrong)), "odd, but may be right"),
+            (len(copies), "there more than once"),
+        ]
+        told = [f"{count:,} {'is' if count == 1 else 'are'} {what}" for count, what in parts if count]
+        news = f"; {self.hidden:,} known before are not shown" if self.hidden else ""
+        if not told:
+            judged = "" if all(finding.judged for finding in self.findings) else ", as far as could be judged"
+            return f"no row of {self.rows:,} is suspicious{judged}{news}."
+        last = " and ".join([", ".join(told[:-1]), told[-1]]) if len(told) > 1 else told[0]
+        return f"of {self.rows:,} rows, {last}{news}."
 
 
-def _cells(audit: Audit, suspect: Suspect) -> list[tuple[str, str]]:
-    """The values of a row that the page shows, by column."""
-    if audit.values is None:
-        return []
-    columns = audit.values.columns
-    first = [name for name in (audit.target, *(reason.what for reason in suspect.reasons)) if name in columns]
-    names = list(dict.fromkeys([*first, *columns[:_CELLS]]))[:_CELLS]
-    row = audit.values.iloc[suspect.row]
-    return [(name, _cell(row[name])) for name in names]
-
-
-def _cell(value: Any) -> str:
-    missing = pd.isna(value) if pd.api.types.is_scalar(value) else False
-    text = "missing" if missing else str(value)
-    if isinstance(value, float | np.floating):
-        text = text.removesuffix(".0")
-    return text if len(text) <= _LONG else text[:_LONG] + "…"
+def verdict(wrong: bool) -> str:
+    """In a word, what is thought of a row."""
+    return "wrong" if wrong else "odd"
 
 
 def scores_csv(scores: pd.DataFrame) -> str:
@@ -173,11 +267,11 @@ def harmless(text: str) -> str:
     return guarded.replace("\r", " ").replace("\n", " ")
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """NumPy's numbers as Python's, and what is not finite as null, which JSON lacks a word for."""
     if isinstance(value, dict):
-        return {str(key): _plain(part) for key, part in value.items()}
+        return {str(key): plain(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
+        return [plain(part) for part in value]
     value = value.item() if isinstance(value, np.generic) else value
     return None if isinstance(value, float) and not np.isfinite(value) else value

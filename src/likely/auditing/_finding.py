@@ -7,21 +7,30 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from likely._page import Picture, Table
 
-# The kinds of problem in the order of a page, with the word for a row of that kind and its colour.
-KINDS = {
-    "overview": None,  # what is None is about columns, or about all rows
-    "labels": ("label", "red"),
-    "targets": ("target", "red"),
-    "rows": ("odd row", "violet"),
-    "cells": ("cell", "green"),
-    "duplicates": ("copy", "gold"),
-    "overlap": ("in both", "gold"),
-    "texts": ("text", "green"),
-    "images": ("image", "green"),
+
+class Chip(NamedTuple):
+    """The word for a row with a kind of problem, and its colour where the row is odd; wrong is red."""
+
+    word: str
+    colour: str
+
+
+# The kinds of problem in the order of a page. None: what is found concerns all rows.
+KINDS: dict[str, Chip | None] = {
+    "overview": None,
+    "labels": Chip("label", "red"),
+    "targets": Chip("target", "red"),
+    "rows": Chip("odd row", "violet"),
+    "cells": Chip("cell", "red"),
+    "duplicates": Chip("copy", "gold"),
+    "overlap": Chip("in both", "gold"),
+    "texts": Chip("text", "violet"),
+    "images": Chip("image", "violet"),
     "leaks": None,
     "gaps": None,
     "columns": None,
@@ -32,6 +41,7 @@ KINDS = {
     "calibration": None,
 }
 _FARTHEST = 50.0  # deviations: further off is not worse
+_ODD = 0.3  # of odd rows are taken to be wrong
 EXPLAINED = 500  # suspicious rows of a finding that get reasons, and a place on the page; the CSV has all
 
 
@@ -78,8 +88,8 @@ class Suspect:
 
     @property
     def harm(self) -> float:
-        """How sure times how far off: what it costs to believe the row."""
-        return self.score * min(self.far, _FARTHEST)
+        """How surely wrong times how far off: what it costs to believe the row."""
+        return self.score * min(self.far, _FARTHEST) * (1 if self.wrong else _ODD)
 
 
 class Explained(NamedTuple):
@@ -99,7 +109,7 @@ class Finding:
     ``rows`` are the suspicious ones, the worst first, with ``certainty`` from 0 to 1; ``suspects`` are the first of
     them with reasons. ``scores`` are columns of the CSV, one value for every row of the data; ``numbers`` go into the
     JSON summary. ``pictures`` are drawn when a page asks for them. Where it is not ``judged``, the data do not allow a
-    verdict of this kind, and ``summary`` says why.
+    verdict of this kind, and ``summary`` says why. ``known`` rows were marked as fine before, and are left out.
 
     >>> Finding("leaks", "Columns that give the target away", "None does.").rows.size
     0
@@ -116,6 +126,7 @@ class Finding:
     tables: tuple[Table, ...] = ()
     pictures: tuple[Callable[[], Picture], ...] = ()
     judged: bool = True
+    known: int = 0
 
 
 def worst_first(
@@ -123,10 +134,11 @@ def worst_first(
     certainty: NDArray[np.float64],
     suspicious: NDArray[np.bool_],
     explain: Callable[[NDArray[np.int64]], Iterable[Explained]],
+    most: int = EXPLAINED,
 ) -> dict[str, Any]:
     """``rows``, ``certainty`` and ``suspects`` of a finding.
 
-    ``explain(rows)`` tells what is wrong with each of some rows.
+    ``explain(rows)`` tells what is wrong with each of some rows, at ``most`` so many.
 
     >>> import numpy as np
     >>> found = worst_first("odd", np.array([0.2, 0.9, 0.95]), np.array([False, True, True]),
@@ -136,7 +148,7 @@ def worst_first(
     """
     rows = np.flatnonzero(suspicious)
     rows = rows[np.argsort(-certainty[rows], kind="stable")]
-    top = rows[:EXPLAINED]
+    top = rows[:most]
     suspects = tuple(
         Suspect(int(row), kind, float(certainty[row]), told.headline, tuple(told.reasons), *told[2:])
         for row, told in zip(top, explain(top) if len(top) else (), strict=True)
@@ -157,6 +169,26 @@ def number(value: float) -> str:
         shown = f"{value:,.{digits}f}"
         return shown.rstrip("0").rstrip(".") if "." in shown else shown
     return f"{value:.4g}"
+
+
+def chip(kind: str) -> Chip:
+    """The word and the colour of a kind of problem.
+
+    >>> chip("rows")
+    Chip(word='odd row', colour='violet')
+    """
+    return KINDS[kind] or Chip(kind, "violet")
+
+
+def cell_text(value: Any) -> str:
+    """A cell of a table as text, the same for a whole number as for the float that equals it.
+
+    >>> cell_text(3), cell_text(3.0), cell_text(None), cell_text("3.0")
+    ('3', '3', 'missing', '3.0')
+    """
+    missing = pd.isna(value) if pd.api.types.is_scalar(value) else False
+    text = "missing" if missing else str(value)
+    return text.removesuffix(".0") if isinstance(value, float | np.floating) else text
 
 
 def label(name: str) -> str:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from likely.auditing._audit import Audit, Progress
+from likely.auditing._known import Known
 from likely.auditing._outputs import audit_logits, audit_model
-from likely.auditing._table import audit_table
+from likely.auditing._table import audit_data
+
+Earlier = str | os.PathLike[str] | Mapping[str, Any]
 
 
 def audit(
@@ -21,6 +25,9 @@ def audit(
     images: Any = None,
     classes: Sequence[str] | None = None,
     test: Any = None,
+    id: str | None = None,
+    known: Earlier | None = None,
+    since: Earlier | None = None,
     seed: int = 0,
     progress: Progress = lambda _what, _share: None,
 ) -> Audit:
@@ -40,6 +47,28 @@ def audit(
     Predictions are out of fold throughout: no row is judged by a model that has seen it. Nothing is written; call
     ``save`` on the answer.
 
+    Args:
+        data: a table, or a model.
+        target: the name of the column to judge; for a model, a loader of batches.
+        task: ``"auto"``, ``"classification"`` or ``"regression"``.
+        logits: a classifier's outputs, of the shape (rows, classes).
+        labels: their labels, as class numbers.
+        features: the input of the classifier's last layer, of the shape (rows, width).
+        images: a folder of pictures in the order of the rows, or an array of them.
+        classes: the names of the classes.
+        test: a second table.
+        id: the column that names rows; they are called by it, and no model reads it.
+        known: findings that were marked as fine, to be left out: the file that the page saves, or its content.
+        since: an earlier audit's ``summary.json``, or its content: what it found is left out.
+        seed: what everything random starts from.
+        progress: is told what is being done, and what share of it is done.
+
+    Returns:
+        What was found.
+
+    Raises:
+        ValueError: if what is given cannot be audited; the message says why, and what to do.
+
     >>> import likely, numpy as np
     >>> rng = np.random.default_rng(0)
     >>> truth = rng.integers(0, 2, 400)
@@ -49,14 +78,19 @@ def audit(
     >>> [suspect.row for suspect in audit.suspects if suspect.kind == "labels"]
     [3]
     """
+    earlier = Known()
+    for source, what in ((known, "known"), (since, "since")):
+        earlier |= Known() if source is None else Known.read(source, what)
     if logits is not None or labels is not None:
         if data is not None or target is not None:
             raise ValueError("give data (and target), or logits and labels, not both")
         if logits is None or labels is None:
             raise ValueError("logits and labels go together: give both")
-        return audit_logits(logits, labels, features, images, classes, seed, progress)
-    if data is None:
+        found = audit_logits(logits, labels, features, images, classes, seed, progress)
+    elif data is None:
         raise ValueError("give a table, or logits and labels, or a model and a loader")
-    if callable(data) and hasattr(data, "parameters"):
-        return audit_model(data, target, task, images, classes, seed, progress)
-    return audit_table(data, target, task, test, seed, progress)
+    elif callable(data) and hasattr(data, "parameters"):
+        found = audit_model(data, target, task, images, classes, seed, progress)
+    else:
+        found = audit_data(data, target, task, test, seed, progress, id, images)
+    return found.without(earlier)

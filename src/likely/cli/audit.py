@@ -12,7 +12,7 @@ import typer
 from likely.cli.terminal import progress, safe
 
 # What only a table has, and what only a model's outputs have; given with the other it would be ignored.
-_OF_TABLES = ("DATA", "--target", "--test")
+_OF_TABLES = ("DATA", "--target", "--test", "--id")
 _OF_OUTPUTS = ("--logits", "--labels", "--features", "--images", "--classes")
 
 
@@ -23,6 +23,14 @@ def audit_command(
     target: Annotated[str | None, typer.Option(help="The column to predict and to judge.")] = None,
     task: Annotated[str, typer.Option(help="auto, classification or regression.")] = "auto",
     test: Annotated[Path | None, typer.Option(help="A second table that should share no row.")] = None,
+    id_column: Annotated[str | None, typer.Option("--id", help="The column that names rows.")] = None,
+    known: Annotated[
+        Path | None, typer.Option(help="Findings marked as fine, which the page saves: they are left out.")
+    ] = None,
+    since: Annotated[
+        Path | None,
+        typer.Option(help="summary.json of an earlier audit: only what is new is shown, and is exit code 1."),
+    ] = None,
     logits: Annotated[Path | None, typer.Option(help="A classifier's outputs, .npy (rows, classes).")] = None,
     labels: Annotated[Path | None, typer.Option(help="Their labels, .npy (rows,).")] = None,
     features: Annotated[Path | None, typer.Option(help="The last layer's inputs, .npy (rows, width).")] = None,
@@ -41,14 +49,17 @@ def audit_command(
     from likely.auditing._audit import FILES
 
     given = {"--test": test, "--logits": logits, "--labels": labels, "--features": features, "--images": images}
-    _check_together(given | {"DATA": data, "--target": target, "--classes": classes}, task)
-    keep_inputs([out / name for name in FILES], {"DATA": data, **given})
+    _check_together(given | {"DATA": data, "--target": target, "--classes": classes, "--id": id_column}, task)
+    keep_inputs([out / name for name in FILES], {"DATA": data, "--known": known, "--since": since, **given})
     with writable(out, create=True), progress() as tell:
         found = audit(
             data,
             target,
             task=task,
             test=test,
+            id=id_column,
+            known=known,
+            since=since,
             logits=logits,
             labels=labels,
             features=features,
@@ -59,15 +70,20 @@ def audit_command(
         )
         tell("writing", 1.0)
         page = found.save(out, shlex.join(["likely", *sys.argv[1:]]))
+    for line in str(found).splitlines():
+        typer.echo(safe(line))
     for finding in found.findings:
         typer.echo(safe(f"{finding.title}: {finding.summary}"))
     for note in found.notes:
         typer.echo(safe(f"note: {note}"))
     typer.echo(safe(str(page)))
+    new = "new and " if since is not None else ""
     if fail_above is not None and found.share > fail_above:
-        typer.echo(
-            f"likely: {found.share:.2%} of rows are suspicious, more than the {fail_above:.2%} allowed", err=True
-        )
+        told = f"{found.share:.2%} of rows are {new}suspicious, more than the {fail_above:.2%} allowed"
+        typer.echo(f"likely: {told}", err=True)
+        raise typer.Exit(1)
+    if fail_above is None and since is not None and found.entries:
+        typer.echo(f"likely: {len(found.suspicious):,} rows are suspicious that were not in {since}", err=True)
         raise typer.Exit(1)
 
 

@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from likely.auditing._images import Pictures
 
+PICTURES = 20_000  # that are opened, at most
+PROPERTIES = ("width", "height", "brightness", "contrast", "sharpness", "colour")  # that are told of a picture
 _SIDE = 128  # pixels to which larger pictures are reduced before they are measured
 _SMALL = 16  # pixels of the picture by which copies are compared
 _HASH = 8

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -16,11 +17,10 @@ from likely._typing import Array
 from likely.auditing._columns import Columns
 from likely.auditing._duplicates import ORDINARY
 from likely.auditing._finding import Explained, Finding, Reason, number, worst_first
-from likely.auditing._images import ENDINGS, Pictures
-from likely.auditing._leaks import tells
-from likely.auditing.checks._picture_facts import Facts, measure
+from likely.auditing._images import ENDINGS, Pictures, pictures
+from likely.auditing._leaks import Told, tells
+from likely.auditing.checks._picture_facts import PROPERTIES, Facts
 
-_ROWS = 20_000  # pictures that are opened
 _MOSTLY = 0.9  # of a column's values must be names of pictures
 _COMMON = 0.1  # of the pictures: what more of them have is how pictures are here
 _DARK, _LIGHT, _BLANK = 60.0, 195.0, 2.0  # of 255
@@ -29,7 +29,6 @@ _LEAST = 0.1  # a deviation of a logarithm, at least
 _GREY = 1.0  # of 255: channels that differ by less
 _BITS, _BAND, _CLOSE = 3, 16, 6.0  # bits by which hashes of copies may differ, bits per band, and grey levels of 255
 _GIVES = 0.3  # of what there is to know about the label
-_PROPERTIES = ("width", "height", "brightness", "contrast", "sharpness", "colour")
 
 
 class _Kind(NamedTuple):
@@ -54,6 +53,33 @@ _KINDS = {
 }
 
 
+def find_pictures(columns: Columns, images: Any, table: Path | None, notes: list[str]) -> Pictures | None:
+    """Find the pictures of a table: those the user gives, or those that a column names.
+
+    Args:
+        columns: the table.
+        images: what the user gives, or None.
+        table: the table's file, beside which pictures with relative names lie; or None.
+        notes: what is to be told, to which is added where pictures were found.
+
+    Returns:
+        Pictures | None: from a row to a picture; None if there are none, or Pillow is not there to open those of a
+            column.
+    """
+    n = len(columns.typed)
+    if images is not None:
+        return pictures(images, n)
+    name = picture_column(columns)
+    if name is None:
+        return None
+    if find_spec("PIL") is None:
+        notes.append(f"{name} names images; to look at them, install Pillow.")
+        return None
+    notes.append(f"{name} names images, which are looked at.")
+    folder = table.parent if table is not None else Path()
+    return pictures([None if pd.isna(own) else folder / str(own) for own in columns.typed[name]], n)
+
+
 def picture_column(columns: Columns) -> str | None:
     """Name the first column that holds names of picture files.
 
@@ -72,33 +98,37 @@ def picture_column(columns: Columns) -> str | None:
     return None
 
 
-def picture_paths(column: pd.Series[str], table: Path | None) -> list[Path | None]:
-    """Resolve names of pictures: relative ones lie beside the table.
+def with_measurements(columns: Columns, facts: Facts) -> Columns:
+    """Add what was measured of pictures to a table, as columns of numbers.
 
     Args:
-        column: the names.
-        table: the table's file, or None if it has none.
+        columns: the table.
+        facts: measurements of the pictures of its first rows.
 
     Returns:
-        list[Path | None]: one per row, None where the name is missing.
+        Columns: the same with columns such as "image brightness"; those that are the same everywhere are left out.
     """
-    folder = table.parent if table is not None else Path()
-    return [None if pd.isna(name) else folder / str(name) for name in column]
+    n = len(columns.typed)
+    measured = {f"image {name}": _padded(getattr(facts, name), n) for name in PROPERTIES}
+    measured = {
+        name: own for name, own in measured.items() if name not in columns.kinds and len(np.unique(own[own == own])) > 1
+    }
+    typed = pd.concat([columns.typed, pd.DataFrame(measured, index=columns.typed.index)], axis=1)
+    return Columns({**columns.kinds, **dict.fromkeys(measured, "number")}, typed, columns.odd)
 
 
-def odd_pictures(picture: Pictures, n: int, labels: Array | None = None) -> Finding:
+def odd_pictures(facts: Facts, n: int, labels: Array | None = None) -> Finding:
     """Report pictures that cannot be read, show nothing, are unlike the others in size or light, or are copies.
 
     Args:
-        picture: from a row to a Pillow image, or None.
-        n: how many rows there are; the first 20,000 pictures are opened.
-        labels: class numbers of the rows, by which is asked whether a measurement gives them away; default none.
+        facts: measurements of the pictures of the first rows.
+        n: how many rows there are.
+        labels: class numbers of the rows, NaN where there is none: does a measurement give them away? Default none.
 
     Returns:
         Finding: the finding "images".
     """
-    rows = min(n, _ROWS)
-    facts = measure(picture, rows)
+    rows = len(facts.width)
     faults = picture_faults(facts)
     odd: dict[int, list[tuple[str, str]]] = defaultdict(list)
     counts = {kind: len(found) for kind, found in faults.items()}
@@ -122,17 +152,21 @@ def odd_pictures(picture: Pictures, n: int, labels: Array | None = None) -> Find
     sentence = (
         f"Of {rows:,} images: {', '.join(told)}." if told else f"All {rows:,} images can be read, and none is odd."
     )
-    gives = {} if labels is None else _given_away(facts, labels[:rows])
-    strong = {name: own for name, own in gives.items() if own[0] >= _GIVES and own[0] > 2 * own[1]}
+    gives: dict[str, Told] = {} if labels is None else _given_away(facts, labels[:rows])
+    strong = {name: own for name, own in gives.items() if own.share >= _GIVES and own.share > 2 * own.error}
     if strong:
-        name, (share, error) = max(strong.items(), key=lambda item: item[1][0])
+        name, (share, error) = max(strong.items(), key=lambda item: item[1].share)
         sentence += f" The {name} alone tells {share:.0%} ± {error:.0%} of the label: a model may learn that instead."
     return Finding(
         "images",
         "Images",
         sentence,
         scores={"image_brightness": _padded(facts.brightness, n), "image_sharpness": _padded(facts.sharpness, n)},
-        numbers={"rows": len(odd), **counts, "tell_the_label": {k: round(v[0], 4) for k, v in gives.items()}},
+        numbers={
+            "rows": len(odd),
+            **counts,
+            "tell_the_label": {name: round(own.share, 4) for name, own in gives.items()},
+        },
         tables=(_table(facts),),
         **worst_first("images", certainty, certainty > 0, explain),
     )
@@ -143,7 +177,7 @@ def _padded(values: Array, n: int) -> Array:
 
 
 def _table(facts: Facts) -> Table:
-    measured = {name: getattr(facts, name) for name in _PROPERTIES}
+    measured = {name: getattr(facts, name) for name in PROPERTIES}
     read = ~np.isnan(facts.width)
     lines = {
         name: dict(zip(["5%", "median", "95%"], np.quantile(own[read], [0.05, 0.5, 0.95]), strict=True))
@@ -154,9 +188,10 @@ def _table(facts: Facts) -> Table:
     return Table(frame, "What was measured: light, contrast and colour from 0 to 255.", digits=1)
 
 
-def _given_away(facts: Facts, labels: Array) -> dict[str, tuple[float, float]]:
+def _given_away(facts: Facts, labels: Array) -> dict[str, Told]:
     """How much of the label each measurement tells alone, with its error."""
-    return {name: tuple(tells(getattr(facts, name), labels.astype(np.float64), labels=True)) for name in _PROPERTIES}
+    known = ~np.isnan(labels)
+    return {name: tells(getattr(facts, name)[known], labels[known], labels=True) for name in PROPERTIES}
 
 
 def picture_faults(facts: Facts) -> dict[str, dict[int, str]]:

@@ -100,7 +100,7 @@ def written(frame: pd.DataFrame, columns: Columns) -> dict[str, str]:
     """
     found = {}
     for name, kind in columns.kinds.items():
-        if kind == "number" and not pd.api.types.is_numeric_dtype(frame[name].dtype):
+        if kind == "number" and name in frame and not pd.api.types.is_numeric_dtype(frame[name].dtype):
             found[name] = "numbers stored as text"
         elif kind in ("category", "text", "identifier") and not pd.api.types.is_numeric_dtype(
             columns.typed[name].dtype

@@ -1,0 +1,155 @@
+"""What somebody has looked at before, and found to be fine: an audit after it shows only what is new."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from likely.auditing._finding import Finding, Suspect, cell_text
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Known:
+    """Findings that are no news: of single rows, told by what the row holds, and of groups, told by their problem.
+
+    A row that holds the same values is the same row, wherever it stands. Where rows have names (``--id``), a row of the
+    same name is the same if the value that was questioned is.
+
+    Args:
+        keys: pairs of a kind and the key of a row.
+        named: triples of a kind, the name of a row and the value that was questioned.
+        groups: pairs of a kind and what its rows share.
+    """
+
+    keys: frozenset[tuple[str, str]] = frozenset()
+    named: frozenset[tuple[str, str, str]] = frozenset()
+    groups: frozenset[tuple[str, str]] = frozenset()
+
+    @classmethod
+    def read(cls, source: str | os.PathLike[str] | Mapping[str, Any], what: str) -> Known:
+        """Read the file that a page saves, or the summary of an earlier audit, or what either holds.
+
+        Args:
+            source: a path, or the content of such a file.
+            what: what an error calls the source.
+
+        Raises:
+            ValueError: if the source is neither.
+        """
+        content = source if isinstance(source, Mapping) else _load(Path(source), what)
+        name = what if isinstance(source, Mapping) else str(source)
+        fine, earlier = content.get("fine"), content.get("entries")
+        try:
+            if isinstance(fine, list):
+                if content.get("version") != VERSION:
+                    raise ValueError(f"{name} was written by another version of likely: mark what is fine once more")
+                return cls._of(fine, groups=True)
+            if isinstance(earlier, list):
+                return cls._of([row for entry in earlier for row in entry["marks"]], groups=False)
+        except (KeyError, TypeError, AttributeError):
+            pass
+        raise ValueError(f"{name} is no file of findings: give summary.json of an earlier audit, or what a page saved")
+
+    @classmethod
+    def _of(cls, marks: Iterable[Mapping[str, Any]], *, groups: bool) -> Known:
+        rows = [mark for mark in marks if "key" in mark]
+        whole = [mark for mark in marks if "group" in mark and "key" not in mark] if groups else []
+        return cls(
+            frozenset((str(mark["kind"]), str(mark["key"])) for mark in rows),
+            frozenset((str(mark["kind"]), str(mark["id"]), str(mark["value"])) for mark in rows if "id" in mark),
+            frozenset((str(mark["kind"]), str(mark["group"])) for mark in whole),
+        )
+
+    def __or__(self, other: Known) -> Known:
+        return Known(self.keys | other.keys, self.named | other.named, self.groups | other.groups)
+
+    def marks(self) -> list[dict[str, str]]:
+        """What a file that is read again holds."""
+        rows = [{"kind": kind, "key": key} for kind, key in sorted(self.keys)]
+        whole = [{"kind": kind, "group": group} for kind, group in sorted(self.groups)]
+        return [*rows, *whole]
+
+    def strip(self, finding: Finding, names: RowNames) -> Finding:
+        """The finding without what is known."""
+        if not len(finding.rows) or not (self.keys or self.groups):
+            return finding
+        keys = dict(zip(finding.rows.tolist(), names.keys(finding.rows), strict=True))
+        seen = {row for row, key in keys.items() if (finding.name, key) in self.keys}
+        seen |= {own.row for own in finding.suspects if self._covers(own, names)}
+        left = ~np.isin(finding.rows, list(seen))
+        return replace(
+            finding,
+            rows=finding.rows[left],
+            certainty=finding.certainty[left],
+            suspects=tuple(own for own in finding.suspects if own.row not in seen),
+            known=int((~left).sum()),
+        )
+
+    def _covers(self, suspect: Suspect, names: RowNames) -> bool:
+        if suspect.group and (suspect.kind, suspect.group) in self.groups:
+            return True
+        name = names.name(suspect.row)
+        return name is not None and (suspect.kind, name, questioned(suspect)) in self.named
+
+
+@dataclass(frozen=True)
+class RowNames:
+    """How rows are told from each other: by a column that names them, and by what they hold.
+
+    Args:
+        values: the table; None for a model's outputs, whose rows are told by their place.
+        id: the column that names rows.
+    """
+
+    values: pd.DataFrame | None
+    id: str | None = None
+
+    def name(self, row: int) -> str | None:
+        """The name of a row, if rows have names."""
+        return None if self.id is None or self.values is None else cell_text(self.values[self.id].iloc[row])
+
+    def keys(self, rows: Any) -> list[str]:
+        """A short text per row that follows from what the row holds, whatever the type and the order of its columns.
+
+        >>> ints, floats = pd.DataFrame({"a": [3, 4], "b": ["x", "y"]}), pd.DataFrame({"b": ["y"], "a": [4.0]})
+        >>> RowNames(ints).keys([1]) == RowNames(floats).keys([0])
+        True
+        """
+        if self.values is None:
+            return [f"row {row}" for row in rows]
+        table = self.values.iloc[list(rows)]
+        columns = sorted(str(name) for name in table.columns)
+        texts = [[cell_text(value) for value in table[name].tolist()] for name in columns]
+        whole = (repr(row) for row in zip(*texts, strict=True))
+        return [hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=8).hexdigest() for text in whole]
+
+    def mark(self, suspect: Suspect, key: str) -> dict[str, str]:
+        """What has to be kept of a finding to know it again."""
+        name = self.name(suspect.row)
+        named = {} if name is None else {"id": name, "value": questioned(suspect)}
+        return {"kind": suspect.kind, "key": key} | named
+
+
+def questioned(suspect: Suspect) -> str:
+    """The value that the first reason is about."""
+    return suspect.reasons[0].value if suspect.reasons else ""
+
+
+def _load(path: Path, what: str) -> Mapping[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{what}: {path} does not exist") from None
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{what}: {path} cannot be read as JSON: {error}") from None
+    return content if isinstance(content, Mapping) else {}

@@ -1,0 +1,88 @@
+"""One list of everything that was found, what does most harm first; rows with the same problem are one entry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from likely.auditing._finding import Finding, Suspect, chip
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of the list: a row, or all rows that share a problem.
+
+    Args:
+        kind: the kind of problem, a key of ``KINDS``.
+        headline: what is wrong, in one line.
+        rows: all rows of the entry, the surest first.
+        suspects: those of them that have reasons, the worst first.
+        group: what the rows share; empty for a row by itself, and for rows that were not looked at one by one.
+        score: how sure the surest is, from 0 to 1.
+        wrong: whether its values are probably wrong; else they are odd, and may be right.
+        harm: the mean over rows of how sure times how far off, times the square root of the number of rows.
+
+    >>> findings = [Finding("targets", "", "", np.array([4, 2]), np.array([0.9, 0.8]), (
+    ...     Suspect(4, "targets", 0.9, "44, expected 4", far=9.0, group="÷10 would fit"),
+    ...     Suspect(2, "targets", 0.8, "22, expected 2", far=9.0, group="÷10 would fit")))]
+    >>> entry, = entries(findings)
+    >>> entry.headline, entry.rows, round(entry.harm, 1)
+    ('2 rows: ÷10 would fit', array([4, 2]), 10.8)
+    """
+
+    kind: str
+    headline: str
+    rows: NDArray[np.int64] = field(compare=False)
+    suspects: tuple[Suspect, ...]
+    group: str = ""
+    score: float = 0.0
+    wrong: bool = True
+    harm: float = 0.0
+
+
+def entries(findings: Iterable[Finding]) -> tuple[Entry, ...]:
+    """All findings about rows as one list, what does most harm first."""
+    found = [entry for finding in findings for entry in _of_one(finding)]
+    return tuple(sorted(found, key=lambda entry: (-entry.harm, int(entry.rows[0]))))
+
+
+def _of_one(finding: Finding) -> list[Entry]:
+    """The entries of one kind of problem."""
+    groups: dict[str, list[Suspect]] = {}
+    for suspect in finding.suspects:
+        groups.setdefault(suspect.group or f"row {suspect.row}", []).append(suspect)
+    found = [_entry(members) for members in groups.values()]
+    rest = finding.rows[len(finding.suspects) :]
+    if len(rest):
+        found.append(
+            Entry(
+                finding.name,
+                f"{len(rest):,} more rows of this kind ({chip(finding.name).word}), less sure than the others",
+                rest,
+                (),
+                score=float(finding.certainty[len(finding.suspects)]),
+                wrong=all(suspect.wrong for suspect in finding.suspects),
+                harm=0.5 * min((suspect.harm for suspect in finding.suspects), default=0.0),
+            )
+        )
+    return found
+
+
+def _entry(members: list[Suspect]) -> Entry:
+    """One suspicious row, or several with the same problem."""
+    members = sorted(members, key=lambda suspect: -suspect.harm)
+    first, count = members[0], len(members)
+    together = count > 1
+    return Entry(
+        first.kind,
+        f"{count:,} rows: {first.group}" if together else first.headline,
+        np.array([suspect.row for suspect in members]),
+        tuple(members),
+        first.group,
+        max(suspect.score for suspect in members),
+        2 * sum(suspect.wrong for suspect in members) > count,
+        float(np.mean([suspect.harm for suspect in members]) * np.sqrt(count)),
+    )

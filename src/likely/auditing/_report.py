@@ -1,0 +1,216 @@
+"""The page of an audit, which needs nothing but itself, and what a notebook shows of it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup, escape
+
+from likely._page.html import render
+from likely.auditing._audit import Audit, plain, verdict
+from likely.auditing._finding import KINDS, Suspect, cell_text, chip
+from likely.auditing._known import VERSION
+from likely.auditing._ranking import Entry
+
+_CELLS = 24  # values of a row that are shown; those named in its reasons come first
+_LONG = 200  # signs of a cell
+_OPENED = 20  # rows of a group that show their values; the others show what is said of them
+_VALUES = 1_000  # rows that show their values
+_LISTED = 10_000  # rows of a group that are named; scores.csv has all
+_PLAIN = 100  # entries that the page shows where scripts are off
+_NOTEBOOK = 10  # entries that a notebook shows
+
+
+def page(audit: Audit, command: str = "") -> str:
+    """One HTML file that needs nothing but itself, and may not fetch anything even if it wanted to.
+
+    Args:
+        audit: what was found.
+        command: what made it, to be shown at its end.
+
+    Returns:
+        The page.
+    """
+    folder = Path(__file__).parent
+    style, script = (folder.joinpath(f"page.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
+    return render(
+        folder / "page.html.jinja",
+        audit=audit,
+        lines=[(entry, _shown(entry), *meaning(entry), who(audit, entry)) for entry in audit.entries[:_PLAIN]],
+        counts=_counts(audit),
+        blamed=_blamed(audit),
+        kinds=KINDS,
+        data=Markup(_script(_data(audit, command))),
+        command=command,
+        style=Markup(style),
+        script=Markup(script),
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+    )
+
+
+def extract(audit: Audit) -> str:
+    """The first entries as a small table, for a notebook."""
+    rows = "".join(
+        f"<tr><td>{escape(meaning(entry)[0])}</td><td>{escape(who(audit, entry))}</td>"
+        f'<td style="text-align: left">{escape(_cut(entry.headline))}</td></tr>'
+        for entry in audit.entries[:_NOTEBOOK]
+    )
+    more = len(audit.entries) - _NOTEBOOK
+    rest = f"<p>and {more:,} more: <code>.frame()</code> has all, <code>.save(folder)</code> writes the page</p>"
+    head = f"<p><b>Audit of {escape(audit.name)}</b>: {escape(audit.lede())}</p>"
+    return head + (f"<table>{rows}</table>" if rows else "") + (rest if more > 0 else "")
+
+
+def meaning(entry: Entry | Suspect) -> tuple[str, str]:
+    """What the certainty of an entry says, in two words and in a sentence.
+
+    >>> meaning(Suspect(3, "labels", 0.984, "7, 98% sure it is 1"))[0]
+    '98% wrong'
+    """
+    share = _percent(entry.score)
+    if entry.kind in ("labels", "targets"):
+        return f"{share} wrong", f"Given the other columns, this value is wrong with a probability of {share}."
+    if entry.kind == "cells":
+        return "wrong kind", "The value is not of its column's kind, and was left out."
+    if entry.kind in ("duplicates", "overlap"):
+        return ("copy" if entry.score > 0.95 else "near copy"), "Copies are no errors by themselves: decide once."
+    chance = f"Of rows as odd as this, about {_percent(1 - entry.score)} are so by chance"
+    if entry.wrong:
+        return "likely wrong", f"{chance}; one mended value would make it ordinary, so it is probably an error."
+    return "odd", f"{chance}. It may still be right: look before you mend."
+
+
+def who(audit: Audit, entry: Entry) -> str:
+    """The row of an entry by its name, or how many rows there are."""
+    if len(entry.rows) > 1:
+        return f"{len(entry.rows):,} rows"
+    return named(audit, int(entry.rows[0]))
+
+
+def named(audit: Audit, row: int) -> str:
+    """A row by its name, or by its place."""
+    return f"row {row}" if audit.id is None else _cut(f"{audit.id} {audit.names.name(row)}", 60)
+
+
+def _counts(audit: Audit) -> dict[str, int]:
+    """How many entries there are of each kind and with each verdict, of those that occur."""
+    counts: dict[str, int] = {}
+    for entry in audit.entries:
+        counts[entry.kind] = counts.get(entry.kind, 0) + len(entry.rows)
+    return {kind: counts[kind] for kind in KINDS if kind in counts}
+
+
+def _blamed(audit: Audit) -> list[str]:
+    """The columns that some reason names, in the order of the table."""
+    if audit.values is None:
+        return []
+    named = {reason.what for suspect in audit.suspects for reason in suspect.reasons}
+    return [str(name) for name in audit.values.columns if str(name) in named]
+
+
+def _shown(entry: Entry) -> dict[str, str]:
+    word, colour = chip(entry.kind)
+    word = "value" if entry.kind == "rows" and entry.wrong else word
+    return {"word": word, "colour": "red" if entry.wrong else colour, "headline": _cut(entry.headline)}
+
+
+def _data(audit: Audit, command: str) -> dict[str, Any]:
+    """What the script of the page shows: entries, and the rows in them."""
+    wanted = [s.row for entry in audit.entries for s in entry.suspects[:_OPENED]][:_VALUES]
+    cells = _cells(audit, list(dict.fromkeys(wanted)))
+    return {
+        "name": audit.name,
+        "id": audit.id,
+        "version": VERSION,
+        "command": command,
+        "known": audit.known.marks(),
+        "entries": [_entry(audit, entry, cells) for entry in audit.entries],
+    }
+
+
+def _entry(audit: Audit, entry: Entry, cells: Mapping[int, Any]) -> dict[str, Any]:
+    short, long = meaning(entry)
+    keys = audit.names.keys(entry.rows[:_LISTED])
+    rows = [_row(audit, own, key, cells) for own, key in zip(entry.suspects[:_OPENED], keys, strict=False)]
+    said = {suspect.row: suspect.headline for suspect in entry.suspects}
+    for row, key in zip(entry.rows[len(rows) : _LISTED].tolist(), keys[len(rows) :], strict=True):
+        headline = {"headline": _cut(said[row])} if row in said else {}
+        rows.append({"row": row, "name": named(audit, row), "key": key} | headline)
+    return _shown(entry) | {
+        "kind": entry.kind,
+        "verdict": verdict(entry.wrong),
+        "score": entry.score,
+        "far": max((suspect.far for suspect in entry.suspects), default=0.0),
+        "harm": entry.harm,
+        "group": entry.group if len(entry.rows) > 1 else "",
+        "short": short,
+        "long": long,
+        "who": who(audit, entry),
+        "count": len(entry.rows),
+        "rows": rows,
+    }
+
+
+def _row(audit: Audit, suspect: Suspect, key: str, cells: Mapping[int, Any]) -> dict[str, Any]:
+    image = audit.thumbnails(suspect.row) if audit.thumbnails and suspect.row in cells else None
+    short, long = meaning(suspect)
+    found = {
+        "row": suspect.row,
+        "name": named(audit, suspect.row),
+        "headline": _cut(suspect.headline),
+        "score": suspect.score,
+        "short": short,
+        "long": long,
+        "reasons": [[r.what, _cut(r.value), _cut(r.expected), round(r.share, 3)] for r in suspect.reasons],
+        "cells": _first(cells.get(suspect.row, []), audit.target, suspect),
+        "mark": audit.names.mark(suspect, key),
+    }
+    return found | ({"image": image} if image else {})
+
+
+def _cells(audit: Audit, rows: list[int]) -> dict[int, list[tuple[str, str, str, bool]]]:
+    """For each row its columns, their values, what rows like it have there, and whether this differs."""
+    if audit.values is None or not rows:
+        return {row: [] for row in rows}
+    table = audit.values.iloc[rows]
+    compared = audit.neighbours(rows) if audit.neighbours is not None else [[] for _ in rows]
+    found = {}
+    for row, own, cells in zip(rows, table.itertuples(index=False), compared, strict=True):
+        usual = {name: (like, unusual) for name, _, like, unusual in cells}
+        found[row] = [
+            (str(name), _cut(cell_text(value)), *usual.get(str(name), ("", False)))
+            for name, value in zip(table.columns, own, strict=True)
+        ]
+    return found
+
+
+def _first(cells: Sequence[tuple[str, str, str, bool]], target: str | None, suspect: Suspect) -> list[Any]:
+    """The cells to show: those a reason names, then those that differ from rows like this one, then the others."""
+    blamed = {target, *(reason.what for reason in suspect.reasons)}
+    order = sorted(cells, key=lambda cell: (cell[0] not in blamed, not cell[3]))
+    return list(order[:_CELLS])
+
+
+def _script(data: Mapping[str, Any]) -> str:
+    """JSON that ends no script."""
+    text = json.dumps(plain(dict(data)), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def _cut(text: str, most: int = _LONG) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _percent(share: float) -> str:
+    """A share for people, which is never said to be none or all.
+
+    >>> _percent(0.984), _percent(0.99999), _percent(0.0)
+    ('98%', '99.9%', '0.1%')
+    """
+    share = min(max(share, 0.001), 0.999)
+    return f"{share:.1%}" if share < 0.01 or share > 0.99 else f"{share:.0%}"
