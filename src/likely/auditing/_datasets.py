@@ -61,7 +61,7 @@ def open_dataset(data: Any, target: str | None = None) -> Opened | None:
         return _parts(data, target)
     if _hugging(data):
         return _hugged(data, target)
-    if hasattr(data, "features") and hasattr(data, "take") and not hasattr(data, "to_pandas"):
+    if hasattr(data, "features") and hasattr(data, "take") and not hasattr(data, "__len__"):
         raise ValueError("the data set is a stream: make a datasets.Dataset of its first rows, by Dataset.from_list")
     if isinstance(data, Dataset | DataLoader):
         return _torch(data, target)
@@ -69,7 +69,7 @@ def open_dataset(data: Any, target: str | None = None) -> Opened | None:
 
 
 def _hugging(data: Any) -> bool:
-    return all(hasattr(data, name) for name in ("features", "to_pandas", "column_names", "with_format"))
+    return all(hasattr(data, name) for name in ("features", "to_pandas", "remove_columns", "with_format", "__len__"))
 
 
 def _parts(data: Mapping[str, Any], target: str | None) -> Opened:

@@ -20,19 +20,6 @@ ENDINGS = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff")
 Pictures = Callable[[int], Any]  # from a row to a Pillow image, or None where there is none that can be read
 
 
-def thumbnails(images: Any, rows: int) -> Callable[[int], str | None]:
-    """Make small pictures of rows.
-
-    Args:
-        images: a folder, an array, or a sequence of paths, pictures or bytes; see :func:`pictures`.
-        rows: how many there must be.
-
-    Returns:
-        Callable: from a row to a ``data:`` address, or None for a file that is no picture.
-    """
-    return thumbnails_of(pictures(images, rows))
-
-
 def thumbnails_of(picture: Pictures) -> Callable[[int], str | None]:
     """Make small pictures of pictures.
 

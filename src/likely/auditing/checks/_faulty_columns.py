@@ -51,7 +51,7 @@ def faulty_columns(frame: pd.DataFrame, columns: Columns, target: str | None) ->
     found["twin"] = [(twin.second, twin.how) for twin in twin_columns(columns, leave_out)]
     found["code"] = [(code.column, code.sentence) for code in codes(columns, leave_out)]
     found["spelling"] = [(name, told) for name, every in spellings(columns).items() for told in every[:3]]
-    found["written"] = list(written(frame, columns).items())
+    found["written"] = [(name, told) for name, told in written(frame, columns).items() if name != target]
     lines = [(name, _WORDS[kind], told) for kind, every in found.items() for name, told in every]
     table = pd.DataFrame(lines[:_SHOWN], columns=["column", "what", "more"]).set_index("column")
     parts = [_part(kind, [name for name, _ in every]) for kind, every in found.items() if every]

@@ -141,8 +141,8 @@ def _spread(y: Any, target: str) -> tuple[str, dict[str, Any], list[Table]]:
     """The middle, the spread and the tail of a target."""
     y = y[np.isfinite(y)]
     low, first, middle, third, high = np.quantile(y, [0.05, 0.25, 0.5, 0.75, 0.95])
-    deviation = float(y.std()) or 1.0
-    skew = float(np.mean(np.clip((y - y.mean()) / deviation, -1e6, 1e6) ** 3))
+    z = y / (float(np.abs(y).max()) or 1.0)  # powers of large numbers would overflow
+    skew = float(np.mean(((z - z.mean()) / (float(z.std()) or 1.0)) ** 3))
     sentence = f" {target}: median {number(middle)}, nine rows in ten from {number(low)} to {number(high)}"
     if abs(skew) > _SKEWED:
         sentence += f", with a long tail of {'high' if skew > 0 else 'low'} values (skewness {skew:.1f})"

@@ -22,9 +22,10 @@ from likely.auditing._leaks import Told, tells
 from likely.auditing.checks._picture_facts import PROPERTIES, Facts
 
 _MOSTLY = 0.9  # of a column's values must be names of pictures
-_COMMON = 0.1  # of the pictures: what more of them have is how pictures are here
+_COMMON = 0.05  # of the pictures: what more of them have is how pictures are here
 _DARK, _LIGHT, _BLANK = 60.0, 195.0, 2.0  # of 255
 _FAR = 5.0  # deviations, of logarithms, by which sizes and sharpness may be off
+_BLURRED = 0.05  # of the contrast: pictures without edges, that half the deviations are enough for
 _LEAST = 0.1  # a deviation of a logarithm, at least
 _GREY = 1.0  # of 255: channels that differ by less
 _BITS, _BAND, _CLOSE = 3, 16, 6.0  # bits by which hashes of copies may differ, bits per band, and grey levels of 255
@@ -209,13 +210,14 @@ def picture_faults(facts: Facts) -> dict[str, dict[int, str]]:
         area, shape = np.log(facts.width * facts.height), np.log(facts.width / facts.height)
         sharpness = np.log(np.maximum(facts.sharpness, 1e-3))
     size = {int(row): f"{facts.width[row]:.0f} × {facts.height[row]:.0f} pixels" for row in np.flatnonzero(~unreadable)}
+    blurred = (_off(sharpness) < -_FAR) | ((_off(sharpness) < -_FAR / 2) & (facts.sharpness < _BLURRED))
     grey = facts.colour < _GREY
     found = {
         "unreadable": dict.fromkeys(np.flatnonzero(unreadable).tolist(), ""),
         "blank": dict.fromkeys(np.flatnonzero(blank).tolist(), ""),
         "dark": _rare((facts.dark < _DARK) & ~blank, facts.brightness, "brightness"),
         "light": _rare((facts.light > _LIGHT) & ~blank, facts.brightness, "brightness"),
-        "blurry": _rare((_off(sharpness) < -_FAR) & ~blank, facts.sharpness, "sharpness"),
+        "blurry": _rare(blurred & ~blank, facts.sharpness, "sharpness"),
         "size": {row: size[row] for row in _rare(np.abs(_off(area)) > _FAR, area, "")},
         "shape": {row: size[row] for row in _rare(np.abs(_off(shape)) > _FAR, shape, "")},
         "grey": _rare(grey & ~blank, facts.colour, "") if np.mean(grey) < _COMMON else {},

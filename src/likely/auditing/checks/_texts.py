@@ -21,6 +21,7 @@ from likely.auditing.checks._text_copies import near_texts
 _ROWS = 50_000  # texts that are compared with each other, and whose language is guessed
 _SPACES = 2.0  # per text, on average: a column with fewer holds names
 _FAR = 5.0  # deviations of the logarithm of the length
+_TIMES = 5.0  # the length that one text in a hundred exceeds
 _RARE = 0.05  # of the texts: a language, or a script, of more is one of the column's own
 _LONG = 80  # signs of a text that are shown
 _SURE = {"damaged": 0.99, "empty": 0.95, "script": 0.7, "language": 0.6, "length": 0.6, "copy": 0.9}
@@ -166,7 +167,9 @@ def _lengths(texts: list[str], name: str) -> Iterator[tuple[int, _Odd]]:
     low, first, middle, third, high = np.quantile(np.log(size[size > 0]), [0.05, 0.25, 0.5, 0.75, 0.95])
     deviation = max(float(third - first) / 1.35, 0.1)
     far = np.abs(np.log(np.maximum(size, 1)) - middle) / deviation
-    for place in np.flatnonzero((size > 0) & (far > _FAR)):
+    shortest, longest = np.quantile(size[size > 0], [0.01, 0.99])
+    beyond = (size > _TIMES * longest) | (size < shortest / _TIMES)
+    for place in np.flatnonzero((size > 0) & ((far > _FAR) | beyond)):
         how = "longer" if np.log(size[place]) > middle else "shorter"
         expected = f"most have {np.exp(low):,.0f} to {np.exp(high):,.0f}"
         headline = f"{name} has {size[place]:,.0f} signs, {expected}"
