@@ -41,7 +41,14 @@ def test_all_that_can_be_found_in_outputs_is_there() -> None:
     audit = likely.audit(logits=logits, labels=labels, features=features)
     found = next(f for f in audit.findings if f.name == "labels").rows
     assert np.isin(found, bad).mean() > 0.6
-    assert {finding.name for finding in audit.findings} >= {"labels", "noise", "calibration", "rows"}
+    assert {finding.name for finding in audit.findings} >= {
+        "overview",
+        "labels",
+        "noise",
+        "calibration",
+        "rows",
+        "order",
+    }
 
 
 def test_the_share_of_wrong_labels_is_estimated_and_none_is_none() -> None:
@@ -100,7 +107,7 @@ def test_images_from_a_folder_are_thumbnails_and_a_broken_one_is_none(tmp_path: 
     assert audit.thumbnails(int(min(bad))) is None
     assert str(audit.thumbnails(int(max(bad)))).startswith("data:image/jpeg;base64,")
     audit.save(tmp_path / "out")
-    assert 'class="thumb" src="data:image' in (tmp_path / "out" / "report.html").read_text()
+    assert '"image":"data:image' in (tmp_path / "out" / "report.html").read_text()
     with pytest.raises(ValueError, match="60 images, but there are 600 rows"):
         likely.audit(logits=np.tile(logits, (10, 1)), labels=np.tile(labels, 10), images=folder)
     with pytest.raises(FileNotFoundError):

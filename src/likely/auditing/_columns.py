@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 from likely._rows.columns import days
 from likely.auditing._words import EXACT, ISO_DATE, MOSTLY
 
-Kind = Literal["number", "category", "date", "text", "identifier", "constant", "empty"]
+Kind = Literal["number", "category", "date", "text", "identifier", "constant", "empty", "name"]
 MODELLED = ("number", "category", "date")
 _LEVELS = 10  # of a category that get a column of zeros and ones each
 _FAR = 1e18  # further out is not told apart, so that squares stay finite in single precision
@@ -32,7 +32,8 @@ class OddCell(NamedTuple):
 class Columns:
     """The kind of every column, the columns with their own types, and the cells that do not fit theirs.
 
-    Numbers are floats, dates days since 1970, categories strings; what is missing is NaN or None.
+    Numbers are floats, dates days since 1970, categories strings; what is missing is NaN or None. A column of the kind
+    "name" is the one by which the user calls the rows; an "identifier" only looks like one.
     """
 
     kinds: dict[str, Kind]
@@ -44,8 +45,15 @@ class Columns:
         return [name for name, kind in self.kinds.items() if kind in kinds]
 
 
-def read_columns(frame: pd.DataFrame) -> Columns:
+def read_columns(frame: pd.DataFrame, id: str | None = None) -> Columns:
     """Tell what each column holds.
+
+    Args:
+        frame: the table.
+        id: the column that names the rows, which nothing is read from; default none.
+
+    Returns:
+        Columns: the kind of every column, its values and the cells of another kind.
 
     >>> columns = read_columns(pd.DataFrame({"size": ["1", "2.5", "large"] * 1 + ["3"] * 9, "colour": list("rgb") * 4}))
     >>> columns.kinds
@@ -57,6 +65,9 @@ def read_columns(frame: pd.DataFrame) -> Columns:
     typed: dict[str, Any] = {}
     odd: list[OddCell] = []
     for name in frame.columns:
+        if name == id:
+            kinds[name], typed[name] = "name", frame[name].to_numpy()
+            continue
         kind, values, strange = _read(str(name), frame[name])
         kinds[name] = _settled(kind, values) if kind in MODELLED else kind
         typed[name] = values

@@ -1,20 +1,17 @@
-"""Rows that are there twice, or almost, within a table and across two."""
+"""Which rows are there twice, or almost."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
-from likely.auditing._columns import Columns, design, read_columns, standardised
-from likely.auditing._finding import Explained, Finding, Reason, worst_first
-from likely.auditing._source import Table
+from likely.auditing._columns import Columns, design, standardised
 
-_ORDINARY = 0.3  # of the rows: if so many are copies, copies are ordinary
+ORDINARY = 0.3  # of the rows: if so many are copies, copies are ordinary
 _CLOSER = 0.05  # of the distance at which rows usually have a neighbour
 _DIRECTIONS = 6  # along which neighbours are looked for
 _LEAST = 3  # columns of numbers; in fewer dimensions chance neighbours are as close
@@ -34,7 +31,7 @@ class Twins:
     @property
     def first(self) -> NDArray[np.bool_]:
         """One row of every group of equal ones, unless copies are ordinary."""
-        return ~self.exact | bool(self.exact.mean() > _ORDINARY)
+        return ~self.exact | bool(self.exact.mean() > ORDINARY)
 
     @property
     def groups(self) -> NDArray[np.int64]:
@@ -51,7 +48,8 @@ def find_twins(columns: Columns, target: str | None) -> Twins:
     >>> twins.of, twins.disagree
     (array([-1, -1,  0]), array([False, False,  True]))
     """
-    names = [name for name, kind in columns.kinds.items() if name != target and kind not in ("identifier", "empty")]
+    unread = ("identifier", "name", "empty")
+    names = [name for name, kind in columns.kinds.items() if name != target and kind not in unread]
     table = columns.typed[names]
     n = len(table)
     of, exact, disagree = np.full(n, -1), np.zeros(n, bool), np.zeros(n, bool)
@@ -134,74 +132,3 @@ def by_chance(tree: cKDTree, points: NDArray[np.floating], pairs: NDArray[np.int
     dimensions = np.minimum(dimensions, np.median(dimensions))
     gap = np.linalg.norm((points[pairs[:, 0]] - points[pairs[:, 1]]).astype(np.float64), axis=1)
     return np.asarray(len(points) * around * (np.maximum(gap, _ROUNDING) / far) ** dimensions)
-
-
-def repeated_rows(columns: Columns, twins: Twins, target: str | None) -> Finding | None:
-    """The rows that repeat another."""
-    suspicious = twins.of >= 0
-    count = int(suspicious.sum())
-    if not count:
-        return None
-    if count > len(columns.typed) * _ORDINARY:
-        return Finding(
-            "duplicates",
-            "Rows that are there twice",
-            f"{count:,} rows repeat an earlier one: in so few columns, or values, that is no wonder.",
-            numbers={"rows": 0, "repeated": count},
-        )
-    near, disagree = int((suspicious & ~twins.exact).sum()), int(twins.disagree.sum())
-
-    def explain(rows: NDArray[np.int64]) -> Any:
-        for row in rows:
-            other = int(twins.of[row])
-            how = "equals" if twins.exact[row] else "almost equals"
-            reasons = [Reason("all columns" if twins.exact[row] else "nearly all", f"as in row {other}", share=1.0)]
-            if twins.disagree[row] and target is not None:
-                here, there = columns.typed[target].iloc[[row, other]]
-                how += f" row {other}, but has another {target}"
-                reasons.append(Reason(target, str(here), f"{there} in row {other}", 1.0))
-            else:
-                how += f" row {other}"
-            yield Explained(how, reasons, 0.1, wrong=False)
-
-    parts = [f"{count:,} rows repeat an earlier one"]
-    parts += [f"{near:,} of them not quite exactly"] if near else []
-    parts += [f"{disagree:,} with another target"] if disagree else []
-    certainty = np.where(twins.disagree, 1.0, np.where(twins.exact, 0.99, 0.9)) * suspicious
-    return Finding(
-        "duplicates",
-        "Rows that are there twice",
-        ", ".join(parts) + ".",
-        scores={"repeats_row": twins.of},
-        numbers={"rows": count, "near": near, "other_target": disagree},
-        **worst_first("duplicates", certainty, suspicious, explain),
-    )
-
-
-def across(frame: pd.DataFrame, test: Table, target: str | None) -> Finding:
-    """Rows of a second table that are rows of the first, too, exactly or almost."""
-    names = [name for name in frame.columns if name in test.frame.columns]
-    if not names:
-        raise ValueError(f"{test.name} has no column in common with the first table")
-    both = read_columns(pd.concat([frame[names], test.frame[names]], ignore_index=True))
-    twins = find_twins(both, target if target in names else None)
-    shared = np.zeros(len(frame), bool)
-    later = np.flatnonzero((twins.of >= 0) & (twins.of < len(frame)) & (np.arange(len(twins.of)) >= len(frame)))
-    shared[twins.of[later]] = True
-    partner = {int(twins.of[row]): int(row) - len(frame) for row in reversed(later)}
-
-    def explain(rows: NDArray[np.int64]) -> Any:
-        for row in rows:
-            other = partner[int(row)]
-            reasons = [Reason("all columns", f"as in row {other} of {test.name}")]
-            yield Explained(f"is row {other} of {test.name}, too", reasons, 0.1, wrong=False)
-
-    return Finding(
-        "overlap",
-        "Rows that are in both tables",
-        f"{len(later):,} of the {len(test.frame):,} rows of {test.name} are in the first table, too."
-        if len(later)
-        else f"No row of {test.name} is in the first table.",
-        numbers={"rows": int(shared.sum()), "test_rows": len(later)},
-        **worst_first("overlap", shared.astype(np.float64), shared, explain),
-    )

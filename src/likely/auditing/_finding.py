@@ -22,15 +22,23 @@ class Chip(NamedTuple):
 
 # The kinds of problem in the order of a page. None: what is found concerns all rows.
 KINDS: dict[str, Chip | None] = {
+    "overview": None,
     "labels": Chip("label", "red"),
     "targets": Chip("target", "red"),
     "rows": Chip("odd row", "violet"),
     "cells": Chip("cell", "red"),
     "duplicates": Chip("copy", "gold"),
     "overlap": Chip("in both", "gold"),
+    "texts": Chip("text", "violet"),
+    "images": Chip("image", "violet"),
+    "leaks": None,
+    "gaps": None,
+    "columns": None,
+    "drift": None,
+    "order": None,
+    "groups": None,
     "noise": None,
     "calibration": None,
-    "leaks": None,
 }
 _FARTHEST = 50.0  # deviations: further off is not worse
 _ODD = 0.3  # of odd rows are taken to be wrong

@@ -36,7 +36,9 @@ def leaking_columns(
 
     ``y`` holds class numbers or squashed targets of ``rows``, the rows that have a target.
     """
-    names = [n for n, kind in columns.kinds.items() if n != target and kind not in ("constant", "empty", "text")]
+    names = [
+        n for n, kind in columns.kinds.items() if n != target and kind not in ("constant", "empty", "text", "name")
+    ]
     some = np.sort(np.random.RandomState(0).permutation(len(rows))[:_ROWS])
     values = {name: as_numbers(columns.typed[name])[0][rows[some]] for name in names}
     if len(names) > _COLUMNS:

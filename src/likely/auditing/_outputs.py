@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Sized
+from collections.abc import Callable, Iterable, Sequence, Sized
 from typing import Any
 
 import numpy as np
@@ -14,16 +14,22 @@ from torch import Tensor, nn
 from likely._page import Table
 from likely.auditing._audit import Audit, Progress
 from likely.auditing._calibration import classifier_calibration, regressor_calibration
-from likely.auditing._columns import Columns, Kind
-from likely.auditing._duplicates import find_twins, repeated_rows
+from likely.auditing._columns import Columns, Kind, read_columns
+from likely.auditing._duplicates import find_twins
 from likely.auditing._finding import Finding
-from likely.auditing._images import thumbnails
+from likely.auditing._images import pictures, thumbnails_of
 from likely.auditing._labels import judge_labels, wrong_labels
 from likely.auditing._read import read_array
 from likely.auditing._rows import odd_rows
 from likely.auditing._targets import Squash, judge_targets, wrong_targets
+from likely.auditing.checks._copies import repeated_rows
+from likely.auditing.checks._order import order
+from likely.auditing.checks._overview import balance
+from likely.auditing.checks._picture_facts import PICTURES, measure
+from likely.auditing.checks._pictures import odd_pictures
 
 _DIRECTIONS = 50  # of the features, along which odd rows and copies are looked for
+_ORDERED = 10  # of them, those that are looked at for what their order tells
 
 
 def audit_model(
@@ -131,10 +137,11 @@ def audit_logits(
         wrong_labels(verdict, y, names, everyone, len(z), "the logits"),
         _noisy_classes(verdict.temperature, y, names),
         classifier_calibration(z, y, verdict),
-        *_in_space(z if h is None else h, progress),
+        *_in_space(z if h is None else h, progress, pd.Series([names[c] for c in y], name="label")),
+        *_balance(y, names),
     ]
-    found = tuple(finding for finding in findings if finding is not None)
-    shown = thumbnails(images, len(z)) if images is not None else None
+    shown, looked = _looked_at(images, len(z), y.astype(np.float64), progress)
+    found = tuple(finding for finding in (*findings, *looked) if finding is not None)
     notes = () if h is not None else ("No features were given, so odd rows and temperatures are read off the logits.",)
     return Audit(name, len(z), "classification", "label", found, notes, thumbnails=shown)
 
@@ -153,10 +160,10 @@ def audit_predictions(
     findings = [
         wrong_targets(verdict, u, squash, "target", everyone, len(y), "the model's outputs"),
         regressor_calibration(centre, u, verdict),
-        *(() if h is None else _in_space(h, progress)),
+        *(() if h is None else _in_space(h, progress, pd.Series(y, name="target"))),
     ]
-    found = tuple(finding for finding in findings if finding is not None)
-    shown = thumbnails(images, len(y)) if images is not None else None
+    shown, looked = _looked_at(images, len(y), None, progress)
+    found = tuple(finding for finding in (*findings, *looked) if finding is not None)
     return Audit("a model's predictions", len(y), "regression", "target", found, thumbnails=shown)
 
 
@@ -172,15 +179,38 @@ def _features(features: Any, rows: int) -> NDArray[np.floating] | None:
     return h
 
 
-def _in_space(x: NDArray[np.floating], progress: Progress) -> list[Finding | None]:
-    """Odd rows and copies among rows of numbers without names."""
+def _looked_at(
+    images: Any, rows: int, labels: NDArray[np.float64] | None, progress: Progress
+) -> tuple[Callable[[int], str | None] | None, list[Finding]]:
+    """Thumbnails of the images, if there are any, and what is odd about them."""
+    if images is None:
+        return None, []
+    picture = pictures(images, rows)
+    progress("looking at images", 0.0)
+    return thumbnails_of(picture), [odd_pictures(measure(picture, min(rows, PICTURES)), rows, labels)]
+
+
+def _balance(y: NDArray[np.int64], classes: list[str]) -> list[Finding]:
+    """How many rows each class has."""
+    sentence, numbers, tables = balance(np.bincount(y, minlength=len(classes)), classes, "label")
+    numbers = {"rows": len(y), **numbers}
+    return [Finding("overview", "What is in it", f"{len(y):,} rows.{sentence}", numbers=numbers, tables=tuple(tables))]
+
+
+def _in_space(x: NDArray[np.floating], progress: Progress, target: pd.Series[Any]) -> list[Finding | None]:
+    """Odd rows, copies and what their order tells, among rows of numbers without names."""
     progress("looking for odd rows", 0.0)
     reduced = _leading(x)
     names = [f"direction {j}" for j in range(reduced.shape[1])]
     kinds: dict[str, Kind] = dict.fromkeys(names, "number")
     columns = Columns(kinds, pd.DataFrame(reduced, columns=names), ())
     twins = find_twins(columns, None)
-    return [repeated_rows(columns, twins, None), odd_rows(columns, set(), twins.first, named=False)]
+    with_target = read_columns(columns.typed.iloc[:, :_ORDERED].assign(**{str(target.name): target.to_numpy()}))
+    return [
+        repeated_rows(columns, twins, None),
+        odd_rows(columns, set(), twins.first, named=False),
+        order(with_target, str(target.name)),
+    ]
 
 
 def _leading(x: NDArray[np.floating]) -> NDArray[np.float64]:

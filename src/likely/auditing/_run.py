@@ -9,7 +9,7 @@ from typing import Any
 from likely.auditing._audit import Audit, Progress
 from likely.auditing._known import Known
 from likely.auditing._outputs import audit_logits, audit_model
-from likely.auditing._table import audit_table
+from likely.auditing._table import audit_data
 
 Earlier = str | os.PathLike[str] | Mapping[str, Any]
 
@@ -92,5 +92,5 @@ def audit(
     elif callable(data) and hasattr(data, "parameters"):
         found = audit_model(data, target, task, images, classes, seed, progress)
     else:
-        found = audit_table(data, target, task, test, seed, progress, id)
+        found = audit_data(data, target, task, test, seed, progress, id, images)
     return found.without(earlier)

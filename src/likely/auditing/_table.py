@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections import defaultdict
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,10 @@ from numpy.typing import NDArray
 from likely.auditing._audit import Audit, Progress
 from likely.auditing._calibration import classifier_calibration, regressor_calibration
 from likely.auditing._columns import MODELLED, Columns, design, for_a_line, ranked, read_columns
-from likely.auditing._duplicates import across, find_twins, repeated_rows
+from likely.auditing._datasets import open_dataset
+from likely.auditing._duplicates import find_twins
 from likely.auditing._finding import Explained, Finding, Reason, worst_first
+from likely.auditing._images import thumbnails_of
 from likely.auditing._labels import judge_labels, wrong_labels
 from likely.auditing._leaks import leaking_columns
 from likely.auditing._neighbours import Neighbours
@@ -24,6 +27,15 @@ from likely.auditing._read import read_table
 from likely.auditing._rows import odd_rows
 from likely.auditing._source import listed
 from likely.auditing._targets import Squash, judge_targets, wrong_targets
+from likely.auditing.checks._copies import across, repeated_rows
+from likely.auditing.checks._drift import drift
+from likely.auditing.checks._faulty_columns import faulty_columns
+from likely.auditing.checks._gaps import gaps
+from likely.auditing.checks._order import order
+from likely.auditing.checks._overview import overview
+from likely.auditing.checks._picture_facts import PICTURES, measure
+from likely.auditing.checks._pictures import find_pictures, odd_pictures, with_measurements
+from likely.auditing.checks._texts import odd_texts
 
 TASKS = ("auto", "classification", "regression")
 _CLASSES = 100  # more are no classification
@@ -31,33 +43,97 @@ _UNREAD = 10.0  # deviations off is what a cell counts that cannot be read
 _FEWEST = 20  # rows with a target that a model can be fitted to
 
 
-def audit_table(
-    data: Any, target: str | None, task: str, test: Any, seed: int, progress: Progress, id: str | None = None
+def audit_data(
+    data: Any,
+    target: str | None,
+    task: str,
+    test: Any,
+    seed: int,
+    progress: Progress,
+    id: str | None = None,
+    images: Any = None,
 ) -> Audit:
-    """Rows, cells and copies; with a target, labels or targets, noise, calibration and leaks."""
+    """Audit a table, or a data set of Hugging Face or torch that can be read into one.
+
+    Args:
+        data: as for :func:`audit_table`, or as for :func:`likely.auditing._datasets.open_dataset`.
+        target: the name of the target's column, or None.
+        task: "auto", "classification" or "regression".
+        test: a second table or data set, or None.
+        seed: of the models.
+        progress: called with what is being done, and the share of it that is.
+        id: the column that names the rows, which nothing is read from; default none.
+        images: the pictures of the rows; default those that the data hold.
+
+    Returns:
+        Audit: all findings.
+    """
+    first = open_dataset(data, target)
+    second = open_dataset(test, target) if test is not None else None
+    test = test if second is None else second.table
+    if first is None:
+        return audit_table(data, target, task, test, seed, progress, id, images)
+    test = first.test if test is None else test
+    pictures = first.images if images is None else images
+    audit = audit_table(first.table, first.target, task, test, seed, progress, id, pictures)
+    return replace(audit, notes=(*first.notes, *audit.notes))
+
+
+def audit_table(
+    data: Any,
+    target: str | None,
+    task: str,
+    test: Any,
+    seed: int,
+    progress: Progress,
+    id: str | None = None,
+    images: Any = None,
+) -> Audit:
+    """Audit a table: what is in it, rows, cells and copies; with a target, labels or targets, noise and leaks.
+
+    Args:
+        data: a path, a frame, an array or a mapping of columns.
+        target: the name of the target's column, or None.
+        task: "auto", "classification" or "regression".
+        test: a second table that should share no row with the first, or None.
+        seed: of the models.
+        progress: called with what is being done, and the share of it that is.
+        id: the column that names the rows, which nothing is read from; default none.
+        images: the pictures of the rows, see :func:`likely.auditing._images.pictures`; default those that a column of
+            the table names, if there is one.
+
+    Returns:
+        Audit: all findings.
+    """
     if task not in TASKS:
         raise ValueError(f"task must be one of {', '.join(TASKS)}, got {task!r}")
     progress("reading", 0.0)
     table = read_table(data)
     second = read_table(test) if test is not None else None
+    if second is not None and second.path is None:
+        second = replace(second, name="the test table")
     if target is not None:
         target = _known(str(target), list(table.frame.columns))
         table.check_single(target)
-    columns = read_columns(table.frame)
     if id is not None:
         id = _known(str(id), list(table.frame.columns))
         if id == target:
             raise ValueError(f"{id!r} cannot both name the rows and be the target")
-        columns.kinds[id] = "identifier"
+    columns = read_columns(table.frame, id)
     n = len(table.frame)
+    notes = [*table.notes, *_left_out(columns, target)]
+    picture, facts = find_pictures(columns, images, table.path, notes), None
+    if picture is not None:
+        progress("looking at images", 0.0)
+        facts = measure(picture, min(n, PICTURES))
+        columns = with_measurements(columns, facts)
     progress("looking for copies", 0.0)
     twins = find_twins(columns, target)
     findings = [odd_cells(columns, table.ragged, n), repeated_rows(columns, twins, target)]
     if second is not None:
-        findings.append(across(table.frame, second, target))
+        findings += [across(table.frame, second, target, id), drift(table.frame, second, target, id)]
     progress("looking for odd rows", 0.0)
     findings.append(odd_rows(columns, {target} if target else set(), twins.first))
-    notes = [*table.notes, *_left_out(columns, target)]
     notes += [f"{second.name}: {note}" for note in second.notes] if second is not None else []
     if target is None:
         judged, task = [], "none"
@@ -65,6 +141,10 @@ def audit_table(
     else:
         task = settle(columns, target, task)
         judged = _with_target(columns, twins.groups, target, task, seed, progress, notes)
+    progress("looking at columns", 0.0)
+    findings += first_questions(table.frame, columns, target, task)
+    if facts is not None:
+        findings.append(odd_pictures(facts, n, _classes(columns, target, task)))
     found = tuple(finding for finding in (*judged, *findings) if finding is not None)
     return Audit(
         table.name,
@@ -74,10 +154,41 @@ def audit_table(
         found,
         tuple(notes),
         table.frame,
+        thumbnails_of(picture) if picture is not None else None,
         source=table.path,
         id=id,
         neighbours=lambda rows: Neighbours.of(columns).compare(rows),
     )
+
+
+def first_questions(frame: pd.DataFrame, columns: Columns, target: str | None, task: str) -> list[Finding | None]:
+    """Answer what people ask first of a table: what is in it, what is missing, and does its order matter.
+
+    Args:
+        frame: the table as it came.
+        columns: what was read from it.
+        target: the target's column, or None.
+        task: "classification", "regression" or "none".
+
+    Returns:
+        list[Finding | None]: the findings "overview", "gaps", "columns", "order" and "texts", None where one does not
+            apply.
+    """
+    return [
+        overview(columns, target, task),
+        gaps(columns, target, task),
+        faulty_columns(frame, columns, target),
+        order(columns, target),
+        odd_texts(columns, {target} if target else set()),
+    ]
+
+
+def _classes(columns: Columns, target: str | None, task: str) -> NDArray[np.float64] | None:
+    """The class of every row, by number, NaN where it is missing; None if the target is no class."""
+    if target is None or task != "classification":
+        return None
+    codes, _ = ranked(columns.typed[target])
+    return np.where(codes < 0, np.nan, codes)
 
 
 def odd_cells(columns: Columns, ragged: dict[int, str], rows: int) -> Finding | None:

@@ -1,0 +1,178 @@
+"""Rows that repeat another of the same table, or of a second one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+
+from likely.auditing._columns import Columns, as_numbers, design, read_columns, standardised
+from likely.auditing._duplicates import ORDINARY, Twins, find_twins
+from likely.auditing._finding import Explained, Finding, Reason, number, worst_first
+from likely.auditing._source import Table
+
+_ALIKE, _NEARLY, _CONTRARY = (
+    0.05,
+    0.1,
+    0.3,
+)  # how far off a copy is: exact, nearly, with another target
+_ASKED, _AMONG = 2_000, 20_000  # rows whose nearest neighbour is looked up, and rows among which it is
+_USUAL = 2.0  # times the usual difference of neighbours: copies that differ by less are repeated measurements
+_OFTEN = 0.5  # of the share of neighbours with another label: copies that differ as often are no mistakes
+
+
+def repeated_rows(columns: Columns, twins: Twins, target: str | None) -> Finding | None:
+    """Report the rows that repeat an earlier one.
+
+    Args:
+        columns: the table.
+        twins: which row each row repeats.
+        target: the target's column, in which copies may differ.
+
+    Returns:
+        Finding | None: the finding "duplicates"; None if no row repeats another.
+    """
+    suspicious = twins.of >= 0
+    count = int(suspicious.sum())
+    if not count:
+        return None
+    if count > len(columns.typed) * ORDINARY:
+        return Finding(
+            "duplicates",
+            "Rows that are there twice",
+            f"{count:,} rows repeat an earlier one: in so few columns, or values, that is no wonder.",
+            numbers={"rows": 0, "repeated": count},
+        )
+    near, disagree = int((suspicious & ~twins.exact).sum()), int(twins.disagree.sum())
+    explained = scatter_of_copies(columns, twins, target) if disagree and target is not None else ""
+
+    def explain(rows: NDArray[np.int64]) -> Iterator[Explained]:
+        return (_told(columns, twins, target, int(row)) for row in rows)
+
+    parts = [f"{count:,} rows repeat an earlier one" if count > 1 else "1 row repeats an earlier one"]
+    parts += [f"{near:,} of them not quite exactly"] if near else []
+    parts += [f"{disagree:,} with another {target}"] if disagree else []
+    certainty = np.where(twins.disagree, 1.0, np.where(twins.exact, 0.99, 0.9)) * suspicious
+    return Finding(
+        "duplicates",
+        "Rows that are there twice",
+        ", ".join(parts) + "." + explained,
+        scores={"repeats_row": twins.of},
+        numbers={"rows": count, "near": near, "other_target": disagree, "by_noise": bool(explained)},
+        **worst_first("duplicates", certainty, suspicious, explain),
+    )
+
+
+def _told(columns: Columns, twins: Twins, target: str | None, row: int) -> Explained:
+    """What is said of one copy."""
+    other = int(twins.of[row])
+    how = "equals" if twins.exact[row] else "almost equals"
+    reasons = [Reason("all columns" if twins.exact[row] else "nearly all", f"as in row {other}", share=1.0)]
+    headline, group = f"{how} row {other}", f"{how} another row"
+    far = _ALIKE if twins.exact[row] else _NEARLY
+    if twins.disagree[row] and target is not None:
+        here, there = columns.typed[target].iloc[[row, other]]
+        headline, group, far = f"{headline}, but has another {target}", f"{group} but for the target", _CONTRARY
+        reasons.append(Reason(target, _shown(here), f"{_shown(there)} in row {other}", 1.0))
+    return Explained(headline, reasons, far, wrong=False, group=group)
+
+
+def _shown(value: object) -> str:
+    return number(value) if isinstance(value, float) else str(value)
+
+
+def scatter_of_copies(columns: Columns, twins: Twins, target: str) -> str:
+    """Say whether copies with another target differ no more than neighbouring rows do.
+
+    Args:
+        columns: the table.
+        twins: which row each row repeats.
+        target: the target's column.
+
+    Returns:
+        str: a sentence for the summary, or nothing if the difference is more than neighbours have.
+    """
+    pairs = _neighbours(columns, twins, target)
+    if len(pairs) < 20:
+        return ""
+    values, levels = as_numbers(columns.typed[target])
+    apart = np.abs(values[pairs[:, 0]] - values[pairs[:, 1]])
+    copies = np.flatnonzero(twins.disagree)
+    if levels is not None or columns.kinds[target] not in ("number", "date"):
+        repeated = int((twins.of >= 0).sum())
+        usual, here = float(np.mean(apart > 0)), len(copies) / repeated
+        if here < _OFTEN * usual or len(copies) < 3:
+            return ""
+        return (
+            f" Copies have another {target} in {here:.0%} of cases, neighbouring rows in {usual:.0%}: the columns do "
+            f"not determine {target}, so this alone makes none of them wrong."
+        )
+    own = np.abs(values[copies] - values[twins.of[copies]])
+    usual, here = float(np.nanmedian(apart)), float(np.nanmedian(own))
+    if not here <= _USUAL * usual:
+        return ""
+    return (
+        f" Copies with another {target} are {number(here)} apart, neighbouring rows {number(usual)}: that is how "
+        f"{target} scatters, and makes none of them wrong."
+    )
+
+
+def _neighbours(columns: Columns, twins: Twins, target: str) -> NDArray[np.int64]:
+    """Pairs of a row and the nearest that does not repeat it, for some rows."""
+    rows = np.flatnonzero((twins.of < 0) & columns.typed[target].notna().to_numpy())
+    rows = np.random.RandomState(0).permutation(rows)[:_AMONG]
+    kinds = {name: kind for name, kind in columns.kinds.items() if name != target}
+    X, _ = design(columns.typed.iloc[rows], kinds)
+    if not X.shape[1] or len(rows) < 2:
+        return np.zeros((0, 2), np.int64)
+    X = np.nan_to_num(standardised(X), nan=-9.0)
+    nearest = cKDTree(X).query(X[:_ASKED], k=2)[1]
+    asked = np.arange(len(nearest))
+    other = np.where(nearest[:, 0] == asked, nearest[:, 1], nearest[:, 0])
+    return np.column_stack([rows[asked], rows[other]])
+
+
+def across(frame: pd.DataFrame, test: Table, target: str | None, id: str | None = None) -> Finding:
+    """Report the rows of a table that are rows of a second one, too, exactly or almost.
+
+    Args:
+        frame: the first table.
+        test: the second table.
+        target: the target's column, in which the two may differ.
+        id: the column that names the rows, which is not compared; default none.
+
+    Returns:
+        Finding: the finding "overlap".
+
+    Raises:
+        ValueError: if the tables have no column in common.
+    """
+    names = [name for name in frame.columns if name in test.frame.columns]
+    if not names:
+        raise ValueError(f"{test.name} has no column in common with the first table")
+    both = read_columns(pd.concat([frame[names], test.frame[names]], ignore_index=True), id)
+    twins = find_twins(both, target if target in names else None)
+    shared = np.zeros(len(frame), bool)
+    later = np.flatnonzero((twins.of >= 0) & (twins.of < len(frame)) & (np.arange(len(twins.of)) >= len(frame)))
+    shared[twins.of[later]] = True
+    partner = {int(twins.of[row]): int(row) - len(frame) for row in reversed(later)}
+
+    def explain(rows: NDArray[np.int64]) -> Iterator[Explained]:
+        for row in rows:
+            other = partner[int(row)]
+            reasons = [Reason("all columns", f"as in row {other} of {test.name}")]
+            headline = f"is row {other} of {test.name}, too"
+            yield Explained(headline, reasons, _NEARLY, wrong=False, group=f"is in {test.name}, too")
+
+    return Finding(
+        "overlap",
+        "Rows that are in both tables",
+        f"{len(later):,} of the {len(test.frame):,} rows of {test.name} are in the first table, too."
+        if len(later)
+        else f"No row of {test.name} is in the first table.",
+        numbers={"rows": int(shared.sum()), "test_rows": len(later)},
+        **worst_first("overlap", shared.astype(np.float64), shared, explain),
+    )

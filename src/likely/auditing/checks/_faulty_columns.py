@@ -1,0 +1,109 @@
+"""Columns to look at before a model does: constant, repeated, naming the rows, holding codes or words for numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from likely._page import Table
+from likely.auditing._columns import Columns
+from likely.auditing._finding import Finding
+from likely.auditing._source import listed
+from likely.auditing.checks._codes import codes
+from likely.auditing.checks._spelling import spellings, written
+from likely.auditing.checks._twin_columns import twin_columns
+
+_NAMED = re.compile(r"(?i)(^|[_\s.-])(id|uuid|guid|key|index|idx)($|[_\s.-])|(?<=[a-z])(ID|Id)$")
+_DENSE = 1.5  # times as many numbers as rows in the range of numbers that count rows
+_FEWEST = 20  # rows from which distinct whole numbers look like names of rows
+_SHOWN = 60
+_SAMPLE = 10_000
+_WORDS = {
+    "constant": "the same value in every row",
+    "empty": "empty",
+    "identifier": "one value of its own per row",
+    "twin": "says what another column says",
+    "code": "a number that is no amount",
+    "spelling": "one level in several spellings",
+    "written": "numbers or dates as text",
+}
+
+
+def faulty_columns(frame: pd.DataFrame, columns: Columns, target: str | None) -> Finding:
+    """Report columns that are constant, empty, repeated or like an identifier, and values that stand for others.
+
+    Args:
+        frame: the table as it came.
+        columns: what was read from it.
+        target: the target's column, which is only looked at for spelling; or None.
+
+    Returns:
+        Finding: the finding "columns".
+    """
+    leave_out = {target} if target else set()
+    found: dict[str, list[tuple[str, str]]] = {kind: [] for kind in _WORDS}
+    for kind in ("constant", "empty"):
+        found[kind] = [(name, _WORDS[kind]) for name in columns.named(kind) if name != target]
+    found["identifier"] = [(name, _WORDS["identifier"]) for name in identifiers(columns) if name != target]
+    found["twin"] = [(twin.second, twin.how) for twin in twin_columns(columns, leave_out)]
+    found["code"] = [(code.column, code.sentence) for code in codes(columns, leave_out)]
+    found["spelling"] = [(name, told) for name, every in spellings(columns).items() for told in every[:3]]
+    found["written"] = [(name, told) for name, told in written(frame, columns).items() if name != target]
+    lines = [(name, _WORDS[kind], told) for kind, every in found.items() for name, told in every]
+    table = pd.DataFrame(lines[:_SHOWN], columns=["column", "what", "more"]).set_index("column")
+    parts = [_part(kind, [name for name, _ in every]) for kind, every in found.items() if every]
+    return Finding(
+        "columns",
+        "Columns to look at",
+        " ".join(parts)
+        if parts
+        else "No column is constant, repeats another, names the rows, or holds codes or numbers as words.",
+        numbers={kind: [{"column": name, "why": told} for name, told in every] for kind, every in found.items()},
+        tables=(Table(table, "Columns to look at, and why."),) if lines else (),
+    )
+
+
+def _part(kind: str, names: list[str]) -> str:
+    """A sentence about the columns of one kind."""
+    names = list(dict.fromkeys(names))
+    one = len(names) == 1
+    verbs = {
+        "constant": "is constant" if one else "are constant",
+        "empty": "is empty" if one else "are empty",
+        "identifier": "has a value of its own in every row" if one else "have a value of their own in every row",
+        "twin": "says what another column says" if one else "say what other columns say",
+        "code": "holds a number that may stand for a gap" if one else "hold numbers that may stand for gaps",
+        "spelling": "has levels in several spellings" if one else "have levels in several spellings",
+        "written": "holds numbers or dates as text" if one else "hold numbers or dates as text",
+    }
+    return f"{listed(names, last=' and ')} {verbs[kind]}."
+
+
+def identifiers(columns: Columns) -> Iterator[str]:
+    """Name the columns that identify rows: all values differ, and they are words, or whole numbers that count.
+
+    Args:
+        columns: the table.
+
+    Yields:
+        str: the name of a column.
+
+    >>> from likely.auditing._columns import read_columns
+    >>> ids = np.random.default_rng(0).permutation(50) + 1000
+    >>> list(identifiers(read_columns(pd.DataFrame({"customer": ids, "income": ids**2, "userID": ids * 37}))))
+    ['customer', 'userID']
+    """
+    for name, kind in columns.kinds.items():
+        if kind == "identifier":
+            yield name
+        elif kind == "number" and len(columns.typed) >= _FEWEST:
+            column = columns.typed[name]
+            some = column.iloc[:_SAMPLE].to_numpy(np.float64)
+            if not ((some == np.round(some)).all() and len(np.unique(some)) == len(some)):
+                continue
+            dense = float(column.max() - column.min()) <= _DENSE * len(column)
+            if (dense or _NAMED.search(str(name))) and column.is_unique:
+                yield name

@@ -1,0 +1,214 @@
+"""Groups of rows on which a model fails: one or two conditions on columns, and a held-out loss above the rest."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.stats import ttest_ind
+
+from likely._page import Table
+from likely._typing import Array
+from likely.auditing._columns import Columns, as_numbers
+from likely.auditing._finding import Finding, number
+from likely.auditing.checks._many import SURE, holm
+
+_ROWS = 50_000
+_CONDITIONS = 400
+_LEVELS = 15  # of a category, the most frequent, that are conditions
+_CUTS = (0.1, 0.25, 0.5, 0.75, 0.9)  # quantiles at which numbers are cut
+_SHARE, _FEWEST = 0.02, 30  # of the rows, and rows of a half, that make a group
+_CANDIDATES = 8  # groups picked on one half of the rows and measured on the other
+_OVERLAP = 0.5  # of a group's rows: a later group that shares more with an earlier one is the same
+_BETTER = 1.1  # times the excess of its parts that two conditions together must have
+_WORSE = 1.2  # times the loss of the rest that is called failing
+
+
+class Group(NamedTuple):
+    """Rows that meet one or two conditions, and the loss there.
+
+    Args:
+        where: the conditions, in words.
+        rows: how many rows meet them.
+        loss: the mean loss there, on the half of the rows by which the group was not picked.
+        error: its standard error.
+        rest: the mean loss of the other rows.
+        p_value: that the loss is not above the rest, corrected for the number of groups measured.
+    """
+
+    where: str
+    rows: int
+    loss: float
+    error: float
+    rest: float
+    p_value: float
+
+
+def failing_groups(
+    columns: Columns, leave_out: set[str], rows: NDArray[np.int64], loss: Array, what: str
+) -> Finding | None:
+    """Report groups of rows in which predictions of held-out rows are worse than elsewhere.
+
+    Groups are picked on one half of the rows and measured on the other.
+
+    Args:
+        columns: the table.
+        leave_out: columns that no condition is about, such as the target.
+        rows: the rows that have a loss, shape (judged,).
+        loss: the held-out loss of these rows, such as the negative log-likelihood or the absolute error.
+        what: the name of the loss, as in "the error of price".
+
+    Returns:
+        Finding | None: the finding "groups"; None where rows are too few or no column has conditions.
+    """
+    some = np.random.RandomState(0).permutation(len(rows))[:_ROWS]
+    masks, words = conditions(columns, leave_out, rows[some])
+    if len(some) < 4 * _FEWEST or not words:
+        return None
+    groups = worst_groups(masks, words, loss[some])
+    failing = [own for own in groups if own.p_value < SURE and own.loss > _WORSE * own.rest]
+    share = len(rows) / len(some)
+    frame = pd.DataFrame(
+        {
+            "rows": [round(own.rows * share) for own in groups],
+            "there": [f"{number(own.loss)} ± {number(float(f'{own.error:.1g}'))}" for own in groups],
+            "elsewhere": [number(own.rest) for own in groups],
+            "p, corrected": [f"{own.p_value:.2g}" for own in groups],
+        },
+        index=pd.Index([own.where for own in groups], name="where"),
+    )
+    return Finding(
+        "groups",
+        "Groups on which predictions fail",
+        f"Where {failing[0].where}, {what} is {failing[0].loss / max(failing[0].rest, 1e-300):.1f} times that of the "
+        f"other rows ({round(failing[0].rows * share):,} rows)."
+        + (f" {len(failing) - 1} more groups stand out." if len(failing) > 1 else "")
+        if failing
+        else f"No group of one or two columns stands out: {what} is much the same everywhere.",
+        numbers={
+            "groups": [
+                {
+                    "where": own.where,
+                    "rows": round(own.rows * share),
+                    "loss": round(own.loss, 6),
+                    "error": round(own.error, 6),
+                    "rest": round(own.rest, 6),
+                    "p_value": own.p_value,
+                }
+                for own in failing
+            ]
+        },
+        tables=(Table(frame, f"{what[0].upper()}{what[1:]}, on rows by which the groups were not picked."),)
+        if groups
+        else (),
+    )
+
+
+def conditions(
+    columns: Columns, leave_out: set[str], rows: NDArray[np.int64]
+) -> tuple[NDArray[np.bool_], list[tuple[str, str]]]:
+    """List the conditions that groups are made of: cuts of numbers, levels of categories, gaps.
+
+    Args:
+        columns: the table.
+        leave_out: columns that no condition is about.
+        rows: the rows to evaluate them on.
+
+    Returns:
+        tuple: which rows meet which condition, shape (rows, conditions), and for each its column and its words.
+    """
+    masks: list[NDArray[np.bool_]] = []
+    words: list[tuple[str, str]] = []
+    for name, kind in columns.kinds.items():
+        if name in leave_out or kind not in ("number", "category", "date"):
+            continue
+        values, levels = as_numbers(columns.typed[name].iloc[rows])
+        missing = np.isnan(values)
+        found = [(missing, "missing")] if missing.any() else []
+        if kind == "category" and levels is not None:
+            found += [(values == place, f"= {level}") for place, level in enumerate(levels[:_LEVELS])]
+        elif not missing.all() and kind == "number":
+            for cut in np.unique(np.quantile(values[~missing], _CUTS)):
+                found += [(values <= cut, f"≤ {number(float(cut))}"), (values > cut, f"> {number(float(cut))}")]
+        for mask, condition in found:
+            if max(_FEWEST * 2, _SHARE * len(rows)) <= mask.sum() < len(rows) - _FEWEST:
+                masks.append(mask)
+                words.append((name, f"{name} {'is ' if condition == 'missing' else ''}{condition}"))
+        if len(words) >= _CONDITIONS:
+            break
+    return (np.column_stack(masks) if masks else np.zeros((len(rows), 0), bool)), words
+
+
+def worst_groups(masks: NDArray[np.bool_], words: list[tuple[str, str]], loss: Array) -> list[Group]:
+    """Pick the groups with the clearest excess on the first half of the rows, and measure them on the second.
+
+    Args:
+        masks: which rows meet which condition, shape (rows, conditions).
+        words: the column and the words of each condition.
+        loss: the loss of the rows, in a random order, shape (rows,).
+
+    Returns:
+        list[Group]: at most eight, the worst first.
+
+    >>> rng = np.random.default_rng(0)
+    >>> town, old = rng.integers(0, 3, 2000), rng.uniform(size=2000) > 0.6
+    >>> loss = rng.exponential(size=2000) * np.where((town == 1) & old, 3, 1)
+    >>> masks = np.column_stack([town == 0, town == 1, old, ~old])
+    >>> words = [("town", "town = 0"), ("town", "town = 1"), ("old", "old"), ("old", "new")]
+    >>> worst_groups(masks, words, loss)[0].where
+    'town = 1 and old'
+    """
+    half = len(loss) // 2
+    picked = _pick(masks[:half], words, np.clip(loss[:half], None, _cap(loss)))
+    held, value = masks[half:], loss[half:]
+    groups, p_values = [], []
+    for i, j in picked:
+        inside = held[:, i] & held[:, j]
+        if min(int(inside.sum()), int((~inside).sum())) < _FEWEST // 2:
+            continue
+        own, rest = value[inside], value[~inside]
+        capped = [np.clip(part, None, _cap(loss)) for part in (own, rest)]
+        p_values.append(float(ttest_ind(*capped, equal_var=False, alternative="greater").pvalue))
+        where = words[i][1] if i == j else f"{words[i][1]} and {words[j][1]}"
+        error = float(own.std() / np.sqrt(len(own)))
+        rows = int((masks[:, i] & masks[:, j]).sum())
+        groups.append(Group(where, rows, float(own.mean()), error, float(rest.mean()), 1.0))
+    corrected = [own._replace(p_value=float(p)) for own, p in zip(groups, holm(p_values), strict=True)]
+    return sorted(corrected, key=lambda own: -own.loss / max(own.rest, 1e-300))
+
+
+def _cap(loss: Array) -> float:
+    """A loss beyond which one row speaks for no group."""
+    return float(np.quantile(loss, 0.99))
+
+
+def _pick(masks: NDArray[np.bool_], words: list[tuple[str, str]], loss: Array) -> list[tuple[int, int]]:
+    """Pairs of conditions, or a condition with itself, with the clearest excess, that share few rows."""
+    M = masks.astype(np.float32)
+    centred = (loss - loss.mean()).astype(np.float32)
+    spread = max(float(loss.std()), 1e-12)
+    count = M.T @ M
+    excess = (M.T @ (M * centred[:, None])) / np.maximum(count, 1)
+    columns = pd.factorize(pd.Series([name for name, _ in words]))[0]
+    same = columns[:, None] == columns[None, :]
+    np.fill_diagonal(same, False)
+    single = np.diag(excess)
+    small = count < max(_FEWEST, _SHARE * len(loss))
+    # Two conditions are no better than the better of them alone, unless they say so.
+    pair = ~np.eye(len(single), dtype=bool)
+    no_gain = pair & (excess < _BETTER * np.maximum(single[:, None], single[None, :]))
+    z = np.where(same | small | no_gain, -np.inf, excess * np.sqrt(count) / spread)
+    z[np.tril_indices(len(single), -1)] = -np.inf
+    picked: list[tuple[int, int]] = []
+    covered: list[NDArray[np.bool_]] = []
+    for place in np.argsort(-z, axis=None, kind="stable")[:2_000]:
+        i, j = divmod(int(place), len(single))
+        if not z[i, j] > 2 or len(picked) == _CANDIDATES:
+            break
+        inside = masks[:, i] & masks[:, j]
+        if all(np.sum(inside & other) <= _OVERLAP * min(inside.sum(), other.sum()) for other in covered):
+            picked.append((i, j))
+            covered.append(inside)
+    return picked

@@ -1,0 +1,234 @@
+"""Whether the order of the rows means something: neighbours alike, or a trend, beyond what chance brings."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.stats import chi2, norm, rankdata
+
+from likely._page import Table
+from likely._typing import Array
+from likely.auditing._columns import MODELLED, Columns, as_numbers
+from likely.auditing._finding import Finding
+from likely.auditing._source import listed
+from likely.auditing.checks._many import SURE, holm
+
+Index = NDArray[np.int64]
+
+_FEWEST = 30  # rows
+_PAIRS = 10  # equal neighbours by chance, and pairs without the most frequent value: fewer follow no normal law
+_RARE = 10  # rows of a level that a trend is looked for in
+_CLEAR = 0.05  # correlation with the neighbour, or with the row's number, from which order matters
+_SORTED = 0.9  # correlation from which rows are sorted
+_MOST = 50_000  # neighbouring rows that are looked at, in one block from the middle, and rows spread over all
+_COLUMNS = 1_000  # of a wide table, the target and others at random
+_SHOWN = 12
+
+
+class Dependence(NamedTuple):
+    """How much a column has to do with the order of rows.
+
+    Args:
+        p_value: the chance of as much in rows of a random order; uniform between 0 and 1 for these.
+        neighbours: the correlation with the row before, or for a category the excess share of equal neighbours.
+        neighbours_error: its standard error in rows of a random order.
+        trend: the rank correlation with the row's number, or for a category the correlation ratio.
+    """
+
+    p_value: float
+    neighbours: float
+    neighbours_error: float
+    trend: float
+
+
+def order(columns: Columns, target: str | None) -> Finding | None:
+    """Report columns in which neighbouring rows are alike, or that change along the table.
+
+    Args:
+        columns: the table, its rows in the order of the file.
+        target: the target's column, or None.
+
+    Returns:
+        Finding | None: the finding "order"; None where there are fewer than 30 rows.
+    """
+    n = len(columns.typed)
+    names = columns.named(*MODELLED)
+    if len(names) > _COLUMNS:
+        some = set(np.random.RandomState(0).permutation(len(names))[:_COLUMNS].tolist())
+        names = [name for place, name in enumerate(names) if place in some or name == target]
+    if n < _FEWEST or not names:
+        return None
+    found = {name: told for name in names if (told := _of_column(columns, name)) is not None}
+    p = holm([told.p_value for told in found.values()])
+    sure = [name for name, own in zip(found, p, strict=True) if own < SURE]
+    clear = [name for name in sure if max(abs(found[name].neighbours), abs(found[name].trend)) >= _CLEAR]
+    clear.sort(key=lambda name: -max(abs(found[name].neighbours), abs(found[name].trend)))
+    frame = pd.DataFrame(
+        {
+            "like the row before": [f"{told.neighbours:.2f} ± {told.neighbours_error:.2f}" for told in found.values()],
+            "along the table": [round(told.trend, 2) for told in found.values()],
+            "p, corrected": [f"{own:.2g}" for own in p],
+        },
+        index=pd.Index(list(found), name="column"),
+    )
+    frame = frame.iloc[np.argsort([told.p_value for told in found.values()], kind="stable")[:_SHOWN]]
+    return Finding(
+        "order",
+        "Does the order of rows mean something",
+        _sentence(found, clear, target),
+        numbers={
+            "columns": clear,
+            "p_value": {str(name): float(own) for name, own in zip(found, p, strict=True)},
+            "neighbours": {str(name): round(told.neighbours, 4) for name, told in found.items()},
+            "trend": {str(name): round(told.trend, 4) for name, told in found.items()},
+        },
+        tables=(
+            Table(
+                frame,
+                "Correlation of each value with that of the row before, and with the row's number. For categories: the "
+                "share of equal neighbours above chance, and the correlation ratio.",
+                digits=2,
+            ),
+        )
+        if len(found)
+        else (),
+    )
+
+
+def _of_column(columns: Columns, name: str) -> Dependence | None:
+    column = columns.typed[name]
+    if len(column) <= _MOST:
+        values, levels = as_numbers(column)
+        return depends(values, categories=levels is not None)
+    start = (len(column) - _MOST) // 2
+    block, levels = as_numbers(column.iloc[start : start + _MOST])
+    spread, _ = as_numbers(column.iloc[np.linspace(0, len(column) - 1, _MOST).astype(np.int64)])
+    return depends(block, spread, categories=levels is not None)
+
+
+def _sentence(found: dict[str, Dependence], clear: list[str], target: str | None) -> str:
+    if not clear:
+        return "Rows look shuffled: no column tells where in the table a row stands."
+    ordered = [name for name in clear if abs(found[name].trend) >= _SORTED]
+    alike = [name for name in clear if abs(found[name].trend) < _SORTED]
+    if target in ordered:
+        return f"Rows are sorted by {target}, or nearly so: shuffle them before they are split into folds or batches."
+    parts = []
+    if ordered:
+        parts.append(f"Rows are sorted by {listed(ordered, most=3, last=' and ')}, or nearly so.")
+    if alike:
+        parts.append(f"In {listed(alike, most=3, last=' and ')} {_how(found[alike[0]], alike[0])}.")
+    if target in clear:
+        parts.append(
+            f"The order tells {target}: a random split tests a model on neighbours of the rows it has learned from."
+        )
+    parts.append("If rows follow each other in time, or belong to groups, split by time or by group.")
+    return " ".join(parts)
+
+
+def _how(own: Dependence, name: str) -> str:
+    """What the order does to a column, in words."""
+    if abs(own.neighbours) < _CLEAR:
+        return f"values change along the table ({name}: correlation {own.trend:.2f}, by chance 0)"
+    alike = "are alike" if own.neighbours > 0 else "alternate"
+    return f"neighbouring rows {alike} ({name}: {own.neighbours:.2f} ± {own.neighbours_error:.2f}, by chance 0)"
+
+
+def depends(values: Array, spread: Array | None = None, *, categories: bool = False) -> Dependence | None:
+    """Test whether values depend on their order, without permuting them.
+
+    Two tests are made and combined: of neighbours, by the serial correlation of ranks (Wald and Wolfowitz 1943; for
+    categories, by the number of equal neighbours), and of a trend, by the correlation of ranks with the row's number
+    (for categories, Kruskal and Wallis' of row numbers). Means and variances are those over all permutations, exactly,
+    ties included; the two are uncorrelated in a random order.
+
+    Args:
+        values: numbers, or codes of categories, NaN where missing, in their order; shape (rows,).
+        spread: values from the whole table, in their order, in which a trend is looked for; default ``values``.
+        categories: whether they are codes.
+
+    Returns:
+        Dependence | None: None where the values are too few, or nearly all the same.
+
+    >>> rng = np.random.default_rng(0)
+    >>> shuffled, walk = rng.normal(size=500), rng.normal(size=500).cumsum()
+    >>> bool(depends(shuffled).p_value > 0.01), bool(depends(walk).p_value < 1e-9)
+    (True, True)
+    """
+    block = values[~np.isnan(values)]
+    spread = block if spread is None else spread[~np.isnan(spread)]
+    if min(len(block), len(spread)) < _FEWEST:
+        return None
+    codes = np.unique(block, return_inverse=True)[1]
+    rest = len(block) - np.bincount(codes).max()
+    enough = rest * rest >= _PAIRS * len(block)
+    if categories:
+        share, error, near = _equal_neighbours(codes) if enough else (0.0, 0.0, np.nan)
+        size, along = _trend_of_levels(spread.astype(np.int64))
+    else:
+        share, error, near = _serial(rankdata(block)) if enough else (0.0, 0.0, np.nan)
+        size, along = _trend(spread, rest)
+    both = [p for p in (near, along) if not np.isnan(p)]
+    if not both:
+        return None
+    smallest = min([*both, 1 - 1e-12])
+    return Dependence(float(-np.expm1(len(both) * np.log1p(-smallest))), share, error, size)
+
+
+def _serial(scores: Array) -> tuple[float, float, float]:
+    """The correlation with the row before, its error over all permutations, and a two-sided p-value."""
+    n = len(scores)
+    a = (scores - scores.mean()) / scores.std()
+    s2, s4 = float(n), float(np.sum(a**4))
+    product = float(np.dot(a[:-1], a[1:]))
+    mean = -s2 / n
+    second = (s2 * s2 - s4) / n + (s2 * s2 - 2 * s4) / (n * (n - 1))
+    error = float(np.sqrt(max(second - mean * mean, 1e-300)))
+    return (product - mean) / n, error / n, float(2 * norm.sf(abs(product - mean) / error))
+
+
+def _equal_neighbours(codes: Index) -> tuple[float, float, float]:
+    """The share of equal neighbours above chance, its error over all permutations, and a two-sided p-value."""
+    n, counts = len(codes), np.bincount(codes).astype(np.float64)
+    two, three = counts * (counts - 1), counts * (counts - 1) * (counts - 2)
+    pairs = float(np.mean(codes[1:] == codes[:-1])) * (n - 1)
+    p2 = two.sum() / (n * (n - 1))
+    p3 = three.sum() / (n * (n - 1) * (n - 2))
+    p4 = ((three * (counts - 3)).sum() + two.sum() ** 2 - (two**2).sum()) / (n * (n - 1) * (n - 2) * (n - 3))
+    mean = (n - 1) * p2
+    if mean < _PAIRS:
+        return 0.0, 0.0, np.nan
+    second = (n - 1) * p2 + 2 * (n - 2) * p3 + (n - 2) * (n - 3) * p4
+    error = float(np.sqrt(max(second - mean * mean, 1e-300)))
+    scale = (n - 1) * (1 - p2)  # one where all neighbours are equal, nought by chance
+    return (pairs - mean) / scale, error / scale, float(2 * norm.sf(abs(pairs - mean) / error))
+
+
+def _trend(x: Array, rest: int) -> tuple[float, float]:
+    """The rank correlation with the row's number, of variance 1/(n-1) over permutations, and a two-sided p-value."""
+    if rest < _RARE:
+        return 0.0, np.nan
+    n = len(x)
+    ranks, place = rankdata(x), np.arange(n, dtype=np.float64)
+    rho = float(np.corrcoef(ranks, place)[0, 1])
+    return rho, float(2 * norm.sf(abs(rho) * np.sqrt(n - 1)))
+
+
+def _trend_of_levels(codes: Index) -> tuple[float, float]:
+    """The correlation ratio of row numbers by level, and the p-value of Kruskal and Wallis' test."""
+    counts = np.bincount(codes)
+    frequent = counts >= _RARE
+    group = np.where(frequent[codes], codes, len(counts))
+    kept = np.unique(group, return_inverse=True)[1]
+    size = np.bincount(kept)
+    if len(size) < 2 or size.min() < _RARE:
+        return 0.0, np.nan
+    n = len(codes)
+    place = np.arange(n, dtype=np.float64) - (n - 1) / 2
+    between = float(np.sum(np.bincount(kept, place) ** 2 / size)) / float(place @ place)
+    # The part that so many levels explain by chance is taken off the size, not off the test.
+    adjusted = max(0.0, 1 - (1 - between) * (n - 1) / (n - len(size)))
+    return float(np.sqrt(adjusted)), float(chi2.sf((n - 1) * between, len(size) - 1))

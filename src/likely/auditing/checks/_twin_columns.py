@@ -1,0 +1,115 @@
+"""Columns that say the same: equal, equal up to a unit, or equal up to the names of their levels."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from likely.auditing._columns import MODELLED, Columns, as_numbers
+from likely.auditing._finding import number
+
+_SAMPLE = 1_000  # rows by which columns that may be equal are picked
+_DIGITS = 5  # of standardised numbers, by which columns that may be equal are picked
+_EQUAL = 1e-6  # deviations by which columns that are equal up to a unit may differ
+_LEVELS = 50  # distinct values, at most, of a column whose values may be names
+_REPEATED = 5  # rows per such value, at least on average: where all differ, any two columns agree
+_ROWS = 10  # rows, at least, that two columns must share
+
+
+class TwinColumns(NamedTuple):
+    """Two columns that say the same, and how the second is made of the first."""
+
+    first: str
+    second: str
+    how: str
+
+
+def twin_columns(columns: Columns, leave_out: set[str]) -> list[TwinColumns]:
+    """Find columns that repeat an earlier one.
+
+    Args:
+        columns: the table.
+        leave_out: columns that are not looked at, such as the target.
+
+    Returns:
+        list[TwinColumns]: each later column once, with the first that it repeats.
+
+    >>> from likely.auditing._columns import read_columns
+    >>> x = np.random.default_rng(0).normal(size=50)
+    >>> up = np.where(x > 0, "yes", "no")
+    >>> table = pd.DataFrame({"cm": x, "inch": x / 2.54, "up": up, "sign": np.sign(x)})
+    >>> [twin.how for twin in twin_columns(read_columns(table), set())]
+    ['inch = 0.3937 × cm', 'sign is up under other names']
+    """
+    names = [name for name in columns.named(*MODELLED) if name not in leave_out]
+    n = len(columns.typed)
+    if n < _ROWS:
+        return []
+    rows = np.sort(np.random.RandomState(0).permutation(n)[:_SAMPLE])
+    groups: dict[bytes, list[str]] = {}
+    found: list[TwinColumns] = []
+    for name in names:
+        sample = as_numbers(columns.typed[name].iloc[rows])[0]
+        for key in _keys(sample, pd.api.types.is_numeric_dtype(columns.typed[name].dtype)):
+            before = groups.setdefault(key, [])
+            twin = next((own for other in before if (own := _same(columns.typed[other], columns.typed[name]))), None)
+            if twin is not None:
+                found.append(twin)
+                break
+            before.append(name)
+    return found
+
+
+def _keys(sample: NDArray[np.float64], numeric: bool) -> list[bytes]:
+    """What two columns have in common if they are equal up to a unit, or up to names."""
+    present = ~np.isnan(sample)
+    if present.sum() < _ROWS:
+        return []
+    keys = []
+    values = sample[present]
+    deviation = float(values.std())
+    if numeric and deviation > 0 and np.isfinite(deviation):
+        z = (values - values.mean()) / deviation
+        z *= np.sign(z[np.argmax(np.abs(z) > 0.1)])
+        keys.append(b"unit" + present.tobytes() + (np.round(z, _DIGITS) + 0.0).tobytes())
+    codes, levels = pd.factorize(sample)
+    if 1 < len(levels) <= min(_LEVELS, len(values) // _REPEATED):
+        keys.append(b"name" + codes.astype(np.int64).tobytes())
+    return keys
+
+
+def _same(first: pd.Series[Any], second: pd.Series[Any]) -> TwinColumns | None:
+    """Whether two columns are equal in all rows, and how."""
+    one, two = str(first.name), str(second.name)
+    if not bool((first.isna().to_numpy() == second.isna().to_numpy()).all()):
+        return None
+    numeric = [pd.api.types.is_numeric_dtype(own.dtype) for own in (first, second)]
+    if all(numeric):
+        x, y = (own.dropna().to_numpy(np.float64) for own in (first, second))
+        if np.array_equal(x, y):
+            return TwinColumns(one, two, f"{two} equals {one}")
+        with np.errstate(over="ignore", invalid="ignore"):
+            slope = float(np.dot(x - x.mean(), y - y.mean()) / np.dot(x - x.mean(), x - x.mean()))
+            shift = float(y.mean() - slope * x.mean())
+            if np.isfinite(slope) and np.abs(y - shift - slope * x).max() <= _EQUAL * float(y.std()):
+                return TwinColumns(one, two, f"{two} = {_line(one, slope, shift, float(y.std()))}")
+    codes = [pd.factorize(own)[0] for own in (first, second)]
+    if not np.array_equal(*codes) or codes[0].max() >= _LEVELS:
+        return None
+    equal = not any(numeric) and bool((first.dropna().to_numpy() == second.dropna().to_numpy()).all())
+    if equal:
+        return TwinColumns(one, two, f"{two} equals {one}")
+    amounts = any(numeric) and codes[0].max() > 1
+    how = f"{two} and {one} tell each other, one to one" if amounts else f"{two} is {one} under other names"
+    return TwinColumns(one, two, how)
+
+
+def _line(name: str, slope: float, shift: float, deviation: float) -> str:
+    """A line in words: 0.5 × a + 3."""
+    times = "" if abs(slope - 1) < 1e-9 else "−" if abs(slope + 1) < 1e-9 else f"{number(slope)} × "
+    if abs(shift) < 1e-6 * deviation:
+        return f"{times}{name}"
+    return f"{times}{name} {'−' if shift < 0 else '+'} {number(abs(shift))}"

@@ -1,0 +1,207 @@
+"""Columns: what is in a table, its gaps, and columns to look at before a model does."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import kstest
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
+
+import likely
+from likely.auditing import Audit, Finding
+from likely.auditing._columns import read_columns
+from likely.auditing._leaks import tells
+from likely.auditing._read import read_table
+from likely.auditing._table import first_questions
+from likely.auditing.checks._gaps import depends
+
+
+def ask(
+    frame: pd.DataFrame, target: str | None = None, task: str = "none", id: str | None = None
+) -> dict[str, Finding]:
+    table = read_table(frame).frame
+    found = first_questions(table, read_columns(table, id), target, task)
+    return {finding.name: finding for finding in found if finding is not None}
+
+
+def customers(n: int = 600, seed: int = 0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame(
+        {
+            "age": rng.integers(18, 80, n).astype(float),
+            "income": rng.lognormal(10, 0.5, n),
+            "city": rng.choice(["NY", "LA", "SF"], n),
+            "churn": rng.choice(["yes", "no"], n, p=[0.2, 0.8]),
+        }
+    )
+
+
+def why(finding: Finding, kind: str) -> dict[str, str]:
+    return {own["column"]: own["why"] for own in finding.numbers[kind]}
+
+
+def test_the_overview_counts_rows_columns_kinds_gaps_and_classes() -> None:
+    table = customers()
+    table["signed"] = pd.date_range("2020-01-01", periods=600)
+    table.loc[:59, "income"] = np.nan
+    seen = ask(table, "churn", "classification")["overview"]
+    assert seen.summary.startswith(
+        "600 rows, 5 columns: 2 numbers, 2 categories and 1 date. 2.0% of the cells are empty."
+    )
+    assert "2 classes of churn: no 78%, yes 22%." in seen.summary
+    assert seen.numbers["gaps"] == {"income": 0.1}
+    assert list(seen.tables[0].frame.columns) == ["kind", "gaps", "distinct", "holds"]
+    spread = ask(table, "income", "regression")["overview"]
+    assert "income: median 2" in spread.summary
+
+
+def test_a_rare_class_and_a_long_tail_are_named() -> None:
+    table = customers()
+    table.loc[:3, "churn"] = "never"
+    assert "Rare: never, 4 rows." in ask(table, "churn", "classification")["overview"].summary
+    table["income"] **= 3
+    assert "long tail of high values" in ask(table, "income", "regression")["overview"].summary
+
+
+def test_gaps_that_depend_on_the_target_are_told_with_their_error() -> None:
+    table = customers(2000)
+    rng = np.random.default_rng(1)
+    table.loc[(table["churn"] == "yes") & (rng.uniform(size=2000) < 0.3), "income"] = np.nan
+    table.loc[rng.uniform(size=2000) < 0.1, "age"] = np.nan
+    found = ask(table, "churn", "classification")["gaps"]
+    assert found.numbers["depend_on_target"] == ["income"]
+    assert "where income is missing, the share of churn = " in found.summary
+    assert "±" in found.summary
+    table["price"] = rng.normal(size=2000)
+    table.loc[table["price"] > 1, "age"] = np.nan
+    assert ask(table, "price", "regression")["gaps"].numbers["depend_on_target"] == ["age"]
+
+
+@pytest.mark.parametrize("classes", [False, True])
+def test_gaps_at_random_have_uniform_p_values(classes: bool) -> None:
+    rng = np.random.default_rng(3)
+
+    def once() -> float:
+        y = rng.choice(list("abc"), 300) if classes else rng.normal(size=300)
+        told = depends(rng.uniform(size=300) < 0.15, pd.Series(y, name="y"), classes=classes)
+        assert told is not None
+        return told.p_value
+
+    p = np.array([once() for _ in range(400)])
+    assert np.mean(p < 0.05) < 0.08
+    assert kstest(p, "uniform").pvalue > 1e-3
+
+
+def test_a_table_without_gaps_has_no_card_for_them_and_empty_rows_are_counted() -> None:
+    assert "gaps" not in ask(customers(), "churn", "classification")
+    table = customers()
+    table.loc[5, ["age", "income", "city"]] = np.nan
+    assert ask(table, "churn", "classification")["gaps"].numbers["empty_rows"] == [5]
+
+
+def test_columns_that_say_the_same() -> None:
+    table = customers()
+    table["age in months"] = 12 * table["age"]
+    table["copy"] = table["city"]
+    table["code"] = table["city"].map({"NY": 7, "LA": 3, "SF": 11})
+    table["other"] = -table["income"] + 5
+    table["almost"] = table["income"] + np.random.default_rng(0).normal(size=600)
+    twins = why(ask(table)["columns"], "twin")
+    assert twins == {
+        "age in months": "age in months = 12 × age",
+        "copy": "copy equals city",
+        "code": "code and city tell each other, one to one",
+        "other": "other = −income + 5",
+    }
+
+
+def test_constant_empty_and_identifying_columns_and_the_one_the_user_names() -> None:
+    table = customers()
+    rng = np.random.default_rng(0)
+    table["one"], table["none"] = 1, None
+    table["customer"] = rng.permutation(600) + 5000
+    table["name"] = [f"c{i}x" for i in rng.permutation(600)]
+    table["salary"] = rng.permutation(600) * 137.0  # whole and distinct, but an amount
+    found = ask(table)["columns"]
+    assert [list(why(found, kind)) for kind in ("constant", "empty", "identifier")] == [
+        ["one"],
+        ["none"],
+        ["customer", "name"],
+    ]
+    assert list(why(ask(table, id="name")["columns"], "identifier")) == ["customer"]
+
+
+@pytest.mark.parametrize(
+    ("column", "code"), [("age", -999), ("age", 0), ("age", 9999), ("income", -1), ("income", 999999999)]
+)
+def test_numbers_that_stand_for_a_gap(column: str, code: float) -> None:
+    table = customers()
+    table["income"] = table["income"].round()
+    table.loc[[3, 70, 300, 301], column] = code
+    told = why(ask(table)["columns"], "code")
+    assert list(told) == [column]
+    assert "in 4 rows" in told[column]
+
+
+@pytest.mark.parametrize("values", ["counts", "normal", "percent", "uniform", "ratings", "years"])
+def test_amounts_are_no_codes(values: str) -> None:
+    rng = np.random.default_rng(0)
+    drawn = {
+        "counts": rng.poisson(3, 2000),
+        "normal": rng.normal(size=2000).round(1),
+        "percent": rng.integers(0, 100, 2000),
+        "uniform": rng.integers(0, 1000, 2000),
+        "ratings": rng.choice([-1, 0, 1, 9], 2000),
+        "years": np.where(rng.uniform(size=2000) < 0.5, 0, rng.integers(1950, 2020, 2000)),
+    }[values]
+    assert not ask(pd.DataFrame({"x": drawn, "y": rng.normal(size=2000)}))["columns"].numbers["code"]
+
+
+def test_spellings_of_a_level_and_numbers_and_dates_as_text() -> None:
+    table = customers()
+    table.loc[:4, "city"] = "ny "
+    rng = np.random.default_rng(0)
+    table["fee"] = [f"${fee:,}" for fee in rng.integers(900, 5000, 600)]
+    table["weight"] = [f"{kilos} kg" for kilos in rng.integers(40, 120, 600)]
+    table["text number"] = rng.integers(0, 99, 600).astype(str)
+    days = pd.Series(pd.date_range("2020-01-01", periods=600))
+    table["day"] = np.where(np.arange(600) % 4 == 0, days.dt.strftime("%d/%m/%Y"), days.dt.strftime("%Y-%m-%d"))
+    table["room"] = [f"A{number}" for number in rng.integers(1, 40, 600)]
+    table["band"] = rng.choice(["<10", "10-20", ">20", "20-30"], 600)
+    found = ask(table)["columns"]
+    assert "is also written “ny ” (5)" in why(found, "spelling")["city"]
+    assert list(why(found, "written")) == ["fee", "weight", "text number", "day"]
+    assert "2 formats" in why(found, "written")["day"]
+
+
+def test_a_clean_table_gets_calm_sentences() -> None:
+    found = ask(customers(), "churn", "classification")
+    assert found["columns"].summary.startswith("No column is constant")
+    assert found["order"].summary.startswith("Rows look shuffled")
+    assert not found["columns"].tables
+
+
+@pytest.mark.parametrize(
+    ("load", "column", "most"),
+    [(load_diabetes, "bmi", 0.45), (load_wine, "flavanoids", 0.65), (load_breast_cancer, "worst perimeter", 0.75)],
+)
+def test_leaks_on_small_sets_have_an_error_and_permuted_targets_tell_nothing(
+    load: object, column: str, most: float
+) -> None:
+    table = load(as_frame=True).frame  # type: ignore[operator]
+    x, y = table[column].to_numpy(), table["target"].to_numpy(float)
+    labels = len(np.unique(y)) < 20
+    told = tells(x, y, labels=labels)
+    assert 0.2 < told.share < most
+    assert 0.01 < told.error < 0.08
+    rng = np.random.default_rng(0)
+    chance = [tells(x, rng.permutation(y), labels=labels) for _ in range(20)]
+    assert np.mean([own.share for own in chance]) < 0.01
+    assert sum(own.share > 2 * own.error for own in chance) <= 2
+
+
+def test_the_audit_has_the_cards_and_an_id_is_read_by_none_of_them() -> None:
+    table = customers(200)
+    table.insert(0, "customer", [f"c{i}" for i in range(200)])
+    audit = likely.audit(table)
+    assert isinstance(audit, Audit)
+    assert {"overview", "columns", "order"} <= {finding.name for finding in audit.findings}

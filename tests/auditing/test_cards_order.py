@@ -1,0 +1,139 @@
+"""The order of rows, drift between two tables, and groups on which predictions fail."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import kstest
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, load_wine
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.model_selection import cross_val_predict
+
+import likely
+from likely.auditing._columns import read_columns
+from likely.auditing._read import read_table
+from likely.auditing.checks._drift import drift
+from likely.auditing.checks._groups import failing_groups
+from likely.auditing.checks._order import depends, order
+
+Draw = Callable[[np.random.Generator], np.ndarray]
+
+
+@pytest.mark.parametrize(
+    ("draw", "categories"),
+    [
+        (lambda rng: rng.normal(size=30), False),
+        (lambda rng: rng.standard_cauchy(300), False),
+        (lambda rng: rng.poisson(0.3, 300), False),
+        (lambda rng: rng.uniform(size=600) < 0.15, False),
+        (lambda rng: rng.integers(0, 3, 200), True),
+        (lambda rng: np.minimum(rng.zipf(1.5, 500), 300), True),
+    ],
+    ids=["few", "heavy tails", "counts", "rare", "levels", "many levels"],
+)
+def test_p_values_of_shuffled_rows_are_uniform(draw: Draw, categories: bool) -> None:
+    rng = np.random.default_rng(7)
+    found = [depends(draw(rng).astype(float), categories=categories) for _ in range(400)]
+    p = np.array([own.p_value for own in found if own is not None])
+    assert len(p) == 400
+    assert kstest(p, "uniform").pvalue > 1e-3
+    assert np.mean(p < 0.01) < 0.03
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda rng: 0.3 * np.linspace(-1.7, 1.7, 600) + rng.normal(size=600),
+        lambda rng: np.repeat(rng.normal(size=60), 10) + rng.normal(size=600),
+        lambda rng: np.tile([-0.8, 0.8], 300) + rng.normal(size=600),
+        lambda rng: np.convolve(rng.normal(size=604), np.ones(5) / 5, "valid"),
+    ],
+    ids=["trend", "blocks", "alternating", "smooth"],
+)
+def test_order_that_means_something_is_found_in_the_column_that_has_it(draw: Draw) -> None:
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(600, 20)), columns=[f"x{j}" for j in range(20)])
+    assert order(read_columns(table), None).numbers["columns"] == []  # type: ignore[union-attr]
+    table["x7"] = draw(rng)
+    assert order(read_columns(table), None).numbers["columns"] == ["x7"]  # type: ignore[union-attr]
+
+
+def test_real_sets_that_are_sorted_by_class_and_one_that_is_shuffled() -> None:
+    for load in (load_iris, load_wine):
+        found = order(read_columns(load(as_frame=True).frame), "target")
+        assert found is not None
+        assert found.summary.startswith("Rows are sorted by target")
+    found = order(read_columns(load_diabetes(as_frame=True).frame), "target")
+    assert found is not None
+    assert found.numbers["columns"] == []
+
+
+def test_halves_of_one_table_do_not_differ() -> None:
+    alarms, columns = 0, 0
+    for seed in range(8):
+        table = load_diabetes(as_frame=True).frame.sample(442, random_state=seed)
+        found = drift(table[:221], read_table(table[221:]), "target")
+        alarms += not found.summary.startswith("Trees cannot tell")
+        columns += len(found.numbers["columns"])
+    assert alarms <= 1
+    assert columns <= 1
+
+
+def test_drift_is_told_in_the_words_of_the_data() -> None:
+    table = load_breast_cancer(as_frame=True).frame.iloc[:, :6].sample(569, random_state=0, ignore_index=True)
+    rng = np.random.default_rng(0)
+    table["town"] = rng.choice(["A", "B"], len(table))
+    first, second = table[:280].copy(), table[280:].reset_index(drop=True)
+    second["mean texture"] += 10
+    second.loc[:120, "town"] = "C"
+    second.loc[rng.uniform(size=len(second)) < 0.5, "mean area"] = np.nan
+    first["extra"] = 1.0
+    audit = likely.audit(first, test=second)
+    found = next(finding for finding in audit.findings if finding.name == "drift")
+    assert found.numbers["auc"] > 0.95
+    assert found.numbers["missing"] == ["extra"]
+    told = found.tables[0].frame["what differs"].to_dict()
+    assert told["mean texture"].startswith("mean texture is higher in the test table: median 2")
+    assert told["town"] == "town has levels in the test table that are new: C (121)"
+    assert told["mean area"].startswith("mean area is missing in ")
+    assert set(told) == {"mean texture", "town", "mean area"}
+
+
+def test_too_few_rows_are_not_compared() -> None:
+    table = load_iris(as_frame=True).frame
+    found = drift(table, read_table(table[:5]), None)
+    assert not found.judged
+
+
+def losses(n: int = 3000, seed: int = 0) -> tuple[pd.DataFrame, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    table = pd.DataFrame(rng.normal(size=(n, 6)), columns=list("abcdef"))
+    table["town"] = rng.choice(list("ABCD"), n)
+    return table, rng.exponential(size=n)
+
+
+def test_groups_on_which_the_model_fails_are_named_and_none_where_there_is_none() -> None:
+    for seed in range(10):
+        table, loss = losses(seed=seed)
+        assert failing_groups(read_columns(table), set(), np.arange(3000), loss, "the error").numbers == {"groups": []}  # type: ignore[union-attr]
+    loss[(table["town"] == "B") & (table["c"] > 0)] *= 2.5
+    found = failing_groups(read_columns(table), set(), np.arange(3000), loss, "the error")
+    assert found is not None
+    where = found.numbers["groups"][0]["where"]
+    assert "town = B" in where
+    assert "c > " in where
+    assert found.numbers["groups"][0]["loss"] > 1.8
+    assert "Where " + where in found.summary
+
+
+def test_a_model_that_has_not_seen_a_kind_of_rows_fails_there() -> None:
+    table = load_diabetes(as_frame=True).frame
+    table["clinic"] = np.where(np.random.default_rng(0).uniform(size=442) < 0.25, "new", "old")
+    y = table.pop("target") + 300 * (table["clinic"] == "new") * np.sign(table["s5"])
+    mean = cross_val_predict(RandomForestRegressor(30, random_state=0), table.drop(columns=["clinic", "s5"]), y, cv=3)
+    found = failing_groups(
+        read_columns(table), set(), np.arange(442), np.abs(y - mean).to_numpy(), "the error of target"
+    )
+    assert found is not None
+    assert "clinic = new" in found.numbers["groups"][0]["where"]
