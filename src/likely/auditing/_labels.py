@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -26,6 +26,7 @@ LEAST = 0.01  # the share of wrong labels that is assumed where the data do not 
 MOST = 0.15  # of the labels, and of those of rows like this one, may be called wrong; else they are hard to predict
 HARD = 0.2  # of the labels may differ from predictions; of more, wrong ones cannot be told from uncertain ones
 _STEPS = 100
+_SHARED = 3  # rows with the same given and predicted labels from which they are one finding
 _GAIN = 2.0  # log-likelihood that wrong labels must add to what a temperature explains: two standard errors
 
 
@@ -110,6 +111,26 @@ def judge_labels(
     too_many = share > 0 and (_at_most(share, n) > MOST or _at_most(differ, n) > HARD)
     wrong[named[(_accused(calibrated[named], share) > MOST) | too_many]] = 0.5
     return LabelVerdict(calibrated, temperature, nll, wrong, share, too_many, predictable)
+
+
+def reconsider(verdict: LabelVerdict, y: NDArray[np.int64], rows: NDArray[np.int64], log_p: Array) -> LabelVerdict:
+    """The verdict where some rows are judged by other log-probabilities, too, if these speak for their labels.
+
+    Args:
+        verdict: on all rows.
+        y: their labels.
+        rows: the rows with other log-probabilities.
+        log_p: those, of shape (rows, classes).
+
+    Returns:
+        The verdict; P(wrong) of these rows is the smaller of the two.
+    """
+    if not len(rows):
+        return verdict
+    q = np.exp(log_p[np.arange(len(rows)), y[rows]])
+    wrong = verdict.wrong.copy()
+    wrong[rows] = np.minimum(wrong[rows], _posterior(q, max(verdict.share, LEAST), log_p.shape[1]))
+    return replace(verdict, wrong=wrong)
 
 
 def _unjudged(y: NDArray[np.int64], classes: int, predictable: Predictable, seed: int) -> LabelVerdict:
@@ -204,7 +225,13 @@ def wrong_labels(
             reasons += [Reason("predicted", classes[c], _percent(p[c]), float(p[c])) for c in likeliest]
             hard = verdict.temperature[i] / usual
             reasons.append(Reason("temperature", f"{hard:.2f} × the usual", "how hard rows like this one are"))
-            yield Explained(f"{classes[y[i]]}, but looks like {classes[guess[i]]} ({_percent(p[guess[i]])})", reasons)
+            mistaken = swaps[f"{classes[y[i]]} → {classes[guess[i]]}"] >= _SHARED
+            yield Explained(
+                f"label {classes[y[i]]}, {_percent(p[guess[i]])} sure it is {classes[guess[i]]}",
+                reasons,
+                far=float(np.sqrt(2 * verdict.nll[i])),
+                group=f"given {classes[y[i]]}, looks like {classes[guess[i]]}" if mistaken else "",
+            )
 
     swaps = pd.Series(
         [f"{classes[y[i]]} → {classes[guess[i]]}" for i in place[np.flatnonzero(suspicious)]], dtype=object

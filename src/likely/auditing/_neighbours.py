@@ -119,7 +119,7 @@ class Neighbours:
         levels: dict[str, list[str]] = {}
         for j, name in enumerate(names):
             numbers, own = as_numbers(columns.typed[name])
-            unit = Squash.of(numbers[sample]) if own is None else None
+            unit = Squash.of(numbers[sample], by_tails=True) if own is None else None
             known[j] = numbers[sample] if unit is None else unit(numbers[sample])
             units.append(unit)
             # Of a million rows only codes are copied.

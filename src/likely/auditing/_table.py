@@ -12,21 +12,16 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from likely.auditing._audit import Audit, Progress
-from likely.auditing._calibration import classifier_calibration, regressor_calibration
-from likely.auditing._columns import MODELLED, Columns, design, for_a_line, ranked, read_columns
+from likely.auditing._columns import Columns, ranked, read_columns
 from likely.auditing._datasets import open_dataset
 from likely.auditing._duplicates import find_twins
 from likely.auditing._finding import Explained, Finding, Reason, worst_first
 from likely.auditing._images import thumbnails_of
-from likely.auditing._labels import judge_labels, wrong_labels
-from likely.auditing._leaks import leaking_columns
 from likely.auditing._neighbours import Neighbours
-from likely.auditing._noise import noisy_regions
-from likely.auditing._out_of_fold import by_content, classify, regress
 from likely.auditing._read import read_table
 from likely.auditing._rows import odd_rows
 from likely.auditing._source import listed
-from likely.auditing._targets import Squash, judge_targets, wrong_targets
+from likely.auditing._target_checks import check_target
 from likely.auditing.checks._copies import across, repeated_rows
 from likely.auditing.checks._drift import drift
 from likely.auditing.checks._faulty_columns import faulty_columns
@@ -38,9 +33,7 @@ from likely.auditing.checks._pictures import find_pictures, odd_pictures, with_m
 from likely.auditing.checks._texts import odd_texts
 
 TASKS = ("auto", "classification", "regression")
-_CLASSES = 100  # more are no classification
 _UNREAD = 10.0  # deviations off is what a cell counts that cannot be read
-_FEWEST = 20  # rows with a target that a model can be fitted to
 
 
 def audit_data(
@@ -140,7 +133,7 @@ def audit_table(
         notes.append("No target was named, so no labels, targets, noise or leaks were looked for.")
     else:
         task = settle(columns, target, task)
-        judged = _with_target(columns, twins.groups, target, task, seed, progress, notes)
+        judged = check_target(columns, twins.groups, target, task, seed, progress, notes)
     progress("looking at columns", 0.0)
     findings += first_questions(table.frame, columns, target, task)
     if facts is not None:
@@ -232,67 +225,6 @@ def settle(columns: Columns, target: str, task: str) -> str:
         return task
     few = not words and values.nunique() <= min(20, max(2, len(values) // 20)) and bool((values % 1 == 0).all())
     return "classification" if words or few else "regression"
-
-
-def _with_target(
-    columns: Columns,
-    groups: NDArray[np.int64],
-    target: str,
-    task: str,
-    seed: int,
-    progress: Progress,
-    notes: list[str],
-) -> list[Finding]:
-    n = len(columns.typed)
-    rows = np.flatnonzero(columns.typed[target].notna().to_numpy())
-    if len(rows) < n:
-        notes.append(f"{n - len(rows):,} rows have no {target}; they are not judged by it.")
-    if len(rows) < _FEWEST:
-        raise ValueError(f"only {len(rows)} rows have a {target}: {_FEWEST} or more are needed to judge it")
-    X, _ = design(columns.typed, {name: kind for name, kind in columns.kinds.items() if name != target})
-    if not X.shape[1]:
-        raise ValueError(f"there is no column besides {target} that a model could read")
-    rows = by_content(columns.typed[[target, *(name for name in columns.named(*MODELLED) if name != target)]], rows)
-    X, groups = X[rows], pd.factorize(groups[rows])[0]
-
-    def tell(share: float) -> None:
-        progress("predicting out of fold", share)
-
-    def leaks(y: Any, *, labels: bool) -> Finding:
-        progress("looking for leaks", 0.0)
-        return leaking_columns(columns, target, y, rows, labels=labels)
-
-    if task == "regression":
-        y = columns.typed[target].to_numpy(np.float64)[rows]
-        squash = Squash.of(y)
-        u = squash(y)
-        mean = regress(X, u, seed, tell, groups)
-        progress("judging targets", 0.0)
-        judged = judge_targets(mean, u, for_a_line(X), seed)
-        noise = np.minimum(np.abs(u - mean), 8 * np.median(np.abs(u - mean))) * (1 - judged.wrong)
-        return [
-            wrong_targets(judged, u, squash, target, rows, n),
-            noisy_regions(columns, {target}, rows, noise, f"the scatter of {target}"),
-            regressor_calibration(mean, u, judged),
-            leaks(u, labels=False),
-        ]
-    codes, classes = ranked(columns.typed[target])
-    most = min(_CLASSES, len(rows) // 2)
-    if len(classes) > most:
-        numeric = pd.api.types.is_numeric_dtype(columns.typed[target].dtype)
-        remedy = "group them, or use task='regression'" if numeric else "group them"
-        raise ValueError(f"{target} has {len(classes):,} classes, more than {most}: {remedy}")
-    labels = codes[rows]
-    logits = classify(X, labels, seed, tell, groups)
-    progress("judging labels", 0.0)
-    verdict = judge_labels(logits, labels, None, seed)
-    noise = np.minimum(verdict.nll, 5.0) * (1 - verdict.wrong)
-    return [
-        wrong_labels(verdict, labels, classes, rows, n),
-        noisy_regions(columns, {target}, rows, noise, f"the uncertainty of {target}"),
-        classifier_calibration(logits, labels, verdict),
-        leaks(labels.astype(np.float64), labels=True),
-    ]
 
 
 def _left_out(columns: Columns, target: str | None) -> list[str]:

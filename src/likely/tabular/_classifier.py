@@ -40,7 +40,7 @@ class LikelihoodClassifier(ClassifierMixin, TableEstimator):
         device: where kernels and networks are fitted, for example ``"cuda"``.
         n_jobs: number of threads; None for as many as torch uses.
         random_state: seed or generator; the same seed gives the same model.
-        verbose: whether to say what is done on the error stream.
+        verbose: whether to say what is done on the error stream; or a function that is given each line.
 
     Attributes:
         classes_: the labels.
@@ -66,7 +66,7 @@ class LikelihoodClassifier(ClassifierMixin, TableEstimator):
         device: Any = None,
         n_jobs: int | None = None,
         random_state: Any = None,
-        verbose: int = 0,
+        verbose: Any = 0,
     ) -> None:
         self.model = model
         self.cv = cv

@@ -57,12 +57,13 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
         device: where kernels and networks are fitted, for example ``"cuda"``.
         n_jobs: number of threads; None for as many as torch uses.
         random_state: seed or generator; the same seed gives the same model.
-        verbose: whether to say what is done on the error stream.
+        verbose: whether to say what is done on the error stream; or a function that is given each line.
 
     Attributes:
         summary_: what was chosen and why, for each target, as JSON takes it.
         outlier_scores_: the NLL of every training row by models that have not seen it.
         out_of_fold_: the prediction for every training row by models that have not seen it.
+        out_of_fold_std_: the standard deviation that goes with it (with ``objective="auto"``).
 
     >>> import numpy as np
     >>> from likely.tabular import LikelihoodRegressor
@@ -87,7 +88,7 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
         device: Any = None,
         n_jobs: int | None = None,
         random_state: Any = None,
-        verbose: int = 0,
+        verbose: Any = 0,
     ) -> None:
         self.model = model
         self.likelihood = likelihood
@@ -132,7 +133,8 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
             self.out_of_fold_, self.outlier_scores_ = self._path.out_of_fold, self._path.outlier_scores
             self.summary_ = self._path.summary()
             self._sample = Sample.draw(X, np.arange(len(targets)))
-            self.__dict__.pop("conformity_", None)  # an earlier fit's
+            for name in ("conformity_", "out_of_fold_std_"):  # an earlier fit's
+                self.__dict__.pop(name, None)
             return self
         self.columns_ = Columns.learn(X, weight)
         counted = np.flatnonzero(weight > 0)
@@ -167,7 +169,8 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
 
     def _look_back(self, X: Any, targets: Array, order: Any, weight: Array) -> None:
         """What models that had not seen a row say of it; rows without weight were seen by none."""
-        means, scores, levels = np.empty(targets.shape), np.empty(targets.shape), []
+        means, scores, deviations = (np.empty(targets.shape) for _ in range(3))
+        levels = []
         rest = np.flatnonzero(weight == 0)
         for number, (views, found) in enumerate(self.outcomes_):
             parts = [(order, found.blind)]
@@ -177,11 +180,12 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
             for rows, parameters in parts:
                 distribution, y = found.distribution(**parameters), torch.as_tensor(targets[rows, number])
                 means[rows, number] = found.mean(**parameters)
+                deviations[rows, number] = _deviation(distribution)
                 scores[rows, number] = -np.asarray(distribution.log_prob(y))
                 if rows is order:
                     levels.append(found.conformity(targets[rows, number], **parameters))
         self.conformity_ = levels
-        self.out_of_fold_ = means if self.several_targets_ else means[:, 0]
+        self.out_of_fold_, self.out_of_fold_std_ = self._shaped(means), self._shaped(deviations)
         self.outlier_scores_ = scores.mean(1)
         self._sample = Sample.draw(X, order)
 

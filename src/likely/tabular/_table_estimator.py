@@ -45,7 +45,7 @@ class TableEstimator(BaseEstimator):
     device: Any
     n_jobs: int | None
     random_state: Any
-    verbose: int
+    verbose: Any
 
     def _read(self, X: Any, *, reset: bool) -> Any:
         """The table, checked: a frame as it is, anything else as an array of numbers with gaps."""
@@ -144,7 +144,9 @@ class TableEstimator(BaseEstimator):
         self._began = time.monotonic()
 
     def _say(self, line: str) -> None:
-        if self.verbose:
+        if callable(self.verbose):
+            self.verbose(line)
+        elif self.verbose:
             sys.stderr.write(f"{time.monotonic() - self._began:8.1f} s  {line}\n")
 
     def _seed(self) -> int:

@@ -1,0 +1,118 @@
+"""Predictions for rows as they may have been: with gaps filled, and with the target and a column swapped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from likely._typing import Array
+from likely.auditing._squash import Squash
+
+_FILLINGS = 12  # ways to fill the gaps of a row that are tried
+_PAIRS = 5_000  # of a row and a column that are tried for a swap
+_TAILS = 0.002  # of a column's values lie so far out that others are no values of it
+Predict = Callable[[Any], tuple[Array, Array]]
+
+
+class Swap(NamedTuple):
+    """What a target would be if it were swapped with a column, and what was then to be expected, squashed."""
+
+    column: str
+    value: float
+    mean: float
+    deviation: float
+    gain: float  # log-likelihood that the column gains by the swap
+
+
+def has_gaps(X: Any) -> NDArray[np.bool_]:
+    """Whether each row of a frame or an array lacks a value."""
+    return np.asarray(X.isna() if isinstance(X, pd.DataFrame) else np.isnan(X)).any(1)
+
+
+def fillings(X: Any, rows: NDArray[np.int64], seed: int) -> list[Any]:
+    """These rows with every gap filled by the value of some other row, in several ways.
+
+    >>> table = pd.DataFrame({"a": [1.0, 2.0, np.nan], "b": ["x", None, "y"]})
+    >>> [len(part.dropna()) for part in fillings(table, np.array([1, 2]), seed=0)[:2]]
+    [2, 2]
+    """
+    random = np.random.RandomState(seed)
+    frame = X if isinstance(X, pd.DataFrame) else pd.DataFrame(X)
+    parts = []
+    for _ in range(_FILLINGS):
+        part = frame.iloc[rows].copy()
+        for name in part.columns[part.isna().any()]:
+            values = frame[name].dropna().to_numpy()
+            gaps = part[name].isna().to_numpy()
+            if len(values):
+                column = part[name].to_numpy(copy=True)
+                column[gaps] = values[random.randint(len(values), size=int(gaps.sum()))]
+                part[name] = column
+        parts.append(part if isinstance(X, pd.DataFrame) else part.to_numpy())
+    return parts
+
+
+def spread_by_gaps(X: Any, mean: Array, predict: Predict, seed: int) -> Callable[[NDArray[np.int64]], Array]:
+    """A function of rows: the mean square by which predictions move where gaps are filled; zero without gaps."""
+    gaps = has_gaps(X)
+
+    def spread(rows: NDArray[np.int64]) -> Array:
+        found = np.zeros(len(rows))
+        own = np.flatnonzero(gaps[rows])
+        if len(own):
+            moved = [predict(part)[0] - mean[rows[own]] for part in fillings(X, rows[own], seed)]
+            found[own] = np.square(moved).mean(0)
+        return found
+
+    return spread
+
+
+def swaps(
+    X: pd.DataFrame, y: Array, squash: Squash, predict: Predict, rows: NDArray[np.int64]
+) -> dict[int, list[Swap]]:
+    """For each of these rows the columns of numbers that its target may have been swapped with.
+
+    The target must be a usual value of the column, and the column's value a usual target.
+    """
+    names = [name for name in X.columns if pd.api.types.is_float_dtype(X[name].dtype)]
+    ends = np.quantile(y, [_TAILS, 1 - _TAILS])
+    pairs: list[tuple[int, str]] = []
+    marginal: dict[str, Callable[[Array], Array]] = {}
+    for name in names:
+        column = X[name].to_numpy(np.float64)
+        present = column[~np.isnan(column)]
+        low, high = np.quantile(present, [_TAILS, 1 - _TAILS])
+        own = column[rows]
+        may = (y[rows] >= low) & (y[rows] <= high) & (own >= ends[0]) & (own <= ends[1]) & (own != y[rows])
+        pairs += [(int(row), name) for row in rows[may]]
+        marginal[name] = _marginal(present)
+    pairs = pairs[:_PAIRS]
+    if not pairs:
+        return {}
+    changed = X.iloc[[row for row, _ in pairs]].reset_index(drop=True)
+    given = np.array([X[name].iat[row] for row, name in pairs])
+    for name in dict.fromkeys(name for _, name in pairs):
+        at = [place for place, (_, own) in enumerate(pairs) if own == name]
+        column = changed[name].to_numpy(np.float64, copy=True)
+        column[at] = [y[pairs[place][0]] for place in at]
+        changed[name] = column
+    mean, deviation = predict(changed)
+    found: dict[int, list[Swap]] = {}
+    for place, (row, name) in enumerate(pairs):
+        density = marginal[name]
+        gain = float(density(y[row]) - density(given[place])) - np.log(len(names))
+        found.setdefault(row, []).append(
+            Swap(name, float(given[place]), float(mean[place]), float(deviation[place]), gain)
+        )
+    return found
+
+
+def _marginal(values: Array) -> Callable[[Any], Any]:
+    """The logarithm of the density of a column, to a constant: Student's t by its median and its deviation."""
+    centre = float(np.median(values))
+    spread = 1.4826 * float(np.median(np.abs(values - centre))) or float(np.std(values)) or 1.0
+    return lambda value: -2 * np.log1p(np.square((value - centre) / spread) / 3)

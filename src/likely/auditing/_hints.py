@@ -1,0 +1,82 @@
+"""What would bring a target back to where it is expected: another unit, the other sign, a swap with a column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from likely.auditing._changed_rows import Swap
+from likely.auditing._finding import number
+from likely.auditing._squash import Squash
+
+# Factors by which targets are off, and how common each is: tens, the sign; inches, feet and pounds in metric units.
+_FACTORS = {10.0: 1.0, 100.0: 0.5, 1000.0: 0.5, 1e6: 0.1, 2.54: 0.05, 0.3048: 0.05, 0.45359: 0.05}
+_SIGN, _SWAP = 0.5, 0.5
+_REACH = 3.0  # scales: what is further off is not brought back
+_SHIFT = 4.0  # scales by which a hint must move a target
+
+
+class Hint(NamedTuple):
+    """What would fit: for a headline, for a reason, and for all rows that share it."""
+
+    headline: str
+    value: str
+    group: str
+
+
+class _Fit(NamedTuple):
+    cost: float
+    hint: Hint
+
+
+def find_hint(
+    y: float, mean: float, scale: float, df: float, squash: Squash, columns: Iterable[Swap] = (), factor: float = 1.0
+) -> Hint | None:
+    """The likeliest change that brings a target back, if one does.
+
+    Args:
+        y: the target as it is given.
+        mean: what is expected, squashed.
+        scale: its scale.
+        df: degrees of freedom of its distribution.
+        squash: how targets are squashed.
+        columns: columns that the target may have been swapped with.
+        factor: of the deviations of those, to make them scales.
+
+    Returns:
+        The hint, or None.
+
+    >>> squash = Squash(100.0, 20.0)
+    >>> find_hint(1020.0, float(squash(np.array(99.0))), 0.1, 4.0, squash).headline
+    '÷10 would fit'
+    >>> find_hint(-99.0, float(squash(np.array(99.0))), 0.1, 4.0, squash).headline
+    'sign: 99 would fit'
+    """
+
+    def cost(value: float, mean: float, scale: float) -> float | None:
+        z = float(squash(np.array(value)) - mean) / scale
+        return (df + 1) / 2 * np.log1p(z * z / df) if abs(z) <= _REACH else None
+
+    given = float(squash(np.array(y)))
+    fits = []
+    for value, prior, hint in _changes(y):
+        at = cost(value, mean, scale)
+        if at is not None and abs(float(squash(np.array(value))) - given) > _SHIFT * scale:
+            fits.append(_Fit(at - np.log(prior), hint))
+    for own in columns:
+        at = cost(own.value, own.mean, own.deviation * factor)
+        if at is not None:
+            swapped = f"looks swapped with {own.column}"
+            fits.append(_Fit(at - own.gain - np.log(_SWAP), Hint(swapped, f"swap with {own.column}", swapped)))
+    return min(fits, key=lambda fit: fit.cost).hint if fits else None
+
+
+def _changes(y: float) -> Iterator[tuple[float, float, Hint]]:
+    """The target in another unit, or of the other sign, how common that is, and how it is told."""
+    for factor, prior in _FACTORS.items():
+        for sign, value in (("÷", y / factor), ("×", y * factor)):
+            told = f"{sign}{factor:,g} would fit"
+            yield value, prior, Hint(told, f"{sign} {factor:,g}", told)
+    yield -y, _SIGN, Hint(f"sign: {number(-y)} would fit", "× −1", "the other sign would fit")

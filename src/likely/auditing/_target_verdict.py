@@ -1,0 +1,195 @@
+"""Which targets are probably wrong: their likelihood under predictions and scales that were not fitted to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from likely._solvers.reweighting import settled_variance
+from likely._typing import Array
+from likely.auditing._labels import LEAST
+from likely.auditing._out_of_fold import fold_out
+from likely.auditing._predictable import predictable_targets
+from likely.auditing._squash import UNITS, Squash
+from likely.calibration import LinearScale
+from likely.distributions import StudentT
+from likely.functional import student_t_nll
+
+_ANYWHERE = float(np.log(20.0))  # NLL of a target that may lie anywhere in 20 units of the squashed target
+_KINDS = {"anywhere": 0.7, "another row's": 0.1, "unit": 0.2}  # what wrong targets are, before the data speak
+_MOVED = 3.0  # scales by which a wrong unit must move a target to be one
+_TAILS = (2.5, 4.0, 8.0, 30.0)  # degrees of freedom that are tried
+MOST = 0.15  # of the targets may lie far from their predictions; more are no errors, but how targets are spread
+MOST_ALONE = 0.02  # the same where targets cannot be predicted
+_FITTED = 50_000  # rows for the tails
+_LINE = 5_000  # rows for the line that predicts scales
+_OTHERS, _GRID = 500, 300  # rows whose forecasts stand for all, and values at which their mean density is computed
+
+Widen = Callable[[NDArray[np.int64]], Array]
+
+
+@dataclass(frozen=True)
+class TargetVerdict:
+    """For every row the scale of its residual (in squashed units), the NLL of its target, and P(target is wrong).
+
+    ``odds`` are the logarithm of the odds that it is wrong, by which rows rank. Where targets are not ``predictable``,
+    ``mean`` is their median and the scale is the same for all. If ``far``, the share of targets far out, is
+    ``too_many``, that is how targets are spread, and none is called wrong.
+    """
+
+    mean: Array
+    scale: Array
+    df: float
+    nll: Array
+    odds: Array
+    wrong: Array
+    share: float
+    predictable: bool
+    far: float
+    too_many: bool
+
+    def distribution(self, rows: NDArray[np.int64] | slice = slice(None)) -> StudentT:
+        """What the squashed target of each of these rows should be."""
+        mean = torch.as_tensor(self.mean[rows])
+        return StudentT(torch.full_like(mean, self.df), mean, torch.as_tensor(self.scale[rows]))
+
+    def interval(self, rows: NDArray[np.int64], coverage: float = 0.9) -> tuple[Array, Array]:
+        """The ends of the central interval of these rows."""
+        tail, distribution = torch.tensor((1 - coverage) / 2, dtype=torch.float64), self.distribution(rows)
+        return np.asarray(distribution.icdf(tail)), np.asarray(distribution.icdf(1 - tail))
+
+
+def judge_targets(
+    mean: Array,
+    u: Array,
+    features: NDArray[np.floating],
+    seed: int = 0,
+    *,
+    scale: Array | None = None,
+    squash: Squash | None = None,
+    widen: Widen | None = None,
+) -> TargetVerdict:
+    r"""Which targets do predictions that were not fitted to them speak against?
+
+    A target is right with probability :math:`1 - \epsilon`, and then Student-t around its prediction with a scale that
+    is linear in the features and fitted to other rows, averaged in the logarithm with ``scale`` where it is given;
+    else it lies anywhere, or is another row's, or has a wrong unit. The degrees of freedom, a common factor of the
+    scales and ε are those of highest likelihood. If the predictions do not beat the median, targets are judged by their
+    distance from it alone.
+
+    Args:
+        mean: predictions of the squashed targets, of shape (rows,).
+        u: the squashed targets.
+        features: numbers without gaps that the scale is linear in, of shape (rows, columns).
+        seed: of the folds.
+        scale: predicted scales of the residuals, to a common factor.
+        squash: how targets were squashed; without it no units are tried.
+        widen: the variance that gaps add to the predictions of some rows; asked for rows that seem wrong.
+
+    Returns:
+        The verdict on every row.
+
+    >>> rng = np.random.default_rng(0)
+    >>> mean, x = rng.normal(size=500), rng.normal(size=(500, 2))
+    >>> u = mean + 0.2 * rng.normal(size=500)
+    >>> u[:10] += 3
+    >>> verdict = judge_targets(mean, u, x)
+    >>> bool(verdict.wrong[:10].min() > 0.9), int((verdict.wrong[10:] > 0.5).sum())
+    (True, 0)
+    """
+    predictable = predictable_targets(mean, u, seed)
+    if not predictable:
+        mean, scale = np.full(len(u), np.median(u)), np.ones(len(u))
+    else:
+        line = _scales(u - mean, np.column_stack([features, mean]), seed)
+        scale = line if scale is None else np.sqrt(line * np.maximum(scale, 1e-9 * float(np.median(scale))))
+    residual = u - mean
+    some = np.random.RandomState(seed).permutation(len(u))[:_FITTED]
+    df, factor, share = _contaminated(residual[some], scale[some])
+    scale = scale * factor
+
+    def odds_of(rows: NDArray[np.int64] | slice) -> Array:
+        density = _wrong_density(u[rows], mean[rows], scale[rows], df, squash, lambda v: _others(v, mean, scale, df))
+        return np.log(max(share, LEAST)) - np.log1p(-share) + density + _nll(residual[rows], scale[rows], df)
+
+    odds = odds_of(slice(None))
+    if widen is not None and predictable and len(doubted := np.flatnonzero(odds > 0)):
+        scale[doubted] = np.sqrt(np.square(scale[doubted]) + widen(doubted))
+        odds[doubted] = np.minimum(odds[doubted], odds_of(doubted))
+    wrong = 1 / (1 + np.exp(-np.clip(odds, -700, 700)))
+    far = float((wrong > 0.5).mean())
+    too_many = far > (MOST if predictable else MOST_ALONE)
+    wrong = np.minimum(wrong, 0.5) if too_many else wrong
+    return TargetVerdict(mean, scale, df, _nll(residual, scale, df), odds, wrong, share, predictable, far, too_many)
+
+
+def _scales(residual: Array, features: NDArray[np.floating], seed: int) -> Array:
+    """A scale for every residual, linear in the features, fitted to other rows."""
+    usual = float(np.median(np.abs(residual))) or float(np.abs(residual).mean()) or 1.0
+    tame = np.clip(residual, -8 * usual, 8 * usual)
+    read = features.astype(np.float64)
+    scale = np.empty(len(residual))
+    for fit, rows in fold_out(len(residual), seed + 1, most=_LINE):
+        nothing, none = np.zeros(len(fit)), np.zeros(len(rows))
+        calibrator = LinearScale(likelihood="laplace").fit(nothing, None, tame[fit], features=read[fit])
+        scale[rows] = calibrator.predict_scale(none, None, features=read[rows])
+    return scale
+
+
+def _contaminated(residual: Array, scale: Array) -> tuple[float, float, float]:
+    """Degrees of freedom, a factor of all scales, and the share of wrong targets: EM for each of a few tails."""
+    best, found = np.inf, (4.0, 1.0, 0.0)
+    squares = np.square(residual / scale)
+    for df in _TAILS:
+        factor, share = 1.3 * float(np.median(np.abs(residual) / scale)) or 1.0, 0.02
+        for _ in range(40):
+            right = 1 - _posterior(_nll(residual, scale * factor, df), share)
+            share = min(max(float(1 - right.mean()), 1e-6), 0.4)
+            factor = float(np.sqrt(settled_variance(squares, right, factor**2, df)))
+        nll = _nll(residual, scale * factor, df)
+        cost = -float(np.logaddexp(np.log1p(-share) - nll, np.log(share) - _ANYWHERE).sum())
+        if cost < best:
+            best, found = cost, (df, factor, share)
+    return found
+
+
+def _nll(residual: Array, scale: Array, df: float) -> Array:
+    r = torch.as_tensor(residual)
+    found = student_t_nll(torch.zeros_like(r), r, df=df, scale=torch.as_tensor(scale), reduction="none")
+    return np.asarray(found)
+
+
+def _posterior(nll: Array, share: float) -> Array:
+    """P(wrong) of a target with this NLL if it is right, where a wrong one lies anywhere."""
+    odds = np.clip(np.log1p(-share) - nll - np.log(share) + _ANYWHERE, -700, 700)
+    return np.asarray(1 / (1 + np.exp(odds)))
+
+
+def _wrong_density(
+    u: Array, mean: Array, scale: Array, df: float, squash: Squash | None, others: Callable[[Array], Array]
+) -> Array:
+    """The log-density of wrong targets at u: anywhere, where those of other rows are, and at a wrong unit."""
+    density = np.logaddexp(np.log(_KINDS["anywhere"]) - _ANYWHERE, np.log(_KINDS["another row's"]) + others(u))
+    if squash is None:
+        return density
+    for factor in UNITS:
+        mended = squash.times(u, factor)
+        moved = np.abs(mended - u) > _MOVED * scale
+        # Near zero all units are alike, and a density there is that of zeros: it is not sharpened.
+        stretch = np.minimum(squash.log_stretch(u, mended, factor), 0.0)
+        fits = stretch - _nll(mended - mean, scale, df) + np.log(_KINDS["unit"] / len(UNITS))
+        density = np.where(moved, np.logaddexp(density, fits), density)
+    return density
+
+
+def _others(u: Array, mean: Array, scale: Array, df: float) -> Array:
+    """The log-density at u of the target of any row, by the forecasts of some."""
+    some = slice(None, None, -(-len(mean) // _OTHERS))
+    grid = np.unique(np.quantile(u, np.linspace(0, 1, _GRID)))
+    apart = grid[:, None] - mean[some]
+    density = np.exp(-_nll(apart, np.broadcast_to(scale[some], apart.shape).copy(), df)).mean(1)
+    return np.interp(u, grid, np.log(np.maximum(density, 1e-300)))
