@@ -199,7 +199,7 @@ class Audit:
 
     def __repr__(self) -> str:
         lines = [f"Audit of {self.name}: {self.lede()}"]
-        lines += [f"  {verdict(entry.wrong):>5}  {self._who(entry)}: {entry.headline}" for entry in self.entries[:10]]
+        lines += [f"  {verdict(entry.wrong):>5}  {self._told_of(entry)}" for entry in self.entries[:10]]
         more = len(self.entries) - 10
         return "\n".join([*lines, *([f"  and {more:,} more"] if more > 0 else [])])
 
@@ -208,12 +208,12 @@ class Audit:
 
         return extract(self)
 
-    def _who(self, entry: Entry) -> str:
-        """The row of an entry, or how many there are."""
+    def _told_of(self, entry: Entry) -> str:
+        """An entry in one line: an entry of several rows says how many they are."""
         if len(entry.rows) > 1:
-            return f"{len(entry.rows):,} rows"
+            return entry.headline
         row = int(entry.rows[0])
-        return f"row {row}" if self.id is None else f"{self.id} {self.names.name(row)}"
+        return f"{f'row {row}' if self.id is None else f'{self.id} {self.names.name(row)}'}: {entry.headline}"
 
     def lede(self) -> str:
         """What was found, in one sentence.
