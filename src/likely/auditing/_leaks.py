@@ -48,8 +48,9 @@ def leaking_columns(
     told = pd.DataFrame.from_dict(each, orient="index", columns=Told._fields, dtype=np.float64)
     told = told.sort_values("share", ascending=False, kind="stable")
     leaks = [str(name) for name in told.index[told["share"] >= _GIVES_AWAY]]
-    shown = told.head(12).set_axis(["share told alone", "± error"], axis=1)
-    shown.index.name = "column"
+    first = told.head(12)
+    said = [f"{share:.0%} ± {error:.0%}" for share, error in zip(first["share"], first["error"], strict=True)]
+    shown = pd.DataFrame({"told alone": said}, index=pd.Index(first.index, name="column"))
     return Finding(
         "leaks",
         "Columns that give the target away",
@@ -57,13 +58,16 @@ def leaking_columns(
         "Would that be known when the model is used?"
         if leaks
         else f"No column alone gives {target} away." + _most(told),
-        numbers={"columns": leaks, "told": {str(name): round(float(told["share"][name]), 4) for name in told.index}},
+        numbers={
+            "columns": leaks,
+            "told": {str(name): round(float(share), 4) for name, share in told["share"].items()},
+            "error": {str(name): round(float(error), 4) for name, error in told["error"].items()},
+        },
         tables=(
             Table(
                 shown,
                 f"Share of what there is to know about {target} that a column tells alone, on rows held out, "
                 "with the standard error of that share.",
-                digits=2,
             ),
         )
         if len(shown)

@@ -26,6 +26,7 @@ from likely.auditing.checks._copies import across, repeated_rows
 from likely.auditing.checks._drift import drift
 from likely.auditing.checks._faulty_columns import faulty_columns
 from likely.auditing.checks._gaps import gaps
+from likely.auditing.checks._groups import groups_of
 from likely.auditing.checks._order import order
 from likely.auditing.checks._overview import overview
 from likely.auditing.checks._picture_facts import PICTURES, measure
@@ -134,6 +135,7 @@ def audit_table(
     else:
         task = settle(columns, target, task)
         judged = check_target(columns, twins.groups, target, task, seed, progress, notes)
+        findings.append(groups_of(columns, target, judged))
     progress("looking at columns", 0.0)
     findings += first_questions(table.frame, columns, target, task)
     if facts is not None:

@@ -18,7 +18,7 @@ _DISTINCT = 10  # other values, at least: in fewer, nothing is isolated
 _TIMES = 3  # rows, at least, with the code
 _MANY = 0.3  # of the rows: zeros in more are part of how the column is made
 _NEXT = 10  # of the other values, nearest to the code, that tell how far apart they usually are
-_APART = 10.0  # times as far from the others as these are from each other
+_APART = 5.0  # times as far from the others as these are from each other
 _SAMPLE = 200_000
 _DATES = {-25567.0: "1900-01-01", 0.0: "1970-01-01", -719162.0: "0001-01-01", 2932896.0: "9999-12-31"}
 

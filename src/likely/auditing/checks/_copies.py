@@ -19,7 +19,7 @@ _ALIKE, _NEARLY, _CONTRARY = (
     0.1,
     0.3,
 )  # how far off a copy is: exact, nearly, with another target
-_ASKED, _AMONG = 2_000, 20_000  # rows whose nearest neighbour is looked up, and rows among which it is
+_ASKED, _AMONG = 500, 5_000  # rows whose nearest neighbour is looked up, and rows among which it is
 _USUAL = 2.0  # times the usual difference of neighbours: copies that differ by less are repeated measurements
 _OFTEN = 0.5  # of the share of neighbours with another label: copies that differ as often are no mistakes
 
@@ -50,7 +50,8 @@ def repeated_rows(columns: Columns, twins: Twins, target: str | None) -> Finding
     explained = scatter_of_copies(columns, twins, target) if disagree and target is not None else ""
 
     def explain(rows: NDArray[np.int64]) -> Iterator[Explained]:
-        return (_told(columns, twins, target, int(row)) for row in rows)
+        contrary = _ALIKE if explained else _CONTRARY
+        return (_told(columns, twins, target, int(row), contrary) for row in rows)
 
     parts = [f"{count:,} rows repeat an earlier one" if count > 1 else "1 row repeats an earlier one"]
     parts += [f"{near:,} of them not quite exactly"] if near else []
@@ -66,8 +67,8 @@ def repeated_rows(columns: Columns, twins: Twins, target: str | None) -> Finding
     )
 
 
-def _told(columns: Columns, twins: Twins, target: str | None, row: int) -> Explained:
-    """What is said of one copy."""
+def _told(columns: Columns, twins: Twins, target: str | None, row: int, contrary: float) -> Explained:
+    """What is said of one copy; ``contrary`` is how far off one with another target is."""
     other = int(twins.of[row])
     how = "equals" if twins.exact[row] else "almost equals"
     reasons = [Reason("all columns" if twins.exact[row] else "nearly all", f"as in row {other}", share=1.0)]
@@ -75,7 +76,7 @@ def _told(columns: Columns, twins: Twins, target: str | None, row: int) -> Expla
     far = _ALIKE if twins.exact[row] else _NEARLY
     if twins.disagree[row] and target is not None:
         here, there = columns.typed[target].iloc[[row, other]]
-        headline, group, far = f"{headline}, but has another {target}", f"{group} but for the target", _CONTRARY
+        headline, group, far = f"{headline}, but has another {target}", f"{group} but for the target", contrary
         reasons.append(Reason(target, _shown(here), f"{_shown(there)} in row {other}", 1.0))
     return Explained(headline, reasons, far, wrong=False, group=group)
 

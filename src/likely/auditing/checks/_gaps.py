@@ -99,9 +99,8 @@ def _sentence(
     share: pd.Series[float], names: list[str], by: dict[str, Dependence], target: str | None, empty_rows: int
 ) -> str:
     most = sorted(names, key=lambda name: -share[name])
-    parts = [f"{len(names):,} columns have gaps: {listed([f'{name} {share[name]:.1%}' for name in most], most=3)}."]
-    if not names:
-        parts = []
+    shown = listed([f"{name} {share[name]:.1%}" for name in most], most=3) if most else ""
+    parts = [f"{len(names):,} column{'s have' if len(names) > 1 else ' has'} gaps: {shown}."] if names else []
     if empty_rows:
         parts.append(f"{empty_rows:,} rows are empty throughout.")
     if by:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -44,6 +45,32 @@ class Group(NamedTuple):
     error: float
     rest: float
     p_value: float
+
+
+def groups_of(columns: Columns, target: str, findings: Iterable[Finding]) -> Finding | None:
+    """Report groups on which out-of-fold predictions of the target fail, from what judged the target.
+
+    Args:
+        columns: the table.
+        target: the target's column.
+        findings: findings about the target; "labels" or "targets" has the scores that are needed.
+
+    Returns:
+        Finding | None: the finding "groups"; None where the target was not judged.
+    """
+    for finding in findings:
+        if not finding.judged:
+            continue
+        if "label_nll" in finding.scores:
+            loss, what = np.asarray(finding.scores["label_nll"], np.float64), f"the log-loss of {target}"
+        elif "expected" in finding.scores and columns.kinds[target] == "number":
+            expected = np.asarray(finding.scores["expected"], np.float64)
+            loss, what = np.abs(columns.typed[target].to_numpy(np.float64) - expected), f"the error of {target}"
+        else:
+            continue
+        rows = np.flatnonzero(np.isfinite(loss))
+        return failing_groups(columns, {target}, rows, loss[rows], what)
+    return None
 
 
 def failing_groups(

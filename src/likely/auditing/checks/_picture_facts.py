@@ -65,7 +65,8 @@ def measure(picture: Pictures, rows: int) -> Facts:
         image = picture(row)
         if image is not None:
             numbers[row], hashes[row], small[row] = _one(image)
-    return Facts(*numbers.T, hashes, small)
+    width, height, brightness, dark, light, contrast, sharpness, colour = numbers.T
+    return Facts(width, height, brightness, dark, light, contrast, sharpness, colour, hashes, small)
 
 
 def _one(image: Any) -> tuple[Any, np.uint64, NDArray[np.float32]]:
