@@ -60,8 +60,8 @@ def run(context: Context) -> Result:
         *_means(
             targets,
             ["data", "planted"],
-            "Average precision of planted wrong targets, one row in twenty. Ideal: the best any score could do if targets "
-            "were drawn from the forecasts.",
+            "Average precision of planted wrong targets, one row in twenty. "
+            "Ideal: the best that any score could do if targets were drawn from the forecasts.",
         ),
         *_means(
             rows, ["data", "planted"], "Average precision of rows whose values moved a column on; recall of copies."
@@ -219,7 +219,8 @@ def _means(found: pd.DataFrame, by: list[str], caption: str) -> list[Table]:
     if not len(found):
         return []
     mean = found.groupby(by, sort=False).mean(numeric_only=True)
-    best: Any = {tuple(mean.columns): "higher"} if len(mean.columns) > 1 else {}
+    scores = tuple(name for name in mean.columns if name != "ideal")
+    best: Any = {scores: "higher"} if len(scores) > 1 else {}
     return [Table(mean, caption, best, digits=3)]
 
 
