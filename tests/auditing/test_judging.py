@@ -12,13 +12,13 @@ from typer.testing import CliRunner
 
 import likely
 from likely import cli
-from likely.auditing import Audit, Finding, _out_of_fold, _predictions
+from likely.auditing import Audit, Finding
 from likely.auditing._columns import read_columns
 from likely.auditing._duplicates import find_twins
+from likely.auditing._label_models import classify
 from likely.auditing._labels import judge_labels
 from likely.auditing._leaks import tells
 from likely.auditing._out_of_fold import by_content
-from likely.auditing._predictions import classify
 from likely.auditing._targets import Squash, judge_targets
 
 Array = Any
@@ -36,14 +36,6 @@ def random_table(n: int, classes: int, seed: int, share: float | None = None) ->
     table["code"] = rng.permutation(n)
     table["y"] = np.array([f"class {i}" for i in range(classes)])[rng.choice(classes, n, p=p)]
     return table
-
-
-def sharp(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Models as an audit has them, and not the small ones of the other tests."""
-    for module in (_out_of_fold, _predictions):
-        monkeypatch.setattr(module, "FOLDS", 5)
-    for name, value in {"PASSES": 2, "SMALL": 1000, "MEDIUM": 2000}.items():
-        monkeypatch.setattr(_predictions, name, value)
 
 
 def accused(logits: Array, y: Array) -> float:
@@ -125,8 +117,7 @@ def test_planted_errors_are_still_found(share: float) -> None:
 
 
 @pytest.mark.parametrize(("name", "recall"), [("digits", 0.8), ("wine", 0.6), ("breast_cancer", 0.7)])
-def test_planted_errors_of_real_tables_are_named(monkeypatch: pytest.MonkeyPatch, name: str, recall: float) -> None:
-    sharp(monkeypatch)
+def test_planted_errors_of_real_tables_are_named(name: str, recall: float) -> None:
     X, y = getattr(datasets, f"load_{name}")(return_X_y=True)
     classes = int(y.max()) + 1
     named, right, count = 0, 0, 0

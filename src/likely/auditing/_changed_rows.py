@@ -15,6 +15,7 @@ from likely.auditing._squash import Squash
 _FILLINGS = 12  # ways to fill the gaps of a row that are tried
 _PAIRS = 5_000  # of a row and a column that are tried for a swap
 _TAILS = 0.002  # of a column's values lie so far out that others are no values of it
+_EDGE, _BEYOND = 0.02, 1.0  # a value is far out if it is the range of all but the outermost values away from these
 Predict = Callable[[Any], tuple[Array, Array]]
 
 
@@ -26,6 +27,26 @@ class Swap(NamedTuple):
     mean: float
     deviation: float
     gain: float  # log-likelihood that the column gains by the swap
+
+
+def without_far_values(X: Any) -> Any:
+    """The table with a gap wherever a number is so far out that a model can only extrapolate from it.
+
+    >>> without_far_values(pd.DataFrame({"age": [*range(50), 480.0]}))["age"].isna().sum()
+    np.int64(1)
+    """
+    frame = X.copy() if isinstance(X, pd.DataFrame) else pd.DataFrame(X)
+    for name in frame.columns:
+        if pd.api.types.is_float_dtype(frame[name].dtype):
+            values = frame[name].to_numpy(np.float64)
+            some = values[:: max(1, len(values) // 100_000)]
+            some = some[~np.isnan(some)]
+            if len(some):
+                low, high = np.quantile(some, [_EDGE, 1 - _EDGE])
+                reach = _BEYOND * (high - low)
+                if reach > 0:
+                    frame[name] = np.where((values < low - reach) | (values > high + reach), np.nan, values)
+    return frame if isinstance(X, pd.DataFrame) else frame.to_numpy()
 
 
 def has_gaps(X: Any) -> NDArray[np.bool_]:
@@ -57,7 +78,11 @@ def fillings(X: Any, rows: NDArray[np.int64], seed: int) -> list[Any]:
 
 
 def spread_by_gaps(X: Any, mean: Array, predict: Predict, seed: int) -> Callable[[NDArray[np.int64]], Array]:
-    """A function of rows: the mean square by which predictions move where gaps are filled; zero without gaps."""
+    """A function of rows: the mean square by which predictions move where gaps are filled; zero without gaps.
+
+    Values that are far out count as gaps: it is they that are odd, and not the target.
+    """
+    X = without_far_values(X)
     gaps = has_gaps(X)
 
     def spread(rows: NDArray[np.int64]) -> Array:

@@ -18,7 +18,7 @@ from likely._page.svg import INK, SERIES, panel, styled, to_svg
 from likely._typing import Array
 from likely.auditing._finding import Explained, Finding, Reason, worst_first
 from likely.auditing._out_of_fold import fold_out
-from likely.auditing._predictable import Predictable, predictable_labels
+from likely.auditing._predictable import Predictable, beats, predictable_labels
 from likely.auditing._source import listed
 from likely.calibration import FeatureTemperature, LinearTemperature
 
@@ -68,7 +68,8 @@ def judge_labels(
     jointly, for a temperature alone would take wrong labels for uncertainty and hide them; but where it explains the
     labels as well (to two standard errors), ε is zero: honest labels that are hard to predict leave no excess of
     surprises. Then each row gets a temperature of its own, linear in the features (or the logits), fitted to other
-    rows, each weighing as much as its label is likely to be right. Rows rank by :math:`-\log q_y`.
+    rows, each weighing as much as its label is likely to be right, where that beats the common one by two standard
+    errors of the NLL. Rows rank by :math:`-\log q_y`.
 
     A plateau of 70% right labels is also one of labels that are hard to predict. So P(wrong) stays at a half or below
     where more than 15% of the labels of rows like this one would be called wrong; and everywhere, if ε is above zero
@@ -82,7 +83,7 @@ def judge_labels(
     >>> verdict = judge_labels(logits, given)
     >>> wrong = verdict.wrong > 0.5
     >>> int(wrong[:30].sum()), int(wrong[30:].sum()), round(verdict.share, 2)
-    (30, 0, 0.05)
+    (29, 0, 0.05)
     """
     n, classes = logits.shape
     z: NDArray[np.floating] = logits if logits.dtype == np.float32 else logits.astype(np.float64)
@@ -101,6 +102,9 @@ def judge_labels(
         calibrator.fit(z[fit], y[fit], extra, sample_weight=right[fit] + 1e-3)
         temperature[rows] = calibrator.temperature(z[rows], new)
         calibrated[rows] = log_softmax(z[rows].astype(np.float64) / temperature[rows, None], axis=1)
+    same = log_softmax(z.astype(np.float64) / common, axis=1)
+    if not beats(right * (calibrated - same)[own, y]):
+        calibrated, temperature = same, np.full(n, common)
     nll = -calibrated[own, y]
     q = np.exp(-nll)
     for _ in range(_STEPS):

@@ -13,11 +13,12 @@ from likely.auditing._calibration import classifier_calibration, regressor_calib
 from likely.auditing._changed_rows import Swap, fillings, has_gaps, spread_by_gaps, swaps
 from likely.auditing._columns import MODELLED, Columns, as_numbers, design, for_a_line, ranked
 from likely.auditing._finding import Finding
+from likely.auditing._label_models import classify
 from likely.auditing._labels import judge_labels, reconsider, wrong_labels
 from likely.auditing._leaks import leaking_columns
 from likely.auditing._noise import noisy_regions
 from likely.auditing._out_of_fold import by_content
-from likely.auditing._predictions import WIDE, classify, regress
+from likely.auditing._target_models import WIDE, regress
 from likely.auditing._targets import Squash, judge_targets, wrong_targets
 
 _CLASSES = 100  # more are no classification
@@ -108,12 +109,12 @@ def _classification(data: _Data) -> list[Finding]:
         remedy = "group them, or use task='regression'" if numeric else "group them"
         raise ValueError(f"{target} has {len(classes):,} classes, more than {most}: {remedy}")
     labels = codes[rows]
-    forecast = classify(data.frame, labels, seed, data.tell, data.groups)
+    forecast = classify(data.X, labels, seed, data.tell, data.groups)
     data.progress("judging labels", 0.0)
     verdict = judge_labels(forecast.log_p, labels, None, seed)
-    gaps = np.flatnonzero((verdict.wrong > 0.5) & has_gaps(data.frame))
+    gaps = np.flatnonzero((verdict.wrong > 0.5) & has_gaps(data.X))
     if len(gaps):
-        filled = [np.exp(forecast.again(part)) for part in fillings(data.frame, gaps, seed)]
+        filled = [np.exp(forecast.again(part)) for part in fillings(data.X, gaps, seed)]
         verdict = reconsider(verdict, labels, gaps, np.log(np.mean(filled, axis=0)))
     noise = np.minimum(verdict.nll, 5.0) * (1 - verdict.wrong)
     return [

@@ -1,4 +1,4 @@
-"""Predictions for rows by models that were not fitted to them: the package's own estimators of tables."""
+"""Expected targets, and how far off they may be, by the package's own estimator of tables that has not seen them."""
 
 from __future__ import annotations
 
@@ -8,27 +8,22 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
-from sklearn.feature_selection import SelectKBest, f_classif, f_regression
+from sklearn.ensemble import ExtraTreesRegressor
+from sklearn.feature_selection import SelectKBest, f_regression
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.utils import _safe_indexing
 
 from likely._rows.blocks import row_blocks
 from likely._typing import Array
-from likely.auditing._labels import judge_labels
 from likely.auditing._out_of_fold import Groups, Progress, screening
-from likely.tabular import LikelihoodClassifier, LikelihoodRegressor
+from likely.tabular import LikelihoodRegressor
 
 FITTED = 20_000  # rows that models are fitted to, at most; all rows are predicted
 FOLDS, FEWER = 5, 3  # folds, and how many where more rows than those fitted are to be predicted
-PASSES = 3  # over rows with labels, where they are few: in the later ones labels count as they seem to be right
-SMALL, MEDIUM = 1_000, 2_000  # rows below which there are three passes, and below which all kinds of models are tried
+FEW = 2_000  # rows below which all kinds of models are tried
 WIDE = 300  # columns that models read; of more, those that tell most about the target in the rows fitted
-CLASSES = 10  # from which boosting, which has a tree for each, takes too long
 _FARTHEST = 12.0  # squashed units: a target further out counts as so far
-_FLOOR = 1e-4  # of a probability: a model that never saw a class here has not ruled it out
-_DOUBTED = 0.02  # weight of a label that is surely wrong
 _PREDICTED = 50_000  # rows at a time
 _TREES = 100
 _LINES = 4  # members that are usually fitted, for the share that is done
@@ -41,14 +36,6 @@ class TargetForecast:
     mean: Array
     scale: Array
     again: Callable[[Any], tuple[Array, Array]]
-
-
-@dataclass(frozen=True)
-class LabelForecast:
-    """The log-probability of every class for every row; ``again`` predicts changed rows."""
-
-    log_p: Array
-    again: Callable[[Any], Array]
 
 
 def regress(X: Any, u: Array, seed: int, progress: Progress = lambda _: None, groups: Groups = None) -> TargetForecast:
@@ -66,11 +53,11 @@ def regress(X: Any, u: Array, seed: int, progress: Progress = lambda _: None, gr
     """
     fit, rest = sampled(len(u), groups, seed)
     tame = np.clip(u, -_FARTHEST, _FARTHEST)
-    kinds: Any = "auto" if len(fit) < MEDIUM else ["linear", "kernel", "boosting"]
+    kinds: Any = "auto" if len(fit) < FEW else ["linear", "kernel", "boosting"]
     if len(rest):
         kinds = ["linear", "boosting"]
     elif X.shape[1] > WIDE:
-        kinds = [_screened(ExtraTreesRegressor(_TREES, min_samples_leaf=3, random_state=0), f_regression)]
+        kinds = [_screened(ExtraTreesRegressor(_TREES, min_samples_leaf=3, random_state=0))]
     model = LikelihoodRegressor(
         kinds,
         cv=FEWER if len(rest) else FOLDS,
@@ -90,58 +77,6 @@ def regress(X: Any, u: Array, seed: int, progress: Progress = lambda _: None, gr
         progress(0.5 + 0.5 * part.stop / len(rest))
     progress(1.0)
     return TargetForecast(mean, scale, again)
-
-
-def classify(
-    X: Any, y: NDArray[np.int64], seed: int, progress: Progress = lambda _: None, groups: Groups = None
-) -> LabelForecast:
-    """Predict the log-probabilities of labels out of fold.
-
-    Where rows are few there are several passes with other folds; in the later ones a label weighs as much as it is
-    likely to be right by the earlier ones: a wrong label misleads the models that are to find the others.
-
-    Args:
-        X: frame, or array of numbers with gaps, of shape (rows, columns).
-        y: class numbers of shape (rows,).
-        seed: for the folds, and for the rows that are fitted where there are too many.
-        progress: is told the share that is done.
-        groups: the group of each row; rows of one group are held out together.
-
-    Returns:
-        The forecast of every row.
-    """
-    n, classes = len(y), int(y.max()) + 1
-    fit, rest = sampled(n, groups, seed)
-    passes = min(PASSES, 1 if len(rest) else 3 if n < SMALL else 2)
-    table, labels, several = _safe_indexing(X, fit), y[fit], _several(groups, fit)
-    total, weight = np.zeros((len(fit), classes)), None
-    for number in range(passes):
-        share = (0.5 if len(rest) else 1.0) / passes
-        model = LikelihoodClassifier(
-            _kinds(X.shape[1], len(fit), classes, bool(len(rest))),
-            cv=FEWER if len(rest) else FOLDS,
-            random_state=seed + number,
-            verbose=_counted(progress, number * share, share),
-        )
-        model.fit(table, labels, sample_weight=weight, groups=several)
-        # What the models of the first pass say is bent by labels that were then found to be wrong.
-        total = np.where(number > 1, total, 0.0)
-        total[:, model.classes_] += model.out_of_fold_
-        if number + 1 < passes:
-            weight = np.maximum(1 - judge_labels(_logs(total), labels, None, seed).wrong, _DOUBTED)
-
-    def again(rows: Any) -> Array:
-        p = np.zeros((len(rows), classes))
-        p[:, model.classes_] = model.predict_proba(rows)
-        return _logs(p)
-
-    log_p = np.empty((n, classes))
-    log_p[fit] = _logs(total)
-    for part in row_blocks(len(rest), numbers=_PREDICTED):
-        log_p[rest[part]] = again(_safe_indexing(X, rest[part]))
-        progress(0.5 + 0.5 * part.stop / len(rest))
-    progress(1.0)
-    return LabelForecast(log_p, again)
 
 
 def sampled(n: int, groups: Groups, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -164,18 +99,10 @@ def sampled(n: int, groups: Groups, seed: int) -> tuple[NDArray[np.int64], NDArr
     return np.flatnonzero(chosen[member]), np.flatnonzero(~chosen[member])
 
 
-def _kinds(width: int, rows: int, classes: int, more: bool) -> Any:
-    """The members of a classifier: those that wrong labels mislead least, or the quick ones."""
-    if width > WIDE:
-        return [_screened(ExtraTreesClassifier(_TREES, min_samples_leaf=2, random_state=0), f_classif)]
-    trees = "trees" if classes > CLASSES or rows < MEDIUM else "boosting"
-    return ["linear", trees] if more or rows >= MEDIUM else ["linear", "kernel", trees]
-
-
-def _screened(forest: Any, test: Any) -> Any:
+def _screened(forest: Any) -> Any:
     """A forest on the columns that tell most about the target in the rows it is fitted to."""
     filled = SimpleImputer(strategy="median", keep_empty_features=True)
-    return make_pipeline(filled, SelectKBest(screening(test), k=WIDE), forest)
+    return make_pipeline(filled, SelectKBest(screening(f_regression), k=WIDE), forest)
 
 
 def _several(groups: Groups, rows: NDArray[np.int64]) -> Any:
@@ -196,8 +123,3 @@ def _counted(progress: Progress, begin: float, share: float) -> Callable[[str], 
         progress(begin + share * done / (done + max(1, _LINES - done)))
 
     return tell
-
-
-def _logs(p: Array) -> Array:
-    floored = np.maximum(p / p.sum(1, keepdims=True), _FLOOR / p.shape[1])
-    return np.asarray(np.log(floored / floored.sum(1, keepdims=True)))
