@@ -23,6 +23,8 @@ _FACTORS = (
     (100.0, "×100", 1.5),
 )
 _SWAP = 0.5  # nats that a swap must be better than a factor
+_NARROW = 25  # columns of numbers, of which each may be swapped with each
+_SWAPS = 200.0  # pairs of columns that cost no more
 _GENERIC = 4.0  # nats that any other value must be better than one that a slip explains
 _BLAMED = 10  # cells of a row that are tried: the rarest, and those furthest out
 RARE = 3.0  # nats from which a value is rare: one in twenty has more
@@ -107,6 +109,9 @@ class Repairs:
         """Factors and signs of each blamed number, and swaps of it with each other."""
         found = []
         numbers = [j for j, unit in enumerate(self.table.units) if unit is not None]
+        # Of very many swaps one fits by chance: those of wide tables are few, and cost more.
+        partners = numbers if len(numbers) <= _NARROW else [j for j in blamed.tolist() if j in numbers]
+        price_of_swap = _SWAP + float(np.log(max(1.0, len(numbers) ** 2 / _SWAPS)))
         for j in blamed.tolist():
             unit, value = self.table.units[j], float(self.table.values[j][row])
             if unit is None or self.table.names[j] in self.table.dates:
@@ -116,11 +121,11 @@ class Repairs:
                 changed[j] = unit(value * factor)
                 if value:
                     found.append((Change(j, 0.0, hint), changed, price))
-            for k in numbers:
+            for k in partners:
                 other, own = self.table.units[k], float(self.table.values[k][row])
                 if k == j or other is None or np.isnan(own) or own == value or self.table.names[k] in self.table.dates:
                     continue
                 changed = z[0].copy()
                 changed[j], changed[k] = unit(own), other(value)
-                found.append((Change(j, 0.0, "swapped", k), changed, _SWAP))
+                found.append((Change(j, 0.0, "swapped", k), changed, price_of_swap))
         return found
