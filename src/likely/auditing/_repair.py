@@ -22,7 +22,10 @@ _FACTORS = (
     (0.01, "÷100", 1.5),
     (100.0, "×100", 1.5),
 )
+_TIMES = np.array([factor for factor, _, _ in _FACTORS])
 _SWAP = 0.5  # nats that a swap must be better than a factor
+_NARROW = 25  # columns of numbers, of which each may be swapped with each
+_SWAPS = 200.0  # pairs of columns that cost no more
 _GENERIC = 4.0  # nats that any other value must be better than one that a slip explains
 _BLAMED = 10  # cells of a row that are tried: the rarest, and those furthest out
 RARE = 3.0  # nats from which a value is rare: one in twenty has more
@@ -105,22 +108,25 @@ class Repairs:
 
     def _slips(self, row: int, z: Array, blamed: NDArray[np.intp]) -> list[tuple[Change, Array, float]]:
         """Factors and signs of each blamed number, and swaps of it with each other."""
-        found = []
-        numbers = [j for j, unit in enumerate(self.table.units) if unit is not None]
-        for j in blamed.tolist():
-            unit, value = self.table.units[j], float(self.table.values[j][row])
-            if unit is None or self.table.names[j] in self.table.dates:
-                continue
-            for factor, hint, price in _FACTORS:
+        table, found = self.table, []
+        values = np.array([float(own[row]) for own in table.values])
+        numbers = [j for j, unit in enumerate(table.units) if unit is not None and table.names[j] not in table.dates]
+        candidates = [j for j in blamed.tolist() if j in numbers]
+        # Of very many swaps one fits by chance: those of wide tables are few, and cost more.
+        partners = [k for k in (numbers if len(numbers) <= _NARROW else candidates) if not np.isnan(values[k])]
+        price_of_swap = _SWAP + float(np.log(max(1.0, len(numbers) ** 2 / _SWAPS)))
+        # Each value of the row in the units of each column.
+        put = {k: unit(values) for k in {*partners, *candidates} if (unit := table.units[k]) is not None}
+        for j in candidates:
+            unit = table.units[j]
+            scaled = unit(values[j] * _TIMES) if unit is not None and values[j] else []
+            for (_, hint, price), value in zip(_FACTORS, scaled, strict=False):
                 changed = z[0].copy()
-                changed[j] = unit(value * factor)
-                if value:
-                    found.append((Change(j, 0.0, hint), changed, price))
-            for k in numbers:
-                other, own = self.table.units[k], float(self.table.values[k][row])
-                if k == j or other is None or np.isnan(own) or own == value or self.table.names[k] in self.table.dates:
-                    continue
-                changed = z[0].copy()
-                changed[j], changed[k] = unit(own), other(value)
-                found.append((Change(j, 0.0, "swapped", k), changed, _SWAP))
+                changed[j] = value
+                found.append((Change(j, 0.0, hint), changed, price))
+            for k in partners:
+                if values[k] != values[j]:
+                    changed = z[0].copy()
+                    changed[j], changed[k] = put[j][k], put[k][j]
+                    found.append((Change(j, 0.0, "swapped", k), changed, price_of_swap))
         return found

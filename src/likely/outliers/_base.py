@@ -28,6 +28,7 @@ class OutlierDetector(OutlierMixin, BaseEstimator):
 
     columns_: Columns
     offset_: float
+    _exceptions = False  # whether values in a column of which most are the same count by how rare they are
     _long_tails = False  # whether scores of ordinary rows may have a long upper tail
 
     def __init__(self, *, contamination: Contamination = "auto") -> None:
@@ -45,7 +46,7 @@ class OutlierDetector(OutlierMixin, BaseEstimator):
     def _fit(self, X: Any, sample_weight: Any) -> tuple[Array, Array, Array]:
         """Learn; the scores of the rows read, those they would have if they had been left out, and their weights."""
         X, weight = self._sample(X, sample_weight)
-        self.columns_, table, rows = Columns.learn(X, weight)
+        self.columns_, table, rows = Columns.learn(X, weight, self._exceptions)
         return *self._learn(table, rows), rows.weight
 
     def _set_offset(self, fitted: Array, unseen: Array, weight: Array) -> None:

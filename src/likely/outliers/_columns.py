@@ -14,6 +14,7 @@ from likely._rows.blocks import row_blocks
 from likely._rows.columns import as_codes, as_numbers, each_column, is_frame, level_codes
 from likely._typing import Array
 from likely.outliers._distinct import Distinct
+from likely.outliers._exceptions import Exceptions
 
 _BLOCK, _ROWS = 1 << 16, 512  # numbers of a block, few enough to stay in the cache; but no fewer rows
 _FAR = 1e50  # deviations: further off is not told apart, so that squares stay finite
@@ -49,31 +50,41 @@ class Levels:
         usual = float(mass @ nats / below[-1]) if below[-1] > 0 else 0.0
         return cls(codes, nats, surprise(np.maximum(mass - 1, 0.0)), usual)
 
+    def surprise(self, column: Array, unseen: bool) -> Array:
+        """Nats of each code; as if its row had been left out, if ``unseen``."""
+        codes = np.nan_to_num(column).astype(np.intp)
+        return np.where(np.isnan(column), np.nan, (self.unseen if unseen else self.nats)[codes])
+
 
 @dataclass(frozen=True)
 class Columns:
     """How each feature becomes one number: in standard units, or the surprise of its level. NaN where it is missing."""
 
-    levels: tuple[Levels | None, ...]  # of each feature; None for a number
+    levels: tuple[Levels | Exceptions | None, ...]  # of each feature; None for a number
     peak: Array  # the largest size in each column: divided by it, nothing overflows; of categories without a meaning
     centre: Array
     spread: Array
 
     @classmethod
-    def learn(cls, X: Any, weight: Array | None) -> tuple[Self, Array, Distinct]:
-        """Units and levels, the table as numbers, and its different rows."""
+    def learn(cls, X: Any, weight: Array | None, exceptions: bool = False) -> tuple[Self, Array, Distinct]:
+        """Units and levels, the table as numbers, and its different rows.
+
+        With ``exceptions``, a column of numbers of which most are one value is a category of its own kind.
+        """
         codes = [level_codes(column) for column in each_column(X)] if is_frame(X) else [None] * X.shape[1]
         table = _numbers(X, codes)
         rows = Distinct.learn(table, weight)
         levels = tuple(
-            None if own is None else Levels.learn(own, column, rows.weight)
+            Levels.learn(own, column, rows.weight)
+            if own is not None
+            else (Exceptions.learn(column, rows.weight) if exceptions else None)
             for own, column in zip(codes, table.T, strict=True)
         )
         return cls(levels, *_units(table, rows.weight)), table, rows
 
     @property
     def categories(self) -> NDArray[np.intp]:
-        """The features that are categories."""
+        """The features that are categories, or numbers of which most are one value."""
         return np.flatnonzero([own is not None for own in self.levels])
 
     @property
@@ -89,7 +100,7 @@ class Columns:
 
     def numbers(self, X: Any) -> Array:
         """The features as numbers, a category as the code of its level."""
-        return _numbers(X, [None if own is None else own.codes for own in self.levels])
+        return _numbers(X, [own.codes if isinstance(own, Levels) else None for own in self.levels])
 
     def blocks(self, table: Array, unseen: bool = False) -> Iterator[tuple[slice, Array]]:
         """Rows as :meth:`standard` has them, a block at a time."""
@@ -103,8 +114,7 @@ class Columns:
             z: Array = np.clip((rows / self.peak - self.centre) / self.spread, -_FAR, _FAR)
         for j, own in enumerate(self.levels):
             if own is not None:
-                codes = np.nan_to_num(rows[:, j]).astype(np.intp)
-                z[:, j] = np.where(np.isnan(rows[:, j]), np.nan, (own.unseen if unseen else own.nats)[codes])
+                z[:, j] = own.surprise(rows[:, j], unseen)
         return z
 
 

@@ -30,7 +30,8 @@ class LikelihoodDetector(OutlierDetector):
 
     Each is put in units of its own: the median is zero and the upper quartile one. The score is the mean of the three
     that find the row oddest, for no outlier is one in every view. Missing values and categories are treated as
-    :class:`ScatterDetector` does; a missing value is usual in its own column.
+    :class:`ScatterDetector` does; a missing value is usual in its own column. Where nine rows of ten have the same
+    number, another is not measured in deviations but counts by how few are as far away, as levels do.
 
     Args:
         contamination: the share of new rows to call outliers, or ``"auto"``; of the training rows it may be less.
@@ -53,6 +54,7 @@ class LikelihoodDetector(OutlierDetector):
     """
 
     scatter_: ScatterDetector
+    _exceptions = True
 
     def __init__(self, *, contamination: Contamination = "auto", random_state: Any = None) -> None:
         super().__init__(contamination=contamination)

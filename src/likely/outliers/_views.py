@@ -14,7 +14,9 @@ from likely.outliers._distinct import Distinct
 
 _BINS = 50
 _KNOTS = 64  # on each side of the median
-_DRAWS, _ROWS = 10, 64
+_DRAWS = 10
+_ROWS = 64, 256  # of a draw, at least and at most: of
+_PAIRS = 500_000  # pairs of rows, where rows are few
 _SAME = 1e-6  # relative to its squared length, the square of a row's distance to itself as rounded
 _LARGE, _TINY = 1e12, 1e-30
 _TOGETHER = 16  # rows at least, or BLAS would add up in another order
@@ -143,7 +145,8 @@ class Nearest:
     @classmethod
     def learn(cls, w: Array, rows: Distinct, random: np.random.RandomState) -> Self:
         """Draw the centres, regularly from the different rows in random order: a heavy row may be drawn twice."""
-        count = max(2, min(_ROWS, len(rows.first) // 2))
+        different = len(rows.first)
+        count = max(2, min(_ROWS[1], max(_ROWS[0], _PAIRS // different), different // 2))
         drawn = []
         for _ in range(_DRAWS):
             order = random.permutation(len(rows.first))
