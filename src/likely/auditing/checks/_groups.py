@@ -113,7 +113,7 @@ def failing_groups(
         "Groups on which predictions fail",
         f"Where {failing[0].where}, {what} is {failing[0].loss / max(failing[0].rest, 1e-300):.1f} times that of the "
         f"other rows ({round(failing[0].rows * share):,} rows)."
-        + (f" {len(failing) - 1} more groups stand out." if len(failing) > 1 else "")
+        + ("" if len(failing) < 2 else f" {len(failing) - 1} more stand{'s' if len(failing) == 2 else ''} out.")
         if failing
         else f"No group of one or two columns stands out: {what} is much the same everywhere.",
         numbers={
