@@ -170,6 +170,13 @@ def test_a_column_of_paths_beside_a_csv(tmp_path: Path) -> None:
     assert str(audit.thumbnails(3)).startswith("data:image")
 
 
+def test_names_of_images_that_are_not_there_are_told_once() -> None:
+    table = pd.DataFrame({"photo": [f"nowhere/{i}.jpg" for i in range(30)], "x": np.arange(30.0) ** 2})
+    audit = likely.audit(table)
+    assert "images" not in {finding.name for finding in audit.findings}
+    assert any(note.startswith("photo names images, none of which is there") for note in audit.notes)
+
+
 class Labels:
     """As Hugging Face's ClassLabel."""
 

@@ -11,8 +11,9 @@ from likely.auditing._changed_rows import Swap
 from likely.auditing._finding import number
 from likely.auditing._squash import Squash
 
-# Factors by which targets are off, and how common each is: tens, the sign; inches, feet and pounds in metric units.
-_FACTORS = {10.0: 1.0, 100.0: 0.5, 1000.0: 0.5, 1e6: 0.1, 2.54: 0.05, 0.3048: 0.05, 0.45359: 0.05}
+# Factors by which targets are off, and how common each is. Not inches, feet and pounds: a factor of two or three fits
+# many a target that is off for any reason.
+_FACTORS = {10.0: 1.0, 100.0: 0.5, 1000.0: 0.5, 1e6: 0.1}
 _SIGN, _SWAP = 0.5, 0.5
 _REACH = 3.0  # scales: what is further off is not brought back
 _SHIFT = 4.0  # scales by which a hint must move a target

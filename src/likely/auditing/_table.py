@@ -20,7 +20,7 @@ from likely.auditing._images import thumbnails_of
 from likely.auditing._neighbours import Neighbours
 from likely.auditing._read import read_table
 from likely.auditing._rows import odd_rows
-from likely.auditing._source import listed
+from likely.auditing._source import Table, listed
 from likely.auditing._target_checks import check_target
 from likely.auditing.checks._copies import across, repeated_rows
 from likely.auditing.checks._drift import drift
@@ -102,17 +102,8 @@ def audit_table(
     if task not in TASKS:
         raise ValueError(f"task must be one of {', '.join(TASKS)}, got {task!r}")
     progress("reading", 0.0)
-    table = read_table(data)
-    second = read_table(test) if test is not None else None
-    if second is not None and second.path is None:
-        second = replace(second, name="the test table")
-    if target is not None:
-        target = _known(str(target), list(table.frame.columns))
-        table.check_single(target)
-    if id is not None:
-        id = _known(str(id), list(table.frame.columns))
-        if id == target:
-            raise ValueError(f"{id!r} cannot both name the rows and be the target")
+    table, second = read_table(data), _second(test)
+    target, id = _settled_names(table, target, id)
     columns = read_columns(table.frame, id)
     n = len(table.frame)
     notes = [*table.notes, *_left_out(columns, target)]
@@ -154,6 +145,26 @@ def audit_table(
         id=id,
         neighbours=lambda rows: Neighbours.of(columns).compare(rows),
     )
+
+
+def _second(test: Any) -> Table | None:
+    """The second table, under a name that tells it from the first."""
+    if test is None:
+        return None
+    table = read_table(test)
+    return table if table.path is not None else replace(table, name="the test table")
+
+
+def _settled_names(table: Table, target: str | None, id: str | None) -> tuple[str | None, str | None]:
+    """The target and the column that names the rows, both of which must be there."""
+    if target is not None:
+        target = _known(str(target), list(table.frame.columns))
+        table.check_single(target)
+    if id is not None:
+        id = _known(str(id), list(table.frame.columns))
+        if id == target:
+            raise ValueError(f"{id!r} cannot both name the rows and be the target")
+    return target, id
 
 
 def first_questions(frame: pd.DataFrame, columns: Columns, target: str | None, task: str) -> list[Finding | None]:

@@ -21,6 +21,7 @@ _ALIKE, _NEARLY, _CONTRARY = (
 )  # how far off a copy is: exact, nearly, with another target
 _ASKED, _AMONG = 500, 5_000  # rows whose nearest neighbour is looked up, and rows among which it is
 _USUAL = 2.0  # times the usual difference of neighbours: copies that differ by less are repeated measurements
+_NOISY = 0.1  # of neighbours have another label: where fewer do, labels are determined
 _OFTEN = 0.5  # of the share of neighbours with another label: copies that differ as often are no mistakes
 
 
@@ -105,7 +106,7 @@ def scatter_of_copies(columns: Columns, twins: Twins, target: str) -> str:
     if levels is not None or columns.kinds[target] not in ("number", "date"):
         repeated = int((twins.of >= 0).sum())
         usual, here = float(np.mean(apart > 0)), len(copies) / repeated
-        if here < _OFTEN * usual or len(copies) < 3:
+        if usual < _NOISY or here < _OFTEN * usual or len(copies) < 3:
             return ""
         return (
             f" Copies have another {target} in {here:.0%} of cases, neighbouring rows in {usual:.0%}: the columns do "

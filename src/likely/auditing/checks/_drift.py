@@ -56,7 +56,7 @@ def drift(frame: pd.DataFrame, test: Table, target: str | None, id: str | None =
     shared = [name for name in frame.columns if name in test.frame.columns and name != id]
     missing = [str(name) for name in frame.columns if name not in test.frame.columns and name not in (target, id)]
     extra = [str(name) for name in test.frame.columns if name not in frame.columns]
-    title = "Does the test table come from the same place"
+    title = "Drift between the two tables"
     parts = [f"{test.name} lacks {listed(missing)}."] if missing else []
     parts += [f"Only {test.name} has {listed(extra)}."] if extra else []
     numbers: dict[str, Any] = {"missing": missing, "extra": extra}
@@ -73,7 +73,8 @@ def drift(frame: pd.DataFrame, test: Table, target: str | None, id: str | None =
     parts.insert(0, _verdict(auc, error, test.name))
     parts += [found[name].words + "." for name in moved[:_TOLD]]
     if len(moved) > _TOLD:
-        parts.append(f"{len(moved) - _TOLD:,} more columns differ.")
+        more = len(moved) - _TOLD
+        parts.append(f"{more:,} more columns differ." if more > 1 else "One more column differs.")
     if not moved:
         parts.append("No column differs by itself.")
     lines = pd.DataFrame(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -91,8 +91,10 @@ def failing_groups(
         Finding | None: the finding "groups"; None where rows are too few or no column has conditions.
     """
     some = np.random.RandomState(0).permutation(len(rows))[:_ROWS]
-    masks, words = conditions(columns, leave_out, rows[some])
-    if len(some) < 4 * _FEWEST or not words:
+    if len(some) < 4 * _FEWEST:
+        return None
+    masks, words = conditions(columns, leave_out, rows[some], loss[some])
+    if not words:
         return None
     groups = worst_groups(masks, words, loss[some])
     failing = [own for own in groups if own.p_value < SURE and own.loss > _WORSE * own.rest]
@@ -111,7 +113,7 @@ def failing_groups(
         "Groups on which predictions fail",
         f"Where {failing[0].where}, {what} is {failing[0].loss / max(failing[0].rest, 1e-300):.1f} times that of the "
         f"other rows ({round(failing[0].rows * share):,} rows)."
-        + (f" {len(failing) - 1} more groups stand out." if len(failing) > 1 else "")
+        + ("" if len(failing) < 2 else f" {len(failing) - 1} more stand{'s' if len(failing) == 2 else ''} out.")
         if failing
         else f"No group of one or two columns stands out: {what} is much the same everywhere.",
         numbers={
@@ -134,38 +136,55 @@ def failing_groups(
 
 
 def conditions(
-    columns: Columns, leave_out: set[str], rows: NDArray[np.int64]
+    columns: Columns, leave_out: set[str], rows: NDArray[np.int64], loss: Array
 ) -> tuple[NDArray[np.bool_], list[tuple[str, str]]]:
     """List the conditions that groups are made of: cuts of numbers, levels of categories, gaps.
 
     Args:
         columns: the table.
         leave_out: columns that no condition is about.
-        rows: the rows to evaluate them on.
+        rows: the rows to evaluate them on, in a random order.
+        loss: the loss of these rows; of very many conditions, the clearest on the first half of the rows are kept.
 
     Returns:
         tuple: which rows meet which condition, shape (rows, conditions), and for each its column and its words.
     """
-    masks: list[NDArray[np.bool_]] = []
-    words: list[tuple[str, str]] = []
+    found: list[tuple[float, NDArray[np.bool_], tuple[str, str]]] = []
+    half = len(rows) // 2
+    excess = np.minimum(loss[:half], _cap(loss))
+    excess = excess - excess.mean()
     for name, kind in columns.kinds.items():
-        if name in leave_out or kind not in ("number", "category", "date"):
+        if name in leave_out or kind not in ("number", "category"):
             continue
-        values, levels = as_numbers(columns.typed[name].iloc[rows])
-        missing = np.isnan(values)
-        found = [(missing, "missing")] if missing.any() else []
-        if kind == "category" and levels is not None:
-            found += [(values == place, f"= {level}") for place, level in enumerate(levels[:_LEVELS])]
-        elif not missing.all() and kind == "number":
-            for cut in np.unique(np.quantile(values[~missing], _CUTS)):
-                found += [(values <= cut, f"≤ {number(float(cut))}"), (values > cut, f"> {number(float(cut))}")]
-        for mask, condition in found:
+        for mask, words in _of_column(columns.typed[name].iloc[rows], kind):
             if max(_FEWEST * 2, _SHARE * len(rows)) <= mask.sum() < len(rows) - _FEWEST:
-                masks.append(mask)
-                words.append((name, f"{name} {'is ' if condition == 'missing' else ''}{condition}"))
-        if len(words) >= _CONDITIONS:
-            break
-    return (np.column_stack(masks) if masks else np.zeros((len(rows), 0), bool)), words
+                clear = float(excess @ mask[:half]) / float(np.sqrt(max(mask[:half].sum(), 1)))
+                found.append((clear, mask, (name, f"{name} {words}")))
+        if len(found) > 2 * _CONDITIONS:
+            found = _clearest(found)
+    found = _clearest(found)
+    masks = np.column_stack([mask for _, mask, _ in found]) if found else np.zeros((len(rows), 0), bool)
+    return masks, [words for _, _, words in found]
+
+
+def _clearest(
+    found: list[tuple[float, NDArray[np.bool_], tuple[str, str]]],
+) -> list[tuple[float, NDArray[np.bool_], tuple[str, str]]]:
+    return sorted(found, key=lambda own: -own[0])[:_CONDITIONS]
+
+
+def _of_column(column: pd.Series[Any], kind: str) -> Iterator[tuple[NDArray[np.bool_], str]]:
+    """The conditions on one column, with their words."""
+    values, levels = as_numbers(column)
+    missing = np.isnan(values)
+    if missing.any():
+        yield missing, "is missing"
+    if kind == "category" and levels is not None:
+        yield from ((values == place, f"= {level}") for place, level in enumerate(levels[:_LEVELS]))
+    elif not missing.all():
+        for cut in np.unique(np.quantile(values[~missing], _CUTS)):
+            yield values <= cut, f"≤ {number(float(cut))}"
+            yield values > cut, f"> {number(float(cut))}"
 
 
 def worst_groups(masks: NDArray[np.bool_], words: list[tuple[str, str]], loss: Array) -> list[Group]:

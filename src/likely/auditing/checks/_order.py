@@ -77,7 +77,7 @@ def order(columns: Columns, target: str | None) -> Finding | None:
     frame = frame.iloc[np.argsort([told.p_value for told in found.values()], kind="stable")[:_SHOWN]]
     return Finding(
         "order",
-        "Does the order of rows mean something",
+        "The order of the rows",
         _sentence(found, clear, target),
         numbers={
             "columns": clear,

@@ -76,9 +76,13 @@ def find_pictures(columns: Columns, images: Any, table: Path | None, notes: list
     if find_spec("PIL") is None:
         notes.append(f"{name} names images; to look at them, install Pillow.")
         return None
-    notes.append(f"{name} names images, which are looked at.")
     folder = table.parent if table is not None else Path()
-    return pictures([None if pd.isna(own) else folder / str(own) for own in columns.typed[name]], n)
+    paths = [None if pd.isna(own) else folder / str(own) for own in columns.typed[name]]
+    if not any(path.is_file() for path in paths if path is not None):
+        notes.append(f"{name} names images, none of which is there; relative names are looked up beside the table.")
+        return None
+    notes.append(f"{name} names images, which are looked at.")
+    return pictures(paths, n)
 
 
 def picture_column(columns: Columns) -> str | None:
@@ -231,7 +235,7 @@ def picture_faults(facts: Facts) -> dict[str, dict[int, str]]:
 
 def _rare(odd: NDArray[np.bool_], values: Array, what: str) -> dict[int, str]:
     """The rows that are odd, with their value, unless so many are that it is usual here."""
-    if odd.mean() > _COMMON:
+    if not odd.any() or odd.mean() > _COMMON:
         return {}
     middle = number(float(np.nanmedian(values))) if what else ""
     return {

@@ -37,8 +37,12 @@ def pieces(text: str) -> frozenset[int]:
     words = _WORD.findall(plain(text[:_LONGEST]))
     if len(words) < _SHORT:
         joined = " ".join(words)
-        return frozenset(crc32(joined[i : i + _PIECE].encode()) for i in range(max(len(joined) - _PIECE + 1, 0)))
-    return frozenset(crc32(f"{a} {b}".encode()) for a, b in pairwise(words))
+        return frozenset(_number(joined[i : i + _PIECE]) for i in range(max(len(joined) - _PIECE + 1, 0)))
+    return frozenset(_number(f"{a} {b}") for a, b in pairwise(words))
+
+
+def _number(piece: str) -> int:
+    return crc32(piece.encode("utf-8", "surrogatepass"))  # a damaged text may hold half a sign
 
 
 def near_texts(texts: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
