@@ -270,4 +270,4 @@ def test_the_command_says_what_is_not_judged_as_python_does(tmp_path: Path) -> N
     assert "cannot be predicted from the columns, so they are not judged" in result.stdout
     page = (tmp_path / "out" / "report.html").read_text()
     assert "not judged</span>" in page
-    assert "No row is suspicious, as far as could be judged." in page or 'class="suspect"' in page
+    assert "No row of 80 is suspicious, as far as could be judged." in page or 'class="entry"' in page
