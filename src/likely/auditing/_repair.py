@@ -23,6 +23,7 @@ _FACTORS = (
     (100.0, "×100", 1.5),
 )
 _TIMES = np.array([factor for factor, _, _ in _FACTORS])
+_FAR = 1e150  # further out is not told apart, so that factors stay finite
 _SWAP = 0.5  # nats that a swap must be better than a factor
 _NARROW = 25  # columns of numbers, of which each may be swapped with each
 _SWAPS = 200.0  # pairs of columns that cost no more
@@ -109,7 +110,7 @@ class Repairs:
     def _slips(self, row: int, z: Array, blamed: NDArray[np.intp]) -> list[tuple[Change, Array, float]]:
         """Factors and signs of each blamed number, and swaps of it with each other."""
         table, found = self.table, []
-        values = np.array([float(own[row]) for own in table.values])
+        values = np.clip([float(own[row]) for own in table.values], -_FAR, _FAR)
         numbers = [j for j, unit in enumerate(table.units) if unit is not None and table.names[j] not in table.dates]
         candidates = [j for j in blamed.tolist() if j in numbers]
         # Of very many swaps one fits by chance: those of wide tables are few, and cost more.

@@ -129,9 +129,11 @@ class RowWords:
         nats = judged.nats[at]
         order = [change.column, *(j for j in np.argsort(-nats, kind="stable").tolist() if j != change.column)]
         blamed = [j for j in order[:_REASONS] if nats[j] > RARE or j == change.column]
-        # One value that is wrong makes others look so.
-        weight = np.array([max(nats[j], nats.max() if j == change.column else 0.0) for j in blamed])
-        shares = np.square(weight) / max(float(np.square(weight).sum()), 1e-300)
+        # One value that is wrong makes others look so: what its change mends is its share.
+        before = max(float(surprise(nats)), 1e-300)
+        mended = float(np.clip(1 - change.left / before, 0, 1))
+        rest = np.square(nats[blamed]) / max(float(np.square(nats[blamed]).sum()), 1e-300)
+        shares = (1 - mended) * rest + mended * (np.array(blamed) == change.column)
         names = [self.table.names[j] for j in blamed]
         compared = self.table.compare([row], names)[0]
         return [
