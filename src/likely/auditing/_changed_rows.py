@@ -51,7 +51,8 @@ def without_far_values(X: Any) -> Any:
 
 def has_gaps(X: Any) -> NDArray[np.bool_]:
     """Whether each row of a frame or an array lacks a value."""
-    return np.asarray(np.any(X.isna() if isinstance(X, pd.DataFrame) else np.isnan(X), axis=1))
+    gaps: NDArray[np.bool_] = np.asarray(X.isna() if isinstance(X, pd.DataFrame) else np.isnan(X))
+    return np.asarray(gaps.any(1))
 
 
 def fillings(X: Any, rows: NDArray[np.int64], seed: int) -> list[Any]:

@@ -18,7 +18,7 @@ from likely.auditing._labels import judge_labels, reconsider, wrong_labels
 from likely.auditing._leaks import leaking_columns
 from likely.auditing._noise import noisy_regions
 from likely.auditing._out_of_fold import by_content
-from likely.auditing._target_models import WIDE, regress
+from likely.auditing._target_models import FITTED, WIDE, regress
 from likely.auditing._targets import Squash, judge_targets, wrong_targets
 
 _CLASSES = 100  # more are no classification
@@ -47,7 +47,7 @@ def check_target(
     names = [name for name in columns.named(*MODELLED) if name != target]
     rows = by_content(columns.typed[[target, *names]], rows)
     X, groups = X[rows], pd.factorize(groups[rows])[0]
-    frame = _frame(columns, names, rows) if len(names) <= WIDE else X
+    frame = _frame(columns, names, rows) if len(names) <= WIDE and len(rows) <= FITTED else X
     data = _Data(columns, target, rows, X, frame, groups, seed, progress)
     return _regression(data) if task == "regression" else _classification(data)
 
@@ -91,7 +91,7 @@ def _regression(data: _Data) -> list[Finding]:
         known = verdict.predictable and isinstance(data.frame, pd.DataFrame)
         return swaps(data.frame, y, squash, forecast.again, own) if known else {}
 
-    factor = verdict.scale / forecast.scale
+    factor = verdict.scale if forecast.scale is None else verdict.scale / forecast.scale
     return [
         wrong_targets(verdict, u, squash, target, rows, len(data.columns.typed), swaps=swapped, factor=factor),
         noisy_regions(data.columns, {target}, rows, noise, f"the scatter of {target}"),
