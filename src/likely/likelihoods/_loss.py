@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.distributions import Distribution
 from torch.distributions.transforms import Transform
 
+from likely._collapse import Guard
 from likely._forgotten import Watch
 from likely._standardize import unchanged_on_error
 from likely._validation import (
@@ -108,7 +109,7 @@ class LikelihoodLoss(nn.Module):
         check_positive("multiplier", multiplier)
         self.reduction, self.full, self.validate_args = reduction, full, validate_args
         self.multiplier = float(multiplier)
-        self._watch = Watch()
+        self._watch, self._guard = Watch(), Guard()
         for name, slot in self.slots.items():
             setattr(self, name, as_parameter(name, parameters.pop(name, None), slot))
         if parameters:
@@ -129,11 +130,15 @@ class LikelihoodLoss(nn.Module):
 
         Predicted parameters read ``features``; a mapping gives each its own, by name, such as the heads of a network.
         """
-        if self.training and not torch.compiler.is_compiling() and not torch._C._are_functorch_transforms_active():
+        watched = self.training and not torch.compiler.is_compiling()
+        watched = watched and not torch._C._are_functorch_transforms_active()
+        if watched:
             self._watch.look(self, prediction)
         with self._unchanged_on_error():
             self._check(prediction, target)
             phi = self._phi(prediction, features, index)
+            if watched:
+                self._guard.look(self, phi, self.validate_args)
             if sample_weight is None and not self.beta:  # a fused kernel reduces as it goes
                 loss = self._nll(prediction, target, phi, self.reduction)
                 return loss if self.multiplier == 1 else loss * self.multiplier
