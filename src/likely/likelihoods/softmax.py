@@ -138,9 +138,28 @@ def _plain(
     cooled = torch.where(ruled_out, -torch.inf, cooled)
     target = target.to(logits.dtype) if target.is_floating_point() else target.long()
     weight = None if weight is None else weight.to(logits.dtype)
+    if torch.compiler.is_compiling():
+        return _spelled_out(cooled, target, weight, ignore_index, label_smoothing)
     return F.cross_entropy(
         cooled, target, weight, reduction="none", ignore_index=ignore_index, label_smoothing=label_smoothing
     )
+
+
+def _spelled_out(
+    logits: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int, label_smoothing: float
+) -> Tensor:
+    """torch's cross-entropy of every row, of which its ONNX exporter makes a scalar (torch 2.13)."""
+    axis, _ = _axes(logits)
+    log_p = logits.log_softmax(axis)
+    if weight is not None:
+        log_p = log_p * weight.reshape(-1, *(1,) * (logits.ndim - axis - 1))
+    if target.is_floating_point():
+        return -(log_p * (target * (1 - label_smoothing) + label_smoothing / logits.shape[axis])).sum(axis)
+    kept = target != ignore_index
+    nll = -log_p.gather(axis, torch.where(kept, target, 0).unsqueeze(axis)).squeeze(axis)
+    if label_smoothing:
+        nll = (1 - label_smoothing) * nll - label_smoothing / logits.shape[axis] * log_p.sum(axis)
+    return torch.where(kept, nll, 0.0)
 
 
 kernels.PLAIN["softmax"] = _plain
