@@ -11,6 +11,7 @@ from likely import kernels
 from likely._standardize import unchanged_on_error
 from likely._validation import check_floating, check_positive, fits, unscriptable
 from likely.likelihoods._loss import TEMPERATURE, as_parameter
+from likely.likelihoods._sharded_classes import copied, is_spread, shards_of, spread_nll
 from likely.likelihoods.softmax import check_range, softmax_nll
 from likely.parameters import Predicted
 
@@ -37,6 +38,10 @@ def linear_softmax_nll(
     in chunks of ``chunk``, each of which leaves nothing but its part of the gradients, in the dtypes of the
     inputs: one backward pass can go through the result, and gradients of gradients cannot. Under ``torch.func`` and in
     forward-mode differentiation the logits are computed as they are.
+
+    ``weight`` may be a DTensor that is spread over its classes, ``Shard(0)``, as a tensor-parallel output layer is.
+    Each process then makes the logits of its own part, all rows at once; hidden states, targets and temperatures are
+    the same in every process.
 
     >>> import torch, likely
     >>> hidden, weight, target = torch.randn(2, 5, 8), torch.randn(1000, 8), torch.randint(0, 1000, (2, 5))
@@ -66,6 +71,8 @@ def linear_softmax_nll(
         raise ValueError(
             f"temperature {tuple(temperature.shape)} does not broadcast to {tuple(target.shape)}, one value per token"
         )
+    if is_spread(weight):
+        return _spread(hidden, weight, target, temperature, bias, ignore_index, label_smoothing, reduction)
     if torch.is_autocast_enabled(hidden.device.type):
         dtype = torch.get_autocast_dtype(hidden.device.type)
         hidden, weight, bias = hidden.to(dtype), weight.to(dtype), bias if bias is None else bias.to(dtype)
@@ -91,6 +98,38 @@ def linear_softmax_nll(
         reduction=reduction,
         chunk=chunk,
     )
+
+
+def _spread(
+    hidden: Tensor,
+    weight: Tensor,
+    target: Tensor,
+    temperature: Tensor,
+    bias: Tensor | None,
+    ignore_index: int,
+    label_smoothing: float,
+    reduction: str,
+) -> Tensor:
+    """The NLL of a vocabulary that is spread over processes, of which each makes the logits of its own part."""
+    shards = shards_of("weight", weight, 0)
+    if shards is None:
+        raise ValueError("weight is a DTensor that every process has all of: give its local tensor, weight.to_local()")
+    offsets = None
+    if bias is not None:
+        own = shards_of("bias", bias, 0) if is_spread(bias) else None
+        offsets = own.local if own else bias[shards.first : shards.first + len(shards.local)]
+    logits = F.linear(copied(hidden, shards.group), shards.local, offsets)
+    nll = spread_nll(
+        shards._replace(local=logits),
+        target.long(),
+        temperature,
+        classes=len(weight),
+        axis=target.ndim,
+        ignore_index=ignore_index,
+        label_smoothing=label_smoothing,
+    )
+    total = nll.sum()
+    return total if reduction == "sum" else total / (target != ignore_index).sum().clamp(min=1)
 
 
 class TokenTemperature(nn.Module):

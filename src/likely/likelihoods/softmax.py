@@ -24,6 +24,7 @@ from likely._validation import (
 from likely.likelihoods._loss import TEMPERATURE, LikelihoodLoss, ParameterLike, Phi, as_weight
 from likely.likelihoods._numeric import Array, check_support
 from likely.likelihoods._record import register
+from likely.likelihoods._sharded_classes import is_spread, local_part, shards_of, spread_nll
 
 # With fewer classes than this a row is too short for a program of its own, and torch's cross-entropy is as good.
 _FEWEST_CLASSES = 256
@@ -55,7 +56,8 @@ def softmax_nll(
 
     Args:
         logits: shape (classes,), (batch, classes) or (batch, classes, …), as in
-            :func:`torch.nn.functional.cross_entropy`.
+            :func:`torch.nn.functional.cross_entropy`. A DTensor may be spread over its class axis (tensor parallel);
+            the loss is then an ordinary tensor, the same in every process.
         target: class numbers in the shape of the logits without the class axis, or probabilities in their shape.
         temperature: a number, or a tensor that broadcasts to the logits' shape without the class axis.
         weight: one weight per class, shape (classes,). It is no part of the likelihood: a row of class y counts
@@ -94,6 +96,11 @@ def softmax_nll(
         raise ValueError(
             f"temperature {tuple(temperature.shape)} does not broadcast to {tuple(outer)}, one value per row"
         )
+    if is_spread(logits):
+        options = {"ignore_index": ignore_index, "label_smoothing": label_smoothing}
+        return _reduced(
+            _spread(logits, target, temperature, weight, **options), target, weight, reduction, ignore_index
+        )
     if weight is None and _has_kernel(logits, target, temperature):
         return kernels.softmax_nll(
             logits,
@@ -106,12 +113,32 @@ def softmax_nll(
         )
     options = {"ignore_index": ignore_index, "label_smoothing": label_smoothing}
     nll = _plain(logits, target, temperature, weight=weight, **options)  # type: ignore[arg-type]
+    return _reduced(nll, target, weight, reduction, ignore_index)
+
+
+def _reduced(nll: Tensor, target: Tensor, weight: Tensor | None, reduction: str, ignore_index: int) -> Tensor:
+    """A mean is over the labels that count, by their class weights."""
     if reduction == "mean" and not target.is_floating_point() and target.numel():
         if weight is None:
             return nll.sum() / (target != ignore_index).sum().clamp(min=1)
         total = row_weights(target, weight, ignore_index).to(nll.dtype).sum()
         return nll.sum() / torch.where(total != 0, total, 1.0)
     return reduce(nll, reduction)
+
+
+def _spread(logits: Tensor, target: Tensor, temperature: Tensor, weight: Tensor | None, **options: Any) -> Tensor:
+    """The NLL of every row, of logits whose classes are spread over processes."""
+    axis, _ = _axes(logits)
+    temperature = local_part(temperature) if is_spread(temperature) else temperature
+    shards = shards_of("logits", logits, axis)
+    if shards is None:
+        return _plain(local_part(logits), target, temperature, weight=weight, **options)
+    if weight is not None or target.is_floating_point():
+        raise ValueError(
+            "logits whose classes are spread over processes take class numbers and no class weights: give weights of "
+            "rows as sample_weight, or gather the logits first, logits.full_tensor()"
+        )
+    return spread_nll(shards, target.long(), temperature, classes=logits.shape[axis], axis=axis, **options)
 
 
 def row_weights(target: Tensor, weight: Tensor, ignore_index: int) -> Tensor:
