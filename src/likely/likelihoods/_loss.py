@@ -128,7 +128,16 @@ class LikelihoodLoss(nn.Module):
     ) -> Tensor:
         r"""The negative log-likelihood, reduced; a weighted mean is :math:`\sum w \ell / \sum w`.
 
-        Predicted parameters read ``features``; a mapping gives each its own, by name, such as the heads of a network.
+        Args:
+            prediction: what the model returns, such as means or logits, in floating point.
+            target: what is to be predicted, of the same shape (class numbers have none for the class axis).
+            features: what Predicted parameters read, shape (batch, …, width); a mapping gives each parameter its own,
+                by name, such as the heads of a network.
+            index: row numbers of this batch in the training set, shape (batch,), for Data parameters.
+            sample_weight: weights ≥ 0, one per row or of any shape that fits the loss from its first axis on.
+
+        Returns:
+            A scalar; under ``reduction="none"`` one value per element.
         """
         watched = self.training and not torch.compiler.is_compiling()
         watched = watched and not torch._C._are_functorch_transforms_active()
@@ -160,6 +169,16 @@ class LikelihoodLoss(nn.Module):
 
         A likelihood of real numbers is a density and its NLL may fall below zero; that is no error, but it
         makes a poor curve.
+
+        Args:
+            prediction: as in :meth:`forward`.
+            target: as in :meth:`forward`.
+            features: as in :meth:`forward`.
+            index: as in :meth:`forward`.
+            sample_weight: as in :meth:`forward`.
+
+        Returns:
+            A scalar, or one value per element under ``reduction="none"``, without a gradient.
         """
         self._check(prediction, target)
         with torch.no_grad(), self._unchanged_on_error():
@@ -170,7 +189,16 @@ class LikelihoodLoss(nn.Module):
     def distribution(
         self, prediction: Tensor, *, features: Features = None, index: Tensor | None = None
     ) -> Distribution:
-        """The predictive distribution, a :class:`torch.distributions.Distribution`."""
+        """The predictive distribution.
+
+        Args:
+            prediction: what the model returns.
+            features: what Predicted parameters read.
+            index: row numbers of this batch, for Data parameters.
+
+        Returns:
+            A :class:`torch.distributions.Distribution` with the prediction's shape as its batch.
+        """
         check_floating("prediction", prediction)
         with self._unchanged_on_error():
             return self._distribution(prediction, self._phi(prediction, features, index))

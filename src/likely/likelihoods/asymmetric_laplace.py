@@ -92,6 +92,15 @@ class AsymmetricLaplaceLoss(
     ``quantile`` is the level to predict, fixed at the median unless it is given; ``quantile=likely.Global()`` learns
     it with the rest, and with it the skewness of the residuals.
 
+    Args:
+        quantile: level to predict, 0.5 by default: a number, which is fixed, or one of :class:`~likely.Fixed`,
+            :class:`~likely.Global`, :class:`~likely.Data` and :class:`~likely.Predicted`.
+        scale: positive scale of the errors: a number, which is fixed, or one of :class:`~likely.Fixed`,
+            :class:`~likely.Global` (the default), :class:`~likely.Data` and :class:`~likely.Predicted`.
+        **options: ``beta`` from 0 (the default) to 1, which multiplies each term by the scale to the power 2β, held
+            constant (β-NLL); ``reduction``, ``full``, ``multiplier`` and ``validate_args`` of
+            :class:`~likely.LikelihoodLoss`.
+
     >>> import torch
     >>> from likely.losses import AsymmetricLaplaceLoss
     >>> AsymmetricLaplaceLoss(quantile=0.9)(torch.zeros(2), torch.tensor([1.0, -1.0]))

@@ -108,6 +108,12 @@ class BetaLoss(LikelihoodLoss, nll=beta_nll, family=Beta, concentration=Slot(Shi
     It starts at 2, where a mean of one half gives the uniform distribution. Targets of 0 and 1 are refused: move all
     inside, such as by ``(y * (n - 1) + 0.5) / n`` for n rows.
 
+    Args:
+        concentration: positive concentration, starting at 2; the larger, the narrower: a number, which is fixed, or one
+            of :class:`~likely.Fixed`, :class:`~likely.Global` (the default), :class:`~likely.Data` and
+            :class:`~likely.Predicted`.
+        **options: ``reduction``, ``full``, ``multiplier`` and ``validate_args`` of :class:`~likely.LikelihoodLoss`.
+
     >>> import torch
     >>> from likely.losses import BetaLoss
     >>> BetaLoss()(torch.tensor([0.0, 1.0]), torch.tensor([0.4, 0.9]))

@@ -83,6 +83,13 @@ class GammaLoss(PoissonLoss, nll=gamma_nll, family=Gamma, concentration=Slot(Shi
     ``prediction`` is the logarithm of the mean, or the mean itself under ``log_input=False``; the standard deviation is
     the mean divided by :math:`\sqrt\alpha`.
 
+    Args:
+        concentration: positive concentration α, starting at 1: a number, which is fixed, or one of
+            :class:`~likely.Fixed`, :class:`~likely.Global` (the default), :class:`~likely.Data` and
+            :class:`~likely.Predicted`.
+        **options: ``log_input`` and ``eps`` of :class:`~likely.PoissonLoss`; ``reduction``, ``full``, ``multiplier``
+            and ``validate_args`` of :class:`~likely.LikelihoodLoss`.
+
     >>> import torch
     >>> from likely.losses import GammaLoss
     >>> GammaLoss(concentration=2.0)(torch.zeros(2), torch.tensor([1.0, 3.0]))

@@ -36,6 +36,13 @@ class LaplaceLoss(ScaleLoss, nll=laplace_nll, family=td.Laplace, scale=SCALE):
 
     :math:`\ell = |r|/b + \log b + \log 2`.
 
+    Args:
+        scale: positive scale of the errors: a number, which is fixed, or one of :class:`~likely.Fixed`,
+            :class:`~likely.Global` (the default), :class:`~likely.Data` and :class:`~likely.Predicted`.
+        **options: ``beta`` from 0 (the default) to 1, which multiplies each term by the scale to the power 2β, held
+            constant (β-NLL); ``reduction``, ``full``, ``multiplier`` and ``validate_args`` of
+            :class:`~likely.LikelihoodLoss`.
+
     >>> import torch, likely
     >>> loss_fn = likely.LaplaceLoss()
     >>> loss_fn(torch.zeros(2), torch.tensor([1.0, 3.0]))

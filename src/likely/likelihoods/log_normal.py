@@ -80,6 +80,14 @@ class LogNormalLoss(ScaleLoss, nll=log_normal_nll, family=LogNormal, scale=SCALE
     ``prediction`` is the mean of :math:`\log y` and the ``scale`` that of :math:`\log y`, which learns: errors count
     as ratios. With its term :math:`\log y` the loss can be compared with that of other likelihoods of :math:`y`.
 
+    Args:
+        scale: positive standard deviation of the target's logarithm: a number, which is fixed, or one of
+            :class:`~likely.Fixed`, :class:`~likely.Global` (the default), :class:`~likely.Data` and
+            :class:`~likely.Predicted`.
+        **options: ``beta`` from 0 (the default) to 1, which multiplies each term by the scale to the power 2β, held
+            constant (β-NLL); ``reduction``, ``full``, ``multiplier`` and ``validate_args`` of
+            :class:`~likely.LikelihoodLoss`.
+
     >>> import torch
     >>> from likely.losses import LogNormalLoss
     >>> LogNormalLoss(scale=2.0)(torch.zeros(2), torch.tensor([1.0, 10.0]))

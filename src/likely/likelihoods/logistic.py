@@ -70,6 +70,13 @@ class LogisticLoss(ScaleLoss, nll=logistic_nll, family=Logistic, scale=SCALE):
 
     :math:`\ell = 2 \log\cosh(r / 2s) + \log s + \log 4`.
 
+    Args:
+        scale: positive scale of the errors: a number, which is fixed, or one of :class:`~likely.Fixed`,
+            :class:`~likely.Global` (the default), :class:`~likely.Data` and :class:`~likely.Predicted`.
+        **options: ``beta`` from 0 (the default) to 1, which multiplies each term by the scale to the power 2β, held
+            constant (β-NLL); ``reduction``, ``full``, ``multiplier`` and ``validate_args`` of
+            :class:`~likely.LikelihoodLoss`.
+
     >>> import torch
     >>> from likely.losses import LogisticLoss
     >>> LogisticLoss()(torch.zeros(2), torch.tensor([1.0, 30.0]))

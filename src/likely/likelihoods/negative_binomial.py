@@ -74,6 +74,13 @@ class NegativeBinomialLoss(
 ):
     r"""Counts whose variance :math:`\mu + \kappa\mu^2` may exceed their mean; the ``dispersion`` κ learns.
 
+    Args:
+        dispersion: positive dispersion κ, starting at 1; near 0 the Poisson is left: a number, which is fixed, or one
+            of :class:`~likely.Fixed`, :class:`~likely.Global` (the default), :class:`~likely.Data` and
+            :class:`~likely.Predicted`.
+        **options: ``log_input`` and ``eps`` of :class:`~likely.PoissonLoss`; ``reduction``, ``full``, ``multiplier``
+            and ``validate_args`` of :class:`~likely.LikelihoodLoss`.
+
     >>> import torch, likely
     >>> loss_fn = likely.NegativeBinomialLoss()
     >>> loss_fn.distribution(torch.tensor([2.0])).variance

@@ -183,7 +183,7 @@ class OrdinalLoss(LikelihoodLoss, nll=ordinal_nll, family=Ordinal, cutpoints=Slo
             ``Data(n, (K - 1,))``. Default: ``Global((classes - 1,))``, which starts at classes that are equally likely
             for a prediction of zero.
         classes: K, where ``cutpoints`` does not tell.
-        **options: ``reduction``, ``validate_args``.
+        **options: ``reduction``, ``multiplier`` and ``validate_args`` of :class:`~likely.LikelihoodLoss`.
 
     >>> import torch
     >>> from likely.losses import OrdinalLoss

@@ -168,6 +168,16 @@ class RobustLoss(
 
     ``alpha`` moves in (0, 3), as in the paper, and starts at 2, the normal.
 
+    Args:
+        alpha: shape from 0 (Cauchy's tails) over 2 (normal, where it starts) to 3: a number, which is fixed, or one of
+            :class:`~likely.Fixed`, :class:`~likely.Global` (the default), :class:`~likely.Data` and
+            :class:`~likely.Predicted`.
+        scale: positive scale of the errors: a number, which is fixed, or one of :class:`~likely.Fixed`,
+            :class:`~likely.Global` (the default), :class:`~likely.Data` and :class:`~likely.Predicted`.
+        **options: ``beta`` from 0 (the default) to 1, which multiplies each term by the scale to the power 2β, held
+            constant (β-NLL); ``reduction``, ``full``, ``multiplier`` and ``validate_args`` of
+            :class:`~likely.LikelihoodLoss`.
+
     >>> import torch, likely
     >>> loss_fn = likely.RobustLoss(alpha=0.0)   # Cauchy's tails
     >>> loss_fn(torch.zeros(2), torch.tensor([1.0, 30.0]))

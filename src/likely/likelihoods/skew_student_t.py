@@ -166,6 +166,18 @@ class SkewStudentTLoss(
     skew moves in (-3, 3), between which the sides' scales differ by up to :math:`e^6 \approx 400`; a fixed one is any
     real number. The prediction is the mode; mean and quantiles are those of ``distribution``.
 
+    Args:
+        df: degrees of freedom, starting at 4: a number, which is fixed, or one of :class:`~likely.Fixed`,
+            :class:`~likely.Global` (the default), :class:`~likely.Data` and :class:`~likely.Predicted`.
+        skew: half the logarithm of the ratio of the two sides' scales, starting at 0; positive where errors are larger
+            upwards: a number, which is fixed, or one of :class:`~likely.Fixed`, :class:`~likely.Global` (the default),
+            :class:`~likely.Data` and :class:`~likely.Predicted`.
+        scale: positive scale of the errors: a number, which is fixed, or one of :class:`~likely.Fixed`,
+            :class:`~likely.Global` (the default), :class:`~likely.Data` and :class:`~likely.Predicted`.
+        **options: ``beta`` from 0 (the default) to 1, which multiplies each term by the scale to the power 2β, held
+            constant (β-NLL); ``reduction``, ``full``, ``multiplier`` and ``validate_args`` of
+            :class:`~likely.LikelihoodLoss`.
+
     >>> import torch, likely
     >>> loss_fn = likely.SkewStudentTLoss(skew=0.5)
     >>> loss_fn(torch.zeros(2), torch.tensor([5.0, -5.0]))

@@ -99,6 +99,16 @@ class StudentTLoss(ScaleLoss, nll=student_t_nll, family=StudentT, df=Slot(Shifte
 
     Both the degrees of freedom ``df`` (from 4) and the ``scale`` learn.
 
+    Args:
+        df: degrees of freedom, starting at 4; the fewer, the heavier the tails: a number, which is fixed, or one of
+            :class:`~likely.Fixed`, :class:`~likely.Global` (the default), :class:`~likely.Data` and
+            :class:`~likely.Predicted`.
+        scale: positive scale of the errors: a number, which is fixed, or one of :class:`~likely.Fixed`,
+            :class:`~likely.Global` (the default), :class:`~likely.Data` and :class:`~likely.Predicted`.
+        **options: ``beta`` from 0 (the default) to 1, which multiplies each term by the scale to the power 2β, held
+            constant (β-NLL); ``reduction``, ``full``, ``multiplier`` and ``validate_args`` of
+            :class:`~likely.LikelihoodLoss`.
+
     >>> import torch, likely
     >>> loss_fn = likely.StudentTLoss(df=1.0)
     >>> loss_fn(torch.zeros(2), torch.tensor([1.0, 30.0]))

@@ -130,6 +130,12 @@ def _quantile(p: Array, concentration: Array) -> Array:
 class VonMisesLoss(LikelihoodLoss, nll=von_mises_nll, family=VonMises, concentration=Slot(ShiftedSoftplus(0.01), 1.0)):
     r"""The von Mises likelihood of an angle in radians; the ``concentration`` κ, about one over the variance, learns.
 
+    Args:
+        concentration: positive concentration κ, starting at 1; the larger, the narrower: a number, which is fixed, or
+            one of :class:`~likely.Fixed`, :class:`~likely.Global` (the default), :class:`~likely.Data` and
+            :class:`~likely.Predicted`.
+        **options: ``reduction``, ``full``, ``multiplier`` and ``validate_args`` of :class:`~likely.LikelihoodLoss`.
+
     >>> import torch
     >>> from likely.losses import VonMisesLoss
     >>> VonMisesLoss()(torch.tensor([0.0, 3.1]), torch.tensor([0.1, -3.1]))

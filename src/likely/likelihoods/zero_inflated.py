@@ -187,6 +187,13 @@ class ZeroInflatedPoissonLoss(
 ):
     r"""Counts with more zeros than a Poisson has; the ``inflation``, the share of those zeros, learns (from 0.1).
 
+    Args:
+        inflation: share of the further zeros, starting at 0.1: a number, which is fixed, or one of
+            :class:`~likely.Fixed`, :class:`~likely.Global` (the default), :class:`~likely.Data` and
+            :class:`~likely.Predicted`.
+        **options: ``log_input`` and ``eps`` of :class:`~likely.PoissonLoss`; ``reduction``, ``full``, ``multiplier``
+            and ``validate_args`` of :class:`~likely.LikelihoodLoss`.
+
     >>> import torch
     >>> from likely.losses import ZeroInflatedPoissonLoss
     >>> loss_fn = ZeroInflatedPoissonLoss()
@@ -209,6 +216,15 @@ class ZeroInflatedNegativeBinomialLoss(
     inflation=INFLATION,
 ):
     r"""Overdispersed counts with further zeros; the ``dispersion`` and the ``inflation`` (from 0.1) learn.
+
+    Args:
+        dispersion: positive dispersion κ, starting at 1: a number, which is fixed, or one of :class:`~likely.Fixed`,
+            :class:`~likely.Global` (the default), :class:`~likely.Data` and :class:`~likely.Predicted`.
+        inflation: share of the further zeros, starting at 0.1: a number, which is fixed, or one of
+            :class:`~likely.Fixed`, :class:`~likely.Global` (the default), :class:`~likely.Data` and
+            :class:`~likely.Predicted`.
+        **options: ``log_input`` and ``eps`` of :class:`~likely.PoissonLoss`; ``reduction``, ``full``, ``multiplier``
+            and ``validate_args`` of :class:`~likely.LikelihoodLoss`.
 
     >>> import torch
     >>> from likely.losses import ZeroInflatedNegativeBinomialLoss
