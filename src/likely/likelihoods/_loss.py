@@ -39,6 +39,11 @@ class Slot(NamedTuple):
     A value that is given as a fixed number must be positive, or may be zero under ``zero_allowed``; where the
     constraint reaches below zero, it is any finite number.
 
+    Args:
+        constraint: transform from all real numbers to where the parameter may go.
+        init: value to start at.
+        zero_allowed: whether a fixed value may be zero, False by default.
+
     >>> import likely
     >>> from likely.losses import Slot
     >>> Slot(likely.constraints.Exp(), init=2.0)

@@ -36,6 +36,12 @@ def asymmetric_laplace_nll(
     and the best prediction is the :math:`q`-quantile of the target. ``quantile=0.5`` is a Laplace of scale
     :math:`2b`. Nothing here is constant, so ``full`` changes nothing.
 
+    Args:
+        prediction: quantiles, any shape.
+        target: real numbers of a shape that broadcasts with the prediction's.
+        scale: positive scale: a number, or a tensor that broadcasts to the prediction.
+        quantile: level of the quantile, between 0 and 1: a number, or a tensor that broadcasts to the prediction.
+
     >>> import torch
     >>> from likely.functional import asymmetric_laplace_nll
     >>> asymmetric_laplace_nll(torch.zeros(2), torch.tensor([1.0, -1.0]), scale=1.0, quantile=0.9, reduction="none")

@@ -43,6 +43,11 @@ def beta_nll(prediction: Tensor, target: Tensor, *, concentration: Value, **how:
     ``validate_args=True`` only, they make the loss infinite or NaN. ``full=False`` leaves out
     :math:`\log y (1 - y)`, which no parameter moves.
 
+    Args:
+        prediction: logits of means, any shape.
+        target: shares between 0 and 1 of a shape that broadcasts with the prediction's.
+        concentration: positive concentration: a number, or a tensor that broadcasts to the prediction.
+
     >>> import torch
     >>> from likely.functional import beta_nll
     >>> beta_nll(torch.tensor([0.0, 1.0]), torch.tensor([0.4, 0.9]), concentration=5.0)

@@ -37,6 +37,12 @@ def gamma_nll(
     :math:`\alpha = 1` is the exponential distribution. Targets ≤ 0 are refused on the CPU; on a GPU, where values are
     looked at under ``validate_args=True`` only, they give NaN or infinity.
 
+    Args:
+        prediction: logarithms of means, or the means under ``log_input=False``; any shape.
+        target: positive numbers of a shape that broadcasts with the prediction's.
+        concentration: positive concentration: a number, or a tensor that broadcasts to the prediction.
+        log_input: whether predictions are logarithms of means; with ``False`` they are the means.
+
     >>> import torch
     >>> from likely.functional import gamma_nll
     >>> gamma_nll(torch.zeros(2), torch.tensor([1.0, 3.0]), concentration=2.0)

@@ -36,8 +36,15 @@ def huber_nll(
 
     :math:`\ell = H_\delta(r/\sigma) + \log\sigma + \log Z(\delta)` with :math:`H_\delta(z) = z^2/2` up to
     :math:`|z| = \delta` and :math:`\delta(|z| - \delta/2)` after. At the default ``delta`` it keeps 95% of the
-    normal's efficiency. ``partition=False`` leaves out :math:`\log Z`, a constant where ``delta`` does not learn;
-    ``full`` changes nothing.
+    normal's efficiency. :math:`\log Z` is constant only where ``delta`` does not learn, so ``full`` leaves it in.
+
+    Args:
+        prediction: where the density is centred, any shape.
+        target: real numbers of a shape that broadcasts with the prediction's.
+        scale: positive scale: a number, or a tensor that broadcasts to the prediction.
+        delta: where the density turns from normal to Laplace, in scales: a number, or a tensor that broadcasts to the
+            prediction.
+        partition: whether :math:`\log Z(\delta)` is included.
 
     >>> import torch
     >>> from likely.functional import huber_nll
@@ -54,6 +61,12 @@ def huber_log_partition(delta: Tensor) -> Tensor:
     r"""log Z(δ) of Huber's density.
 
     :math:`Z = \sqrt{2\pi}\,\mathrm{erf}(\delta/\sqrt2) + \tfrac2\delta e^{-\delta^2/2}`, from Laplace to normal.
+
+    Args:
+        delta: where the density turns from normal to Laplace, in scales; any shape.
+
+    Returns:
+        A tensor of the shape of ``delta``.
 
     >>> import torch
     >>> from likely.functional import huber_log_partition

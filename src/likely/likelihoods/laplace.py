@@ -23,6 +23,11 @@ def laplace_nll(prediction: Tensor, target: Tensor, *, scale: Value, **how: Unpa
     :math:`b = 1` gives back the L1 loss; at a fixed residual the best scale is :math:`b = |r|`, so a free
     scale is what prices an outlier.
 
+    Args:
+        prediction: medians, any shape.
+        target: real numbers of a shape that broadcasts with the prediction's.
+        scale: positive scale: a number, or a tensor that broadcasts to the prediction.
+
     >>> import torch
     >>> from likely.functional import laplace_nll
     >>> laplace_nll(torch.zeros(2), torch.tensor([1.0, 3.0]), scale=1.0, full=False)

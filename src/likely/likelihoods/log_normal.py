@@ -36,6 +36,18 @@ def log_normal_nll(
     Targets ≤ 0 are refused on the CPU; on a GPU, where values are looked at under ``validate_args=True`` only, they
     give NaN or infinity.
 
+    Args:
+        prediction: means of the target's logarithm, any shape.
+        target: positive numbers of a shape that broadcasts with the prediction's.
+        scale: positive standard deviation of the target's logarithm: a number, or a tensor that broadcasts to the
+            prediction.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        full: whether constants that no parameter moves, :math:`\log y` among them, are included.
+        validate_args: whether tensor values are checked; by default on the CPU only.
+
+    Returns:
+        A scalar, or one value per element under ``reduction="none"``.
+
     >>> import torch
     >>> from likely.functional import log_normal_nll
     >>> log_normal_nll(torch.zeros(2), torch.tensor([1.0, 10.0]), scale=2.0)

@@ -33,6 +33,12 @@ def negative_binomial_nll(
     ``prediction`` is :math:`\log\mu` (or :math:`\mu`: ``log_input=False``) and ``dispersion`` is
     :math:`\kappa > 0`. As it falls to zero the Poisson is left, without loss of accuracy.
 
+    Args:
+        prediction: logarithms of means, or the means under ``log_input=False``; any shape.
+        target: counts ≥ 0, which need not be whole, of a shape that broadcasts with the prediction's.
+        dispersion: positive dispersion: a number, or a tensor that broadcasts to the prediction.
+        log_input: whether predictions are logarithms of means; with ``False`` they are the means.
+
     >>> import torch
     >>> from likely.functional import negative_binomial_nll
     >>> negative_binomial_nll(torch.tensor([0.0, 1.0]), torch.tensor([1.0, 3.0]), dispersion=1e-6)

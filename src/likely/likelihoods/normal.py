@@ -24,6 +24,11 @@ def normal_nll(prediction: Tensor, target: Tensor, *, scale: Value, **how: Unpac
     :math:`\ell = r^2 / 2\sigma^2 + \log\sigma + \tfrac12 \log 2\pi`. Holding :math:`\sigma = 1` gives back half
     the squared error; at a fixed residual the best scale is :math:`\sigma = |r|`.
 
+    Args:
+        prediction: means, any shape.
+        target: real numbers of a shape that broadcasts with the prediction's.
+        scale: positive scale: a number, or a tensor that broadcasts to the prediction.
+
     >>> import torch
     >>> from likely.functional import normal_nll
     >>> normal_nll(torch.zeros(2), torch.tensor([1.0, 3.0]), scale=2.0)

@@ -32,6 +32,11 @@ def poisson_nll(prediction: Tensor, target: Tensor, *, log_input: bool = True, *
     Negative counts are refused on the CPU; on a GPU, where values are looked at under ``validate_args=True`` only,
     the formula is applied to them as it stands.
 
+    Args:
+        prediction: logarithms of rates, or the rates under ``log_input=False``; any shape.
+        target: counts ≥ 0, which need not be whole, of a shape that broadcasts with the prediction's.
+        log_input: whether predictions are logarithms of rates; with ``False`` they are the rates.
+
     >>> import torch
     >>> from likely.functional import poisson_nll
     >>> poisson_nll(torch.tensor([0.0, 1.0]), torch.tensor([1.0, 3.0]))

@@ -39,6 +39,14 @@ def skew_student_t_nll(
     The best prediction is the mode, and the target lies above it with probability :math:`1 / (1 + e^{-2a})`.
     :math:`a = 0` is :func:`student_t_nll`; as :math:`\nu` grows, the two-piece normal is left.
 
+    Args:
+        prediction: modes, any shape.
+        target: real numbers of a shape that broadcasts with the prediction's.
+        df: positive degrees of freedom: a number, or a tensor that broadcasts to the prediction.
+        skew: half the logarithm of the ratio of the scales above and below: a number, or a tensor that broadcasts to
+            the prediction.
+        scale: positive scale: a number, or a tensor that broadcasts to the prediction.
+
     >>> import torch
     >>> from likely.functional import skew_student_t_nll
     >>> x, y = torch.zeros(2), torch.tensor([5.0, -5.0])

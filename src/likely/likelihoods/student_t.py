@@ -31,6 +31,12 @@ def student_t_nll(prediction: Tensor, target: Tensor, *, df: Value, scale: Value
 
     The last bracket falls to zero as :math:`\nu` grows and the normal is left; :math:`\nu = 1` is the Cauchy.
 
+    Args:
+        prediction: where the density is centred, any shape.
+        target: real numbers of a shape that broadcasts with the prediction's.
+        df: positive degrees of freedom: a number, or a tensor that broadcasts to the prediction.
+        scale: positive scale: a number, or a tensor that broadcasts to the prediction.
+
     >>> import torch
     >>> from likely.functional import normal_nll, student_t_nll
     >>> x, y = torch.zeros(2), torch.tensor([1.0, 30.0])

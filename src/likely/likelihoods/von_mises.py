@@ -33,6 +33,11 @@ def von_mises_nll(prediction: Tensor, target: Tensor, *, concentration: Value, *
     :math:`\kappa > 0`. Whole turns of either angle change nothing. For large :math:`\kappa` it is the normal of scale
     :math:`1 / \sqrt\kappa`, for small :math:`\kappa` all directions are alike.
 
+    Args:
+        prediction: angles in radians, any shape.
+        target: angles in radians, of a shape that broadcasts with the prediction's.
+        concentration: positive concentration: a number, or a tensor that broadcasts to the prediction.
+
     >>> import torch
     >>> from likely.functional import von_mises_nll
     >>> von_mises_nll(torch.tensor([0.0, 3.1]), torch.tensor([0.1, -3.1]), concentration=4.0)
