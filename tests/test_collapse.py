@@ -36,6 +36,7 @@ def steps(loss_fn, count, rows=32, **extras):
             "scale of NormalLoss lies at the floor",
         ),
         (likely.SoftmaxLoss(likely.Global(init=500.0)), {}, "temperature of SoftmaxLoss has grown to 500"),
+        (likely.SoftmaxLoss(likely.Global(init=0.225)), {}, "temperature of SoftmaxLoss lies at the floor 0.2239"),
     ],
 )
 def test_one_warning_per_loss(loss_fn, extras, said):

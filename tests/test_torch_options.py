@@ -204,3 +204,15 @@ def test_hubers_constant_goes_where_delta_is_fixed():
 def test_errors_name_the_remedy(call, said):
     with pytest.raises((ValueError, TypeError), match=said):
         call()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_no_gpu_kernel_ignores_class_weights(smoothing):
+    """With so many classes the softmax has a kernel of its own on a GPU, which knows no class weights."""
+    logits, target = torch.randn(64, 512, device="cuda"), torch.randint(0, 512, (64,), device="cuda")
+    weight = torch.rand(512, device="cuda")
+    original = nn.CrossEntropyLoss(weight, label_smoothing=smoothing)
+    loss_fn = likely.from_torch(original)
+    assert loss_fn.temperature.raw.is_cuda
+    torch.testing.assert_close(loss_fn(logits, target), original(logits, target))

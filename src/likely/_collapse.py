@@ -33,13 +33,16 @@ def trouble(name: str, parameter: Parameter, value: Tensor) -> str | None:
     """
     if not bool(torch.isfinite(value).all()):
         return "is not finite: lower the learning rate, or look for NaN in inputs and targets"
-    floor = _floor(parameter)
+    floor, is_temperature = _floor(parameter), name.rpartition(".")[2] == "temperature"
     if floor is not None and float(value.max()) <= floor * _NEAR + 1e-6:
+        fits = f"lies at the floor {floor:.4g} of its constraint and cannot fall further: the model fits its training"
+        if is_temperature:
+            return f"{fits} labels perfectly; learn it on rows held out (likely.calibration), or hold it at 1"
         return (
-            f"lies at the floor {floor:.4g} of its constraint and cannot fall further: the model fits its training "
-            "rows perfectly, or targets want standardising; hold out rows, or name a constraint with a lower floor"
+            f"{fits} rows perfectly, or targets want standardising; hold out rows, or name a constraint with a lower "
+            "floor"
         )
-    if name.rpartition(".")[2] == "temperature" and float(value.min()) >= _HOTTEST:
+    if is_temperature and float(value.min()) >= _HOTTEST:
         return (
             f"has grown to {float(value.min()):.4g}, and predictions are all but uniform: check that labels belong to "
             "their inputs, lower its learning rate (multiplier= of likely.param_groups), or hold it (temperature=1.0)"
