@@ -45,7 +45,7 @@ _HOMES = {
         "auditing": ["audit"],
         "functional": ["linear_softmax_nll"],
         "indexed": ["IndexedDataset"],
-        "losses": ["TokenTemperature"],
+        "losses": ["TokenTemperature", "from_torch"],
         "optim": ["Supervised", "clip_gradients", "param_groups"],
         "parameters": ["Data", "Fixed", "Global", "Predicted"],
     }.items()

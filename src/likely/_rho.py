@@ -90,10 +90,19 @@ def _parts(z: Tensor, alpha: Tensor) -> _Parts:
     b = (alpha - 2).abs().clamp(min=limits.eps)
     z = z.clamp(-(limits.max**0.9), limits.max**0.9)
     v = z * b.rsqrt()
-    h = torch.hypot(torch.ones_like(v), v)
+    h = _hypot(v)
     near = h < math.e
     L = torch.where(near, torch.log1p(torch.where(near, v, 0.0).square()), 2 * h.log())
     return _Parts(alpha, b, z / h, h, L)
+
+
+def _hypot(v: Tensor) -> Tensor:
+    """√(1 + v²) without overflow; of operations that ONNX has where a graph is made."""
+    if not torch.compiler.is_compiling():
+        return torch.hypot(torch.ones_like(v), v)
+    size = v.abs()
+    larger = size.clamp(min=1)
+    return larger * (1 + (size.clamp(max=1) / larger).square()).sqrt()
 
 
 def _value(parts: _Parts) -> Tensor:

@@ -16,7 +16,7 @@ class Standardize(nn.Module):
     network at test time. Here the moments follow the features (momentum .01 after a warm-up that averages
     evenly) and are shared by all processes. A constant feature is centred and left at its scale. A batch that holds
     NaN or infinity, or whose moments overflow, is not taken into them; nor is one under a transform of ``torch.func``,
-    whose functions are pure.
+    whose functions are pure, nor the second pass of gradient checkpointing, which must repeat the first.
 
     >>> import torch
     >>> from likely._standardize import Standardize
@@ -54,10 +54,15 @@ class Standardize(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """``x`` with every feature at mean zero and deviation one."""
-        if self.training and x.numel() and not transformed():
+        if self.training and x.numel() and not transformed() and not _recomputing():
             self._update(x.detach())
         constant = self.var.sqrt() <= 4 * torch.finfo(self.var.dtype).eps * self.mean.abs()  # rounding, no more
         return (x - self.mean) / torch.where(constant, 1.0, self.var).sqrt()
+
+
+def _recomputing() -> bool:
+    """Whether this is inside a backward pass, as the forward pass that gradient checkpointing repeats is."""
+    return not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1
 
 
 def _over_processes(*sums: Tensor) -> tuple[Tensor, ...]:

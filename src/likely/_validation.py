@@ -162,6 +162,8 @@ def prepare(prediction: Tensor, target: Tensor, **parameters: float | Tensor) ->
     """Bring every argument to one floating dtype, at least float32, after checking that they fit."""
     check_floating("prediction", prediction)
     check_real("target", target)
+    if target.dtype == torch.float64 and prediction.dtype != torch.float64:  # the wider of both, as in torch's losses
+        prediction = prediction.double()
     head, *tail = promote(prediction, **parameters)
     target = target.to(head.dtype)
     if target.shape != head.shape or any(value.ndim and value.shape != head.shape for value in tail):

@@ -9,8 +9,9 @@ from torch import nn
 
 from likely.likelihoods import *
 from likely.likelihoods import exported
+from likely.likelihoods._from_torch import from_torch as from_torch
 
-__all__ = sorted(["LikelihoodLoss", "Slot", *exported(nn.Module)])
+__all__ = sorted(["LikelihoodLoss", "Slot", "from_torch", *exported(nn.Module)])
 
 
 def __dir__() -> list[str]:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import math
+import warnings
 from collections.abc import Callable, Iterator
 
-import torch
 from torch import Tensor, nn
-from torch.distributions import constraints as domains
 from torch.utils.hooks import RemovableHandle
 
+from likely._collapse import trouble
 from likely.parameters import Data, Fixed, Global, Parameter, Predicted
-
-_NEAR = 1.05  # a value within 5% of its floor has all but lost its gradient
 
 
 def learned(module: nn.Module) -> Iterator[tuple[str, Parameter]]:
@@ -28,6 +25,7 @@ class Caught:
     def __init__(self, module: nn.Module) -> None:
         self.parameters = dict(learned(module))
         self.last: dict[str, Tensor] = {}
+        self.warned: set[str] = set()
         self.handles: list[RemovableHandle] = [
             parameter.register_forward_hook(self._catcher(name))
             for name, parameter in self.parameters.items()
@@ -46,6 +44,17 @@ class Caught:
         own = {name: p.value.detach() for name, p in self.parameters.items() if isinstance(p, Global)}
         return {**own, **self.last}
 
+    def report(self) -> dict[str, float]:
+        """Numbers for a logger; of a parameter that collapses it warns once."""
+        numbers: dict[str, float] = {}
+        for name, value in self.values().items():
+            numbers |= summary(f"likelihood/{name}", value)
+            wrong = None if name in self.warned else trouble(name, self.parameters[name], value)
+            if wrong:
+                self.warned.add(name)
+                warnings.warn(f"{name} {wrong}", UserWarning, stacklevel=3)
+        return numbers
+
     def remove(self) -> None:
         """Take the hooks away."""
         for handle in self.handles:
@@ -58,24 +67,3 @@ def summary(name: str, value: Tensor) -> dict[str, float]:
         return {name: float(value)}
     kinds = {"mean": value.mean(), "min": value.min(), "max": value.max()}
     return {f"{name}/{kind}": float(number) for kind, number in kinds.items()}
-
-
-def trouble(parameter: Parameter, value: Tensor) -> str | None:
-    """What is wrong with a parameter's values, if all is not well."""
-    if not bool(torch.isfinite(value).all()):
-        return "is not finite: lower the learning rate, or look for NaN in inputs and targets"
-    floor = _floor(parameter)
-    if floor is not None and float(value.max()) <= floor * _NEAR + 1e-6:
-        return (
-            f"lies at the floor {floor:.4g} of its constraint and cannot fall further: the model fits its training "
-            "rows perfectly, or targets want standardising; hold out rows, or name a constraint with a lower floor"
-        )
-    return None
-
-
-def _floor(parameter: Parameter) -> float | None:
-    """The lower end of a half-line, as scales and temperatures live on."""
-    domain = parameter.constraint.codomain if parameter.constraint is not None else None
-    if isinstance(domain, domains.greater_than) and math.isfinite(domain.lower_bound):
-        return float(domain.lower_bound)
-    return None

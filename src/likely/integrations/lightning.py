@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +10,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor, nn
 
 from likely._validation import check_positive
-from likely.integrations._phi import Caught, summary, trouble
+from likely.integrations._phi import Caught
 from likely.optim import Supervised, param_groups
 
 __all__ = ["LikelihoodModule", "LikelihoodMonitor"]
@@ -141,7 +140,8 @@ class LikelihoodMonitor(Callback):
 
     A single value is logged under its name, ``likelihood/scale``; many as ``likelihood/scale/mean``, ``/min`` and
     ``/max``: those of a Data or Predicted parameter over the last batch. Collapsed is what is not finite, or lies at
-    the floor of its constraint for every row.
+    the floor of its constraint for every row, and a temperature above 100 for every row. For loops of your own there is
+    :class:`likely.integrations.monitor.LikelihoodMonitor`.
 
     Args:
         every_n_steps: how often; the Trainer's ``log_every_n_steps`` if None.
@@ -187,13 +187,8 @@ class LikelihoodMonitor(Callback):
 
     def _report(self, trainer: Trainer) -> None:
         assert self._caught is not None
-        numbers: dict[str, float] = {}
-        for name, value in self._caught.values().items():
-            numbers |= summary(f"likelihood/{name}", value)
-            wrong = None if name in self._warned else trouble(self._caught.parameters[name], value)
-            if wrong:
-                self._warned.add(name)
-                warnings.warn(f"{name} {wrong}", UserWarning, stacklevel=2)
+        self._caught.warned = self._warned  # of an earlier fit too
+        numbers = self._caught.report()
         for logger in trainer.loggers:
             logger.log_metrics(numbers, step=trainer.global_step)
 

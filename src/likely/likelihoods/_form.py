@@ -2,6 +2,8 @@
 
 import inspect
 import math
+import re
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any, TypedDict, TypeVar
@@ -49,6 +51,8 @@ def functional_form(
     log-likelihood of every element without its constant. The functional form takes numbers for parameters too, and
     ``reduction``, ``full`` and ``validate_args``. Keywords of the formula that are True or False by default are options
     and handed on as they are; ``log_input`` tells whether the prediction is the logarithm of a mean.
+
+    A docstring of the formula that lists its arguments under ``Args:`` gets those three, and ``Returns:``, added.
 
     Args:
         constant: number, or function of the target, that no parameter moves; ``full=True`` adds it.
@@ -104,10 +108,30 @@ def functional_form(
             return reduce(nll, reduction)
 
         form.__signature__ = signature = _signature(formula, form)  # type: ignore[attr-defined]
+        form.__doc__ = _documented(formula.__doc__)
         return form  # type: ignore[return-value]
 
     within = check_positive_target if log_target else target
     return decorate
+
+
+_SHARED = """
+    reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+    full: whether constants that no parameter moves are included.
+    validate_args: whether tensor values are checked; by default on the CPU only.
+
+Returns:
+    A scalar, or one value per element under ``reduction="none"``."""
+
+
+def _documented(text: str | None) -> str | None:
+    """A docstring whose ``Args`` are complete: what every form takes is written down here, once."""
+    start = re.search(r"^( *)Args:$", text or "", re.MULTILINE)
+    if text is None or start is None:
+        return text
+    end = text.find("\n\n", start.end())
+    end = len(text.rstrip()) if end < 0 else end
+    return text[:end] + textwrap.indent(_SHARED, start.group(1)) + text[end:]
 
 
 def logarithm(prediction: Tensor, target: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.distributions import Distribution
 from torch.distributions.transforms import Transform
 
+from likely._collapse import Guard
 from likely._forgotten import Watch
 from likely._standardize import unchanged_on_error
 from likely._validation import (
@@ -38,6 +39,11 @@ class Slot(NamedTuple):
     A value that is given as a fixed number must be positive, or may be zero under ``zero_allowed``; where the
     constraint reaches below zero, it is any finite number.
 
+    Args:
+        constraint: transform from all real numbers to where the parameter may go.
+        init: value to start at.
+        zero_allowed: whether a fixed value may be zero, False by default.
+
     >>> import likely
     >>> from likely.losses import Slot
     >>> Slot(likely.constraints.Exp(), init=2.0)
@@ -60,8 +66,15 @@ class LikelihoodLoss(nn.Module):
     parameters. Where the family does not take the prediction as ``loc`` and the parameters by name, it writes
     ``_distribution``.
 
-    ``reduction`` is ``"mean"``, ``"sum"`` or ``"none"``; ``full=False`` leaves out the constants, as the paper
-    does; ``validate_args`` (default: on the CPU only) checks tensor values on every device.
+    Args:
+        reduction: ``"mean"``, ``"sum"`` or ``"none"`` (one value per element), as in ``torch.nn``.
+        full: whether constants that no parameter moves are included. ``True`` (the default) gives minus a log density;
+            ``False`` leaves them out, as the losses of ``torch.nn`` do.
+        multiplier: what the loss is multiplied by, 1 by default. ``NormalLoss(1.0, full=False, multiplier=2.0)`` is
+            the squared error. It changes neither the optimum nor :meth:`distribution`.
+        validate_args: whether tensor values are checked; by default on the CPU only, where that is cheap.
+        **parameters: the likelihood's parameters by name, such as ``scale``: a number (fixed) or one of
+            :class:`~likely.Fixed`, :class:`~likely.Global`, :class:`~likely.Data` and :class:`~likely.Predicted`.
 
     >>> import torch, likely
     >>> loss_fn = likely.NormalLoss()
@@ -92,13 +105,16 @@ class LikelihoodLoss(nn.Module):
         *,
         reduction: str = "mean",
         full: bool = True,
+        multiplier: float = 1.0,
         validate_args: bool | None = None,
         **parameters: Any,
     ) -> None:
         super().__init__()
         check_reduction(reduction)
+        check_positive("multiplier", multiplier)
         self.reduction, self.full, self.validate_args = reduction, full, validate_args
-        self._watch = Watch()
+        self.multiplier = float(multiplier)
+        self._watch, self._guard = Watch(), Guard()
         for name, slot in self.slots.items():
             setattr(self, name, as_parameter(name, parameters.pop(name, None), slot))
         if parameters:
@@ -117,19 +133,33 @@ class LikelihoodLoss(nn.Module):
     ) -> Tensor:
         r"""The negative log-likelihood, reduced; a weighted mean is :math:`\sum w \ell / \sum w`.
 
-        Predicted parameters read ``features``; a mapping gives each its own, by name, such as the heads of a network.
+        Args:
+            prediction: what the model returns, such as means or logits, in floating point.
+            target: what is to be predicted, of the same shape (class numbers have none for the class axis).
+            features: what Predicted parameters read, shape (batch, …, width); a mapping gives each parameter its own,
+                by name, such as the heads of a network.
+            index: row numbers of this batch in the training set, shape (batch,), for Data parameters.
+            sample_weight: weights ≥ 0, one per row or of any shape that fits the loss from its first axis on.
+
+        Returns:
+            A scalar; under ``reduction="none"`` one value per element.
         """
-        if self.training and not torch.compiler.is_compiling() and not torch._C._are_functorch_transforms_active():
+        watched = self.training and not torch.compiler.is_compiling()
+        watched = watched and not torch._C._are_functorch_transforms_active()
+        if watched:
             self._watch.look(self, prediction)
         with self._unchanged_on_error():
             self._check(prediction, target)
             phi = self._phi(prediction, features, index)
+            if watched:
+                self._guard.look(self, phi, self.validate_args)
             if sample_weight is None and not self.beta:  # a fused kernel reduces as it goes
-                return self._nll(prediction, target, phi, self.reduction)
+                loss = self._nll(prediction, target, phi, self.reduction)
+                return loss if self.multiplier == 1 else loss * self.multiplier
             nll = self._nll(prediction, target, phi)
             if self.beta:
                 nll = nll * phi["scale"].detach() ** (2 * self.beta)
-            return self._reduce(nll, self._mask(target), sample_weight)
+            return self._reduce(nll, self._counted(target), sample_weight)
 
     def excess(
         self,
@@ -144,24 +174,44 @@ class LikelihoodLoss(nn.Module):
 
         A likelihood of real numbers is a density and its NLL may fall below zero; that is no error, but it
         makes a poor curve.
+
+        Args:
+            prediction: as in :meth:`forward`.
+            target: as in :meth:`forward`.
+            features: as in :meth:`forward`.
+            index: as in :meth:`forward`.
+            sample_weight: as in :meth:`forward`.
+
+        Returns:
+            A scalar, or one value per element under ``reduction="none"``, without a gradient.
         """
         self._check(prediction, target)
         with torch.no_grad(), self._unchanged_on_error():
             phi = self._phi(prediction, features, index)
             above = self._nll(prediction, target, phi) - self._lowest(prediction, target, phi)
-            return self._reduce(above.clamp(min=0), self._mask(target), sample_weight)
+            return self._reduce(above.clamp(min=0), self._counted(target), sample_weight)
 
     def distribution(
         self, prediction: Tensor, *, features: Features = None, index: Tensor | None = None
     ) -> Distribution:
-        """The predictive distribution, a :class:`torch.distributions.Distribution`."""
+        """The predictive distribution.
+
+        Args:
+            prediction: what the model returns.
+            features: what Predicted parameters read.
+            index: row numbers of this batch, for Data parameters.
+
+        Returns:
+            A :class:`torch.distributions.Distribution` with the prediction's shape as its batch.
+        """
         check_floating("prediction", prediction)
         with self._unchanged_on_error():
             return self._distribution(prediction, self._phi(prediction, features, index))
 
     def extra_repr(self) -> str:
         """The options that differ from their defaults, for ``repr``."""
-        options = {"reduction": "mean", "full": True, "beta": 0.0, "label_smoothing": 0.0, "log_input": True}
+        options = {"reduction": "mean", "full": True, "multiplier": 1.0, "beta": 0.0, "label_smoothing": 0.0}
+        options |= {"log_input": True, "logits": True}
         return ", ".join(f"{k}={getattr(self, k)!r}" for k, v in options.items() if getattr(self, k, v) != v)
 
     def __prepare_scriptable__(self) -> "LikelihoodLoss":
@@ -199,27 +249,26 @@ class LikelihoodLoss(nn.Module):
             phi[name] = value
         return phi
 
-    def _reduce(self, nll: Tensor, mask: Tensor | None, sample_weight: Tensor | None) -> Tensor:
-        weight = mask
+    def _reduce(self, nll: Tensor, counted: Tensor | None, sample_weight: Tensor | None) -> Tensor:
+        """The loss of NLLs that are zero where a label is ignored, and hold its class weight elsewhere."""
+        if self.multiplier != 1:
+            nll = nll * self.multiplier
+        weight = counted
         if sample_weight is not None:
             check_real("sample_weight", sample_weight)
             own = sample_weight.to(nll.dtype).reshape(sample_weight.shape + (1,) * (nll.ndim - sample_weight.ndim))
             if not fits(own.shape, nll.shape):
                 raise ValueError(
                     f"sample_weight has shape {tuple(sample_weight.shape)}, the loss {tuple(nll.shape)}: "
-                    "give one weight a row"
+                    "give one weight per row"
                 )
             check_not_negative("sample_weight", sample_weight, self.validate_args)
-            weight = own if mask is None else own * mask
-        if weight is None:
+            nll = nll * own
+            weight = own if counted is None else own * counted
+        if weight is None or self.reduction != "mean":
             return reduce(nll, self.reduction)
-        weighted = nll * weight
-        if self.reduction == "none":
-            return weighted
-        if self.reduction == "sum":
-            return weighted.sum()
         total = weight.expand_as(nll).sum()
-        return weighted.sum() / torch.where(total > 0, total, 1.0)
+        return nll.sum() / torch.where(total != 0, total, 1.0)
 
     def _outer(self, prediction: Tensor) -> torch.Size:
         return prediction.shape
@@ -229,7 +278,8 @@ class LikelihoodLoss(nn.Module):
         check_real("target", target)
         check_same_shape(prediction, target)
 
-    def _mask(self, target: Tensor) -> Tensor | None:
+    def _counted(self, target: Tensor) -> Tensor | None:
+        """What each element adds to the denominator of a mean; None where it is one for all."""
         return None
 
     def _options(self, reduction: str) -> dict[str, Any]:
@@ -269,6 +319,13 @@ def as_parameter(name: str, given: ParameterLike, slot: Slot) -> Parameter:
         check(name, parameter.value, True)
     parameter.settle(name, slot.constraint, slot.init)
     return parameter
+
+
+def as_weight(name: str, given: Tensor | None) -> Tensor | None:
+    """A weight as a loss keeps it: a buffer that does not learn."""
+    if given is not None:
+        check_real(name, given)
+    return None if given is None else given.detach()
 
 
 class ScaleLoss(LikelihoodLoss):

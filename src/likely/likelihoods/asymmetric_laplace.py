@@ -36,6 +36,12 @@ def asymmetric_laplace_nll(
     and the best prediction is the :math:`q`-quantile of the target. ``quantile=0.5`` is a Laplace of scale
     :math:`2b`. Nothing here is constant, so ``full`` changes nothing.
 
+    Args:
+        prediction: quantiles, any shape.
+        target: real numbers of a shape that broadcasts with the prediction's.
+        scale: positive scale: a number, or a tensor that broadcasts to the prediction.
+        quantile: level of the quantile, between 0 and 1: a number, or a tensor that broadcasts to the prediction.
+
     >>> import torch
     >>> from likely.functional import asymmetric_laplace_nll
     >>> asymmetric_laplace_nll(torch.zeros(2), torch.tensor([1.0, -1.0]), scale=1.0, quantile=0.9, reduction="none")
@@ -91,6 +97,15 @@ class AsymmetricLaplaceLoss(
 
     ``quantile`` is the level to predict, fixed at the median unless it is given; ``quantile=likely.Global()`` learns
     it with the rest, and with it the skewness of the residuals.
+
+    Args:
+        quantile: level to predict, 0.5 by default: a number, which is fixed, or one of :class:`~likely.Fixed`,
+            :class:`~likely.Global`, :class:`~likely.Data` and :class:`~likely.Predicted`.
+        scale: positive scale of the errors: a number, which is fixed, or one of :class:`~likely.Fixed`,
+            :class:`~likely.Global` (the default), :class:`~likely.Data` and :class:`~likely.Predicted`.
+        **options: ``beta`` from 0 (the default) to 1, which multiplies each term by the scale to the power 2β, held
+            constant (β-NLL); ``reduction``, ``full``, ``multiplier`` and ``validate_args`` of
+            :class:`~likely.LikelihoodLoss`.
 
     >>> import torch
     >>> from likely.losses import AsymmetricLaplaceLoss

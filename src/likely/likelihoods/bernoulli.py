@@ -8,8 +8,8 @@ from torch import Tensor
 from torch import distributions as td
 from torch.distributions import Distribution, constraints
 
-from likely._validation import check_floating, check_positive, check_shares, prepare, reduce
-from likely.likelihoods._loss import TEMPERATURE, LikelihoodLoss, ParameterLike, Phi
+from likely._validation import check_floating, check_positive, check_real, check_shares, fits, prepare, reduce
+from likely.likelihoods._loss import TEMPERATURE, LikelihoodLoss, ParameterLike, Phi, as_weight
 from likely.likelihoods._numeric import Array, check_support
 from likely.likelihoods._record import register
 
@@ -21,6 +21,8 @@ def bernoulli_nll(
     target: Tensor,
     *,
     temperature: Tensor | float,
+    weight: Tensor | None = None,
+    pos_weight: Tensor | None = None,
     reduction: str = "mean",
     validate_args: bool | None = None,
 ) -> Tensor:
@@ -28,6 +30,20 @@ def bernoulli_nll(
 
     :math:`\ell = \log(1 + e^{z/T}) - y z / T`, for labels :math:`y` from 0 to 1. Others are refused on the CPU; on a
     GPU, where values are looked at under ``validate_args=True`` only, the formula is applied to them as it stands.
+
+    Args:
+        logits: any shape; with several labels per row, (batch, labels).
+        target: labels from 0 to 1, of the logits' shape.
+        temperature: a number, or a tensor that broadcasts to the logits.
+        weight: what each element's loss is multiplied by, broadcasts to the logits. A mean divides by the number of
+            elements, as in torch.
+        pos_weight: what the term of a positive label is multiplied by, broadcasts to the logits; such as one number per
+            label. Like ``weight``, it is no part of the likelihood.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        validate_args: whether tensor values are checked; by default on the CPU only.
+
+    Returns:
+        A scalar, or one value per element under ``reduction="none"``.
 
     >>> import torch
     >>> from likely.functional import bernoulli_nll
@@ -39,7 +55,23 @@ def bernoulli_nll(
     check_shares("target", target, validate_args)
     logits, target, temperature = prepare(logits, target, temperature=temperature)
     z = logits / temperature
-    return reduce(torch.logaddexp(z, torch.zeros_like(z)) - target * z, reduction)
+    nll = torch.logaddexp(z, torch.zeros_like(z)) - target * z
+    if pos_weight is not None:
+        _check_weight("pos_weight", pos_weight, nll)
+        nll = nll + (pos_weight.to(z.dtype) - 1) * target * torch.logaddexp(-z, torch.zeros_like(z))
+    if weight is not None:
+        _check_weight("weight", weight, nll)
+        nll = nll * weight.to(z.dtype)
+    return reduce(nll, reduction)
+
+
+def _check_weight(name: str, weight: Tensor, nll: Tensor) -> None:
+    check_real(name, weight)
+    if not fits(weight.shape, nll.shape):
+        raise ValueError(
+            f"{name} has shape {tuple(weight.shape)} and does not broadcast to the logits' {tuple(nll.shape)}: "
+            "give one value per label, the last axis; or weights of rows as sample_weight"
+        )
 
 
 class Bernoulli(td.Bernoulli):
@@ -64,23 +96,69 @@ class Bernoulli(td.Bernoulli):
 class BernoulliLoss(LikelihoodLoss, nll=bernoulli_nll, family=Bernoulli, temperature=TEMPERATURE):
     r"""The Bernoulli likelihood: :class:`torch.nn.BCEWithLogitsLoss` with a temperature that learns.
 
+    Args:
+        temperature: a positive number, or one of :class:`~likely.Fixed`, :class:`~likely.Global` (the default),
+            :class:`~likely.Data` and :class:`~likely.Predicted`.
+        weight: what each element's loss is multiplied by, broadcasts to the prediction, kept as a buffer. It is no part
+            of the likelihood, and a mean divides by the number of elements, as in torch.
+        pos_weight: what the term of a positive label is multiplied by, such as one number per label, kept as a buffer.
+        logits: whether predictions are logits. With ``False`` they are probabilities, as in
+            :class:`torch.nn.BCELoss`, and the temperature divides their logits, which are kept within ±100.
+        **options: ``reduction``, ``multiplier`` and ``validate_args`` of :class:`~likely.LikelihoodLoss`.
+
     >>> import torch, likely
     >>> likely.BernoulliLoss()(torch.tensor([3.0]), torch.tensor([1.0]))
     tensor(0.0486, grad_fn=<MeanBackward0>)
     """
 
-    def __init__(self, temperature: ParameterLike = None, **options: Any) -> None:
+    weight: Tensor | None
+    pos_weight: Tensor | None
+
+    def __init__(
+        self,
+        temperature: ParameterLike = None,
+        *,
+        weight: Tensor | None = None,
+        pos_weight: Tensor | None = None,
+        logits: bool = True,
+        **options: Any,
+    ) -> None:
         super().__init__(temperature=temperature, **options)
+        self.logits = logits
+        self.register_buffer("weight", as_weight("weight", weight))
+        self.register_buffer("pos_weight", as_weight("pos_weight", pos_weight))
 
     def _options(self, reduction: str) -> dict[str, Any]:
-        return {"reduction": reduction, "validate_args": self.validate_args}
+        own = {"weight": self.weight, "pos_weight": self.pos_weight}
+        return {**own, "reduction": reduction, "validate_args": self.validate_args}
+
+    def _nll(self, prediction: Tensor, target: Tensor, phi: Phi, reduction: str = "none") -> Tensor:
+        if not self.logits:
+            check_shares("prediction", prediction, self.validate_args)
+            prediction = _logit(prediction)
+        return super()._nll(prediction, target, phi, reduction)
 
     def _lowest(self, prediction: Tensor, target: Tensor, phi: Phi) -> Tensor:
         target = target.to(torch.promote_types(prediction.dtype, torch.float32))
-        return torch.special.entr(target) + torch.special.entr(1 - target)
+        if self.weight is None and self.pos_weight is None:
+            return torch.special.entr(target) + torch.special.entr(1 - target)
+        factor = 1.0 if self.weight is None else self.weight.to(target.dtype)
+        yes = target * factor * (1.0 if self.pos_weight is None else self.pos_weight.to(target.dtype))
+        no = (1 - target) * factor
+        return torch.special.entr(yes) + torch.special.entr(no) + torch.special.xlogy(yes + no, yes + no)
 
     def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
+        prediction = prediction if self.logits else _logit(prediction)
         return Bernoulli(logits=prediction / phi["temperature"])
+
+
+def _logit(p: Tensor) -> Tensor:
+    """Log p - log(1 - p), each at least -100 as in torch's BCELoss; the gradient is finite at 0 and 1."""
+    p = p.to(torch.promote_types(p.dtype, torch.float32))
+    one = torch.ones_like(p)
+    yes = torch.where(p > 0, torch.where(p > 0, p, one).log().clamp(min=-100), -100.0)
+    no = torch.where(p < 1, torch.where(p < 1, 1 - p, one).log().clamp(min=-100), -100.0)
+    return yes - no
 
 
 def _crps(distribution: Bernoulli, y: Array) -> Array:

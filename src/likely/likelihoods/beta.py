@@ -43,6 +43,11 @@ def beta_nll(prediction: Tensor, target: Tensor, *, concentration: Value, **how:
     ``validate_args=True`` only, they make the loss infinite or NaN. ``full=False`` leaves out
     :math:`\log y (1 - y)`, which no parameter moves.
 
+    Args:
+        prediction: logits of means, any shape.
+        target: shares between 0 and 1 of a shape that broadcasts with the prediction's.
+        concentration: positive concentration: a number, or a tensor that broadcasts to the prediction.
+
     >>> import torch
     >>> from likely.functional import beta_nll
     >>> beta_nll(torch.tensor([0.0, 1.0]), torch.tensor([0.4, 0.9]), concentration=5.0)
@@ -107,6 +112,12 @@ class BetaLoss(LikelihoodLoss, nll=beta_nll, family=Beta, concentration=Slot(Shi
 
     It starts at 2, where a mean of one half gives the uniform distribution. Targets of 0 and 1 are refused: move all
     inside, such as by ``(y * (n - 1) + 0.5) / n`` for n rows.
+
+    Args:
+        concentration: positive concentration, starting at 2; the larger, the narrower: a number, which is fixed, or one
+            of :class:`~likely.Fixed`, :class:`~likely.Global` (the default), :class:`~likely.Data` and
+            :class:`~likely.Predicted`.
+        **options: ``reduction``, ``full``, ``multiplier`` and ``validate_args`` of :class:`~likely.LikelihoodLoss`.
 
     >>> import torch
     >>> from likely.losses import BetaLoss

@@ -37,6 +37,12 @@ def gamma_nll(
     :math:`\alpha = 1` is the exponential distribution. Targets ≤ 0 are refused on the CPU; on a GPU, where values are
     looked at under ``validate_args=True`` only, they give NaN or infinity.
 
+    Args:
+        prediction: logarithms of means, or the means under ``log_input=False``; any shape.
+        target: positive numbers of a shape that broadcasts with the prediction's.
+        concentration: positive concentration: a number, or a tensor that broadcasts to the prediction.
+        log_input: whether predictions are logarithms of means; with ``False`` they are the means.
+
     >>> import torch
     >>> from likely.functional import gamma_nll
     >>> gamma_nll(torch.zeros(2), torch.tensor([1.0, 3.0]), concentration=2.0)
@@ -82,6 +88,13 @@ class GammaLoss(PoissonLoss, nll=gamma_nll, family=Gamma, concentration=Slot(Shi
 
     ``prediction`` is the logarithm of the mean, or the mean itself under ``log_input=False``; the standard deviation is
     the mean divided by :math:`\sqrt\alpha`.
+
+    Args:
+        concentration: positive concentration α, starting at 1: a number, which is fixed, or one of
+            :class:`~likely.Fixed`, :class:`~likely.Global` (the default), :class:`~likely.Data` and
+            :class:`~likely.Predicted`.
+        **options: ``log_input`` and ``eps`` of :class:`~likely.PoissonLoss`; ``reduction``, ``full``, ``multiplier``
+            and ``validate_args`` of :class:`~likely.LikelihoodLoss`.
 
     >>> import torch
     >>> from likely.losses import GammaLoss

@@ -15,6 +15,7 @@ from likely.likelihoods._form import How, Value, functional_form
 from likely.likelihoods._loss import SCALE, ParameterLike, ScaleLoss, Slot
 from likely.likelihoods._numeric import Array, standardised
 from likely.likelihoods._record import register
+from likely.parameters import Fixed
 
 _SQRT_PI, _SQRT_2PI = math.sqrt(math.pi), math.sqrt(2 * math.pi)
 
@@ -22,12 +23,28 @@ __all__ = ["Huber", "HuberLoss", "huber_log_partition", "huber_nll"]
 
 
 @functional_form()
-def huber_nll(prediction: Tensor, target: Tensor, *, scale: Value, delta: Value = 1.345, **how: Unpack[How]) -> Tensor:
+def huber_nll(
+    prediction: Tensor,
+    target: Tensor,
+    *,
+    scale: Value,
+    delta: Value = 1.345,
+    partition: bool = True,
+    **how: Unpack[How],
+) -> Tensor:
     r"""Huber's least favourable density: normal within ``delta`` scales of the prediction, Laplace beyond.
 
     :math:`\ell = H_\delta(r/\sigma) + \log\sigma + \log Z(\delta)` with :math:`H_\delta(z) = z^2/2` up to
     :math:`|z| = \delta` and :math:`\delta(|z| - \delta/2)` after. At the default ``delta`` it keeps 95% of the
-    normal's efficiency. Nothing here is constant, so ``full`` changes nothing.
+    normal's efficiency. :math:`\log Z` is constant only where ``delta`` does not learn, so ``full`` leaves it in.
+
+    Args:
+        prediction: where the density is centred, any shape.
+        target: real numbers of a shape that broadcasts with the prediction's.
+        scale: positive scale: a number, or a tensor that broadcasts to the prediction.
+        delta: where the density turns from normal to Laplace, in scales: a number, or a tensor that broadcasts to the
+            prediction.
+        partition: whether :math:`\log Z(\delta)` is included.
 
     >>> import torch
     >>> from likely.functional import huber_nll
@@ -36,13 +53,20 @@ def huber_nll(prediction: Tensor, target: Tensor, *, scale: Value, delta: Value 
     """
     size = ((target - prediction) / scale).abs()
     inner = torch.minimum(size, delta)
-    return inner * (size - 0.5 * inner) + scale.log() + huber_log_partition(delta)
+    nll = inner * (size - 0.5 * inner) + scale.log()
+    return nll + huber_log_partition(delta) if partition else nll
 
 
 def huber_log_partition(delta: Tensor) -> Tensor:
     r"""log Z(δ) of Huber's density.
 
     :math:`Z = \sqrt{2\pi}\,\mathrm{erf}(\delta/\sqrt2) + \tfrac2\delta e^{-\delta^2/2}`, from Laplace to normal.
+
+    Args:
+        delta: where the density turns from normal to Laplace, in scales; any shape.
+
+    Returns:
+        A tensor of the shape of ``delta``.
 
     >>> import torch
     >>> from likely.functional import huber_log_partition
@@ -98,7 +122,13 @@ class Huber(LocationScale, nll=huber_nll, delta=constraints.positive):
 class HuberLoss(ScaleLoss, nll=huber_nll, family=Huber, delta=Slot(ShiftedSoftplus(0.01), 1.345), scale=SCALE):
     r"""Huber's density: :class:`torch.nn.HuberLoss` whose scale learns, so that ``delta`` counts in scales.
 
-    ``delta`` is fixed at 1.345 unless it is given as a parameter too.
+    Args:
+        delta: where the density turns from normal to Laplace, in scales. A number (1.345 by default) is fixed; it
+            may be a parameter such as :class:`~likely.Global` as well.
+        scale: a positive number, or one of :class:`~likely.Fixed`, :class:`~likely.Global` (the default),
+            :class:`~likely.Data` and :class:`~likely.Predicted`.
+        **options: ``beta``, and ``reduction``, ``full``, ``multiplier`` and ``validate_args`` of
+            :class:`~likely.LikelihoodLoss`. ``full=False`` leaves out :math:`\log Z(\delta)` if ``delta`` is fixed.
 
     >>> import torch, likely
     >>> loss_fn = likely.HuberLoss()
@@ -108,6 +138,9 @@ class HuberLoss(ScaleLoss, nll=huber_nll, family=Huber, delta=Slot(ShiftedSoftpl
 
     def __init__(self, delta: ParameterLike = 1.345, scale: ParameterLike = None, **options: Any) -> None:
         super().__init__(delta=delta, scale=scale, **options)
+
+    def _options(self, reduction: str) -> dict[str, Any]:
+        return {**super()._options(reduction), "partition": self.full or not isinstance(self.delta, Fixed)}
 
 
 def _crps(distribution: Huber, y: Array) -> Array:

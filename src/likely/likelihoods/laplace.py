@@ -23,6 +23,11 @@ def laplace_nll(prediction: Tensor, target: Tensor, *, scale: Value, **how: Unpa
     :math:`b = 1` gives back the L1 loss; at a fixed residual the best scale is :math:`b = |r|`, so a free
     scale is what prices an outlier.
 
+    Args:
+        prediction: medians, any shape.
+        target: real numbers of a shape that broadcasts with the prediction's.
+        scale: positive scale: a number, or a tensor that broadcasts to the prediction.
+
     >>> import torch
     >>> from likely.functional import laplace_nll
     >>> laplace_nll(torch.zeros(2), torch.tensor([1.0, 3.0]), scale=1.0, full=False)
@@ -35,6 +40,13 @@ class LaplaceLoss(ScaleLoss, nll=laplace_nll, family=td.Laplace, scale=SCALE):
     r"""The Laplace likelihood: :class:`torch.nn.L1Loss` with a scale that learns.
 
     :math:`\ell = |r|/b + \log b + \log 2`.
+
+    Args:
+        scale: positive scale of the errors: a number, which is fixed, or one of :class:`~likely.Fixed`,
+            :class:`~likely.Global` (the default), :class:`~likely.Data` and :class:`~likely.Predicted`.
+        **options: ``beta`` from 0 (the default) to 1, which multiplies each term by the scale to the power 2β, held
+            constant (β-NLL); ``reduction``, ``full``, ``multiplier`` and ``validate_args`` of
+            :class:`~likely.LikelihoodLoss`.
 
     >>> import torch, likely
     >>> loss_fn = likely.LaplaceLoss()

@@ -11,6 +11,7 @@ from likely import kernels
 from likely._standardize import unchanged_on_error
 from likely._validation import check_floating, check_positive, fits, unscriptable
 from likely.likelihoods._loss import TEMPERATURE, as_parameter
+from likely.likelihoods._sharded_classes import copied, is_spread, shards_of, spread_nll
 from likely.likelihoods.softmax import check_range, softmax_nll
 from likely.parameters import Predicted
 
@@ -37,6 +38,25 @@ def linear_softmax_nll(
     in chunks of ``chunk``, each of which leaves nothing but its part of the gradients, in the dtypes of the
     inputs: one backward pass can go through the result, and gradients of gradients cannot. Under ``torch.func`` and in
     forward-mode differentiation the logits are computed as they are.
+
+    ``weight`` may be a DTensor that is spread over its classes, ``Shard(0)``, as a tensor-parallel output layer is.
+    Each process then makes the logits of its own part, all rows at once; hidden states, targets and temperatures are
+    the same in every process.
+
+    Args:
+        hidden: hidden states, shape (…, width).
+        weight: weight of the output layer, shape (classes, width).
+        target: class numbers, shape (…).
+        temperature: a number, or a tensor that broadcasts to the target, such as one value per token.
+        bias: bias of the output layer, shape (classes,); None by default.
+        ignore_index: class number of rows that are left out.
+        label_smoothing: share of the label, from 0 to 1, that is spread evenly over all classes.
+        reduction: ``"mean"`` or ``"sum"``.
+        chunk: number of rows whose logits exist at a time.
+        validate_args: whether tensor values are checked; by default on the CPU only.
+
+    Returns:
+        A scalar.
 
     >>> import torch, likely
     >>> hidden, weight, target = torch.randn(2, 5, 8), torch.randn(1000, 8), torch.randint(0, 1000, (2, 5))
@@ -66,6 +86,8 @@ def linear_softmax_nll(
         raise ValueError(
             f"temperature {tuple(temperature.shape)} does not broadcast to {tuple(target.shape)}, one value per token"
         )
+    if is_spread(weight):
+        return _spread(hidden, weight, target, temperature, bias, ignore_index, label_smoothing, reduction)
     if torch.is_autocast_enabled(hidden.device.type):
         dtype = torch.get_autocast_dtype(hidden.device.type)
         hidden, weight, bias = hidden.to(dtype), weight.to(dtype), bias if bias is None else bias.to(dtype)
@@ -93,16 +115,53 @@ def linear_softmax_nll(
     )
 
 
+def _spread(
+    hidden: Tensor,
+    weight: Tensor,
+    target: Tensor,
+    temperature: Tensor,
+    bias: Tensor | None,
+    ignore_index: int,
+    label_smoothing: float,
+    reduction: str,
+) -> Tensor:
+    """The NLL of a vocabulary that is spread over processes, of which each makes the logits of its own part."""
+    shards = shards_of("weight", weight, 0)
+    if shards is None:
+        raise ValueError("weight is a DTensor that every process has all of: give its local tensor, weight.to_local()")
+    offsets = None
+    if bias is not None:
+        own = shards_of("bias", bias, 0) if is_spread(bias) else None
+        offsets = own.local if own else bias[shards.first : shards.first + len(shards.local)]
+    logits = F.linear(copied(hidden, shards.group), shards.local, offsets)
+    nll = spread_nll(
+        shards._replace(local=logits),
+        target.long(),
+        temperature,
+        classes=len(weight),
+        axis=target.ndim,
+        ignore_index=ignore_index,
+        label_smoothing=label_smoothing,
+    )
+    total = nll.sum()
+    return total if reduction == "sum" else total / (target != ignore_index).sum().clamp(min=1)
+
+
 class TokenTemperature(nn.Module):
     r"""The softmax likelihood of a causal language model, with a temperature predicted for every token.
 
-    ``width`` is that of the hidden states, ``hidden`` the sizes of the head's ReLU layers (none: linear). The head
-    starts at a temperature of 1 everywhere, and ``isolated=True`` lets it learn without touching the model. The call
-    takes the last hidden states, the output layer's weight and the token ids: state :math:`i` predicts token
-    :math:`i + 1`, and ``ignore_index`` masks tokens. Logits never exist all at once
+    The head starts at a temperature of 1 everywhere. The call takes the last hidden states, the output layer's weight
+    and the token ids: state :math:`i` predicts token :math:`i + 1`. Logits never exist all at once
     (:func:`~likely.functional.linear_softmax_nll`).
 
     At generation, divide logits by :meth:`temperature`, or equally the hidden states before the output layer.
+
+    Args:
+        width: number of features of a hidden state.
+        hidden: sizes of the head's ReLU layers; none (the default) make it linear.
+        isolated: whether the head learns without touching the model.
+        ignore_index: token id that is left out.
+        label_smoothing: share of the label, from 0 to 1, that is spread evenly over all tokens.
 
     >>> import torch, likely
     >>> head, output = likely.TokenTemperature(16), torch.nn.Linear(16, 1000, bias=False)
@@ -127,11 +186,28 @@ class TokenTemperature(nn.Module):
         self.ignore_index, self.label_smoothing = ignore_index, label_smoothing
 
     def temperature(self, states: Tensor) -> Tensor:
-        """One positive number a token, in float32, for states (…, tokens, width)."""
+        """The temperature of every token.
+
+        Args:
+            states: hidden states, shape (…, tokens, width).
+
+        Returns:
+            Positive numbers in float32, shape (…, tokens).
+        """
         return cast(Tensor, self.parameter(features=states.float()))
 
     def forward(self, states: Tensor, weight: Tensor, tokens: Tensor, *, bias: Tensor | None = None) -> Tensor:
-        """The mean NLL of every token given those before it."""
+        """The mean NLL of every token given those before it.
+
+        Args:
+            states: last hidden states, shape (…, tokens, width).
+            weight: weight of the output layer, shape (vocabulary, width); a DTensor may be spread over the vocabulary.
+            tokens: token ids, shape (…, tokens).
+            bias: bias of the output layer, shape (vocabulary,); None by default.
+
+        Returns:
+            A scalar.
+        """
         if states.ndim < 2 or tokens.shape != states.shape[:-1]:
             raise ValueError(
                 f"tokens have shape {tuple(tokens.shape)}, the states {tuple(states.shape)}: "

@@ -36,6 +36,18 @@ def log_normal_nll(
     Targets ≤ 0 are refused on the CPU; on a GPU, where values are looked at under ``validate_args=True`` only, they
     give NaN or infinity.
 
+    Args:
+        prediction: means of the target's logarithm, any shape.
+        target: positive numbers of a shape that broadcasts with the prediction's.
+        scale: positive standard deviation of the target's logarithm: a number, or a tensor that broadcasts to the
+            prediction.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        full: whether constants that no parameter moves, :math:`\log y` among them, are included.
+        validate_args: whether tensor values are checked; by default on the CPU only.
+
+    Returns:
+        A scalar, or one value per element under ``reduction="none"``.
+
     >>> import torch
     >>> from likely.functional import log_normal_nll
     >>> log_normal_nll(torch.zeros(2), torch.tensor([1.0, 10.0]), scale=2.0)
@@ -79,6 +91,14 @@ class LogNormalLoss(ScaleLoss, nll=log_normal_nll, family=LogNormal, scale=SCALE
 
     ``prediction`` is the mean of :math:`\log y` and the ``scale`` that of :math:`\log y`, which learns: errors count
     as ratios. With its term :math:`\log y` the loss can be compared with that of other likelihoods of :math:`y`.
+
+    Args:
+        scale: positive standard deviation of the target's logarithm: a number, which is fixed, or one of
+            :class:`~likely.Fixed`, :class:`~likely.Global` (the default), :class:`~likely.Data` and
+            :class:`~likely.Predicted`.
+        **options: ``beta`` from 0 (the default) to 1, which multiplies each term by the scale to the power 2β, held
+            constant (β-NLL); ``reduction``, ``full``, ``multiplier`` and ``validate_args`` of
+            :class:`~likely.LikelihoodLoss`.
 
     >>> import torch
     >>> from likely.losses import LogNormalLoss

@@ -25,6 +25,11 @@ def logistic_nll(prediction: Tensor, target: Tensor, *, scale: Value, **how: Unp
     For :math:`z = r / s` and scale :math:`s > 0`, :math:`\ell = 2 \log\cosh(z/2) + \log s + \log 4`. Its tails are
     those of the Laplace, its middle is that of a normal of variance :math:`2 s^2`.
 
+    Args:
+        prediction: where the density is centred, any shape.
+        target: real numbers of a shape that broadcasts with the prediction's.
+        scale: positive scale: a number, or a tensor that broadcasts to the prediction.
+
     >>> import torch
     >>> from likely.functional import logistic_nll
     >>> logistic_nll(torch.zeros(2), torch.tensor([1.0, 30.0]), scale=1.0)
@@ -69,6 +74,13 @@ class LogisticLoss(ScaleLoss, nll=logistic_nll, family=Logistic, scale=SCALE):
     r"""The logistic likelihood: a smooth absolute error whose ``scale`` learns.
 
     :math:`\ell = 2 \log\cosh(r / 2s) + \log s + \log 4`.
+
+    Args:
+        scale: positive scale of the errors: a number, which is fixed, or one of :class:`~likely.Fixed`,
+            :class:`~likely.Global` (the default), :class:`~likely.Data` and :class:`~likely.Predicted`.
+        **options: ``beta`` from 0 (the default) to 1, which multiplies each term by the scale to the power 2β, held
+            constant (β-NLL); ``reduction``, ``full``, ``multiplier`` and ``validate_args`` of
+            :class:`~likely.LikelihoodLoss`.
 
     >>> import torch
     >>> from likely.losses import LogisticLoss

@@ -20,6 +20,9 @@ class MultiTaskLoss(nn.Module):
     error and enters as :math:`L / 2\sigma^2 + \log\sigma`, with a :class:`~likely.Global` σ of its own.
     Predictions and targets come as mappings by task name; so may ``features``, ``index`` and ``sample_weight``.
 
+    Args:
+        losses: loss modules by the name of their task.
+
     >>> import torch, likely
     >>> loss_fn = likely.MultiTaskLoss({"depth": likely.LaplaceLoss(), "class": likely.SoftmaxLoss()})
     >>> predictions = {"depth": torch.zeros(4), "class": torch.zeros(4, 3)}

@@ -33,6 +33,12 @@ def negative_binomial_nll(
     ``prediction`` is :math:`\log\mu` (or :math:`\mu`: ``log_input=False``) and ``dispersion`` is
     :math:`\kappa > 0`. As it falls to zero the Poisson is left, without loss of accuracy.
 
+    Args:
+        prediction: logarithms of means, or the means under ``log_input=False``; any shape.
+        target: counts ≥ 0, which need not be whole, of a shape that broadcasts with the prediction's.
+        dispersion: positive dispersion: a number, or a tensor that broadcasts to the prediction.
+        log_input: whether predictions are logarithms of means; with ``False`` they are the means.
+
     >>> import torch
     >>> from likely.functional import negative_binomial_nll
     >>> negative_binomial_nll(torch.tensor([0.0, 1.0]), torch.tensor([1.0, 3.0]), dispersion=1e-6)
@@ -73,6 +79,13 @@ class NegativeBinomialLoss(
     PoissonLoss, nll=negative_binomial_nll, family=NegativeBinomial, dispersion=Slot(ShiftedSoftplus(0.01), 1.0)
 ):
     r"""Counts whose variance :math:`\mu + \kappa\mu^2` may exceed their mean; the ``dispersion`` κ learns.
+
+    Args:
+        dispersion: positive dispersion κ, starting at 1; near 0 the Poisson is left: a number, which is fixed, or one
+            of :class:`~likely.Fixed`, :class:`~likely.Global` (the default), :class:`~likely.Data` and
+            :class:`~likely.Predicted`.
+        **options: ``log_input`` and ``eps`` of :class:`~likely.PoissonLoss`; ``reduction``, ``full``, ``multiplier``
+            and ``validate_args`` of :class:`~likely.LikelihoodLoss`.
 
     >>> import torch, likely
     >>> loss_fn = likely.NegativeBinomialLoss()

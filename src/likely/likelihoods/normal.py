@@ -24,6 +24,11 @@ def normal_nll(prediction: Tensor, target: Tensor, *, scale: Value, **how: Unpac
     :math:`\ell = r^2 / 2\sigma^2 + \log\sigma + \tfrac12 \log 2\pi`. Holding :math:`\sigma = 1` gives back half
     the squared error; at a fixed residual the best scale is :math:`\sigma = |r|`.
 
+    Args:
+        prediction: means, any shape.
+        target: real numbers of a shape that broadcasts with the prediction's.
+        scale: positive scale: a number, or a tensor that broadcasts to the prediction.
+
     >>> import torch
     >>> from likely.functional import normal_nll
     >>> normal_nll(torch.zeros(2), torch.tensor([1.0, 3.0]), scale=2.0)
@@ -37,8 +42,15 @@ def normal_nll(prediction: Tensor, target: Tensor, *, scale: Value, **how: Unpac
 class NormalLoss(ScaleLoss, nll=normal_nll, family=td.Normal, scale=SCALE):
     r"""The normal likelihood: :class:`torch.nn.MSELoss` with a scale that learns.
 
-    :math:`\ell = r^2/2\sigma^2 + \log\sigma + \tfrac12\log 2\pi`. ``beta`` multiplies each term by
-    :math:`\sigma^{2\beta}`, held constant (β-NLL), which keeps a predicted scale from starving the mean.
+    :math:`\ell = r^2/2\sigma^2 + \log\sigma + \tfrac12\log 2\pi`. A ``beta`` above 0 keeps a predicted scale from
+    starving the mean.
+
+    Args:
+        scale: positive scale of the errors: a number, which is fixed, or one of :class:`~likely.Fixed`,
+            :class:`~likely.Global` (the default), :class:`~likely.Data` and :class:`~likely.Predicted`.
+        **options: ``beta`` from 0 (the default) to 1, which multiplies each term by the scale to the power 2β, held
+            constant (β-NLL); ``reduction``, ``full``, ``multiplier`` and ``validate_args`` of
+            :class:`~likely.LikelihoodLoss`.
 
     >>> import torch, likely
     >>> loss_fn = likely.NormalLoss(scale=1.0, full=False)   # a number is Fixed

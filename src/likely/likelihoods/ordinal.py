@@ -66,6 +66,16 @@ def ordinal_nll(
     a form in which nothing cancels. Classes out of range and cut points that do not increase are refused on the CPU; on
     a GPU, where values are looked at under ``validate_args=True`` only, such classes are taken for the nearest.
 
+    Args:
+        prediction: real numbers, any shape; the larger, the higher the class.
+        target: class numbers from 0 to K - 1, of a shape that broadcasts with the prediction's.
+        cutpoints: K - 1 increasing numbers on the last axis.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        validate_args: whether tensor values are checked; by default on the CPU only.
+
+    Returns:
+        A scalar, or one value per element under ``reduction="none"``.
+
     >>> import torch
     >>> from likely.functional import ordinal_nll
     >>> ordinal_nll(torch.tensor([0.0, 1.0]), torch.tensor([0, 2]), cutpoints=[-1.0, 1.0])
@@ -183,7 +193,7 @@ class OrdinalLoss(LikelihoodLoss, nll=ordinal_nll, family=Ordinal, cutpoints=Slo
             ``Data(n, (K - 1,))``. Default: ``Global((classes - 1,))``, which starts at classes that are equally likely
             for a prediction of zero.
         classes: K, where ``cutpoints`` does not tell.
-        **options: ``reduction``, ``validate_args``.
+        **options: ``reduction``, ``multiplier`` and ``validate_args`` of :class:`~likely.LikelihoodLoss`.
 
     >>> import torch
     >>> from likely.losses import OrdinalLoss

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch import distributions as td
 from torch.distributions import Distribution, constraints
 
-from likely._validation import check_counts
+from likely._validation import check_counts, check_not_negative
 from likely.likelihoods._distribution import by_scipy
 from likely.likelihoods._form import How, functional_form
 from likely.likelihoods._loss import LikelihoodLoss, Phi
@@ -31,6 +31,11 @@ def poisson_nll(prediction: Tensor, target: Tensor, *, log_input: bool = True, *
     :math:`\ell = \mu - y \log\mu + \log y!`, with :math:`\Gamma(y + 1)` for :math:`y!` where a count is not whole.
     Negative counts are refused on the CPU; on a GPU, where values are looked at under ``validate_args=True`` only,
     the formula is applied to them as it stands.
+
+    Args:
+        prediction: logarithms of rates, or the rates under ``log_input=False``; any shape.
+        target: counts ≥ 0, which need not be whole, of a shape that broadcasts with the prediction's.
+        log_input: whether predictions are logarithms of rates; with ``False`` they are the rates.
 
     >>> import torch
     >>> from likely.functional import poisson_nll
@@ -63,27 +68,44 @@ class Poisson(td.Poisson):
 class PoissonLoss(LikelihoodLoss, nll=poisson_nll, family=Poisson):
     r"""The Poisson likelihood of a count: :class:`torch.nn.PoissonNLLLoss` with its constant.
 
-    It has nothing to learn; :class:`NegativeBinomialLoss` is the same with a free variance. ``prediction`` is
-    the logarithm of the rate, or the rate itself under ``log_input=False``.
+    It has nothing to learn; :class:`NegativeBinomialLoss` is the same with a free variance.
+
+    Args:
+        log_input: whether predictions are logarithms of rates; with ``False`` they are the rates.
+        eps: added to the rate under ``log_input=False``, so that a rate of zero has a finite loss; 0 by default
+            (:class:`torch.nn.PoissonNLLLoss`: 1e-8).
+        **options: ``reduction``, ``full``, ``multiplier`` and ``validate_args`` of :class:`~likely.LikelihoodLoss`.
 
     >>> import torch, likely
     >>> likely.PoissonLoss()(torch.tensor([0.0, 1.0]), torch.tensor([1.0, 3.0]))
     tensor(1.2550)
     """
 
-    def __init__(self, *, log_input: bool = True, **options: Any) -> None:
+    def __init__(self, *, log_input: bool = True, eps: float = 0.0, **options: Any) -> None:
         super().__init__(**options)
-        self.log_input = log_input
+        check_not_negative("eps", eps)
+        self.log_input, self.eps = log_input, eps
 
     def _options(self, reduction: str) -> dict[str, Any]:
         return {**super()._options(reduction), "log_input": self.log_input}
+
+    def _nll(self, prediction: Tensor, target: Tensor, phi: Phi, reduction: str = "none") -> Tensor:
+        if self.eps and not self.log_input:
+            check_not_negative("prediction", prediction, self.validate_args)
+            prediction = self._rate(prediction)
+        return super()._nll(prediction, target, phi, reduction)
 
     def _lowest(self, prediction: Tensor, target: Tensor, phi: Phi) -> Tensor:
         rate = target.to(torch.promote_types(prediction.dtype, torch.float32))
         return type(self).nll(rate, target, **phi, **{**self._options("none"), "log_input": False})
 
     def _rate(self, prediction: Tensor) -> Tensor:
-        return prediction.exp() if self.log_input else prediction
+        if self.log_input:
+            return prediction.exp()
+        # In half precision the sum would lose eps.
+        return (
+            prediction.to(torch.promote_types(prediction.dtype, torch.float32)) + self.eps if self.eps else prediction
+        )
 
     def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
         return Poisson(self._rate(prediction))

@@ -34,6 +34,12 @@ def robust_nll(prediction: Tensor, target: Tensor, *, alpha: Value, scale: Value
     honest: without it α would always fall. It needs :math:`\alpha \ge 0`; below that :math:`Z` diverges.
     Nothing here is constant, so ``full`` changes nothing.
 
+    Args:
+        prediction: where the density is centred, any shape.
+        target: real numbers of a shape that broadcasts with the prediction's.
+        alpha: shape ≥ 0: a number, or a tensor that broadcasts to the prediction.
+        scale: positive scale: a number, or a tensor that broadcasts to the prediction.
+
     >>> import torch
     >>> from likely.functional import robust_nll
     >>> x, y = torch.zeros(2), torch.tensor([1.0, 30.0])
@@ -51,6 +57,14 @@ def robust_rho(residual: Tensor, *, alpha: Tensor | float, scale: Tensor | float
 
     with its limits: :math:`\log(1 + z^2/2)` at 0, :math:`z^2/2` at 2, :math:`\pm(e^{\pm z^2/2} - 1)` at ±∞.
 
+    Args:
+        residual: real numbers, any shape.
+        alpha: shape, any real number or ±∞: a number, or a tensor that broadcasts with the residual.
+        scale: positive scale: a number, or a tensor that broadcasts with the residual.
+
+    Returns:
+        One value per element.
+
     >>> import torch
     >>> from likely.functional import robust_rho
     >>> robust_rho(torch.tensor(3.0), alpha=torch.tensor([-torch.inf, -2.0, 0.0, 1.0, 2.0]))
@@ -66,6 +80,12 @@ def robust_log_partition(alpha: Tensor | float) -> Tensor:
     r"""log Z(α) of the robust likelihood, :math:`Z(\alpha) = \int e^{-\rho(x, \alpha, 1)}\,dx`.
 
     Right to rounding on :math:`[0, \infty]`, with its gradient; +∞ below zero, where the integral diverges.
+
+    Args:
+        alpha: shape, a number or a tensor of any shape.
+
+    Returns:
+        A tensor of the shape of ``alpha``.
 
     >>> import torch
     >>> from likely.functional import robust_log_partition
@@ -167,6 +187,16 @@ class RobustLoss(
     r"""Barron's robust likelihood ρ: shape ``alpha`` and ``scale`` learn how much outliers may weigh.
 
     ``alpha`` moves in (0, 3), as in the paper, and starts at 2, the normal.
+
+    Args:
+        alpha: shape from 0 (Cauchy's tails) over 2 (normal, where it starts) to 3: a number, which is fixed, or one of
+            :class:`~likely.Fixed`, :class:`~likely.Global` (the default), :class:`~likely.Data` and
+            :class:`~likely.Predicted`.
+        scale: positive scale of the errors: a number, which is fixed, or one of :class:`~likely.Fixed`,
+            :class:`~likely.Global` (the default), :class:`~likely.Data` and :class:`~likely.Predicted`.
+        **options: ``beta`` from 0 (the default) to 1, which multiplies each term by the scale to the power 2β, held
+            constant (β-NLL); ``reduction``, ``full``, ``multiplier`` and ``validate_args`` of
+            :class:`~likely.LikelihoodLoss`.
 
     >>> import torch, likely
     >>> loss_fn = likely.RobustLoss(alpha=0.0)   # Cauchy's tails

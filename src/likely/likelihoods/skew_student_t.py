@@ -39,6 +39,14 @@ def skew_student_t_nll(
     The best prediction is the mode, and the target lies above it with probability :math:`1 / (1 + e^{-2a})`.
     :math:`a = 0` is :func:`student_t_nll`; as :math:`\nu` grows, the two-piece normal is left.
 
+    Args:
+        prediction: modes, any shape.
+        target: real numbers of a shape that broadcasts with the prediction's.
+        df: positive degrees of freedom: a number, or a tensor that broadcasts to the prediction.
+        skew: half the logarithm of the ratio of the scales above and below: a number, or a tensor that broadcasts to
+            the prediction.
+        scale: positive scale: a number, or a tensor that broadcasts to the prediction.
+
     >>> import torch
     >>> from likely.functional import skew_student_t_nll
     >>> x, y = torch.zeros(2), torch.tensor([5.0, -5.0])
@@ -165,6 +173,18 @@ class SkewStudentTLoss(
     The degrees of freedom ``df`` (from 4), the ``skew`` (from 0, the symmetric t) and the ``scale`` learn. A learned
     skew moves in (-3, 3), between which the sides' scales differ by up to :math:`e^6 \approx 400`; a fixed one is any
     real number. The prediction is the mode; mean and quantiles are those of ``distribution``.
+
+    Args:
+        df: degrees of freedom, starting at 4: a number, which is fixed, or one of :class:`~likely.Fixed`,
+            :class:`~likely.Global` (the default), :class:`~likely.Data` and :class:`~likely.Predicted`.
+        skew: half the logarithm of the ratio of the two sides' scales, starting at 0; positive where errors are larger
+            upwards: a number, which is fixed, or one of :class:`~likely.Fixed`, :class:`~likely.Global` (the default),
+            :class:`~likely.Data` and :class:`~likely.Predicted`.
+        scale: positive scale of the errors: a number, which is fixed, or one of :class:`~likely.Fixed`,
+            :class:`~likely.Global` (the default), :class:`~likely.Data` and :class:`~likely.Predicted`.
+        **options: ``beta`` from 0 (the default) to 1, which multiplies each term by the scale to the power 2β, held
+            constant (β-NLL); ``reduction``, ``full``, ``multiplier`` and ``validate_args`` of
+            :class:`~likely.LikelihoodLoss`.
 
     >>> import torch, likely
     >>> loss_fn = likely.SkewStudentTLoss(skew=0.5)

@@ -21,9 +21,10 @@ from likely._validation import (
     promote,
     reduce,
 )
-from likely.likelihoods._loss import TEMPERATURE, LikelihoodLoss, ParameterLike, Phi
+from likely.likelihoods._loss import TEMPERATURE, LikelihoodLoss, ParameterLike, Phi, as_weight
 from likely.likelihoods._numeric import Array, check_support
 from likely.likelihoods._record import register
+from likely.likelihoods._sharded_classes import is_spread, local_part, shards_of, spread_nll
 
 # With fewer classes than this a row is too short for a program of its own, and torch's cross-entropy is as good.
 _FEWEST_CLASSES = 256
@@ -37,6 +38,7 @@ def softmax_nll(
     target: Tensor,
     *,
     temperature: Tensor | float,
+    weight: Tensor | None = None,
     ignore_index: int = -100,
     label_smoothing: float = 0.0,
     reduction: str = "mean",
@@ -46,16 +48,31 @@ def softmax_nll(
     r"""The softmax likelihood: cross-entropy whose temperature is free to move.
 
     For logits :math:`z`, class :math:`y` and temperature :math:`T > 0`, which *divides*,
-    :math:`\ell = -z_y / T + \log \sum_c e^{z_c / T}`; :math:`T = 1` is the cross-entropy. Classes are on axis 1,
-    as in :func:`torch.nn.functional.cross_entropy`; ``target`` holds class numbers or, in the shape of the
-    logits, probabilities. ``temperature`` broadcasts to the logits' shape without the class axis. A logit of
+    :math:`\ell = -z_y / T + \log \sum_c e^{z_c / T}`; :math:`T = 1` is the cross-entropy. A logit of
     -∞ rules its class out and leaves the temperature's gradient finite. Class numbers out of range, and probabilities
     that are negative or do not sum to one, are refused on the CPU. On a GPU values are looked at under
     ``validate_args=True`` only: there a class number out of range makes the loss NaN or stops the program by an
     assertion on the device, and probabilities are used as they are.
 
-    ``overwrite=True`` lets a kernel put the gradient where the logits were, which saves their memory once more; what
-    the logits held is then gone, and the backward pass goes through the loss once only.
+    Args:
+        logits: shape (classes,), (batch, classes) or (batch, classes, …), as in
+            :func:`torch.nn.functional.cross_entropy`. A DTensor may be spread over its class axis (tensor parallel);
+            the loss is then an ordinary tensor, the same in every process.
+        target: class numbers in the shape of the logits without the class axis, or probabilities in their shape.
+        temperature: a number, or a tensor that broadcasts to the logits' shape without the class axis.
+        weight: one weight per class, shape (classes,). It is no part of the likelihood: a row of class y counts
+            ``weight[y]`` times, and a mean divides by the sum of the rows' weights. As in torch, the weights of
+            probabilities and of smoothed labels multiply the terms of the classes, and a mean over probabilities
+            divides by the number of rows.
+        ignore_index: class number of rows that are left out. If all are, the mean is 0 (torch: NaN).
+        label_smoothing: share of the label, from 0 to 1, that is spread evenly over all classes.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        overwrite: whether a kernel may put the gradient where the logits were, which saves their memory once more;
+            what the logits held is then gone, and the backward pass goes through the loss once only.
+        validate_args: whether tensor values are checked; by default on the CPU only.
+
+    Returns:
+        A scalar; one value per row, in the logits' shape without the class axis, under ``reduction="none"``.
 
     >>> import torch
     >>> from likely.functional import softmax_nll
@@ -70,6 +87,8 @@ def softmax_nll(
         raise ValueError("logits must have a class axis: shape (classes,) or (batch, classes, …)")
     _, outer = _axes(logits)
     _check_labels(logits, target, ignore_index, validate_args)
+    if weight is not None:
+        _check_weight(weight, logits)
     if not isinstance(temperature, Tensor):
         dtype = torch.promote_types(logits.dtype, torch.float32)
         temperature = logits.new_full((), temperature, dtype=dtype)
@@ -77,7 +96,12 @@ def softmax_nll(
         raise ValueError(
             f"temperature {tuple(temperature.shape)} does not broadcast to {tuple(outer)}, one value per row"
         )
-    if _has_kernel(logits, target, temperature):
+    if is_spread(logits):
+        options = {"ignore_index": ignore_index, "label_smoothing": label_smoothing}
+        return _reduced(
+            _spread(logits, target, temperature, weight, **options), target, weight, reduction, ignore_index
+        )
+    if weight is None and _has_kernel(logits, target, temperature):
         return kernels.softmax_nll(
             logits,
             target.long(),
@@ -87,21 +111,82 @@ def softmax_nll(
             reduction=reduction,
             overwrite=overwrite,
         )
-    nll = _plain(logits, target, temperature, ignore_index=ignore_index, label_smoothing=label_smoothing)
+    options = {"ignore_index": ignore_index, "label_smoothing": label_smoothing}
+    nll = _plain(logits, target, temperature, weight=weight, **options)  # type: ignore[arg-type]
+    return _reduced(nll, target, weight, reduction, ignore_index)
+
+
+def _reduced(nll: Tensor, target: Tensor, weight: Tensor | None, reduction: str, ignore_index: int) -> Tensor:
+    """A mean is over the labels that count, by their class weights."""
     if reduction == "mean" and not target.is_floating_point() and target.numel():
-        return nll.sum() / (target != ignore_index).sum().clamp(min=1)
+        if weight is None:
+            return nll.sum() / (target != ignore_index).sum().clamp(min=1)
+        total = row_weights(target, weight, ignore_index).to(nll.dtype).sum()
+        return nll.sum() / torch.where(total != 0, total, 1.0)
     return reduce(nll, reduction)
 
 
-def _plain(logits: Tensor, target: Tensor, temperature: Tensor, *, ignore_index: int, label_smoothing: float) -> Tensor:
+def _spread(logits: Tensor, target: Tensor, temperature: Tensor, weight: Tensor | None, **options: Any) -> Tensor:
+    """The NLL of every row, of logits whose classes are spread over processes."""
+    axis, _ = _axes(logits)
+    temperature = local_part(temperature) if is_spread(temperature) else temperature
+    shards = shards_of("logits", logits, axis)
+    if shards is None:
+        return _plain(local_part(logits), target, temperature, weight=weight, **options)
+    if weight is not None or target.is_floating_point():
+        raise ValueError(
+            "logits whose classes are spread over processes take class numbers and no class weights: give weights of "
+            "rows as sample_weight, or gather the logits first, logits.full_tensor()"
+        )
+    return spread_nll(shards, target.long(), temperature, classes=logits.shape[axis], axis=axis, **options)
+
+
+def row_weights(target: Tensor, weight: Tensor, ignore_index: int) -> Tensor:
+    """The class weight of every row; zero where its label is ignored."""
+    kept = target != ignore_index
+    return torch.where(kept, weight[torch.where(kept, target, 0).long()], 0.0)
+
+
+def _plain(
+    logits: Tensor,
+    target: Tensor,
+    temperature: Tensor,
+    *,
+    ignore_index: int,
+    label_smoothing: float,
+    weight: Tensor | None = None,
+) -> Tensor:
     """The NLL of every row, differentiable any number of times."""
-    logits, temperature = promote(logits, temperature=temperature)
+    probabilities = {"target": target} if target.is_floating_point() else {}
+    logits, temperature, *_ = promote(logits, temperature=temperature, **probabilities)
     axis, outer = _axes(logits)
     ruled_out = logits.isneginf()
     cooled = torch.where(ruled_out, 0.0, logits) / temperature.expand(outer).unsqueeze(axis)
     cooled = torch.where(ruled_out, -torch.inf, cooled)
     target = target.to(logits.dtype) if target.is_floating_point() else target.long()
-    return F.cross_entropy(cooled, target, reduction="none", ignore_index=ignore_index, label_smoothing=label_smoothing)
+    weight = None if weight is None else weight.to(logits.dtype)
+    if torch.compiler.is_compiling():
+        return _spelled_out(cooled, target, weight, ignore_index, label_smoothing)
+    return F.cross_entropy(
+        cooled, target, weight, reduction="none", ignore_index=ignore_index, label_smoothing=label_smoothing
+    )
+
+
+def _spelled_out(
+    logits: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int, label_smoothing: float
+) -> Tensor:
+    """torch's cross-entropy of every row, of which its ONNX exporter makes a scalar (torch 2.13)."""
+    axis, _ = _axes(logits)
+    log_p = logits.log_softmax(axis)
+    if weight is not None:
+        log_p = log_p * weight.reshape(-1, *(1,) * (logits.ndim - axis - 1))
+    if target.is_floating_point():
+        return -(log_p * (target * (1 - label_smoothing) + label_smoothing / logits.shape[axis])).sum(axis)
+    kept = target != ignore_index
+    nll = -log_p.gather(axis, torch.where(kept, target, 0).unsqueeze(axis)).squeeze(axis)
+    if label_smoothing:
+        nll = (1 - label_smoothing) * nll - label_smoothing / logits.shape[axis] * log_p.sum(axis)
+    return torch.where(kept, nll, 0.0)
 
 
 kernels.PLAIN["softmax"] = _plain
@@ -136,6 +221,16 @@ def _check_labels(logits: Tensor, target: Tensor, ignore_index: int, validate_ar
         )
     else:
         check_range(target, logits.shape[axis], ignore_index, validate_args)
+
+
+def _check_weight(weight: Tensor, logits: Tensor) -> None:
+    check_real("weight", weight)
+    classes = logits.shape[_axes(logits)[0]]
+    if weight.shape != (classes,):
+        raise ValueError(
+            f"weight has shape {tuple(weight.shape)}, but the logits have {classes} classes: "
+            "give one weight per class, or weights of rows as sample_weight"
+        )
 
 
 def _check_probabilities(target: Tensor, axis: int, validate_args: bool | None) -> None:
@@ -192,8 +287,18 @@ def softmax_slopes(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
 class SoftmaxLoss(LikelihoodLoss, nll=softmax_nll, family=td.Categorical, temperature=TEMPERATURE):
     r"""The softmax likelihood: :class:`torch.nn.CrossEntropyLoss` with a temperature that learns.
 
-    Labels are class numbers (``ignore_index`` masks some) or probabilities in the shape of the logits; classes
-    are on axis 1. The temperature divides the logits: a hot row counts less.
+    Labels are class numbers or probabilities in the shape of the logits; classes are on axis 1. The temperature
+    divides the logits: a hot row counts less.
+
+    Args:
+        temperature: a positive number, or one of :class:`~likely.Fixed`, :class:`~likely.Global` (the default),
+            :class:`~likely.Data` and :class:`~likely.Predicted`.
+        weight: one weight per class, shape (classes,), kept as a buffer. It is no part of the likelihood: a row of
+            class y counts ``weight[y]`` times, in the temperature's gradient too, and a mean divides by the sum of the
+            rows' weights. Fused kernels are passed over.
+        ignore_index: class number of rows that are left out.
+        label_smoothing: share of the label, from 0 to 1, that is spread evenly over all classes.
+        **options: ``reduction``, ``multiplier`` and ``validate_args`` of :class:`~likely.LikelihoodLoss`.
 
     >>> import torch, likely
     >>> loss_fn = likely.SoftmaxLoss(temperature=2.0)
@@ -207,6 +312,7 @@ class SoftmaxLoss(LikelihoodLoss, nll=softmax_nll, family=td.Categorical, temper
         self,
         temperature: ParameterLike = None,
         *,
+        weight: Tensor | None = None,
         ignore_index: int = -100,
         label_smoothing: float = 0.0,
         **options: Any,
@@ -215,6 +321,9 @@ class SoftmaxLoss(LikelihoodLoss, nll=softmax_nll, family=td.Categorical, temper
             raise ValueError(f"label_smoothing must lie in [0, 1], got {label_smoothing}")
         super().__init__(temperature=temperature, **options)
         self.ignore_index, self.label_smoothing = ignore_index, label_smoothing
+        self.register_buffer("weight", as_weight("weight", weight))
+
+    weight: Tensor | None
 
     def _outer(self, prediction: Tensor) -> torch.Size:
         return _axes(prediction)[1]
@@ -222,11 +331,15 @@ class SoftmaxLoss(LikelihoodLoss, nll=softmax_nll, family=td.Categorical, temper
     def _check(self, prediction: Tensor, target: Tensor) -> None:
         check_floating("prediction", prediction)
 
-    def _mask(self, target: Tensor) -> Tensor | None:
-        return None if target.is_floating_point() else (target != self.ignore_index).float()
+    def _counted(self, target: Tensor) -> Tensor | None:
+        if target.is_floating_point():
+            return None
+        if self.weight is not None:
+            return row_weights(target, self.weight, self.ignore_index)
+        return (target != self.ignore_index).float()
 
     def _options(self, reduction: str) -> dict[str, Any]:
-        own = {"ignore_index": self.ignore_index, "label_smoothing": self.label_smoothing}
+        own = {"ignore_index": self.ignore_index, "label_smoothing": self.label_smoothing, "weight": self.weight}
         return {**own, "reduction": reduction, "validate_args": self.validate_args}
 
     def _lowest(self, prediction: Tensor, target: Tensor, phi: Phi) -> Tensor:
@@ -239,6 +352,10 @@ class SoftmaxLoss(LikelihoodLoss, nll=softmax_nll, family=td.Categorical, temper
             labels = F.one_hot(kept, classes).movedim(-1, axis)
         labels = labels.to(torch.promote_types(prediction.dtype, torch.float32))
         labels = labels * (1 - self.label_smoothing) + self.label_smoothing / classes
+        if self.weight is not None:
+            labels = labels * self.weight.to(labels.dtype).reshape(-1, *(1,) * (labels.ndim - axis - 1))
+            total = labels.sum(axis)
+            return torch.special.entr(labels).sum(axis) + torch.special.xlogy(total, total)
         return torch.special.entr(labels).sum(axis)
 
     def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:

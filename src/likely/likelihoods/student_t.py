@@ -31,6 +31,12 @@ def student_t_nll(prediction: Tensor, target: Tensor, *, df: Value, scale: Value
 
     The last bracket falls to zero as :math:`\nu` grows and the normal is left; :math:`\nu = 1` is the Cauchy.
 
+    Args:
+        prediction: where the density is centred, any shape.
+        target: real numbers of a shape that broadcasts with the prediction's.
+        df: positive degrees of freedom: a number, or a tensor that broadcasts to the prediction.
+        scale: positive scale: a number, or a tensor that broadcasts to the prediction.
+
     >>> import torch
     >>> from likely.functional import normal_nll, student_t_nll
     >>> x, y = torch.zeros(2), torch.tensor([1.0, 30.0])
@@ -98,6 +104,16 @@ class StudentTLoss(ScaleLoss, nll=student_t_nll, family=StudentT, df=Slot(Shifte
     r"""Student's t: a squared error that forgives outliers, by as much as the data asks for.
 
     Both the degrees of freedom ``df`` (from 4) and the ``scale`` learn.
+
+    Args:
+        df: degrees of freedom, starting at 4; the fewer, the heavier the tails: a number, which is fixed, or one of
+            :class:`~likely.Fixed`, :class:`~likely.Global` (the default), :class:`~likely.Data` and
+            :class:`~likely.Predicted`.
+        scale: positive scale of the errors: a number, which is fixed, or one of :class:`~likely.Fixed`,
+            :class:`~likely.Global` (the default), :class:`~likely.Data` and :class:`~likely.Predicted`.
+        **options: ``beta`` from 0 (the default) to 1, which multiplies each term by the scale to the power 2β, held
+            constant (β-NLL); ``reduction``, ``full``, ``multiplier`` and ``validate_args`` of
+            :class:`~likely.LikelihoodLoss`.
 
     >>> import torch, likely
     >>> loss_fn = likely.StudentTLoss(df=1.0)

@@ -33,6 +33,11 @@ def von_mises_nll(prediction: Tensor, target: Tensor, *, concentration: Value, *
     :math:`\kappa > 0`. Whole turns of either angle change nothing. For large :math:`\kappa` it is the normal of scale
     :math:`1 / \sqrt\kappa`, for small :math:`\kappa` all directions are alike.
 
+    Args:
+        prediction: angles in radians, any shape.
+        target: angles in radians, of a shape that broadcasts with the prediction's.
+        concentration: positive concentration: a number, or a tensor that broadcasts to the prediction.
+
     >>> import torch
     >>> from likely.functional import von_mises_nll
     >>> von_mises_nll(torch.tensor([0.0, 3.1]), torch.tensor([0.1, -3.1]), concentration=4.0)
@@ -129,6 +134,12 @@ def _quantile(p: Array, concentration: Array) -> Array:
 
 class VonMisesLoss(LikelihoodLoss, nll=von_mises_nll, family=VonMises, concentration=Slot(ShiftedSoftplus(0.01), 1.0)):
     r"""The von Mises likelihood of an angle in radians; the ``concentration`` κ, about one over the variance, learns.
+
+    Args:
+        concentration: positive concentration κ, starting at 1; the larger, the narrower: a number, which is fixed, or
+            one of :class:`~likely.Fixed`, :class:`~likely.Global` (the default), :class:`~likely.Data` and
+            :class:`~likely.Predicted`.
+        **options: ``reduction``, ``full``, ``multiplier`` and ``validate_args`` of :class:`~likely.LikelihoodLoss`.
 
     >>> import torch
     >>> from likely.losses import VonMisesLoss

@@ -45,6 +45,12 @@ def zero_inflated_poisson_nll(
     :math:`P(y) = (1 - \pi) e^{-\mu} \mu^y / y!` above. ``prediction`` is :math:`\log\mu` (or :math:`\mu`:
     ``log_input=False``), the rate of the counts that are not zero for the other reason.
 
+    Args:
+        prediction: logarithms of means, or the means under ``log_input=False``; any shape.
+        target: counts ≥ 0, which need not be whole, of a shape that broadcasts with the prediction's.
+        inflation: share of the further zeros, from 0 to 1: a number, or a tensor that broadcasts to the prediction.
+        log_input: whether predictions are logarithms of means; with ``False`` they are the means.
+
     >>> import torch
     >>> from likely.functional import zero_inflated_poisson_nll
     >>> zero_inflated_poisson_nll(torch.tensor([0.0, 1.0]), torch.tensor([0.0, 3.0]), inflation=0.5)
@@ -70,6 +76,13 @@ def zero_inflated_negative_binomial_nll(
 
     Otherwise the count has mean :math:`\mu` and variance :math:`\mu + \kappa\mu^2`, where ``prediction`` is
     :math:`\log\mu` (or :math:`\mu`: ``log_input=False``) and ``dispersion`` is :math:`\kappa > 0`.
+
+    Args:
+        prediction: logarithms of means, or the means under ``log_input=False``; any shape.
+        target: counts ≥ 0, which need not be whole, of a shape that broadcasts with the prediction's.
+        dispersion: positive dispersion: a number, or a tensor that broadcasts to the prediction.
+        inflation: share of the further zeros, from 0 to 1: a number, or a tensor that broadcasts to the prediction.
+        log_input: whether predictions are logarithms of means; with ``False`` they are the means.
 
     >>> import torch
     >>> from likely.functional import zero_inflated_negative_binomial_nll
@@ -187,6 +200,13 @@ class ZeroInflatedPoissonLoss(
 ):
     r"""Counts with more zeros than a Poisson has; the ``inflation``, the share of those zeros, learns (from 0.1).
 
+    Args:
+        inflation: share of the further zeros, starting at 0.1: a number, which is fixed, or one of
+            :class:`~likely.Fixed`, :class:`~likely.Global` (the default), :class:`~likely.Data` and
+            :class:`~likely.Predicted`.
+        **options: ``log_input`` and ``eps`` of :class:`~likely.PoissonLoss`; ``reduction``, ``full``, ``multiplier``
+            and ``validate_args`` of :class:`~likely.LikelihoodLoss`.
+
     >>> import torch
     >>> from likely.losses import ZeroInflatedPoissonLoss
     >>> loss_fn = ZeroInflatedPoissonLoss()
@@ -209,6 +229,15 @@ class ZeroInflatedNegativeBinomialLoss(
     inflation=INFLATION,
 ):
     r"""Overdispersed counts with further zeros; the ``dispersion`` and the ``inflation`` (from 0.1) learn.
+
+    Args:
+        dispersion: positive dispersion κ, starting at 1: a number, which is fixed, or one of :class:`~likely.Fixed`,
+            :class:`~likely.Global` (the default), :class:`~likely.Data` and :class:`~likely.Predicted`.
+        inflation: share of the further zeros, starting at 0.1: a number, which is fixed, or one of
+            :class:`~likely.Fixed`, :class:`~likely.Global` (the default), :class:`~likely.Data` and
+            :class:`~likely.Predicted`.
+        **options: ``log_input`` and ``eps`` of :class:`~likely.PoissonLoss`; ``reduction``, ``full``, ``multiplier``
+            and ``validate_args`` of :class:`~likely.LikelihoodLoss`.
 
     >>> import torch
     >>> from likely.losses import ZeroInflatedNegativeBinomialLoss

@@ -130,7 +130,7 @@ class ScaledDetector(OutlierDetector):
         hidden, last = glorot(width, self.hidden, members), glorot(self.hidden, outputs, members)
         net = nn.Sequential(hidden, nn.ReLU(), last)
         scale = Predicted(width, shape, net=net, normalize=False)
-        return Autoencoder(encoder, decoder, LIKELIHOODS[self.likelihood].loss(scale=scale))
+        return Autoencoder(encoder, decoder, LIKELIHOODS[self.likelihood].loss(scale=scale, validate_args=False))
 
     def _scores(self, table: Array) -> Array:
         log_scale, nll, _ = self._judged(self.module_, table)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch import distributed as dist
 
-from likely._validation import check_index, may_look
+from likely._validation import check_index, may_look, transformed
 from likely.row_store._file import File
 from likely.row_store._format import Format
 from likely.row_store._memory import Memory, Pair, Store
@@ -118,7 +118,8 @@ class RowStore(nn.Module):
         """The rows of ``index``, which step when a loss made from them is differentiated by ``backward``."""
         index = self._checked(index)
         rows = self.shard.ask(index, self._read) if self.shard else self._read(index)
-        if not torch.is_grad_enabled():
+        # Under torch.func, whose functions are pure, rows are numbers that do not step.
+        if not torch.is_grad_enabled() or transformed():
             return rows
         leaf = rows.detach().requires_grad_()
         leaf.register_post_accumulate_grad_hook(lambda rows: self._step(index, rows.grad))

@@ -1,0 +1,196 @@
+"""From a loss of ``torch.nn`` to the likelihood that it is, with the likelihood's parameter freed."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from likely._validation import check_floating, check_not_negative, check_real, fits
+from likely.likelihoods._loss import Features, LikelihoodLoss, ParameterLike, Phi
+from likely.likelihoods.bernoulli import BernoulliLoss
+from likely.likelihoods.huber import HuberLoss
+from likely.likelihoods.laplace import LaplaceLoss
+from likely.likelihoods.negative_binomial import NegativeBinomialLoss
+from likely.likelihoods.normal import NormalLoss
+from likely.likelihoods.poisson import PoissonLoss
+from likely.likelihoods.softmax import SoftmaxLoss
+from likely.parameters import Global
+
+__all__ = ["from_torch"]
+
+
+def from_torch(
+    loss: nn.Module, *, full: bool | None = None, validate_args: bool | None = None, **parameters: ParameterLike
+) -> LikelihoodLoss:
+    r"""The likelihood that a loss of ``torch.nn`` is, with its parameter free to learn.
+
+    ============================  =======================================  ==================================
+    loss                          becomes                                  parameter, and where it starts
+    ============================  =======================================  ==================================
+    ``MSELoss``                   ``NormalLoss``, ``multiplier=2``         ``scale``, 1
+    ``L1Loss``                    ``LaplaceLoss``                          ``scale``, 1
+    ``HuberLoss(delta=d)``        ``HuberLoss(d)``                         ``scale``, 1
+    ``SmoothL1Loss(beta=b)``      ``HuberLoss(b)``, ``multiplier=1/b``     ``scale``, 1
+    ``GaussianNLLLoss``           ``NormalLoss`` of a variance per call    ``scale`` (factor of √var), 1
+    ``CrossEntropyLoss``          ``SoftmaxLoss``                          ``temperature``, 1
+    ``NLLLoss``                   ``SoftmaxLoss``, of log-probabilities    ``temperature``, 1
+    ``BCEWithLogitsLoss``         ``BernoulliLoss``                        ``temperature``, 1
+    ``BCELoss``                   ``BernoulliLoss(logits=False)``          ``temperature``, 1
+    ``PoissonNLLLoss``            ``NegativeBinomialLoss``                 ``dispersion``, 0.1
+    ============================  =======================================  ==================================
+
+    Before the first step the loss has the value and the gradients of the original (except for the Poisson, whose
+    parameter is 0 in the original), so that learning rates stay as they are. Half the squared error is the likelihood;
+    ``multiplier=2`` keeps the original's gradients. Weights, ``ignore_index``, ``label_smoothing``, ``reduction``,
+    ``log_input`` and ``eps`` are carried over, and the result is on the device of the weights.
+
+    Args:
+        loss: one of the above, itself and not a subclass.
+        full: whether constants are included that no parameter moves. By default what the original's own ``full`` says,
+            where it has one, else ``False``.
+        validate_args: whether tensor values are checked; by default on the CPU only.
+        **parameters: the likelihood's parameter by name, where it is to be other than one learned number:
+            ``scale=1.0`` holds it, ``temperature=likely.Predicted(64)`` predicts it from features.
+            ``dispersion=0.0`` gives a ``PoissonLoss``.
+
+    Returns:
+        A :class:`~likely.LikelihoodLoss`, called as the original is. Hand its parameters to the optimizer:
+        :func:`likely.param_groups`.
+
+    Raises:
+        TypeError: the loss is none of those above, or has no parameter of that name.
+
+    >>> import torch, likely
+    >>> logits, target = torch.tensor([[2.0, 0.0], [0.0, 1.0]]), torch.tensor([0, 0])
+    >>> original = torch.nn.CrossEntropyLoss(weight=torch.tensor([1.0, 3.0]), label_smoothing=0.1)
+    >>> loss_fn = likely.from_torch(original)
+    >>> original(logits, target), loss_fn(logits, target)
+    (tensor(0.8671), tensor(0.8671, grad_fn=<DivBackward0>))
+    >>> likely.from_torch(torch.nn.MSELoss(), scale=1.0)(torch.zeros(2), torch.tensor([1.0, 3.0]))
+    tensor(5.)
+    """
+    convert = _KNOWN.get(type(loss))
+    if convert is None:
+        names = ", ".join(kind.__name__ for kind in _KNOWN)
+        raise TypeError(f"from_torch takes one of torch.nn's {names}; got {_described(loss)}")
+    likelihood, options = convert(loss)
+    if likelihood is NegativeBinomialLoss:
+        dispersion = parameters.setdefault("dispersion", Global(init=0.1))
+        if isinstance(dispersion, int | float) and dispersion == 0:
+            likelihood, parameters = PoissonLoss, {k: v for k, v in parameters.items() if k != "dispersion"}
+    full = bool(getattr(loss, "full", False)) if full is None else full
+    options |= {"reduction": loss.reduction, "full": full, "validate_args": validate_args, **parameters}
+    converted = likelihood(**options)
+    weights = [weight for weight in loss.buffers() if weight is not None]
+    return converted.to(weights[0].device) if weights else converted
+
+
+Recipe = Callable[[Any], tuple[type[LikelihoodLoss], dict[str, Any]]]
+
+
+def _described(loss: object) -> str:
+    if isinstance(loss, type):
+        return f"the class {loss.__name__}: make an instance, {loss.__name__}()"
+    for kind in type(loss).__mro__[1:]:
+        if kind in _KNOWN:
+            return f"{type(loss).__name__}, a subclass of {kind.__name__} that may compute something else"
+    return type(loss).__name__
+
+
+def _smooth_l1(loss: nn.SmoothL1Loss) -> tuple[type[LikelihoodLoss], dict[str, Any]]:
+    if loss.beta == 0:
+        return LaplaceLoss, {}
+    return HuberLoss, {"delta": loss.beta, "multiplier": 1 / loss.beta}
+
+
+class GivenVarianceLoss(NormalLoss):
+    """The normal likelihood of a variance that is given in the call, as to :class:`torch.nn.GaussianNLLLoss`.
+
+    The scale that learns multiplies the square root of the variance: above 1 the variances given were too small.
+
+    Args:
+        eps: smallest variance; smaller ones are raised to it, and keep their gradient.
+        **options: those of :class:`~likely.NormalLoss`.
+
+    >>> import torch, likely
+    >>> loss_fn = likely.from_torch(torch.nn.GaussianNLLLoss())
+    >>> loss_fn(torch.zeros(2), torch.tensor([1.0, 3.0]), torch.tensor([1.0, 4.0]))
+    tensor(1.1591, grad_fn=<MeanBackward0>)
+    """
+
+    def __init__(self, *, eps: float = 1e-6, **options: Any) -> None:
+        super().__init__(**options)
+        self.eps = eps
+
+    def forward(  # type: ignore[override]
+        self,
+        prediction: Tensor,
+        target: Tensor,
+        var: Tensor | float,
+        *,
+        features: Features = None,
+        index: Tensor | None = None,
+        sample_weight: Tensor | None = None,
+    ) -> Tensor:
+        """The negative log-likelihood, reduced.
+
+        Args:
+            prediction: means, any shape.
+            target: targets of the same shape.
+            var: variances that broadcast to it, or have its shape without the last axis.
+            features: what a Predicted scale reads.
+            index: row numbers for a Data scale.
+            sample_weight: one weight per row.
+
+        Returns:
+            A scalar, or one value per element under ``reduction="none"``.
+        """
+        self._check(prediction, target)
+        with self._unchanged_on_error():
+            phi = self._scaled(prediction, var, self._phi(prediction, features, index))
+            return self._reduce(self._nll(prediction, target, phi), None, sample_weight)
+
+    def distribution(  # type: ignore[override]
+        self, prediction: Tensor, var: Tensor | float, *, features: Features = None, index: Tensor | None = None
+    ) -> torch.distributions.Distribution:
+        """The predictive distribution of means and variances."""
+        check_floating("prediction", prediction)
+        with self._unchanged_on_error():
+            return self._distribution(prediction, self._scaled(prediction, var, self._phi(prediction, features, index)))
+
+    def excess(self, *args: Any, **kwargs: Any) -> Tensor:
+        """Not defined here: the variance is the model's to choose."""
+        raise NotImplementedError("the excess of a loss whose variance is given in the call is not defined")
+
+    def _scaled(self, prediction: Tensor, var: Tensor | float, phi: Phi) -> Phi:
+        if not isinstance(var, Tensor):
+            var = prediction.new_full((), var, dtype=torch.promote_types(prediction.dtype, torch.float32))
+        check_real("var", var)
+        if var.shape == prediction.shape[:-1] and var.ndim:
+            var = var.unsqueeze(-1)
+        if not fits(var.shape, prediction.shape):
+            raise ValueError(
+                f"var has shape {tuple(var.shape)}, the prediction {tuple(prediction.shape)}: give one variance per "
+                "element, or one per row"
+            )
+        check_not_negative("var", var, self.validate_args)
+        var = var.to(torch.promote_types(var.dtype, torch.float32))
+        return {"scale": phi["scale"] * (var + (self.eps - var).clamp(min=0).detach()).sqrt()}
+
+
+_KNOWN: dict[type[nn.Module], Recipe] = {
+    nn.MSELoss: lambda loss: (NormalLoss, {"multiplier": 2.0}),
+    nn.L1Loss: lambda loss: (LaplaceLoss, {}),
+    nn.HuberLoss: lambda loss: (HuberLoss, {"delta": loss.delta}),
+    nn.SmoothL1Loss: _smooth_l1,
+    nn.GaussianNLLLoss: lambda loss: (GivenVarianceLoss, {"eps": loss.eps}),
+    nn.CrossEntropyLoss: lambda loss: (
+        SoftmaxLoss,
+        {"weight": loss.weight, "ignore_index": loss.ignore_index, "label_smoothing": loss.label_smoothing},
+    ),
+    nn.NLLLoss: lambda loss: (SoftmaxLoss, {"weight": loss.weight, "ignore_index": loss.ignore_index}),
+    nn.BCEWithLogitsLoss: lambda loss: (BernoulliLoss, {"weight": loss.weight, "pos_weight": loss.pos_weight}),
+    nn.BCELoss: lambda loss: (BernoulliLoss, {"weight": loss.weight, "logits": False}),
+    nn.PoissonNLLLoss: lambda loss: (NegativeBinomialLoss, {"log_input": loss.log_input, "eps": loss.eps}),
+}
