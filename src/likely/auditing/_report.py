@@ -12,8 +12,8 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from likely._page.html import render
-from likely.auditing._audit import Audit, plain, verdict
 from likely.auditing._finding import KINDS, Suspect, cell_text, chip
+from likely.auditing._found import Found, plain, verdict
 from likely.auditing._known import VERSION
 from likely.auditing._ranking import Entry
 
@@ -26,7 +26,7 @@ _PLAIN = 100  # entries that the page shows where scripts are off
 _NOTEBOOK = 10  # entries that a notebook shows
 
 
-def page(audit: Audit, command: str = "") -> str:
+def page(audit: Found, command: str = "") -> str:
     """One HTML file that needs nothing but itself, and may not fetch anything even if it wanted to.
 
     Args:
@@ -53,7 +53,7 @@ def page(audit: Audit, command: str = "") -> str:
     )
 
 
-def extract(audit: Audit) -> str:
+def extract(audit: Found) -> str:
     """The first entries as a small table, for a notebook."""
     rows = "".join(
         f"<tr><td>{escape(meaning(entry)[0])}</td><td>{escape(who(audit, entry))}</td>"
@@ -85,19 +85,19 @@ def meaning(entry: Entry | Suspect) -> tuple[str, str]:
     return "odd", f"{chance}. It may still be right: look before you mend."
 
 
-def who(audit: Audit, entry: Entry) -> str:
+def who(audit: Found, entry: Entry) -> str:
     """The row of an entry by its name, or how many rows there are."""
     if len(entry.rows) > 1:
         return f"{len(entry.rows):,} rows"
     return named(audit, int(entry.rows[0]))
 
 
-def named(audit: Audit, row: int) -> str:
+def named(audit: Found, row: int) -> str:
     """A row by its name, or by its place."""
     return f"row {row}" if audit.id is None else _cut(f"{audit.id} {audit.names.name(row)}", 60)
 
 
-def _counts(audit: Audit) -> dict[str, int]:
+def _counts(audit: Found) -> dict[str, int]:
     """How many entries there are of each kind and with each verdict, of those that occur."""
     counts: dict[str, int] = {}
     for entry in audit.entries:
@@ -105,7 +105,7 @@ def _counts(audit: Audit) -> dict[str, int]:
     return {kind: counts[kind] for kind in KINDS if kind in counts}
 
 
-def _blamed(audit: Audit) -> list[str]:
+def _blamed(audit: Found) -> list[str]:
     """The columns that some reason names, in the order of the table."""
     if audit.values is None:
         return []
@@ -119,7 +119,7 @@ def _shown(entry: Entry) -> dict[str, str]:
     return {"word": word, "colour": "red" if entry.wrong else colour, "headline": _cut(entry.headline)}
 
 
-def _data(audit: Audit, command: str) -> dict[str, Any]:
+def _data(audit: Found, command: str) -> dict[str, Any]:
     """What the script of the page shows: entries, and the rows in them."""
     wanted = [s.row for entry in audit.entries for s in entry.suspects[:_OPENED]][:_VALUES]
     cells = _cells(audit, list(dict.fromkeys(wanted)))
@@ -133,7 +133,7 @@ def _data(audit: Audit, command: str) -> dict[str, Any]:
     }
 
 
-def _entry(audit: Audit, entry: Entry, cells: Mapping[int, Any]) -> dict[str, Any]:
+def _entry(audit: Found, entry: Entry, cells: Mapping[int, Any]) -> dict[str, Any]:
     short, long = meaning(entry)
     keys = audit.names.keys(entry.rows[:_LISTED])
     rows = [_row(audit, own, key, cells) for own, key in zip(entry.suspects[:_OPENED], keys, strict=False)]
@@ -156,7 +156,7 @@ def _entry(audit: Audit, entry: Entry, cells: Mapping[int, Any]) -> dict[str, An
     }
 
 
-def _row(audit: Audit, suspect: Suspect, key: str, cells: Mapping[int, Any]) -> dict[str, Any]:
+def _row(audit: Found, suspect: Suspect, key: str, cells: Mapping[int, Any]) -> dict[str, Any]:
     image = audit.thumbnails(suspect.row) if audit.thumbnails and suspect.row in cells else None
     short, long = meaning(suspect)
     found = {
@@ -173,7 +173,7 @@ def _row(audit: Audit, suspect: Suspect, key: str, cells: Mapping[int, Any]) -> 
     return found | ({"image": image} if image else {})
 
 
-def _cells(audit: Audit, rows: list[int]) -> dict[int, list[tuple[str, str, str, bool]]]:
+def _cells(audit: Found, rows: list[int]) -> dict[int, list[tuple[str, str, str, bool]]]:
     """For each row its columns, their values, what rows like it have there, and whether this differs."""
     if audit.values is None or not rows:
         return {row: [] for row in rows}

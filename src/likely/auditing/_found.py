@@ -1,0 +1,208 @@
+"""What an audit found: findings, one list of them across kinds, and the same as a frame and as numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from likely.auditing._finding import KINDS, Finding, Suspect
+from likely.auditing._known import Known, RowNames
+from likely.auditing._ranking import Entry, entries
+
+# For each of some rows: every column, its value, what rows like it have there, and whether this differs.
+Compare = Callable[[Sequence[int]], Sequence[Sequence[tuple[str, str, str, bool]]]]
+
+
+@dataclass(frozen=True, repr=False)
+class Found:
+    """What was found in some data, in the order in which it is told.
+
+    The fields are those of :class:`likely.auditing.Audit`, which writes it to files.
+    """
+
+    name: str
+    rows: int
+    task: str
+    target: str | None
+    findings: tuple[Finding, ...]
+    notes: tuple[str, ...] = ()
+    values: pd.DataFrame | None = None
+    thumbnails: Callable[[int], str | None] | None = field(default=None, compare=False)
+    source: Path | None = None
+    id: str | None = None
+    known: Known = field(default_factory=Known)
+    neighbours: Compare | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        place = list(KINDS).index
+        object.__setattr__(self, "findings", tuple(sorted(self.findings, key=lambda finding: place(finding.name))))
+
+    def without(self, known: Known) -> Self:
+        """The same audit without what is known.
+
+        Args:
+            known: what was found before.
+
+        Returns:
+            An audit whose findings leave these out; what they were computed from stays.
+        """
+        stripped = tuple(known.strip(finding, self.names) for finding in self.findings)
+        return replace(self, findings=stripped, known=self.known | known)
+
+    @property
+    def names(self) -> RowNames:
+        """How rows are told from each other."""
+        return RowNames(self.values, self.id)
+
+    @cached_property
+    def entries(self) -> tuple[Entry, ...]:
+        """Everything found about rows, what does most harm first; rows with the same problem are one entry."""
+        return entries(self.findings)
+
+    @property
+    def suspects(self) -> list[Suspect]:
+        """Suspicious rows with reasons, in the order of the entries; a row may be suspicious in more than one way."""
+        return [suspect for entry in self.entries for suspect in entry.suspects]
+
+    @property
+    def suspicious(self) -> NDArray[np.int64]:
+        """All suspicious rows."""
+        return np.unique(np.concatenate([np.zeros(0, np.int64), *(finding.rows for finding in self.findings)]))
+
+    @property
+    def share(self) -> float:
+        """The share of rows that are suspicious."""
+        return len(self.suspicious) / self.rows
+
+    @property
+    def hidden(self) -> int:
+        """How many findings about rows are left out because they are known."""
+        return sum(finding.known for finding in self.findings)
+
+    @property
+    def scores(self) -> pd.DataFrame:
+        """The scores of every row."""
+        columns: dict[str, Any] = {"suspicious": np.isin(np.arange(self.rows), self.suspicious)}
+        if self.id is not None and self.values is not None:
+            columns = {self.id: self.values[self.id].to_numpy(), **columns}
+        for finding in self.findings:
+            columns |= finding.scores
+        why = np.full(self.rows, "", dtype=object)
+        for suspect in reversed(self.suspects):
+            why[suspect.row] = suspect.headline
+        return pd.DataFrame(columns | {"why": why}).rename_axis("row")
+
+    def frame(self) -> pd.DataFrame:
+        """The suspects as a frame, in their order.
+
+        Returns:
+            A frame with the place of each row, its name if rows have names, the kind of problem, "wrong" or "odd", how
+            sure that is, how far off the value is in usual deviations, the harm by which the list is sorted, what
+            rows with the same problem share, and the headline.
+        """
+        own = self.suspects
+        named = {} if self.id is None else {self.id: [self.names.name(suspect.row) for suspect in own]}
+        return pd.DataFrame(
+            {
+                "row": [suspect.row for suspect in own],
+                **named,
+                "kind": [suspect.kind for suspect in own],
+                "verdict": [verdict(suspect.wrong) for suspect in own],
+                "certainty": [suspect.score for suspect in own],
+                "far": [suspect.far for suspect in own],
+                "harm": [suspect.harm for suspect in own],
+                "group": [suspect.group for suspect in own],
+                "what": [suspect.headline for suspect in own],
+            }
+        )
+
+    def summary(self) -> dict[str, Any]:
+        """What was found, in numbers and in the order of the list."""
+        return {
+            "data": self.name,
+            "rows": self.rows,
+            "task": self.task,
+            "target": self.target,
+            "suspicious": len(self.suspicious),
+            "share_suspicious": self.share,
+            "known": self.hidden,
+            "findings": {finding.name: dict(finding.numbers) for finding in self.findings},
+            "entries": [self._told(entry) for entry in self.entries],
+            "notes": list(self.notes),
+        }
+
+    def _told(self, entry: Entry) -> dict[str, Any]:
+        keys = dict(zip(entry.rows.tolist(), self.names.keys(entry.rows), strict=True))
+        marks = [self.names.mark(suspect, keys.pop(suspect.row)) for suspect in entry.suspects]
+        return {
+            "kind": entry.kind,
+            "what": entry.headline,
+            "verdict": verdict(entry.wrong),
+            "rows": len(entry.rows),
+            "first": int(entry.rows[0]),
+            "certainty": entry.score,
+            "harm": entry.harm,
+            "marks": [*marks, *({"kind": entry.kind, "key": key} for key in keys.values())],
+        }
+
+    def __repr__(self) -> str:
+        lines = [f"Audit of {self.name}: {self.lede()}"]
+        lines += [f"  {verdict(entry.wrong):>5}  {self._told_of(entry)}" for entry in self.entries[:10]]
+        more = len(self.entries) - 10
+        return "\n".join([*lines, *([f"  and {more:,} more"] if more > 0 else [])])
+
+    def _told_of(self, entry: Entry) -> str:
+        """An entry in one line: an entry of several rows says how many they are."""
+        if len(entry.rows) > 1:
+            return entry.headline
+        row = int(entry.rows[0])
+        return f"{f'row {row}' if self.id is None else f'{self.id} {self.names.name(row)}'}: {entry.headline}"
+
+    def lede(self) -> str:
+        """What was found, in one sentence.
+
+        >>> Found("tidy", 10, "none", None, ()).lede()
+        'no row of 10 is suspicious.'
+        """
+        wrong, odd, copies = (np.zeros(0, np.int64) for _ in range(3))
+        for entry in self.entries:
+            if entry.kind in ("duplicates", "overlap"):
+                copies = np.union1d(copies, entry.rows)
+            elif entry.wrong:
+                wrong = np.union1d(wrong, entry.rows)
+            else:
+                odd = np.union1d(odd, entry.rows)
+        parts = [
+            (len(wrong), "probably wrong"),
+            (len(np.setdiff1d(odd, wrong)), "odd, but may be right"),
+            (len(copies), "there more than once"),
+        ]
+        told = [f"{count:,} {'is' if count == 1 else 'are'} {what}" for count, what in parts if count]
+        news = f"; {self.hidden:,} known before are not shown" if self.hidden else ""
+        if not told:
+            judged = "" if all(finding.judged for finding in self.findings) else ", as far as could be judged"
+            return f"no row of {self.rows:,} is suspicious{judged}{news}."
+        last = " and ".join([", ".join(told[:-1]), told[-1]]) if len(told) > 1 else told[0]
+        return f"of {self.rows:,} rows, {last}{news}."
+
+
+def verdict(wrong: bool) -> str:
+    """In a word, what is thought of a row."""
+    return "wrong" if wrong else "odd"
+
+
+def plain(value: Any) -> Any:
+    """NumPy's numbers as Python's, and what is not finite as null, which JSON lacks a word for."""
+    if isinstance(value, dict):
+        return {str(key): plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(part) for part in value]
+    value = value.item() if isinstance(value, np.generic) else value
+    return None if isinstance(value, float) and not np.isfinite(value) else value
