@@ -107,9 +107,12 @@ def standardised(X: NDArray[np.floating]) -> NDArray[np.float64]:
         return np.asarray(StandardScaler().fit_transform(X.astype(np.float64)))
 
 
-def for_a_line(X: NDArray[np.floating], most: int = 200) -> NDArray[np.float64]:
+def for_a_line(X: NDArray[np.floating], most: int = 200) -> NDArray[np.float32]:
     """Standardised columns without gaps and without far values; of very many, the first."""
-    return np.clip(np.nan_to_num(standardised(X[:, :most])), -5, 5)
+    found = np.empty((len(X), min(X.shape[1], most)), np.float32)
+    for j in range(found.shape[1]):  # one at a time: a long table has no room for many copies of itself
+        found[:, j] = np.clip(np.nan_to_num(standardised(X[:, j : j + 1])[:, 0]), -5, 5)
+    return found
 
 
 def as_numbers(column: pd.Series[Any]) -> tuple[NDArray[np.float64], list[str] | None]:

@@ -38,8 +38,9 @@ def noisy_regions(
     columns: Columns, leave_out: set[str], rows: NDArray[np.int64], noise: NDArray[np.float64], what: str
 ) -> Finding:
     """Cut the rows into regions by how large ``noise`` is there, and name those well above the usual."""
-    X, readings = _readable(columns, leave_out, rows)
-    regions = grow(X, noise, readings) if len(readings) and len(rows) >= 100 else []
+    some = np.random.RandomState(0).permutation(len(rows))[:_ROWS]
+    X, readings = _readable(columns, leave_out, rows[some])
+    regions = grow(X, noise[some], readings, len(rows)) if len(readings) and len(rows) >= 100 else []
     regions.sort(key=lambda region: -region.level)
     noisy = [own for own in regions if own.level >= _NOISY and own.level - 2 * own.error > 1]
     frame = pd.DataFrame(regions, columns=["region", "rows", "noise", "± error"]).set_index("region")
@@ -56,22 +57,22 @@ def noisy_regions(
     )
 
 
-def grow(X: NDArray[np.float64], noise: NDArray[np.float64], readings: list[Reading]) -> list[Region]:
-    """The leaves of a tree grown on one half of the rows, with their levels on the other.
+def grow(X: NDArray[np.float64], noise: NDArray[np.float64], readings: list[Reading], rows: int) -> list[Region]:
+    """The leaves of a tree grown on one half of these, which stand for so many rows, with their levels on the other.
 
     >>> x = np.random.default_rng(0).uniform(size=(2000, 1))
     >>> noise = np.abs(np.random.default_rng(1).normal(size=2000)) * np.where(x[:, 0] > 0.5, 3, 1)
-    >>> worst = max(grow(x, noise, [Reading("x")]), key=lambda region: region.level)
+    >>> worst = max(grow(x, noise, [Reading("x")], 2000), key=lambda region: region.level)
     >>> worst.rule.startswith("x > 0."), 1.2 < worst.level < 1.8
     (True, True)
     """
-    order = np.random.RandomState(0).permutation(len(noise))[:_ROWS]
+    order = np.random.RandomState(0).permutation(len(noise))
     fit, held = order[::2], order[1::2]
     floor = max(20, len(fit) // 40)
     tree = DecisionTreeRegressor(max_leaf_nodes=_LEAVES, min_samples_leaf=floor, random_state=0).fit(X[fit], noise[fit])
     leaf, everywhere = tree.apply(X[held]), float(noise[held].mean()) or 1.0
     own = {int(node): noise[held][leaf == node] / everywhere for node in np.unique(leaf)}
-    share = len(noise) / len(held)
+    share = rows / len(held)
     return [
         Region(
             _rule(tree.tree_, node, readings),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from collections import deque
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -103,11 +106,15 @@ def _squashed(table: pd.DataFrame, neighbours: Neighbours) -> pd.DataFrame:
 def _surprises(pattern: Pattern, table: Neighbours) -> Array:
     """How rare the rarest value of each row is, given the others, in nats, less what as many columns bring about."""
     found = np.empty(table.rows)
-    for start in range(0, table.rows, _CHUNK):
+
+    def judge(start: int) -> None:
         rows = np.arange(start, min(start + _CHUNK, table.rows))
         z = table.points(rows)
         count = np.maximum((~np.isnan(z)).sum(1), 1)
         found[rows] = pattern.judge(z, rows).nats.max(1) - np.log(count)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:  # NumPy lets go of the interpreter while it computes
+        deque(pool.map(judge, range(0, table.rows, _CHUNK)), maxlen=0)
     return found
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from likely._rows.blocks import row_blocks
 from likely._solvers.reweighting import settled_variance
 from likely._typing import Array
 from likely.auditing._labels import LEAST
@@ -105,7 +106,7 @@ def judge_targets(
     if not predictable:
         mean, scale = np.full(len(u), np.median(u)), np.ones(len(u))
     else:
-        line = _scales(u - mean, np.column_stack([features, mean]), seed)
+        line = _scales(u - mean, features, mean, seed)
         scale = line if scale is None else np.sqrt(line * np.maximum(scale, 1e-9 * float(np.median(scale))))
     residual = u - mean
     some = np.random.RandomState(seed).permutation(len(u))[:_FITTED]
@@ -127,16 +128,20 @@ def judge_targets(
     return TargetVerdict(mean, scale, df, _nll(residual, scale, df), odds, wrong, share, predictable, far, too_many)
 
 
-def _scales(residual: Array, features: NDArray[np.floating], seed: int) -> Array:
-    """A scale for every residual, linear in the features, fitted to other rows."""
+def _scales(residual: Array, features: NDArray[np.floating], mean: Array, seed: int) -> Array:
+    """A scale for every residual, linear in the features and the prediction, fitted to other rows."""
     usual = float(np.median(np.abs(residual))) or float(np.abs(residual).mean()) or 1.0
     tame = np.clip(residual, -8 * usual, 8 * usual)
-    read = features.astype(np.float64)
     scale = np.empty(len(residual))
-    for fit, rows in fold_out(len(residual), seed + 1, most=_LINE):
-        nothing, none = np.zeros(len(fit)), np.zeros(len(rows))
-        calibrator = LinearScale(likelihood="laplace").fit(nothing, None, tame[fit], features=read[fit])
-        scale[rows] = calibrator.predict_scale(none, None, features=read[rows])
+
+    def read(rows: NDArray[np.int64]) -> Array:
+        return np.column_stack([features[rows], mean[rows]]).astype(np.float64)
+
+    for fit, held in fold_out(len(residual), seed + 1, most=_LINE):
+        calibrator = LinearScale(likelihood="laplace").fit(np.zeros(len(fit)), None, tame[fit], features=read(fit))
+        for part in row_blocks(len(held), features.shape[1] + 1):
+            rows = held[part]
+            scale[rows] = calibrator.predict_scale(np.zeros(len(rows)), None, features=read(rows))
     return scale
 
 
