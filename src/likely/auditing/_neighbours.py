@@ -22,6 +22,7 @@ _RELATED = 5_000  # rows that tell how much one column says about another
 _CAP = 3.0  # robust deviations: rows that differ more in a column are not told apart by it
 _UNKNOWN = 1.0  # the difference of a value from one that is missing, or of a level from another
 _RARE, _MOST = 0.05, 0.5  # a level is unusual if fewer similar rows have it while more have another
+_WIDEST = 300  # columns: what each tells about each other is a square of them
 _LEAST = 0.003  # what a column counts at least in the choice of neighbours
 
 
@@ -104,13 +105,13 @@ class Neighbours:
         """Read a table.
 
         Args:
-            columns: the table, with the kind of each column.
+            columns: the table, with the kind of each column; of very many, the first are read.
             leave_out: columns that neither choose neighbours nor are looked at.
 
         Returns:
             What answers questions about its rows.
         """
-        names = [name for name in columns.named(*MODELLED) if name not in leave_out]
+        names = [name for name in columns.named(*MODELLED) if name not in leave_out][:_WIDEST]
         count = len(columns.typed)
         sample = np.sort(np.random.RandomState(0).permutation(count)[:_SAMPLE])
         known = np.empty((len(names), len(sample)), np.float32)

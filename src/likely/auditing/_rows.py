@@ -19,6 +19,7 @@ from likely.auditing._finding import Explained, Finding, Suspect, worst_first
 from likely.auditing._neighbours import Neighbours
 from likely.auditing._pattern import Pattern
 from likely.auditing._row_words import RowWords
+from likely.auditing._squash import Squash
 from likely.auditing._tails import rare
 from likely.outliers import ScatterDetector
 from likely.outliers._threshold import false_alarms
@@ -29,6 +30,7 @@ _IN_LINE = 0.1  # by which a row that is far out, but in line with others, is le
 _FEWEST = 10  # rows
 _DISCRETE = 20  # values of a column of numbers that is discrete
 _LOOK, _CHUNK = 2_000, 20_000
+_UNITS = 10_000  # rows that tell the units of numbers
 _NEAR = 0.75  # of the rows are ordinary anyway
 
 
@@ -57,12 +59,12 @@ def odd_rows(
         scale = _scales(table, first)
         certainty = 1 - false_alarms(np.log(scale))
         return _finding(scale, certainty, len(names), lambda rows: (_by_scale(scale[row]) for row in rows))
-    neighbours = Neighbours.of(columns, leave_out)
-    scale = _scales(_squashed(table, neighbours), first)
-    pattern = Pattern.of(neighbours, first) if len(names) <= _WIDE else None
-    if pattern is None:
+    scale = _scales(_squashed(table), first)
+    if len(names) > _WIDE:
         certainty = 1 - false_alarms(np.log(scale))
         return _finding(scale, certainty, len(names), lambda rows: (_by_scale(scale[row]) for row in rows))
+    neighbours = Neighbours.of(columns, leave_out)
+    pattern = Pattern.of(neighbours, first)
     broken = 1 - rare(_surprises(pattern, neighbours))
     # Far out, but in line with the others: less surely a problem than what breaks the pattern.
     certainty = np.where(broken >= 1 - _FALSE, broken, np.maximum(broken, 1 - false_alarms(np.log(scale)) - _IN_LINE))
@@ -95,12 +97,16 @@ def _by_scale(scale: float) -> Explained:
     return Explained(f"{scale:,.1f} × the usual scale", far=float(scale), wrong=False)
 
 
-def _squashed(table: pd.DataFrame, neighbours: Neighbours) -> pd.DataFrame:
+def _squashed(table: pd.DataFrame) -> pd.DataFrame:
     """The table with numbers squashed: an extreme of a heavy tail is no further out than others."""
-    units = dict(zip(neighbours.names, neighbours.units, strict=True))
-    return pd.DataFrame(
-        {name: table[name] if (unit := units[name]) is None else unit(table[name].to_numpy()) for name in table.columns}
-    )
+
+    def squashed(column: pd.Series[Any]) -> Any:
+        if not pd.api.types.is_numeric_dtype(column.dtype):
+            return column
+        values = column.to_numpy()
+        return Squash.of(values[:: -(-len(values) // _UNITS)], by_tails=True)(values)
+
+    return pd.DataFrame({name: squashed(table[name]) for name in table.columns})
 
 
 def _surprises(pattern: Pattern, table: Neighbours) -> Array:
