@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ _DRAWS = 10
 _ROWS = 64, 256  # of a draw, at least and at most: of
 _PAIRS = 500_000  # pairs of rows, where rows are few
 _SAME = 1e-6  # relative to its squared length, the square of a row's distance to itself as rounded
+_FEW = 4_096  # rows up to which distances are told in double precision
 _LARGE, _TINY = 1e12, 1e-30
 _TOGETHER = 16  # rows at least, or BLAS would add up in another order
 _ALIKE = 1e-8  # deviations: values that differ by less are one value, rounded
@@ -140,7 +141,7 @@ class Nearest:
     is not its own neighbour: of rows at no distance one is passed over.
     """
 
-    centres: NDArray[np.float32]  # draws × rows × columns
+    centres: NDArray[np.floating]  # draws × rows × columns
 
     @classmethod
     def learn(cls, w: Array, rows: Distinct, random: np.random.RandomState) -> Self:
@@ -153,7 +154,7 @@ class Nearest:
             below = np.cumsum(rows.mass[order])
             at = np.searchsorted(below, (np.arange(count) + random.uniform()) / count * below[-1], "right")
             drawn.append(rows.first[order[at.clip(max=len(order) - 1)]])
-        return cls(_narrow(w)[np.array(drawn)])
+        return cls(_narrow(w, np.float64 if different <= _FEW else np.float32)[np.array(drawn)])
 
     def log_scale(self, w: Array, stretch: Array | None = None) -> Array:
         """The mean of log σ² over the draws; of a row left out, whose distances are longer in its own direction."""
@@ -183,22 +184,21 @@ class Nearest:
             total += np.square(w - centres[squares.argmin(0)])
         return total / len(self.centres)
 
-    @staticmethod
-    def _padded(w: Array) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Rows in single precision, with rows of zeros for BLAS, and the squared lengths of the others."""
-        narrow = _narrow(w)
+    def _padded(self, w: Array) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+        """Rows in the precision of the centres, with rows of zeros for BLAS, and the squared lengths of the others."""
+        narrow = _narrow(w, self.centres.dtype)
         size = np.square(narrow).sum(1)
-        return np.concatenate([narrow, np.zeros((-len(w) % _TOGETHER, w.shape[1]), np.float32)]), size
+        return np.concatenate([narrow, np.zeros((-len(w) % _TOGETHER, w.shape[1]), narrow.dtype)]), size
 
 
-def _narrow(w: Array) -> NDArray[np.float32]:
-    """Single precision, twice as fast and enough to tell which row is nearest."""
-    return w.clip(-_LARGE, _LARGE).astype(np.float32)
+def _narrow(w: Array, dtype: Any) -> NDArray[np.floating]:
+    """Rows within reach. Single precision is twice as fast, and enough to tell which of many rows is nearest."""
+    return np.asarray(w.clip(-_LARGE, _LARGE), dtype)
 
 
-def _less_size(w: NDArray[np.float32], centres: NDArray[np.float32]) -> NDArray[np.float32]:
+def _less_size(w: NDArray[np.floating], centres: NDArray[np.floating]) -> NDArray[np.floating]:
     """Squared distances (centres × rows), but for the squared lengths of w."""
-    squares: NDArray[np.float32] = (-2 * centres) @ w.T
+    squares: NDArray[np.floating] = (-2 * centres) @ w.T
     squares += np.square(centres).sum(1)[:, None]
     return squares
 
