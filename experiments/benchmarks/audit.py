@@ -28,8 +28,9 @@ from likely.auditing._duplicates import find_twins
 from likely.auditing._label_models import classify
 from likely.auditing._labels import judge_labels
 from likely.auditing._rows import odd_rows
+from likely.auditing._squash import Squash
 from likely.auditing._target_models import regress
-from likely.auditing._targets import Squash, TargetVerdict, judge_targets
+from likely.auditing._target_verdict import TargetVerdict, judge_targets
 
 SHARES = (0.02, 0.05, 0.1)
 LABELLED = ("iris", "wine", "breast_cancer", "digits")

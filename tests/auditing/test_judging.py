@@ -19,7 +19,8 @@ from likely.auditing._label_models import classify
 from likely.auditing._labels import judge_labels
 from likely.auditing._leaks import tells
 from likely.auditing._out_of_fold import by_content
-from likely.auditing._targets import Squash, judge_targets
+from likely.auditing._squash import Squash
+from likely.auditing._target_verdict import judge_targets
 
 Array = Any
 

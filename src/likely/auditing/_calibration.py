@@ -17,7 +17,7 @@ from likely._page.svg import SERIES, panel, styled, to_svg
 from likely._typing import Array
 from likely.auditing._finding import Finding
 from likely.auditing._labels import LabelVerdict
-from likely.auditing._targets import TargetVerdict
+from likely.auditing._target_verdict import TargetVerdict
 from likely.metrics import (
     brier_score,
     expected_calibration_error,

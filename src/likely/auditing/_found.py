@@ -56,7 +56,7 @@ class Found:
         stripped = tuple(known.strip(finding, self.names) for finding in self.findings)
         return replace(self, findings=stripped, known=self.known | known)
 
-    @property
+    @cached_property
     def names(self) -> RowNames:
         """How rows are told from each other."""
         return RowNames(self.values, self.id)
@@ -160,10 +160,7 @@ class Found:
 
     def _told_of(self, entry: Entry) -> str:
         """An entry in one line: an entry of several rows says how many they are."""
-        if len(entry.rows) > 1:
-            return entry.headline
-        row = int(entry.rows[0])
-        return f"{f'row {row}' if self.id is None else f'{self.id} {self.names.name(row)}'}: {entry.headline}"
+        return entry.headline if len(entry.rows) > 1 else f"{self.names.called(int(entry.rows[0]))}: {entry.headline}"
 
     def lede(self) -> str:
         """What was found, in one sentence.

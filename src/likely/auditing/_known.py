@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +113,11 @@ class RowNames:
 
     values: pd.DataFrame | None
     id: str | None = None
+    _keys: dict[int, str] = field(default_factory=dict, repr=False, compare=False)  # that were asked for before
+
+    def called(self, row: int) -> str:
+        """A row by its name, or by its place."""
+        return f"row {row}" if self.id is None else f"{self.id} {self.name(row)}"
 
     def name(self, row: int) -> str | None:
         """The name of a row, if rows have names."""
@@ -127,11 +132,14 @@ class RowNames:
         """
         if self.values is None:
             return [f"row {row}" for row in rows]
-        table = self.values.iloc[list(rows)]
+        new = list(dict.fromkeys(int(row) for row in rows if int(row) not in self._keys))
+        table = self.values.iloc[new]
         columns = sorted(str(name) for name in table.columns)
         texts = [[cell_text(value) for value in table[name].tolist()] for name in columns]
-        whole = (repr(row) for row in zip(*texts, strict=True))
-        return [hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=8).hexdigest() for text in whole]
+        for row, whole in zip(new, zip(*texts, strict=True), strict=True):
+            text = repr(whole).encode(errors="surrogatepass")
+            self._keys[row] = hashlib.blake2b(text, digest_size=8).hexdigest()
+        return [self._keys[int(row)] for row in rows]
 
     def mark(self, suspect: Suspect, key: str) -> dict[str, str]:
         """What has to be kept of a finding to know it again."""

@@ -21,7 +21,9 @@ from likely.auditing._images import pictures, thumbnails_of
 from likely.auditing._labels import judge_labels, wrong_labels
 from likely.auditing._read import read_array
 from likely.auditing._rows import odd_rows
-from likely.auditing._targets import Squash, judge_targets, wrong_targets
+from likely.auditing._squash import Squash
+from likely.auditing._target_verdict import judge_targets
+from likely.auditing._targets import wrong_targets
 from likely.auditing.checks._copies import repeated_rows
 from likely.auditing.checks._order import order
 from likely.auditing.checks._overview import balance

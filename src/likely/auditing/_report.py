@@ -93,8 +93,8 @@ def who(audit: Found, entry: Entry) -> str:
 
 
 def named(audit: Found, row: int) -> str:
-    """A row by its name, or by its place."""
-    return f"row {row}" if audit.id is None else _cut(f"{audit.id} {audit.names.name(row)}", 60)
+    """A row by its name, which may be long, or by its place."""
+    return _cut(audit.names.called(row), 60)
 
 
 def _counts(audit: Found) -> dict[str, int]:

@@ -18,8 +18,10 @@ from likely.auditing._labels import judge_labels, reconsider, wrong_labels
 from likely.auditing._leaks import leaking_columns
 from likely.auditing._noise import noisy_regions
 from likely.auditing._out_of_fold import by_content
+from likely.auditing._squash import Squash
 from likely.auditing._target_models import FITTED, WIDE, regress
-from likely.auditing._targets import Squash, judge_targets, wrong_targets
+from likely.auditing._target_verdict import judge_targets
+from likely.auditing._targets import wrong_targets
 
 _CLASSES = 100  # more are no classification
 _FEWEST = 20  # rows with a target that a model can be fitted to

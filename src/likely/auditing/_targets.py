@@ -16,9 +16,8 @@ from likely.auditing._finding import Explained, Finding, Reason, label, number, 
 from likely.auditing._hints import find_hint
 from likely.auditing._labels import overall, spread_out
 from likely.auditing._squash import Squash
-from likely.auditing._target_verdict import TargetVerdict, judge_targets
+from likely.auditing._target_verdict import TargetVerdict
 
-__all__ = ["Squash", "TargetVerdict", "judge_targets", "wrong_targets"]
 _DRAWN = 3_000
 Swaps = Callable[[NDArray[np.int64]], dict[int, list[Swap]]]
 

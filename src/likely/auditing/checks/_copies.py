@@ -14,11 +14,7 @@ from likely.auditing._duplicates import ORDINARY, Twins, find_twins
 from likely.auditing._finding import Explained, Finding, Reason, number, worst_first
 from likely.auditing._source import Table
 
-_ALIKE, _NEARLY, _CONTRARY = (
-    0.05,
-    0.1,
-    0.3,
-)  # how far off a copy is: exact, nearly, with another target
+_ALIKE, _NEARLY, _CONTRARY = 0.05, 0.1, 0.3  # how far off a copy is: exact, nearly, with another target
 _ASKED, _AMONG = 500, 5_000  # rows whose nearest neighbour is looked up, and rows among which it is
 _USUAL = 2.0  # times the usual difference of neighbours: copies that differ by less are repeated measurements
 _NOISY = 0.1  # of neighbours have another label: where fewer do, labels are determined
