@@ -59,16 +59,18 @@ def _floor(parameter: Parameter) -> float | None:
 
 
 class Guard:
-    """One per loss; ``look`` is called in every training forward pass, and warns once."""
+    """One per loss; every training forward pass asks whether a look is ``due``. It warns once."""
 
     def __init__(self) -> None:
         self.steps, self.done = 0, False
 
-    def look(self, loss: nn.Module, phi: Mapping[str, Any], validate_args: bool | None) -> None:
-        """Look at the values of one batch, once in a hundred calls."""
+    def due(self) -> bool:
+        """Whether to look this time: once in a hundred."""
         self.steps += 1
-        if self.done or self.steps % EVERY:
-            return
+        return self.steps % EVERY == 0 and not self.done
+
+    def look(self, loss: nn.Module, phi: Mapping[str, Any], validate_args: bool | None) -> None:
+        """Look at the values of one batch."""
         for name, value in phi.items():
             parameter = getattr(loss, name)
             enough = isinstance(parameter, Global) or value.numel() >= FEWEST

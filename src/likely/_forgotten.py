@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 _PATIENCE = 5  # steps of the model without one of φ, so that alternating optimizers are left in peace
 _PATIENCE_WITHOUT_MODEL = 25  # backward passes, where no model can be seen moving
+_PATIENCE_WITHOUT_GRADIENT = 100  # passes: an optimizer that has them sets gradients to None before each
 
 
 class Watch:
@@ -22,7 +23,8 @@ class Watch:
         self.model: list[Tensor] = []  # one leaf of the model's graph, once φ has a gradient
         self.model_version = 0
         self.start: list[tuple[nn.Parameter, int, Tensor]] = []
-        self.steps = self.passes = 0
+        self.steps = self.passes = self.looks = 0
+        self.parameters: list[nn.Parameter] = []
 
     def __getstate__(self) -> dict[str, object]:
         return Watch().__dict__ if not self.done else {**Watch().__dict__, "done": True}
@@ -31,13 +33,7 @@ class Watch:
         if self.done or not torch.is_grad_enabled():
             return
         if not self.start:
-            graded = [p for p in loss.parameters() if p.requires_grad and p.grad is not None]
-            if graded:
-                self.start = [(p, p._version, p.detach().clone()) for p in graded]
-                self.model = _first_leaf(prediction, {id(p) for p in loss.parameters()})
-                self.model_version = self.model[0]._version if self.model else 0
-            else:
-                self.done = not any(p.requires_grad for p in loss.parameters())
+            self._begin(loss, prediction)
             return
         if any(p._version != version for p, version, _ in self.start):
             self._finish()
@@ -58,8 +54,18 @@ class Watch:
                     stacklevel=6,
                 )
 
+    def _begin(self, loss: nn.Module, prediction: Tensor) -> None:
+        self.parameters = self.parameters or list(loss.parameters())
+        self.looks += 1
+        if graded := [p for p in self.parameters if p.grad is not None and p.requires_grad]:
+            self.start = [(p, p._version, p.detach().clone()) for p in graded]
+            self.model = _first_leaf(prediction, {id(p) for p in self.parameters})
+            self.model_version = self.model[0]._version if self.model else 0
+        elif self.looks > _PATIENCE_WITHOUT_GRADIENT or not any(p.requires_grad for p in self.parameters):
+            self._finish()
+
     def _finish(self) -> None:
-        self.done, self.start, self.model = True, [], []
+        self.done, self.start, self.model, self.parameters = True, [], [], []
 
 
 def _first_leaf(prediction: Tensor, own: set[int]) -> list[Tensor]:

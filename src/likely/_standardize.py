@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from likely._validation import transformed
+from likely.kernels import available, moments, usual
 
 
 class Standardize(nn.Module):
@@ -52,12 +53,30 @@ class Standardize(nn.Module):
         self.mean.add_(torch.where(sound, weight * shift, 0.0))
         self.batches.add_(sound)
 
+    def moments(self, x: Tensor) -> Tensor | None:
+        """Mean and deviation after this batch, shape (2, features), by a kernel; None where there is none for it."""
+        buffers = (self.mean, self.var, self.batches)
+        if torch.compiler.is_compiling() or not all(map(usual, (x, *buffers))) or not x.numel() or not _alone():
+            return None
+        learning = self.training and not _recomputing()
+        return moments(x.detach(), *buffers, momentum=self.momentum, learning=learning)
+
     def forward(self, x: Tensor) -> Tensor:
         """``x`` with every feature at mean zero and deviation one."""
-        if self.training and x.numel() and not transformed() and not _recomputing():
+        if (found := self.moments(x)) is not None:
+            mean, deviation = found
+            return (x - mean) / deviation
+        if self.training and x.numel() > 0 and not transformed() and not _recomputing():
             self._update(x.detach())
         constant = self.var.sqrt() <= 4 * torch.finfo(self.var.dtype).eps * self.mean.abs()  # rounding, no more
         return (x - self.mean) / torch.where(constant, 1.0, self.var).sqrt()
+
+
+def _alone() -> bool:
+    """Whether there are kernels for the CPU, no other processes to share moments with, and nobody who follows."""
+    if not available() or transformed() or torch._C._len_torch_dispatch_stack() or torch._C._get_tracing_state():
+        return False
+    return not (torch.distributed.is_available() and torch.distributed.is_initialized())
 
 
 def _recomputing() -> bool:

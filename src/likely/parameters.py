@@ -14,6 +14,7 @@ takes the parameter: it knows where its parameter may go, and starts it where th
 
 import math
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import pairwise
 from typing import Any
 
@@ -21,6 +22,8 @@ import torch
 from torch import Tensor, nn
 from torch.distributions.transforms import Transform
 
+from likely import kernels
+from likely._hooks import has_hooks
 from likely._standardize import Standardize, unchanged_on_error
 from likely._validation import check_floating, check_real, may_look, unscriptable
 from likely.row_store import RowStore
@@ -84,6 +87,10 @@ class Parameter(nn.Module):
     def _build(self, raw: Tensor) -> None:
         raise TypeError("use Fixed, Global, Data or Predicted")
 
+    def unconstrained(self, features: Tensor | None, index: Tensor | None) -> Tensor:
+        """What ``forward`` returns before its constraint; of Fixed, which has none, the value."""
+        raise TypeError("use Fixed, Global, Data or Predicted")
+
     def _constrain(self, raw: Tensor) -> Tensor:
         return self.constraint(raw)  # type: ignore[misc]
 
@@ -139,6 +146,10 @@ class Fixed(Parameter):
             return self.value
         return self._in(dtype, self.value)
 
+    def unconstrained(self, features: Tensor | None, index: Tensor | None) -> Tensor:
+        """The value."""
+        return self.value
+
     def _in(self, dtype: torch.dtype, value: Tensor) -> Tensor:
         """``value`` in ``dtype``, with all its digits unless somebody has written another number into the buffer."""
         if value.is_meta:
@@ -180,8 +191,12 @@ class Global(Parameter):
     @property
     def value(self) -> Tensor:
         """The constrained value, in the graph."""
+        return self._constrain(self.unconstrained(None, None))
+
+    def unconstrained(self, features: Tensor | None, index: Tensor | None) -> Tensor:
+        """The raw number, or numbers."""
         self._check_ready()
-        return self._constrain(self.raw)
+        return self.raw
 
     def forward(self, features: Tensor | None = None, index: Tensor | None = None) -> Tensor:
         """The value, whatever is asked."""
@@ -240,11 +255,17 @@ class Data(Parameter):
         self._check_ready()
         return self._constrain(_at_least_float32(self.table.rows))
 
+    def unconstrained(self, features: Tensor | None, index: Tensor | None) -> Tensor:
+        """The raw rows of ``index``, in training."""
+        self._check_ready()
+        rows: Tensor = self.table(index)
+        return rows
+
     def forward(self, features: Tensor | None = None, index: Tensor | None = None) -> Tensor:
         """The rows of ``index`` in training, the fallback in evaluation."""
-        self._check_ready()
         if self.training:
-            return self._constrain(self.table(index))
+            return self._constrain(self.unconstrained(features, index))
+        self._check_ready()
         if self.fallback == "mean":
             sums = [self._constrain(_at_least_float32(rows)).sum(0) for rows, _ in self.table.chunks()]
             return (torch.stack(sums).sum(0) / self.n).to(self.start.device)
@@ -261,6 +282,11 @@ class Data(Parameter):
     def extra_repr(self) -> str:
         """Rows, shape, start and constraint, for ``repr``."""
         return ", ".join(filter(None, [f"n={self.n}", super().extra_repr()]))
+
+
+def _in_full_precision(device: str) -> AbstractContextManager[Any]:
+    """Without autocast, which would round a network's small numbers; entering that takes time of its own."""
+    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
 
 
 def _at_least_float32(rows: Tensor) -> Tensor:
@@ -351,14 +377,35 @@ class Predicted(Parameter):
 
     def forward(self, features: Tensor | None = None, index: Tensor | None = None) -> Tensor:
         """φ of every row of ``features``."""
+        with unchanged_on_error([self]):
+            raw = self.unconstrained(features, index)
+            with _in_full_precision(raw.device.type):
+                return self._constrain(raw)
+
+    def unconstrained(self, features: Tensor | None, index: Tensor | None) -> Tensor:
+        """What the network says of every row of ``features``."""
         self._check_ready()
         features = self._check_features(features)
-        with torch.autocast(features.device.type, enabled=False), unchanged_on_error([self]):
-            features = features.to(torch.promote_types(features.dtype, torch.float32))
+        with _in_full_precision(features.device.type):
+            if features.dtype.itemsize < 4:
+                features = features.float()
             inputs = features.movedim(1, -1) if self.spatial else features
-            raw = self.net(self.normalizer(inputs.detach() if self.isolated else inputs))
-            raw = self._shaped(raw, inputs.shape[:-1])
-            return self._constrain(raw)
+            inputs = inputs.detach() if self.isolated else inputs
+            raw = self._by_kernel(inputs)
+            if raw is None:
+                raw = self.net(self.normalizer(inputs))
+            return self._shaped(raw, inputs.shape[:-1])
+
+    def _by_kernel(self, inputs: Tensor) -> Tensor | None:
+        """What the usual network, standardised features and a linear layer, says of a small batch; else None."""
+        net, normalizer = self.net, self.normalizer
+        if torch.compiler.is_compiling() or type(normalizer) is not Standardize:
+            return None
+        layer = net[0] if type(net) is nn.Sequential and len(net) == 1 else None
+        if type(layer) is not nn.Linear or not kernels.head_applies(inputs, layer.weight, layer.bias):
+            return None
+        moments = None if has_hooks(net, layer, normalizer) else normalizer.moments(inputs)
+        return None if moments is None else kernels.Head.apply(inputs, layer.weight, layer.bias, moments)
 
     def _shaped(self, raw: Tensor, outer: torch.Size) -> Tensor:
         if self.spatial:

@@ -10,18 +10,40 @@ from importlib.util import find_spec
 from typing import Any
 
 import torch
-from torch import Tensor, nn
 from torch.autograd import forward_ad
 
 from likely.kernels import _native
+from likely.kernels._direct import Job, Location, Softmax, direct, layout_of
+from likely.kernels._head import Head, head_applies, moments
 from likely.kernels._linear_softmax import linear_softmax_nll
 from likely.kernels._location import PLAIN, location_nll
+from likely.kernels._native import KINDS, MOST_CLASSES, Layout
 from likely.kernels._operator import is_bare
 from likely.kernels._softmax import softmax_nll
+from likely.kernels._usual import PLAIN_TYPES, usual
 
-__all__ = ["PLAIN", "applies", "linear_softmax_nll", "location_nll", "softmax_nll", "transformed"]
+__all__ = [
+    "KINDS",
+    "MOST_CLASSES",
+    "PLAIN",
+    "Head",
+    "Job",
+    "Layout",
+    "Location",
+    "Softmax",
+    "applies",
+    "available",
+    "direct",
+    "head_applies",
+    "layout_of",
+    "linear_softmax_nll",
+    "location_nll",
+    "moments",
+    "softmax_nll",
+    "transformed",
+    "usual",
+]
 
-_PLAIN = (Tensor, nn.Parameter)  # not a subclass, which may stand for something else
 _ON_CUDA = (torch.float32, torch.bfloat16, torch.float16)
 
 
@@ -29,7 +51,7 @@ def applies(*tensors: Any) -> bool:
     """Whether kernels exist for these, here and now: tensors that are not empty, of one device and a known dtype."""
     if torch.compiler.is_compiling() or transformed():
         return False
-    if not all(type(t) in _PLAIN and is_bare(t) and t.numel() for t in tensors):
+    if not all(type(t) in PLAIN_TYPES and is_bare(t) and t.numel() for t in tensors):
         return False
     device = tensors[0].device
     if any(t.device != device for t in tensors):
@@ -37,6 +59,11 @@ def applies(*tensors: Any) -> bool:
     if device.type == "cuda":
         return all(t.dtype in _ON_CUDA for t in tensors) and _has_triton()
     return device.type == "cpu" and all(t.dtype == torch.float32 for t in tensors) and _native.library() is not None
+
+
+def available() -> bool:
+    """Whether the kernels for the CPU were built."""
+    return _native.library() is not None
 
 
 def transformed() -> bool:

@@ -83,34 +83,30 @@ def with_room(slopes: Sequence[Tensor]) -> list[Tensor | None]:
 def _sum_cpu(*given: Any) -> tuple[Tensor, ...]:
     *inputs, constant, factor, wanted = given
     slopes = outputs(inputs, wanted)
-    total = _fill_cpu(inputs, slopes, constant=constant, factor=factor)
-    return inputs[1].new_tensor(total), *slopes
+    return _run_cpu(inputs, slopes, constant=constant, factor=factor), *slopes
 
 
 def _slopes_cpu(*given: Any) -> tuple[Tensor, ...]:
     *inputs, upstream, wanted = given
     slopes = outputs(inputs, wanted)
-    _fill_cpu(inputs, slopes, upstream=upstream.contiguous())
+    _run_cpu(inputs, slopes, upstream=upstream.contiguous())
     return tuple(slopes)
 
 
 def _each_cpu(*given: Any) -> Tensor:
     *inputs, constant = given
     each = torch.empty_like(inputs[1])
-    _native.location(*inputs, constant=constant, each=each)
+    _run_cpu(inputs, [], constant=constant, each=each)
     return each
 
 
-def _fill_cpu(inputs: Sequence[Any], slopes: Sequence[Tensor], **options: Any) -> float:
+def _run_cpu(inputs: Sequence[Any], slopes: Sequence[Tensor], **options: Any) -> Tensor:
     """Write the slopes that have room; the sum of the NLLs."""
-    d_prediction, d_scale, d_shape = with_room(slopes)
-    total, scale_sum, shape_sum = _native.location(
-        *inputs, d_prediction=d_prediction, d_scale=d_scale, d_shape=d_shape, **options
-    )
-    for slope, value in ((slopes[1], scale_sum), (slopes[2], shape_sum)):
-        if slope.numel() == 1:
-            slope.fill_(value)
-    return total
+    kind, prediction, target, *parameters = inputs
+    d_prediction, *room = [s if s.numel() else None for s in slopes] or [None] * 3
+    read = [(p, _native.ONE if p is None or p.numel() == 1 else _native.Layout(1, p.numel())) for p in parameters]
+    options["d_prediction"] = d_prediction
+    return _native.location(_native.KINDS.index(kind), prediction, target, read, room, **options)
 
 
 def _rescale_cpu(values: Sequence[Tensor], factor: Tensor) -> None:

@@ -1,29 +1,46 @@
-"""Compiled code, where the wheel brought it (see hatch_build.py), and the CPU kernels of location.cpp."""
+"""Compiled code, where the wheel brought it (see hatch_build.py), and how its kernels on the CPU are called."""
 
 import ctypes
+import math
 import os
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
+from struct import Struct
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from likely.kernels._coefficients import partition
 
-KINDS = ("normal", "laplace", "student_t", "robust")
+KINDS = ("normal", "laplace", "student_t", "robust", "bernoulli")
 PARTS, TERMS = 4, 10  # as in location.cpp
+MOST_CLASSES = 1024  # as in softmax.cpp
 _A_THREAD = 1 << 16  # elements worth a thread of their own
 
-_TENSORS = ("prediction", "target", "scale", "shape", "upstream", "each", "d_prediction", "d_scale", "d_shape")
+# The structs of location.cpp and softmax.cpp, whose parameters are "2P3q2f".
+_LOCATION, _SOFTMAX = Struct("6P2P3q2f2P3q2fq2f"), Struct("4P2P3q2f3q2f")
 
 
-class _Job(ctypes.Structure):
-    _fields_ = (
-        *((name, ctypes.c_void_p) for name in _TENSORS),
-        *((name, ctypes.c_int64) for name in ("scale_step", "shape_step")),
-        *((name, ctypes.c_float) for name in ("factor", "constant")),
-    )
+class Layout(NamedTuple):
+    """How a kernel reads a parameter: each number serves ``inner`` elements, and after ``count`` it begins again.
+
+    ``constraint`` is one of parameters.h, with its two numbers; 0 takes the values as they are.
+
+    >>> Layout(inner=10, count=256)   # one number per row of ten columns
+    Layout(inner=10, count=256, constraint=0, low=0.0, width=0.0)
+    """
+
+    inner: int = 1
+    count: int = 1
+    constraint: int = 0
+    low: float = 0.0
+    width: float = 0.0
+
+
+ONE = Layout()
 
 
 def load(source: str) -> ctypes.CDLL | None:
@@ -37,14 +54,46 @@ def load(source: str) -> ctypes.CDLL | None:
     return None
 
 
+class Library(NamedTuple):
+    """The kernels, ready to be called."""
+
+    location: Callable[..., int]
+    softmax: Callable[..., None]
+    labels: Callable[..., int]
+    moments: Callable[..., None]
+    head: Callable[..., None]
+    head_slopes: Callable[..., None]
+    tables: tuple[int, int]
+
+
 @cache
-def library() -> ctypes.CDLL | None:
-    """The kernels of location.cpp."""
-    found = load("kernels/location")
-    if found:
-        found.likely_location.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64] + [ctypes.c_void_p] * 4
-        found.likely_location.restype = None
-    return found
+def library() -> Library | None:
+    """The kernels of location.cpp, softmax.cpp and head.cpp; None unless all are there."""
+    files = [load(f"kernels/{name}") for name in ("location", "softmax", "head")]
+    if None in files:
+        return None
+    whole, pointer = ctypes.c_int64, ctypes.c_void_p
+    location, softmax, head = files
+    location.likely_location.argtypes = [ctypes.c_int, whole, whole, whole, ctypes.c_char_p, pointer, pointer]
+    softmax.likely_softmax.argtypes = [whole, whole, whole, ctypes.c_char_p]
+    softmax.likely_softmax.restype = None
+    softmax.likely_labels.argtypes = [pointer, whole, whole, whole]
+    softmax.likely_labels.restype = whole
+    head.likely_moments.argtypes = [pointer, whole, whole, ctypes.c_int, ctypes.c_float] + [pointer] * 4
+    head.likely_head.argtypes = [pointer, whole, whole, whole] + [pointer] * 4
+    head.likely_head_slopes.argtypes = [pointer, pointer, whole, whole, whole] + [pointer] * 5
+    for kernel in (head.likely_moments, head.likely_head, head.likely_head_slopes):
+        kernel.restype = None
+    q, r = partition(PARTS, TERMS)
+    return Library(
+        location.likely_location,
+        softmax.likely_softmax,
+        softmax.likely_labels,
+        head.likely_moments,
+        head.likely_head,
+        head.likely_head_slopes,
+        (q.ctypes.data, r.ctypes.data),  # cached by partition, and so never freed
+    )
 
 
 @cache
@@ -56,32 +105,122 @@ if hasattr(os, "register_at_fork"):  # threads do not survive a fork
     os.register_at_fork(after_in_child=_threads.cache_clear)
 
 
+def _workers(elements: int, unit: int = 1) -> int:
+    """How many threads a batch is worth that can be parted at multiples of ``unit`` only."""
+    if elements < 2 * _A_THREAD:
+        return 1
+    return max(1, min(torch.get_num_threads(), elements // max(_A_THREAD, unit)))
+
+
 def location(
-    kind: str, /, *inputs: Tensor | None, constant: float = 0.0, factor: float = 1.0, **results: Tensor | None
-) -> tuple[float, ...]:
-    """Fill the tensors each, d_prediction, d_scale and d_shape that are given; return the three sums.
+    kind: int,
+    prediction: Tensor,
+    target: Tensor,
+    parameters: Sequence[tuple[Tensor | None, Layout]],
+    slopes: Sequence[Tensor | None],
+    *,
+    d_prediction: Tensor | None = None,
+    each: Tensor | None = None,
+    upstream: Tensor | None = None,
+    constant: float = 0.0,
+    factor: float = 1.0,
+) -> Tensor:
+    """The sum of the NLLs, each times ``factor``; NaN if a target is not such as the likelihood allows.
 
-    The inputs are prediction, target, scale and shape, and ``upstream`` by name: float32 and contiguous all; scale and
-    shape hold one number or one per element. The sums are of the loss and of the slopes of scale and shape, as if each
-    were one number.
+    All tensors are float32 and contiguous. ``parameters`` are scale and shape, raw, with their layouts; ``slopes`` takes
+    their gradients, ``d_prediction`` that of the prediction and ``each`` every NLL, where they are given.
     """
-    native, (prediction, target, scale, shape) = library(), inputs
+    native = library()
     assert native is not None
-    assert prediction is not None
-    assert scale is not None
-    shape = scale if shape is None else shape  # read, not used
-    n, tensors = prediction.numel(), (prediction, target, scale, shape, *map(results.get, _TENSORS[4:]))
-    pointers = [None if t is None else t.data_ptr() for t in tensors]
-    job = _Job(*pointers, scale.numel() > 1, shape.numel() > 1, factor, constant)
-    q, r = partition(PARTS, TERMS)
-
-    def between(start: int, end: int) -> list[float]:
-        sums = (ctypes.c_double * 3)()
-        native.likely_location(KINDS.index(kind), start, end, ctypes.byref(job), q.ctypes.data, r.ctypes.data, sums)
-        return list(sums)
-
-    workers = max(1, min(torch.get_num_threads(), n // _A_THREAD))
-    ends = [n * k // workers for k in range(workers + 1)]
+    n, unit = prediction.numel(), math.lcm(*(own.inner for _, own in parameters))
+    workers = _workers(n, unit)
+    loss = prediction.new_empty(workers) if workers > 1 else prediction.new_empty(())
+    (raw, layout), (shape, shape_layout) = parameters
+    room = [_room(s, own, n, workers) for s, (_, own) in zip(slopes, parameters, strict=True)]
+    job = _LOCATION.pack(
+        prediction.data_ptr(),
+        target.data_ptr(),
+        _at(upstream),
+        _at(each),
+        _at(d_prediction),
+        loss.data_ptr(),
+        _at(raw),
+        _at(room[0]),
+        *layout,
+        _at(shape),
+        _at(room[1]),
+        *shape_layout,
+        n,
+        factor,
+        constant,
+    )
     if workers == 1:
-        return tuple(between(0, n))
-    return tuple(map(sum, zip(*_threads().map(between, ends[:-1], ends[1:]), strict=True)))
+        return loss if native.location(kind, 0, n, 0, job, *native.tables) else loss.fill_(math.nan)
+    allowed = _spread(lambda *part: native.location(kind, *part, job, *native.tables), n, unit, workers)
+    for slope, partial in zip(slopes, room, strict=True):
+        if slope is not None and partial is not None and partial is not slope:
+            torch.sum(partial, 0, out=slope.view(-1))
+    return loss.sum() if all(allowed) else loss.sum().fill_(math.nan)
+
+
+def softmax(
+    logits: Tensor,
+    target: Tensor,
+    temperature: Tensor,
+    layout: Layout,
+    slope: Tensor | None,
+    *,
+    d_logits: Tensor | None,
+    ignore_index: int,
+    smoothing: float,
+    mean: bool,
+    multiplier: float,
+) -> Tensor:
+    """The NLL of logits (rows, classes), summed or averaged over the labels that count; NaN if a label is no class."""
+    native = library()
+    assert native is not None
+    rows, classes = logits.shape
+    kept = native.labels(target.data_ptr(), rows, classes, ignore_index)
+    if kept < 0:
+        return logits.new_full((), math.nan)
+    workers = _workers(rows * classes, classes)
+    loss = logits.new_empty(workers) if workers > 1 else logits.new_empty(())
+    room = _room(slope, layout, rows, workers)
+    job = _SOFTMAX.pack(
+        logits.data_ptr(),
+        target.data_ptr(),
+        _at(d_logits),
+        loss.data_ptr(),
+        temperature.data_ptr(),
+        _at(room),
+        *layout,
+        rows,
+        classes,
+        ignore_index,
+        multiplier / max(kept, 1) if mean else multiplier,
+        smoothing,
+    )
+    if workers == 1:
+        native.softmax(0, rows, 0, job)
+        return loss
+    _spread(lambda *part: native.softmax(*part, job), rows, 1, workers)
+    if slope is not None and room is not None and room is not slope:
+        torch.sum(room, 0, out=slope.view(-1))
+    return loss.sum()
+
+
+def _at(tensor: Tensor | None) -> int:
+    return 0 if tensor is None else tensor.data_ptr()
+
+
+def _room(slope: Tensor | None, layout: Layout, n: int, workers: int) -> Tensor | None:
+    """Where workers write a slope: by themselves where they would meet in a number."""
+    if slope is None or workers == 1 or (layout.count > 1 and layout.inner * layout.count >= n):
+        return slope
+    return slope.new_empty(workers, layout.count)
+
+
+def _spread(run: Callable[[int, int, int], int | None], n: int, unit: int, workers: int) -> list[int | None]:
+    """Run parts of n, each a multiple of ``unit``, in threads."""
+    ends = [n * k // workers // unit * unit for k in range(workers)] + [n]
+    return list(_threads().map(run, ends[:-1], ends[1:], range(workers)))

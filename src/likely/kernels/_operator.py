@@ -72,11 +72,12 @@ def is_bare(tensor: Tensor) -> bool:
     >>> is_bare(torch.ones(2)), is_bare(torch.ones(2, dtype=torch.complex64).conj().imag)
     (True, False)
     """
-    return torch._C._dispatch_keys(tensor).raw_repr() in _usual_keys(tensor.device.type)
+    return torch._C._dispatch_keys(tensor).raw_repr() in usual_keys(tensor.device.type)
 
 
 @cache
-def _usual_keys(device: str) -> frozenset[int]:
+def usual_keys(device: str) -> frozenset[int]:
+    """What torch's dispatcher sees in a tensor on this device that is its memory and nothing else."""
     with torch.inference_mode():
         inference = torch.empty(0, device=device)
     return frozenset(torch._C._dispatch_keys(t).raw_repr() for t in (torch.empty(0, device=device), inference))

@@ -1,126 +1,16 @@
-/* Normal, Laplace, Student's t and robust likelihoods on the CPU: loss and gradients in one pass over the data.
+/* Normal, Laplace, Student's t, robust and Bernoulli likelihoods on the CPU: loss and gradients in one pass over the data.
  *
- * All four are l = psi(z, shape) + log Z(shape) + log(scale) with z = (target - prediction) / scale, so that
+ * The first four are l = psi(z, shape) + log Z(shape) + log(scale) with z = (target - prediction) / scale, so that
  * dl/dprediction = -psi'(z) / scale and dl/dscale = (1 - z psi'(z)) / scale. The formulas, those of
  * likely/functional.py, likely/_rho.py and likely/_partition.py, are written on vectors of LANES numbers without
  * branches. One element takes hundreds of steps, each waiting for the last; so the work goes in tiles that stay in the
  * first-level cache, in several short loops over a tile, in which the processor has many vectors in flight.
  */
-#include <math.h>
-#include <stdint.h>
-#include <string.h>
-#if defined(__AVX2__)
-#include <immintrin.h>
-#endif
+#include "parameters.h"
 
-#if defined(__AVX512F__)
-#define LANES 16
-#elif defined(__AVX2__)
-#define LANES 8
-#else
-#define LANES 4
-#endif
-#define TILE 256    /* a multiple of LANES */
-#define TERMS 10    /* of Q on a quarter of a piece */
-#define EPS 1.1920929e-7f
-#define LARGE 2e15f /* beyond, v*v / EPS is about to overflow, and 1 + v*v equals v*v */
+#define TERMS 10 /* of Q on a quarter of a piece */
 
-#define INLINE static inline __attribute__((always_inline))
-
-typedef float Vec __attribute__((vector_size(4 * LANES)));
-typedef float Unaligned __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
-typedef int32_t Int __attribute__((vector_size(4 * LANES)));
-
-enum { NORMAL, LAPLACE, STUDENT_T, ROBUST };
-
-INLINE Vec all(float x) { return x - (Vec){0}; }
-INLINE Vec pick(Int where, Vec yes, Vec no) { return where ? yes : no; }
-
-INLINE Vec at_least(Vec x, float low) { return pick(x < low, all(low), x); }   /* keeps NaN, as at_most does */
-INLINE Vec at_most(Vec x, float high) { return pick(x > high, all(high), x); }
-INLINE Vec size(Vec x) { return (Vec)((Int)x & 0x7fffffff); }
-
-INLINE Vec load(const float *from) { return *(const Unaligned *)from; }
-INLINE void store(float *to, Vec x) { *(Unaligned *)to = x; }
-
-/* Lane by lane, an entry of a row of 16. */
-INLINE Vec entry(const float *row, Int which) {
-#if defined(__AVX512F__)
-    return (Vec)_mm512_permutexvar_ps((__m512i)which, _mm512_loadu_ps(row));
-#elif defined(__AVX2__)
-    Vec first = (Vec)_mm256_permutevar8x32_ps(_mm256_loadu_ps(row), (__m256i)which);
-    return pick(which < 8, first, (Vec)_mm256_permutevar8x32_ps(_mm256_loadu_ps(row + 8), (__m256i)which));
-#else
-    Vec found;
-    for (int i = 0; i < LANES; i++) found[i] = row[which[i]];
-    return found;
-#endif
-}
-
-INLINE Vec root(Vec x) {
-#if defined(__AVX512F__)
-    Vec y = (Vec)_mm512_rsqrt14_ps((__m512)x), r = x * y;
-    return pick(x > 0.0f, r + 0.5f * y * (x - r * r), x);
-#else
-    for (int i = 0; i < LANES; i++) x[i] = sqrtf(x[i]);
-    return x;
-#endif
-}
-
-/* 1 / x for x that is neither zero nor infinite: an estimate and a Newton step, in a third of a division's time. */
-INLINE Vec inverse_(Vec x) {
-#if defined(__AVX512F__)
-    Vec y = (Vec)_mm512_rcp14_ps((__m512)x);
-    return y * (2.0f - x * y);
-#else
-    return 1.0f / x;
-#endif
-}
-
-/* log x for x > 0: the mantissa in [sqrt 1/2, sqrt 2), then a polynomial; right to a few parts in 1e8. */
-INLINE Vec log_finite(Vec x) {
-    Int shift = (Int)x - 0x3f3504f3;
-    Vec e = __builtin_convertvector(shift >> 23, Vec);
-    Vec f = (Vec)((shift & 0x007fffff) + 0x3f3504f3) - 1.0f;
-    Vec p = 7.0376836292e-2f * f - 1.1514610310e-1f;
-    p = p * f + 1.1676998740e-1f;
-    p = p * f - 1.2420140846e-1f;
-    p = p * f + 1.4249322787e-1f;
-    p = p * f - 1.6668057665e-1f;
-    p = p * f + 2.0000714765e-1f;
-    p = p * f - 2.4999993993e-1f;
-    p = p * f + 3.3333331174e-1f;
-    Vec y = f * f * (f * p - 0.5f) + e * -2.12194440e-4f;
-    return f + y + e * 0.693359375f;
-}
-
-INLINE Vec log_(Vec x) { return pick(x <= 3.4e38f, log_finite(x), x); } /* infinity and NaN stay */
-
-/* For a number somebody gave, which may be wrong. */
-INLINE Vec log_any(Vec x) { return pick(x > 0.0f, log_(x), pick(x == 0.0f, all(-INFINITY), all(NAN))); }
-
-/* 2^n and p with e^x = 2^n (1 + p). */
-INLINE Vec exp_parts(Vec x, Vec *p) {
-    x = at_least(at_most(x, 89.0f), -87.0f); /* e^89 is infinite */
-    Vec n = at_most(x * 1.44269504f + 12582912.0f - 12582912.0f, 127.0f); /* rounded to a whole number */
-    Vec r = x - n * 0.693359375f + n * 2.12194440e-4f;
-    Vec q = 1.9875691500e-4f * r + 1.3981999507e-3f;
-    q = q * r + 8.3334519073e-3f;
-    q = q * r + 4.1665795894e-2f;
-    q = q * r + 1.6666665459e-1f;
-    q = q * r + 5.0000001201e-1f;
-    *p = q * r * r + r;
-    return (Vec)((__builtin_convertvector(n, Int) + 127) << 23);
-}
-
-/* e^x - 1 for x within a quarter of zero. */
-INLINE Vec expm1_small(Vec x) {
-    Vec p = 1.0f / 720 * x + 1.0f / 120;
-    p = p * x + 1.0f / 24;
-    p = p * x + 1.0f / 6;
-    p = p * x + 0.5f;
-    return p * x * x + x;
-}
+enum { NORMAL, LAPLACE, STUDENT_T, ROBUST, BERNOULLI };
 
 struct Psi { Vec value, slope, shape_slope; }; /* psi, dpsi/dz, dpsi/dshape */
 struct Normaliser { Vec value, slope, log_b, b, inverse_b; }; /* log Z, its slope, and the b of log(1 + z*z / b) */
@@ -233,12 +123,18 @@ INLINE Psi robust(Vec z, Vec L, Vec alpha, const Normaliser &of) {
     return {pick(high, above, below), zw * half, pick(high, above_slope, below_slope)};
 }
 
-/* A parameter is one number (step 0) or one an element (step 1). What is null is not written; the sums are of the loss
- * and of the slopes of parameters that are one number. `upstream` holds a factor for each element, or is null. */
+/* The Bernoulli NLL of a logit z, log(1 + e^z) - y z. */
+INLINE Psi bernoulli(Vec z, Vec y) {
+    Vec sigmoid, log = softplus(z, &sigmoid);
+    return {log - y * z, sigmoid - y, all(0.0f)};
+}
+
+/* What is null is not written. `upstream` holds a factor for each element, or is null; `loss` a number per worker. */
 struct Job {
-    const float *prediction, *target, *scale, *shape, *upstream;
-    float *each, *d_prediction, *d_scale, *d_shape;
-    int64_t scale_step, shape_step;
+    const float *prediction, *target, *upstream;
+    float *each, *d_prediction, *loss;
+    Parameter scale, shape;
+    int64_t n;
     float factor, constant;
 };
 
@@ -249,91 +145,74 @@ template <int kind> INLINE Normaliser normaliser(Vec shape, const float *Q, cons
     return {none, none, none, none, none};
 }
 
-/* n is a multiple of LANES. */
-template <int kind> static void run(int64_t n, const Job &job, const float *Q, const float *R, double *totals) {
+/* Whether all targets are such as the likelihood allows. */
+template <int kind> static bool run(int64_t start, int64_t end, int64_t worker, const Job &job, const float *Q, const float *R) {
     Vec z[TILE / LANES], inverse[TILE / LANES], logs[TILE / LANES], tails[TILE / LANES];
+    Vec d_scale[TILE / LANES], d_shape[TILE / LANES];
     Normaliser own[TILE / LANES];
     Psi psi[TILE / LANES];
-    if (n < 1) return;
-    if (!job.scale_step)
-        for (int j = 0; j < TILE / LANES; j++) inverse[j] = 1.0f / all(*job.scale), logs[j] = log_any(all(*job.scale));
-    if (!job.shape_step)
-        for (int j = 0; j < TILE / LANES; j++) own[j] = j ? own[0] : normaliser<kind>(all(*job.shape), Q, R);
-    for (int64_t start = 0; start < n; start += TILE) {
-        int m = (int)(n - start < TILE ? n - start : TILE) / LANES;
-        if (job.scale_step)
-            for (int j = 0; j < m; j++) {
-                Vec scale = load(job.scale + start + j * LANES);
-                inverse[j] = 1.0f / scale, logs[j] = log_any(scale);
+    Values scale(job.scale, job.n, start, end, worker), shape(job.shape, job.n, start, end, worker);
+    double total = 0.0;
+    Int wrong = {0};
+    for (int64_t at = start; at < end; at += TILE) {
+        int count = (int)(end - at < TILE ? end - at : TILE), m = (count + LANES - 1) / LANES;
+        Tile tile(job.prediction, job.target, job.upstream, at, count);
+        if (scale.next(at, count))
+            for (int j = 0; j < TILE / LANES; j++) inverse[j] = 1.0f / scale.value[j], logs[j] = log_any(scale.value[j]);
+        if (kind == STUDENT_T || kind == ROBUST)
+            if (shape.next(at, count)) {
+                int distinct = shape.one() ? 1 : m;
+                for (int j = 0; j < distinct; j++) own[j] = normaliser<kind>(shape.value[j], Q, R);
+                if (shape.one()) for (int j = 1; j < TILE / LANES; j++) own[j] = own[0];
             }
-        if (job.shape_step)
-            for (int j = 0; j < m; j++) own[j] = normaliser<kind>(load(job.shape + start + j * LANES), Q, R);
         for (int j = 0; j < m; j++) {
-            int64_t i = start + j * LANES;
-            z[j] = (load(job.target + i) - load(job.prediction + i)) * inverse[j];
+            Vec x = load(tile.prediction + j * LANES), y = load(tile.target + j * LANES);
+            z[j] = (kind == BERNOULLI ? x : y - x) * inverse[j];
             if (kind == NORMAL) psi[j] = normal(z[j]);
             if (kind == LAPLACE) psi[j] = laplace(z[j]);
             if (kind == STUDENT_T) tails[j] = log_tail(z[j], own[j]);
             if (kind == ROBUST) tails[j] = log_tail(bounded(z[j]), own[j]);
+            if (kind == BERNOULLI) psi[j] = bernoulli(z[j], y), wrong |= ~((y >= 0.0f) & (y <= 1.0f) & (inverse[j] > 0.0f));
         }
         if (kind == STUDENT_T) for (int j = 0; j < m; j++) psi[j] = student_t(z[j], tails[j], own[j]);
-        if (kind == ROBUST)
-            for (int j = 0; j < m; j++) {
-                Vec alpha = job.shape_step ? load(job.shape + start + j * LANES) : all(*job.shape);
-                psi[j] = robust(bounded(z[j]), tails[j], alpha, own[j]);
-            }
-        Vec sums[3] = {};
+        if (kind == ROBUST) for (int j = 0; j < m; j++) psi[j] = robust(bounded(z[j]), tails[j], shape.value[j], own[j]);
+        Vec sum = {0};
         for (int j = 0; j < m; j++) {
-            int64_t i = start + j * LANES;
-            Vec factor = job.upstream ? job.factor * load(job.upstream + i) : all(job.factor);
-            Vec value = psi[j].value + own[j].value + logs[j] + job.constant;
-            Vec d_scale = factor * (1.0f - z[j] * psi[j].slope) * inverse[j];
-            Vec d_shape = factor * (psi[j].shape_slope + own[j].slope);
-            if (job.each) store(job.each + i, value);
-            if (job.d_prediction) store(job.d_prediction + i, -factor * psi[j].slope * inverse[j]);
-            if (job.d_scale) store(job.d_scale + i, d_scale);
-            if (job.d_shape) store(job.d_shape + i, d_shape);
-            sums[0] += factor * value;
-            sums[1] += d_scale;
-            sums[2] += d_shape;
+            int64_t i = j * LANES;
+            Vec factor = tile.upstream ? job.factor * load(tile.upstream + i) : all(job.factor);
+            Vec value = psi[j].value + job.constant, pull = factor * psi[j].slope * inverse[j];
+            if (kind == BERNOULLI) {
+                d_scale[j] = -z[j] * pull;
+            } else {
+                value += logs[j];
+                d_scale[j] = factor * inverse[j] - z[j] * pull;
+                pull = -pull;
+            }
+            if (kind == STUDENT_T || kind == ROBUST) {
+                value += own[j].value;
+                d_shape[j] = factor * (psi[j].shape_slope + own[j].slope);
+            }
+            if (job.each) tile.put(job.each, j, value);
+            if (job.d_prediction) tile.put(job.d_prediction, j, pull);
+            sum += factor * value;
         }
-        for (int k = 0; k < 3; k++)
-            for (int lane = 0; lane < LANES; lane++) totals[k] += sums[k][lane];
+        scale.collect(at, count, d_scale);
+        if (kind == STUDENT_T || kind == ROBUST) shape.collect(at, count, d_shape);
+        total += sum_of(sum);
     }
+    scale.finish();
+    if (kind == STUDENT_T || kind == ROBUST) shape.finish();
+    job.loss[worker] = (float)total;
+    for (int lane = 0; lane < LANES; lane++) if (wrong[lane]) return false;
+    return true;
 }
 
-static void all_of(int kind, int64_t n, const Job &job, const float *Q, const float *R, double *totals) {
-    if (kind == NORMAL) run<NORMAL>(n, job, Q, R, totals);
-    else if (kind == LAPLACE) run<LAPLACE>(n, job, Q, R, totals);
-    else if (kind == STUDENT_T) run<STUDENT_T>(n, job, Q, R, totals);
-    else run<ROBUST>(n, job, Q, R, totals);
-}
-
-/* Elements start to end. The last few, less than a vector, are computed in copies filled up with elements of weight 0. */
-extern "C" void likely_location(int kind, int64_t start, int64_t end, const Job *whole, const float *Q, const float *R,
-                                double *totals) {
-    Job job = *whole;
-    const float **inputs[] = {&job.prediction, &job.target, &job.scale, &job.shape, &job.upstream};
-    float **outputs[] = {&job.each, &job.d_prediction, &job.d_scale, &job.d_shape};
-    const int64_t steps[] = {1, 1, job.scale_step, job.shape_step, 1};
-    for (int k = 0; k < 5; k++) if (*inputs[k]) *inputs[k] += start * steps[k];
-    for (int k = 0; k < 4; k++) if (*outputs[k]) *outputs[k] += start;
-    int64_t rest = (end - start) % LANES, full = end - start - rest;
-    all_of(kind, full, job, Q, R, totals);
-    if (!rest) return;
-
-    float in[5][LANES], out[4][LANES], *results[4];
-    for (int k = 0; k < 5; k++)
-        for (int i = 0; i < LANES; i++) {
-            const float *from = *inputs[k];
-            in[k][i] = i < rest ? (from ? from[steps[k] * (full + i)] : 1.0f) : (k == 4 ? 0.0f : 1.0f);
-        }
-    for (int k = 0; k < 5; k++) *inputs[k] = in[k];
-    for (int k = 0; k < 4; k++) {
-        results[k] = *outputs[k] ? *outputs[k] + full : 0;
-        if (results[k]) *outputs[k] = out[k];
-    }
-    job.scale_step = job.shape_step = 1;
-    all_of(kind, LANES, job, Q, R, totals);
-    for (int k = 0; k < 4; k++) if (results[k]) memcpy(results[k], out[k], rest * sizeof(float));
+/* Elements start to end, by one of several workers; whether all targets are such as the likelihood allows. */
+extern "C" int likely_location(int kind, int64_t start, int64_t end, int64_t worker, const Job *job, const float *Q,
+                               const float *R) {
+    if (kind == NORMAL) return run<NORMAL>(start, end, worker, *job, Q, R);
+    if (kind == LAPLACE) return run<LAPLACE>(start, end, worker, *job, Q, R);
+    if (kind == STUDENT_T) return run<STUDENT_T>(start, end, worker, *job, Q, R);
+    if (kind == ROBUST) return run<ROBUST>(start, end, worker, *job, Q, R);
+    return run<BERNOULLI>(start, end, worker, *job, Q, R);
 }

@@ -21,6 +21,7 @@ from likely._validation import (
     prepare,
     reduce,
 )
+from likely.likelihoods._short import Fused
 
 Value = Tensor | Any  # a number or a tensor for whoever calls; the formula is given a tensor
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
@@ -107,6 +108,8 @@ def functional_form(
                 nll = nll + (constant(target) if callable(constant) else constant)
             return reduce(nll, reduction)
 
+        if kernel:
+            form.fused = Fused(formula.__name__.removesuffix("_nll"), kernel_order(names), constant)  # type: ignore[attr-defined, arg-type]
         form.__signature__ = signature = _signature(formula, form)  # type: ignore[attr-defined]
         form.__doc__ = _documented(formula.__doc__)
         return form  # type: ignore[return-value]
@@ -160,10 +163,15 @@ def _signature(formula: Callable[..., Tensor], form: Callable[..., Tensor]) -> i
     return plain.replace(parameters=[*own, *how])
 
 
+def kernel_order(names: Sequence[str]) -> tuple[str, ...]:
+    """Parameters in the order in which kernels read them."""
+    return tuple(sorted(names, key=lambda name: name != "scale"))
+
+
 def _kernel(formula: Callable[..., Tensor], names: Sequence[str], check: Callable[..., None]) -> Callable[..., Tensor]:
     """The likelihood of a location and a scale by its fused kernel where that applies, else by its formula."""
     kind = formula.__name__.removesuffix("_nll")
-    order = sorted(names, key=lambda name: name != "scale")  # as kernels read them
+    order = kernel_order(names)
 
     def plain(prediction: Tensor, target: Tensor, *values: Tensor) -> Tensor:
         return formula(prediction, target, **dict(zip(order, values, strict=True)))

@@ -1,7 +1,7 @@
 """What all likelihood losses share: slots for parameters, one forward pass, reductions, weights."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, NamedTuple
 
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.distributions import Distribution
 from torch.distributions.transforms import Transform
 
+from likely import kernels
 from likely._collapse import Guard
 from likely._forgotten import Watch
 from likely._standardize import unchanged_on_error
@@ -26,6 +27,8 @@ from likely._validation import (
     unscriptable,
 )
 from likely.constraints import ShiftedSoftplus
+from likely.kernels import Job, Layout
+from likely.likelihoods._short import Fused, Raw, Shortcut, aligned, raw_values, undisturbed
 from likely.parameters import Data, Fixed, Global, Parameter, Predicted
 
 ParameterLike = Parameter | float | Tensor | None
@@ -86,6 +89,7 @@ class LikelihoodLoss(nn.Module):
     nll: ClassVar[Callable[..., Tensor]]
     family: ClassVar[type[Distribution]]
     beta: float = 0.0
+    _fused: ClassVar[Fused | None] = None
 
     def __init_subclass__(
         cls,
@@ -95,6 +99,7 @@ class LikelihoodLoss(nn.Module):
         **slots: Slot,
     ) -> None:
         super().__init_subclass__()
+        cls._fused = getattr(nll, "fused", None)  # not that of the class above, of which this one may change anything
         given = {"nll": nll and staticmethod(nll), "family": family, "slots": slots}
         for name, value in given.items():
             if value:  # else it is that of the class above
@@ -114,7 +119,7 @@ class LikelihoodLoss(nn.Module):
         check_positive("multiplier", multiplier)
         self.reduction, self.full, self.validate_args = reduction, full, validate_args
         self.multiplier = float(multiplier)
-        self._watch, self._guard = Watch(), Guard()
+        self._watch, self._guard, self._shortcut = Watch(), Guard(), Shortcut()
         for name, slot in self.slots.items():
             setattr(self, name, as_parameter(name, parameters.pop(name, None), slot))
         if parameters:
@@ -149,9 +154,17 @@ class LikelihoodLoss(nn.Module):
         if watched:
             self._watch.look(self, prediction)
         with self._unchanged_on_error():
+            raw = None
+            if sample_weight is None and self._is_short(prediction, target):
+                raw = raw_values(self, features, index)
+            due = watched and self._guard.due()
+            if raw and not due:
+                short = self._shortcut.take(self, prediction, target, raw)
+                if short is not None:
+                    return short
             self._check(prediction, target)
-            phi = self._phi(prediction, features, index)
-            if watched:
+            phi = self._phi(prediction, features, index, raw)
+            if due:
                 self._guard.look(self, phi, self.validate_args)
             if sample_weight is None and not self.beta:  # a fused kernel reduces as it goes
                 loss = self._nll(prediction, target, phi, self.reduction)
@@ -221,7 +234,32 @@ class LikelihoodLoss(nn.Module):
         """Only networks of parameters keep statistics; those of a refused batch are undone."""
         return unchanged_on_error([module for module in self._modules.values() if isinstance(module, Predicted)])
 
-    def _phi(self, prediction: Tensor, features: Features, index: Tensor | None) -> Phi:
+    def _is_short(self, prediction: Tensor, target: Tensor) -> bool:
+        """Whether a fused kernel takes this batch from the stored parameters to the loss, if it can read those too."""
+        return (
+            self._fused is not None
+            and not torch.compiler.is_compiling()
+            and self.reduction != "none"
+            and not self.beta
+            and kernels.usual(prediction)
+            and kernels.usual(target, torch.int64 if self._fused.labels else torch.float32)
+            and not target.requires_grad
+            and prediction.numel() > 0
+            and undisturbed()
+        )
+
+    def _short_job(
+        self, prediction: Tensor, target: Tensor, layouts: Sequence[Layout], plain: Callable[..., Tensor]
+    ) -> Job | None:
+        """What such a kernel is told."""
+        assert self._fused is not None
+        factor = self.multiplier / prediction.numel() if self.reduction == "mean" else self.multiplier
+        constant = self._fused.constant if self.full else 0.0
+        return kernels.Location(kernels.KINDS.index(self._fused.kind), tuple(layouts), constant, factor, plain)
+
+    def _phi(
+        self, prediction: Tensor, features: Features, index: Tensor | None, raw: Raw | None = None
+    ) -> Phi:
         """Every parameter's value, with axes added so that it broadcasts to one number an element."""
         outer, dtype = self._outer(prediction), torch.promote_types(prediction.dtype, torch.float32)
         if isinstance(features, Mapping) and not features.keys() <= self.slots.keys():
@@ -233,13 +271,12 @@ class LikelihoodLoss(nn.Module):
             parameter: Parameter = getattr(self, name)
             if isinstance(parameter, Fixed):
                 value = parameter(dtype=dtype)
+            elif raw is not None:
+                value = parameter._constrain(raw[name])
             else:
                 own = features.get(name) if isinstance(features, Mapping) else features
                 value = parameter(features=own, index=index)
-            batch = value.shape[: value.ndim - len(parameter.shape)]
-            gap = len(outer) - len(batch) - len(parameter.shape)
-            if batch and gap > 0:
-                value = value.reshape(*batch, *(1,) * gap, *parameter.shape)
+            value = aligned(value, parameter, outer)
             if not fits(value.shape, outer):
                 source = {Data: "index", Predicted: "features"}.get(type(parameter), "its shape")
                 raise ValueError(

@@ -12,6 +12,7 @@ from likely._validation import check_floating, check_positive, check_real, check
 from likely.likelihoods._loss import TEMPERATURE, LikelihoodLoss, ParameterLike, Phi, as_weight
 from likely.likelihoods._numeric import Array, check_support
 from likely.likelihoods._record import register
+from likely.likelihoods._short import Fused
 
 __all__ = ["Bernoulli", "BernoulliLoss", "bernoulli_nll"]
 
@@ -93,6 +94,9 @@ class Bernoulli(td.Bernoulli):
         return (value > torch.sigmoid(-self.logits)).to(self.logits.dtype)
 
 
+bernoulli_nll.fused = Fused("bernoulli", ("temperature",))  # type: ignore[attr-defined]
+
+
 class BernoulliLoss(LikelihoodLoss, nll=bernoulli_nll, family=Bernoulli, temperature=TEMPERATURE):
     r"""The Bernoulli likelihood: :class:`torch.nn.BCEWithLogitsLoss` with a temperature that learns.
 
@@ -127,6 +131,10 @@ class BernoulliLoss(LikelihoodLoss, nll=bernoulli_nll, family=Bernoulli, tempera
         self.logits = logits
         self.register_buffer("weight", as_weight("weight", weight))
         self.register_buffer("pos_weight", as_weight("pos_weight", pos_weight))
+
+    def _is_short(self, prediction: Tensor, target: Tensor) -> bool:
+        weighted = self._buffers["weight"] is not None or self._buffers["pos_weight"] is not None
+        return self.logits and not weighted and super()._is_short(prediction, target)
 
     def _options(self, reduction: str) -> dict[str, Any]:
         own = {"weight": self.weight, "pos_weight": self.pos_weight}

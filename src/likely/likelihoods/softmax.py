@@ -1,5 +1,6 @@
 """The softmax likelihood of classes: cross-entropy whose temperature learns."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from likely._validation import (
 from likely.likelihoods._loss import TEMPERATURE, LikelihoodLoss, ParameterLike, Phi, as_weight
 from likely.likelihoods._numeric import Array, check_support
 from likely.likelihoods._record import register
+from likely.likelihoods._short import Fused
 from likely.likelihoods._sharded_classes import is_spread, local_part, shards_of, spread_nll
 
 # With fewer classes than this a row is too short for a program of its own, and torch's cross-entropy is as good.
@@ -284,6 +286,9 @@ def softmax_slopes(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     return -log_p.gather(1, labels[:, None])[:, 0], slopes
 
 
+softmax_nll.fused = Fused("softmax", ("temperature",), labels=True)  # type: ignore[attr-defined]
+
+
 class SoftmaxLoss(LikelihoodLoss, nll=softmax_nll, family=td.Categorical, temperature=TEMPERATURE):
     r"""The softmax likelihood: :class:`torch.nn.CrossEntropyLoss` with a temperature that learns.
 
@@ -337,6 +342,18 @@ class SoftmaxLoss(LikelihoodLoss, nll=softmax_nll, family=td.Categorical, temper
         if self.weight is not None:
             return row_weights(target, self.weight, self.ignore_index)
         return (target != self.ignore_index).float()
+
+    def _is_short(self, prediction: Tensor, target: Tensor) -> bool:
+        few = prediction.ndim == 2 and prediction.shape[1] <= kernels.MOST_CLASSES
+        return few and self._buffers["weight"] is None and super()._is_short(prediction, target)
+
+    def _short_job(
+        self, prediction: Tensor, target: Tensor, layouts: Sequence[kernels.Layout], plain: Callable[..., Tensor]
+    ) -> kernels.Job | None:
+        if target.shape != self._outer(prediction):
+            return None
+        mean = self.reduction == "mean"
+        return kernels.Softmax(layouts[0], self.ignore_index, self.label_smoothing, mean, self.multiplier, plain)
 
     def _options(self, reduction: str) -> dict[str, Any]:
         own = {"ignore_index": self.ignore_index, "label_smoothing": self.label_smoothing, "weight": self.weight}

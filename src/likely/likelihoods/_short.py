@@ -1,0 +1,134 @@
+"""The short way through a loss: one fused kernel, past checks that a batch of the same form has passed before."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from likely import kernels
+from likely._hooks import has_hooks
+from likely.kernels import Job, layout_of
+from likely.parameters import Data, Fixed, Global, Parameter, Predicted
+
+if TYPE_CHECKING:
+    from likely.likelihoods._loss import LikelihoodLoss
+
+Raw = dict[str, Tensor]
+
+_KINDS = (Global, Predicted, Data, Fixed)
+
+
+class Fused(NamedTuple):
+    """The kernel of a functional form: its name, the order in which it reads parameters, and the form's constant.
+
+    ``labels`` tells whether targets are class numbers.
+    """
+
+    kind: str
+    order: tuple[str, ...]
+    constant: float = 0.0
+    labels: bool = False
+
+
+class Shortcut:
+    """One per loss: the form of the last batch that went the short way, and the job that was made of it.
+
+    What a copy or a pickle of the loss gets is an empty one.
+    """
+
+    def __init__(self) -> None:
+        self.last: tuple[Any, Job | None] = (None, None)
+
+    def __reduce__(self) -> tuple[type["Shortcut"], tuple[()]]:
+        return Shortcut, ()
+
+    def take(self, loss: "LikelihoodLoss", prediction: Tensor, target: Tensor, raw: Raw) -> Tensor | None:
+        """The loss, or None where the long way must be gone: to another kernel, or to an error that says what is wrong."""
+        tensors = raw.values()
+        if not all(map(kernels.usual, tensors)):
+            return None
+        form = (
+            prediction.shape,
+            target.shape,
+            *loss._options(loss.reduction).values(),
+            loss.multiplier,
+            *[t.shape for t in tensors],
+            *[id(loss._modules[name].constraint) for name in raw],  # type: ignore[union-attr]
+        )
+        known, job = self.last
+        if form != known:
+            job = _job(loss, prediction, target, raw)
+            self.last = form, job
+        return None if job is None else kernels.direct(job, prediction, target, *tensors)
+
+
+def raw_values(
+    loss: "LikelihoodLoss", features: Tensor | Mapping[str, Tensor] | None, index: Tensor | None
+) -> Raw | None:
+    """The loss's parameters before their constraints, in the kernel's order; None where one of them has no such."""
+    assert loss._fused is not None
+    parameters: dict[str, Any] = {name: loss._modules[name] for name in loss._fused.order}
+    by_name = isinstance(features, Mapping)
+    if not all(map(_open, parameters.values())) or (by_name and not features.keys() <= parameters.keys()):
+        return None
+    return {name: p.unconstrained(features.get(name) if by_name else features, index) for name, p in parameters.items()}
+
+
+def _open(parameter: Any) -> bool:
+    """Whether it is one of ours, in a state in which it has raw values, and no hook waits for its call."""
+    return type(parameter) in _KINDS and not has_hooks(parameter) and (parameter.training or type(parameter) is not Data)
+
+
+def aligned(value: Tensor, parameter: Parameter, outer: Sequence[int]) -> Tensor:
+    """A parameter's values with axes added, so that those of a row stand beside the row's predictions."""
+    batch = value.shape[: value.ndim - len(parameter.shape)]
+    gap = len(outer) - len(batch) - len(parameter.shape)
+    return value.reshape(*batch, *(1,) * gap, *parameter.shape) if batch and gap > 0 else value
+
+
+def _job(loss: "LikelihoodLoss", prediction: Tensor, target: Tensor, raw: Raw) -> Job | None:
+    loss._check(prediction, target)
+    outer = loss._outer(prediction)
+    constraints, layouts, shapes = [], [], []
+    for name, value in raw.items():
+        parameter: Parameter = getattr(loss, name)
+        constraint = None if isinstance(parameter, Fixed) else parameter.constraint
+        shape = aligned(value.detach(), parameter, outer).shape
+        layout = layout_of(shape, outer, constraint) if len(shape) <= len(outer) else None
+        if layout is None:
+            return None
+        constraints.append(constraint)
+        layouts.append(layout)
+        shapes.append(shape)
+    plain = partial(
+        _plain, type(loss).nll, tuple(raw), constraints, shapes, loss._options(loss.reduction), loss.multiplier
+    )
+    return loss._short_job(prediction, target, layouts, plain)
+
+
+def _plain(
+    nll: Callable[..., Tensor],
+    names: Sequence[str],
+    constraints: Sequence[Any],
+    shapes: Sequence[torch.Size],
+    options: Mapping[str, Any],
+    multiplier: float,
+    prediction: Tensor,
+    target: Tensor,
+    *raw: Tensor,
+) -> Tensor:
+    """The same loss of the same tensors, an operation at a time."""
+    phi = {
+        name: (value if constraint is None else constraint(value)).reshape(shape)
+        for name, constraint, shape, value in zip(names, constraints, shapes, raw, strict=True)
+    }
+    return nll(prediction, target, **phi, **options) * multiplier
+
+
+def undisturbed() -> bool:
+    """Whether kernels were built, and no transform, tracer or dispatch mode follows the operations."""
+    return kernels.available() and not (kernels.transformed() or torch._C._len_torch_dispatch_stack())
+
+
