@@ -54,17 +54,25 @@ class Standardize(nn.Module):
         self.batches.add_(sound)
 
     def moments(self, x: Tensor) -> Tensor | None:
-        """Mean and deviation after this batch, shape (2, features), by a kernel; None where there is none for it."""
+        """Mean and deviation after this batch, and what :meth:`put_back` needs, by a kernel; None where there is none."""
         buffers = (self.mean, self.var, self.batches)
         if torch.compiler.is_compiling() or not all(map(usual, (x, *buffers))) or not x.numel() or not _alone():
             return None
         learning = self.training and not _recomputing()
         return moments(x.detach(), *buffers, momentum=self.momentum, learning=learning)
 
+    @torch.no_grad()
+    def put_back(self, moments: Tensor) -> None:
+        """Forget the batch of which :meth:`moments` returned these."""
+        _, _, mean, var, batches = moments
+        self.mean.copy_(mean)
+        self.var.copy_(var)
+        self.batches.copy_(batches[0])
+
     def forward(self, x: Tensor) -> Tensor:
         """``x`` with every feature at mean zero and deviation one."""
         if (found := self.moments(x)) is not None:
-            mean, deviation = found
+            mean, deviation, *_ = found
             return (x - mean) / deviation
         if self.training and x.numel() > 0 and not transformed() and not _recomputing():
             self._update(x.detach())

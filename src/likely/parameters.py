@@ -391,21 +391,34 @@ class Predicted(Parameter):
                 features = features.float()
             inputs = features.movedim(1, -1) if self.spatial else features
             inputs = inputs.detach() if self.isolated else inputs
-            raw = self._by_kernel(inputs)
-            if raw is None:
-                raw = self.net(self.normalizer(inputs))
-            return self._shaped(raw, inputs.shape[:-1])
+            return self._shaped(self.net(self.normalizer(inputs)), inputs.shape[:-1])
 
-    def _by_kernel(self, inputs: Tensor) -> Tensor | None:
-        """What the usual network, standardised features and a linear layer, says of a small batch; else None."""
-        net, normalizer = self.net, self.normalizer
-        if torch.compiler.is_compiling() or type(normalizer) is not Standardize:
+    def head(self, features: Tensor | None) -> kernels.Head | None:
+        """What a kernel needs to compute the raw values of a small batch; None where the network is called.
+
+        It learns from the features what ``forward`` learns.
+        """
+        self._check_ready()
+        features = self._check_features(features)
+        modules = self._modules
+        net, normalizer = modules["net"], modules["normalizer"]
+        if type(net) is not nn.Sequential or len(net) != 1 or self.spatial:
             return None
-        layer = net[0] if type(net) is nn.Sequential and len(net) == 1 else None
-        if type(layer) is not nn.Linear or not kernels.head_applies(inputs, layer.weight, layer.bias):
+        layer = net[0]
+        if type(layer) is not nn.Linear or "start" in self._buffers or has_hooks(net, layer, normalizer):
             return None
-        moments = None if has_hooks(net, layer, normalizer) else normalizer.moments(inputs)
-        return None if moments is None else kernels.Head.apply(inputs, layer.weight, layer.bias, moments)
+        weight, bias = layer.weight, layer.bias
+        if not kernels.head_applies(features, weight, bias):
+            return None
+        features = features.detach() if self.isolated else features
+        moments = normalizer.moments(features) if self.normalize else kernels.as_they_are(features.shape[-1])
+        shape = (*features.shape[:-1], *self.shape)
+        return None if moments is None else kernels.Head(features, weight, bias, moments, shape)
+
+    def forget(self, head: kernels.Head) -> None:
+        """Undo what :meth:`head` learned from a batch that is refused."""
+        if self.normalize:
+            self.normalizer.put_back(head.moments)
 
     def _shaped(self, raw: Tensor, outer: torch.Size) -> Tensor:
         if self.spatial:

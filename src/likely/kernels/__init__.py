@@ -14,7 +14,7 @@ from torch.autograd import forward_ad
 
 from likely.kernels import _native
 from likely.kernels._direct import Job, Location, Softmax, direct, layout_of
-from likely.kernels._head import Head, head_applies, moments
+from likely.kernels._head import Head, as_they_are, head_applies, moments
 from likely.kernels._linear_softmax import linear_softmax_nll
 from likely.kernels._location import PLAIN, location_nll
 from likely.kernels._native import KINDS, MOST_CLASSES, Layout
@@ -32,6 +32,7 @@ __all__ = [
     "Location",
     "Softmax",
     "applies",
+    "as_they_are",
     "available",
     "direct",
     "head_applies",

@@ -16,10 +16,12 @@ from torch.distributions.transforms import Transform
 
 from likely.constraints import Interval, ShiftedSoftplus
 from likely.kernels import _native
+from likely.kernels._head import Head, by_kernel, by_torch, write_slopes
 from likely.kernels._native import Layout
 from likely.kernels._operator import is_bare
 
 Plain = Callable[..., Tensor]
+Moments = tuple[Tensor | None, ...]  # of the parameters that are read off features
 
 
 class Location(NamedTuple):
@@ -81,9 +83,14 @@ class Softmax(NamedTuple):
 Job = Location | Softmax
 
 
-def direct(job: Job, *tensors: Tensor) -> Tensor | None:
+def direct(job: Job, prediction: Tensor, target: Tensor, *parameters: Tensor | Head) -> Tensor | None:
     """The loss of prediction, target and raw parameters; None if it is not finite, and so wants an explanation."""
-    loss: Tensor = _Direct.apply(job, *tensors) if torch.is_grad_enabled() else job.run(tensors, [None] * (len(tensors) - 1))
+    moments = tuple(p.moments if type(p) is Head else None for p in parameters)
+    tensors = [t for p in parameters for t in (p[:3] if type(p) is Head else (p,))]
+    if torch.is_grad_enabled():
+        loss: Tensor = _Direct.apply(job, moments, prediction, target, *tensors)
+    else:
+        loss, _ = _run(job, moments, (prediction, target, *tensors), (False,) * (2 + len(tensors)))
     return loss if math.isfinite(loss.item()) else None
 
 
@@ -118,34 +125,55 @@ def _code_of(constraint: Transform | None) -> tuple[int, float, float] | None:
 
 class _Direct(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, job: Job, *tensors: Tensor) -> Tensor:
-        ctx.job, ctx.slopes = job, _room(tensors, ctx.needs_input_grad)
+    def forward(ctx: Any, job: Job, moments: Moments, *tensors: Tensor) -> Tensor:
+        ctx.job, ctx.moments = job, moments
         ctx.save_for_backward(*tensors)
-        return job.run(tensors, ctx.slopes)
+        loss, ctx.slopes = _run(job, moments, tensors, ctx.needs_input_grad[2:])
+        return loss
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():  # the gradient may be differentiated again
-            tensors = ctx.saved_tensors
-            asked = [t for t in tensors if t.requires_grad]
-            slopes = iter(torch.autograd.grad(ctx.job.plain(*tensors), asked, grad, create_graph=True))
-            return None, *(next(slopes) if t.requires_grad else None for t in tensors)
+            return None, None, *_by_torch(ctx.job, ctx.moments, ctx.saved_tensors, grad)
         slopes, ctx.slopes = ctx.slopes, None
         if slopes is None:  # the graph was kept, and the first pass has given them away
-            slopes = _room(ctx.saved_tensors, ctx.needs_input_grad)
-            ctx.job.run(ctx.saved_tensors, slopes)
+            _, slopes = _run(ctx.job, ctx.moments, ctx.saved_tensors, ctx.needs_input_grad[2:])
         if not is_bare(grad):  # a batch of gradients
-            slopes = [None if s is None else s * grad for s in slopes]
-        elif (by := grad.item()) != 1:
+            return None, None, *(None if s is None else s * grad for s in slopes)
+        if (by := grad.item()) != 1:
             for slope in slopes:
                 if slope is not None:
                     slope.mul_(by)
-        d_prediction, *rest = slopes
-        return None, d_prediction, None, *rest
+        return None, None, *slopes
 
 
-def _room(tensors: Sequence[Tensor], needs: Sequence[bool]) -> list[Tensor | None]:
-    """For the gradients of the prediction and of the raw parameters that learn; a target does not."""
-    prediction, _, *raw = tensors
-    first = torch.empty_like(prediction) if needs[1] else None
-    return [first, *(torch.empty_like(r) if n else None for r, n in zip(raw, needs[3:], strict=True))]
+def _run(
+    job: Job, moments: Moments, tensors: Sequence[Tensor], needs: Sequence[bool]
+) -> tuple[Tensor, list[Tensor | None]]:
+    """The loss and the gradients that somebody needs, in the order of the tensors; a target has none."""
+    slopes = [torch.empty_like(t) if n else None for t, n in zip(tensors, needs, strict=True)]
+    raw, d_raw = list(tensors[2:]), slopes[2:]
+    heads = []
+    for place, own in enumerate(moments):
+        if own is not None:
+            head = (*raw[place : place + 3], own)
+            wanted = d_raw[place : place + 3]
+            raw[place : place + 3] = [by_kernel(*head)]
+            d_raw[place : place + 3] = [torch.empty_like(raw[place]) if any(needs) else None]
+            heads.append((head, d_raw[place], wanted))
+    loss = job.run((*tensors[:2], *raw), (slopes[0], *d_raw))
+    for head, slope, wanted in heads:
+        if slope is not None:
+            write_slopes(head, slope, wanted)
+    return loss, slopes
+
+
+def _by_torch(job: Job, moments: Moments, tensors: Sequence[Tensor], grad: Tensor) -> tuple[Tensor | None, ...]:
+    """Gradients in the graph."""
+    raw = list(tensors[2:])
+    for place, own in enumerate(moments):
+        if own is not None:
+            raw[place : place + 3] = [by_torch(*raw[place : place + 3], own)]
+    asked = [t for t in tensors if t.requires_grad]
+    slopes = iter(torch.autograd.grad(job.plain(*tensors[:2], *raw), asked, grad, create_graph=True))
+    return tuple(next(slopes) if t.requires_grad else None for t in tensors)

@@ -96,6 +96,13 @@ def library() -> Library | None:
     )
 
 
+def built() -> Library:
+    """The kernels, where it is known that they are there."""
+    native = library()
+    assert native is not None
+    return native
+
+
 @cache
 def _threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor()
@@ -130,8 +137,7 @@ def location(
     All tensors are float32 and contiguous. ``parameters`` are scale and shape, raw, with their layouts; ``slopes`` takes
     their gradients, ``d_prediction`` that of the prediction and ``each`` every NLL, where they are given.
     """
-    native = library()
-    assert native is not None
+    native = built()
     n, unit = prediction.numel(), math.lcm(*(own.inner for _, own in parameters))
     workers = _workers(n, unit)
     loss = prediction.new_empty(workers) if workers > 1 else prediction.new_empty(())
@@ -177,8 +183,7 @@ def softmax(
     multiplier: float,
 ) -> Tensor:
     """The NLL of logits (rows, classes), summed or averaged over the labels that count; NaN if a label is no class."""
-    native = library()
-    assert native is not None
+    native = built()
     rows, classes = logits.shape
     kept = native.labels(target.data_ptr(), rows, classes, ignore_index)
     if kept < 0:

@@ -2,7 +2,7 @@
  *
  * What is learned and computed is what likely._standardize and torch's linear layer say. Features x are (rows, width),
  * the layer's weight is (outputs, width), and `moments` holds the mean and the deviation that this batch was
- * standardised by.
+ * standardised by, and then mean, var and batches as they were before it.
  */
 #include <stdlib.h>
 
@@ -36,6 +36,9 @@ static void learn(const float *x, int64_t rows, int64_t width, float momentum, f
 /* The mean, and what features are divided by: one for a feature that is constant to rounding. */
 extern "C" void likely_moments(const float *x, int64_t rows, int64_t width, int learning, float momentum, float *mean,
                                float *var, float *batches, float *moments) {
+    memcpy(moments + 2 * width, mean, width * sizeof(float));
+    memcpy(moments + 3 * width, var, width * sizeof(float));
+    moments[4 * width] = *batches;
     if (learning) learn(x, rows, width, momentum, mean, var, batches);
     for (int64_t k = 0; k < width; k++) {
         float root = sqrtf(var[k]);

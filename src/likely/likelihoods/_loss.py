@@ -28,7 +28,7 @@ from likely._validation import (
 )
 from likely.constraints import ShiftedSoftplus
 from likely.kernels import Job, Layout
-from likely.likelihoods._short import Fused, Raw, Shortcut, aligned, raw_values, undisturbed
+from likely.likelihoods._short import Fused, Shortcut, aligned, undisturbed
 from likely.parameters import Data, Fixed, Global, Parameter, Predicted
 
 ParameterLike = Parameter | float | Tensor | None
@@ -153,17 +153,16 @@ class LikelihoodLoss(nn.Module):
         watched = watched and not torch._C._are_functorch_transforms_active()
         if watched:
             self._watch.look(self, prediction)
+        due = watched and self._guard.due()
+        if sample_weight is None and self._is_short(prediction, target):
+            loss, values = self._shortcut.take(self, prediction, target, features, index)
+            if loss is not None:
+                if due:
+                    self._guard.look(self, values(), self.validate_args)
+                return loss
         with self._unchanged_on_error():
-            raw = None
-            if sample_weight is None and self._is_short(prediction, target):
-                raw = raw_values(self, features, index)
-            due = watched and self._guard.due()
-            if raw and not due:
-                short = self._shortcut.take(self, prediction, target, raw)
-                if short is not None:
-                    return short
             self._check(prediction, target)
-            phi = self._phi(prediction, features, index, raw)
+            phi = self._phi(prediction, features, index)
             if due:
                 self._guard.look(self, phi, self.validate_args)
             if sample_weight is None and not self.beta:  # a fused kernel reduces as it goes
@@ -257,9 +256,7 @@ class LikelihoodLoss(nn.Module):
         constant = self._fused.constant if self.full else 0.0
         return kernels.Location(kernels.KINDS.index(self._fused.kind), tuple(layouts), constant, factor, plain)
 
-    def _phi(
-        self, prediction: Tensor, features: Features, index: Tensor | None, raw: Raw | None = None
-    ) -> Phi:
+    def _phi(self, prediction: Tensor, features: Features, index: Tensor | None) -> Phi:
         """Every parameter's value, with axes added so that it broadcasts to one number an element."""
         outer, dtype = self._outer(prediction), torch.promote_types(prediction.dtype, torch.float32)
         if isinstance(features, Mapping) and not features.keys() <= self.slots.keys():
@@ -271,12 +268,10 @@ class LikelihoodLoss(nn.Module):
             parameter: Parameter = getattr(self, name)
             if isinstance(parameter, Fixed):
                 value = parameter(dtype=dtype)
-            elif raw is not None:
-                value = parameter._constrain(raw[name])
             else:
                 own = features.get(name) if isinstance(features, Mapping) else features
                 value = parameter(features=own, index=index)
-            value = aligned(value, parameter, outer)
+            value = value.reshape(aligned(value.shape, parameter, outer))
             if not fits(value.shape, outer):
                 source = {Data: "index", Predicted: "features"}.get(type(parameter), "its shape")
                 raise ValueError(

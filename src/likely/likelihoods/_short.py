@@ -9,13 +9,13 @@ from torch import Tensor
 
 from likely import kernels
 from likely._hooks import has_hooks
-from likely.kernels import Job, layout_of
+from likely.kernels import Head, Job, layout_of
 from likely.parameters import Data, Fixed, Global, Parameter, Predicted
 
 if TYPE_CHECKING:
     from likely.likelihoods._loss import LikelihoodLoss
 
-Raw = dict[str, Tensor]
+Raw = dict[str, Tensor | Head]
 
 _KINDS = (Global, Predicted, Data, Fixed)
 
@@ -44,48 +44,91 @@ class Shortcut:
     def __reduce__(self) -> tuple[type["Shortcut"], tuple[()]]:
         return Shortcut, ()
 
-    def take(self, loss: "LikelihoodLoss", prediction: Tensor, target: Tensor, raw: Raw) -> Tensor | None:
-        """The loss, or None where the long way must be gone: to another kernel, or to an error that says what is wrong."""
-        tensors = raw.values()
-        if not all(map(kernels.usual, tensors)):
+    def take(
+        self,
+        loss: "LikelihoodLoss",
+        prediction: Tensor,
+        target: Tensor,
+        features: Tensor | Mapping[str, Tensor] | None,
+        index: Tensor | None,
+    ) -> tuple[Tensor | None, Callable[[], dict[str, Tensor]]]:
+        """The loss, and a function that tells the parameters' values.
+
+        The loss is None where the long way must be gone, to another kernel or to an error that says what is wrong. What
+        was learned from the features is forgotten then.
+        """
+        raw: Raw = {}
+        found = None
+        try:
+            if _read(loss, features, index, raw):
+                found = self._by_kernel(loss, prediction, target, raw)
+        finally:
+            if found is None:
+                for name, own in raw.items():
+                    if type(own) is Head:
+                        loss._modules[name].forget(own)  # type: ignore[union-attr, operator]
+        return found, partial(_values, loss, raw)
+
+    def _by_kernel(self, loss: "LikelihoodLoss", prediction: Tensor, target: Tensor, raw: Raw) -> Tensor | None:
+        parameters = raw.values()
+        if not all(type(p) is Head or kernels.usual(p) for p in parameters):
             return None
         form = (
             prediction.shape,
             target.shape,
             *loss._options(loss.reduction).values(),
             loss.multiplier,
-            *[t.shape for t in tensors],
+            *[p.shape for p in parameters],
             *[id(loss._modules[name].constraint) for name in raw],  # type: ignore[union-attr]
         )
         known, job = self.last
         if form != known:
             job = _job(loss, prediction, target, raw)
             self.last = form, job
-        return None if job is None else kernels.direct(job, prediction, target, *tensors)
+        return None if job is None else kernels.direct(job, prediction, target, *parameters)
 
 
-def raw_values(
-    loss: "LikelihoodLoss", features: Tensor | Mapping[str, Tensor] | None, index: Tensor | None
-) -> Raw | None:
-    """The loss's parameters before their constraints, in the kernel's order; None where one of them has no such."""
+def _read(
+    loss: "LikelihoodLoss", features: Tensor | Mapping[str, Tensor] | None, index: Tensor | None, into: Raw
+) -> bool:
+    """Read the parameters before their constraints, in the kernel's order; False where one of them cannot be."""
     assert loss._fused is not None
     parameters: dict[str, Any] = {name: loss._modules[name] for name in loss._fused.order}
     by_name = isinstance(features, Mapping)
     if not all(map(_open, parameters.values())) or (by_name and not features.keys() <= parameters.keys()):
-        return None
-    return {name: p.unconstrained(features.get(name) if by_name else features, index) for name, p in parameters.items()}
+        return False
+    for name, parameter in parameters.items():
+        own = features.get(name) if by_name else features
+        if type(parameter) is Predicted:
+            head = parameter.head(own)
+            if head is None:
+                return False
+            into[name] = head
+        else:
+            into[name] = parameter.unconstrained(own, index)
+    return True
+
+
+@torch.no_grad()
+def _values(loss: "LikelihoodLoss", raw: Raw) -> dict[str, Tensor]:
+    """The parameters' values, constrained."""
+    parameters: dict[str, Any] = {name: loss._modules[name] for name in raw}
+    plain = {name: own.values() if type(own) is Head else own for name, own in raw.items()}
+    return {name: v if type(p := parameters[name]) is Fixed else p._constrain(v) for name, v in plain.items()}
 
 
 def _open(parameter: Any) -> bool:
     """Whether it is one of ours, in a state in which it has raw values, and no hook waits for its call."""
-    return type(parameter) in _KINDS and not has_hooks(parameter) and (parameter.training or type(parameter) is not Data)
+    if type(parameter) not in _KINDS or has_hooks(parameter):
+        return False
+    return type(parameter) is not Data or (parameter.training and parameter.table.shard is None)
 
 
-def aligned(value: Tensor, parameter: Parameter, outer: Sequence[int]) -> Tensor:
-    """A parameter's values with axes added, so that those of a row stand beside the row's predictions."""
-    batch = value.shape[: value.ndim - len(parameter.shape)]
-    gap = len(outer) - len(batch) - len(parameter.shape)
-    return value.reshape(*batch, *(1,) * gap, *parameter.shape) if batch and gap > 0 else value
+def aligned(shape: Sequence[int], parameter: Parameter, outer: Sequence[int]) -> tuple[int, ...]:
+    """The shape of a parameter's values with axes added, so that those of a row stand beside its predictions."""
+    batch = shape[: len(shape) - len(parameter.shape)]
+    gap = len(outer) - len(shape)
+    return (*batch, *(1,) * gap, *parameter.shape) if batch and gap > 0 else tuple(shape)
 
 
 def _job(loss: "LikelihoodLoss", prediction: Tensor, target: Tensor, raw: Raw) -> Job | None:
@@ -95,7 +138,7 @@ def _job(loss: "LikelihoodLoss", prediction: Tensor, target: Tensor, raw: Raw) -
     for name, value in raw.items():
         parameter: Parameter = getattr(loss, name)
         constraint = None if isinstance(parameter, Fixed) else parameter.constraint
-        shape = aligned(value.detach(), parameter, outer).shape
+        shape = aligned(value.shape, parameter, outer)
         layout = layout_of(shape, outer, constraint) if len(shape) <= len(outer) else None
         if layout is None:
             return None
@@ -112,7 +155,7 @@ def _plain(
     nll: Callable[..., Tensor],
     names: Sequence[str],
     constraints: Sequence[Any],
-    shapes: Sequence[torch.Size],
+    shapes: Sequence[tuple[int, ...]],
     options: Mapping[str, Any],
     multiplier: float,
     prediction: Tensor,
