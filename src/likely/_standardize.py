@@ -54,9 +54,11 @@ class Standardize(nn.Module):
         self.batches.add_(sound)
 
     def moments(self, x: Tensor) -> Tensor | None:
-        """Mean and deviation after this batch, and what :meth:`put_back` needs, by a kernel; None where there is none."""
+        """Mean and deviation after this batch, and what :meth:`put_back` needs, by a kernel; None without one."""
         buffers = (self.mean, self.var, self.batches)
-        if torch.compiler.is_compiling() or not all(map(usual, (x, *buffers))) or not x.numel() or not _alone():
+        if torch.compiler.is_compiling() or not x.is_cpu or not x.numel() or not all(map(usual, (x, *buffers))):
+            return None
+        if not (available(x) and _alone()):
             return None
         learning = self.training and not _recomputing()
         return moments(x.detach(), *buffers, momentum=self.momentum, learning=learning)
@@ -81,8 +83,8 @@ class Standardize(nn.Module):
 
 
 def _alone() -> bool:
-    """Whether there are kernels for the CPU, no other processes to share moments with, and nobody who follows."""
-    if not available() or transformed() or torch._C._len_torch_dispatch_stack() or torch._C._get_tracing_state():
+    """Whether there are no other processes to share moments with, and nobody who follows."""
+    if transformed() or torch._C._len_torch_dispatch_stack() or torch._C._get_tracing_state():
         return False
     return not (torch.distributed.is_available() and torch.distributed.is_initialized())
 

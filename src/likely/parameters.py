@@ -400,7 +400,7 @@ class Predicted(Parameter):
         """
         self._check_ready()
         features = self._check_features(features)
-        modules = self._modules
+        modules: dict[str, Any] = self._modules  # read past Module's __getattr__, which takes its time
         net, normalizer = modules["net"], modules["normalizer"]
         if type(net) is not nn.Sequential or len(net) != 1 or self.spatial:
             return None
@@ -417,7 +417,7 @@ class Predicted(Parameter):
 
     def forget(self, head: kernels.Head) -> None:
         """Undo what :meth:`head` learned from a batch that is refused."""
-        if self.normalize:
+        if isinstance(self.normalizer, Standardize):
             self.normalizer.put_back(head.moments)
 
     def _shaped(self, raw: Tensor, outer: torch.Size) -> Tensor:

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.autograd import forward_ad
 
 from likely.kernels import _native
@@ -62,9 +63,11 @@ def applies(*tensors: Any) -> bool:
     return device.type == "cpu" and all(t.dtype == torch.float32 for t in tensors) and _native.library() is not None
 
 
-def available() -> bool:
-    """Whether the kernels for the CPU were built."""
-    return _native.library() is not None
+def available(tensor: Tensor, validate_args: bool | None = None) -> bool:
+    """Whether there are kernels where this tensor is; on CUDA they do not check values."""
+    if tensor.is_cpu:
+        return _native.library() is not None
+    return tensor.is_cuda and not validate_args and _has_triton()
 
 
 def transformed() -> bool:

@@ -8,6 +8,7 @@ goes the long way then, which finds out why.
 
 import math
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import torch
@@ -17,15 +18,19 @@ from torch.distributions.transforms import Transform
 from likely.constraints import Interval, ShiftedSoftplus
 from likely.kernels import _native
 from likely.kernels._head import Head, by_kernel, by_torch, write_slopes
+from likely.kernels._location import rescale_
 from likely.kernels._native import Layout
 from likely.kernels._operator import is_bare
 
+_LARGE = 1 << 20  # elements from which on a kernel that does nothing if the factor is one is worth its launch
+
 Plain = Callable[..., Tensor]
+Result = tuple[Tensor, Tensor | None]  # the loss, and a number that the gradients are yet to be multiplied by
 Moments = tuple[Tensor | None, ...]  # of the parameters that are read off features
 
 
 class Location(NamedTuple):
-    """The likelihood of a batch of one form: which one, how its parameters are read, and what a sum is multiplied by."""
+    """The likelihood of a batch of one form: which one, how its parameters are read, and what multiplies a sum."""
 
     kind: int
     layouts: tuple[Layout, ...]
@@ -33,15 +38,17 @@ class Location(NamedTuple):
     factor: float
     plain: Plain  # of prediction, target and raw parameters: the same loss, differentiable any number of times
 
-    def run(self, tensors: Sequence[Tensor], slopes: Sequence[Tensor | None]) -> Tensor:
+    def run(self, tensors: Sequence[Tensor], slopes: Sequence[Tensor | None]) -> Result:
         """The loss; gradients of the prediction and the raw parameters are written into ``slopes``."""
+        if tensors[0].is_cuda:
+            return _triton("location").location_direct(self, tensors, slopes), None
         prediction, target, *raw = tensors
         read: list[tuple[Tensor | None, Layout]] = list(zip(raw, self.layouts, strict=True))
         d_prediction, *room = slopes
         if len(read) == 1:
             read.append((None, _native.ONE))
             room.append(None)
-        return _native.location(
+        loss = _native.location(
             self.kind,
             prediction,
             target,
@@ -51,6 +58,7 @@ class Location(NamedTuple):
             constant=self.constant,
             factor=self.factor,
         )
+        return loss, None
 
 
 class Softmax(NamedTuple):
@@ -63,12 +71,14 @@ class Softmax(NamedTuple):
     multiplier: float
     plain: Plain
 
-    def run(self, tensors: Sequence[Tensor], slopes: Sequence[Tensor | None]) -> Tensor:
+    def run(self, tensors: Sequence[Tensor], slopes: Sequence[Tensor | None]) -> Result:
         """The loss; gradients of the logits and the raw temperature are written into ``slopes``."""
+        if tensors[0].is_cuda:
+            return _triton("softmax").softmax_direct(self, tensors, slopes)
         logits, target, raw = tensors
-        return _native.softmax(
+        loss = _native.softmax(
             logits,
-            target,
+            target.long(),
             raw,
             self.layout,
             slopes[1],
@@ -78,27 +88,35 @@ class Softmax(NamedTuple):
             mean=self.mean,
             multiplier=self.multiplier,
         )
+        return loss, None
 
 
 Job = Location | Softmax
 
 
+def _triton(name: str) -> Any:
+    """The kernels on CUDA; Triton is imported when they are first used."""
+    return import_module(f"likely.kernels._{name}_triton")
+
+
 def direct(job: Job, prediction: Tensor, target: Tensor, *parameters: Tensor | Head) -> Tensor | None:
     """The loss of prediction, target and raw parameters; None if it is not finite, and so wants an explanation."""
-    moments = tuple(p.moments if type(p) is Head else None for p in parameters)
-    tensors = [t for p in parameters for t in (p[:3] if type(p) is Head else (p,))]
+    moments = tuple(p.moments if isinstance(p, Head) else None for p in parameters)
+    tensors: list[Tensor] = []
+    for parameter in parameters:
+        tensors += parameter[:3] if isinstance(parameter, Head) else (parameter,)
     if torch.is_grad_enabled():
         loss: Tensor = _Direct.apply(job, moments, prediction, target, *tensors)
     else:
-        loss, _ = _run(job, moments, (prediction, target, *tensors), (False,) * (2 + len(tensors)))
-    return loss if math.isfinite(loss.item()) else None
+        loss, *_ = _run(job, moments, (prediction, target, *tensors), (False,) * (2 + len(tensors)))
+    return loss if loss.is_cuda or math.isfinite(loss.item()) else None  # a device is not waited for
 
 
 def layout_of(shape: Sequence[int], within: Sequence[int], constraint: Transform | None) -> Layout | None:
     """How a kernel reads a parameter that broadcasts to ``within``; None where it cannot.
 
     >>> layout_of((256, 1), (256, 10), None), layout_of((2, 1, 3), (2, 5, 3), None)
-    (Layout(inner=10, count=256, constraint=0, low=0.0, width=0.0), None)
+    (Layout(inner=10, numbers=256, constraint=0, low=0.0, width=0.0), None)
     """
     code = _code_of(constraint)
     if code is None:
@@ -128,7 +146,7 @@ class _Direct(torch.autograd.Function):
     def forward(ctx: Any, job: Job, moments: Moments, *tensors: Tensor) -> Tensor:
         ctx.job, ctx.moments = job, moments
         ctx.save_for_backward(*tensors)
-        loss, ctx.slopes = _run(job, moments, tensors, ctx.needs_input_grad[2:])
+        loss, ctx.slopes, ctx.factor = _run(job, moments, tensors, ctx.needs_input_grad[2:])
         return loss
 
     @staticmethod
@@ -137,20 +155,28 @@ class _Direct(torch.autograd.Function):
             return None, None, *_by_torch(ctx.job, ctx.moments, ctx.saved_tensors, grad)
         slopes, ctx.slopes = ctx.slopes, None
         if slopes is None:  # the graph was kept, and the first pass has given them away
-            _, slopes = _run(ctx.job, ctx.moments, ctx.saved_tensors, ctx.needs_input_grad[2:])
+            _, slopes, ctx.factor = _run(ctx.job, ctx.moments, ctx.saved_tensors, ctx.needs_input_grad[2:])
+        grad = grad if ctx.factor is None else grad * ctx.factor
         if not is_bare(grad):  # a batch of gradients
             return None, None, *(None if s is None else s * grad for s in slopes)
-        if (by := grad.item()) != 1:
-            for slope in slopes:
-                if slope is not None:
-                    slope.mul_(by)
+        _multiply([s for s in slopes if s is not None], grad)
         return None, None, *slopes
+
+
+def _multiply(slopes: list[Tensor], grad: Tensor) -> None:
+    if grad.is_cuda and max(s.numel() for s in slopes) > _LARGE:
+        rescale_(slopes, grad)
+    elif grad.is_cuda:
+        torch._foreach_mul_(slopes, grad)
+    elif (by := grad.item()) != 1:
+        for slope in slopes:
+            slope.mul_(by)
 
 
 def _run(
     job: Job, moments: Moments, tensors: Sequence[Tensor], needs: Sequence[bool]
-) -> tuple[Tensor, list[Tensor | None]]:
-    """The loss and the gradients that somebody needs, in the order of the tensors; a target has none."""
+) -> tuple[Tensor, list[Tensor | None], Tensor | None]:
+    """The loss, the gradients somebody needs, in the order of the tensors (a target has none), and their factor."""
     slopes = [torch.empty_like(t) if n else None for t, n in zip(tensors, needs, strict=True)]
     raw, d_raw = list(tensors[2:]), slopes[2:]
     heads = []
@@ -161,11 +187,11 @@ def _run(
             raw[place : place + 3] = [by_kernel(*head)]
             d_raw[place : place + 3] = [torch.empty_like(raw[place]) if any(needs) else None]
             heads.append((head, d_raw[place], wanted))
-    loss = job.run((*tensors[:2], *raw), (slopes[0], *d_raw))
+    loss, factor = job.run((*tensors[:2], *raw), (slopes[0], *d_raw))
     for head, slope, wanted in heads:
         if slope is not None:
             write_slopes(head, slope, wanted)
-    return loss, slopes
+    return loss, slopes, factor
 
 
 def _by_torch(job: Job, moments: Moments, tensors: Sequence[Tensor], grad: Tensor) -> tuple[Tensor | None, ...]:
@@ -173,7 +199,8 @@ def _by_torch(job: Job, moments: Moments, tensors: Sequence[Tensor], grad: Tenso
     raw = list(tensors[2:])
     for place, own in enumerate(moments):
         if own is not None:
-            raw[place : place + 3] = [by_torch(*raw[place : place + 3], own)]
+            features, weight, bias = raw[place : place + 3]
+            raw[place : place + 3] = [by_torch(features, weight, bias, own)]
     asked = [t for t in tensors if t.requires_grad]
     slopes = iter(torch.autograd.grad(job.plain(*tensors[:2], *raw), asked, grad, create_graph=True))
     return tuple(next(slopes) if t.requires_grad else None for t in tensors)

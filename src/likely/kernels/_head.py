@@ -36,7 +36,13 @@ class Head(NamedTuple):
 
 def head_applies(features: Tensor, weight: Tensor, bias: Tensor) -> bool:
     """Whether the kernel takes these: few, and as it can read them."""
-    return 0 < features.numel() * len(weight) <= _MOST and usual(features) and usual(weight) and usual(bias)
+    return (
+        features.is_cpu
+        and 0 < features.numel() * len(weight) <= _MOST
+        and usual(features)
+        and usual(weight)
+        and usual(bias)
+    )
 
 
 def moments(x: Tensor, mean: Tensor, var: Tensor, batches: Tensor, *, momentum: float, learning: bool) -> Tensor:

@@ -9,6 +9,7 @@ and writes one sum, so that the result is the same from run to run.
 
 import os
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import Any
 
@@ -18,13 +19,17 @@ import triton.language as tl
 from torch import Tensor
 
 from likely.kernels._coefficients import partition
+from likely.kernels._direct import Location
 from likely.kernels._location import outputs, with_room
-from likely.kernels._native import KINDS
+from likely.kernels._native import KINDS, Layout
 
 PARTS, TERMS = tl.constexpr(32), tl.constexpr(5)
 BLOCK, WARPS, PROGRAMS_A_CORE = 1024, 8, 32
+ALONE = 8 * BLOCK  # elements that one program goes through, so that nothing is left to add up
 
-NORMAL, LAPLACE, STUDENT_T = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
+NORMAL, LAPLACE, STUDENT_T, ROBUST = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2), tl.constexpr(3)
+ONE, EACH, GROUPS = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)  # how a parameter is read
+SOFTPLUS = tl.constexpr(1)
 LN2, LOG2E = tl.constexpr(0.6931471805599453), tl.constexpr(1.4426950408889634)
 
 if os.environ.get("TRITON_INTERPRET") == "1":  # knows no assembly
@@ -57,6 +62,31 @@ else:
 
 
 @triton.jit
+def _log1p(t):
+    """log(1 + t) for t from 0 on."""
+    series = t * (1.0 - t * (0.5 - t * (1 / 3 - t * (0.25 - t * (0.2 - t * (1 / 6))))))
+    return tl.where(t < 0.125, series, _log2(1.0 + t) * LN2)
+
+
+@triton.jit
+def constrained(raw, low, width, CONSTRAINT: tl.constexpr):
+    """The value of a raw parameter, and its slope; the constraints are those of parameters.h."""
+    value = raw
+    slope = raw * 0.0 + 1.0
+    if CONSTRAINT:
+        t = _exp2(-tl.abs(raw) * LOG2E)
+        inverse = 1.0 / (1.0 + t)
+        sigmoid = tl.where(raw < 0.0, t * inverse, inverse)
+        if CONSTRAINT == SOFTPLUS:
+            value = (tl.maximum(raw, 0.0) + _log1p(t) + low) * width
+            slope = sigmoid * width
+        else:
+            value = low + width * sigmoid
+            slope = width * t * inverse * inverse
+    return value, slope
+
+
+@triton.jit
 def _tail(z, b):
     """log(1 + z²/b), z² / (b + z²) and z b / (b + z²)."""
     large = tl.abs(z) > 1e17
@@ -64,8 +94,7 @@ def _tail(z, b):
     inverse = _inverse(tl.where(large, z, b + z2))
     q = z2 * _inverse(b)
     log = _log2(tl.where(large, tl.abs(z), 1.0 + q)) * LN2
-    series = q * (1.0 - q * (0.5 - q * (1 / 3 - q * (0.25 - q * (0.2 - q * (1 / 6))))))
-    log = tl.where(large, 2.0 * log - _log2(b) * LN2, tl.where(q < 0.125, series, log))
+    log = tl.where(large, 2.0 * log - _log2(b) * LN2, tl.where(q < 0.125, _log1p(q), log))
     return log, tl.where(large, 1.0, z2 * inverse), b * inverse * tl.where(large, 1.0, z)
 
 
@@ -174,28 +203,41 @@ def _location_kernel(
     d_prediction,
     d_scale,
     d_shape,
-    sums,
+    loss_sums,
+    scale_sums,
+    shape_sums,
     q_table,
     r_table,
     n,
     constant,
     factor,
+    scale_inner,
+    scale_count,
+    scale_low,
+    scale_width,
+    shape_inner,
+    shape_count,
+    shape_low,
+    shape_width,
     KIND: tl.constexpr,
     SCALES: tl.constexpr,
     SHAPES: tl.constexpr,
+    SCALE_CONSTRAINT: tl.constexpr,
+    SHAPE_CONSTRAINT: tl.constexpr,
     WIDE: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     program, programs = tl.program_id(0), tl.num_programs(0)
-    sigma = tl.load(scale).to(tl.float32)
+    sigma, sigma_slope = constrained(tl.load(scale).to(tl.float32), scale_low, scale_width, SCALE_CONSTRAINT)
     inverse = _inverse(sigma)
     log_sigma = _log2(sigma) * LN2 + constant
     log_z, log_z_slope = 0.0, 0.0
-    phi = 1.0
+    phi, phi_slope = 1.0, 1.0
     r0, r1, r2 = tl.load(r_table + PARTS), tl.load(r_table + 5 * PARTS), tl.load(r_table + 9 * PARTS)
     s0, s1, s2 = tl.load(r_table + 2 * PARTS), tl.load(r_table + 6 * PARTS), tl.load(r_table + 10 * PARTS)
-    if KIND >= STUDENT_T:
-        phi = tl.load(shape).to(tl.float32)
+    HAS_SHAPE: tl.constexpr = KIND == STUDENT_T or KIND == ROBUST  # noqa: SIM109 (Triton knows no tuples)
+    if HAS_SHAPE:
+        phi, phi_slope = constrained(tl.load(shape).to(tl.float32), shape_low, shape_width, SHAPE_CONSTRAINT)
         if KIND == STUDENT_T:
             log_z, log_z_slope = _student_t_normaliser(phi)
         else:
@@ -208,9 +250,11 @@ def _location_kernel(
         mask = index < n
         y = tl.load(target + index, mask, other=0.0).to(tl.float32)
         x = tl.load(prediction + index, mask, other=0.0).to(tl.float32)
-        own_inverse, own_log = inverse, log_sigma
+        own_inverse, own_log, own_slope = inverse, log_sigma, sigma_slope
         if SCALES:
-            own = tl.load(scale + index, mask, other=1.0).to(tl.float32)
+            place = (index // scale_inner) % scale_count if SCALES == GROUPS else index
+            raw = tl.load(scale + place, mask, other=1.0).to(tl.float32)
+            own, own_slope = constrained(raw, scale_low, scale_width, SCALE_CONSTRAINT)
             own_inverse, own_log = _inverse(own), _log2(own) * LN2 + constant
         z = (y - x) * own_inverse
         value = tl.zeros([BLOCK], tl.float32) + own_log
@@ -221,8 +265,18 @@ def _location_kernel(
         elif KIND == LAPLACE:
             value += tl.abs(z)
             slope = tl.where(z > 0, 1.0, tl.where(z < 0, -1.0, z))
+        elif KIND > ROBUST:  # Bernoulli
+            z = x * own_inverse
+            t = _exp2(-tl.abs(z) * LOG2E)
+            opposite = 1.0 / (1.0 + t)
+            value = tl.maximum(z, 0.0) + _log1p(t) - y * z + constant
+            slope = tl.where(z < 0.0, t * opposite, opposite) - y
         else:
-            own_phi = tl.load(shape + index, mask, other=1.0).to(tl.float32) if SHAPES else phi
+            own_phi, own_phi_slope = phi, phi_slope
+            if SHAPES:
+                place = (index // shape_inner) % shape_count if SHAPES == GROUPS else index
+                raw = tl.load(shape + place, mask, other=1.0).to(tl.float32)
+                own_phi, own_phi_slope = constrained(raw, shape_low, shape_width, SHAPE_CONSTRAINT)
             own_z, own_z_slope = log_z, log_z_slope
             if KIND == STUDENT_T:
                 if SHAPES:
@@ -233,11 +287,15 @@ def _location_kernel(
                     own_z, own_z_slope = _robust_normaliser(own_phi, q_table, r0, r1, r2, s0, s1, s2)
                 psi, slope, psi_slope = _robust(z, own_phi)
             value += psi + own_z
-            shape_slope += psi_slope + own_z_slope
+            shape_slope += (psi_slope + own_z_slope) * own_phi_slope
         weight = factor
         if upstream is not None:
             weight *= tl.load(upstream + index, mask, other=0.0)
-        scale_slope = weight * (1.0 - z * slope) * own_inverse
+        if KIND > ROBUST:
+            scale_slope = -weight * z * slope * own_inverse * own_slope
+            slope = -slope
+        else:
+            scale_slope = weight * (1.0 - z * slope) * own_inverse * own_slope
         if each is not None:
             tl.store(each + index, value, mask)
         if d_prediction is not None:
@@ -246,16 +304,18 @@ def _location_kernel(
             tl.store(d_scale + index, scale_slope, mask)
         if d_shape is not None:
             tl.store(d_shape + index, weight * shape_slope, mask)
-        if sums is not None:
+        if loss_sums is not None:
             total += tl.where(mask, weight * value, 0.0)
             if not SCALES:
                 scale_total += tl.where(mask, scale_slope, 0.0)
-            if KIND >= STUDENT_T and not SHAPES:
+            if HAS_SHAPE and not SHAPES:
                 shape_total += tl.where(mask, weight * shape_slope, 0.0)
-    if sums is not None:
-        tl.store(sums + program, tl.sum(total))
-        tl.store(sums + programs + program, tl.sum(scale_total))
-        tl.store(sums + 2 * programs + program, tl.sum(shape_total))
+    if loss_sums is not None:
+        tl.store(loss_sums + program, tl.sum(total))
+        if scale_sums is not None:
+            tl.store(scale_sums + program, tl.sum(scale_total))
+        if shape_sums is not None:
+            tl.store(shape_sums + program, tl.sum(shape_total))
 
 
 @triton.jit
@@ -283,8 +343,70 @@ def _tables(device: torch.device) -> tuple[Tensor, ...]:
 
 
 @cache
-def _cores(device: torch.device) -> int:
+def cores(device: torch.device) -> int:
     return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 2
+
+
+def _run(
+    kind: int,
+    tensors: Sequence[Tensor | None],
+    results: Sequence[Tensor | None],
+    sums: Sequence[Tensor | None],
+    *,
+    layouts: Sequence[Layout],
+    programs: int,
+    constant: float = 0.0,
+    factor: float = 1.0,
+) -> None:
+    """Launch the kernel on prediction, target, scale, shape and upstream.
+
+    It writes each NLL and the slopes of prediction, scale and shape into ``results``, one number per element, and the
+    sums of every program, of the loss and of the slopes of parameters that are one number, into ``sums``.
+    """
+    prediction = tensors[0]
+    assert prediction is not None
+    n = prediction.numel()
+    first, second = layouts
+
+    def reads(layout: Layout) -> int:
+        return 0 if layout.numbers == 1 else 1 if layout.inner == 1 and layout.numbers == n else 2
+
+    with on_device(prediction):
+        _location_kernel[(programs,)](
+            *tensors,
+            *results,
+            *sums,
+            *_tables(prediction.device),
+            n,
+            constant,
+            factor,
+            first.inner,
+            first.numbers,
+            first.low,
+            first.width,
+            second.inner,
+            second.numbers,
+            second.low,
+            second.width,
+            KIND=kind,
+            SCALES=reads(first),
+            SHAPES=reads(second),
+            SCALE_CONSTRAINT=first.constraint,
+            SHAPE_CONSTRAINT=second.constraint,
+            WIDE=n > 2**31 - BLOCK,
+            BLOCK=BLOCK,
+            num_warps=WARPS,
+        )
+
+
+def on_device(tensor: Tensor) -> AbstractContextManager[Any]:
+    """The tensor's device, entered only where it is not the current one."""
+    elsewhere = tensor.is_cuda and tensor.get_device() != torch.cuda.current_device()
+    return torch.cuda.device_of(tensor) if elsewhere else nullcontext()
+
+
+def _programs(tensor: Tensor) -> int:
+    return min(triton.cdiv(tensor.numel(), BLOCK), PROGRAMS_A_CORE * cores(tensor.device))
 
 
 def _launch(
@@ -302,32 +424,51 @@ def _launch(
     sums: bool = False,
 ) -> Tensor:
     """Fill ``each`` and the slopes that have more than one element; sums of every program for those that have one."""
-    n = prediction.numel()
-    programs = min(triton.cdiv(n, BLOCK), PROGRAMS_A_CORE * _cores(prediction.device))
+    programs = _programs(prediction)
     partial = prediction.new_empty((3, programs), dtype=torch.float32)
-    room = with_room(slopes) or [None] * 3
-    with torch.cuda.device_of(prediction):
-        _location_kernel[(programs,)](
-            prediction,
-            target,
-            scale,
-            shape,
-            upstream,
-            each,
-            *room,
-            partial if sums else None,
-            *_tables(prediction.device),
-            n,
-            constant,
-            factor,
-            KIND=KINDS.index(kind),
-            SCALES=scale.numel() > 1,
-            SHAPES=shape is not None and shape.numel() > 1,
-            WIDE=n > 2**31 - BLOCK,
-            BLOCK=BLOCK,
-            num_warps=WARPS,
-        )
+    _run(
+        KINDS.index(kind),
+        (prediction, target, scale, shape, upstream),
+        (each, *(with_room(slopes) or [None] * 3)),
+        tuple(partial) if sums else (None,) * 3,
+        layouts=[Layout() if p is None or p.numel() == 1 else Layout(1, p.numel()) for p in (scale, shape)],
+        programs=programs,
+        constant=constant,
+        factor=factor,
+    )
     return partial
+
+
+def location_direct(job: Location, tensors: Sequence[Tensor], slopes: Sequence[Tensor | None]) -> Tensor:
+    """The loss of raw parameters; their gradients and the prediction's are written into ``slopes``."""
+    prediction, target, *raw = tensors
+    n = prediction.numel()
+    programs = 1 if n <= ALONE else _programs(prediction)
+    loss = prediction.new_empty(() if programs == 1 else programs)
+    layouts = (*job.layouts, Layout())[:2]
+    each: list[Tensor | None] = []  # slopes of every element, and the sums of those of parameters that are one number
+    sums: list[Tensor | None] = []
+    for slope, layout in zip((*slopes[1:], None), layouts, strict=False):
+        one = layout.numbers == 1
+        whole = layout.inner == 1 and layout.numbers == n
+        each.append(None if slope is None or one else slope if whole else prediction.new_empty(n))
+        sums.append(None if slope is None or not one else slope if programs == 1 else slope.new_empty(programs))
+    _run(
+        job.kind,
+        (prediction, target, *(*raw, None)[:2], None),
+        (None, slopes[0], *each),
+        (loss, *sums),
+        layouts=layouts,
+        programs=programs,
+        constant=job.constant,
+        factor=job.factor,
+    )
+    for slope, layout, wide, partial in zip((*slopes[1:], None), layouts, each, sums, strict=False):
+        if slope is not None and wide is not None and wide is not slope:
+            torch.sum(wide.view(-1, layout.numbers, layout.inner), (0, 2), out=slope.view(-1))
+        elif slope is not None and partial is not None and partial is not slope:
+            torch.sum(partial, 0, out=slope.view(()))
+    return loss if programs == 1 else loss.sum()
 
 
 def _filled(slopes: Sequence[Tensor], partial: Tensor) -> tuple[Tensor, ...]:
@@ -362,7 +503,7 @@ def location_slopes(*given: Any) -> tuple[Tensor, ...]:
 def rescale_(values: Sequence[Tensor], factor: Tensor) -> None:
     for few in (values[k : k + 3] for k in range(0, len(values), 3)):
         sizes = [v.numel() for v in few]
-        programs = min(triton.cdiv(max(sizes), BLOCK), 4 * _cores(factor.device))  # few: most have nothing to do
+        programs = min(triton.cdiv(max(sizes), BLOCK), 4 * cores(factor.device))  # few: most have nothing to do
         with torch.cuda.device_of(factor):
             _rescale_kernel[(programs,)](
                 *[*few, None, None][:3],

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from struct import Struct
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -25,16 +25,16 @@ _LOCATION, _SOFTMAX = Struct("6P2P3q2f2P3q2fq2f"), Struct("4P2P3q2f3q2f")
 
 
 class Layout(NamedTuple):
-    """How a kernel reads a parameter: each number serves ``inner`` elements, and after ``count`` it begins again.
+    """How a kernel reads a parameter: each number serves ``inner`` elements, and after all ``numbers`` it begins again.
 
     ``constraint`` is one of parameters.h, with its two numbers; 0 takes the values as they are.
 
-    >>> Layout(inner=10, count=256)   # one number per row of ten columns
-    Layout(inner=10, count=256, constraint=0, low=0.0, width=0.0)
+    >>> Layout(inner=10, numbers=256)   # one number per row of ten columns
+    Layout(inner=10, numbers=256, constraint=0, low=0.0, width=0.0)
     """
 
     inner: int = 1
-    count: int = 1
+    numbers: int = 1
     constraint: int = 0
     low: float = 0.0
     width: float = 0.0
@@ -69,11 +69,11 @@ class Library(NamedTuple):
 @cache
 def library() -> Library | None:
     """The kernels of location.cpp, softmax.cpp and head.cpp; None unless all are there."""
-    files = [load(f"kernels/{name}") for name in ("location", "softmax", "head")]
-    if None in files:
+    location, softmax, head = (load(f"kernels/{name}") for name in ("location", "softmax", "head"))
+    if location is None or softmax is None or head is None:
         return None
-    whole, pointer = ctypes.c_int64, ctypes.c_void_p
-    location, softmax, head = files
+    whole: Any = ctypes.c_int64
+    pointer: Any = ctypes.c_void_p
     location.likely_location.argtypes = [ctypes.c_int, whole, whole, whole, ctypes.c_char_p, pointer, pointer]
     softmax.likely_softmax.argtypes = [whole, whole, whole, ctypes.c_char_p]
     softmax.likely_softmax.restype = None
@@ -134,8 +134,8 @@ def location(
 ) -> Tensor:
     """The sum of the NLLs, each times ``factor``; NaN if a target is not such as the likelihood allows.
 
-    All tensors are float32 and contiguous. ``parameters`` are scale and shape, raw, with their layouts; ``slopes`` takes
-    their gradients, ``d_prediction`` that of the prediction and ``each`` every NLL, where they are given.
+    All tensors are float32 and contiguous. ``parameters`` are scale and shape, raw, with their layouts; ``slopes``
+    takes their gradients, ``d_prediction`` that of the prediction and ``each`` every NLL, where they are given.
     """
     native = built()
     n, unit = prediction.numel(), math.lcm(*(own.inner for _, own in parameters))
@@ -220,9 +220,9 @@ def _at(tensor: Tensor | None) -> int:
 
 def _room(slope: Tensor | None, layout: Layout, n: int, workers: int) -> Tensor | None:
     """Where workers write a slope: by themselves where they would meet in a number."""
-    if slope is None or workers == 1 or (layout.count > 1 and layout.inner * layout.count >= n):
+    if slope is None or workers == 1 or (layout.numbers > 1 and layout.inner * layout.numbers >= n):
         return slope
-    return slope.new_empty(workers, layout.count)
+    return slope.new_empty(workers, layout.numbers)
 
 
 def _spread(run: Callable[[int, int, int], int | None], n: int, unit: int, workers: int) -> list[int | None]:

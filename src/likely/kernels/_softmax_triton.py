@@ -5,6 +5,7 @@
 The row is read twice, the second time mostly from the cache: all rows in flight together are smaller than it.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -12,6 +13,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from likely.kernels._direct import Softmax
+from likely.kernels._location_triton import constrained, cores, on_device
 from likely.kernels._softmax import gathered
 
 BLOCK, WARPS = 2048, 4
@@ -183,3 +186,126 @@ def softmax_slopes(*given: Any) -> Tensor:
     d_logits = torch.empty_like(rows[0])
     _launch(*rows, upstream=upstream.contiguous(), norms=norm, d_logits=d_logits)
     return d_logits
+
+
+@triton.jit
+def _few_kernel(
+    logits,
+    target,
+    temperature,
+    d_logits,
+    d_temperature,
+    loss_sums,
+    kept_sums,
+    slope_sums,
+    rows,
+    classes,
+    ignored,
+    smoothing,
+    low,
+    width,
+    multiplier,
+    CONSTRAINT: tl.constexpr,
+    TEMPERATURES: tl.constexpr,
+    MEAN: tl.constexpr,
+    ALONE: tl.constexpr,
+    ROWS: tl.constexpr,
+    CLASSES: tl.constexpr,
+):
+    """Rows with few classes, several to a block; slopes are those of the sum."""
+    program, programs = tl.program_id(0), tl.num_programs(0)
+    column = tl.arange(0, CLASSES)
+    total = tl.zeros([ROWS], tl.float32)
+    counted = tl.zeros([ROWS], tl.float32)
+    slopes = tl.zeros([ROWS], tl.float32)
+    for block in range(program, tl.cdiv(rows, ROWS), programs):
+        row = block.to(tl.int64) * ROWS + tl.arange(0, ROWS)
+        inside = row < rows
+        mask = inside[:, None] & (column < classes)[None, :]
+        place = row[:, None] * classes + column[None, :]
+        y = tl.load(target + row, inside, other=ignored)
+        raw = tl.load(temperature + (row if TEMPERATURES else row * 0), inside, other=1.0)
+        hot, hot_slope = constrained(raw, low, width, CONSTRAINT)
+        cold = 1.0 / hot
+        u = tl.load(logits + place, mask, other=-float("inf")) * cold[:, None]
+        u -= tl.max(u, 1)[:, None]
+        e = tl.exp(u)
+        norm = tl.sum(e, 1)
+        p = e / norm[:, None]
+        finite = tl.where(mask & (u > -float("inf")), u, 0.0)
+        own = column[None, :] == y[:, None]
+        label = tl.where(own, 1.0 - smoothing, 0.0) + tl.where(mask, smoothing / classes, 0.0)
+        chosen = tl.sum(tl.where(label > 0.0, label * u, 0.0), 1)
+        kept = inside & (y != ignored)
+        nll = tl.log(norm) - chosen
+        nll = tl.where((y < 0) | (y >= classes), float("nan"), nll)
+        slope = tl.where(kept, tl.sum((label - p) * finite, 1) * cold * hot_slope * multiplier, 0.0)
+        total += tl.where(kept, nll * multiplier, 0.0)
+        counted += tl.where(kept, 1.0, 0.0)
+        slopes += slope
+        if d_logits is not None:
+            weight = tl.where(kept, cold * multiplier, 0.0)
+            tl.store(d_logits + place, (p - label) * weight[:, None], mask)
+        if d_temperature is not None:
+            tl.store(d_temperature + row, slope, inside)
+    count = tl.maximum(tl.sum(counted), 1.0) if ALONE else tl.sum(counted)
+    loss = tl.sum(total)
+    if ALONE and MEAN:
+        loss /= count
+        count = 1.0 / count
+    tl.store(loss_sums + program, loss)
+    if kept_sums is not None:
+        tl.store(kept_sums + program, count)
+    if slope_sums is not None:
+        tl.store(slope_sums + program, tl.sum(slopes))
+
+
+def softmax_direct(
+    job: Softmax, tensors: Sequence[Tensor], slopes: Sequence[Tensor | None]
+) -> tuple[Tensor, Tensor | None]:
+    """The loss of logits with few classes and a raw temperature, and what the slopes are yet to be multiplied by."""
+    logits, target, raw = tensors
+    rows, classes = logits.shape
+    wide = triton.next_power_of_2(classes)
+    height = max(1, 1024 // wide)
+    blocks = triton.cdiv(rows, height)
+    alone = blocks <= 8
+    programs = 1 if alone else min(blocks, 16 * cores(logits.device))
+    room = () if alone else (programs,)
+    loss, kept = logits.new_empty(room), logits.new_empty(room) if job.mean else None
+    one = job.layout.numbers == 1
+    slope = slopes[1]
+    sums = None if slope is None or not one else slope if alone else logits.new_empty(room)
+    with on_device(logits):
+        _few_kernel[(programs,)](
+            logits,
+            target.long(),
+            raw,
+            slopes[0],
+            None if one else slope,
+            loss,
+            kept,
+            sums,
+            rows,
+            classes,
+            job.ignore_index,
+            job.smoothing,
+            job.layout.low,
+            job.layout.width,
+            job.multiplier,
+            CONSTRAINT=job.layout.constraint,
+            TEMPERATURES=not one,
+            MEAN=job.mean,
+            ALONE=alone,
+            ROWS=height,
+            CLASSES=wide,
+            num_warps=4,
+        )
+    if alone:
+        return loss, kept
+    if slope is not None and sums is not None:
+        torch.sum(sums, 0, out=slope.view(()))
+    if kept is None:
+        return loss.sum(), None
+    factor = kept.sum().clamp_(min=1).reciprocal_()
+    return loss.sum() * factor, factor

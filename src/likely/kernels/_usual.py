@@ -1,4 +1,4 @@
-"""Which tensors a kernel on the CPU can read where they lie."""
+"""Which tensors a kernel can read where they lie."""
 
 from typing import Any
 
@@ -11,15 +11,15 @@ PLAIN_TYPES = (Tensor, nn.Parameter)  # not a subclass, which may stand for some
 _CPU = usual_keys("cpu")
 
 
-def usual(tensor: Any, dtype: torch.dtype = torch.float32) -> bool:
-    """Whether it is numbers of ``dtype`` in memory, one after the other.
+def usual(tensor: Any, dtype: torch.dtype | None = torch.float32) -> bool:
+    """Whether it is real numbers in memory, one after the other, of ``dtype`` or, where that is None, of any.
 
     >>> usual(torch.ones(2)), usual(torch.ones(2).double()), usual(torch.ones(2, 3).T), usual(2.0)
     (True, False, False, False)
     """
     return (
         type(tensor) in PLAIN_TYPES
-        and tensor.dtype is dtype
-        and torch._C._dispatch_keys(tensor).raw_repr() in _CPU
+        and (tensor.dtype is dtype if dtype else not tensor.is_complex())
+        and torch._C._dispatch_keys(tensor).raw_repr() in (_CPU if tensor.is_cpu else usual_keys(tensor.device.type))
         and tensor.is_contiguous()
     )

@@ -241,9 +241,11 @@ class LikelihoodLoss(nn.Module):
             and self.reduction != "none"
             and not self.beta
             and kernels.usual(prediction)
-            and kernels.usual(target, torch.int64 if self._fused.labels else torch.float32)
+            and kernels.usual(target, None if self._fused.labels else torch.float32)
             and not target.requires_grad
+            and prediction.device == target.device
             and prediction.numel() > 0
+            and kernels.available(prediction, self.validate_args)
             and undisturbed()
         )
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,9 +12,7 @@ from likely._hooks import has_hooks
 from likely.kernels import Head, Job, layout_of
 from likely.parameters import Data, Fixed, Global, Parameter, Predicted
 
-if TYPE_CHECKING:
-    from likely.likelihoods._loss import LikelihoodLoss
-
+Loss = Any  # a likelihood loss, whose class is built upon this file
 Raw = dict[str, Tensor | Head]
 
 _KINDS = (Global, Predicted, Data, Fixed)
@@ -46,7 +44,7 @@ class Shortcut:
 
     def take(
         self,
-        loss: "LikelihoodLoss",
+        loss: Loss,
         prediction: Tensor,
         target: Tensor,
         features: Tensor | Mapping[str, Tensor] | None,
@@ -65,21 +63,22 @@ class Shortcut:
         finally:
             if found is None:
                 for name, own in raw.items():
-                    if type(own) is Head:
-                        loss._modules[name].forget(own)  # type: ignore[union-attr, operator]
+                    if isinstance(own, Head):
+                        loss._modules[name].forget(own)
         return found, partial(_values, loss, raw)
 
-    def _by_kernel(self, loss: "LikelihoodLoss", prediction: Tensor, target: Tensor, raw: Raw) -> Tensor | None:
+    def _by_kernel(self, loss: Loss, prediction: Tensor, target: Tensor, raw: Raw) -> Tensor | None:
         parameters = raw.values()
-        if not all(type(p) is Head or kernels.usual(p) for p in parameters):
-            return None
+        for own in parameters:
+            if not isinstance(own, Head) and not (kernels.usual(own) and own.device == prediction.device):
+                return None
         form = (
             prediction.shape,
             target.shape,
             *loss._options(loss.reduction).values(),
             loss.multiplier,
             *[p.shape for p in parameters],
-            *[id(loss._modules[name].constraint) for name in raw],  # type: ignore[union-attr]
+            *[id(loss._modules[name].constraint) for name in raw],
         )
         known, job = self.last
         if form != known:
@@ -88,32 +87,33 @@ class Shortcut:
         return None if job is None else kernels.direct(job, prediction, target, *parameters)
 
 
-def _read(
-    loss: "LikelihoodLoss", features: Tensor | Mapping[str, Tensor] | None, index: Tensor | None, into: Raw
-) -> bool:
+def _read(loss: Loss, features: Tensor | Mapping[str, Tensor] | None, index: Tensor | None, into: Raw) -> bool:
     """Read the parameters before their constraints, in the kernel's order; False where one of them cannot be."""
     assert loss._fused is not None
     parameters: dict[str, Any] = {name: loss._modules[name] for name in loss._fused.order}
-    by_name = isinstance(features, Mapping)
-    if not all(map(_open, parameters.values())) or (by_name and not features.keys() <= parameters.keys()):
+    if not all(map(_open, parameters.values())):
+        return False
+    if isinstance(features, Mapping) and not features.keys() <= parameters.keys():
         return False
     for name, parameter in parameters.items():
-        own = features.get(name) if by_name else features
-        if type(parameter) is Predicted:
-            head = parameter.head(own)
-            if head is None:
-                return False
-            into[name] = head
-        else:
-            into[name] = parameter.unconstrained(own, index)
+        own = features.get(name) if isinstance(features, Mapping) else features
+        head = parameter.head(own) if isinstance(parameter, Predicted) else None
+        if head is None and isinstance(parameter, Predicted) and _learns(parameter):
+            return False
+        into[name] = parameter.unconstrained(own, index) if head is None else head
     return True
 
 
+def _learns(parameter: Predicted) -> bool:
+    """Whether its network keeps statistics of a batch: twice, if the long way must be gone after all."""
+    return parameter.training and next(parameter.buffers(), None) is not None
+
+
 @torch.no_grad()
-def _values(loss: "LikelihoodLoss", raw: Raw) -> dict[str, Tensor]:
+def _values(loss: Loss, raw: Raw) -> dict[str, Tensor]:
     """The parameters' values, constrained."""
     parameters: dict[str, Any] = {name: loss._modules[name] for name in raw}
-    plain = {name: own.values() if type(own) is Head else own for name, own in raw.items()}
+    plain: dict[str, Any] = {name: own.values() if isinstance(own, Head) else own for name, own in raw.items()}
     return {name: v if type(p := parameters[name]) is Fixed else p._constrain(v) for name, v in plain.items()}
 
 
@@ -131,7 +131,7 @@ def aligned(shape: Sequence[int], parameter: Parameter, outer: Sequence[int]) ->
     return (*batch, *(1,) * gap, *parameter.shape) if batch and gap > 0 else tuple(shape)
 
 
-def _job(loss: "LikelihoodLoss", prediction: Tensor, target: Tensor, raw: Raw) -> Job | None:
+def _job(loss: Loss, prediction: Tensor, target: Tensor, raw: Raw) -> Job | None:
     loss._check(prediction, target)
     outer = loss._outer(prediction)
     constraints, layouts, shapes = [], [], []
@@ -171,7 +171,5 @@ def _plain(
 
 
 def undisturbed() -> bool:
-    """Whether kernels were built, and no transform, tracer or dispatch mode follows the operations."""
-    return kernels.available() and not (kernels.transformed() or torch._C._len_torch_dispatch_stack())
-
-
+    """Whether no transform, tracer or dispatch mode follows the operations."""
+    return not (kernels.transformed() or torch._C._len_torch_dispatch_stack())

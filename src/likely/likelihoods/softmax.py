@@ -25,8 +25,8 @@ from likely._validation import (
 from likely.likelihoods._loss import TEMPERATURE, LikelihoodLoss, ParameterLike, Phi, as_weight
 from likely.likelihoods._numeric import Array, check_support
 from likely.likelihoods._record import register
-from likely.likelihoods._short import Fused
 from likely.likelihoods._sharded_classes import is_spread, local_part, shards_of, spread_nll
+from likely.likelihoods._short import Fused
 
 # With fewer classes than this a row is too short for a program of its own, and torch's cross-entropy is as good.
 _FEWEST_CLASSES = 256
@@ -344,8 +344,10 @@ class SoftmaxLoss(LikelihoodLoss, nll=softmax_nll, family=td.Categorical, temper
         return (target != self.ignore_index).float()
 
     def _is_short(self, prediction: Tensor, target: Tensor) -> bool:
-        few = prediction.ndim == 2 and prediction.shape[1] <= kernels.MOST_CLASSES
-        return few and self._buffers["weight"] is None and super()._is_short(prediction, target)
+        if self._buffers["weight"] is not None or not super()._is_short(prediction, target):
+            return False
+        most = _FEWEST_CLASSES if prediction.is_cuda else kernels.MOST_CLASSES
+        return prediction.ndim == 2 and prediction.shape[1] <= most and not target.dtype.is_floating_point
 
     def _short_job(
         self, prediction: Tensor, target: Tensor, layouts: Sequence[kernels.Layout], plain: Callable[..., Tensor]
