@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ from experiments.benchmarks import _textbook
 from experiments.benchmarks._device_timing import copy_bandwidth, milliseconds, peak_bytes
 from experiments.benchmarks._timing import cpu_milliseconds
 from experiments.benchmarks._turns import step
+from experiments.benchmarks._vocabulary_rivals import CUT, LIGER, linear_rivals, softmax_rivals
 from experiments.entries import Bar, Context
 from experiments.entries.bar import Sign
 from likely import functional
@@ -130,10 +132,17 @@ def softmax(times: list[tuple[str, str, float]]) -> Iterator[Bar]:
         def plain(z: Tensor = z, y: Tensor = y) -> Tensor:
             return F.cross_entropy(z, y)
 
-        ways = {"softmax, T a row": ours, "eager z/T": eager, "cross_entropy, no temperature": plain}
+        ways: dict[str, Callable[[], Tensor]] = {
+            "softmax, T a row": ours,
+            "eager z/T": eager,
+            "cross_entropy, no temperature": plain,
+            **softmax_rivals(z, y),
+        }
         ms = {f"{name}, {classes}": milliseconds(step(way, z, t)) for name, way in ways.items()}
         times.extend((where, name, value) for name, value in ms.items())
-        fused, by_hand, without = ms.values()
+        fused, by_hand, without, *liger = ms.values()
+        if liger:
+            yield Bar(f"{where}, softmax {classes}: the time of Liger", fused / liger[0], "≤", None, "×")
         yield Bar(f"{where}, softmax {classes}: faster than cross_entropy", without / fused, "≥", 2, "×")
         yield Bar(f"{where}, softmax {classes}: faster than eager z/T", by_hand / fused, "≥", 10, "×")
         z.grad = t.grad = None
@@ -153,6 +162,7 @@ def linear_softmax(times: list[tuple[str, str, float]]) -> Iterator[Bar]:
         "materialised, eager z/T": lambda: F.cross_entropy((h @ w.T).float() / t.unsqueeze(1), y),
         "materialised, our softmax": lambda: functional.softmax_nll(h @ w.T, y, temperature=t),
         "materialised, cross_entropy, no temperature": lambda: F.cross_entropy(h @ w.T, y),
+        **linear_rivals(h, w, y),
     }
     ms, memory = {}, {}
     for name, way in ways.items():
@@ -164,6 +174,12 @@ def linear_softmax(times: list[tuple[str, str, float]]) -> Iterator[Bar]:
     of = f"{where}, linear softmax"
     yield Bar(f"{of}: the memory of materialised logits", memory[ours] / memory[eager], "≤", 1 / 8, "×")
     yield Bar(f"{of}: the time of materialised logits", ms[ours] / ms[eager], "≤", 1.1, "×")
+    for name in (LIGER, CUT):
+        yield Bar(f"{of}: the time of {name}", ms[ours] / ms.get(name, math.nan), "≤", None, "×")
+    with torch.no_grad():
+        limit = milliseconds(lambda: ((z := h @ w.T) @ w, z.T @ h), repeats=5)
+    times.append((where, "linear softmax, its three matrix products", limit))
+    yield Bar(f"{of}: the time of its matrix products", ms[ours] / limit, "≤", 1.1, "×")
 
 
 def grown(*, quick: bool) -> Iterator[tuple[str, str, int, float]]:

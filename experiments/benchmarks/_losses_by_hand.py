@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -100,12 +101,18 @@ class StudentTByHand(ByHand):
 class RobustByHand(ByHand):
     """Barron's ρ with a shape and a scale; log Z from a table, by a spline."""
 
+    log_z: Tensor
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.register_buffer("log_z", _textbook.log_z_table(torch.device("cpu")))
+
     def forward(
         self, prediction: Tensor, target: Tensor, features: Tensor | None = None, index: Tensor | None = None
     ) -> Tensor:
         """The mean NLL."""
         alpha, scale = self.parameter_values(features, index)
-        return _textbook.robust_nll(prediction, target, alpha, scale)
+        return _textbook.robust_nll(prediction, target, alpha, scale, self.log_z)
 
 
 class SoftmaxByHand(ByHand):
