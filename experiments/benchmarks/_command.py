@@ -88,11 +88,12 @@ def printed(table: Shown) -> Table:
     """A table as the terminal shows it."""
     frame = table.frame
     names, columns = [str(name) for name in frame.index.names], [str(column) for column in frame.columns]
-    shown = Table(*names, *columns, title=table.caption, title_justify="left", box=None, pad_edge=False)
+    shown = Table(*names, *columns, title=f"\n{table.caption}", title_justify="left", box=None, pad_edge=False)
     for column in shown.columns[len(names) :]:
         column.justify, column.no_wrap = "right", True
     for labels, values in zip(frame.index, frame.itertuples(index=False), strict=True):
-        shown.add_row(*(escape(str(cell)) for cell in (*(labels if isinstance(labels, tuple) else (labels,)), *values)))
+        cells = (f"{cell:,.{table.digits}f}" if isinstance(cell, float) else escape(str(cell)) for cell in values)
+        shown.add_row(*map(str, labels if isinstance(labels, tuple) else (labels,)), *cells)
     return shown
 
 

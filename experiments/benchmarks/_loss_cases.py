@@ -15,13 +15,10 @@ from torch.nn import functional as F
 import likely
 from experiments.benchmarks import _losses_by_hand as by_hand
 from experiments.benchmarks._losses_by_hand import ByHand, Constraint, three_sigmoids
-from likely.constraints import ShiftedSoftplus
 
 KINDS = ("Global", "Predicted", "Data")
 COLUMNS = 10  # targets per row, or classes
 WIDTH = 8  # features that a Predicted parameter reads
-CLOSE = 1e-5  # what values and gradients may differ by, in units of the largest
-CHECKED = 1000  # elements on which gradients are compared
 OURS, HAND, HAND_AND_STEP = "likely", "by hand", "by hand, and the rows' step"
 
 
@@ -85,7 +82,7 @@ CASES: Mapping[str, LossCase] = {
         {"mse_loss": F.mse_loss, "smooth_l1_loss": F.smooth_l1_loss},
         {"alpha": three_sigmoids},
         {"ρ as published": by_hand.PublishedRobust},
-        {"alpha": 2e-3},  # by hand log Z comes from a table in float32, whose slope has the rounding of two neighbours
+        {"alpha": 1e-3},  # by hand log Z comes from a table in float32, whose slope has the rounding of two neighbours
     ),
 }
 
@@ -151,93 +148,3 @@ def call(module: Callable[..., Tensor], kind: str, batch: Batch) -> Callable[[],
     if kind == "Data":
         return lambda: module(x, y, index=batch.index)
     return lambda: module(x, y)
-
-
-def check_same(case: LossCase, kind: str, size: int, device: str) -> None:
-    """Compare ours and the loss by hand: the value and the gradients of all that learns.
-
-    The two have different constraints, so the gradients of raw parameters are compared as those of the parameters.
-
-    Raises:
-        AssertionError: If they differ by more than 1e-5.
-    """
-    batch = batch_of(case, min(size, CHECKED), device)
-    rows = batch.training_rows
-    # A step of size -1 × gradient is the gradient; scaled up, because rounding of the rows would hide it.
-    lr = float(batch.prediction.numel())
-    own = ours(case, kind, rows, optimizer="sgd", lr=lr, clip=None).to(device)
-    other = hand(case, kind, rows).to(device)
-    values, gradients = [], []
-    for module in (own, other):
-        before = _rows(module) if kind == "Data" else {}
-        loss = call(module, kind, batch)()
-        for leaf in (*batch.leaves, *module.parameters()):
-            leaf.grad = None
-        loss.backward()
-        values.append(loss.detach())
-        of_phi = (
-            _hand_gradients(module, case, kind)
-            if isinstance(module, by_hand.ByHand)
-            else _our_gradients(module, case, kind, before, lr)
-        )
-        gradients.append({"prediction": _gradient(batch.prediction), **of_phi})
-    mine, theirs = gradients
-    assert_close(values[0], values[1], "the loss")
-    assert mine.keys() == theirs.keys()
-    for name in mine:
-        assert_close(mine[name], theirs[name], f"the gradient of {name}", case.rounded.get(name, CLOSE))
-
-
-def assert_close(mine: Tensor, theirs: Tensor, what: str, tolerance: float = CLOSE) -> None:
-    """Raise AssertionError unless two tensors are equal to the tolerance, in units of the largest value."""
-    largest = float(theirs.abs().max())
-    apart = float((mine - theirs.reshape(mine.shape)).abs().max())
-    if not apart <= tolerance * max(largest, 1e-30):
-        raise AssertionError(f"{what} differs from that by hand by {apart:.2e} of {largest:.2e}")
-
-
-def _gradient(leaf: Tensor) -> Tensor:
-    assert leaf.grad is not None
-    return leaf.grad
-
-
-def _rows(module: nn.Module) -> dict[str, Tensor]:
-    return {name: rows.clone() for name, rows in module.named_buffers() if name.endswith("table.rows")}
-
-
-def _our_gradients(
-    module: nn.Module, case: LossCase, kind: str, before: Mapping[str, Tensor], lr: float
-) -> dict[str, Tensor]:
-    """The gradients of the parameters after their constraints."""
-    found = {}
-    for name, start in case.starts.items():
-        parameter = getattr(module, name)
-        raw = parameter.constraint.inv(torch.tensor(start, dtype=torch.float64))
-        slope = _slope(parameter.constraint, raw)
-        if kind == "Global":
-            found[name] = parameter.raw.grad / slope
-        elif kind == "Data":
-            found[name] = (before[f"{name}.table.rows"] - parameter.table.rows) / (lr * slope)
-        else:
-            found[name] = torch.cat([parameter.net[0].weight.grad[0], parameter.net[0].bias.grad]) / slope
-    return found
-
-
-def _hand_gradients(module: ByHand, case: LossCase, kind: str) -> dict[str, Tensor]:
-    found = {}
-    for i, (name, start) in enumerate(case.starts.items()):
-        f = module.constraints[i]
-        slope = -math.expm1(-start) if f is F.softplus else start * (3 - start) / 3
-        if kind == "Predicted":
-            found[name] = (
-                torch.cat([_gradient(module.linear.weight)[i], _gradient(module.linear.bias)[i, None]]) / slope
-            )
-        else:
-            found[name] = _gradient(module.raws[i]) / slope
-    return found
-
-
-def _slope(constraint: Any, raw: Tensor) -> float:
-    if isinstance(constraint, ShiftedSoftplus):
-        return float(constraint.slope(raw))
-    return float(torch.func.grad(constraint)(raw))

@@ -15,19 +15,17 @@ from torch import Tensor, nn
 
 from experiments.benchmarks._loss_cases import (
     CASES,
-    CLOSE,
     HAND,
     HAND_AND_STEP,
     KINDS,
     Batch,
     LossCase,
-    assert_close,
     batch_of,
     call,
-    check_same,
     hand,
     ours,
 )
+from experiments.benchmarks._loss_checks import CLOSE, assert_close, check_same
 from experiments.benchmarks._turns import DEVICE, HOST, PROCESSOR, WALL, Clock, Turns, Work, as_graph, ratios, step
 
 Loss = tuple[Any, ...]  # a function that returns the loss, and the leaves it has gradients of
@@ -35,7 +33,7 @@ EAGER, COMPILED, GRAPH = WAYS = ("eager", "compiled", "graph")
 BYTES = 4 * 40  # held at once per element, by the rival that takes most
 SLOWEST_SIZE = {"ρ as published": 10**6}  # on a CPU, where it takes seconds from there on
 KEY = ["where", "way", "loss", "parameter", "against", "elements"]
-COLUMNS = [*KEY, "ratio", "low", "high", "µs", "rival's µs", "rounds"]
+COLUMNS = [*KEY, "ratio", "low", "high", "microseconds"]
 
 
 @dataclass(frozen=True)

@@ -32,14 +32,12 @@ class Turns(NamedTuple):
 
 
 class Ratio(NamedTuple):
-    """Ours over a rival, by round: median and quartiles; and the median microseconds of both."""
+    """Ours over a rival, by round: median and quartiles; and our median microseconds."""
 
     median: float
     low: float
     high: float
-    ours: float
-    rival: float
-    rounds: int
+    microseconds: float
 
 
 def ratios(ours: Work, rivals: Mapping[str, Work], clock: Clock, turns: Turns) -> dict[str, Ratio]:
@@ -76,8 +74,7 @@ def ratios(ours: Work, rivals: Mapping[str, Work], clock: Clock, turns: Turns) -
     for name in rivals:
         theirs = np.array(taken[name])
         low, middle, high = np.quantile(mine / theirs, [0.25, 0.5, 0.75])
-        own, other = (1e6 * float(np.median(times)) for times in (mine, theirs))
-        found[name] = Ratio(float(middle), float(low), float(high), own, other, len(mine))
+        found[name] = Ratio(float(middle), float(low), float(high), 1e6 * float(np.median(mine)))
     return found
 
 

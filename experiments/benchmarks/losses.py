@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pandas as pd
 
 from experiments.benchmarks._bars import result_of, worst
 from experiments.benchmarks._large_losses import large
 from experiments.benchmarks._loss_cases import CASES, HAND, KINDS
-from experiments.benchmarks._loss_sizes import COLUMNS, COMPILED, EAGER, GRAPH, KEY, WAYS, Grid, measure, places
+from experiments.benchmarks._loss_sizes import COMPILED, EAGER, GRAPH, WAYS, Grid, measure, places
+from experiments.benchmarks._size_tables import is_about_sizes, merged, ratios_of, size_tables
 from experiments.benchmarks._turns import Turns
 from experiments.entries import Bar, Context, Result
-from experiments.entries.record import load
+from experiments.entries.record import Record, load
 from likely._machine import machine
 from likely._page import Picture, Table
 
-EVERY, OVER = "Every ratio that was measured", "our time over the rival's"
+BY_SIZE = ": the time by hand"
 JUDGED = {EAGER: 1.1, COMPILED: 1.05, GRAPH: None}
 DEFAULT, FULL, QUICK, LONGEST = (2, 4, 6), range(8), (2, 4), 8  # powers of ten
 BY_HAND = ("Normal", "Laplace", "Student t", "Softmax", "Bernoulli")  # losses that the bar is for
@@ -27,17 +28,20 @@ BY_HAND = ("Normal", "Laplace", "Student t", "Softmax", "Bernoulli")  # losses t
 def run(context: Context) -> Result:
     """Time forward and backward together, every rival in turns in the same process."""
     plan = Plan.read(context.options, quick=context.quick)
-    before = _before(context) if plan.keep else None
+    record = _before(context) if plan.keep else None
+    before = record.result if record else None
     bars, tables, pictures = large(context) if plan.large else _large_of(before)
     measured, missing = measure(plan.grid, context.track)
-    ratios = measured if before is None else merged(_ratios_of(before), measured)
+    ratios = measured if before is None else merged(ratios_of(before.tables), measured)
     notes = [f"Not measured: {one}." for one in missing]
     if plan.grid.cells == Grid.cells or before is not None:
         bars += judge(ratios)
     else:
         notes.insert(0, "A part of the losses: no ratio is judged.")
+    if record and before:
+        notes += [f"Kept from `{command}`." for command in dict.fromkeys([record.command, *kept_from(before.notes)])]
     result = result_of(bars, [*size_tables(ratios), *tables], pictures, " ".join(notes))
-    return replace(result, printed=tuple(with_spread(measured)))
+    return replace(result, printed=tuple(size_tables(measured)))
 
 
 @dataclass(frozen=True)
@@ -98,79 +102,28 @@ def judge(ratios: pd.DataFrame) -> Iterator[Bar]:
     for (where, way), rows in by_hand.groupby(["where", "way"], sort=False):
         for losses, bar in ((BY_HAND, JUDGED[str(way)]), (("ρ",), None)):
             chosen = rows[rows["loss"].isin(losses)].set_index(["loss", "parameter", "elements"])["ratio"]
-            name = f"{where}, {way}{', ρ' if losses == ('ρ',) else ''}: the time by hand"
+            name = f"{where}, {way}{', ρ' if losses == ('ρ',) else ''}{BY_SIZE}"
             yield from worst(name, chosen, "≤", bar, unit="×")
 
 
-def size_tables(ratios: pd.DataFrame) -> Iterator[Table]:
-    """One table of ratios by size for each place and way, and all there is about each ratio."""
-    for (where, way), rows in ratios.groupby(["where", "way"], sort=False):
-        yield Table(by_size(rows, rows["ratio"]), f"{where}, {way}: {OVER}, by the number of elements.", digits=2)
-    yield Table(
-        ratios.set_index(KEY),
-        f"{EVERY}: median, quartiles, and the median microseconds of forward and backward of ours and the rival's.",
-    )
+def kept_from(notes: str) -> list[str]:
+    """The commands of earlier runs whose figures a record kept.
 
-
-def with_spread(ratios: pd.DataFrame) -> Iterator[Table]:
-    """The same for the terminal, with the quartiles."""
-    for (where, way), rows in ratios.groupby(["where", "way"], sort=False):
-        cells = [f"{r:.2f} ({low:.2f}–{high:.2f})" for r, low, high in rows[["ratio", "low", "high"]].to_numpy(float)]
-        frame = by_size(rows, pd.Series(cells, rows.index)).fillna("–")
-        yield Table(frame, f"\n{where}, {way}: {OVER}, by the number of elements; median and quartiles")
-
-
-def by_size(rows: pd.DataFrame, cells: pd.Series[Any]) -> pd.DataFrame:
-    """A row for each rival, loss and parameter, those against the loss by hand first; a column for each size."""
-    index = ["against", "loss", "parameter"]
-    wide = rows.assign(cell=cells).pivot(index=index, columns="elements", values="cell").sort_index(axis=1)
-    order = list(dict.fromkeys(rows[index].itertuples(index=False, name=None)))
-    wide = wide.loc[sorted(order, key=lambda key: (key[0] != HAND, order.index(key)))]
-    wide.columns = pd.Index([power_of_ten(int(size)) for size in wide.columns])
-    return wide
-
-
-def power_of_ten(size: int) -> str:
-    """A size for people.
-
-    >>> power_of_ten(1), power_of_ten(10**7), power_of_ten(2560)
-    ('1', '10⁷', '2,560')
+    >>> kept_from("A sentence. Kept from `python a --b 1.5`. Kept from `python c`.")
+    ['python a --b 1.5', 'python c']
     """
-    power = len(str(size)) - 1
-    if size == 10**power and power:
-        return "10" if power == 1 else "10" + "".join("⁰¹²³⁴⁵⁶⁷⁸⁹"[int(digit)] for digit in str(power))
-    return f"{size:,}"
+    return re.findall(r"Kept from `([^`]*)`\.", notes)
 
 
-def merged(before: pd.DataFrame, now: pd.DataFrame) -> pd.DataFrame:
-    """What was measured now, and before what was not, in the order of the losses."""
-    both = pd.concat([before, now], ignore_index=True).drop_duplicates(KEY, keep="last")
-    rank = {"loss": list(CASES), "parameter": list(KINDS), "way": list(WAYS)}
-    return both.sort_values(
-        ["way", "loss", "parameter", "elements"],
-        key=lambda column: column.map(rank[column.name].index) if column.name in rank else column,
-        kind="stable",
-        ignore_index=True,
-    )
-
-
-def _before(context: Context) -> Result | None:
+def _before(context: Context) -> Record | None:
     """What the folder holds, if it is of this machine."""
     record = load("losses", context.units) if context.units else None
-    return record.result if record and record.machine == machine() else None
-
-
-def _ratios_of(before: Result) -> pd.DataFrame:
-    for table in before.tables:
-        if table.caption.startswith(EVERY):
-            return table.frame.reset_index()[COLUMNS]
-    return pd.DataFrame(columns=COLUMNS)
+    return record if record and record.machine == machine() else None
 
 
 def _large_of(before: Result | None) -> tuple[list[Bar], tuple[Table, ...], tuple[Picture, ...]]:
     """The parts of a record that are not about sizes."""
     if before is None:
         return [], (), ()
-    bars = [bar for bar in before.bars if not bar.name.endswith(": the time by hand")]
-    tables = [table for table in before.tables if OVER not in table.caption]
-    return bars, tuple(table for table in tables if not table.caption.startswith(EVERY)), before.pictures
+    bars = [bar for bar in before.bars if not bar.name.endswith(BY_SIZE)]
+    return bars, tuple(table for table in before.tables if not is_about_sizes(table)), before.pictures
