@@ -27,8 +27,8 @@ class Turns(NamedTuple):
 
     block: float = 2e-3
     fewest: int = 5
-    most: int = 31
-    budget: float = 0.6
+    most: int = 21
+    budget: float = 0.4
 
 
 class Ratio(NamedTuple):

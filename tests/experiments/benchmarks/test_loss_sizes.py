@@ -19,12 +19,6 @@ from experiments.benchmarks._size_tables import merged, ratios_of, size_tables
 from experiments.benchmarks._turns import WALL, Clock, Turns, ratios
 from experiments.benchmarks._vocabulary_rivals import linear_rivals, softmax_rivals
 
-
-@pytest.fixture(autouse=True)
-def _seeded() -> None:
-    torch.manual_seed(0)
-
-
 FEW = Turns(block=0.0, fewest=1, most=1, budget=0.0)
 
 
