@@ -140,9 +140,12 @@ def _cell(
             torch.set_num_threads(place.threads)
             for name, ratio in ratios(mine, rivals, place.clock, grid.turns).items():
                 yield (place.name, way, name, size, *ratio)
-        mine, rivals = None, {}  # type: ignore[assignment]
-        gc.collect()
-        torch.compiler.reset() if way == COMPILED else None
+        del mine, rivals  # graphs and compiled code hold memory
+        if way == COMPILED:
+            torch.compiler.reset()
+        if device == "cuda":
+            gc.collect()
+            torch.cuda.empty_cache()
 
 
 def _works(case: LossCase, kind: str, size: int, batch: Batch, way: str, device: str) -> tuple[Work, dict[str, Work]]:

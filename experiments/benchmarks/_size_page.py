@@ -40,7 +40,8 @@ def sections(path: Path) -> Iterator[str]:
     where = f"{about['cores']} cores, {about['cpu']}, torch {versions['torch']}"
     ran = [f"`{command}`" for command in (stored["command"], *kept_from(stored["result"]["notes"] if tables else ""))]
     for (place, way), rows in ratios_of(map(table_from_json, tables)).groupby(["where", "way"], sort=False):
-        yield section(f"{place}, {way}", f"{', '.join(ran)} · {where}", rows, JUDGED[str(way)])
+        title = str(place).replace("CPU", f"CPU beside an {about['gpu']}") if "gpu" in about else place
+        yield section(f"{title}, {way}", f"{', '.join(ran)} · {where}", rows, JUDGED[str(way)])
 
 
 def section(title: str, origin: str, rows: pd.DataFrame, bar: float | None) -> str:

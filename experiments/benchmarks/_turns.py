@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 Work = Callable[[], object]
-SLEEP = 8_000_000  # cycles, some 4 ms: longer than a host takes to queue a step
+SLEEP = 10_000_000  # cycles, some 5 ms: longer than a host takes to queue a step
 
 
 class Clock(NamedTuple):
@@ -127,8 +127,8 @@ def device_seconds(work: Work, calls: int) -> float:
 
 
 PROCESSOR, WALL = Clock(processor_seconds), Clock(wall_seconds)
-HOST = Clock(host_seconds, most=16)  # a device's queue takes some thousand kernels, then the host waits
-DEVICE = Clock(device_seconds, most=3)  # each call sleeps first
+HOST = Clock(host_seconds, most=8)  # a device's queue takes some thousand kernels, then the host waits
+DEVICE = Clock(device_seconds, most=1)  # each call sleeps first
 
 
 def step(loss: Callable[[], Tensor], *leaves: Tensor) -> Callable[[], None]:

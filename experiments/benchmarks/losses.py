@@ -116,9 +116,16 @@ def kept_from(notes: str) -> list[str]:
 
 
 def _before(context: Context) -> Record | None:
-    """What the folder holds, if it is of this machine."""
+    """What the folder holds.
+
+    Raises:
+        ValueError: If that was measured on another processor or GPU.
+    """
     record = load("losses", context.units) if context.units else None
-    return record if record and record.machine == machine() else None
+    here = machine()
+    if record and any(record.machine.get(part) != here.get(part) for part in ("cpu", "cores", "gpu")):
+        raise ValueError(f"--keep: {context.units}/losses.json was measured on another machine; name another --out")
+    return record
 
 
 def _large_of(before: Result | None) -> tuple[list[Bar], tuple[Table, ...], tuple[Picture, ...]]:
