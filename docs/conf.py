@@ -24,6 +24,7 @@ import _likelihoods  # noqa: E402
 import _paper  # noqa: E402
 import _which_loss  # noqa: E402
 
+from experiments.benchmarks import _size_page  # noqa: E402
 from experiments.paper.grid import grid_figure  # noqa: E402
 from likely._page.svg import css_variables, inline, to_svg  # noqa: E402
 
@@ -141,6 +142,7 @@ def generate(app: Sphinx) -> None:
     folder.joinpath("which-loss.html").write_text(_which_loss.picture())
     folder.joinpath("likelihoods.md").write_text(_likelihoods.page())
     folder.joinpath("benchmarks.md").write_text(_benchmarks.page())
+    folder.joinpath("loss-sizes.md").write_text(_size_page.page(_benchmarks.STORED))
     folder.joinpath("paper.md").write_text(_paper.page())
     environment = {**os.environ, "COLUMNS": "88", "NO_COLOR": "1", "TERM": "dumb"}
     likely = Path(sys.executable).with_name("likely")

@@ -18,6 +18,7 @@ from experiments.entries.run import choose, command, print_entries, print_table,
 
 if TYPE_CHECKING:
     from experiments.benchmarks._history import Compared
+    from likely._page import Table as Shown
 
 RESULTS = Path(__file__).parent / "results"  # of the runs that the documentation cites
 
@@ -35,6 +36,16 @@ def bench(
             show_default="experiments/benchmarks/results",
         ),
     ] = RESULTS,
+    full: Annotated[bool, typer.Option("--full", help="losses: every size, all threads, CUDA graphs.")] = False,
+    sizes: Annotated[str, typer.Option(help="losses: numbers of elements, such as 1e2,1e4.", show_default=False)] = "",
+    device: Annotated[str, typer.Option(help="losses: cpu or cuda; by default both.", show_default=False)] = "",
+    ways: Annotated[str, typer.Option(help="losses: of eager, compiled, graph.", show_default="eager")] = "",
+    only: Annotated[
+        str, typer.Option(help="losses: such as Normal or Softmax/Data,ρ/Global; large tensors are left out.")
+    ] = "",
+    keep: Annotated[
+        bool, typer.Option("--keep", help="losses: keep what OUT holds already and this run does not measure.")
+    ] = False,
     listing: Annotated[bool, typer.Option("--list", help="List the benchmarks and stop.")] = False,
 ) -> None:
     """Hold what we claim against its bar and the last run on this machine; write OUT/bench.html and OUT/NAME.json."""
@@ -42,12 +53,17 @@ def bench(
         print_entries(benchmarks.BENCHES)
         return
     data = os.environ.get("LIKELY_DATA")
-    context = Context(quick, seed, Path(data) if data else None, units=out)
+    flags = {"full": full, "keep": keep}
+    given = {"sizes": sizes, "device": device, "ways": ways, "only": only}
+    options = {name: "" for name, on in flags.items() if on} | {name: text for name, text in given.items() if text}
+    if options and names != ["losses"]:
+        raise ValueError(f"--{next(iter(options))} is an option of losses alone: name it, and no other")
+    context = Context(quick, seed, Path(data) if data else None, units=out, options=options)
     entries = choose(names or [], benchmarks.BENCHES)
     from experiments.benchmarks._history import compare, remember, tally
     from experiments.benchmarks._page import write_bench_page
 
-    def keep(record: Record) -> None:
+    def store(record: Record) -> None:
         save(record, out)
         if record.result:
             remember(record, out)
@@ -56,7 +72,9 @@ def bench(
         return write_bench_page(benchmarks.BENCHES, out, command(benchmarks.__name__, names or [], context), against)
 
     with writing_to(out), reporting(write):
-        records = run(benchmarks.__name__, entries, context, keep)
+        records = run(benchmarks.__name__, entries, context, store)
+    for shown in (table for record in records if record.result for table in record.result.printed):
+        print_table(printed(shown))
     found = {record.name: compare(record, out, against) for record in records}
     print_table(summary((name, one) for name, comparison in found.items() for one in comparison.bars))
     for record in records:
@@ -64,6 +82,19 @@ def bench(
     print(tally(one for comparison in found.values() for one in comparison.bars))
     print(out / "bench.html")
     raise typer.Exit(not all(record.result and record.result.verdict == "holds" for record in records))
+
+
+def printed(table: Shown) -> Table:
+    """A table as the terminal shows it."""
+    frame = table.frame
+    names, columns = [str(name) for name in frame.index.names], [str(column) for column in frame.columns]
+    shown = Table(*names, *columns, title=f"\n{table.caption}", title_justify="left", box=None, pad_edge=False)
+    for column in shown.columns[len(names) :]:
+        column.justify, column.no_wrap = "right", True
+    for labels, values in zip(frame.index, frame.itertuples(index=False), strict=True):
+        cells = (f"{cell:,.{table.digits}f}" if isinstance(cell, float) else escape(str(cell)) for cell in values)
+        shown.add_row(*map(str, labels if isinstance(labels, tuple) else (labels,)), *cells)
+    return shown
 
 
 def summary(bars: Iterable[tuple[str, Compared]]) -> Table:

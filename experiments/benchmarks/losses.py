@@ -1,239 +1,136 @@
-"""What a likelihood costs, against the losses it replaces: on the CPU here and, where there is one, on the GPU."""
+"""What a likelihood costs, against the losses it replaces: at every size, and where the memory bus decides."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 import pandas as pd
-import torch
-from torch import Tensor
-from torch.nn import functional as F
 
-from experiments.benchmarks import _textbook
-from experiments.benchmarks._bars import result_of
-from experiments.benchmarks._device_timing import copy_bandwidth, milliseconds, peak_bytes
-from experiments.benchmarks._timing import timed
+from experiments.benchmarks._bars import result_of, worst
+from experiments.benchmarks._large_losses import large
+from experiments.benchmarks._loss_cases import CASES, HAND, KINDS
+from experiments.benchmarks._loss_sizes import COMPILED, EAGER, GRAPH, WAYS, Grid, measure, places
+from experiments.benchmarks._size_tables import is_about_sizes, merged, ratios_of, size_tables
+from experiments.benchmarks._turns import Turns
 from experiments.entries import Bar, Context, Result
-from experiments.entries.bar import Sign
-from likely import functional
+from experiments.entries.record import Record, load
+from likely._machine import machine
 from likely._page import Picture, Table
-from likely._page.svg import SERIES, panel, styled, to_svg
 
-PUBLISHED, LEAN = "ρ, as published, eager", "ρ, a lean textbook, eager"
-FIRST_USE = """
-import time, torch
-from likely import functional
-x, y = torch.randn(9, requires_grad=True), torch.randn(9)
-start = time.perf_counter()
-functional.robust_nll(x, y, alpha=1.0, scale=1.0).backward()
-print(time.perf_counter() - start)
-"""
+BY_SIZE = ": the time by hand"
+JUDGED = {EAGER: 1.1, COMPILED: 1.05, GRAPH: None}
+DEFAULT, FULL, QUICK, LONGEST = (2, 4, 6), range(8), (2, 4), 8  # powers of ten
+BY_HAND = ("Normal", "Laplace", "Student t", "Softmax", "Bernoulli")  # losses that the bar is for
 
 
 def run(context: Context) -> Result:
-    """Time forward and backward together, every peer in the same process."""
-    times: list[tuple[str, str, float]] = []
-    bars: list[Bar] = []
-    steps: list[Callable[[list[tuple[str, str, float]]], Iterator[Bar]]] = [lambda t: cpu(t, quick=context.quick)]
-    if torch.cuda.is_available():
-        steps += [elementwise, softmax, linear_softmax]
-    for step in context.track(steps):
-        bars.extend(step(times))
-    growth = pd.DataFrame(grown(quick=context.quick), columns=["where", "likelihood", "elements", "ns an element"])
-    return result_of(
-        bars,
-        (
-            Table(
-                pd.DataFrame(times, columns=["where", "loss", "ms"]).set_index(["where", "loss"]),
-                "Median milliseconds of forward and backward. On the GPU the device's own time.",
-            ),
-            Table(growth.set_index(["where", "likelihood", "elements"]), "Time per element as the batch grows."),
-        ),
-        (picture(growth),),
-    )
+    """Time forward and backward together, every rival in turns in the same process."""
+    plan = Plan.read(context.options, quick=context.quick)
+    record = _before(context) if plan.keep else None
+    before = record.result if record else None
+    bars, tables, pictures = large(context) if plan.large else _large_of(before)
+    measured, missing = measure(plan.grid, context.track)
+    ratios = measured if before is None else merged(ratios_of(before.tables), measured)
+    notes = [f"Not measured: {one}." for one in missing]
+    if plan.grid.cells == Grid.cells or before is not None:
+        bars += judge(ratios)
+    else:
+        notes.insert(0, "A part of the losses: no ratio is judged.")
+    if record and before:
+        notes += [f"Kept from `{command}`." for command in dict.fromkeys([record.command, *kept_from(before.notes)])]
+    result = result_of(bars, [*size_tables(ratios), *tables], pictures, " ".join(notes))
+    return replace(result, printed=tuple(size_tables(measured)))
 
 
-def cpu(times: list[tuple[str, str, float]], *, quick: bool) -> Iterator[Bar]:
-    """One thread, a batch of 64 small images; ratios are of times in the same round."""
-    x, y, alpha, scale = images((64, 3, 64, 64), "cpu")
-    ways = {
-        "ρ, α and σ an element": step(lambda: functional.robust_nll(x, y, alpha=alpha, scale=scale), x, alpha, scale),
-        PUBLISHED: step(lambda: _textbook.published_nll(x, y, alpha, scale), x, alpha, scale),
-        LEAN: step(lambda: _textbook.robust_nll(x, y, alpha, scale), x, alpha, scale),
-        "mse_loss": step(lambda: F.mse_loss(x, y), x),
-        "normal, σ an element": step(lambda: functional.normal_nll(x, y, scale=scale), x, scale),
-        "GaussianNLLLoss": step(lambda: F.gaussian_nll_loss(x, y, scale), x, scale),
-    }
-    rounds = cpu_milliseconds(ways, repeats=5 if quick else 41)
-    times.extend(("CPU", str(name), value) for name, value in rounds.median().items())
+@dataclass(frozen=True)
+class Plan:
+    """What the options of the command line ask for."""
 
-    def over(what: str, slow: str, fast: str, sign: Sign, bar: float | None) -> Bar:
-        ratios = rounds[slow] / rounds[fast]
-        spread = float(ratios.quantile(0.75) - ratios.quantile(0.25)) / 2
-        return Bar(f"CPU, {what}", float(ratios.median()), sign, bar, "×", spread)
+    grid: Grid
+    large: bool
+    keep: bool
 
-    rho, normal = "ρ, α and σ an element", "normal, σ an element"
-    yield over("ρ: faster than as published", PUBLISHED, rho, "≥", 50)
-    yield over("ρ: faster than a lean textbook", LEAN, rho, "≥", None)
-    yield over("ρ: the time of mse_loss", rho, "mse_loss", "≤", 3)
-    yield over("normal: faster than GaussianNLLLoss", "GaussianNLLLoss", normal, "≥", 5)
-    first = subprocess.run([sys.executable, "-c", FIRST_USE], capture_output=True, text=True, check=True)
-    yield Bar("CPU, the first call", float(first.stdout), "≤", 1, " s")
+    @classmethod
+    def read(cls, options: Mapping[str, str], *, quick: bool) -> Plan:
+        """The plan of options.
 
-
-def elementwise(times: list[tuple[str, str, float]]) -> Iterator[Bar]:
-    """50 million float32 on the GPU."""
-    where = torch.cuda.get_device_name()
-    bytes_a_ms = copy_bandwidth()
-    x, y, alpha, scale = images((3 * 2**24,), "cuda")
-    one_alpha, one_scale = (torch.tensor(v, device="cuda", requires_grad=True) for v in (1.3, 0.8))
-    ways = {
-        "ρ, α and σ an element": step(lambda: functional.robust_nll(x, y, alpha=alpha, scale=scale), x, alpha, scale),
-        "ρ, global": step(
-            lambda: functional.robust_nll(x, y, alpha=one_alpha, scale=one_scale), x, one_alpha, one_scale
-        ),
-        PUBLISHED: step(lambda: _textbook.published_nll(x, y, alpha, scale), x, alpha, scale),
-        LEAN: step(lambda: _textbook.robust_nll(x, y, alpha, scale), x, alpha, scale),
-        "mse_loss": step(lambda: F.mse_loss(x, y), x),
-        "normal, σ an element": step(lambda: functional.normal_nll(x, y, scale=scale), x, scale),
-        "Laplace, σ an element": step(lambda: functional.laplace_nll(x, y, scale=scale), x, scale),
-        "Student t, ν and σ an element": step(
-            lambda: functional.student_t_nll(x, y, df=alpha + 0.5, scale=scale), x, alpha, scale
-        ),
-        "GaussianNLLLoss": step(lambda: F.gaussian_nll_loss(x, y, scale), x, scale),
-    }
-    ms = {name: milliseconds(way) for name, way in ways.items()}
-    times.extend((where, name, value) for name, value in ms.items())
-    rho, floor = ms["ρ, α and σ an element"], 28 * x.numel() / bytes_a_ms
-    times.append((where, f"28 bytes an element at {bytes_a_ms / 1e9:.2f} TB/s", floor))
-    yield Bar(f"{where}, ρ: the time of 28 bytes an element", rho / floor, "≤", 1.3, "×")
-    yield Bar(f"{where}, ρ: faster than as published", ms[PUBLISHED] / rho, "≥", 15, "×")
-    yield Bar(f"{where}, ρ: faster than a lean textbook", ms[LEAN] / rho, "≥", None, "×")
-    yield Bar(f"{where}, ρ, global: the time of mse_loss", ms["ρ, global"] / ms["mse_loss"], "≤", 1.1, "×")
-    normal = ms["GaussianNLLLoss"] / ms["normal, σ an element"]
-    yield Bar(f"{where}, normal: faster than GaussianNLLLoss", normal, "≥", 4, "×")
+        Raises:
+            ValueError: If one is not understood.
+        """
+        full, device = "full" in options, options.get("device") or None
+        at = places(device, all_threads=full)
+        powers = FULL if full else QUICK if quick else DEFAULT
+        sizes = tuple(10**power for power in powers)
+        if full and any(place.device == "cuda" for place in at):
+            sizes += (10**LONGEST,)
+        if "sizes" in options:
+            sizes = tuple(_size(word) for word in options["sizes"].split(","))
+        ways = tuple(options["ways"].split(",")) if "ways" in options else (EAGER, GRAPH) if full else (EAGER,)
+        if unknown := set(ways) - set(WAYS):
+            raise ValueError(f"--ways has {', '.join(sorted(unknown))}: give some of {', '.join(WAYS)}")
+        cells = tuple(_cells(options["only"])) if "only" in options else Grid.cells
+        turns = Turns(most=5, budget=0.1) if quick else Turns()
+        alone = {"only", "sizes", "ways"} & options.keys()
+        return cls(Grid(at, sizes, cells, ways, turns), large=not alone, keep="keep" in options)
 
 
-def softmax(times: list[tuple[str, str, float]]) -> Iterator[Bar]:
-    """8192 rows of bfloat16 logits, one temperature per row."""
-    where, rows = torch.cuda.get_device_name(), 8192
-    for classes in (32000, 128256):
-        z = torch.randn(rows, classes, device="cuda", dtype=torch.bfloat16, requires_grad=True)
-        y = torch.randint(0, classes, (rows,), device="cuda")
-        t = (torch.rand(rows, device="cuda") + 0.5).requires_grad_()
-
-        def ours(z: Tensor = z, y: Tensor = y, t: Tensor = t) -> Tensor:
-            return functional.softmax_nll(z, y, temperature=t)
-
-        def eager(z: Tensor = z, y: Tensor = y, t: Tensor = t) -> Tensor:
-            return F.cross_entropy(z.float() / t.unsqueeze(1), y)
-
-        def plain(z: Tensor = z, y: Tensor = y) -> Tensor:
-            return F.cross_entropy(z, y)
-
-        ways = {"softmax, T a row": ours, "eager z/T": eager, "cross_entropy, no temperature": plain}
-        ms = {f"{name}, {classes}": milliseconds(step(way, z, t)) for name, way in ways.items()}
-        times.extend((where, name, value) for name, value in ms.items())
-        fused, by_hand, without = ms.values()
-        yield Bar(f"{where}, softmax {classes}: faster than cross_entropy", without / fused, "≥", 2, "×")
-        yield Bar(f"{where}, softmax {classes}: faster than eager z/T", by_hand / fused, "≥", 10, "×")
-        z.grad = t.grad = None
-        memory = (z.nbytes + peak_bytes(step(ours, z, t))) / (2 * z.nbytes)
-        yield Bar(f"{where}, softmax {classes}: the memory of logits and gradient", memory, "≤", 1.01, "×")
-
-
-def linear_softmax(times: list[tuple[str, str, float]]) -> Iterator[Bar]:
-    """8192 hidden states of width 4096 over 128,256 words, bfloat16; against z/T on materialised logits."""
-    where, rows, width, classes = torch.cuda.get_device_name(), 8192, 4096, 128256
-    h = (torch.randn(rows, width, device="cuda") / width**0.5).bfloat16().requires_grad_()
-    w = torch.randn(classes, width, device="cuda").bfloat16().requires_grad_()
-    y = torch.randint(0, classes, (rows,), device="cuda")
-    t = (torch.rand(rows, device="cuda") + 0.5).requires_grad_()
-    ways = {
-        "linear softmax": lambda: functional.linear_softmax_nll(h, w, y, t),
-        "materialised, eager z/T": lambda: F.cross_entropy((h @ w.T).float() / t.unsqueeze(1), y),
-        "materialised, our softmax": lambda: functional.softmax_nll(h @ w.T, y, temperature=t),
-        "materialised, cross_entropy, no temperature": lambda: F.cross_entropy(h @ w.T, y),
-    }
-    ms, memory = {}, {}
-    for name, way in ways.items():
-        ms[name] = milliseconds(step(way, h, w, t), repeats=5)
-        h.grad = w.grad = t.grad = None
-        memory[name] = peak_bytes(step(way, h, w, t))
-        times.append((where, f"{name} ({memory[name] / 2**30:.2f} GiB)", ms[name]))
-    ours, eager = "linear softmax", "materialised, eager z/T"
-    of = f"{where}, linear softmax"
-    yield Bar(f"{of}: the memory of materialised logits", memory[ours] / memory[eager], "≤", 1 / 8, "×")
-    yield Bar(f"{of}: the time of materialised logits", ms[ours] / ms[eager], "≤", 1.1, "×")
-
-
-def grown(*, quick: bool) -> Iterator[tuple[str, str, int, float]]:
-    """Nanoseconds an element of forward and backward, α and σ global, as the batch grows."""
-    devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
-    for device in devices:
-        sizes = [10**3, 10**5] if quick else [10**3, 10**5, 10**7] + [10**9] * (device == "cuda")
-        for size in sizes:
-            x = torch.randn(size, device=device, requires_grad=True)
-            y = torch.zeros(size, device=device)
-            alpha, scale = (torch.tensor(v, device=device, requires_grad=True) for v in (1.3, 0.8))
-            for name, way in growing(x, y, alpha, scale).items():
-                on_cpu = device == "cpu"
-                ms = cpu_milliseconds({name: way}, repeats=9)[name].median() if on_cpu else milliseconds(way, repeats=5)
-                yield device, name, size, 1e6 * ms / size
-
-
-def growing(x: Tensor, y: Tensor, alpha: Tensor, scale: Tensor) -> dict[str, Callable[[], None]]:
-    """The two likelihoods whose growth is shown."""
-    return {
-        "robust": step(lambda: functional.robust_nll(x, y, alpha=alpha, scale=scale), x, alpha, scale),
-        "normal": step(lambda: functional.normal_nll(x, y, scale=scale), x, scale),
-    }
-
-
-@styled
-def picture(growth: pd.DataFrame) -> Picture:
-    """Time per element against elements, both logarithmic."""
-    figure, axes = panel()
-    for colour, ((where, name), rows) in zip(SERIES, growth.groupby(["where", "likelihood"], sort=False), strict=False):
-        axes.loglog(rows["elements"], rows["ns an element"], marker="o", color=colour, label=f"{name}, {where}")
-    axes.set_xlabel("elements")
-    axes.set_ylabel("ns an element, forward and backward")
-    axes.legend()
-    return Picture(
-        to_svg(figure),
-        "Time per element falls as the cost of a call is shared by more elements, then stays level.",
-        "Cost grows linearly: once a call's own cost is shared by enough elements, each takes the same time.",
-    )
-
-
-def cpu_milliseconds(ways: Mapping[str, Callable[[], object]], *, repeats: int) -> pd.DataFrame:
-    """Each way's CPU time on one thread, a column each; a row is a round in which all took their turn.
-
-    A first round does not count.
-    """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
+def _size(word: str) -> int:
     try:
-        rounds = [[1e3 * timed(way)[1] for way in ways.values()] for _ in range(repeats + 1)]
-    finally:
-        torch.set_num_threads(threads)
-    return pd.DataFrame(rounds[1:], columns=list(ways))
+        size = int(float(word))
+    except (ValueError, OverflowError):
+        size = 0
+    if size < 1 or (size >= 10 and size % 10):
+        raise ValueError(f"--sizes are numbers of elements below 10 or in tens, such as 1e4; got {word!r}")
+    return size
 
 
-def images(shape: tuple[int, ...], device: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Prediction, target, α in (0, 3) and σ, all but the target learning."""
-    x, y = torch.randn(shape, device=device, requires_grad=True), torch.randn(shape, device=device)
-    return x, y, (3 * torch.rand_like(y)).requires_grad_(), (torch.rand_like(y) + 0.3).requires_grad_()
+def _cells(only: str) -> Iterator[tuple[str, str]]:
+    losses = {name.lower().replace(" ", ""): name for name in CASES} | {"rho": "ρ", "robust": "ρ"}
+    kinds = {name.lower(): name for name in KINDS}
+    for word in only.split(","):
+        loss, _, kind = word.lower().replace(" ", "").partition("/")
+        if loss not in losses or (kind and kind not in kinds):
+            raise ValueError(f"--only has {word!r}: give {', '.join(CASES)}, each alone or with /{', /'.join(KINDS)}")
+        yield from ((losses[loss], each) for each in ([kinds[kind]] if kind else KINDS))
 
 
-def step(loss: Callable[[], Tensor], *leaves: Tensor) -> Callable[[], None]:
-    """Forward and backward, from gradients that are None, as after ``zero_grad``."""
+def judge(ratios: pd.DataFrame) -> Iterator[Bar]:
+    """The worst ratio to the loss by hand, of every place and way."""
+    by_hand = ratios[ratios["against"] == HAND]
+    for (where, way), rows in by_hand.groupby(["where", "way"], sort=False):
+        for losses, bar in ((BY_HAND, JUDGED[str(way)]), (("ρ",), None)):
+            chosen = rows[rows["loss"].isin(losses)].set_index(["loss", "parameter", "elements"])["ratio"]
+            name = f"{where}, {way}{', ρ' if losses == ('ρ',) else ''}{BY_SIZE}"
+            yield from worst(name, chosen, "≤", bar, unit="×")
 
-    def work() -> None:
-        for leaf in leaves:
-            leaf.grad = None
-        loss().backward()
 
-    return work
+def kept_from(notes: str) -> list[str]:
+    """The commands of earlier runs whose figures a record kept.
+
+    >>> kept_from("A sentence. Kept from `python a --b 1.5`. Kept from `python c`.")
+    ['python a --b 1.5', 'python c']
+    """
+    return re.findall(r"Kept from `([^`]*)`\.", notes)
+
+
+def _before(context: Context) -> Record | None:
+    """What the folder holds.
+
+    Raises:
+        ValueError: If that was measured on another processor or GPU.
+    """
+    record = load("losses", context.units) if context.units else None
+    here = machine()
+    if record and any(record.machine.get(part) != here.get(part) for part in ("cpu", "cores", "gpu")):
+        raise ValueError(f"--keep: {context.units}/losses.json was measured on another machine; name another --out")
+    return record
+
+
+def _large_of(before: Result | None) -> tuple[list[Bar], tuple[Table, ...], tuple[Picture, ...]]:
+    """The parts of a record that are not about sizes."""
+    if before is None:
+        return [], (), ()
+    bars = [bar for bar in before.bars if not bar.name.endswith(BY_SIZE)]
+    return bars, tuple(table for table in before.tables if not is_about_sizes(table)), before.pictures

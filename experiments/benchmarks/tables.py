@@ -20,8 +20,7 @@ from torch import Tensor, nn
 
 from experiments.benchmarks._bars import result_of
 from experiments.benchmarks._table_networks import NETWORKS, seconds_of_steps
-from experiments.benchmarks._timing import peak_megabytes, timed
-from experiments.benchmarks.losses import cpu_milliseconds
+from experiments.benchmarks._timing import cpu_milliseconds, peak_megabytes, timed
 from experiments.entries import Bar, Context, Result
 from experiments.entries.bar import Sign
 from likely._page import Table as Shown

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -25,13 +25,17 @@ def _silent(_fraction: float) -> None:
 
 @dataclass(frozen=True)
 class Context:
-    """The settings of one run, where to report how far it has come (a fraction of one) and where to keep its units."""
+    """The settings of one run, where to report how far it has come (a fraction of one) and where to keep its units.
+
+    ``options`` are those of the command line that one entry alone has, by name.
+    """
 
     quick: bool = False
     seed: int = 0
     data: Path | None = None
     progress: Callable[[float], None] = _silent
     units: Path | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
 
     def track(self, steps: Sequence[T]) -> Iterator[T]:
         """Yield the steps, reporting progress after each.
@@ -58,13 +62,17 @@ class Context:
 
 @dataclass(frozen=True)
 class Result:
-    """What an entry found. ``notes`` says in words, with the numbers, why the verdict is what it is."""
+    """What an entry found. ``notes`` says in words, with the numbers, why the verdict is what it is.
+
+    ``printed`` are tables for the terminal, which say what stored ones say; they are not stored.
+    """
 
     verdict: Verdict
     notes: str
     tables: tuple[Table, ...] = ()
     pictures: tuple[Picture, ...] = ()
     bars: tuple[Bar, ...] = ()
+    printed: tuple[Table, ...] = ()
 
 
 @dataclass(frozen=True)

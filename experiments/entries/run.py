@@ -81,6 +81,8 @@ def print_table(table: Table) -> None:
 def command(package: str, names: list[str], context: Context) -> str:
     """What to type to get the same again; a data folder that the environment names goes without saying."""
     words = ["python", "-m", package, *names, *(["--quick"] if context.quick else []), "--seed", str(context.seed)]
+    for option, value in context.options.items():
+        words += [f"--{option}", *([value] if value else [])]
     named = context.data is not None and str(context.data) != os.environ.get("LIKELY_DATA")
     return shlex.join(words + (["--data", str(context.data)] if named else []))
 
