@@ -235,7 +235,7 @@ def _location_kernel(
     phi, phi_slope = 1.0, 1.0
     r0, r1, r2 = tl.load(r_table + PARTS), tl.load(r_table + 5 * PARTS), tl.load(r_table + 9 * PARTS)
     s0, s1, s2 = tl.load(r_table + 2 * PARTS), tl.load(r_table + 6 * PARTS), tl.load(r_table + 10 * PARTS)
-    HAS_SHAPE: tl.constexpr = KIND == STUDENT_T or KIND == ROBUST  # noqa: SIM109 (Triton knows no tuples)
+    HAS_SHAPE: tl.constexpr = KIND == STUDENT_T or KIND == ROBUST
     if HAS_SHAPE:
         phi, phi_slope = constrained(tl.load(shape).to(tl.float32), shape_low, shape_width, SHAPE_CONSTRAINT)
         if KIND == STUDENT_T:

@@ -112,7 +112,7 @@ class BernoulliLoss(LikelihoodLoss, nll=bernoulli_nll, family=Bernoulli, tempera
 
     >>> import torch, likely
     >>> likely.BernoulliLoss()(torch.tensor([3.0]), torch.tensor([1.0]))
-    tensor(0.0486, grad_fn=<MeanBackward0>)
+    tensor(0.0486, grad_fn=<...>)
     """
 
     weight: Tensor | None
