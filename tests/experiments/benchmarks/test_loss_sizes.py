@@ -13,7 +13,7 @@ from commands import benchmarks_command
 from experiments.benchmarks import _loss_sizes, _losses_by_hand, losses
 from experiments.benchmarks._loss_cases import CASES, HAND, HAND_AND_STEP, KINDS, batch_of, call, hand, ours
 from experiments.benchmarks._loss_checks import CLOSE, assert_close, check_same
-from experiments.benchmarks._loss_sizes import COLUMNS, COMPILED, EAGER, Grid, measure, places
+from experiments.benchmarks._loss_sizes import COLUMNS, COMPILED, EAGER, GRAPH, Grid, measure, places
 from experiments.benchmarks._size_page import page, verdict
 from experiments.benchmarks._size_tables import merged, ratios_of, size_tables
 from experiments.benchmarks._turns import WALL, Clock, Turns, ratios
@@ -82,6 +82,17 @@ def test_the_grid_has_a_row_for_every_rival() -> None:
         *[["Softmax", "Data", rival, 10] for rival in (HAND, "cross_entropy", HAND_AND_STEP)],
     ]
     assert (found[["ratio", "low", "high", "microseconds"]] > 0).all(axis=None)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("loss", CASES)
+def test_every_loss_is_timed_on_a_device_its_host_and_as_a_graph(loss: str) -> None:
+    ways, at = (EAGER, GRAPH), places("cuda", all_threads=True)
+    found, missing = measure(Grid(at, (10, 10**4), tuple((loss, kind) for kind in KINDS), ways, FEW))
+    assert missing == []
+    hand_written = found[found["against"] == HAND]
+    assert len(hand_written) == 2 * len(KINDS) * (len(at) + 1)  # a graph's time is the device's
+    assert (found["ratio"] > 0).all()
 
 
 def test_a_compiler_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
