@@ -60,6 +60,10 @@ def bench(
         raise ValueError(f"--{next(iter(options))} is an option of losses alone: name it, and no other")
     context = Context(quick, seed, Path(data) if data else None, units=out, options=options)
     entries = choose(names or [], benchmarks.BENCHES)
+    if options:
+        from experiments.benchmarks import losses
+
+        losses.check(context)
     from experiments.benchmarks._history import compare, remember, tally
     from experiments.benchmarks._page import write_bench_page
 
@@ -74,6 +78,7 @@ def bench(
     with writing_to(out), reporting(write):
         records = run(benchmarks.__name__, entries, context, store)
     for shown in (table for record in records if record.result for table in record.result.printed):
+        print(f"\n{shown.caption}")
         print_table(printed(shown))
     found = {record.name: compare(record, out, against) for record in records}
     print_table(summary((name, one) for name, comparison in found.items() for one in comparison.bars))
@@ -85,10 +90,10 @@ def bench(
 
 
 def printed(table: Shown) -> Table:
-    """A table as the terminal shows it."""
+    """A table as the terminal shows it, without its caption."""
     frame = table.frame
     names, columns = [str(name) for name in frame.index.names], [str(column) for column in frame.columns]
-    shown = Table(*names, *columns, title=f"\n{table.caption}", title_justify="left", box=None, pad_edge=False)
+    shown = Table(*names, *columns, box=None, pad_edge=False)
     for column in shown.columns[len(names) :]:
         column.justify, column.no_wrap = "right", True
     for labels, values in zip(frame.index, frame.itertuples(index=False), strict=True):

@@ -26,7 +26,19 @@ from experiments.benchmarks._loss_cases import (
     ours,
 )
 from experiments.benchmarks._loss_checks import CLOSE, assert_close, check_same
-from experiments.benchmarks._turns import DEVICE, HOST, PROCESSOR, WALL, Clock, Turns, Work, as_graph, ratios, step
+from experiments.benchmarks._turns import (
+    DEVICE,
+    HOST,
+    PROCESSOR,
+    WALL,
+    Clock,
+    Ratio,
+    Turns,
+    Work,
+    as_graph,
+    ratios,
+    step,
+)
 
 Loss = tuple[Any, ...]  # a function that returns the loss, and the leaves it has gradients of
 EAGER, COMPILED, GRAPH = WAYS = ("eager", "compiled", "graph")
@@ -110,7 +122,7 @@ def measure(
                     continue
                 check_same(case, kind, size, device)
                 here = [place for place in grid.places if place.device == device]
-                for row in _cell(case, kind, size, here, grid, missing, f"{loss}, {kind}, {size:.0e}"):
+                for row in _cell(case, kind, size, here, grid, missing, f"{loss}, {kind}, {size:,} elements"):
                     place, way, *rest = row
                     rows.append((place, way, loss, kind, *rest))
     finally:
@@ -128,24 +140,31 @@ def _cell(
         if way == GRAPH and device != "cuda":
             continue
         try:
-            mine, rivals = _works(case, kind, size, batch, way, device)
+            timed = _timed(*_works(case, kind, size, batch, way, device), way, here, grid.turns)
         except Exception as error:  # of a compiler or a capture, of which any may come
-            if way == EAGER:
+            if way == EAGER and not isinstance(error, torch.OutOfMemoryError):
                 raise
             missing.append(f"{way}, {label}: {type(error).__name__}: {str(error).splitlines()[0][:120]}")
-            continue
-        for place in here:
-            if way == GRAPH and place.clock is HOST:
-                continue  # a replay is one call, whatever it holds
-            torch.set_num_threads(place.threads)
-            for name, ratio in ratios(mine, rivals, place.clock, grid.turns).items():
-                yield (place.name, way, name, size, *ratio)
-        del mine, rivals  # graphs and compiled code hold memory
+            timed = []
+        yield from ((place, way, rival, size, *ratio) for place, rival, ratio in timed)
         if way == COMPILED:
             torch.compiler.reset()
         if device == "cuda":
             gc.collect()
             torch.cuda.empty_cache()
+
+
+def _timed(
+    mine: Work, rivals: dict[str, Work], way: str, here: list[Place], turns: Turns
+) -> list[tuple[str, str, Ratio]]:
+    """The place's name, the rival's and the ratio, for each of them."""
+    found = []
+    for place in here:
+        if way == GRAPH and place.clock is HOST:
+            continue  # a replay is one call, whatever it holds
+        torch.set_num_threads(place.threads)
+        found += [(place.name, rival, ratio) for rival, ratio in ratios(mine, rivals, place.clock, turns).items()]
+    return found
 
 
 def _works(case: LossCase, kind: str, size: int, batch: Batch, way: str, device: str) -> tuple[Work, dict[str, Work]]:

@@ -44,6 +44,16 @@ def run(context: Context) -> Result:
     return replace(result, printed=tuple(size_tables(measured)))
 
 
+def check(context: Context) -> None:
+    """Look at the options before anything is run or written.
+
+    Raises:
+        ValueError: If one is not understood, or what is to be kept is of another machine.
+    """
+    if Plan.read(context.options, quick=context.quick).keep:
+        _before(context)
+
+
 @dataclass(frozen=True)
 class Plan:
     """What the options of the command line ask for."""

@@ -13,7 +13,7 @@ from commands import benchmarks_command
 from experiments.benchmarks import _loss_sizes, _losses_by_hand, losses
 from experiments.benchmarks._loss_cases import CASES, HAND, HAND_AND_STEP, KINDS, batch_of, call, hand, ours
 from experiments.benchmarks._loss_checks import CLOSE, assert_close, check_same
-from experiments.benchmarks._loss_sizes import COLUMNS, COMPILED, EAGER, Grid, measure, places
+from experiments.benchmarks._loss_sizes import COLUMNS, COMPILED, EAGER, GRAPH, Grid, measure, places
 from experiments.benchmarks._size_page import page, verdict
 from experiments.benchmarks._size_tables import merged, ratios_of, size_tables
 from experiments.benchmarks._turns import WALL, Clock, Turns, ratios
@@ -84,6 +84,17 @@ def test_the_grid_has_a_row_for_every_rival() -> None:
     assert (found[["ratio", "low", "high", "microseconds"]] > 0).all(axis=None)
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("loss", CASES)
+def test_every_loss_is_timed_on_a_device_its_host_and_as_a_graph(loss: str) -> None:
+    ways, at = (EAGER, GRAPH), places("cuda", all_threads=True)
+    found, missing = measure(Grid(at, (10, 10**4), tuple((loss, kind) for kind in KINDS), ways, FEW))
+    assert missing == []
+    hand_written = found[found["against"] == HAND]
+    assert len(hand_written) == 2 * len(KINDS) * (len(at) + 1)  # a graph's time is the device's
+    assert (found["ratio"] > 0).all()
+
+
 def test_a_compiler_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("no compiler\nhere")
@@ -92,7 +103,22 @@ def test_a_compiler_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     cells, ways = (("Laplace", "Global"),), (EAGER, COMPILED)
     found, missing = measure(Grid(places("cpu", all_threads=False), (10,), cells, ways, FEW))
     assert set(found["way"]) == {EAGER}
-    assert missing == ["compiled, Laplace, Global, 1e+01: RuntimeError: no compiler"]
+    assert missing == ["compiled, Laplace, Global, 10 elements: RuntimeError: no compiler"]
+
+
+def test_memory_that_runs_out_is_told_and_other_errors_are_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    errors = iter([torch.OutOfMemoryError("too large"), ZeroDivisionError("a mistake")])
+
+    def fail(*_: object) -> None:
+        raise next(errors)
+
+    monkeypatch.setattr(_loss_sizes, "ratios", fail)
+    grid = Grid(places("cpu", all_threads=False), (10,), (("Laplace", "Global"),), turns=FEW)
+    found, missing = measure(grid)
+    assert len(found) == 0
+    assert missing == ["eager, Laplace, Global, 10 elements: OutOfMemoryError: too large"]
+    with pytest.raises(ZeroDivisionError, match="a mistake"):
+        measure(grid)
 
 
 def test_sizes_that_memory_does_not_hold_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,8 +205,10 @@ def test_the_page_says_where_ours_is_slower(tmp_path: Path) -> None:
 )
 def test_an_option_that_is_not_understood_is_one_line(words: list[str], message: str, tmp_path: Path) -> None:
     done = benchmarks_command(*words, "--out", str(tmp_path))
-    assert done.exit_code != 0
-    assert message in done.stderr + done.stdout
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_command_times_a_part_and_keeps_the_rest(tmp_path: Path) -> None:
@@ -202,6 +230,17 @@ def test_the_command_times_a_part_and_keeps_the_rest(tmp_path: Path) -> None:
     assert "\n| Laplace | Global | – | " in shown
     assert "\n| `mse_loss` | Normal | Global | " in shown
     assert {bar["name"] for bar in stored["result"]["bars"]} == {"CPU, one thread, eager: the time by hand"}
+
+
+def test_figures_of_another_machine_are_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ("losses", "--quick", "--only", "laplace/global", "--sizes", "10", "--out", str(tmp_path))
+    benchmarks_command(*words)
+    before = (tmp_path / "losses.json").read_text()
+    monkeypatch.setattr(losses, "machine", lambda: {"cpu": "another", "cores": 1})
+    done = benchmarks_command(*words, "--keep")
+    assert done.exit_code == 2
+    assert "was measured on another machine" in done.stderr
+    assert (tmp_path / "losses.json").read_text() == before
 
 
 def test_packages_that_are_not_there_are_no_rivals(monkeypatch: pytest.MonkeyPatch) -> None:
