@@ -411,6 +411,8 @@ class Predicted(Parameter):
         if not kernels.head_applies(features, weight, bias):
             return None
         features = features.detach() if self.isolated else features
+        if features.is_cuda and self.normalize:
+            return None
         moments = normalizer.moments(features) if self.normalize else kernels.as_they_are(features.shape[-1])
         shape = (*features.shape[:-1], *self.shape)
         return None if moments is None else kernels.Head(features, weight, bias, moments, shape)

@@ -1,6 +1,7 @@
 """Parameters read off features by one linear layer, for batches of a few thousand numbers.
 
 Standardising, the layer and their gradients are three calls of compiled code; torch would take some twenty operations.
+On CUDA, features as they are go through the layer by torch's own products, without nodes of their own in the graph.
 """
 
 from collections.abc import Sequence
@@ -36,13 +37,11 @@ class Head(NamedTuple):
 
 def head_applies(features: Tensor, weight: Tensor, bias: Tensor) -> bool:
     """Whether the kernel takes these: few, and as it can read them."""
-    return (
-        features.is_cpu
-        and 0 < features.numel() * len(weight) <= _MOST
-        and usual(features)
-        and usual(weight)
-        and usual(bias)
-    )
+    few = features.numel() * len(weight) <= _MOST
+    if features.is_cuda:
+        few = not torch.is_autocast_enabled("cuda")  # which would round a network's small numbers
+    alike = features.device == weight.device
+    return few and alike and features.numel() > 0 and usual(features) and usual(weight) and usual(bias)
 
 
 def moments(x: Tensor, mean: Tensor, var: Tensor, batches: Tensor, *, momentum: float, learning: bool) -> Tensor:
@@ -68,19 +67,24 @@ def moments(x: Tensor, mean: Tensor, var: Tensor, batches: Tensor, *, momentum: 
 
 @cache
 def as_they_are(width: int) -> Tensor:
-    """Moments that leave features as they are."""
+    """Moments that leave features as they are. On CUDA they are not read."""
     return torch.stack([torch.zeros(width), torch.ones(width)])
 
 
 def by_torch(features: Tensor, weight: Tensor, bias: Tensor, moments: Tensor) -> Tensor:
     """What the layer says of standardised features, shape (rows, outputs); differentiable any number of times."""
+    rows = features.reshape(-1, features.shape[-1])
+    if features.is_cuda:
+        return F.linear(rows, weight, bias)
     mean, deviation, *_ = moments
-    return F.linear((features.reshape(-1, len(mean)) - mean) / deviation, weight, bias)
+    return F.linear((rows - mean) / deviation, weight, bias)
 
 
 def by_kernel(features: Tensor, weight: Tensor, bias: Tensor, moments: Tensor) -> Tensor:
     """The same numbers, without a graph."""
     outputs, width = weight.shape
+    if features.is_cuda:
+        return torch.addmm(bias, features.view(-1, width), weight.t())
     rows = features.numel() // width
     raw = features.new_empty((rows, outputs))
     _native.built().head(
@@ -100,6 +104,15 @@ def write_slopes(head: Sequence[Tensor], d_raw: Tensor, slopes: Sequence[Tensor 
     """Write the gradients of features, weight and bias, where they are asked for."""
     features, weight, _, moments = head
     outputs, width = weight.shape
+    if features.is_cuda:
+        d_features, d_weight, d_bias = slopes
+        if d_features is not None:
+            torch.mm(d_raw, weight, out=d_features.view(-1, width))
+        if d_weight is not None:
+            torch.mm(d_raw.t(), features.view(-1, width), out=d_weight)
+        if d_bias is not None:
+            torch.sum(d_raw, 0, out=d_bias)
+        return
     _native.built().head_slopes(
         d_raw.data_ptr(),
         features.data_ptr(),

@@ -25,7 +25,7 @@ from likely.kernels._native import KINDS, Layout
 
 PARTS, TERMS = tl.constexpr(32), tl.constexpr(5)
 BLOCK, WARPS, PROGRAMS_A_CORE = 1024, 8, 32
-ALONE = 8 * BLOCK  # elements that one program goes through, so that nothing is left to add up
+ALONE = 16 * BLOCK  # elements that one program goes through, so that nothing is left to add up
 
 NORMAL, LAPLACE, STUDENT_T, ROBUST = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2), tl.constexpr(3)
 ONE, EACH, GROUPS = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)  # how a parameter is read
@@ -235,7 +235,7 @@ def _location_kernel(
     phi, phi_slope = 1.0, 1.0
     r0, r1, r2 = tl.load(r_table + PARTS), tl.load(r_table + 5 * PARTS), tl.load(r_table + 9 * PARTS)
     s0, s1, s2 = tl.load(r_table + 2 * PARTS), tl.load(r_table + 6 * PARTS), tl.load(r_table + 10 * PARTS)
-    HAS_SHAPE: tl.constexpr = KIND == STUDENT_T or KIND == ROBUST
+    HAS_SHAPE: tl.constexpr = not (KIND < STUDENT_T or KIND > ROBUST)
     if HAS_SHAPE:
         phi, phi_slope = constrained(tl.load(shape).to(tl.float32), shape_low, shape_width, SHAPE_CONSTRAINT)
         if KIND == STUDENT_T:
