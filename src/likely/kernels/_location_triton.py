@@ -319,6 +319,20 @@ def _location_kernel(
 
 
 @triton.jit
+def _add_up_kernel(losses, counts, slopes, loss, factor, slope, n, BLOCK: tl.constexpr):
+    index = tl.arange(0, BLOCK)
+    mask = index < n
+    total = tl.sum(tl.load(losses + index, mask, other=0.0))
+    if counts is not None:
+        share = 1.0 / tl.maximum(tl.sum(tl.load(counts + index, mask, other=0.0)), 1.0)
+        tl.store(factor, share)
+        total *= share
+    tl.store(loss, total)
+    if slopes is not None:
+        tl.store(slope, tl.sum(tl.load(slopes + index, mask, other=0.0)))
+
+
+@triton.jit
 def _scale_by(values, by, n, WIDE: tl.constexpr, BLOCK: tl.constexpr):
     for block in range(tl.program_id(0), tl.cdiv(n, BLOCK), tl.num_programs(0)):
         index = (block.to(tl.int64) if WIDE else block) * BLOCK + tl.arange(0, BLOCK)
@@ -405,6 +419,22 @@ def on_device(tensor: Tensor) -> AbstractContextManager[Any]:
     return torch.cuda.device_of(tensor) if elsewhere else nullcontext()
 
 
+def add_up(
+    losses: Tensor, counts: Tensor | None, slopes: Tensor | None, slope: Tensor | None
+) -> tuple[Tensor, Tensor | None]:
+    """The sum of losses, over that of counts where they are given, and one over the latter; ``slopes`` go to ``slope``.
+
+    One launch in the place of several operations, each of which takes the host as long.
+    """
+    loss = losses.new_empty(())
+    factor = None if counts is None else losses.new_empty(())
+    with on_device(losses):
+        _add_up_kernel[(1,)](
+            losses, counts, slopes, loss, factor, slope, len(losses), BLOCK=triton.next_power_of_2(len(losses))
+        )
+    return loss, factor
+
+
 def _programs(tensor: Tensor) -> int:
     return min(triton.cdiv(tensor.numel(), BLOCK), PROGRAMS_A_CORE * cores(tensor.device))
 
@@ -463,12 +493,14 @@ def location_direct(job: Location, tensors: Sequence[Tensor], slopes: Sequence[T
         constant=job.constant,
         factor=job.factor,
     )
-    for slope, layout, wide, partial in zip((*slopes[1:], None), layouts, each, sums, strict=False):
+    for slope, layout, wide in zip((*slopes[1:], None), layouts, each, strict=False):
         if slope is not None and wide is not None and wide is not slope:
             torch.sum(wide.view(-1, layout.numbers, layout.inner), (0, 2), out=slope.view(-1))
-        elif slope is not None and partial is not None and partial is not slope:
-            torch.sum(partial, 0, out=slope.view(()))
-    return loss if programs == 1 else loss.sum()
+    if programs == 1:
+        return loss
+    if sums[1] is not None and slopes[2] is not None:
+        torch.sum(sums[1], 0, out=slopes[2].view(()))
+    return add_up(loss, None, sums[0], slopes[1])[0]
 
 
 def _filled(slopes: Sequence[Tensor], partial: Tensor) -> tuple[Tensor, ...]:

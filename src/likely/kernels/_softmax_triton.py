@@ -14,7 +14,7 @@ import triton.language as tl
 from torch import Tensor
 
 from likely.kernels._direct import Softmax
-from likely.kernels._location_triton import constrained, cores, on_device
+from likely.kernels._location_triton import add_up, constrained, cores, on_device
 from likely.kernels._softmax import gathered
 
 BLOCK, WARPS = 2048, 4
@@ -267,9 +267,9 @@ def softmax_direct(
     logits, target, raw = tensors
     rows, classes = logits.shape
     wide = triton.next_power_of_2(classes)
-    height = max(1, 1024 // wide)
+    alone = rows * wide <= 1 << 14  # one program goes through few, so that nothing is left to add up
+    height = max(1, (4096 if alone else 1024) // wide)
     blocks = triton.cdiv(rows, height)
-    alone = blocks <= 32  # one program goes through few, so that nothing is left to add up
     programs = 1 if alone else min(blocks, 16 * cores(logits.device))
     room = () if alone else (programs,)
     loss, kept = logits.new_empty(room), logits.new_empty(room) if job.mean else None
@@ -299,13 +299,6 @@ def softmax_direct(
             ALONE=alone,
             ROWS=height,
             CLASSES=wide,
-            num_warps=4,
+            num_warps=16 if alone else 4,
         )
-    if alone:
-        return loss, kept
-    if slope is not None and sums is not None:
-        torch.sum(sums, 0, out=slope.view(()))
-    if kept is None:
-        return loss.sum(), None
-    factor = kept.sum().clamp_(min=1).reciprocal_()
-    return loss.sum() * factor, factor
+    return (loss, kept) if alone else add_up(loss, kept, sums, slope)
