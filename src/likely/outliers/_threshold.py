@@ -148,10 +148,14 @@ def shortened(scores: Array, weight: Array | None) -> Array:
 
 def quantiles(values: Array, weight: Array | None, levels: Any) -> Array:
     """The least values that at least these shares of the weight do not exceed."""
-    order = np.argsort(values)
-    below = np.cumsum(np.ones(len(values)) if weight is None else weight[order])
     # A hair lower, for sums of weights are rounded.
-    return values[order][np.searchsorted(below, np.asarray(levels) * below[-1] * (1 - 1e-12))]
+    shares = np.asarray(levels) * (1 - 1e-12)
+    if weight is None or (weight == weight[0]).all():
+        at = np.ceil(shares * len(values)).astype(np.intp).clip(min=1) - 1
+        return np.partition(values, at)[at]
+    order = np.argsort(values)
+    below = np.cumsum(weight[order])
+    return values[order][np.searchsorted(below, shares * below[-1])]
 
 
 def units(scores: Array, weight: Array | None) -> tuple[Array, Array]:
