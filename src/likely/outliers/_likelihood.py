@@ -13,7 +13,7 @@ from likely.outliers._base import OutlierDetector
 from likely.outliers._columns import slices
 from likely.outliers._distinct import Distinct
 from likely.outliers._scatter import ScatterDetector
-from likely.outliers._threshold import Contamination, units
+from likely.outliers._threshold import Contamination, threshold, units
 from likely.outliers._views import Histograms, Nearest, Tails
 
 _HEARD = 3  # of five views
@@ -58,7 +58,6 @@ class LikelihoodDetector(OutlierDetector):
 
     scatter_: ScatterDetector
     _exceptions = True
-    _long_tails = True
 
     def __init__(self, *, contamination: Contamination = "auto", random_state: Any = None) -> None:
         super().__init__(contamination=contamination)
@@ -86,12 +85,17 @@ class LikelihoodDetector(OutlierDetector):
         views = np.concatenate([self._views(z[block]) for block in blocks])
         self._middle, self._unit = units(views, rows.weight)
         # As under Student's t, a row counts the less the worse it fits: outliers are not to make each other look usual.
-        trust = 1 / (1 + np.square(self._of_three(views).clip(min=0) / _DOUBTFUL))
+        self._judged = self._of_three(views)
+        trust = 1 / (1 + np.square(self._judged.clip(min=0) / _DOUBTFUL))
         self._learn_densities(z, turned, rows.weight * trust)
         views[:, 2:] = np.concatenate([self._densities(z[block]) for block in blocks])
         self._middle, self._unit = units(views, rows.weight)
         unseen = self._unseen(table, w, views, rows.left_out * trust, stretch)
         return self._of_three(views), self._of_three(unseen)
+
+    def _set_offset(self, fitted: Array, unseen: Array, weight: Array) -> None:
+        # Rows that fit badly have less of a say in their final scores, whose tail is longer than a normal's for it.
+        self.offset_ = -threshold(fitted, unseen, weight, self.contamination, judged=self._judged)
 
     def _learn_densities(self, z: Array, turned: Array, weight: Array) -> None:
         """Densities of the columns and of the principal coordinates, by rows that weigh so much."""

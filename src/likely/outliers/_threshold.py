@@ -20,7 +20,12 @@ _LONGEST = 2.0  # the standard deviation of the logarithm of a long tail, at mos
 
 
 def threshold(
-    fitted: Array, unseen: Array, weight: Array | None, contamination: Contamination, long: bool = False
+    fitted: Array,
+    unseen: Array,
+    weight: Array | None,
+    contamination: Contamination,
+    long: bool = False,
+    judged: Array | None = None,
 ) -> float:
     r"""The score above which a row is an outlier.
 
@@ -36,6 +41,7 @@ def threshold(
         weight: of each row, in units of a row; None if all are alike.
         contamination: the share of rows to call outliers, or ``"auto"``.
         long: whether ordinary rows may have scores with a long upper tail.
+        judged: scores of the same rows by which false alarms are counted, in place of ``unseen``.
 
     Returns:
         The threshold.
@@ -50,7 +56,8 @@ def threshold(
     there = (own > 0) & ~np.isnan(unseen)
     unseen, held = unseen[there], own[there]
     if contamination == "auto":
-        found = automatic(fitted[there], unseen, shortened(unseen, held) if long else unseen, held)
+        judged = unseen if judged is None else judged[there]
+        found = automatic(fitted[there], unseen, shortened(judged, held) if long else judged, held)
         if found >= unseen.max():  # no row is an outlier, nor is one of which the score if left out is unknown
             found = max(found, _above(float(fitted[own > 0].max())))
         usual = quantiles(fitted[own > 0], own[own > 0], [0.75])[0]

@@ -243,7 +243,7 @@ def _nearest(
 def _column_weight(there: NDArray[np.bool_], weight: Array) -> Array:
     """The weight of the few rows of each column that are there."""
     row, column = np.nonzero(there)
-    return np.bincount(column, weight[row], minlength=there.shape[1])
+    return np.bincount(column, weight[row], minlength=there.shape[1]).astype(np.float64)
 
 
 def _usual_where_missing(nats: Array, z: Array, usual: Array) -> Array:
