@@ -127,3 +127,13 @@ def test_a_normal_tail_is_left_alone() -> None:
     np.testing.assert_array_equal(shortened(scores, None), scores)
     long = np.exp(scores * 8)
     assert (np.argsort(shortened(long, None)) == np.argsort(long)).all()
+
+
+def test_rows_that_are_odd_alike_do_not_make_each_other_usual() -> None:
+    found = []
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        X, away = rng.normal(size=(200, 3)), rng.normal(size=(16, 3))
+        X[:16] += 8 * away / np.linalg.norm(away, axis=1, keepdims=True)
+        found.append((LikelihoodDetector(random_state=0).fit(X).predict(X)[:16] < 0).mean())
+    assert np.mean(found) > 0.88  # .82 if all rows count alike

@@ -17,6 +17,8 @@ from likely.outliers._distinct import Distinct
 from likely.outliers._exceptions import Exceptions
 
 _BLOCK, _ROWS = 1 << 16, 512  # numbers of a block, few enough to stay in the cache; but no fewer rows
+_NARROW, _PRODUCT = 16, 1 << 18  # columns, up to which products of a block have few enough multiplications for
+# BLAS to use one thread: several only wait for each other, for long where other processes keep the cores busy
 _FAR = 1e50  # deviations: further off is not told apart, so that squares stay finite
 
 
@@ -104,7 +106,7 @@ class Columns:
 
     def blocks(self, table: Array, unseen: bool = False) -> Iterator[tuple[slice, Array]]:
         """Rows as :meth:`standard` has them, a block at a time."""
-        for rows in _slices(table):
+        for rows in slices(table):
             yield rows, self.standard(table[rows], unseen)
 
     def standard(self, rows: Array, unseen: bool = False) -> Array:
@@ -130,11 +132,11 @@ def _numbers(X: Any, codes: Sequence[dict[Any, int] | None]) -> Array:
 
 def _units(table: Array, weight: Array) -> tuple[Array, Array, Array]:
     peak: Any = 0.0
-    for rows in _slices(table):
+    for rows in slices(table):
         peak = np.maximum(peak, np.nan_to_num(np.abs(table[rows].astype(np.float64)), nan=0.0).max(0))
     peak = np.where(peak > 0, peak, 1.0)
     count, mean, square = np.zeros(len(peak)), np.zeros(len(peak)), np.zeros(len(peak))
-    for rows in _slices(table):
+    for rows in slices(table):
         x = table[rows].astype(np.float64, order="C") / peak
         seen = np.isfinite(x) * weight[rows, None]
         x = np.nan_to_num(x)
@@ -151,5 +153,7 @@ def _units(table: Array, weight: Array) -> tuple[Array, Array, Array]:
     return peak, mean, np.where(varies, spread, np.where(mean != 0, np.abs(mean), 1.0))
 
 
-def _slices(table: Array) -> Iterator[slice]:
-    return row_blocks(*table.shape, numbers=_BLOCK, least=_ROWS)
+def slices(table: Array) -> Iterator[slice]:
+    """Rows of a table, few enough at a time to stay in the cache."""
+    width = max(1, table.shape[1])
+    return row_blocks(len(table), width, numbers=_PRODUCT // width if width <= _NARROW else _BLOCK, least=_ROWS)

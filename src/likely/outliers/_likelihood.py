@@ -10,12 +10,15 @@ from sklearn.utils import check_random_state
 
 from likely._typing import Array
 from likely.outliers._base import OutlierDetector
+from likely.outliers._columns import slices
 from likely.outliers._distinct import Distinct
 from likely.outliers._scatter import ScatterDetector
-from likely.outliers._threshold import Contamination, units
+from likely.outliers._threshold import Contamination, threshold, units
 from likely.outliers._views import Histograms, Nearest, Tails
 
 _HEARD = 3  # of five views
+_DOUBTFUL = 3.0  # the score at which a row counts half in the densities
+_STILL = 1e-3  # of its square, a distance that changes by less is taken as it is
 
 
 class LikelihoodDetector(OutlierDetector):
@@ -69,21 +72,58 @@ class LikelihoodDetector(OutlierDetector):
         return super().explain(X)
 
     def _learn(self, table: Array, rows: Distinct) -> tuple[Array, Array]:
+        z = self.columns_.standard(table)
+        blocks = list(slices(z))
         self.scatter_ = ScatterDetector()
         self.scatter_.columns_, self.scatter_.n_features_in_ = self.columns_, self.n_features_in_
-        stretch = self.scatter_._learn_covariance(table, rows)
-        z = self.columns_.standard(table)
-        w, _, _ = self.scatter_._whitened(z)
+        stretch = self.scatter_._learn_covariance(lambda: ((block, z[block]) for block in blocks), rows)
         self._turn = self.scatter_._axes
-        numbers = z[:, self.columns_.measured]
-        self._tails, self._columns = Tails.learn(numbers, rows.weight), Histograms.learn(numbers, rows.weight)
-        self._components = Histograms.learn(w @ self._turn, rows.weight)
+        w = np.concatenate([self.scatter_._whitened(z[block])[0] for block in blocks])
+        turned = np.concatenate([w[block] @ self._turn for block in blocks])
         self._nearest = Nearest.learn(w, rows, check_random_state(self.random_state))
-        views = np.concatenate([self._views(z) for _, z in self.columns_.blocks(table)])
-        blocks, left_out = self.columns_.blocks(table, unseen=True), rows.left_out
-        unseen = np.concatenate([self._views(z, left_out[block], stretch[block]) for block, z in blocks])
+        self._learn_densities(z, turned, rows.weight)
+        views = np.concatenate([self._views(z[block]) for block in blocks])
         self._middle, self._unit = units(views, rows.weight)
+        # As under Student's t, a row counts the less the worse it fits: outliers are not to make each other look usual.
+        self._judged = self._of_three(views)
+        trust = 1 / (1 + np.square(self._judged.clip(min=0) / _DOUBTFUL))
+        self._learn_densities(z, turned, rows.weight * trust)
+        views[:, 2:] = np.concatenate([self._densities(z[block]) for block in blocks])
+        self._middle, self._unit = units(views, rows.weight)
+        unseen = self._unseen(table, w, views, rows.left_out * trust, stretch)
         return self._of_three(views), self._of_three(unseen)
+
+    def _set_offset(self, fitted: Array, unseen: Array, weight: Array) -> None:
+        # Rows that fit badly have less of a say in their final scores, whose tail is longer than a normal's for it.
+        self.offset_ = -threshold(fitted, unseen, weight, self.contamination, judged=self._judged)
+
+    def _learn_densities(self, z: Array, turned: Array, weight: Array) -> None:
+        """Densities of the columns and of the principal coordinates, by rows that weigh so much."""
+        numbers = z[:, self.columns_.measured]
+        self._tails, self._columns = Tails.learn(numbers, weight), Histograms.learn(numbers, weight)
+        self._components = Histograms.learn(turned, weight)
+
+    def _unseen(self, table: Array, w: Array, views: Array, left_out: Array, stretch: Array) -> Array:
+        """The five scores of training rows as if each had been left out.
+
+        Args:
+            table: the training rows.
+            w: the same, whitened.
+            views: their five scores.
+            left_out: how much weight is left out with each.
+            stretch: how many times as large the squared distance of each is then.
+        """
+        unseen = np.empty_like(views)
+        for block, z in self.columns_.blocks(table, unseen=True):
+            whitened, seen, _ = self.scatter_._whitened(z)
+            unseen[block, 0] = self.scatter_._log_scale(whitened * np.sqrt(stretch[block])[:, None], seen, z)
+            unseen[block, 2:] = self._densities(z, left_out[block], stretch[block])
+        # Among many rows hardly any is further from the others for being left out.
+        moved = np.flatnonzero(stretch > 1 + _STILL)
+        unseen[:, 1] = views[:, 1]
+        for block in slices(w[moved]):
+            unseen[moved[block], 1] = self._nearest.log_scale(w[moved[block]], stretch[moved[block]])
+        return unseen
 
     def _scores(self, table: Array) -> Array:
         scores = np.empty(len(table))
@@ -96,20 +136,26 @@ class LikelihoodDetector(OutlierDetector):
         own = (views - self._middle) / self._unit
         return np.partition(own, own.shape[1] - _HEARD, axis=1)[:, -_HEARD:].mean(1)
 
-    def _views(self, z: Array, left_out: Array | None = None, stretch: Array | None = None) -> Array:
-        """The five scores of standard rows, in nats.
+    def _views(self, z: Array) -> Array:
+        """The five scores of standard rows, in nats."""
+        w, seen, _ = self.scatter_._whitened(z)
+        distances = self.scatter_._log_scale(w, seen, z), self._nearest.log_scale(w)
+        return np.column_stack([*distances, self._densities(z, w=w)])
+
+    def _densities(
+        self, z: Array, left_out: Array | None = None, stretch: Array | None = None, w: Array | None = None
+    ) -> Array:
+        """The last three of the five scores.
 
         Of training rows as if each had been left out, where so much of its weight is ``left_out``, which makes its
-        squared distance ``stretch`` times as large.
+        squared distance ``stretch`` times as large. Rows need not be whitened again where they are given as ``w``.
         """
-        w, seen, _ = self.scatter_._whitened(z)
-        turned, longer = w @ self._turn, 1.0 if stretch is None else np.sqrt(stretch)[:, None]
+        turned = (self.scatter_._whitened(z)[0] if w is None else w) @ self._turn
+        moved = None if stretch is None else turned * np.sqrt(np.sqrt(stretch))[:, None]
         numbers, words = z[:, self.columns_.measured], self._words(z).sum(1)
         return np.column_stack(
             [
-                self.scatter_._log_scale(w * longer, seen, z),
-                self._nearest.log_scale(w, stretch),
-                self._components.each(turned, left_out, turned * np.sqrt(longer)).sum(1),
+                self._components.each(turned, left_out, moved).sum(1),
                 self._columns.each(numbers, left_out).sum(1) + words,
                 self._tails.each(numbers, left_out).sum(1) + words,
             ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -89,12 +90,17 @@ class ScatterDetector(OutlierDetector):
                 raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
 
     def _learn(self, table: Array, rows: Distinct) -> tuple[Array, Array]:
-        stretch = self._learn_covariance(table, rows)
+        stretch = self._learn_covariance(lambda: self.columns_.blocks(table), rows)
         return self._scores(table), self._scores(table, stretch)
 
-    def _learn_covariance(self, table: Array, rows: Distinct) -> Array:
-        """The fit; and of each row, how much larger its squared distance is if the row is left out."""
-        width = table.shape[1] - len(self.columns_.categories)
+    def _learn_covariance(self, blocks: Callable[[], Iterable[tuple[slice, Array]]], rows: Distinct) -> Array:
+        """The fit; and of each row, how much larger its squared distance is if the row is left out.
+
+        Args:
+            blocks: what goes through standard rows, a block at a time.
+            rows: their weights.
+        """
+        width = self.n_features_in_ - len(self.columns_.categories)
         if width > _WIDEST:
             raise ValueError(
                 f"X has {width} columns of numbers, and a full covariance takes up to {_WIDEST}: leave some out, or "
@@ -103,15 +109,16 @@ class ScatterDetector(OutlierDetector):
         self.location_, self.covariance_ = np.zeros(width), np.eye(width)
         self.n_iter_, moved = 0, np.inf
         while self.n_iter_ < self.max_iter and moved > self.tol:
-            location, covariance = self._step(table, rows.weight, alike=self.n_iter_ == 0)
+            location, covariance = self._step(blocks(), rows.weight, alike=self.n_iter_ == 0)
             moved = np.abs(covariance - self.covariance_).max(initial=0) / self.covariance_.diagonal().max(initial=TINY)
             self.location_, self.covariance_, self.n_iter_ = location, covariance, self.n_iter_ + 1
         self._find_root()
-        distance, seen = np.empty(len(table)), np.empty(len(table))
-        for block, z in self.columns_.blocks(table):
+        distance, seen = np.empty(len(rows.weight)), np.empty(len(rows.weight))
+        for block, z in blocks():
             w, seen[block], _ = self._whitened(z)
             distance[block] = np.square(w).sum(1)
-        usual = 2 * gammaincinv(np.maximum(seen, 1) / 2, 0.5)  # the median of χ² in as many dimensions
+        counts, of_row = np.unique(seen, return_inverse=True)
+        usual = (2 * gammaincinv(np.maximum(counts, 1) / 2, 0.5))[of_row]  # the median of χ² in as many dimensions
         ratio = float(quantiles(distance / usual, rows.weight, [0.5])[0]) or 1.0
         self.covariance_, self._root = self.covariance_ * ratio, self._root / np.sqrt(ratio)
         return self._stretch(distance, seen, rows)
@@ -127,7 +134,7 @@ class ScatterDetector(OutlierDetector):
         leverage = np.minimum(share / (1 - share) * distance, 1 - 1e-6)
         return 1 / ((1 - share) * (1 - leverage))
 
-    def _step(self, table: Array, weight: Array, alike: bool) -> tuple[Array, Array]:
+    def _step(self, blocks: Iterable[tuple[slice, Array]], weight: Array, alike: bool) -> tuple[Array, Array]:
         """Mean and covariance of rows that weigh as their scales say; of all alike, to begin with."""
         width = len(self.location_)
         noise = self._noise()
@@ -136,7 +143,7 @@ class ScatterDetector(OutlierDetector):
         precision = root @ root.T
         total, count, mean = 0.0, 0.0, np.zeros(width)
         second, unseen = np.zeros((width, width)), np.zeros((width, width))
-        for rows, z in self.columns_.blocks(table):
+        for rows, z in blocks:
             own = weight[rows]
             z = z[:, self.columns_.measured] - self.location_
             seen, spread = fill(z, precision, own, noise)

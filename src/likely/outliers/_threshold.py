@@ -20,7 +20,12 @@ _LONGEST = 2.0  # the standard deviation of the logarithm of a long tail, at mos
 
 
 def threshold(
-    fitted: Array, unseen: Array, weight: Array | None, contamination: Contamination, long: bool = False
+    fitted: Array,
+    unseen: Array,
+    weight: Array | None,
+    contamination: Contamination,
+    long: bool = False,
+    judged: Array | None = None,
 ) -> float:
     r"""The score above which a row is an outlier.
 
@@ -36,6 +41,7 @@ def threshold(
         weight: of each row, in units of a row; None if all are alike.
         contamination: the share of rows to call outliers, or ``"auto"``.
         long: whether ordinary rows may have scores with a long upper tail.
+        judged: scores of the same rows by which false alarms are counted, in place of ``unseen``.
 
     Returns:
         The threshold.
@@ -50,7 +56,8 @@ def threshold(
     there = (own > 0) & ~np.isnan(unseen)
     unseen, held = unseen[there], own[there]
     if contamination == "auto":
-        found = automatic(fitted[there], unseen, shortened(unseen, held) if long else unseen, held)
+        judged = unseen if judged is None else judged[there]
+        found = automatic(fitted[there], unseen, shortened(judged, held) if long else judged, held)
         if found >= unseen.max():  # no row is an outlier, nor is one of which the score if left out is unknown
             found = max(found, _above(float(fitted[own > 0].max())))
         usual = quantiles(fitted[own > 0], own[own > 0], [0.75])[0]
@@ -148,10 +155,14 @@ def shortened(scores: Array, weight: Array | None) -> Array:
 
 def quantiles(values: Array, weight: Array | None, levels: Any) -> Array:
     """The least values that at least these shares of the weight do not exceed."""
-    order = np.argsort(values)
-    below = np.cumsum(np.ones(len(values)) if weight is None else weight[order])
     # A hair lower, for sums of weights are rounded.
-    return values[order][np.searchsorted(below, np.asarray(levels) * below[-1] * (1 - 1e-12))]
+    shares = np.asarray(levels) * (1 - 1e-12)
+    if weight is None or (weight == weight[0]).all():
+        at = np.ceil(shares * len(values)).astype(np.intp).clip(min=1) - 1
+        return np.partition(values, at)[at]
+    order = np.argsort(values)
+    below = np.cumsum(weight[order])
+    return values[order][np.searchsorted(below, shares * below[-1])]
 
 
 def units(scores: Array, weight: Array | None) -> tuple[Array, Array]:

@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from likely._rows.blocks import row_blocks
 from likely._typing import Array
 from likely.outliers._distinct import Distinct
 
@@ -21,6 +22,7 @@ _SAME = 1e-6  # relative to its squared length, the square of a row's distance t
 _FEW = 4_096  # rows up to which distances are told in double precision
 _LARGE, _TINY = 1e12, 1e-30
 _TOGETHER = 16  # rows at least, or BLAS would add up in another order
+_AT_ONCE = 1 << 18  # distances, or multiplications of one draw: few enough for the cache and for one thread of BLAS
 _ALIKE = 1e-8  # deviations: values that differ by less are one value, rounded
 _NEAR = 1e-3  # the mean square distance in a column below which rows are alike
 
@@ -38,10 +40,9 @@ class Tails:
     def learn(cls, z: Array, weight: Array) -> Self:
         """From rows that may miss values."""
         curves = [_tail_curve(column, weight) for column in z.T]
-        knots, nats = tuple(knots for knots, _ in curves), tuple(nats for _, nats in curves)
-        total = np.maximum(weight @ np.isfinite(z), 1.0)
-        plain = cls(knots, nats, total, np.zeros(z.shape[1]))
-        return replace(plain, usual=_usual(plain.each(z), weight))
+        knots, nats = tuple(curve[0] for curve in curves), tuple(curve[1] for curve in curves)
+        total, usual = np.array([curve[2:] for curve in curves]).reshape(-1, 2).T
+        return cls(knots, nats, np.maximum(total, 1.0), usual)
 
     def each(self, z: Array, left_out: Array | None = None) -> Array:
         """Of every value, in nats; what is usual where it is missing.
@@ -55,15 +56,16 @@ class Tails:
             less = left_out[:, None]
             share = (np.exp(-found) * self.total - less).clip(min=0.5) / np.maximum(self.total - less, 0.5)
             found = -np.log(np.minimum(share, 1.0))
-        return np.where(np.isnan(z), self.usual, found)
+        return _usual_where_missing(found, z, self.usual)
 
 
-def _tail_curve(column: Array, weight: Array) -> tuple[Array, Array]:
+def _tail_curve(column: Array, weight: Array) -> tuple[Array, Array, float, float]:
+    """Values and what they have in nats, the weight of the rows that have one, and the mean of their nats."""
     seen = np.isfinite(column) & (weight > 0)
     order = np.argsort(column[seen])
     value, mass = column[seen][order], weight[seen][order]
     if not len(value):
-        return np.zeros(1), np.zeros(1)
+        return np.zeros(1), np.zeros(1), 0.0, 0.0
     below, level = np.cumsum(mass), np.linspace(0, 1, _KNOTS) ** 3 / 2  # dense in the tails
     at = np.searchsorted(below, np.concatenate([level, 1 - level]) * below[-1] * (1 - 1e-12)).clip(max=len(value) - 1)
     knots = np.unique(value[at])
@@ -74,7 +76,10 @@ def _tail_curve(column: Array, weight: Array) -> tuple[Array, Array]:
     # Beyond the last value seen there is half a row.
     margin = max(1e-9, 0.01 * float(np.ptp(knots)))
     end = -math.log(half)
-    return np.concatenate([[knots[0] - margin], knots, [knots[-1] + margin]]), np.concatenate([[end], nats, [end]])
+    knots = np.concatenate([[knots[0] - margin], knots, [knots[-1] + margin]])
+    nats = np.concatenate([[end], nats, [end]])
+    total = float(below[-1])
+    return knots, nats, total, float(mass @ np.interp(value, knots, nats)) / total
 
 
 @dataclass(frozen=True)
@@ -99,14 +104,19 @@ class Histograms:
         # A hair wider, so that rounding cannot drop the least and the largest value out of their bins.
         low = np.where(varies, low - 1e-12 * span, low - 0.5)
         width = np.where(varies, span, 1.0) / _BINS * (1 + 1e-9)
-        alone = [weight @ (np.abs(z - end) <= 1e-9 * span) <= 1 + 1e-9 for end in ends]
-        lone = np.where(varies & alone, ends, np.nan)
+        at_ends = z <= ends[0] + 1e-9 * span, z >= ends[1] - 1e-9 * span
+        lone = np.where(varies & [_column_weight(there, weight) <= 1 + 1e-9 for there in at_ends], ends, np.nan)
         shape = (z.shape[1], _BINS + 2)
         plain = cls(low, width, np.zeros(shape), np.zeros(len(low)), lone, np.zeros(len(low)))
         mass = np.where(np.isnan(z), 0.0, weight[:, None])
         count = np.bincount(plain._place(z).ravel(), mass.ravel(), minlength=math.prod(shape)).reshape(shape)
         counted = replace(plain, count=count.astype(np.float64), total=np.maximum(mass.sum(0), 1.0))
-        return replace(counted, usual=_usual(counted.each(z), weight))
+        return replace(counted, usual=(count * counted.nats).sum(1) / np.maximum(count.sum(1), _TINY))
+
+    @property
+    def nats(self) -> Array:
+        """What a value of each bin has, columns × bins."""
+        return -np.log((self.count + 0.5) / self.total[:, None])
 
     def each(self, z: Array, left_out: Array | None = None, moved: Array | None = None) -> Array:
         """Of every value, in nats; what is usual where it is missing.
@@ -116,8 +126,7 @@ class Histograms:
         """
         place = self._place(z)
         if left_out is None:
-            nats = -np.log((self.count + 0.5) / self.total[:, None])
-            return np.where(np.isnan(z), self.usual, nats.ravel()[place])
+            return _usual_where_missing(self.nats.ravel()[place], z, self.usual)
         less = left_out[:, None]
         beyond = (np.abs(z - self.lone[0]) <= 1e-7 * self.width) | (np.abs(z - self.lone[1]) <= 1e-7 * self.width)
         if moved is not None:
@@ -125,12 +134,21 @@ class Histograms:
             less, beyond = less * (old == place), beyond & (old == place)
         count = np.where(beyond, 0.0, (self.count.ravel()[place] - less).clip(min=0))
         share = (count + 0.5) / np.maximum(self.total - less, 1.0)
-        return np.where(np.isnan(z), self.usual, -np.log(share))
+        return _usual_where_missing(-np.log(share), z, self.usual)
 
     def _place(self, z: Array) -> NDArray[np.intp]:
-        place = np.clip((z - self.low) / self.width + 1, 0, _BINS + 1)
-        place[np.isnan(place)] = 0
-        return place.astype(np.intp) + np.arange(z.shape[1]) * (_BINS + 2)
+        """Which of the bins of all columns each value is in; a missing value is in none, and said to be in the first.
+
+        Arrays are changed in place: this is read for every value of a table.
+        """
+        place = z - self.low
+        place /= self.width
+        place += 1
+        np.fmax(place, 0, out=place)  # not a number is no number at all
+        np.fmin(place, _BINS + 1, out=place)
+        found = place.astype(np.intp)
+        found += np.arange(z.shape[1]) * (_BINS + 2)
+        return found
 
 
 @dataclass(frozen=True)
@@ -159,36 +177,34 @@ class Nearest:
     def log_scale(self, w: Array, stretch: Array | None = None) -> Array:
         """The mean of log σ² over the draws; of a row left out, whose distances are longer in its own direction."""
         narrow, size = self._padded(w)
-        mean = np.ones(len(w))
-        for centres in self.centres:
-            squares = _less_size(narrow, centres)[:, : len(w)]
-            nearest = squares.min(0) + size
-            itself = np.flatnonzero(nearest <= _SAME * (1 + size))
-            squares[squares[:, itself].argmin(0), itself] = np.inf
-            nearest[itself] = squares[:, itself].min(0) + size[itself]
-            if stretch is not None:
-                product = (np.square(centres).sum(1)[squares.argmin(0)] - nearest + size) / 2
-                along = np.square((size - product).astype(np.float64)) / np.maximum(size, _TINY)
-                nearest = nearest + (stretch - 1) * along
+        draws, count, width = self.centres.shape
+        facing = _with_squares(self.centres)
+        found = np.empty(len(w))
+        step = max(4, _AT_ONCE // (count * max(draws, width + 1)) // _TOGETHER) * _TOGETHER
+        for rows in row_blocks(len(w), numbers=step):
+            squares = (facing @ narrow[:, rows.start : rows.start + step])[..., : len(size[rows])]
+            longer = None if stretch is None else stretch[rows]
+            nearest = _nearest(squares, size[rows], facing[..., -1], longer)
             # The product of so few is finite in double precision, and one logarithm does for all.
-            mean *= np.maximum(nearest, 0) / max(1, w.shape[1]) + _NEAR
-        return np.log(mean) / len(self.centres)
+            found[rows] = np.prod(np.maximum(nearest, 0) / max(1, width) + _NEAR, axis=0, dtype=np.float64)
+        return np.log(found) / draws
 
     def each(self, w: Array) -> Array:
         """The mean square distance in each column, to the nearest row that is not the same."""
         narrow, size = self._padded(w)
         total = np.zeros_like(w)
         for centres in self.centres:
-            squares = _less_size(narrow, centres)[:, : len(w)]
+            squares = (_with_squares(centres) @ narrow)[:, : len(w)]
             squares[squares + size <= _SAME * (1 + size)] = np.inf
             total += np.square(w - centres[squares.argmin(0)])
         return total / len(self.centres)
 
     def _padded(self, w: Array) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
-        """Rows in the precision of the centres, with rows of zeros for BLAS, and the squared lengths of the others."""
+        """Rows in the precision of the centres, as columns over a one, and their squared lengths; padded for BLAS."""
         narrow = _narrow(w, self.centres.dtype)
-        size = np.square(narrow).sum(1)
-        return np.concatenate([narrow, np.zeros((-len(w) % _TOGETHER, w.shape[1]), narrow.dtype)]), size
+        columns = np.zeros((w.shape[1] + 1, len(w) + -len(w) % _TOGETHER), narrow.dtype)
+        columns[:-1, : len(w)], columns[-1] = narrow.T, 1
+        return columns, np.square(narrow).sum(1)
 
 
 def _narrow(w: Array, dtype: Any) -> NDArray[np.floating]:
@@ -196,12 +212,40 @@ def _narrow(w: Array, dtype: Any) -> NDArray[np.floating]:
     return np.asarray(w.clip(-_LARGE, _LARGE), dtype)
 
 
-def _less_size(w: NDArray[np.floating], centres: NDArray[np.floating]) -> NDArray[np.floating]:
-    """Squared distances (centres × rows), but for the squared lengths of w."""
-    squares: NDArray[np.floating] = (-2 * centres) @ w.T
-    squares += np.square(centres).sum(1)[:, None]
-    return squares
+def _with_squares(centres: NDArray[np.floating]) -> NDArray[np.floating]:
+    """Centres whose products with rows over a one are squared distances, but for the squared lengths of the rows."""
+    return np.concatenate([-2 * centres, np.square(centres).sum(-1, keepdims=True)], axis=-1)
 
 
-def _usual(nats: Array, weight: Array) -> Array:
-    return weight @ nats / weight.sum()
+def _nearest(
+    squares: NDArray[np.floating], size: NDArray[np.floating], squared: NDArray[np.floating], stretch: Array | None
+) -> Array:
+    """The square of each row's distance to the nearest centre of each draw that is not the row itself.
+
+    Args:
+        squares: squared distances less the squared length of the row, draws × centres × rows; changed in place.
+        size: the squared length of each row.
+        squared: the squared length of each centre, draws × centres.
+        stretch: of rows left out, how much longer the square of their distance to the mean is.
+    """
+    nearest = squares.min(1) + size
+    draw, row = np.nonzero(nearest <= _SAME * (1 + size))
+    if len(row):
+        squares[draw, squares[draw, :, row].argmin(1), row] = np.inf
+        nearest[draw, row] = squares[draw, :, row].min(1) + size[row]
+    if stretch is None:
+        return nearest
+    product = (np.take_along_axis(squared, squares.argmin(1), 1) - nearest + size) / 2
+    along = np.square((size - product).astype(np.float64)) / np.maximum(size, _TINY)
+    return nearest + (stretch - 1) * along
+
+
+def _column_weight(there: NDArray[np.bool_], weight: Array) -> Array:
+    """The weight of the few rows of each column that are there."""
+    row, column = np.nonzero(there)
+    return np.bincount(column, weight[row], minlength=there.shape[1]).astype(np.float64)
+
+
+def _usual_where_missing(nats: Array, z: Array, usual: Array) -> Array:
+    missing = np.isnan(z)
+    return np.where(missing, usual, nats) if missing.any() else nats
