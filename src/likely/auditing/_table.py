@@ -20,7 +20,7 @@ from likely.auditing._images import thumbnails_of
 from likely.auditing._neighbours import Neighbours
 from likely.auditing._read import read_table
 from likely.auditing._rows import odd_rows
-from likely.auditing._source import Table, listed
+from likely.auditing._source import Table, listed, readable
 from likely.auditing._target_checks import check_target
 from likely.auditing.checks._copies import across, repeated_rows
 from likely.auditing.checks._drift import drift
@@ -158,10 +158,10 @@ def _second(test: Any) -> Table | None:
 def _settled_names(table: Table, target: str | None, id: str | None) -> tuple[str | None, str | None]:
     """The target and the column that names the rows, both of which must be there."""
     if target is not None:
-        target = _known(str(target), list(table.frame.columns))
+        target = _known(readable(str(target)), list(table.frame.columns))
         table.check_single(target)
     if id is not None:
-        id = _known(str(id), list(table.frame.columns))
+        id = _known(readable(str(id)), list(table.frame.columns))
         if id == target:
             raise ValueError(f"{id!r} cannot both name the rows and be the target")
     return target, id
@@ -259,5 +259,6 @@ def _known(name: str, names: list[str]) -> str:
     if name in names:
         return name
     lowered = {own.lower(): own for own in reversed(names)}
-    (close,) = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.0)
-    raise ValueError(f"there is no column {name!r}; did you mean {lowered[close]!r}? There are {len(names)} columns")
+    close = difflib.get_close_matches(name.lower(), lowered, n=1)
+    hint = f"did you mean {lowered[close[0]]!r}?" if close else f"the columns are {listed([repr(own) for own in names])}"
+    raise ValueError(f"there is no column {name!r}; {hint}")
