@@ -42,7 +42,7 @@ KINDS: dict[str, Chip | None] = {
 }
 _FARTHEST = 50.0  # deviations: further off is not worse
 _ODD = 0.3  # of odd rows are taken to be wrong
-EXPLAINED = 500  # suspicious rows of a finding that get reasons, and a place on the page; the CSV has all
+EXPLAINED = 500  # suspicious rows of a finding that get reasons, where these take time; the CSV has all
 
 
 @dataclass(frozen=True)
@@ -134,11 +134,11 @@ def worst_first(
     certainty: NDArray[np.float64],
     suspicious: NDArray[np.bool_],
     explain: Callable[[NDArray[np.int64]], Iterable[Explained]],
-    most: int = EXPLAINED,
+    most: int | None = EXPLAINED,
 ) -> dict[str, Any]:
     """``rows``, ``certainty`` and ``suspects`` of a finding.
 
-    ``explain(rows)`` tells what is wrong with each of some rows, at ``most`` so many.
+    ``explain(rows)`` tells what is wrong with each of some rows, at ``most`` so many; None: of all.
 
     >>> import numpy as np
     >>> found = worst_first("odd", np.array([0.2, 0.9, 0.95]), np.array([False, True, True]),
@@ -169,6 +169,16 @@ def number(value: float) -> str:
         shown = f"{value:,.{digits}f}"
         return shown.rstrip("0").rstrip(".") if "." in shown else shown
     return f"{value:.4g}"
+
+
+def percent(share: float, error: float) -> str:
+    """A share with its error, which has a digit that matters.
+
+    >>> percent(0.934, 0.0031), percent(0.5, 0.04), percent(1.0, 0.0)
+    ('93.4% ± 0.3%', '50% ± 4%', '100% ± 0%')
+    """
+    digits = 0 if error >= 0.0095 or error < 0.0005 else 1
+    return f"{share:.{digits}%} ± {error:.{digits}%}"
 
 
 def chip(kind: str) -> Chip:

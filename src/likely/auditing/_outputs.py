@@ -21,7 +21,7 @@ from likely.auditing._images import pictures, thumbnails_of
 from likely.auditing._labels import judge_labels, wrong_labels
 from likely.auditing._read import read_array
 from likely.auditing._rows import odd_rows
-from likely.auditing._source import readable
+from likely.auditing._source import counted, readable
 from likely.auditing._squash import Squash
 from likely.auditing._target_verdict import judge_targets
 from likely.auditing._targets import wrong_targets
@@ -130,7 +130,9 @@ def audit_logits(
         raise ValueError(f"labels must be class numbers from 0 to {z.shape[1] - 1}")
     if classes is not None and len(classes) != z.shape[1]:
         raise ValueError(f"there are {len(classes)} class names for {z.shape[1]} classes")
-    names = [readable(str(own)) for own in classes] if classes is not None else [f"class {c}" for c in range(z.shape[1])]
+    names = (
+        [readable(str(own)) for own in classes] if classes is not None else [f"class {c}" for c in range(z.shape[1])]
+    )
     h = _features(features, len(z))
     z, y = z.astype(np.float32 if z.dtype.itemsize <= 4 else np.float64), y.astype(np.int64)
     everyone = np.arange(len(z))
@@ -197,7 +199,11 @@ def _balance(y: NDArray[np.int64], classes: list[str]) -> list[Finding]:
     """How many rows each class has."""
     sentence, numbers, tables = balance(np.bincount(y, minlength=len(classes)), classes, "label")
     numbers = {"rows": len(y), **numbers}
-    return [Finding("overview", "What is in it", f"{len(y):,} rows.{sentence}", numbers=numbers, tables=tuple(tables))]
+    return [
+        Finding(
+            "overview", "What is in it", f"{counted(len(y), 'row')}.{sentence}", numbers=numbers, tables=tuple(tables)
+        )
+    ]
 
 
 def _in_space(x: NDArray[np.floating], progress: Progress, target: pd.Series[Any]) -> list[Finding | None]:

@@ -86,7 +86,7 @@ def mend_text(frame: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:
         if isinstance(kind, pd.CategoricalDtype):
             if any(_mended(level) != level for level in kind.categories):
                 mended[str(name)] = frame[name].cat.rename_categories([_mended(level) for level in kind.categories])
-        elif kind == object or getattr(kind, "storage", "") == "python":  # Arrow's text is Unicode
+        elif getattr(kind, "storage", kind.kind) in ("O", "python"):  # Arrow's text is Unicode
             values = frame[name].to_list()
             if any(isinstance(value, str) and readable(value) != value for value in values):
                 mended[str(name)] = pd.Series([_mended(value) for value in values], frame.index, object)
@@ -99,6 +99,15 @@ def mend_text(frame: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:
 def _mended(value: Any) -> Any:
     """A cell, or a name, with its text mended."""
     return readable(value) if isinstance(value, str) else value
+
+
+def counted(count: int, what: str, many: str = "") -> str:
+    """How many there are of something.
+
+    >>> counted(1, "row"), counted(1200, "row"), counted(2, "text is", "texts are")
+    ('1 row', '1,200 rows', '2 texts are')
+    """
+    return f"{count:,} {what if count == 1 else many or what + 's'}"
 
 
 def listed(names: list[str], most: int = 5, last: str = ", ") -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-from collections import defaultdict
 from dataclasses import replace
 from typing import Any
 
@@ -15,13 +14,14 @@ from likely.auditing._audit import Audit, Progress
 from likely.auditing._columns import Columns, ranked, read_columns
 from likely.auditing._datasets import open_dataset
 from likely.auditing._duplicates import find_twins
-from likely.auditing._finding import Explained, Finding, Reason, worst_first
+from likely.auditing._finding import Finding
 from likely.auditing._images import thumbnails_of
 from likely.auditing._neighbours import Neighbours
 from likely.auditing._read import read_table
 from likely.auditing._rows import odd_rows
 from likely.auditing._source import Table, listed, readable
 from likely.auditing._target_checks import check_target
+from likely.auditing.checks._cells import odd_cells
 from likely.auditing.checks._copies import across, repeated_rows
 from likely.auditing.checks._drift import drift
 from likely.auditing.checks._faulty_columns import faulty_columns
@@ -34,7 +34,6 @@ from likely.auditing.checks._pictures import find_pictures, odd_pictures, with_m
 from likely.auditing.checks._texts import odd_texts
 
 TASKS = ("auto", "classification", "regression")
-_UNREAD = 10.0  # deviations off is what a cell counts that cannot be read
 
 
 def audit_data(
@@ -197,32 +196,6 @@ def _classes(columns: Columns, target: str | None, task: str) -> NDArray[np.floa
     return np.where(codes < 0, np.nan, codes)
 
 
-def odd_cells(columns: Columns, ragged: dict[int, str], rows: int) -> Finding | None:
-    """A word in a column of numbers, an infinity, a row with a field too many."""
-    reasons: dict[int, list[Reason]] = defaultdict(list)
-    for cell in columns.odd:
-        reasons[cell.row].append(Reason(cell.column, cell.value, cell.reason, 1.0))
-    for row, text in ragged.items():
-        reasons[row].append(Reason("the row", "too long", text, 1.0))
-    if not reasons:
-        return None
-    suspicious = np.zeros(rows, bool)
-    suspicious[list(reasons)] = True
-
-    def explain(top: NDArray[np.int64]) -> Any:
-        for row in top:
-            first = reasons[int(row)][0]
-            yield Explained(f"{first.what} is {first.value!r}: {first.expected}", reasons[int(row)], far=_UNREAD)
-
-    return Finding(
-        "cells",
-        "Cells that are not of their column's kind",
-        f"{len(reasons):,} rows hold a value that does not belong in its column.",
-        numbers={"rows": len(reasons), "cells": len(columns.odd), "ragged": len(ragged)},
-        **worst_first("cells", suspicious.astype(np.float64), suspicious, explain),
-    )
-
-
 def settle(columns: Columns, target: str, task: str) -> str:
     """Classification for words and for a few whole numbers, else regression."""
     kind = columns.kinds[target]
@@ -242,16 +215,16 @@ def settle(columns: Columns, target: str, task: str) -> str:
 
 def _left_out(columns: Columns, target: str | None) -> list[str]:
     reasons = {
-        "identifier": "has a value of its own in every row",
-        "text": "is text",
-        "constant": "has the same value in every row",
-        "empty": "is empty",
+        "identifier": ("has a value of its own in every row", "have a value of their own in every row"),
+        "text": ("is text", "are text"),
+        "constant": ("has the same value in every row", "have the same value in every row"),
+        "empty": ("is empty", "are empty"),
     }
     notes = []
-    for kind, reason in reasons.items():
+    for kind, (one, many) in reasons.items():
         names = [name for name in columns.named(kind) if name != target]
         if names:
-            notes.append(f"Left out of the models: {listed(names)}, which {reason}.")
+            notes.append(f"Left out of the models: {listed(names)}, which {one if len(names) == 1 else many}.")
     return notes
 
 
@@ -260,5 +233,7 @@ def _known(name: str, names: list[str]) -> str:
         return name
     lowered = {own.lower(): own for own in reversed(names)}
     close = difflib.get_close_matches(name.lower(), lowered, n=1)
-    hint = f"did you mean {lowered[close[0]]!r}?" if close else f"the columns are {listed([repr(own) for own in names])}"
+    hint = (
+        f"did you mean {lowered[close[0]]!r}?" if close else f"the columns are {listed([repr(own) for own in names])}"
+    )
     raise ValueError(f"there is no column {name!r}; {hint}")

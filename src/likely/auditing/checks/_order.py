@@ -12,7 +12,7 @@ from scipy.stats import chi2, norm, rankdata
 from likely._page import Table
 from likely._typing import Array
 from likely.auditing._columns import MODELLED, Columns, as_numbers
-from likely.auditing._finding import Finding
+from likely.auditing._finding import Finding, number
 from likely.auditing._source import listed
 from likely.auditing.checks._many import SURE, holm
 
@@ -68,7 +68,7 @@ def order(columns: Columns, target: str | None) -> Finding | None:
     clear.sort(key=lambda name: -max(abs(found[name].neighbours), abs(found[name].trend)))
     frame = pd.DataFrame(
         {
-            "like the row before": [f"{told.neighbours:.2f} ± {told.neighbours_error:.2f}" for told in found.values()],
+            "like the row before": [_apart(told) for told in found.values()],
             "along the table": [round(told.trend, 2) for told in found.values()],
             "p, corrected": [f"{own:.2g}" for own in p],
         },
@@ -134,7 +134,13 @@ def _how(own: Dependence, name: str) -> str:
     if abs(own.neighbours) < _CLEAR:
         return f"values change along the table ({name}: correlation {own.trend:.2f}, by chance 0)"
     alike = "are alike" if own.neighbours > 0 else "alternate"
-    return f"neighbouring rows {alike} ({name}: {own.neighbours:.2f} ± {own.neighbours_error:.2f}, by chance 0)"
+    return f"neighbouring rows {alike} ({name}: {_apart(own)}, by chance 0)"
+
+
+def _apart(own: Dependence) -> str:
+    """How alike neighbours are, with its error."""
+    error = float(f"{own.neighbours_error:.1g}")
+    return f"{own.neighbours:.2f} ± {number(error)}"
 
 
 def depends(values: Array, spread: Array | None = None, *, categories: bool = False) -> Dependence | None:
