@@ -24,14 +24,14 @@ class Opened(NamedTuple):
     """A data set as a table.
 
     Args:
-        table: a frame.
+        table: a frame, or whatever else can be read into one.
         target: the target's column, or None.
         test: a second frame, or None.
         images: the pictures of the rows, or None.
         notes: what is to be told of the reading.
     """
 
-    table: pd.DataFrame
+    table: Any
     target: str | None
     test: pd.DataFrame | None = None
     images: Any = None

@@ -196,9 +196,11 @@ def cell_text(value: Any) -> str:
     >>> cell_text(3), cell_text(3.0), cell_text(None), cell_text("3.0")
     ('3', '3', 'missing', '3.0')
     """
-    missing = pd.isna(value) if pd.api.types.is_scalar(value) else False
-    text = "missing" if missing else str(value)
-    return text.removesuffix(".0") if isinstance(value, float | np.floating) else text
+    if isinstance(value, str):  # the usual kinds first: all cells of many rows may be asked for
+        return value
+    if isinstance(value, float | np.floating):
+        return "missing" if value != value else str(value).removesuffix(".0")
+    return "missing" if pd.api.types.is_scalar(value) and pd.isna(value) else str(value)
 
 
 def label(name: str) -> str:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from likely.auditing._audit import Audit, Progress
 from likely.auditing._columns import Columns, ranked, read_columns
-from likely.auditing._datasets import open_dataset
+from likely.auditing._datasets import Opened, open_dataset
 from likely.auditing._duplicates import find_twins
 from likely.auditing._finding import Finding
 from likely.auditing._images import thumbnails_of
@@ -46,49 +46,14 @@ def audit_data(
     id: str | None = None,
     images: Any = None,
 ) -> Audit:
-    """Audit a table, or a data set of Hugging Face or torch that can be read into one.
-
-    Args:
-        data: as for :func:`audit_table`, or as for :func:`likely.auditing._datasets.open_dataset`.
-        target: the name of the target's column, or None.
-        task: "auto", "classification" or "regression".
-        test: a second table or data set, or None.
-        seed: of the models.
-        progress: called with what is being done, and the share of it that is.
-        id: the column that names the rows, which nothing is read from; default none.
-        images: the pictures of the rows; default those that the data hold.
-
-    Returns:
-        Audit: all findings.
-    """
-    first = open_dataset(data, target)
-    second = open_dataset(test, target) if test is not None else None
-    test = test if second is None else second.table
-    if first is None:
-        return audit_table(data, target, task, test, seed, progress, id, images)
-    test = first.test if test is None else test
-    pictures = first.images if images is None else images
-    audit = audit_table(first.table, first.target, task, test, seed, progress, id, pictures)
-    return replace(audit, notes=(*first.notes, *audit.notes))
-
-
-def audit_table(
-    data: Any,
-    target: str | None,
-    task: str,
-    test: Any,
-    seed: int,
-    progress: Progress,
-    id: str | None = None,
-    images: Any = None,
-) -> Audit:
     """Audit a table: what is in it, rows, cells and copies; with a target, labels or targets, noise and leaks.
 
     Args:
-        data: a path, a frame, an array or a mapping of columns.
+        data: a path, a frame, an array, a mapping of columns, or what
+            :func:`likely.auditing._datasets.open_dataset` reads into a table.
         target: the name of the target's column, or None.
         task: "auto", "classification" or "regression".
-        test: a second table that should share no row with the first, or None.
+        test: a second table or data set that should share no row with the first, or None.
         seed: of the models.
         progress: called with what is being done, and the share of it that is.
         id: the column that names the rows, which nothing is read from; default none.
@@ -101,11 +66,13 @@ def audit_table(
     if task not in TASKS:
         raise ValueError(f"task must be one of {', '.join(TASKS)}, got {task!r}")
     progress("reading", 0.0)
-    table, second = read_table(data), _second(test)
+    first = open_dataset(data, target) or Opened(data, target)
+    table, second = read_table(first.table), _second(first.test if test is None else test, target)
+    target, images = first.target, first.images if images is None else images
     target, id = _settled_names(table, target, id)
     columns = read_columns(table.frame, id)
     n = len(table.frame)
-    notes = [*table.notes, *_left_out(columns, target)]
+    notes = [*first.notes, *table.notes, *_left_out(columns, target)]
     picture, facts = find_pictures(columns, images, table.path, notes), None
     if picture is not None:
         progress("looking at images", 0.0)
@@ -146,11 +113,12 @@ def audit_table(
     )
 
 
-def _second(test: Any) -> Table | None:
+def _second(test: Any, target: str | None) -> Table | None:
     """The second table, under a name that tells it from the first."""
     if test is None:
         return None
-    table = read_table(test)
+    opened = open_dataset(test, target)
+    table = read_table(test if opened is None else opened.table)
     return table if table.path is not None else replace(table, name="the test table")
 
 
