@@ -1,5 +1,7 @@
 """What is said of odd rows and cells: which of them are one entry, and that no sentence contradicts itself."""
 
+import re
+
 import numpy as np
 import pandas as pd
 
@@ -52,7 +54,7 @@ def test_a_value_within_the_usual_range_is_not_said_to_be_outside() -> None:
 
 def _numbers(headline: str) -> tuple[str, str, str]:
     value = headline.split(" = ")[1].split(",")[0]
-    low, high = headline.split("rows like it have ")[1].split(";")[0].split("–")
+    low, high = re.split("–| to ", headline.split("rows like it have ")[1].split(";")[0])
     return value, low, high
 
 
@@ -75,3 +77,39 @@ def test_one_row_is_not_rows() -> None:
     empty = likely.audit({"a": [None] * 30, "b": [None] * 30})
     assert "All of the cells are empty" in found(empty, "overview").summary
     assert "Left out of the models: a, b, which are empty." in empty.notes
+
+
+def test_years_have_no_thousands_and_negative_ranges_have_words() -> None:
+    rng = np.random.default_rng(0)
+    heat = rng.normal(-20, 0.1, 300)
+    heat[5] = 9.0
+    table = pd.DataFrame({"year": rng.integers(1999, 2009, 300), "heat": heat, "load": rng.normal(size=300)})
+    first = likely.audit(table).suspects[0]
+    assert first.row == 5
+    assert re.fullmatch(r"heat = 9, where rows like it have -2\d[.\d]* to -(19|20)[.\d]*.*", first.headline)
+    report = found(likely.audit(table), "overview").tables[0].frame
+    assert report.loc["year", "holds"].startswith("1999 to 2008")
+
+
+def test_a_rare_level_among_others_is_not_called_wrong() -> None:
+    rng = np.random.default_rng(0)
+    remark = rng.choice(["fine", "late", "adult not sampled"], 300, p=[0.6, 0.39, 0.01])
+    x = rng.normal(size=300)
+    report = likely.audit({"remark": remark, "x": x, "z": x + 0.1 * rng.normal(size=300)})
+    assert not [suspect for suspect in report.suspects if suspect.wrong and "remark" in suspect.headline]
+
+
+def test_dates_with_slashes_are_dates() -> None:
+    days = pd.date_range("2020-01-01", periods=200).strftime("%Y/%m/%d")
+    report = likely.audit(pd.DataFrame({"day": days, "x": np.arange(200) % 7}))
+    assert found(report, "overview").numbers["kinds"] == {"date": 1, "number": 1}
+
+
+def test_copies_that_differ_in_a_name_say_so() -> None:
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(200, 3)), columns=list("abc"))
+    table = pd.concat([table, table[:5]], ignore_index=True)
+    table["code"] = [f"K{row}" for row in range(205)]
+    report = likely.audit(table)
+    assert report.entries[0].headline == "5 rows: equals another row but for code"
+    assert found(report, "duplicates").summary == "5 rows repeat an earlier one but for code."

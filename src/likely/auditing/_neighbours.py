@@ -29,8 +29,8 @@ _LEAST = 0.003  # what a column counts at least in the choice of neighbours
 class Usual(NamedTuple):
     """The range in which eight of ten similar rows have their number.
 
-    >>> str(Usual(31.0, 39.25)), str(Usual(2.0, 2.0)), str(Usual(18262.0, 18272.0, date=True))
-    ('31–39.25', '2', '2020-01-01–2020-01-11')
+    >>> str(Usual(31.0, 39.25)), str(Usual(2.0, 2.0)), str(Usual(-3.0, -1.0)), str(Usual(18262.0, 18272.0, date=True))
+    ('31–39.25', '2', '-3 to -1', '2020-01-01–2020-01-11')
     """
 
     low: float
@@ -39,7 +39,8 @@ class Usual(NamedTuple):
 
     def __str__(self) -> str:
         low, high = written(self.low, self.date), written(self.high, self.date)
-        return low if low == high else f"{low}–{high}"
+        between = " to " if self.low < 0 and not self.date else "–"
+        return low if low == high else f"{low}{between}{high}"
 
     def excludes(self, value: float) -> bool:
         """Whether a value lies further outside than the range is wide."""

@@ -13,7 +13,7 @@ from likely.auditing._columns import Columns, as_numbers, design, read_columns, 
 from likely.auditing._duplicates import ORDINARY, Twins, find_twins
 from likely.auditing._finding import Explained, Finding, Reason, number, worst_first
 from likely.auditing._known import RowNames
-from likely.auditing._source import Table, counted
+from likely.auditing._source import Table, counted, listed
 
 _ALIKE, _NEARLY, _CONTRARY = 0.05, 0.1, 0.3  # how far off a copy is: exact, nearly, with another target
 _ASKED, _AMONG = 500, 5_000  # rows whose nearest neighbour is looked up, and rows among which it is
@@ -50,8 +50,9 @@ def repeated_rows(columns: Columns, twins: Twins, target: str | None) -> Finding
     def explain(rows: NDArray[np.int64]) -> Iterator[Explained]:
         return _told(columns, twins, target, rows, _ALIKE if explained else _CONTRARY)
 
-    parts = [counted(count, "row repeats an earlier one", "rows repeat an earlier one")]
-    parts += [f"{near:,} of them not quite exactly"] if near else []
+    almost, differ = "almost " if near == count else "", _but(columns.named("identifier"))
+    parts = [f"{counted(count, f'row {almost}repeats', f'rows {almost}repeat')} an earlier one{differ}"]
+    parts += [f"{near:,} of them not quite exactly"] if 0 < near < count else []
     parts += [f"{disagree:,} with another {target}"] if disagree else []
     certainty = np.where(twins.disagree, 1.0, np.where(twins.exact, 0.99, 0.9)) * suspicious
     return Finding(
@@ -68,17 +69,25 @@ def _told(
     columns: Columns, twins: Twins, target: str | None, rows: NDArray[np.int64], contrary: float
 ) -> Iterator[Explained]:
     """What is said of some copies; ``contrary`` is how far off one with another target is."""
+    differ = columns.named("identifier")
     names = RowNames(columns.typed, next(iter(columns.named("name")), None))
     values = columns.typed[target].to_numpy() if target is not None else np.zeros(0)
     others, exact, disagree = (every[rows].tolist() for every in (twins.of, twins.exact, twins.disagree))
     for row, other, same, contradicts in zip(rows.tolist(), others, exact, disagree, strict=True):
         how, which = "equals" if same else "almost equals", names.called(other)
-        reasons = [Reason("all columns" if same else "nearly all", f"as in {which}", share=1.0)]
-        headline, group, far = f"{how} {which}", f"{how} another row", _ALIKE if same else _NEARLY
+        reasons = [Reason("all columns" if same else "nearly all", f"as in {which}{_but(differ)}", share=1.0)]
+        headline, group = f"{how} {which}{_but(differ)}", f"{how} another row{_but(differ)}"
+        far = _ALIKE if same else _NEARLY
         if contradicts and target is not None:
-            headline, group, far = f"{headline}, but has another {target}", f"{group} but for the target", contrary
+            headline, far = f"{headline}, but has another {target}", contrary
+            group = f"{how} another row{_but([*differ, 'the target'])}"
             reasons.append(Reason(target, _shown(values[row]), f"{_shown(values[other])} in {which}", 1.0))
         yield Explained(headline, reasons, far, wrong=False, group=group)
+
+
+def _but(names: list[str]) -> str:
+    """The columns in which copies differ, such as those that hold another value in every row."""
+    return f" but for {listed(names, most=3, last=' and ')}" if names else ""
 
 
 def _shown(value: object) -> str:

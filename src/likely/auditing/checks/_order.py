@@ -21,7 +21,7 @@ Index = NDArray[np.int64]
 _FEWEST = 30  # rows
 _PAIRS = 10  # equal neighbours by chance, and pairs without the most frequent value: fewer follow no normal law
 _RARE = 10  # rows of a level that a trend is looked for in
-_CLEAR = 0.05  # correlation with the neighbour, or with the row's number, from which order matters
+_CLEAR = 0.1  # correlation with the neighbour, or with the row's number, from which order matters
 _SORTED = 0.9  # correlation from which rows are sorted
 _MOST = 50_000  # neighbouring rows that are looked at, in one block from the middle, and rows spread over all
 _COLUMNS = 1_000  # of a wide table, the target and others at random
@@ -131,7 +131,7 @@ def _sentence(found: dict[str, Dependence], clear: list[str], target: str | None
 
 def _how(own: Dependence, name: str) -> str:
     """What the order does to a column, in words."""
-    if abs(own.neighbours) < _CLEAR:
+    if abs(own.neighbours) < max(_CLEAR, abs(own.trend) / 2):
         return f"values change along the table ({name}: correlation {own.trend:.2f}, by chance 0)"
     alike = "are alike" if own.neighbours > 0 else "alternate"
     return f"neighbouring rows {alike} ({name}: {_apart(own)}, by chance 0)"
