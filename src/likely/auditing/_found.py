@@ -108,7 +108,7 @@ class Found:
             rows with the same problem share, and the headline.
         """
         own = self.suspects
-        named = {} if self.id is None else {self.id: [self.names.name(suspect.row) for suspect in own]}
+        named = {} if self.id is None else {self.id: [self.names.written(suspect.row) for suspect in own]}
         return pd.DataFrame(
             {
                 "row": [suspect.row for suspect in own],

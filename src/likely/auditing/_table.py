@@ -16,10 +16,11 @@ from likely.auditing._datasets import Opened, open_dataset
 from likely.auditing._duplicates import find_twins
 from likely.auditing._finding import Finding
 from likely.auditing._images import thumbnails_of
+from likely.auditing._known import RowNames
 from likely.auditing._neighbours import Neighbours
 from likely.auditing._read import read_table
 from likely.auditing._rows import odd_rows
-from likely.auditing._source import Table, listed, readable
+from likely.auditing._source import Table, counted, listed, readable
 from likely.auditing._target_checks import check_target
 from likely.auditing.checks._cells import odd_cells
 from likely.auditing.checks._copies import across, repeated_rows
@@ -72,7 +73,7 @@ def audit_data(
     target, id = _settled_names(table, target, id)
     columns = read_columns(table.frame, id)
     n = len(table.frame)
-    notes = [*first.notes, *table.notes, *_left_out(columns, target)]
+    notes = [*first.notes, *table.notes, *_left_out(columns, target), *_shared_names(table.frame, id)]
     picture, facts = find_pictures(columns, images, table.path, notes), None
     if picture is not None:
         progress("looking at images", 0.0)
@@ -179,6 +180,13 @@ def settle(columns: Columns, target: str, task: str) -> str:
         return task
     few = not words and values.nunique() <= min(20, max(2, len(values) // 20)) and bool((values % 1 == 0).all())
     return "classification" if words or few else "regression"
+
+
+def _shared_names(frame: pd.DataFrame, id: str | None) -> list[str]:
+    """What is to be told of names of rows that do not tell rows apart."""
+    shared = int(RowNames(frame, id).shared.sum())
+    rows = counted(shared, "row has no name of its own", "rows have no name of their own")
+    return [f"In {id}, {rows}; these are called by their place as well."] if shared else []
 
 
 def _left_out(columns: Columns, target: str | None) -> list[str]:
