@@ -113,3 +113,13 @@ def test_copies_that_differ_in_a_name_say_so() -> None:
     report = likely.audit(table)
     assert report.entries[0].headline == "5 rows: equals another row but for code"
     assert found(report, "duplicates").summary == "5 rows repeat an earlier one but for code."
+
+
+def test_a_label_is_as_surely_another_as_it_is_wrong() -> None:
+    rng = np.random.default_rng(0)
+    truth = rng.integers(0, 2, 400)
+    given = np.where(np.arange(400) < 8, 1 - truth, truth)
+    logits = np.column_stack([np.zeros(400), (2 * truth - 1) * rng.gamma(4, 1, 400)])
+    for suspect in likely.audit(logits=logits, labels=given, classes=["no", "yes"]).suspects:
+        if suspect.kind == "labels" and suspect.score < 0.9995:
+            assert f"{suspect.score:.1%} sure it is" in suspect.headline

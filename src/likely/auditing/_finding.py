@@ -156,19 +156,29 @@ def worst_first(
     return {"rows": rows, "certainty": certainty[rows], "suspects": suspects}
 
 
-def number(value: float) -> str:
-    """A number for people: four digits that matter, thousands apart, but for what may be a year.
+def number(value: float, *, year: bool = False) -> str:
+    """A number for people: four digits that matter, thousands apart unless it is a year.
 
-    >>> number(1234567.8), number(0.000123456), number(3.0), number(2008.0), number(float("nan"))
+    >>> number(1234567.8), number(0.000123456), number(3.0), number(2008.0, year=True), number(float("nan"))
     ('1,234,568', '0.0001235', '3', '2008', 'missing')
     """
     if np.isnan(value):
         return "missing"
     if value == 0 or 1e-4 <= abs(value) < 1e9:
         digits = max(0, 3 - int(np.floor(np.log10(abs(value))))) if value else 0
-        shown = f"{value:.{digits}f}" if 1900 <= value < 2100 else f"{value:,.{digits}f}"
+        shown = f"{value:.{digits}f}" if year else f"{value:,.{digits}f}"
         return shown.rstrip("0").rstrip(".") if "." in shown else shown
     return f"{value:.4g}"
+
+
+def are_years(values: NDArray[np.floating]) -> bool:
+    """Whether all numbers of a column may be years.
+
+    >>> are_years(np.array([1999.0, 2008.5, np.nan])), are_years(np.array([1999.0, 12.0]))
+    (True, False)
+    """
+    seen = values[~np.isnan(values)]
+    return bool(len(seen) and seen.min() >= 1700 and seen.max() < 2100)
 
 
 def percent(share: float, error: float) -> str:

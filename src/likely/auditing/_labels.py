@@ -230,9 +230,11 @@ def wrong_labels(
             reasons += [Reason("predicted", classes[c], _percent(p[c]), float(p[c])) for c in likeliest]
             hard = verdict.temperature[i] / usual
             reasons.append(Reason("temperature", f"{hard:.2f} × the usual", "how hard rows like this one are"))
+            # If it is wrong, it is one of the others; the page says beside it how sure that is.
+            sure = float(verdict.wrong[i] * p[guess[i]] / max(1 - p[y[i]], 1e-12))
             mistaken = swaps[f"{classes[y[i]]} → {classes[guess[i]]}"] >= _SHARED
             yield Explained(
-                f"label {classes[y[i]]}, {_percent(p[guess[i]])} sure it is {classes[guess[i]]}",
+                f"label {classes[y[i]]}, {_percent(sure)} sure it is {classes[guess[i]]}",
                 reasons,
                 far=float(np.sqrt(2 * verdict.nll[i])),
                 group=f"given {classes[y[i]]}, looks like {classes[guess[i]]}" if mistaken else "",

@@ -11,7 +11,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from likely._page import Table
 from likely.auditing._columns import Columns, as_numbers
-from likely.auditing._finding import Finding, number
+from likely.auditing._finding import Finding, are_years, number
 
 _LEAVES, _ROWS = 8, 50_000
 _NOISY = 1.3  # times the usual level
@@ -23,6 +23,7 @@ class Reading(NamedTuple):
     column: str
     level: str | None = None
     missing: bool = False
+    year: bool = False
 
 
 class Region(NamedTuple):
@@ -104,7 +105,7 @@ def _cut(tree: Any, reading: Reading, ends: dict[int, int]) -> str:
     """The words for one column: ``ends`` has the cuts below which (0) and above which (1) the leaf lies."""
     if reading.level is not None:
         return f"{reading.column} is {'' if 1 in ends else 'not '}{reading.level}"
-    at = {side: number(float(tree.threshold[node])) for side, node in ends.items()}
+    at = {side: number(float(tree.threshold[node]), year=reading.year) for side, node in ends.items()}
     words = (
         f"{at[1]} < {reading.column} ≤ {at[0]}"
         if len(at) == 2
@@ -126,7 +127,7 @@ def _readable(
         values = every[rows]
         if levels is None:
             parts.append(values)
-            readings.append(Reading(name, None, bool(np.isnan(values).any())))
+            readings.append(Reading(name, None, bool(np.isnan(values).any()), are_years(values)))
             continue
         for place, level in enumerate(levels[:10] if len(levels) > 2 else levels[:1]):
             parts.append((values == place).astype(np.float64))

@@ -83,7 +83,7 @@ function details(row) {
     }
     const heads = compared ? ["column", "here", "rows like it", ""] : ["column", "here"];
     const head = make("thead", {}, make("tr", {}, ...heads.map((name) => make("th", { scope: "col" }, name))));
-    box.append(make("div", { className: "scroll", tabIndex: 0 }, make("table", { className: "cells" }, head, body)));
+    box.append(make("div", { className: "scroll", tabIndex: 0, role: "group", "aria-label": `values of ${row.name}` }, make("table", { className: "cells" }, head, body)));
   }
   return box;
 }

@@ -9,7 +9,7 @@ import pandas as pd
 
 from likely._page import Table
 from likely.auditing._columns import Columns, ranked
-from likely.auditing._finding import Finding, number
+from likely.auditing._finding import Finding, are_years, number
 from likely.auditing._source import counted, listed
 
 _SHOWN = 60  # columns that the table of the page lists
@@ -91,7 +91,8 @@ def _held(present: pd.Series[Any], kind: str) -> str:
     """What a column holds: quantiles of numbers, the first and last date, the most frequent levels."""
     if kind in ("number", "identifier") and pd.api.types.is_numeric_dtype(present.dtype):
         low, middle, high = present.quantile([0.0, 0.5, 1.0])
-        return f"{number(low)} to {number(high)}, median {number(middle)}"
+        low, middle, high = (number(own, year=are_years(present.to_numpy(np.float64))) for own in (low, middle, high))
+        return f"{low} to {high}, median {middle}"
     if kind == "date":
         first, last = (
             pd.Timestamp("1970-01-01") + pd.Timedelta(days=min(max(day, -1e5), 1e5))
