@@ -98,7 +98,7 @@ def _told(count: int, wrong: int, rows: int) -> str:
     """How many rows do not fit, and what is thought of them."""
     fit = f"{count:,} of {rows:,} rows {'does' if count == 1 else 'do'} not fit the rest"
     if wrong == 0:
-        return f"{fit}: odd, but perhaps right."
+        return f"{fit}: {'it is' if count == 1 else 'they are'} odd and may be right."
     hold = f"{wrong:,} probably {'holds' if wrong == 1 else 'hold'} a wrong value"
     return f"{fit}: {hold}{', the others are odd and may be right' if wrong < count else ''}."
 
