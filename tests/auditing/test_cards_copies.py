@@ -79,3 +79,25 @@ def test_groups_are_part_of_an_audit() -> None:
     found = next(finding for finding in likely.audit(table, target="price").findings if finding.name == "groups")
     assert found.numbers["groups"][0]["where"].startswith("town = B")
     assert "the error of price is" in found.summary
+
+
+def test_every_copy_belongs_to_its_group() -> None:
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(4000, 3)), columns=list("abc"))
+    table["name"] = [f"H{row}" for row in range(4000)]
+    table = pd.concat([table, table[:900].assign(name="copy")], ignore_index=True)
+    report = likely.audit(table, id="name")
+    (entry,) = [entry for entry in report.entries if entry.kind == "duplicates"]
+    assert entry.headline == "900 rows: equals another row"
+    assert len(entry.suspects) == 900
+    assert entry.suspects[3].headline == "equals name H3"
+    # One mark is enough for all of them.
+    fine = {"version": 1, "fine": [{"kind": "duplicates", "group": entry.group}]}
+    assert not [entry for entry in likely.audit(table, id="name", known=fine).entries if entry.kind == "duplicates"]
+
+
+def test_rows_in_both_tables_are_one_entry() -> None:
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(2000, 3)), columns=list("abc"))
+    (entry,) = [entry for entry in likely.audit(table, test=table[:700]).entries if entry.kind == "overlap"]
+    assert len(entry.suspects) == 700

@@ -254,3 +254,20 @@ def test_torch_data_sets_and_loaders_without_a_model() -> None:
     assert 4 in next(finding for finding in audit.findings if finding.name == "images").rows
     with pytest.raises(ValueError, match="is empty"):
         likely.audit(TensorDataset(torch.zeros(0, 3)))
+
+
+def test_a_model_that_reads_images_has_them_looked_at() -> None:
+    rng = np.random.default_rng(0)
+    labels = torch.tensor(rng.integers(0, 2, 120))
+    images = torch.tensor(rng.uniform(size=(120, 3, 16, 16)), dtype=torch.float32) + 0.2 * labels[:, None, None, None]
+    images[7] = 0.5
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 16 * 16, 2))
+    report = likely.audit(model, DataLoader(TensorDataset(images, labels), 50))
+    finding = next(finding for finding in report.findings if finding.name == "images")
+    assert finding.rows.tolist() == [7]
+    assert report.thumbnails is not None
+    assert str(report.thumbnails(7)).startswith("data:image/png")
+    # Rows of numbers, and a model whose inputs are no pictures, have none.
+    table = torch.randn(60, 5)
+    plain = likely.audit(torch.nn.Linear(5, 2), DataLoader(TensorDataset(table, torch.arange(60) % 2), 20))
+    assert not [finding for finding in plain.findings if finding.name == "images"]

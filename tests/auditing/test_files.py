@@ -51,8 +51,8 @@ def test_what_was_dropped_or_padded_is_told(tmp_path: Path) -> None:
     assert table.frame["c"].isna().to_numpy().nonzero()[0].tolist() == [9]
     assert list(table.ragged) == [51]
     told = " ".join(table.notes)
-    assert "1 rows have more fields than the header, the first is row 51" in told
-    assert "1 rows have fewer fields than the header, the first is row 9 with 2 of 3" in told
+    assert "1 row has more fields than the header, the first is row 51" in told
+    assert "1 row has fewer fields than the header, the first is row 9 with 2 of 3" in told
     assert "2 blank lines" in told
 
 

@@ -272,3 +272,40 @@ def test_the_command_says_what_is_not_judged_as_python_does(tmp_path: Path) -> N
     page = (tmp_path / "out" / "report.html").read_text()
     assert "not judged</span>" in page
     assert "No row of 80 is suspicious, as far as could be judged." in page or 'class="entry"' in page
+
+
+@pytest.mark.parametrize("names", ["twice", "missing"])
+def test_rows_that_share_a_name_are_told_apart(names: str) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=200)
+    y = 3 * x + 0.1 * rng.normal(size=200)
+    y[[7, 30]] = 900.0
+    code = [f"h{row}" for row in range(200)]
+    code[7] = code[30] = "h1" if names == "twice" else None
+    table = pd.DataFrame({"code": code, "x": x, "y": y})
+    report = likely.audit(table, target="y", id="code")
+    count = 3 if names == "twice" else 2
+    assert f"In code, {count} rows have no name of their own; these are called by their place as well." in report.notes
+    assert {report.names.called(row) for row in (7, 30)} == (
+        {"code h1 (row 7)", "code h1 (row 30)"} if names == "twice" else {"row 7", "row 30"}
+    )
+    # What is known of one of them says nothing about another of the same value.
+    first = [entry for entry in report.summary()["entries"] if entry["first"] == 7]
+    again = likely.audit(table, target="y", id="code", since={"entries": first})
+    assert 30 in again.suspicious
+    assert 7 not in again.suspicious
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        '{"version": 1, "fine": [[["a"]]]}',
+        '{"version": 1, "fine": [{"kind": "rows"}]}',
+        '{"entries": [{"marks": [{"kind": "rows"}]}]}',
+    ],
+)
+def test_marks_that_mark_nothing_are_refused(content: str, tmp_path: Path) -> None:
+    path = tmp_path / "known.json"
+    path.write_text(content)
+    with pytest.raises(ValueError, match=r"known\.json is no file of findings"):
+        likely.audit({"x": np.arange(30.0)}, known=path)

@@ -14,6 +14,7 @@ import pytest
 
 from auditing.browser import CHROMIUM, Browser
 from likely.auditing import Audit, Finding, Reason, Suspect
+from likely.auditing._known import Known
 from likely.auditing._report import page
 
 NASTY = "<script>document.title = 'owned'</script><img src=x onerror=\"document.title='owned'\">"
@@ -230,3 +231,13 @@ def test_no_suspect_is_said_plainly() -> None:
     html = page(Audit("tidy", 10, "none", None, ()))
     assert "No row of 10 is suspicious." in html
     assert "<script" not in html
+
+
+def test_thousands_of_entries_are_saved_and_known_again(tmp_path: Path) -> None:
+    table = pd.DataFrame(np.random.default_rng(0).normal(size=(3000, 3)), columns=list("abc"))
+    suspects = tuple(Suspect(row, "rows", 0.95, f"row {row} is odd", far=3.0, wrong=row % 3 > 0) for row in range(3000))
+    finding = Finding("rows", "Rows", "All.", np.arange(3000), np.full(3000, 0.95), suspects)
+    report = Audit("big", 3000, "none", None, (finding,), values=table)
+    report.save(tmp_path)
+    assert report.lede() == "of 3,000 rows, 2,000 are probably wrong and 1,000 are odd, but may be right."
+    assert not report.without(Known.read(tmp_path / "summary.json", "since")).entries

@@ -88,7 +88,7 @@ def test_the_next_audit_shows_only_what_is_new_and_its_exit_code_says_so(table: 
     assert likely_audit(*words, tmp_path / "first").exit_code == 0
     again = likely_audit(*words, tmp_path / "second", "--since", tmp_path / "first" / "summary.json")
     assert again.exit_code == 0, again.output
-    assert "known before are not shown" in again.output
+    assert "known before is not shown" in again.output
     frame = pd.read_csv(table)
     frame.loc[60, "price"] *= 1000
     frame.iloc[::-1].to_csv(table, index=False)  # in another order: rows are known by what they hold

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -57,8 +58,7 @@ class Audit(Found):
         folder = Path(folder)
         keep_inputs([folder / name for name in FILES], {"the data": self.source})
         with writable(folder, create=True):
-            summary = json.dumps(plain(self.summary()), indent=1, ensure_ascii=False, allow_nan=False)
-            texts = {SCORES: scores_csv(self.scores), SUMMARY: summary + "\n", PAGE: page(self, command)}
+            texts = {SCORES: scores_csv(self.scores), SUMMARY: _json(plain(self.summary())), PAGE: page(self, command)}
             # The name of a file may hold what is no Unicode.
             write_together({folder / name: text.encode("utf-8", "backslashreplace") for name, text in texts.items()})
         return folder / PAGE
@@ -67,12 +67,23 @@ class Audit(Found):
         return extract(self)
 
 
+def _json(summary: dict[str, Any]) -> str:
+    """A summary that people can read, with a line per entry: there may be a hundred thousand marks."""
+
+    def written(value: Any, indent: int | None = 1) -> str:
+        return json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
+
+    lines = {key: written(value) for key, value in summary.items()}
+    lines["entries"] = "[" + ",".join(f"\n  {written(entry, None)}" for entry in summary["entries"]) + "]"
+    return "{\n " + ",\n ".join(f"{written(key)}: {text}" for key, text in lines.items()) + "\n}\n"
+
+
 def scores_csv(scores: pd.DataFrame) -> str:
     """A CSV in which no cell is a formula."""
     safe = scores.rename(columns=lambda name: harmless(str(name)))
     for name in safe.columns:
         if not pd.api.types.is_numeric_dtype(safe[name].dtype):
-            safe[name] = [harmless(value) if isinstance(value, str) else value for value in safe[name]]
+            safe[name] = [harmless(value) if isinstance(value, str) else value for value in safe[name].tolist()]
     return safe.to_csv(lineterminator="\n", quoting=csv.QUOTE_MINIMAL, float_format="%.6g")
 
 

@@ -57,7 +57,7 @@ def regressor_calibration(mean: Array, u: Array, verdict: TargetVerdict) -> Find
         {"area": miscalibration_area(targets, own), "nll": float(negative_log_likelihood(targets, own))}
         for own in forecasts
     ]
-    what = "miscalibration area (promised and observed coverage, apart)"
+    what = "miscalibration area (the mean gap of promised and observed coverage)"
     return _finding(numbers, "area", what, partial(_pit, *(pit_values(targets, own) for own in forecasts)))
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset
 
 from likely.auditing._images import CHANNELS
-from likely.auditing._source import listed
+from likely.auditing._source import from_mapping, listed
 
 ROWS = 50_000  # of a torch data set that are read
 _WIDE = 2_000  # numbers per row that become columns
@@ -24,14 +24,14 @@ class Opened(NamedTuple):
     """A data set as a table.
 
     Args:
-        table: a frame.
+        table: a frame, or whatever else can be read into one.
         target: the target's column, or None.
         test: a second frame, or None.
         images: the pictures of the rows, or None.
         notes: what is to be told of the reading.
     """
 
-    table: pd.DataFrame
+    table: Any
     target: str | None
     test: pd.DataFrame | None = None
     images: Any = None
@@ -151,7 +151,7 @@ def _torch(data: Any, target: str | None) -> Opened:
     named = target or "target"
     y = {named: _numbers(targets)} if len(targets) == len(inputs) else {}
     if isinstance(inputs[0], str):
-        return Opened(pd.DataFrame({"text": inputs, **y}), named if y else None, notes=tuple(notes))
+        return Opened(from_mapping({"text": inputs, **y}), named if y else None, notes=tuple(notes))
     if hasattr(inputs[0], "getbands"):
         return Opened(_named(y, len(inputs)), named if y else None, images=inputs, notes=tuple(notes))
     try:

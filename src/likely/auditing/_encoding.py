@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, NamedTuple
 
+from likely.auditing._source import counted
+
 # UTF-32's mark begins with UTF-16's.
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -64,7 +66,8 @@ def _unmarked(path: Path) -> Encoding:
         # Windows-1252 leaves five bytes undefined; they are no reason to refuse a file.
         return Encoding("cp1252", "replace", ("The file is not UTF-8; it was read as Windows-1252.",))
     told = (
-        f"{len(bad):,} lines are not UTF-8, the first is line {bad[0]:,}; what cannot be read there is shown as \ufffd."
+        f"{counted(len(bad), 'line is', 'lines are')} not UTF-8, the first is line {bad[0]:,}; what cannot be read "
+        "there is shown as \ufffd."
     )
     return Encoding("utf-8", "replace", (told,))
 

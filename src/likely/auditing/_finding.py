@@ -42,7 +42,7 @@ KINDS: dict[str, Chip | None] = {
 }
 _FARTHEST = 50.0  # deviations: further off is not worse
 _ODD = 0.3  # of odd rows are taken to be wrong
-EXPLAINED = 500  # suspicious rows of a finding that get reasons, and a place on the page; the CSV has all
+EXPLAINED = 500  # suspicious rows of a finding that get reasons, where these take time; the CSV has all
 
 
 @dataclass(frozen=True)
@@ -134,11 +134,11 @@ def worst_first(
     certainty: NDArray[np.float64],
     suspicious: NDArray[np.bool_],
     explain: Callable[[NDArray[np.int64]], Iterable[Explained]],
-    most: int = EXPLAINED,
+    most: int | None = EXPLAINED,
 ) -> dict[str, Any]:
     """``rows``, ``certainty`` and ``suspects`` of a finding.
 
-    ``explain(rows)`` tells what is wrong with each of some rows, at ``most`` so many.
+    ``explain(rows)`` tells what is wrong with each of some rows, at ``most`` so many; None: of all.
 
     >>> import numpy as np
     >>> found = worst_first("odd", np.array([0.2, 0.9, 0.95]), np.array([False, True, True]),
@@ -156,19 +156,39 @@ def worst_first(
     return {"rows": rows, "certainty": certainty[rows], "suspects": suspects}
 
 
-def number(value: float) -> str:
-    """A number for people: four digits that matter, thousands apart.
+def number(value: float, *, year: bool = False) -> str:
+    """A number for people: four digits that matter, thousands apart unless it is a year.
 
-    >>> number(1234567.8), number(0.000123456), number(3.0), number(float("nan"))
-    ('1,234,568', '0.0001235', '3', 'missing')
+    >>> number(1234567.8), number(0.000123456), number(3.0), number(2008.0, year=True), number(float("nan"))
+    ('1,234,568', '0.0001235', '3', '2008', 'missing')
     """
     if np.isnan(value):
         return "missing"
     if value == 0 or 1e-4 <= abs(value) < 1e9:
         digits = max(0, 3 - int(np.floor(np.log10(abs(value))))) if value else 0
-        shown = f"{value:,.{digits}f}"
+        shown = f"{value:.{digits}f}" if year else f"{value:,.{digits}f}"
         return shown.rstrip("0").rstrip(".") if "." in shown else shown
     return f"{value:.4g}"
+
+
+def are_years(values: NDArray[np.floating]) -> bool:
+    """Whether all numbers of a column may be years.
+
+    >>> are_years(np.array([1999.0, 2008.5, np.nan])), are_years(np.array([1999.0, 12.0]))
+    (True, False)
+    """
+    seen = values[~np.isnan(values)]
+    return bool(len(seen) and seen.min() >= 1700 and seen.max() < 2100)
+
+
+def percent(share: float, error: float) -> str:
+    """A share with its error, which has a digit that matters.
+
+    >>> percent(0.934, 0.0031), percent(0.5, 0.04), percent(1.0, 0.0)
+    ('93.4% ± 0.3%', '50% ± 4%', '100% ± 0%')
+    """
+    digits = 0 if error >= 0.0095 or error < 0.0005 else 1
+    return f"{share:.{digits}%} ± {error:.{digits}%}"
 
 
 def chip(kind: str) -> Chip:
@@ -186,9 +206,11 @@ def cell_text(value: Any) -> str:
     >>> cell_text(3), cell_text(3.0), cell_text(None), cell_text("3.0")
     ('3', '3', 'missing', '3.0')
     """
-    missing = pd.isna(value) if pd.api.types.is_scalar(value) else False
-    text = "missing" if missing else str(value)
-    return text.removesuffix(".0") if isinstance(value, float | np.floating) else text
+    if isinstance(value, str):  # the usual kinds first: all cells of many rows may be asked for
+        return value
+    if isinstance(value, float | np.floating):
+        return "missing" if value != value else str(value).removesuffix(".0")
+    return "missing" if pd.api.types.is_scalar(value) and pd.isna(value) else str(value)
 
 
 def label(name: str) -> str:

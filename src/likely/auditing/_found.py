@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from likely.auditing._finding import KINDS, Finding, Suspect
 from likely.auditing._known import Known, RowNames
 from likely.auditing._ranking import Entry, entries
+from likely.auditing._source import counted
 
 # For each of some rows: every column, its value, what rows like it have there, and whether this differs.
 Compare = Callable[[Sequence[int]], Sequence[Sequence[tuple[str, str, str, bool]]]]
@@ -66,6 +67,11 @@ class Found:
         """Everything found about rows, what does most harm first; rows with the same problem are one entry."""
         return entries(self.findings)
 
+    @cached_property
+    def keys(self) -> dict[int, str]:
+        """Of each suspicious row, what it is known by: worked out for all at once, which is quick."""
+        return dict(zip(self.suspicious.tolist(), self.names.keys(self.suspicious), strict=True))
+
     @property
     def suspects(self) -> list[Suspect]:
         """Suspicious rows with reasons, in the order of the entries; a row may be suspicious in more than one way."""
@@ -108,7 +114,7 @@ class Found:
             rows with the same problem share, and the headline.
         """
         own = self.suspects
-        named = {} if self.id is None else {self.id: [self.names.name(suspect.row) for suspect in own]}
+        named = {} if self.id is None else {self.id: [self.names.written(suspect.row) for suspect in own]}
         return pd.DataFrame(
             {
                 "row": [suspect.row for suspect in own],
@@ -139,7 +145,7 @@ class Found:
         }
 
     def _told(self, entry: Entry) -> dict[str, Any]:
-        keys = dict(zip(entry.rows.tolist(), self.names.keys(entry.rows), strict=True))
+        keys = {row: self.keys[row] for row in entry.rows.tolist()}
         marks = [self.names.mark(suspect, keys.pop(suspect.row)) for suspect in entry.suspects]
         return {
             "kind": entry.kind,
@@ -168,21 +174,17 @@ class Found:
         >>> Found("tidy", 10, "none", None, ()).lede()
         'no row of 10 is suspicious.'
         """
-        wrong, odd, copies = (np.zeros(0, np.int64) for _ in range(3))
+        rows: dict[str, list[NDArray[np.int64]]] = {"copy": [], "wrong": [], "odd": []}
         for entry in self.entries:
-            if entry.kind in ("duplicates", "overlap"):
-                copies = np.union1d(copies, entry.rows)
-            elif entry.wrong:
-                wrong = np.union1d(wrong, entry.rows)
-            else:
-                odd = np.union1d(odd, entry.rows)
+            rows["copy" if entry.kind in ("duplicates", "overlap") else verdict(entry.wrong)].append(entry.rows)
+        copies, wrong, odd = (np.unique(np.concatenate([np.zeros(0, np.int64), *own])) for own in rows.values())
         parts = [
             (len(wrong), "probably wrong"),
             (len(np.setdiff1d(odd, wrong)), "odd, but may be right"),
             (len(copies), "there more than once"),
         ]
         told = [f"{count:,} {'is' if count == 1 else 'are'} {what}" for count, what in parts if count]
-        news = f"; {self.hidden:,} known before are not shown" if self.hidden else ""
+        news = f"; {counted(self.hidden, 'known before is', 'known before are')} not shown" if self.hidden else ""
         if not told:
             judged = "" if all(finding.judged for finding in self.findings) else ", as far as could be judged"
             return f"no row of {self.rows:,} is suspicious{judged}{news}."

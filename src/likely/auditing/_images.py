@@ -74,7 +74,7 @@ def pictures(images: Any, rows: int) -> Pictures:
         raise ValueError(f"images must have 1, 3 or 4 channels, first or last, got the shape {array.shape}")
     floats = array.dtype.kind == "f"
     low, high = (float(np.nanmin(array)), float(np.nanmax(array))) if floats else (0.0, 255.0)
-    return lambda row: _pillow().fromarray(_bytes(array[row], low, high))
+    return lambda row: _pillow().fromarray(as_bytes(array[row], low, high))
 
 
 def opened(source: Any) -> Any:
@@ -123,7 +123,7 @@ def address(image: Any) -> str:
     return f"data:image/{kind};base64,{base64.b64encode(buffer.getvalue()).decode()}"
 
 
-def _bytes(picture: NDArray[Any], low: float, high: float) -> Any:
+def as_bytes(picture: NDArray[Any], low: float, high: float) -> Any:
     """Pixels from 0 to 255, channels last; floats are stretched from their lowest to their highest in all pictures."""
     if picture.ndim == 3 and picture.shape[2] not in CHANNELS:
         picture = np.moveaxis(picture, 0, 2)

@@ -7,11 +7,13 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from likely.auditing._finding import Finding, Suspect, cell_text
 
@@ -63,7 +65,10 @@ class Known:
     @classmethod
     def _of(cls, marks: Iterable[Mapping[str, Any]], *, groups: bool) -> Known:
         rows = [mark for mark in marks if "key" in mark]
-        whole = [mark for mark in marks if "group" in mark and "key" not in mark] if groups else []
+        others = [mark for mark in marks if "key" not in mark]
+        whole = [mark for mark in others if mark["group"]] if groups else []
+        if not groups and others:
+            raise KeyError("key")
         return cls(
             frozenset((str(mark["kind"]), str(mark["key"])) for mark in rows),
             frozenset((str(mark["kind"]), str(mark["id"]), str(mark["value"])) for mark in rows if "id" in mark),
@@ -116,12 +121,31 @@ class RowNames:
     _keys: dict[int, str] = field(default_factory=dict, repr=False, compare=False)  # that were asked for before
 
     def called(self, row: int) -> str:
-        """A row by its name, or by its place."""
-        return f"row {row}" if self.id is None else f"{self.id} {self.name(row)}"
+        """A row by its name, and by its place if it has none, or shares it with others."""
+        if self._column is None or pd.isna(self._column.iat[row]):
+            return f"row {row}"
+        place = f" (row {row})" if self.shared[row] else ""
+        return f"{self.id} {self.written(row)}{place}"
 
     def name(self, row: int) -> str | None:
-        """The name of a row, if rows have names."""
-        return None if self.id is None or self.values is None else cell_text(self.values[self.id].iloc[row])
+        """The name of a row, if rows have names, and no other row has the same."""
+        return None if self._column is None or self.shared[row] else self.written(row)
+
+    def written(self, row: int) -> str:
+        """What stands in the column of names."""
+        return "" if self._column is None else cell_text(self._column.iat[row])
+
+    @cached_property
+    def shared(self) -> NDArray[np.bool_]:
+        """Of each row, whether its name is missing or is that of another row as well."""
+        if self._column is None:
+            return np.zeros(0, bool)
+        return (self._column.isna() | self._column.astype(str).duplicated(keep=False)).to_numpy(bool)
+
+    @cached_property
+    def _column(self) -> pd.Series[Any] | None:
+        """The column of names; to look it up in a frame takes long where there are many rows."""
+        return None if self.id is None or self.values is None else self.values[self.id].astype(object)
 
     def keys(self, rows: Any) -> list[str]:
         """A short text per row that follows from what the row holds, whatever the type and the order of its columns.

@@ -28,6 +28,7 @@ HARD = 0.2  # of the labels may differ from predictions; of more, wrong ones can
 _STEPS = 100
 _SHARED = 3  # rows with the same given and predicted labels from which they are one finding
 _GAIN = 2.0  # log-likelihood that wrong labels must add to what a temperature explains: two standard errors
+_MANY = 0.05  # of the labels: where fewer seem wrong, their share is not why they are not judged
 
 
 @dataclass(frozen=True)
@@ -229,9 +230,11 @@ def wrong_labels(
             reasons += [Reason("predicted", classes[c], _percent(p[c]), float(p[c])) for c in likeliest]
             hard = verdict.temperature[i] / usual
             reasons.append(Reason("temperature", f"{hard:.2f} × the usual", "how hard rows like this one are"))
+            # If it is wrong, it is one of the others; the page says beside it how sure that is.
+            sure = float(verdict.wrong[i] * p[guess[i]] / max(1 - p[y[i]], 1e-12))
             mistaken = swaps[f"{classes[y[i]]} → {classes[guess[i]]}"] >= _SHARED
             yield Explained(
-                f"label {classes[y[i]]}, {_percent(p[guess[i]])} sure it is {classes[guess[i]]}",
+                f"label {classes[y[i]]}, {_percent(sure)} sure it is {classes[guess[i]]}",
                 reasons,
                 far=float(np.sqrt(2 * verdict.nll[i])),
                 group=f"given {classes[y[i]]}, looks like {classes[guess[i]]}" if mistaken else "",
@@ -276,11 +279,14 @@ def _sentence(verdict: LabelVerdict, count: int, rows: int, unjudged: list[str],
     if not verdict.judged:
         return f"These labels cannot be predicted from {by}, so they are not judged."
     if verdict.too_many:
+        many = f"{verdict.share:.0%} of the labels differ even from sure predictions"
+        few = "Predictions differ from many of the labels, or too few rows show how many are wrong"
         return (
-            f"{verdict.share:.0%} of the labels differ even from sure predictions: wrong labels cannot be told from "
-            "labels that are hard to predict, so none is named."
+            f"{many if verdict.share >= _MANY else few}: wrong labels cannot be told from labels that are hard to "
+            "predict, so none is named."
         )
-    found = f"{count:,} of {rows:,} labels are more likely wrong than right{overall(verdict.share)}."
+    are = "is" if count == 1 else "are"
+    found = f"{count:,} of {rows:,} labels {are} more likely wrong than right{overall(verdict.share)}."
     if not unjudged:
         return found
     return f"{found} Not judged, because {by} do not tell them from the others: {listed(unjudged)}."

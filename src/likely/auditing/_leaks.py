@@ -13,7 +13,7 @@ from sklearn.tree import DecisionTreeClassifier
 from likely._page import Table
 from likely._typing import Array
 from likely.auditing._columns import Columns, as_numbers
-from likely.auditing._finding import Finding
+from likely.auditing._finding import Finding, percent
 from likely.auditing._source import listed
 
 Index = NDArray[np.int64]
@@ -49,7 +49,7 @@ def leaking_columns(
     told = told.sort_values("share", ascending=False, kind="stable")
     leaks = [str(name) for name in told.index[told["share"] >= _GIVES_AWAY]]
     first = told.head(12)
-    said = [f"{share:.0%} ± {error:.0%}" for share, error in zip(first["share"], first["error"], strict=True)]
+    said = [percent(share, error) for share, error in zip(first["share"], first["error"], strict=True)]
     shown = pd.DataFrame({"told alone": said}, index=pd.Index(first.index, name="column"))
     return Finding(
         "leaks",
@@ -80,7 +80,7 @@ def _most(told: pd.DataFrame) -> str:
     if not len(told) or told["share"].iloc[0] <= 2 * told["error"].iloc[0]:
         return ""
     share, error = told.iloc[0]
-    return f" The most is told by {told.index[0]}: {share:.0%} ± {error:.0%}."
+    return f" The most is told by {told.index[0]}: {percent(share, error)}."
 
 
 def _follows(X: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from likely.auditing._columns import MODELLED, Columns, as_numbers
-from likely.auditing._finding import number
+from likely.auditing._finding import are_years, number
 from likely.auditing._related import related
 from likely.auditing._squash import Squash
 
@@ -29,17 +29,19 @@ _LEAST = 0.003  # what a column counts at least in the choice of neighbours
 class Usual(NamedTuple):
     """The range in which eight of ten similar rows have their number.
 
-    >>> str(Usual(31.0, 39.25)), str(Usual(2.0, 2.0)), str(Usual(18262.0, 18272.0, date=True))
-    ('31–39.25', '2', '2020-01-01–2020-01-11')
+    >>> str(Usual(31.0, 39.25)), str(Usual(2.0, 2.0)), str(Usual(-3.0, -1.0)), str(Usual(18262.0, 18272.0, date=True))
+    ('31–39.25', '2', '-3 to -1', '2020-01-01–2020-01-11')
     """
 
     low: float
     high: float
     date: bool = False
+    year: bool = False
 
     def __str__(self) -> str:
-        low, high = written(self.low, self.date), written(self.high, self.date)
-        return low if low == high else f"{low}–{high}"
+        low, high = (written(end, self.date, self.year) for end in (self.low, self.high))
+        between = " to " if self.low < 0 and not self.date else "–"
+        return low if low == high else f"{low}{between}{high}"
 
     def excludes(self, value: float) -> bool:
         """Whether a value lies further outside than the range is wide."""
@@ -99,6 +101,7 @@ class Neighbours:
     sample: NDArray[np.int64]
     known: Wide  # the sample, in these units
     weights: Wide  # (column looked at, column that says how alike rows are)
+    years: frozenset[str] = frozenset()  # columns of numbers that are years
 
     @classmethod
     def of(cls, columns: Columns, leave_out: Collection[str] = ()) -> Self:
@@ -130,7 +133,9 @@ class Neighbours:
         weights = related(some, [unit is None for unit in units]) + _LEAST
         np.fill_diagonal(weights, 0.0)
         dates = {name for name in names if columns.kinds[name] == "date"}
-        return cls(names, values, levels, dates, units, sample, known, weights.astype(np.float32))
+        pairs = zip(names, values, strict=True)
+        years = frozenset(name for name, own in pairs if name not in levels and are_years(own[sample]))
+        return cls(names, values, levels, dates, units, sample, known, weights.astype(np.float32), years)
 
     @property
     def rows(self) -> int:
@@ -212,7 +217,7 @@ class Neighbours:
         values, name = np.sort(self.values[j][alike]), self.names[j]
         if name not in self.levels:
             end = round(0.1 * (len(values) - 1))
-            return Usual(float(values[end]), float(values[-1 - end]), name in self.dates)
+            return Usual(float(values[end]), float(values[-1 - end]), name in self.dates, name in self.years)
         codes, counts = np.unique(values, return_counts=True)
         return Level(self.levels[name][int(codes[counts.argmax()])], float(counts.max() / len(values)))
 
@@ -230,7 +235,9 @@ class Neighbours:
         value = float(self.values[self.names.index(column)][row])
         if np.isnan(value):
             return "missing"
-        return self.levels[column][int(value)] if column in self.levels else written(value, column in self.dates)
+        if column in self.levels:
+            return self.levels[column][int(value)]
+        return written(value, column in self.dates, column in self.years)
 
 
 def _least(apart: NDArray[np.float32]) -> NDArray[np.intp]:
@@ -245,8 +252,8 @@ def _least(apart: NDArray[np.float32]) -> NDArray[np.intp]:
     return places[np.isfinite(apart[places])]
 
 
-def written(value: float, date: bool = False) -> str:
-    """A number, or a day, for people."""
+def written(value: float, date: bool = False, year: bool = False) -> str:
+    """A number, a day or a year, for people."""
     if not date or np.isnan(value):
-        return number(value)
+        return number(value, year=year)
     return str(np.datetime64(int(np.floor(value)), "D"))

@@ -11,7 +11,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from likely._page import Table
 from likely.auditing._columns import Columns, as_numbers
-from likely.auditing._finding import Finding, number
+from likely.auditing._finding import Finding, are_years, number
 
 _LEAVES, _ROWS = 8, 50_000
 _NOISY = 1.3  # times the usual level
@@ -23,6 +23,7 @@ class Reading(NamedTuple):
     column: str
     level: str | None = None
     missing: bool = False
+    year: bool = False
 
 
 class Region(NamedTuple):
@@ -88,19 +89,30 @@ def _rule(tree: Any, leaf: int, readings: list[Reading]) -> str:
     """The cuts on the way to a leaf, the last of each column and side."""
     sides = ((tree.children_left, 0), (tree.children_right, 1))
     parent = {int(child): (node, side) for children, side in sides for node, child in enumerate(children)}
-    cuts: dict[tuple[int, int], str] = {}
+    path: list[tuple[int, int]] = []
     node = leaf
     while node:
         node, side = parent[node]
-        reading = readings[int(tree.feature[node])]
-        if reading.level is not None:
-            words = f"{reading.column} is {'' if side else 'not '}{reading.level}"
-        else:
-            words = f"{reading.column} {'≤>'[side]} {number(float(tree.threshold[node]))}"
-            if reading.missing and bool(tree.missing_go_to_left[node]) == (side == 0):
-                words += " or missing"
-        cuts.setdefault((int(tree.feature[node]), side), words)
-    return ", ".join(reversed(cuts.values())) or "everywhere"
+        path.append((node, side))
+    # By column: of each the last cut below and the last above.
+    cuts: dict[int, dict[int, int]] = {}
+    for node, side in reversed(path):
+        cuts.setdefault(int(tree.feature[node]), {})[side] = node
+    return ", ".join(_cut(tree, readings[column], ends) for column, ends in cuts.items()) or "everywhere"
+
+
+def _cut(tree: Any, reading: Reading, ends: dict[int, int]) -> str:
+    """The words for one column: ``ends`` has the cuts below which (0) and above which (1) the leaf lies."""
+    if reading.level is not None:
+        return f"{reading.column} is {'' if 1 in ends else 'not '}{reading.level}"
+    at = {side: number(float(tree.threshold[node]), year=reading.year) for side, node in ends.items()}
+    words = (
+        f"{at[1]} < {reading.column} ≤ {at[0]}"
+        if len(at) == 2
+        else f"{reading.column} {'≤>'[min(at)]} {min(at.values())}"
+    )
+    kept = reading.missing and all(bool(tree.missing_go_to_left[node]) == (side == 0) for side, node in ends.items())
+    return f"{words} or missing" if kept else words
 
 
 def _readable(
@@ -115,7 +127,7 @@ def _readable(
         values = every[rows]
         if levels is None:
             parts.append(values)
-            readings.append(Reading(name, None, bool(np.isnan(values).any())))
+            readings.append(Reading(name, None, bool(np.isnan(values).any()), are_years(values)))
             continue
         for place, level in enumerate(levels[:10] if len(levels) > 2 else levels[:1]):
             parts.append((values == place).astype(np.float64))

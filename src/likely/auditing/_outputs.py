@@ -18,9 +18,11 @@ from likely.auditing._columns import Columns, Kind, read_columns
 from likely.auditing._duplicates import find_twins
 from likely.auditing._finding import Finding
 from likely.auditing._images import pictures, thumbnails_of
+from likely.auditing._input_pictures import InputPictures
 from likely.auditing._labels import judge_labels, wrong_labels
 from likely.auditing._read import read_array
 from likely.auditing._rows import odd_rows
+from likely.auditing._source import counted, readable
 from likely.auditing._squash import Squash
 from likely.auditing._target_verdict import judge_targets
 from likely.auditing._targets import wrong_targets
@@ -46,7 +48,9 @@ def audit_model(
     """Run the model once, keep the input of its last linear layer, and judge its outputs."""
     if loader is None or isinstance(loader, str):
         raise ValueError("give the loader of (input, target) batches that the model is to be judged on")
-    outputs, targets, features = run(model, loader, progress)
+    seen = InputPictures()
+    outputs, targets, features = run(model, loader, progress, seen.add if images is None else None)
+    images = seen if seen.count else images
     whole = not targets.is_floating_point()
     if task == "auto":
         task = "classification" if whole and outputs.ndim == 2 and outputs.shape[1] > 1 else "regression"
@@ -65,8 +69,19 @@ def audit_model(
     return audit_predictions(mean, y, read, images, seed, progress)
 
 
-def run(model: nn.Module, loader: Iterable[Any], progress: Progress) -> tuple[Tensor, Tensor, Tensor | None]:
+def run(
+    model: nn.Module, loader: Iterable[Any], progress: Progress, look: Callable[[Any], None] | None = None
+) -> tuple[Tensor, Tensor, Tensor | None]:
     """Outputs, targets and last features of all batches, on the CPU; the model is left as it was.
+
+    Args:
+        model: what is run.
+        loader: batches (input, target).
+        progress: called with what is being done, and the share of it that is.
+        look: called with each batch of inputs; default none.
+
+    Returns:
+        Outputs, targets, and features if the model has a last linear layer.
 
     >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
     >>> outputs, targets, features = run(model, [(torch.zeros(5, 4), torch.zeros(5))], lambda *_: None)
@@ -89,6 +104,8 @@ def run(model: nn.Module, loader: Iterable[Any], progress: Progress) -> tuple[Te
                     raise ValueError("the loader must give (input, target) batches")
                 outputs.append(model(batch[0].to(device)).cpu())
                 targets.append(torch.as_tensor(batch[1]).cpu())
+                if look is not None:
+                    look(batch[0])
                 features.extend(own.cpu() for own in kept)
                 kept.clear()
                 progress("running the model", done / batches if batches else 0.0)
@@ -129,7 +146,9 @@ def audit_logits(
         raise ValueError(f"labels must be class numbers from 0 to {z.shape[1] - 1}")
     if classes is not None and len(classes) != z.shape[1]:
         raise ValueError(f"there are {len(classes)} class names for {z.shape[1]} classes")
-    names = [str(own) for own in classes] if classes is not None else [f"class {c}" for c in range(z.shape[1])]
+    names = (
+        [readable(str(own)) for own in classes] if classes is not None else [f"class {c}" for c in range(z.shape[1])]
+    )
     h = _features(features, len(z))
     z, y = z.astype(np.float32 if z.dtype.itemsize <= 4 else np.float64), y.astype(np.int64)
     everyone = np.arange(len(z))
@@ -187,16 +206,20 @@ def _looked_at(
     """Thumbnails of the images, if there are any, and what is odd about them."""
     if images is None:
         return None, []
-    picture = pictures(images, rows)
+    picture, count = (images, images.count) if isinstance(images, InputPictures) else (pictures(images, rows), rows)
     progress("looking at images", 0.0)
-    return thumbnails_of(picture), [odd_pictures(measure(picture, min(rows, PICTURES)), rows, labels)]
+    return thumbnails_of(picture), [odd_pictures(measure(picture, min(count, PICTURES)), rows, labels)]
 
 
 def _balance(y: NDArray[np.int64], classes: list[str]) -> list[Finding]:
     """How many rows each class has."""
     sentence, numbers, tables = balance(np.bincount(y, minlength=len(classes)), classes, "label")
     numbers = {"rows": len(y), **numbers}
-    return [Finding("overview", "What is in it", f"{len(y):,} rows.{sentence}", numbers=numbers, tables=tuple(tables))]
+    return [
+        Finding(
+            "overview", "What is in it", f"{counted(len(y), 'row')}.{sentence}", numbers=numbers, tables=tuple(tables)
+        )
+    ]
 
 
 def _in_space(x: NDArray[np.floating], progress: Progress, target: pd.Series[Any]) -> list[Finding | None]:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from likely.auditing._finding import Finding, Suspect, chip
+from likely.auditing._source import counted
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ def _of_one(finding: Finding) -> list[Entry]:
         found.append(
             Entry(
                 finding.name,
-                f"{len(rest):,} more rows of this kind ({chip(finding.name).word}), less sure than the others",
+                f"{counted(len(rest), 'more row')} of this kind ({chip(finding.name).word}), less sure than the others",
                 rest,
                 (),
                 score=float(finding.certainty[len(finding.suspects)]),

@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from likely._files import loading
-from likely.auditing._source import Table, listed, read_header
+from likely.auditing._source import Table, from_mapping, listed, mend_text, read_header
 from likely.auditing._text import read_text
 
 
@@ -29,7 +29,8 @@ def read_table(data: Any) -> Table:
     frame = _from_python(data)
     header = read_header(frame.columns)
     frame.columns = pd.Index(header.names)
-    return _checked(Table(frame.reset_index(drop=True), "the data", header.notes, repeated=header.repeated))
+    frame, told = mend_text(frame.reset_index(drop=True))
+    return _checked(Table(frame, "the data", (*header.notes, *told), repeated=header.repeated))
 
 
 def read_array(source: Any, name: str) -> NDArray[Any]:
@@ -52,13 +53,15 @@ def _from_python(data: Any) -> pd.DataFrame:
     if hasattr(data, "to_pandas"):
         return pd.DataFrame(data.to_pandas())
     if isinstance(data, dict):
-        return pd.DataFrame(data)
+        return from_mapping(data)
     array = read_array(data, "the data")
     if array.dtype.names:
         return pd.DataFrame({name: array[name] for name in array.dtype.names})
     if array.ndim not in (1, 2):
         raise ValueError(f"an array to audit must have the shape (rows, columns), got {array.shape}")
     columns = array.reshape(len(array), -1)
+    if array.dtype.kind in "OU":
+        return from_mapping({f"x{i}": columns[:, i].tolist() for i in range(columns.shape[1])})
     return pd.DataFrame(columns, columns=[f"x{i}" for i in range(columns.shape[1])])
 
 

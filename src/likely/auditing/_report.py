@@ -135,7 +135,7 @@ def _data(audit: Found, command: str) -> dict[str, Any]:
 
 def _entry(audit: Found, entry: Entry, cells: Mapping[int, Any]) -> dict[str, Any]:
     short, long = meaning(entry)
-    keys = audit.names.keys(entry.rows[:_LISTED])
+    keys = [audit.keys[row] for row in entry.rows[:_LISTED].tolist()]
     rows = [_row(audit, own, key, cells) for own, key in zip(entry.suspects[:_OPENED], keys, strict=False)]
     said = {suspect.row: suspect.headline for suspect in entry.suspects}
     for row, key in zip(entry.rows[len(rows) : _LISTED].tolist(), keys[len(rows) :], strict=True):

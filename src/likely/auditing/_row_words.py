@@ -22,6 +22,9 @@ _APART = 0.5  # of the range of similar rows, by which a value has to lie outsid
 _FEW = 0.1  # of the similar rows may share the very value, say a zero that stands for a gap
 _PART = 0.2  # of the surprise of its rarest value may be left in a row that one change is said to mend
 _REASONS = 5
+_SAME = 0.9  # of the similar rows have another level than one that is called wrong
+_OUT = 2.0  # usual deviations: a value nearer than that is not far out
+_BODY, _OFF = 0.01, 0.1  # a column's body leaves out so many of its rows at each end; a sentinel is so much further out
 
 
 @dataclass(frozen=True)
@@ -87,8 +90,10 @@ class RowWords:
         same = near == value
         if same.mean() > _FEW:
             return False
-        if unit is None or change.swapped >= 0:
+        if change.swapped >= 0:
             return True
+        if unit is None:  # a level is wrong only where nearly all rows have the same other one
+            return float(np.unique(near, return_counts=True)[1].max()) >= _SAME * len(near)
         others = np.sort(unit(near[~same]))
         end = round(0.1 * (len(others) - 1))
         margin = _APART * (others[-1 - end] - others[end])
@@ -105,23 +110,30 @@ class RowWords:
             pair = f"{name} and {self.table.names[change.swapped]} look swapped"
             return pair, pair
         value = f"{name} = {self.table.shown(row, name)}"
-        if (
-            not change.hint
-            and isinstance(usual, Usual)
-            and usual.low <= self.table.values[j][row] <= usual.high
-            and len(nats) > 1
-        ):
-            other = self.table.names[int(self.table.weights[j].argmax())]
-            return f"{value} does not go with {other} = {self.table.shown(row, other)}", ""
         beside = f", where rows like it have {usual}" if usual is not None else ""
+        if isinstance(usual, Usual) and usual.low <= self.table.values[j][row] <= usual.high and len(nats) > 1:
+            other = self.table.names[int(self.table.weights[j].argmax())]
+            beside = f" does not go with {other} = {self.table.shown(row, other)}"
         if change.hint:
             return f"{value}{beside}; {change.hint} would fit", f"{change.hint} would fit {name}"
-        return f"{value}{beside}", f"{value}, unlike rows like these"
+        return f"{value}{beside}", f"{value}, unlike rows like these" if self._sentinel(row, j) else ""
+
+    def _sentinel(self, row: int, j: int) -> bool:
+        """Whether a value lies apart from the column's others, so that all rows that have it have one problem."""
+        value, column = self.table.values[j][row], self.table.values[j][self.table.sample]
+        others = column[(column != value) & ~np.isnan(column)]
+        if self.table.units[j] is None:  # a level: apart if next to no row has it
+            return len(others) >= (1 - _BODY) * len(column)
+        if not len(others):
+            return False
+        low, high = np.quantile(others, [_BODY, 1 - _BODY])
+        return not low - _OFF * (high - low) <= value <= high + _OFF * (high - low)
 
     def _far_out(self, row: int, z: Array) -> str:
         """What is said of a row that lies far out, but in line with others."""
         out = np.array([0.0 if unit is None else abs(own) for unit, own in zip(self.table.units, z, strict=True)])
-        names = [self.table.names[j] for j in np.argsort(-np.nan_to_num(out), kind="stable")[:2]]
+        first, second = (*np.argsort(-np.nan_to_num(out), kind="stable")[:2], -1)[:2]
+        names = [self.table.names[j] for j in (first, second) if j == first or (j >= 0 and out[j] >= _OUT)]
         return " and ".join(f"{name} = {self.table.shown(row, name)}" for name in names) + ": far out, but in line"
 
     def _reasons(self, row: int, at: int, change: Change, judged: Judged) -> list[Reason]:

@@ -18,6 +18,7 @@ from likely.auditing._columns import MODELLED, Columns
 from likely.auditing._finding import Explained, Finding, Suspect, worst_first
 from likely.auditing._neighbours import Neighbours
 from likely.auditing._pattern import Pattern
+from likely.auditing._repair import RARE
 from likely.auditing._row_words import RowWords
 from likely.auditing._squash import Squash
 from likely.auditing._tails import rare
@@ -65,7 +66,10 @@ def odd_rows(
         return _finding(scale, certainty, len(names), lambda rows: (_by_scale(scale[row]) for row in rows))
     neighbours = Neighbours.of(columns, leave_out)
     pattern = Pattern.of(neighbours, first)
-    broken = 1 - rare(_surprises(pattern, neighbours))
+    surprises = _surprises(pattern, neighbours)
+    broken = 1 - rare(surprises)
+    # The end of a column in which many rows lie, say the least of seven values, is where its tail begins, and not rare.
+    broken = np.where(surprises > RARE, broken, np.minimum(broken, 1 - _FALSE - 2 * _IN_LINE))
     # Far out, but in line with the others: less surely a problem than what breaks the pattern.
     certainty = np.where(broken >= 1 - _FALSE, broken, np.maximum(broken, 1 - false_alarms(np.log(scale)) - _IN_LINE))
     return _finding(scale, certainty, len(names), RowWords(neighbours, pattern, broken).explain)
@@ -82,15 +86,21 @@ def _finding(
     return Finding(
         "rows",
         "Rows that do not fit the rest",
-        f"{count:,} of {len(scale):,} rows do not fit the rest: {wrong:,} probably hold a wrong value, the others are "
-        "odd and may be right."
-        if count
-        else "No row lies further out than so many ordinary ones would.",
+        _told(count, wrong, len(scale)) if count else "No row lies further out than so many ordinary ones would.",
         scores={"row_scale": scale, "row_odd": certainty},
         numbers={"rows": count, "wrong": wrong, "columns": columns},
         tables=_blamed(found["suspects"]),
         **found,
     )
+
+
+def _told(count: int, wrong: int, rows: int) -> str:
+    """How many rows do not fit, and what is thought of them."""
+    fit = f"{count:,} of {rows:,} rows {'does' if count == 1 else 'do'} not fit the rest"
+    if wrong == 0:
+        return f"{fit}: {'it is' if count == 1 else 'they are'} odd and may be right."
+    hold = f"{wrong:,} probably {'holds' if wrong == 1 else 'hold'} a wrong value"
+    return f"{fit}: {hold}{', the others are odd and may be right' if wrong < count else ''}."
 
 
 def _by_scale(scale: float) -> Explained:

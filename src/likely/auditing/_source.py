@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, count
 from pathlib import Path
@@ -43,7 +43,7 @@ class Header(NamedTuple):
 
 def read_header(given: Iterable[Any]) -> Header:
     """Each name once: a second "a" becomes "a (2)", and a column without a name its number."""
-    stems = [str(name).strip() for name in given]
+    stems = [readable(str(name)).strip() for name in given]
     names: dict[str, None] = {}  # a set that keeps its order
     for place, stem in enumerate(stems, start=1):
         own = stem or f"column {place}"
@@ -53,6 +53,61 @@ def read_header(given: Iterable[Any]) -> Header:
     told = f"More than one column is named {', '.join(changed[:5])}; the later ones are numbered."
     repeated = frozenset(stem for stem, times in Counter(stems).items() if stem and times > 1)
     return Header(list(names), (told,) if changed else (), repeated)
+
+
+def readable(text: str) -> str:
+    r"""The text with its code in place of each lone surrogate: half a sign, which no file and no page can hold.
+
+    >>> readable("größe 😀"), readable("half \ud83d")
+    ('größe 😀', 'half \\ud83d')
+    """
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def from_mapping(columns: Mapping[Any, Any]) -> pd.DataFrame:
+    """A frame of columns by their names."""
+    try:
+        return pd.DataFrame(columns)
+    except UnicodeEncodeError:
+        return pd.DataFrame({_mended(name): [_mended(own) for own in column] for name, column in columns.items()})
+
+
+def mend_text(frame: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    """The frame with text that can be written, and what is to be told of it.
+
+    Args:
+        frame: a frame whose columns have names of their own.
+
+    Returns:
+        The same frame where nothing had to be mended, else a shallow copy of it; notes.
+    """
+    mended: dict[str, Any] = {}
+    for name, kind in frame.dtypes.items():
+        if isinstance(kind, pd.CategoricalDtype):
+            if any(_mended(level) != level for level in kind.categories):
+                mended[str(name)] = frame[name].cat.rename_categories([_mended(level) for level in kind.categories])
+        elif getattr(kind, "storage", kind.kind) in ("O", "python"):  # Arrow's text is Unicode
+            values = frame[name].to_list()
+            if any(isinstance(value, str) and readable(value) != value for value in values):
+                mended[str(name)] = pd.Series([_mended(value) for value in values], frame.index, object)
+    if not mended:
+        return frame, ()
+    told = f"Text that is no Unicode is shown by its codes, such as \\ud800, in {listed(list(mended))}."
+    return frame.assign(**mended), (told,)
+
+
+def _mended(value: Any) -> Any:
+    """A cell, or a name, with its text mended."""
+    return readable(value) if isinstance(value, str) else value
+
+
+def counted(count: int, what: str, many: str = "") -> str:
+    """How many there are of something.
+
+    >>> counted(1, "row"), counted(1200, "row"), counted(2, "text is", "texts are")
+    ('1 row', '1,200 rows', '2 texts are')
+    """
+    return f"{count:,} {what if count == 1 else many or what + 's'}"
 
 
 def listed(names: list[str], most: int = 5, last: str = ", ") -> str:

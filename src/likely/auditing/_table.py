@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-from collections import defaultdict
 from dataclasses import replace
 from typing import Any
 
@@ -13,15 +12,17 @@ from numpy.typing import NDArray
 
 from likely.auditing._audit import Audit, Progress
 from likely.auditing._columns import Columns, ranked, read_columns
-from likely.auditing._datasets import open_dataset
+from likely.auditing._datasets import Opened, open_dataset
 from likely.auditing._duplicates import find_twins
-from likely.auditing._finding import Explained, Finding, Reason, worst_first
+from likely.auditing._finding import Finding
 from likely.auditing._images import thumbnails_of
+from likely.auditing._known import RowNames
 from likely.auditing._neighbours import Neighbours
 from likely.auditing._read import read_table
 from likely.auditing._rows import odd_rows
-from likely.auditing._source import Table, listed
+from likely.auditing._source import Table, counted, listed, readable
 from likely.auditing._target_checks import check_target
+from likely.auditing.checks._cells import odd_cells
 from likely.auditing.checks._copies import across, repeated_rows
 from likely.auditing.checks._drift import drift
 from likely.auditing.checks._faulty_columns import faulty_columns
@@ -34,7 +35,6 @@ from likely.auditing.checks._pictures import find_pictures, odd_pictures, with_m
 from likely.auditing.checks._texts import odd_texts
 
 TASKS = ("auto", "classification", "regression")
-_UNREAD = 10.0  # deviations off is what a cell counts that cannot be read
 
 
 def audit_data(
@@ -47,49 +47,14 @@ def audit_data(
     id: str | None = None,
     images: Any = None,
 ) -> Audit:
-    """Audit a table, or a data set of Hugging Face or torch that can be read into one.
-
-    Args:
-        data: as for :func:`audit_table`, or as for :func:`likely.auditing._datasets.open_dataset`.
-        target: the name of the target's column, or None.
-        task: "auto", "classification" or "regression".
-        test: a second table or data set, or None.
-        seed: of the models.
-        progress: called with what is being done, and the share of it that is.
-        id: the column that names the rows, which nothing is read from; default none.
-        images: the pictures of the rows; default those that the data hold.
-
-    Returns:
-        Audit: all findings.
-    """
-    first = open_dataset(data, target)
-    second = open_dataset(test, target) if test is not None else None
-    test = test if second is None else second.table
-    if first is None:
-        return audit_table(data, target, task, test, seed, progress, id, images)
-    test = first.test if test is None else test
-    pictures = first.images if images is None else images
-    audit = audit_table(first.table, first.target, task, test, seed, progress, id, pictures)
-    return replace(audit, notes=(*first.notes, *audit.notes))
-
-
-def audit_table(
-    data: Any,
-    target: str | None,
-    task: str,
-    test: Any,
-    seed: int,
-    progress: Progress,
-    id: str | None = None,
-    images: Any = None,
-) -> Audit:
     """Audit a table: what is in it, rows, cells and copies; with a target, labels or targets, noise and leaks.
 
     Args:
-        data: a path, a frame, an array or a mapping of columns.
+        data: a path, a frame, an array, a mapping of columns, or what
+            :func:`likely.auditing._datasets.open_dataset` reads into a table.
         target: the name of the target's column, or None.
         task: "auto", "classification" or "regression".
-        test: a second table that should share no row with the first, or None.
+        test: a second table or data set that should share no row with the first, or None.
         seed: of the models.
         progress: called with what is being done, and the share of it that is.
         id: the column that names the rows, which nothing is read from; default none.
@@ -102,11 +67,13 @@ def audit_table(
     if task not in TASKS:
         raise ValueError(f"task must be one of {', '.join(TASKS)}, got {task!r}")
     progress("reading", 0.0)
-    table, second = read_table(data), _second(test)
+    first = open_dataset(data, target) or Opened(data, target)
+    table, second = read_table(first.table), _second(first.test if test is None else test, target)
+    target, images = first.target, first.images if images is None else images
     target, id = _settled_names(table, target, id)
     columns = read_columns(table.frame, id)
     n = len(table.frame)
-    notes = [*table.notes, *_left_out(columns, target)]
+    notes = [*first.notes, *table.notes, *_left_out(columns, target), *_shared_names(table.frame, id)]
     picture, facts = find_pictures(columns, images, table.path, notes), None
     if picture is not None:
         progress("looking at images", 0.0)
@@ -147,21 +114,22 @@ def audit_table(
     )
 
 
-def _second(test: Any) -> Table | None:
+def _second(test: Any, target: str | None) -> Table | None:
     """The second table, under a name that tells it from the first."""
     if test is None:
         return None
-    table = read_table(test)
+    opened = open_dataset(test, target)
+    table = read_table(test if opened is None else opened.table)
     return table if table.path is not None else replace(table, name="the test table")
 
 
 def _settled_names(table: Table, target: str | None, id: str | None) -> tuple[str | None, str | None]:
     """The target and the column that names the rows, both of which must be there."""
     if target is not None:
-        target = _known(str(target), list(table.frame.columns))
+        target = _known(readable(str(target)), list(table.frame.columns))
         table.check_single(target)
     if id is not None:
-        id = _known(str(id), list(table.frame.columns))
+        id = _known(readable(str(id)), list(table.frame.columns))
         if id == target:
             raise ValueError(f"{id!r} cannot both name the rows and be the target")
     return target, id
@@ -197,32 +165,6 @@ def _classes(columns: Columns, target: str | None, task: str) -> NDArray[np.floa
     return np.where(codes < 0, np.nan, codes)
 
 
-def odd_cells(columns: Columns, ragged: dict[int, str], rows: int) -> Finding | None:
-    """A word in a column of numbers, an infinity, a row with a field too many."""
-    reasons: dict[int, list[Reason]] = defaultdict(list)
-    for cell in columns.odd:
-        reasons[cell.row].append(Reason(cell.column, cell.value, cell.reason, 1.0))
-    for row, text in ragged.items():
-        reasons[row].append(Reason("the row", "too long", text, 1.0))
-    if not reasons:
-        return None
-    suspicious = np.zeros(rows, bool)
-    suspicious[list(reasons)] = True
-
-    def explain(top: NDArray[np.int64]) -> Any:
-        for row in top:
-            first = reasons[int(row)][0]
-            yield Explained(f"{first.what} is {first.value!r}: {first.expected}", reasons[int(row)], far=_UNREAD)
-
-    return Finding(
-        "cells",
-        "Cells that are not of their column's kind",
-        f"{len(reasons):,} rows hold a value that does not belong in its column.",
-        numbers={"rows": len(reasons), "cells": len(columns.odd), "ragged": len(ragged)},
-        **worst_first("cells", suspicious.astype(np.float64), suspicious, explain),
-    )
-
-
 def settle(columns: Columns, target: str, task: str) -> str:
     """Classification for words and for a few whole numbers, else regression."""
     kind = columns.kinds[target]
@@ -240,18 +182,25 @@ def settle(columns: Columns, target: str, task: str) -> str:
     return "classification" if words or few else "regression"
 
 
+def _shared_names(frame: pd.DataFrame, id: str | None) -> list[str]:
+    """What is to be told of names of rows that do not tell rows apart."""
+    shared = int(RowNames(frame, id).shared.sum())
+    rows = counted(shared, "row has no name of its own", "rows have no name of their own")
+    return [f"In {id}, {rows}; these are called by their place as well."] if shared else []
+
+
 def _left_out(columns: Columns, target: str | None) -> list[str]:
     reasons = {
-        "identifier": "has a value of its own in every row",
-        "text": "is text",
-        "constant": "has the same value in every row",
-        "empty": "is empty",
+        "identifier": ("has a value of its own in every row", "have a value of their own in every row"),
+        "text": ("is text", "are text"),
+        "constant": ("has the same value in every row", "have the same value in every row"),
+        "empty": ("is empty", "are empty"),
     }
     notes = []
-    for kind, reason in reasons.items():
+    for kind, (one, many) in reasons.items():
         names = [name for name in columns.named(kind) if name != target]
         if names:
-            notes.append(f"Left out of the models: {listed(names)}, which {reason}.")
+            notes.append(f"Left out of the models: {listed(names)}, which {one if len(names) == 1 else many}.")
     return notes
 
 
@@ -259,5 +208,8 @@ def _known(name: str, names: list[str]) -> str:
     if name in names:
         return name
     lowered = {own.lower(): own for own in reversed(names)}
-    (close,) = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.0)
-    raise ValueError(f"there is no column {name!r}; did you mean {lowered[close]!r}? There are {len(names)} columns")
+    close = difflib.get_close_matches(name.lower(), lowered, n=1)
+    hint = (
+        f"did you mean {lowered[close[0]]!r}?" if close else f"the columns are {listed([repr(own) for own in names])}"
+    )
+    raise ValueError(f"there is no column {name!r}; {hint}")

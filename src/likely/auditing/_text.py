@@ -15,7 +15,7 @@ import pandas as pd
 
 from likely.auditing._encoding import Encoding, find_encoding, open_bytes, open_text, unpacking
 from likely.auditing._scan import Layout, no_limit, scan
-from likely.auditing._source import Table, read_header
+from likely.auditing._source import Table, counted, read_header
 from likely.auditing._words import Raw, mend_words, read_numerals
 
 _DELIMITERS = "\t;|,"  # of two that fit equally well the earlier: commas are in numbers and sentences, too
@@ -125,17 +125,18 @@ def _told(layout: Layout, delimiter: str, path: Path) -> list[str]:
         told.append(f"The columns are separated by a {_NAMES[delimiter]}.")
     if layout.excess:
         told.append(
-            f"{len(layout.excess):,} rows have more fields than the header, the first is row {min(layout.excess)}; "
+            f"{counted(len(layout.excess), 'row has', 'rows have')} more fields than the header, the first is row "
+            f"{min(layout.excess)}; "
             "the fields beyond it were dropped."
         )
     if layout.short:
         first, fields = next(iter(layout.short.items()))
         told.append(
-            f"{len(layout.short):,} rows have fewer fields than the header, the first is row {first} with {fields} of "
-            f"{len(layout.header)}; the others are taken to be missing."
+            f"{counted(len(layout.short), 'row has', 'rows have')} fewer fields than the header, the first is row "
+            f"{first} with {fields} of {len(layout.header)}; the others are taken to be missing."
         )
     if layout.blank:
-        told.append(f"{layout.blank:,} blank lines between rows were skipped; they do not count as rows.")
+        told.append(counted(layout.blank, "blank line") + " between rows skipped: not counted as rows.")
     return told
 
 

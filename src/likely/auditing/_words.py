@@ -16,7 +16,7 @@ GAPS = frozenset(
     | {"NULL", "NaN", "None", "n/a", "nan", "null"}
 )
 EXACT = 2**53  # whole numbers beyond it are rounded as floats
-ISO_DATE = r"\d{4}-\d{2}-\d{2}(?:[ T]\d{2}:\d{2}.*)?"
+ISO_DATE = r"\d{4}(?:-\d{2}-\d{2}|/\d{2}/\d{2})(?:[ T]\d{2}:\d{2}.*)?"
 _LOOK = 2000  # values of a column that tell whether it is of words
 _FIRST = 200  # values of a column that tell whether they may be numbers
 MOSTLY = 0.9  # a column is of numbers if so many of its values are; the others are odd cells

@@ -83,7 +83,7 @@ function details(row) {
     }
     const heads = compared ? ["column", "here", "rows like it", ""] : ["column", "here"];
     const head = make("thead", {}, make("tr", {}, ...heads.map((name) => make("th", { scope: "col" }, name))));
-    box.append(make("div", { className: "scroll", tabIndex: 0 }, make("table", { className: "cells" }, head, body)));
+    box.append(make("div", { className: "scroll", tabIndex: 0, role: "group", "aria-label": `values of ${row.name}` }, make("table", { className: "cells" }, head, body)));
   }
   return box;
 }
@@ -229,11 +229,13 @@ function parquet() {
     const type = ["rank", "row"].includes(name) ? 2 : name === "certainty" ? 5 : 6; // INT64, DOUBLE, BYTE_ARRAY
     let page;
     if (type === 6) {
-      const texts = values.map((value) => new TextEncoder().encode(String(value)));
+      const encoder = new TextEncoder();
+      const texts = values.map((value) => encoder.encode(String(value)));
       page = new Uint8Array(texts.reduce((sum, text) => sum + 4 + text.length, 0));
+      const view = new DataView(page.buffer);
       let at = 0;
       for (const text of texts) {
-        new DataView(page.buffer).setUint32(at, text.length, true);
+        view.setUint32(at, text.length, true);
         page.set(text, at + 4);
         at += 4 + text.length;
       }

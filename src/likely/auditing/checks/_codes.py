@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from likely.auditing._columns import Columns
 from likely.auditing._finding import number
+from likely.auditing._source import counted
 
 _NINES = [sign * (10.0**digits - 1) for digits in range(2, 10) for sign in (-1, 1)]
 _EIGHTS = [sign * own for own in (88.0, 888.0, 8888.0) for sign in (-1, 1)]
@@ -39,7 +40,7 @@ class Code(NamedTuple):
         others = (
             "" if self.shown != number(self.value) else f", the others are {number(self.low)} to {number(self.high)}"
         )
-        return f"{self.shown} in {self.rows:,} rows{others}: it may stand for a gap"
+        return f"{self.shown} in {counted(self.rows, 'row')}{others}: it may stand for a gap"
 
 
 def codes(columns: Columns, leave_out: set[str]) -> list[Code]:

@@ -12,7 +12,8 @@ from scipy.spatial import cKDTree
 from likely.auditing._columns import Columns, as_numbers, design, read_columns, standardised
 from likely.auditing._duplicates import ORDINARY, Twins, find_twins
 from likely.auditing._finding import Explained, Finding, Reason, number, worst_first
-from likely.auditing._source import Table
+from likely.auditing._known import RowNames
+from likely.auditing._source import Table, counted, listed
 
 _ALIKE, _NEARLY, _CONTRARY = 0.05, 0.1, 0.3  # how far off a copy is: exact, nearly, with another target
 _ASKED, _AMONG = 500, 5_000  # rows whose nearest neighbour is looked up, and rows among which it is
@@ -47,11 +48,11 @@ def repeated_rows(columns: Columns, twins: Twins, target: str | None) -> Finding
     explained = scatter_of_copies(columns, twins, target) if disagree and target is not None else ""
 
     def explain(rows: NDArray[np.int64]) -> Iterator[Explained]:
-        contrary = _ALIKE if explained else _CONTRARY
-        return (_told(columns, twins, target, int(row), contrary) for row in rows)
+        return _told(columns, twins, target, rows, _ALIKE if explained else _CONTRARY)
 
-    parts = [f"{count:,} rows repeat an earlier one" if count > 1 else "1 row repeats an earlier one"]
-    parts += [f"{near:,} of them not quite exactly"] if near else []
+    almost, differ = "almost " if near == count else "", _but(columns.named("identifier"))
+    parts = [f"{counted(count, f'row {almost}repeats', f'rows {almost}repeat')} an earlier one{differ}"]
+    parts += [f"{near:,} of them not quite exactly"] if 0 < near < count else []
     parts += [f"{disagree:,} with another {target}"] if disagree else []
     certainty = np.where(twins.disagree, 1.0, np.where(twins.exact, 0.99, 0.9)) * suspicious
     return Finding(
@@ -60,22 +61,33 @@ def repeated_rows(columns: Columns, twins: Twins, target: str | None) -> Finding
         ", ".join(parts) + "." + explained,
         scores={"repeats_row": twins.of},
         numbers={"rows": count, "near": near, "other_target": disagree, "by_noise": bool(explained)},
-        **worst_first("duplicates", certainty, suspicious, explain),
+        **worst_first("duplicates", certainty, suspicious, explain, most=None),
     )
 
 
-def _told(columns: Columns, twins: Twins, target: str | None, row: int, contrary: float) -> Explained:
-    """What is said of one copy; ``contrary`` is how far off one with another target is."""
-    other = int(twins.of[row])
-    how = "equals" if twins.exact[row] else "almost equals"
-    reasons = [Reason("all columns" if twins.exact[row] else "nearly all", f"as in row {other}", share=1.0)]
-    headline, group = f"{how} row {other}", f"{how} another row"
-    far = _ALIKE if twins.exact[row] else _NEARLY
-    if twins.disagree[row] and target is not None:
-        here, there = columns.typed[target].iloc[[row, other]]
-        headline, group, far = f"{headline}, but has another {target}", f"{group} but for the target", contrary
-        reasons.append(Reason(target, _shown(here), f"{_shown(there)} in row {other}", 1.0))
-    return Explained(headline, reasons, far, wrong=False, group=group)
+def _told(
+    columns: Columns, twins: Twins, target: str | None, rows: NDArray[np.int64], contrary: float
+) -> Iterator[Explained]:
+    """What is said of some copies; ``contrary`` is how far off one with another target is."""
+    differ = columns.named("identifier")
+    names = RowNames(columns.typed, next(iter(columns.named("name")), None))
+    values = columns.typed[target].to_numpy() if target is not None else np.zeros(0)
+    others, exact, disagree = (every[rows].tolist() for every in (twins.of, twins.exact, twins.disagree))
+    for row, other, same, contradicts in zip(rows.tolist(), others, exact, disagree, strict=True):
+        how, which = "equals" if same else "almost equals", names.called(other)
+        reasons = [Reason("all columns" if same else "nearly all", f"as in {which}{_but(differ)}", share=1.0)]
+        headline, group = f"{how} {which}{_but(differ)}", f"{how} another row{_but(differ)}"
+        far = _ALIKE if same else _NEARLY
+        if contradicts and target is not None:
+            headline, far = f"{headline}, but has another {target}", contrary
+            group = f"{how} another row{_but([*differ, 'the target'])}"
+            reasons.append(Reason(target, _shown(values[row]), f"{_shown(values[other])} in {which}", 1.0))
+        yield Explained(headline, reasons, far, wrong=False, group=group)
+
+
+def _but(names: list[str]) -> str:
+    """The columns in which copies differ, such as those that hold another value in every row."""
+    return f" but for {listed(names, most=3, last=' and ')}" if names else ""
 
 
 def _shown(value: object) -> str:
@@ -172,5 +184,5 @@ def across(frame: pd.DataFrame, test: Table, target: str | None, id: str | None 
         if len(later)
         else f"No row of {test.name} is in the first table.",
         numbers={"rows": int(shared.sum()), "test_rows": len(later)},
-        **worst_first("overlap", shared.astype(np.float64), shared, explain),
+        **worst_first("overlap", shared.astype(np.float64), shared, explain, most=None),
     )

@@ -11,8 +11,8 @@ from scipy.stats import chi2_contingency, fisher_exact, mannwhitneyu
 
 from likely._page import Table
 from likely.auditing._columns import Columns, ranked
-from likely.auditing._finding import Finding, number
-from likely.auditing._source import listed
+from likely.auditing._finding import Finding, number, percent
+from likely.auditing._source import counted, listed
 from likely.auditing.checks._many import SURE, holm
 
 _FEWEST = 5  # gaps, and values, that a test needs
@@ -102,7 +102,7 @@ def _sentence(
     shown = listed([f"{name} {share[name]:.1%}" for name in most], most=3) if most else ""
     parts = [f"{len(names):,} column{'s have' if len(names) > 1 else ' has'} gaps: {shown}."] if names else []
     if empty_rows:
-        parts.append(f"{empty_rows:,} rows are empty throughout.")
+        parts.append(counted(empty_rows, "row is", "rows are") + " empty throughout.")
     if by:
         first, own = min(by.items(), key=lambda item: item[1].p_value)
         parts.append(
@@ -110,7 +110,7 @@ def _sentence(
             f"{own.with_gap}, elsewhere {own.without}. A model can read {target} off the gap; would it be there in use?"
         )
     elif target is not None and names:
-        parts.append(f"None of these gaps depends on {target}, as far as {len(names):,} tests can tell.")
+        parts.append(f"None of these gaps depends on {target}, as far as {counted(len(names), 'test')} can tell.")
     return " ".join(parts)
 
 
@@ -168,4 +168,4 @@ def _of_classes(gap: NDArray[np.bool_], y: pd.Series[Any]) -> Dependence | None:
     here, there = shares[:, level]
     error = float(np.sqrt(max(here * (1 - here), 1e-12) / gap.sum()))
     what = f"the share of {y.name} = {levels[level]}"
-    return Dependence(p, what, f"{here:.0%} ± {error:.0%}", f"{there:.0%}", error)
+    return Dependence(p, what, percent(here, error), f"{there:.0%}", error)

@@ -13,7 +13,7 @@ from scipy.stats import ttest_ind
 from likely._page import Table
 from likely._typing import Array
 from likely.auditing._columns import Columns, as_numbers
-from likely.auditing._finding import Finding, number
+from likely.auditing._finding import Finding, are_years, number
 from likely.auditing.checks._many import SURE, holm
 
 _ROWS = 50_000
@@ -182,9 +182,10 @@ def _of_column(column: pd.Series[Any], kind: str) -> Iterator[tuple[NDArray[np.b
     if kind == "category" and levels is not None:
         yield from ((values == place, f"= {level}") for place, level in enumerate(levels[:_LEVELS]))
     elif not missing.all():
+        year = are_years(values)
         for cut in np.unique(np.quantile(values[~missing], _CUTS)):
-            yield values <= cut, f"≤ {number(float(cut))}"
-            yield values > cut, f"> {number(float(cut))}"
+            yield values <= cut, f"≤ {number(float(cut), year=year)}"
+            yield values > cut, f"> {number(float(cut), year=year)}"
 
 
 def worst_groups(masks: NDArray[np.bool_], words: list[tuple[str, str]], loss: Array) -> list[Group]:

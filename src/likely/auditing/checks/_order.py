@@ -12,7 +12,7 @@ from scipy.stats import chi2, norm, rankdata
 from likely._page import Table
 from likely._typing import Array
 from likely.auditing._columns import MODELLED, Columns, as_numbers
-from likely.auditing._finding import Finding
+from likely.auditing._finding import Finding, number
 from likely.auditing._source import listed
 from likely.auditing.checks._many import SURE, holm
 
@@ -21,7 +21,7 @@ Index = NDArray[np.int64]
 _FEWEST = 30  # rows
 _PAIRS = 10  # equal neighbours by chance, and pairs without the most frequent value: fewer follow no normal law
 _RARE = 10  # rows of a level that a trend is looked for in
-_CLEAR = 0.05  # correlation with the neighbour, or with the row's number, from which order matters
+_CLEAR = 0.1  # correlation with the neighbour, or with the row's number, from which order matters
 _SORTED = 0.9  # correlation from which rows are sorted
 _MOST = 50_000  # neighbouring rows that are looked at, in one block from the middle, and rows spread over all
 _COLUMNS = 1_000  # of a wide table, the target and others at random
@@ -68,7 +68,7 @@ def order(columns: Columns, target: str | None) -> Finding | None:
     clear.sort(key=lambda name: -max(abs(found[name].neighbours), abs(found[name].trend)))
     frame = pd.DataFrame(
         {
-            "like the row before": [f"{told.neighbours:.2f} ± {told.neighbours_error:.2f}" for told in found.values()],
+            "like the row before": [_apart(told) for told in found.values()],
             "along the table": [round(told.trend, 2) for told in found.values()],
             "p, corrected": [f"{own:.2g}" for own in p],
         },
@@ -131,10 +131,16 @@ def _sentence(found: dict[str, Dependence], clear: list[str], target: str | None
 
 def _how(own: Dependence, name: str) -> str:
     """What the order does to a column, in words."""
-    if abs(own.neighbours) < _CLEAR:
+    if abs(own.neighbours) < max(_CLEAR, abs(own.trend) / 2):
         return f"values change along the table ({name}: correlation {own.trend:.2f}, by chance 0)"
     alike = "are alike" if own.neighbours > 0 else "alternate"
-    return f"neighbouring rows {alike} ({name}: {own.neighbours:.2f} ± {own.neighbours_error:.2f}, by chance 0)"
+    return f"neighbouring rows {alike} ({name}: {_apart(own)}, by chance 0)"
+
+
+def _apart(own: Dependence) -> str:
+    """How alike neighbours are, with its error."""
+    error = float(f"{own.neighbours_error:.1g}")
+    return f"{own.neighbours:.2f} ± {number(error)}"
 
 
 def depends(values: Array, spread: Array | None = None, *, categories: bool = False) -> Dependence | None:

@@ -9,8 +9,8 @@ import pandas as pd
 
 from likely._page import Table
 from likely.auditing._columns import Columns, ranked
-from likely.auditing._finding import Finding, number
-from likely.auditing._source import listed
+from likely.auditing._finding import Finding, are_years, number
+from likely.auditing._source import counted, listed
 
 _SHOWN = 60  # columns that the table of the page lists
 _SAMPLE = 100_000  # rows from which distinct values and quantiles are read
@@ -51,11 +51,11 @@ def overview(columns: Columns, target: str | None, task: str) -> Finding:
     sentence, numbers, balance = _target(columns, target, task)
     tables += balance
     missing = float(gaps.mean())
-    told = f" {missing:.1%} of the cells are empty." if missing else " No cell is empty."
+    told = f" {_share(missing)} of the cells are empty." if missing else " No cell is empty."
     return Finding(
         "overview",
         "What is in it",
-        f"{n:,} rows, {width:,} columns: {listed(parts, most=9, last=' and ')}.{told}{sentence}",
+        f"{counted(n, 'row')}, {counted(width, 'column')}: {listed(parts, most=9, last=' and ')}.{told}{sentence}",
         numbers={
             "rows": n,
             "columns": width,
@@ -65,6 +65,11 @@ def overview(columns: Columns, target: str | None, task: str) -> Finding:
         },
         tables=tuple(tables),
     )
+
+
+def _share(missing: float) -> str:
+    """A share of cells, which is all only where all are."""
+    return "All" if missing == 1 else f"{min(max(missing, 0.001), 0.999):.1%}"
 
 
 def _first(shown: int, all_of_them: int) -> str:
@@ -86,7 +91,8 @@ def _held(present: pd.Series[Any], kind: str) -> str:
     """What a column holds: quantiles of numbers, the first and last date, the most frequent levels."""
     if kind in ("number", "identifier") and pd.api.types.is_numeric_dtype(present.dtype):
         low, middle, high = present.quantile([0.0, 0.5, 1.0])
-        return f"{number(low)} to {number(high)}, median {number(middle)}"
+        low, middle, high = (number(own, year=are_years(present.to_numpy(np.float64))) for own in (low, middle, high))
+        return f"{low} to {high}, median {middle}"
     if kind == "date":
         first, last = (
             pd.Timestamp("1970-01-01") + pd.Timedelta(days=min(max(day, -1e5), 1e5))
@@ -130,7 +136,8 @@ def balance(counts: Any, classes: list[str], target: str) -> tuple[str, dict[str
     shown = [f"{name} {share:.0%}" for name, share in shares.items()]
     sentence = f" {len(shares):,} classes of {target}: {listed(shown, most=4)}."
     if rare:
-        sentence += f" Rare: {listed([f'{name}, {by_class[name]:,} rows' for name in rare], last='; ')}."
+        few = [f"{name}, {counted(int(by_class[name]), 'row')}" for name in rare]
+        sentence += f" Rare: {listed(few, last='; ')}."
     frame = pd.DataFrame({"rows": by_class, "share": [f"{share:.1%}" for share in shares]})
     frame.index.name = target
     numbers = {"classes": {str(k): int(v) for k, v in by_class.items()}, "rare": [str(name) for name in rare]}

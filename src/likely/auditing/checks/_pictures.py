@@ -16,7 +16,7 @@ from likely._page import Table
 from likely._typing import Array
 from likely.auditing._columns import Columns
 from likely.auditing._duplicates import ORDINARY
-from likely.auditing._finding import Explained, Finding, Reason, number, worst_first
+from likely.auditing._finding import Explained, Finding, Reason, number, percent, worst_first
 from likely.auditing._images import ENDINGS, Pictures, pictures
 from likely.auditing._leaks import Told, tells
 from likely.auditing.checks._picture_facts import PROPERTIES, Facts
@@ -161,7 +161,7 @@ def odd_pictures(facts: Facts, n: int, labels: Array | None = None) -> Finding:
     strong = {name: own for name, own in gives.items() if own.share >= _GIVES and own.share > 2 * own.error}
     if strong:
         name, (share, error) = max(strong.items(), key=lambda item: item[1].share)
-        sentence += f" The {name} alone tells {share:.0%} ± {error:.0%} of the label: a model may learn that instead."
+        sentence += f" The {name} alone tells {percent(share, error)} of the label: a model may learn that instead."
     return Finding(
         "images",
         "Images",
@@ -173,7 +173,7 @@ def odd_pictures(facts: Facts, n: int, labels: Array | None = None) -> Finding:
             "tell_the_label": {name: round(own.share, 4) for name, own in gives.items()},
         },
         tables=(_table(facts),),
-        **worst_first("images", certainty, certainty > 0, explain),
+        **worst_first("images", certainty, certainty > 0, explain, most=None),
     )
 
 

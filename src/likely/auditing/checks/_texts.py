@@ -14,7 +14,7 @@ from likely._page import Table
 from likely.auditing._columns import Columns
 from likely.auditing._duplicates import ORDINARY
 from likely.auditing._finding import Explained, Finding, Reason, worst_first
-from likely.auditing._source import listed
+from likely.auditing._source import counted, listed
 from likely.auditing.checks._scripts import LOST, language_of, misread, script_of
 from likely.auditing.checks._text_copies import near_texts
 
@@ -116,14 +116,14 @@ def _finding(odd: dict[int, list[_Odd]], n: int, frame: pd.DataFrame, parts: lis
             yield Explained(first.headline, reasons, _FAR_OFF[first.what], wrong=wrong, group=first.group)
 
     words = {
-        "damaged": "are damaged by a wrong encoding",
-        "empty": "are empty",
-        "script": "are in another script than most",
-        "language": "are in another language than most",
-        "length": "are far longer or shorter than most",
-        "copy": "are almost copies of an earlier one",
+        "damaged": "damaged by a wrong encoding",
+        "empty": "empty",
+        "script": "in another script than most",
+        "language": "in another language than most",
+        "length": "far longer or shorter than most",
+        "copy": "almost the same as an earlier one",
     }
-    told = [f"{counts[what]:,} texts {verb}" for what, verb in words.items() if counts[what]]
+    told = [f"{counted(counts[what], 'text is', 'texts are')} {how}" for what, how in words.items() if counts[what]]
     sentence = (", ".join(told) + "." if told else "No text is empty, damaged, or almost a copy of another.") + "".join(
         f" {part}" for part in parts
     )
@@ -133,7 +133,7 @@ def _finding(odd: dict[int, list[_Odd]], n: int, frame: pd.DataFrame, parts: lis
         sentence,
         numbers={"rows": len(odd), **{what: counts[what] for what in words}},
         tables=(Table(frame, "Columns of text: signs per text (median, and nine in ten), languages, and copies."),),
-        **worst_first("texts", certainty, certainty > 0, explain),
+        **worst_first("texts", certainty, certainty > 0, explain, most=None),
     )
 
 

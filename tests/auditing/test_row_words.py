@@ -1,0 +1,125 @@
+"""What is said of odd rows and cells: which of them are one entry, and that no sentence contradicts itself."""
+
+import re
+
+import numpy as np
+import pandas as pd
+
+import likely
+from likely.auditing import Finding
+
+
+def found(report: likely.auditing.Audit, name: str) -> Finding:
+    return next(finding for finding in report.findings if finding.name == name)
+
+
+def stones(n: int = 2000) -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    weight = rng.choice(np.round(np.arange(0.3, 3.0, 0.01), 2), n)
+    size = 6.5 * np.cbrt(weight)
+    return pd.DataFrame({"carat": weight, "x": size + 0.02 * rng.normal(size=n), "y": size + 0.02 * rng.normal(size=n)})
+
+
+def test_a_value_apart_from_the_others_is_one_entry_and_a_usual_one_is_not() -> None:
+    table = stones()
+    table.loc[[10, 20, 30, 40], "carat"] = 0.35  # each of them is wrong by itself
+    table.loc[table["carat"].nlargest(3).index, "carat"] = 0.35
+    table.loc[[50, 60, 70, 80, 90], "x"] = 0.0  # a gap that was written as a number
+    entries = likely.audit(table).entries
+    (zeros,) = [entry for entry in entries if len(entry.rows) > 1]
+    assert zeros.headline == "5 rows: x = 0, unlike rows like these"
+    alone = {int(entry.rows[0]) for entry in entries if len(entry.rows) == 1}
+    assert {10, 20, 30, 40} & alone
+    assert not any("carat = 0.35" in entry.group for entry in entries)
+
+
+def test_the_ends_of_a_column_of_few_values_are_not_odd() -> None:
+    rng = np.random.default_rng(0)
+    for values in (np.arange(50) % 7, np.arange(60) ** 2 % 17, rng.integers(1, 6, 300)):
+        assert not found(likely.audit({"a": values}), "rows").rows.size
+    assert found(likely.audit({"a": np.append(rng.normal(size=300), 40.0)}), "rows").rows[0] == 300
+
+
+def test_a_value_within_the_usual_range_is_not_said_to_be_outside() -> None:
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        x, z = rng.normal(size=(2, 300))
+        table = pd.DataFrame({"x": x, "z": z, "sum": x + z + 0.01 * rng.normal(size=300)})
+        table.loc[:4, "sum"] /= 10
+        for suspect in likely.audit(table).suspects:
+            if "where rows like it have" in suspect.headline:
+                value, low, high = (float(own) for own in _numbers(suspect.headline))
+                assert not low <= value <= high
+
+
+def _numbers(headline: str) -> tuple[str, str, str]:
+    value = headline.split(" = ")[1].split(",")[0]
+    low, high = re.split("–| to ", headline.split("rows like it have ")[1].split(";")[0])
+    return value, low, high
+
+
+def test_words_among_numbers_are_one_entry_for_each_frequent_word_and_one_for_the_rest() -> None:
+    sizes = [str(own) for own in range(400)]
+    sizes[5:15] = ["unknown"] * 10
+    sizes[20:26] = [f"{own} cm" for own in range(6)]
+    report = likely.audit({"size": sizes, "x": np.arange(400) % 50})
+    entries = [entry for entry in report.entries if entry.kind == "cells"]
+    assert {entry.headline for entry in entries} == {
+        "10 rows: size is 'unknown': not a number",
+        "6 rows: size is not a number",
+    }
+    assert {suspect.headline for suspect in report.suspects} >= {"size is '3 cm': not a number"}
+
+
+def test_one_row_is_not_rows() -> None:
+    report = likely.audit({"a": [1.0]})
+    assert found(report, "overview").summary.startswith("1 row, 1 column: 1 constant.")
+    empty = likely.audit({"a": [None] * 30, "b": [None] * 30})
+    assert "All of the cells are empty" in found(empty, "overview").summary
+    assert "Left out of the models: a, b, which are empty." in empty.notes
+
+
+def test_years_have_no_thousands_and_negative_ranges_have_words() -> None:
+    rng = np.random.default_rng(0)
+    heat = rng.normal(-20, 0.1, 300)
+    heat[5] = 9.0
+    table = pd.DataFrame({"year": rng.integers(1999, 2009, 300), "heat": heat, "load": rng.normal(size=300)})
+    first = likely.audit(table).suspects[0]
+    assert first.row == 5
+    assert re.fullmatch(r"heat = 9, where rows like it have -2\d[.\d]* to -(19|20)[.\d]*.*", first.headline)
+    report = found(likely.audit(table), "overview").tables[0].frame
+    assert report.loc["year", "holds"].startswith("1999 to 2008")
+
+
+def test_a_rare_level_among_others_is_not_called_wrong() -> None:
+    rng = np.random.default_rng(0)
+    remark = rng.choice(["fine", "late", "adult not sampled"], 300, p=[0.6, 0.39, 0.01])
+    x = rng.normal(size=300)
+    report = likely.audit({"remark": remark, "x": x, "z": x + 0.1 * rng.normal(size=300)})
+    assert not [suspect for suspect in report.suspects if suspect.wrong and "remark" in suspect.headline]
+
+
+def test_dates_with_slashes_are_dates() -> None:
+    days = pd.date_range("2020-01-01", periods=200).strftime("%Y/%m/%d")
+    report = likely.audit(pd.DataFrame({"day": days, "x": np.arange(200) % 7}))
+    assert found(report, "overview").numbers["kinds"] == {"date": 1, "number": 1}
+
+
+def test_copies_that_differ_in_a_name_say_so() -> None:
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(200, 3)), columns=list("abc"))
+    table = pd.concat([table, table[:5]], ignore_index=True)
+    table["code"] = [f"K{row}" for row in range(205)]
+    report = likely.audit(table)
+    assert report.entries[0].headline == "5 rows: equals another row but for code"
+    assert found(report, "duplicates").summary == "5 rows repeat an earlier one but for code."
+
+
+def test_a_label_is_as_surely_another_as_it_is_wrong() -> None:
+    rng = np.random.default_rng(0)
+    truth = rng.integers(0, 2, 400)
+    given = np.where(np.arange(400) < 8, 1 - truth, truth)
+    logits = np.column_stack([np.zeros(400), (2 * truth - 1) * rng.gamma(4, 1, 400)])
+    for suspect in likely.audit(logits=logits, labels=given, classes=["no", "yes"]).suspects:
+        if suspect.kind == "labels" and suspect.score < 0.9995:
+            assert f"{suspect.score:.1%} sure it is" in suspect.headline
