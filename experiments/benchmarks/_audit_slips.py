@@ -127,10 +127,10 @@ def plant(
 
 def _slipped(frame: pd.DataFrame, slip: Slip) -> dict[str, float]:
     """What the values of a row become; nothing where a slip would not show."""
-    value = float(frame.at[slip.row, slip.column])  # type: ignore[arg-type]
+    value = float(frame.at[slip.row, slip.column])
     if slip.kind != "swap":
         return {slip.column: value * FACTORS[slip.kind]} if value and not np.isnan(value) else {}
-    other = float(frame.at[slip.row, slip.other]) if slip.other else value  # type: ignore[arg-type]
+    other = float(frame.at[slip.row, slip.other]) if slip.other else value
     return {slip.column: other, slip.other: value} if value != other and not np.isnan(value + other) else {}
 
 

@@ -16,7 +16,7 @@ class Margins(NamedTuple):
     >>> rng = np.random.default_rng(0)
     >>> margins = Margins.of(rng.normal(size=(500, 1)), [False], np.array([np.nan]))
     >>> margins.nats(np.array([[0.0], [1.0], [-9.0]])).round(0).astype(int).ravel().tolist()
-    [0, 2, 22]
+    [0, 2, 14]
     """
 
     centres: Array

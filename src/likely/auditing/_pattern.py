@@ -110,7 +110,8 @@ class Pattern:
         ends = np.nanquantile(z, [_END, 1 - _END], axis=0)
         ends = np.where(words, np.array([[-np.inf], [np.inf]]), ends)
         told = table.weights.astype(np.float64)
-        plain = cls(terms, of, fold, middle, mean, spread, usual, ends, told, np.zeros(0), {}, {}, Margins(middle, middle, {}))
+        none = Margins(np.zeros(0), np.zeros(0), {})
+        plain = cls(terms, of, fold, middle, mean, spread, usual, ends, told, np.zeros(0), {}, {}, none)
         return plain._with_tails(z, rows, number)
 
     def _with_tails(self, z: Array, rows: NDArray[np.int64], number: NDArray[np.bool_]) -> Self:

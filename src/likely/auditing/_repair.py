@@ -13,8 +13,11 @@ from likely.auditing._neighbours import Neighbours
 from likely.auditing._pattern import Pattern
 from likely.auditing._row_slips import Change, Trial, slips
 
+__all__ = ["RARE", "Change", "Repairs", "surprise"]
+
 _GENERIC = 4.0  # nats that any other value must be better than one that a slip explains
 _GAIN = 7.0  # nats that a slip must take off a row: by chance one of many slips takes off a few
+_PART = 0.5  # of the surprise that a slip may leave in a row
 _BLAMED = 10  # cells of a row that are tried: the rarest, and those furthest out
 RARE = 3.0  # nats from which a value is rare: one in twenty has more
 
@@ -68,7 +71,8 @@ class Repairs:
         left = surprise(self.pattern.judge(changed, np.repeat(at, len(tried))).nats)
         # Of two values that contradict each other, the one that is rare in its own column is to blame.
         cost = left + surprise(self.pattern.margins.nats(changed)) + np.array([own.price for own in tried])
-        enough = float(surprise(judged.nats)[0] + surprise(rare)[0]) - _GAIN
+        before = float(surprise(judged.nats)[0] + surprise(rare)[0])
+        enough = min(before - _GAIN, _PART * before)
         told = np.array([not own.change.hint for own in tried]) | (cost <= enough)
         chosen = int(np.argmin(np.where(told, cost, np.inf)))
         return tried[chosen].change._replace(left=float(left[chosen]))
