@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.model_selection import cross_val_predict
 
+from likely.auditing import Suspect, audit
+from likely.auditing._columns import read_columns
+from likely.auditing._rows import odd_rows
 from likely.auditing._squash import Squash
 
 FACTORS = {"× 10": 10.0, "÷ 10": 0.1, "× 1000": 1000.0, "sign": -1.0}
@@ -89,33 +92,40 @@ def numbers_of(frame: pd.DataFrame) -> list[str]:
 
 
 def plant(
-    frame: pd.DataFrame, noise: dict[str, Noise], each: int, rng: np.random.Generator, target: str = ""
+    frame: pd.DataFrame, noise: dict[str, Noise], each: int, rng: np.random.Generator, *, comparable: bool = False
 ) -> tuple[pd.DataFrame, list[Slip]]:
     """A copy of a table with some slips of each kind, each in a row of its own and far enough off.
 
     Args:
         frame: the table.
-        noise: of each column that slips may be in.
+        noise: of each column that slips may be in; they may be swapped with any column of numbers.
         each: slips of each kind.
         rng: draws rows and columns.
-        target: the only column that slips are in, swapped with the others; any if empty.
+        comparable: whether only values are swapped that lie in the range of the other column.
 
     Returns:
         The copy and the slips, fewer where too few values can slip so far.
     """
-    changed, slips = frame.copy(), list[Slip]()
-    changed[list(noise)] = changed[list(noise)].astype(np.float64)
+    numbers = numbers_of(frame)
+    changed, slips = frame.astype(dict.fromkeys(numbers, np.float64)), list[Slip]()
+    ends = {name: (frame[name].min(), frame[name].max()) for name in numbers}
     taken: set[int] = set()
     for kind in KINDS:
         count = 0
         for row in rng.permutation(len(frame))[:_TRIES].tolist():
             if count == each:
                 break
-            column = target or str(rng.choice(list(noise)))
-            others = [name for name in noise if name != column]
+            column = str(rng.choice(list(noise)))
+            others = [name for name in numbers if name != column]
             slip = Slip(kind, row, column, str(rng.choice(others)) if kind == "swap" and others else "")
             new = _slipped(changed, slip)
-            far = [noise[name].far(row, value) for name, value in new.items()]
+            if (
+                comparable
+                and kind == "swap"
+                and not all(low <= new.get(name, low) <= high for name, (low, high) in ends.items())
+            ):
+                continue
+            far = [noise[name].far(row, value) for name, value in new.items() if name in noise]
             if row not in taken and far and max(off for off, _ in far) > FAR:
                 for name, value in new.items():
                     changed.loc[row, name] = value
@@ -146,9 +156,33 @@ def _numbers(frame: pd.DataFrame) -> NDArray[np.float64]:
     return np.column_stack(parts)
 
 
-def told(slips: list[Slip], headlines: dict[int, list[str]]) -> Iterator[dict[str, Any]]:
-    """For each slip whether its row is found, and whether with the right hint."""
+def slips_in_columns(frame: pd.DataFrame, seeds: range) -> Iterator[dict[str, Any]]:
+    """Slips in any column of numbers: found among the odd rows, and told with the right hint?"""
+    noise = {name: Noise.of(frame, name) for name in numbers_of(frame)}
+    for seed in seeds:
+        changed, slips = plant(frame, noise, _each(frame), np.random.default_rng([seed, 1]))
+        finding = odd_rows(read_columns(changed), set())
+        yield from _told(slips, () if finding is None else finding.suspects)
+
+
+def slips_in_target(frame: pd.DataFrame, target: str, seeds: range) -> Iterator[dict[str, Any]]:
+    """Slips in the target: found among wrong targets, and told with the right hint?"""
+    noise = {target: Noise.of(frame, target)}
+    for seed in seeds:
+        changed, slips = plant(frame, noise, _each(frame), np.random.default_rng([seed, 2]), comparable=True)
+        found = [own for own in audit(changed, target=target).suspects if own.kind == "targets"]
+        yield from _told(slips, found)
+
+
+def _each(frame: pd.DataFrame) -> int:
+    """Slips of each kind: two rows in a hundred slip at most."""
+    return max(1, min(4, len(frame) // 250))
+
+
+def _told(slips: list[Slip], suspects: Iterable[Suspect]) -> Iterator[dict[str, Any]]:
+    headlines = {own.row: own.headline for own in suspects}
     for slip in slips:
-        said = headlines.get(slip.row, [])
-        hint = any(slip.told(own) for own in said)
-        yield {"planted": slip.kind, "found": bool(said), "hint": hint, "clear": slip.clear}
+        said = headlines.get(slip.row, "")
+        hint = {"found": float(bool(said)), "right hint": float(slip.told(said))}
+        beyond = hint["right hint"] if slip.clear else np.nan
+        yield {"planted": slip.kind, **hint, "right hint, beyond the tails": beyond}
