@@ -17,10 +17,9 @@ from scipy.stats import t as student_t
 from sklearn import datasets
 from sklearn.metrics import average_precision_score
 
-from experiments.benchmarks._audit_slips import numbers_of, slips_in_columns, slips_in_target
 from experiments.benchmarks._bars import result_of, worst
 from experiments.benchmarks._timing import timed
-from experiments.data import list_frames, load_frame, load_regression
+from experiments.data import load_regression
 from experiments.entries import Bar, Context, Result
 from likely._page import Table
 from likely.auditing import audit
@@ -41,11 +40,7 @@ REGRESSION = ("bank8FM", "bank32nh", "kinematics_kin8nm", "wine_white", "mpg", "
 NETWORKS = ("cifar10_resnet20", "cifar10_resnet56")
 NOISY = ("aggregate", "random3", "worst")  # CIFAR-10N; calibrators were compared on all of these but random3
 ROWS, SECONDS = 1_000, 180.0
-# Slips are planted in the tables that no default was chosen on: those with as many columns of numbers.
-NUMBERS = range(3, 21)
 WORST_LABELS, WRONG_LABELS, WRONG_TARGETS = 0.8, 0.97, 0.85  # average precision at 5%
-TARGET = "target of the table"
-RIGHT_HINT = 0.9  # of the slips of more than four noise scales
 
 
 def run(context: Context) -> Result:
@@ -57,9 +52,7 @@ def run(context: Context) -> Result:
     context.progress(0.5)
     rows = pd.DataFrame([row for name in LABELLED for row in planted_rows(name, seeds)])
     people = pd.DataFrame(list(human_errors(context.data)))
-    context.progress(0.6)
-    slips = pd.DataFrame([row for name in _unseen(context.quick) for row in planted_slips(name, seeds)])
-    context.progress(0.8)
+    context.progress(0.7)
     seconds = np.nan if context.quick else million(context.seed)
     context.progress(1.0)
     peer = "cleanlab" if find_spec("cleanlab") else "self-confidence and the residual, which cleanlab would use,"
@@ -75,10 +68,9 @@ def run(context: Context) -> Result:
             rows, ["data", "planted"], "Average precision of rows whose values moved a column on; recall of copies."
         ),
         *_means(people, ["data", "labels"], "Average precision of labels that people found wrong, by stored outputs."),
-        *_slip_tables(slips),
     ]
     notes = f"Beside {peer} on the same out-of-fold predictions."
-    return result_of(checks(labels, targets, people, slips, seconds), tables, notes=notes)
+    return result_of(checks(labels, targets, people, seconds), tables, notes=notes)
 
 
 def planted_labels(name: str, seeds: range, quick: bool) -> Iterator[dict[str, Any]]:
@@ -151,40 +143,6 @@ def planted_rows(name: str, seeds: range) -> Iterator[dict[str, Any]]:
         yield {"data": name, "planted": "shifted", **_precision({"likely": finding.scores["row_scale"]}, wrong)}
         copies = find_twins(_columns(twice), None).of[len(X) :] >= 0
         yield {"data": name, "planted": "copied", "likely": float(copies.mean())}
-
-
-def planted_slips(name: str, seeds: range) -> Iterator[dict[str, Any]]:
-    """Units, signs and swaps in the columns of a table, and in its target if that is a number."""
-    table = load_frame(name)
-    frame = table.X.rename(columns=str).assign(**{TARGET: table.y})
-    frame = frame.iloc[np.random.RandomState(0).permutation(len(frame))[:ROWS]].reset_index(drop=True)
-    if len(numbers_of(frame)) not in NUMBERS:
-        return
-    for row in slips_in_columns(frame, seeds):
-        yield {"data": name, "in": "columns", **row}
-    if table.task == "regression":
-        for row in slips_in_target(frame, TARGET, seeds[:1]):
-            yield {"data": name, "in": "target", **row}
-
-
-def _unseen(quick: bool) -> list[str]:
-    """The tables that no default was chosen on, where the packages that ship them are installed."""
-    names = [name for name in list_frames() if not load_frame(name).chosen_on]
-    return names[2:3] if quick else names
-
-
-def _slip_tables(slips: pd.DataFrame) -> list[Table]:
-    """The share of slips found and told, by kind and by table."""
-    if not len(slips):
-        return []
-    shares = "found, told with the right hint, and the same of those that lie beyond the tails of the noise, too"
-    found = []
-    for by, which in ((["in", "planted"], "kind"), (["in", "data"], "table")):
-        groups = slips.groupby(by, sort=False)
-        shown = groups.mean(numeric_only=True).assign(slips=groups.size())
-        caption = f"Slips of more than four noise scales by {which}: the share {shares}."
-        found.append(Table(shown, caption, {}, digits=3))
-    return found
 
 
 def human_errors(data: str | os.PathLike[str] | None) -> Iterator[dict[str, Any]]:
@@ -267,10 +225,8 @@ def _means(found: pd.DataFrame, by: list[str], caption: str) -> list[Table]:
     return [Table(mean, caption, best, digits=3)]
 
 
-def checks(
-    labels: pd.DataFrame, targets: pd.DataFrame, people: pd.DataFrame, slips: pd.DataFrame, seconds: float
-) -> Iterator[Bar]:
-    """Average precision against its bar and against the others'; slips told; the time of a million rows."""
+def checks(labels: pd.DataFrame, targets: pd.DataFrame, people: pd.DataFrame, seconds: float) -> Iterator[Bar]:
+    """Average precision against its bar and against the others'; the time of a million rows."""
     at_5 = labels[labels["share"] == 0.05].groupby("data")["likely"].mean()
     yield from worst("wrong labels at 5%, AP of the worst set", at_5, "≥", WORST_LABELS, cases="sets")
     yield Bar("wrong labels at 5%, mean AP", at_5.mean(), "≥", WRONG_LABELS)
@@ -281,11 +237,6 @@ def checks(
         yield from _leads(f"{network}, {kind}", own, "cleanlab", "1 - max")
     if not len(people):
         yield from _leads("labels that people found wrong", people, "cleanlab")
-    for place in ("columns", "target"):
-        own = slips[slips["in"] == place] if len(slips) else slips
-        for kind in dict.fromkeys(own["planted"]) if len(own) else ():
-            told = own[own["planted"] == kind]["right hint"].mean()
-            yield Bar(f"slips in the {place}, {kind}, told with the right hint", told, "≥", RIGHT_HINT)
     yield Bar("a million rows, 50 columns, CPU time", seconds, "≤", SECONDS, " s")
 
 
