@@ -11,6 +11,7 @@ from sklearn import datasets
 
 from likely.auditing._columns import read_columns
 from likely.auditing._finding import Finding, Suspect
+from likely.auditing._neighbours import Neighbours, Usual
 from likely.auditing._rows import odd_rows
 
 NOISE = 0.1
@@ -204,3 +205,79 @@ def test_tables_of_scikit_learn_stay_clean(name: str) -> None:
     assert sum(suspect.wrong for suspect in finding.suspects) <= 0.005 * len(data)
     odd = [suspect for suspect in finding.suspects if not suspect.wrong]
     assert "odd and may be right" in finding.summary or not odd
+
+
+def lengths(rng: np.random.Generator) -> pd.DataFrame:
+    length = rng.normal(32, 4, 400)
+    return pd.DataFrame({"len": length, "wid": 0.9 * length + rng.normal(size=400)})
+
+
+def masses(rng: np.random.Generator) -> pd.DataFrame:
+    length = np.exp(rng.normal(3, 0.5, 400))
+    return pd.DataFrame({"len": length, "mass": length**2 * np.exp(0.1 * rng.normal(size=400))})
+
+
+def uniform(rng: np.random.Generator) -> pd.DataFrame:
+    x = rng.uniform(10, 50, 400)
+    return pd.DataFrame({"x": x, "y": 1.1 * x + rng.normal(size=400), "other": rng.normal(size=400)})
+
+
+def petals(_: np.random.Generator) -> pd.DataFrame:
+    frame = datasets.load_iris(as_frame=True).data
+    return frame[["petal length (cm)", "petal width (cm)"]].iloc[50:].reset_index(drop=True)
+
+
+SLIPS = {"zero": 0.0, "÷10": 10.0, "the other sign": -1.0, "sentinel": 99_999.0}
+
+
+@pytest.mark.parametrize("make", [lengths, masses, uniform, petals])
+@pytest.mark.parametrize("slip", SLIPS)
+@pytest.mark.parametrize("column", [0, 1])
+def test_of_two_columns_that_explain_each_other_the_wrong_one_is_blamed(make: Make, slip: str, column: int) -> None:
+    for seed in (3, 4):
+        frame = make(np.random.default_rng(seed))
+        name = frame.columns[column]
+        row = int(np.argsort(frame[name].to_numpy())[len(frame) // 2])
+        frame.loc[row, name] = SLIPS[slip] * (1.0 if slip in ("zero", "sentinel") else float(frame.loc[row, name]))
+        headline = {suspect.row: suspect.headline for suspect in found(frame).suspects}[row]
+        assert headline.startswith(f"{name} = ")
+        assert headline.endswith("would fit") or slip in ("zero", "sentinel")
+        assert_no_hint_inside(frame)
+
+
+def assert_no_hint_inside(frame: pd.DataFrame) -> None:
+    """No value that lies in the range of rows like it is said to fit if it were another."""
+    table = Neighbours.of(read_columns(frame.rename(columns=str)))
+    for suspect in found(frame).suspects:
+        if "would fit" in suspect.headline:
+            name = suspect.headline.split(" = ")[0]
+            usual = table.usual(suspect.row, name)
+            assert isinstance(usual, Usual)
+            assert not usual.low <= table.values[table.names.index(name)][suspect.row] <= usual.high
+
+
+@pytest.mark.parametrize("make", [*CLEAN, animals])
+def test_clean_rows_have_no_slips(make: Make) -> None:
+    told = [suspect.headline for suspect in found(make(np.random.default_rng(21))).suspects]
+    assert sum("look swapped" in own or "would fit" in own for own in told) <= 3  # of 1,000 rows
+
+
+def test_swapped_columns_are_told() -> None:
+    told = []
+    for seed, name in enumerate(["wine", "breast_cancer", "diabetes"]):
+        scaled = {"scaled": False} if name == "diabetes" else {}
+        frame = getattr(datasets, f"load_{name}")(as_frame=True, **scaled).data.astype(float)
+        rng = np.random.default_rng([23, seed])
+        frame = frame.loc[:, frame.nunique() > 20]
+        centre, spread = frame.median(), (frame - frame.median()).abs().median()
+        for row in rng.choice(len(frame), 4, replace=False):
+            while True:
+                a, b = rng.choice(frame.columns, 2, replace=False)
+                x, y = frame.loc[row, [a, b]]
+                if max(abs(y - centre[a]) / spread[a], abs(x - centre[b]) / spread[b]) > 9:  # six deviations
+                    break
+            changed = frame.copy()
+            changed.loc[row, [a, b]] = [y, x]
+            headlines = {suspect.row: suspect.headline for suspect in found(changed).suspects}
+            told.append(headlines.get(row) in (f"{a} and {b} look swapped", f"{b} and {a} look swapped"))
+    assert np.mean(told) >= 0.9

@@ -6,9 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn import datasets
+from sklearn.metrics import average_precision_score
 
 import likely
 from likely.auditing import Audit, Suspect
+from likely.auditing._squash import Squash
+from likely.auditing._target_verdict import judge_targets
 
 Array = Any
 
@@ -153,6 +156,25 @@ def test_what_happened_to_a_target_is_told(group: str) -> None:
     told = hinted(table, right, bad, group)
     assert len(told) >= 12
     assert np.mean(told) >= 0.9
+
+
+def test_ten_times_a_target_beyond_all_others_comes_first_where_most_are_near_zero() -> None:
+    """Squashed targets are logarithms far out, where ten times as much is a small step."""
+    ours, plain = [], []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        x = rng.normal(size=(1000, 3))
+        expected = 0.05 * np.exp(1.2 * x[:, 0])
+        right = np.where(rng.random(1000) < 0.2, 0.0, rng.gamma(1.0, expected))
+        y, bad = right.copy(), rng.choice(1000, 50, replace=False)
+        y[bad] *= 10
+        squash = Squash.of(y)
+        verdict = judge_targets(squash(0.8 * expected), squash(y), x, squash=squash)
+        ours.append(average_precision_score(y != right, verdict.odds))
+        plain.append(average_precision_score(y != right, np.abs(y - 0.8 * expected)))
+        assert ((verdict.wrong > 0.5) & (y == right)).sum() <= 2
+    assert np.mean(ours) > 0.48
+    assert np.mean(ours) > np.mean(plain) + 0.05
 
 
 def test_a_target_that_is_swapped_with_a_column_is_told() -> None:

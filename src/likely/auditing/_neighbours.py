@@ -192,7 +192,20 @@ class Neighbours:
         Returns:
             The range of numbers or the most frequent level; None if no such row has a value.
         """
-        return self._told(self.names.index(column), self.nearest(row, [column])[0])
+        return self.usuals(row, [column])[0]
+
+    def usuals(self, row: int, columns: Sequence[str]) -> list[Usual | Level | None]:
+        """The same for several columns, each of which has no part in the choice of its own rows.
+
+        Args:
+            row: place of the row.
+            columns: names of the columns.
+
+        Returns:
+            What rows like it have in each.
+        """
+        nearest = zip(columns, self.nearest(row, columns), strict=True)
+        return [self._told(self.names.index(name), alike) for name, alike in nearest]
 
     def compare(self, rows: Iterable[int], names: Sequence[str] | None = None) -> list[list[Compared]]:
         """The values of rows beside what similar rows have, for a page.

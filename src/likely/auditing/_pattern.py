@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from likely._typing import Array
+from likely.auditing._margins import Margins
 from likely.auditing._neighbours import Neighbours
 from likely.auditing._tails import Tail
 from likely.auditing._terms import LEVELS, Terms, indicators, regress
@@ -68,6 +69,7 @@ class Pattern:
     modes: Array  # of each column of numbers, the value of most rows, which is not odd; NaN if there is none
     tails: dict[int, tuple[Tail, Tail]]  # of each column of numbers, below and above what is expected
     rates: dict[int, tuple[Array, Array]]  # of each level, how often it is there where it is no more probable
+    margins: Margins  # how rare values are in their own columns
 
     @classmethod
     def of(cls, table: Neighbours, first: NDArray[np.bool_] | None = None) -> Self:
@@ -108,7 +110,8 @@ class Pattern:
         ends = np.nanquantile(z, [_END, 1 - _END], axis=0)
         ends = np.where(words, np.array([[-np.inf], [np.inf]]), ends)
         told = table.weights.astype(np.float64)
-        plain = cls(terms, of, fold, middle, mean, spread, usual, ends, told, np.zeros(0), {}, {})
+        none = Margins(np.zeros(0), np.zeros(0), {})
+        plain = cls(terms, of, fold, middle, mean, spread, usual, ends, told, np.zeros(0), {}, {}, none)
         return plain._with_tails(z, rows, number)
 
     def _with_tails(self, z: Array, rows: NDArray[np.int64], number: NDArray[np.bool_]) -> Self:
@@ -129,7 +132,7 @@ class Pattern:
                 there = np.cumsum(wanted[seen, k][order])
                 seldom = np.minimum((there + 0.5) / (np.arange(len(order)) + 1.0), 1.0)
                 rates[k] = expected[seen, k][order], np.minimum.accumulate(seldom[::-1])[::-1]
-        return replace(self, modes=modes, tails=tails, rates=rates)
+        return replace(self, modes=modes, tails=tails, rates=rates, margins=Margins.of(z, self.terms.words, modes))
 
     def _deviations(self, z: Array, fold: NDArray[np.int64]) -> tuple[Array, Array]:
         """Of each target what is expected, and the deviation from it in usual scales."""

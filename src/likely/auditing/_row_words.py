@@ -65,7 +65,7 @@ class RowWords:
         ]
         said = [
             self._headline(int(row), change, judged.nats[at], change.left <= max(limit, _PART * judged.nats[at].max()))
-            if self.certainty[row] >= _BROKEN
+            if self.certainty[row] >= _BROKEN or change.hint
             else (self._far_out(int(row), z[at]), "")
             for at, (row, change) in enumerate(zip(rows, changes, strict=True))
         ]
@@ -103,7 +103,7 @@ class RowWords:
         """What is said of a row that breaks the pattern, and what of that it may share with others."""
         j = change.column
         name, usual = self.table.names[j], self.table.usual(row, self.table.names[j])
-        if not mended and (nats > RARE).sum() > 2:
+        if not mended and not change.hint and (nats > RARE).sum() > 2:
             worst = [self.table.names[k] for k in np.argsort(-nats, kind="stable")[:3]]
             return f"{worst[0]}, {worst[1]} and {worst[2]} are odd together", ""
         if change.swapped >= 0:

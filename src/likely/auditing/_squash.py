@@ -53,6 +53,11 @@ class Squash(NamedTuple):
         """The value that is u when squashed."""
         return np.asarray(np.sinh(u / self.linear) * self.linear * self.spread + self.centre)
 
+    def log_slope(self, values: Any) -> Any:
+        """The logarithm of how many steps there are to a unit of the value, at these values."""
+        far = (np.clip(values, -_FAR, _FAR) - self.centre) / (self.linear * self.spread)
+        return -np.log(self.spread) - np.log(np.hypot(1.0, far))
+
     def times(self, u: Array, factor: float) -> Array:
         """The squashed values after the values were multiplied.
 

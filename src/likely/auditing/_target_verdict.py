@@ -28,6 +28,8 @@ MOST = 0.15  # of the targets may lie far from their predictions; more are no er
 MOST_ALONE = 0.02  # the same where targets cannot be predicted
 _FITTED = 50_000  # rows for the tails
 _LINE = 5_000  # rows for the line that predicts scales
+_REACH = 2.0  # the power by which right targets beyond all forecasts get rarer than the tails of the forecasts say
+_OUTER = 0.95  # of the targets lie so near their median that nothing is beyond
 _OTHERS, _GRID = 500, 300  # rows whose forecasts stand for all, and values at which their mean density is computed
 
 Widen = Callable[[NDArray[np.int64]], Array]
@@ -78,7 +80,8 @@ def judge_targets(
 
     A target is right with probability :math:`1 - \epsilon`, and then Student-t around its prediction with a scale that
     is linear in the features and fitted to other rows, averaged in the logarithm with ``scale`` where it is given;
-    else it lies anywhere, or is another row's, or has a wrong unit. The degrees of freedom, a common factor of the
+    else it lies anywhere, or is another row's, or has a wrong unit. Beyond all predictions right targets get rarer by
+    the square of their distance from the median. The degrees of freedom, a common factor of the
     scales and ε are those of highest likelihood. If the predictions do not beat the median, targets are judged by their
     distance from it alone.
 
@@ -112,10 +115,12 @@ def judge_targets(
     some = np.random.RandomState(seed).permutation(len(u))[:_FITTED]
     df, factor, share = _contaminated(residual[some], scale[some])
     scale = scale * factor
+    rarer = np.zeros(len(u)) if squash is None or not predictable else _beyond(squash.back(u), squash.back(mean))
 
     def odds_of(rows: NDArray[np.int64] | slice) -> Array:
         density = _wrong_density(u[rows], mean[rows], scale[rows], df, squash, lambda v: _others(v, mean, scale, df))
-        return np.log(max(share, LEAST)) - np.log1p(-share) + density + _nll(residual[rows], scale[rows], df)
+        right = -_nll(residual[rows], scale[rows], df) - rarer[rows]
+        return np.log(max(share, LEAST)) - np.log1p(-share) + density - right
 
     odds = odds_of(slice(None))
     if widen is not None and predictable and len(doubted := np.flatnonzero(odds > 0)):
@@ -189,6 +194,21 @@ def _wrong_density(
         fits = stretch - _nll(mended - mean, scale, df) + np.log(_KINDS["unit"] / len(UNITS))
         density = np.where(moved, np.logaddexp(density, fits), density)
     return density
+
+
+def _beyond(y: Array, expected: Array) -> Array:
+    """The logarithm of how much rarer a right target is for lying beyond all that is ever expected.
+
+    Far out, squashed targets are logarithms: tails that are right for the many rows near the median let a target be ten
+    times as large as any other at little cost.
+
+    >>> _beyond(np.array([*range(-50, 51), 5000.0]), np.array([*range(-50, 51), 40.0]))[[0, 60, -1]].round(1).tolist()
+    [0.0, 0.0, 9.2]
+    """
+    centre = float(np.median(y))
+    off = np.abs(y - centre)
+    reach = max(float(np.abs(expected - centre).max()), float(np.quantile(off, _OUTER)))
+    return np.asarray(_REACH * np.log(np.maximum(off / reach, 1.0))) if reach > 0 else np.zeros(len(y))
 
 
 def _others(u: Array, mean: Array, scale: Array, df: float) -> Array:

@@ -1,0 +1,62 @@
+"""How rare a value is in its own column, whatever the others of its row say."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from likely._typing import Array
+from likely.auditing._tails import Tail
+
+
+class Margins(NamedTuple):
+    """The tails of each column of numbers, below and above its median.
+
+    >>> rng = np.random.default_rng(0)
+    >>> margins = Margins.of(rng.normal(size=(500, 1)), [False], np.array([np.nan]))
+    >>> margins.nats(np.array([[0.0], [1.0], [-9.0]])).round(0).astype(int).ravel().tolist()
+    [0, 2, 14]
+    """
+
+    centres: Array
+    modes: Array
+    tails: dict[int, tuple[Tail, Tail]]
+
+    @classmethod
+    def of(cls, z: Array, words: list[bool], modes: Array) -> Self:
+        """Of a table.
+
+        Args:
+            z: numbers in robust units, NaN where one is missing; of shape (rows, columns).
+            words: of each column, whether it is a category.
+            modes: the value that most rows of a column have, which is not rare; NaN if there is none.
+
+        Returns:
+            The tails.
+        """
+        centres, tails = np.zeros(z.shape[1]), dict[int, tuple[Tail, Tail]]()
+        for j, word in enumerate(words):
+            own = z[~np.isnan(z[:, j]) & (z[:, j] != modes[j]), j]
+            if not word and len(own):
+                centres[j] = np.median(own)
+                share = max(len(own) / len(z), 1 / (len(z) + 1))
+                share = share if not np.isnan(modes[j]) else 1.0
+                tails[j] = Tail.of(centres[j] - own, share), Tail.of(own - centres[j], share)
+        return cls(centres, modes, tails)
+
+    def nats(self, z: Array) -> Array:
+        """Minus the log of the share of rows whose value is as far out on its side; zero of categories and gaps.
+
+        Args:
+            z: rows, of shape (rows, columns).
+
+        Returns:
+            Nats of the same shape.
+        """
+        found = np.zeros(z.shape)
+        for j, (below, above) in self.tails.items():
+            off = z[:, j] - self.centres[j]
+            nats = np.where(off < 0, below.nats(-off), above.nats(off))
+            found[:, j] = np.where(np.isnan(z[:, j]) | (z[:, j] == self.modes[j]), 0.0, nats)
+        return found

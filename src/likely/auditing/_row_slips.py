@@ -1,0 +1,112 @@
+"""The slips that may have changed a row: a number with another factor or sign, or two columns swapped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from likely._typing import Array
+from likely.auditing._neighbours import Neighbours, Usual
+
+# Factors, what they are called, and by how many nats one must be better to be preferred to the first.
+_FACTORS = (
+    (0.1, "÷10", 0.0),
+    (10.0, "×10", 0.0),
+    (0.001, "÷1,000", 0.5),
+    (1000.0, "×1,000", 0.5),
+    (-1.0, "the other sign", 0.5),
+    (0.01, "÷100", 1.5),
+    (100.0, "×100", 1.5),
+)
+_TIMES = np.array([factor for factor, _, _ in _FACTORS])
+_FAR = 1e150  # further out is not told apart, so that factors stay finite
+_SWAP = -0.5  # nats that a swap must be better than a factor, for each column that it may be with
+_STRETCH = 0.5  # of the nats by which a slip squeezes values together: near zero, every small value fits
+_NARROW = 25  # columns of numbers, of which each may be swapped with each
+_VALUES = 10  # different values of a column that may be swapped: flags and grades are not
+_LOOK = 2_000  # rows that are looked at for them
+
+
+class Change(NamedTuple):
+    """A change of a row that makes it ordinary, or nearly.
+
+    Args:
+        column: place of the column whose value is changed.
+        left: nats of surprise that are left in the row.
+        hint: the slip that would explain the value, such as "÷10"; empty if none does.
+        swapped: place of the column it is swapped with; -1 if it is not.
+    """
+
+    column: int
+    left: float
+    hint: str = ""
+    swapped: int = -1
+
+
+class Trial(NamedTuple):
+    """A change to be tried: the row as it would be, squashed, and the nats that it must be better than others."""
+
+    change: Change
+    z: Array
+    price: float
+
+
+def slips(table: Neighbours, row: int, z: Array, blamed: NDArray[np.intp]) -> Iterator[Trial]:
+    """Factors and signs of each blamed number, and swaps of it with each other.
+
+    A value in the range that rows like it have needs no factor, and two such values need no swap.
+
+    Args:
+        table: the table.
+        row: place of the row.
+        z: the row, squashed.
+        blamed: places of the columns that may be wrong.
+
+    Returns:
+        The changes that undo a slip.
+    """
+    values = np.clip([float(own[row]) for own in table.values], -_FAR, _FAR)
+    numbers = [j for j, unit in enumerate(table.units) if unit is not None and table.names[j] not in table.dates]
+    candidates = [j for j in blamed.tolist() if j in numbers]
+    # Of very many swaps one fits by chance: those of wide tables are few, and cost more.
+    partners = [k for k in (numbers if len(numbers) <= _NARROW else candidates) if not np.isnan(values[k])]
+    inside = _inside(table, row, sorted({*candidates, *partners}))
+    partners = [k for k in partners if len(np.unique(table.known[k][:_LOOK])) > _VALUES]
+    for j in candidates:
+        if values[j] and j not in inside:
+            yield from _factors(table, j, values[j], z)
+        if j in partners:
+            others = [k for k in partners if values[k] != values[j] and not {j, k} <= inside]
+            yield from _swaps(table, j, others, values, z, _SWAP + float(np.log(max(1, len(numbers) - 1))))
+
+
+def _inside(table: Neighbours, row: int, columns: list[int]) -> set[int]:
+    """The columns whose value lies in the range that rows like it have."""
+    usual = zip(columns, table.usuals(row, [table.names[j] for j in columns]), strict=True)
+    return {j for j, own in usual if isinstance(own, Usual) and own.low <= table.values[j][row] <= own.high}
+
+
+def _factors(table: Neighbours, j: int, value: float, z: Array) -> Iterator[Trial]:
+    unit = table.units[j]
+    assert unit is not None
+    stretch = unit.log_slope(value * _TIMES) + np.log(np.abs(_TIMES)) - unit.log_slope(value)
+    for (_, hint, price), mended, grown in zip(_FACTORS, unit(value * _TIMES), stretch, strict=True):
+        changed = z.copy()
+        changed[j] = mended
+        yield Trial(Change(j, 0.0, hint), changed, price - _STRETCH * min(float(grown), 0.0))
+
+
+def _swaps(table: Neighbours, j: int, others: list[int], values: Array, z: Array, price: float) -> Iterator[Trial]:
+    own = table.units[j]
+    assert own is not None
+    put, slopes = own(values), own.log_slope(values)
+    for k in others:
+        unit = table.units[k]
+        assert unit is not None
+        changed = z.copy()
+        changed[j], changed[k] = put[k], unit(values[j])
+        grown = slopes[k] - slopes[j] + unit.log_slope(values[j]) - unit.log_slope(values[k])
+        yield Trial(Change(j, 0.0, "swapped", k), changed, price - _STRETCH * min(float(grown), 0.0))
