@@ -185,8 +185,9 @@ def _works(case: LossCase, kind: str, size: int, batch: Batch, way: str, device:
         mine, theirs = (step(*_called(module, kind, batch)) for module in compiled)
         rivals = {HAND: theirs}
         mine(), theirs()  # errors of the compiler come here
-    if kind == "Data" and way == EAGER:
-        rivals[HAND_AND_STEP] = _stepping(hand(case, kind, batch.training_rows).to(device), kind, batch)
+    if kind == "Data" and way != GRAPH:
+        stepped = compiled[1] if way == COMPILED else hand(case, kind, batch.training_rows).to(device)
+        rivals[HAND_AND_STEP] = _stepping(stepped, kind, batch)
     if way == GRAPH:
         return as_graph(mine), {name: as_graph(work) for name, work in rivals.items()}
     return mine, rivals

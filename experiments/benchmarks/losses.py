@@ -10,9 +10,9 @@ import pandas as pd
 
 from experiments.benchmarks._bars import result_of, worst
 from experiments.benchmarks._large_losses import large
-from experiments.benchmarks._loss_cases import CASES, HAND, KINDS
+from experiments.benchmarks._loss_cases import CASES, KINDS
 from experiments.benchmarks._loss_sizes import COMPILED, EAGER, GRAPH, WAYS, Grid, measure, places
-from experiments.benchmarks._size_tables import is_about_sizes, merged, ratios_of, size_tables
+from experiments.benchmarks._size_tables import is_about_sizes, merged, ratios_of, same_work, size_tables
 from experiments.benchmarks._turns import Turns
 from experiments.entries import Bar, Context, Result
 from experiments.entries.record import Record, load
@@ -107,9 +107,8 @@ def _cells(only: str) -> Iterator[tuple[str, str]]:
 
 
 def judge(ratios: pd.DataFrame) -> Iterator[Bar]:
-    """The worst ratio to the loss by hand, of every place and way."""
-    by_hand = ratios[ratios["against"] == HAND]
-    for (where, way), rows in by_hand.groupby(["where", "way"], sort=False):
+    """The worst ratio to the loss by hand that does the same work, of every place and way."""
+    for (where, way), rows in same_work(ratios).groupby(["where", "way"], sort=False):
         for losses, bar in ((BY_HAND, JUDGED[str(way)]), (("ρ",), None)):
             chosen = rows[rows["loss"].isin(losses)].set_index(["loss", "parameter", "elements"])["ratio"]
             name = f"{where}, {way}{', ρ' if losses == ('ρ',) else ''}{BY_SIZE}"
