@@ -186,7 +186,7 @@ def _works(case: LossCase, kind: str, size: int, batch: Batch, way: str, device:
         rivals = {HAND: theirs}
         mine(), theirs()  # errors of the compiler come here
     if kind == "Data" and way != GRAPH:
-        stepped = compiled[1] if way == COMPILED else hand(case, kind, batch.training_rows).to(device)
+        stepped: Any = compiled[1] if way == COMPILED else hand(case, kind, batch.training_rows).to(device)
         rivals[HAND_AND_STEP] = _stepping(stepped, kind, batch)
     if way == GRAPH:
         return as_graph(mine), {name: as_graph(work) for name, work in rivals.items()}

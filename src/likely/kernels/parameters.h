@@ -85,9 +85,8 @@ struct Values {
         int filled = (count + LANES - 1) / LANES;
         if (each) {
             for (int i = count; i < filled * LANES; i++) to[i] = of.constraint ? 0.0f : 1.0f;
-            if (count % LANES) memcpy(to, of.raw + at, count * sizeof(float));
-            for (int j = 0; j < filled; j++)
-                value[j] = constrained(of, count % LANES ? value[j] : load(of.raw + at + j * LANES), &gradient[j]);
+            memcpy(to, of.raw + at, count * sizeof(float));
+            if (of.constraint) for (int j = 0; j < filled; j++) value[j] = constrained(of, value[j], &gradient[j]);
             return true;
         }
         int64_t k = at / of.inner % of.count - first, left = of.inner - at % of.inner;
@@ -112,12 +111,8 @@ struct Values {
             return;
         }
         if (each) {
-            int whole = count / LANES;
-            for (int j = 0; j < whole; j++) store(slope + at + j * LANES, d_value[j] * gradient[j]);
-            if (whole < filled) {
-                Vec rest = d_value[whole] * gradient[whole];
-                memcpy(slope + at + whole * LANES, &rest, (count - whole * LANES) * sizeof(float));
-            }
+            if (of.constraint) for (int j = 0; j < filled; j++) gradient[j] *= d_value[j];
+            memcpy(slope + at, of.constraint ? gradient : d_value, count * sizeof(float));
             return;
         }
         const float *from = (const float *)d_value;

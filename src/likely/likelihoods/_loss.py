@@ -28,7 +28,7 @@ from likely._validation import (
 )
 from likely.constraints import ShiftedSoftplus
 from likely.kernels import Job, Layout
-from likely.likelihoods._short import Fused, Shortcut, aligned, undisturbed
+from likely.likelihoods._short import Fused, Shortcut, aligned, constrained, same_device, undisturbed
 from likely.parameters import Data, Fixed, Global, Parameter, Predicted
 
 ParameterLike = Parameter | float | Tensor | None
@@ -155,10 +155,10 @@ class LikelihoodLoss(nn.Module):
             self._watch.look(self, prediction)
         due = watched and self._guard.due()
         if sample_weight is None and self._is_short(prediction, target):
-            loss, values = self._shortcut.take(self, prediction, target, features, index)
+            loss, raw = self._shortcut.take(self, prediction, target, features, index)
             if loss is not None:
                 if due:
-                    self._guard.look(self, values(), self.validate_args)
+                    self._guard.look(self, constrained(self, raw), self.validate_args)
                 return loss
         with self._unchanged_on_error():
             self._check(prediction, target)
@@ -243,11 +243,15 @@ class LikelihoodLoss(nn.Module):
             and kernels.usual(prediction)
             and kernels.usual(target, None if self._fused.labels else torch.float32)
             and not target.requires_grad
-            and prediction.device == target.device
+            and same_device(prediction, target)
             and prediction.numel() > 0
             and kernels.available(prediction, self.validate_args)
             and undisturbed()
         )
+
+    def _form(self) -> tuple[Any, ...]:
+        """The options that a job depends on."""
+        return self.reduction, self.full, self.multiplier, self.validate_args
 
     def _short_job(
         self, prediction: Tensor, target: Tensor, layouts: Sequence[Layout], plain: Callable[..., Tensor]

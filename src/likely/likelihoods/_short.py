@@ -49,8 +49,8 @@ class Shortcut:
         target: Tensor,
         features: Tensor | Mapping[str, Tensor] | None,
         index: Tensor | None,
-    ) -> tuple[Tensor | None, Callable[[], dict[str, Tensor]]]:
-        """The loss, and a function that tells the parameters' values.
+    ) -> tuple[Tensor | None, Raw]:
+        """The loss, and the raw parameters it was made of.
 
         The loss is None where the long way must be gone, to another kernel or to an error that says what is wrong. What
         was learned from the features is forgotten then.
@@ -65,18 +65,17 @@ class Shortcut:
                 for name, own in raw.items():
                     if isinstance(own, Head):
                         loss._modules[name].forget(own)
-        return found, partial(_values, loss, raw)
+        return found, raw
 
     def _by_kernel(self, loss: Loss, prediction: Tensor, target: Tensor, raw: Raw) -> Tensor | None:
         parameters = raw.values()
         for own in parameters:
-            if not isinstance(own, Head) and not (kernels.usual(own) and own.device == prediction.device):
+            if not isinstance(own, Head) and not (kernels.usual(own) and same_device(own, prediction)):
                 return None
         form = (
             prediction.shape,
             target.shape,
-            *loss._options(loss.reduction).values(),
-            loss.multiplier,
+            *loss._form(),
             *[p.shape for p in parameters],
             *[id(loss._modules[name].constraint) for name in raw],
         )
@@ -109,8 +108,13 @@ def _learns(parameter: Predicted) -> bool:
     return parameter.training and next(parameter.buffers(), None) is not None
 
 
+def same_device(one: Tensor, other: Tensor) -> bool:
+    """Whether both are on one device; a tensor's ``device`` takes longer than the question whether it is the CPU."""
+    return (one.is_cpu and other.is_cpu) or one.device == other.device
+
+
 @torch.no_grad()
-def _values(loss: Loss, raw: Raw) -> dict[str, Tensor]:
+def constrained(loss: Loss, raw: Raw) -> dict[str, Tensor]:
     """The parameters' values, constrained."""
     parameters: dict[str, Any] = {name: loss._modules[name] for name in raw}
     plain: dict[str, Any] = {name: own.values() if isinstance(own, Head) else own for name, own in raw.items()}

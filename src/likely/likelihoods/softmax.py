@@ -349,6 +349,9 @@ class SoftmaxLoss(LikelihoodLoss, nll=softmax_nll, family=td.Categorical, temper
         most = _FEWEST_CLASSES if prediction.is_cuda else kernels.MOST_CLASSES
         return prediction.ndim == 2 and prediction.shape[1] <= most and not target.dtype.is_floating_point
 
+    def _form(self) -> tuple[Any, ...]:
+        return *super()._form(), self.ignore_index, self.label_smoothing
+
     def _short_job(
         self, prediction: Tensor, target: Tensor, layouts: Sequence[kernels.Layout], plain: Callable[..., Tensor]
     ) -> kernels.Job | None:
