@@ -62,7 +62,7 @@ class Shortcut:
                 found = self._by_kernel(loss, prediction, target, raw)
         finally:
             if found is None:
-                for name, own in raw.items():
+                for name, own in reversed(raw.items()):  # one parameter may serve twice
                     if isinstance(own, Head):
                         loss._modules[name].forget(own)
         return found, raw
