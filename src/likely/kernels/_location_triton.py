@@ -287,15 +287,19 @@ def _location_kernel(
                     own_z, own_z_slope = _robust_normaliser(own_phi, q_table, r0, r1, r2, s0, s1, s2)
                 psi, slope, psi_slope = _robust(z, own_phi)
             value += psi + own_z
-            shape_slope += (psi_slope + own_z_slope) * own_phi_slope
+            shape_slope += psi_slope + own_z_slope
+            if SHAPE_CONSTRAINT:
+                shape_slope *= own_phi_slope
         weight = factor
         if upstream is not None:
             weight *= tl.load(upstream + index, mask, other=0.0)
         if KIND > ROBUST:
-            scale_slope = -weight * z * slope * own_inverse * own_slope
+            scale_slope = -weight * z * slope * own_inverse
             slope = -slope
         else:
-            scale_slope = weight * (1.0 - z * slope) * own_inverse * own_slope
+            scale_slope = weight * (1.0 - z * slope) * own_inverse
+        if SCALE_CONSTRAINT:
+            scale_slope *= own_slope
         if each is not None:
             tl.store(each + index, value, mask)
         if d_prediction is not None:
