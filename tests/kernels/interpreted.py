@@ -1,12 +1,14 @@
 """The Triton kernels on the CPU, by Triton's interpreter: run by test_triton.py in a process of its own."""
 
 import warnings
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from typing import Any
 
 import torch
 
 from kernels.cases import KINDS, assert_close, draw, in_double
-from likely.kernels import _location, _softmax
+from likely.kernels import Job, Layout, Location, Softmax, _location, _softmax
 
 
 def location() -> None:
@@ -28,6 +30,42 @@ def location() -> None:
             slopes = _location_triton.location_slopes(*given, upstream, wanted)
             for mine, theirs in zip(slopes, (gradients[0], *gradients[2:]), strict=False):
                 assert_close(mine, theirs, of=2e-4)
+
+
+def direct() -> None:
+    """The short way's kernels give what those of the CPU give."""
+    from likely.kernels import _location_triton, _softmax_triton
+
+    soft, between = (1, 0.2, 1 / 0.893), (2, 0.0, 3.0)
+    for kind in range(5):
+        shaped = kind in (2, 3)
+        for n, *layouts in (
+            (40, Layout(1, 1, *soft), Layout(1, 1, *between)),
+            (40, Layout(1, 40, *soft), Layout(1, 40, *between)),
+            (40, Layout(5, 8, *soft), Layout(1, 5, *between)),
+            (1100, Layout(1, 1), Layout(1, 1)),
+        ):
+            job = Location(kind, tuple(layouts[: 1 + shaped]), 0.3, 0.5, torch.add)
+            raw = [torch.rand(own.numbers) + 0.5 for own in job.layouts]
+            _compare_direct(job, _location_triton.location_direct, (torch.randn(n), torch.rand(n), *raw))
+    for classes, rows in ((2, 7), (10, 300), (10, 2000)):
+        for layout in (Layout(1, 1, *soft), Layout(1, rows, *soft)):
+            for mean, smoothing in ((True, 0.0), (False, 0.2)):
+                target = torch.randint(classes, (rows,))
+                target[1] = -100
+                job = Softmax(layout, -100, smoothing, mean, 2.0, torch.add)
+                tensors = (3 * torch.randn(rows, classes), target, torch.randn(layout.numbers))
+                _compare_direct(job, _softmax_triton.softmax_direct, tensors)
+
+
+def _compare_direct(job: Job, by_triton: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> None:
+    mine, theirs = ([torch.empty_like(t) for k, t in enumerate(tensors) if k != 1] for _ in range(2))
+    loss = by_triton(job, tensors, mine)
+    loss, factor = loss if isinstance(loss, tuple) else (loss, None)
+    expected, _ = job.run(tensors, theirs)
+    assert_close(loss, expected, of=2e-5)
+    for a, b in zip(mine, theirs, strict=True):
+        assert_close(a if factor is None else a * factor, b, of=2e-4)
 
 
 def rescale() -> None:
@@ -128,6 +166,7 @@ if __name__ == "__main__":
     location()
     rescale()
     softmax()
+    direct()
     step()
     operators()
     print("as it should be")

@@ -219,7 +219,7 @@ def _few_kernel(
     counted = tl.zeros([ROWS], tl.float32)
     slopes = tl.zeros([ROWS], tl.float32)
     for block in range(program, tl.cdiv(rows, ROWS), programs):
-        row = block.to(tl.int64) * ROWS + tl.arange(0, ROWS)
+        row = (block * ROWS + tl.arange(0, ROWS)).to(tl.int64)
         inside = row < rows
         mask = inside[:, None] & (column < classes)[None, :]
         place = row[:, None] * classes + column[None, :]
