@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from likely._validation import transformed
-from likely.kernels import available, moments, usual
+from likely.kernels import available, moments, undisturbed, usual
 
 
 class Standardize(nn.Module):
@@ -58,7 +58,7 @@ class Standardize(nn.Module):
         buffers = (self.mean, self.var, self.batches)
         if torch.compiler.is_compiling() or not x.is_cpu or not x.numel() or not all(map(usual, (x, *buffers))):
             return None
-        if not (available(x) and _alone()):
+        if _shared() or not (available(x) and undisturbed()):
             return None
         learning = self.training and not _recomputing()
         return moments(x.detach(), *buffers, momentum=self.momentum, learning=learning)
@@ -82,11 +82,9 @@ class Standardize(nn.Module):
         return (x - self.mean) / torch.where(constant, 1.0, self.var).sqrt()
 
 
-def _alone() -> bool:
-    """Whether there are no other processes to share moments with, and nobody who follows."""
-    if transformed() or torch._C._len_torch_dispatch_stack() or torch._C._get_tracing_state():
-        return False
-    return not (torch.distributed.is_available() and torch.distributed.is_initialized())
+def _shared() -> bool:
+    """Whether there are other processes to share moments with."""
+    return torch.distributed.is_available() and torch.distributed.is_initialized()
 
 
 def _recomputing() -> bool:
@@ -95,7 +93,7 @@ def _recomputing() -> bool:
 
 
 def _over_processes(*sums: Tensor) -> tuple[Tensor, ...]:
-    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+    if not _shared():
         return sums
     joined = torch.cat(sums)
     torch.distributed.all_reduce(joined)

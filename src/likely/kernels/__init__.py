@@ -43,6 +43,7 @@ __all__ = [
     "moments",
     "softmax_nll",
     "transformed",
+    "undisturbed",
     "usual",
 ]
 
@@ -77,6 +78,11 @@ def transformed() -> bool:
         or torch._C._get_tracing_state()
         or getattr(forward_ad, "_current_level", -1) >= 0
     )
+
+
+def undisturbed() -> bool:
+    """Whether no transform, tracer or dispatch mode follows the operations."""
+    return not (transformed() or torch._C._len_torch_dispatch_stack())
 
 
 @cache

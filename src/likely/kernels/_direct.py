@@ -168,9 +168,8 @@ def _multiply(slopes: list[Tensor], grad: Tensor) -> None:
         rescale_(slopes, grad)
     elif grad.is_cuda:
         torch._foreach_mul_(slopes, grad)
-    elif (by := grad.item()) != 1:
-        for slope in slopes:
-            slope.mul_(by)
+    else:
+        rescale_.cpu(slopes, grad)
 
 
 def _run(

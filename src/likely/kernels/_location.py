@@ -104,7 +104,7 @@ def _run_cpu(inputs: Sequence[Any], slopes: Sequence[Tensor], **options: Any) ->
     """Write the slopes that have room; the sum of the NLLs."""
     kind, prediction, target, *parameters = inputs
     d_prediction, *room = [s if s.numel() else None for s in slopes] or [None] * 3
-    read = [(p, _native.ONE if p is None or p.numel() == 1 else _native.Layout(1, p.numel())) for p in parameters]
+    read = [(p, _native.Layout.of(p)) for p in parameters]
     options["d_prediction"] = d_prediction
     return _native.location(_native.KINDS.index(kind), prediction, target, read, room, **options)
 

@@ -387,7 +387,7 @@ def _run(
     first, second = layouts
 
     def reads(layout: Layout) -> int:
-        return 0 if layout.numbers == 1 else 1 if layout.inner == 1 and layout.numbers == n else 2
+        return 0 if layout.numbers == 1 else 1 if layout.is_each(n) else 2
 
     with on_device(prediction):
         _location_kernel[(programs,)](
@@ -465,7 +465,7 @@ def _launch(
         (prediction, target, scale, shape, upstream),
         (each, *(with_room(slopes) or [None] * 3)),
         tuple(partial) if sums else (None,) * 3,
-        layouts=[Layout() if p is None or p.numel() == 1 else Layout(1, p.numel()) for p in (scale, shape)],
+        layouts=[Layout.of(p) for p in (scale, shape)],
         programs=programs,
         constant=constant,
         factor=factor,
@@ -484,8 +484,7 @@ def location_direct(job: Location, tensors: Sequence[Tensor], slopes: Sequence[T
     sums: list[Tensor | None] = []
     for slope, layout in zip((*slopes[1:], None), layouts, strict=False):
         one = layout.numbers == 1
-        whole = layout.inner == 1 and layout.numbers == n
-        each.append(None if slope is None or one else slope if whole else prediction.new_empty(n))
+        each.append(None if slope is None or one else slope if layout.is_each(n) else prediction.new_empty(n))
         sums.append(None if slope is None or not one else slope if programs == 1 else slope.new_empty(programs))
     _run(
         job.kind,

@@ -39,6 +39,15 @@ class Layout(NamedTuple):
     low: float = 0.0
     width: float = 0.0
 
+    @classmethod
+    def of(cls, parameter: Tensor | None) -> "Layout":
+        """That of values as they are, one number or one per element; a parameter that is not there counts as one."""
+        return ONE if parameter is None or parameter.numel() == 1 else cls(1, parameter.numel())
+
+    def is_each(self, n: int) -> bool:
+        """Whether every one of n elements, of several, has a number of its own."""
+        return self.inner == 1 and self.numbers == n > 1
+
 
 ONE = Layout()
 

@@ -28,7 +28,7 @@ from likely._validation import (
 )
 from likely.constraints import ShiftedSoftplus
 from likely.kernels import Job, Layout
-from likely.likelihoods._short import Fused, Shortcut, aligned, constrained, same_device, undisturbed
+from likely.likelihoods._short import Fused, Shortcut, aligned, constrained, same_device
 from likely.parameters import Data, Fixed, Global, Parameter, Predicted
 
 ParameterLike = Parameter | float | Tensor | None
@@ -246,7 +246,7 @@ class LikelihoodLoss(nn.Module):
             and same_device(prediction, target)
             and prediction.numel() > 0
             and kernels.available(prediction, self.validate_args)
-            and undisturbed()
+            and kernels.undisturbed()
         )
 
     def _form(self) -> tuple[Any, ...]:

@@ -172,8 +172,3 @@ def _plain(
         for name, constraint, shape, value in zip(names, constraints, shapes, raw, strict=True)
     }
     return nll(prediction, target, **phi, **options) * multiplier
-
-
-def undisturbed() -> bool:
-    """Whether no transform, tracer or dispatch mode follows the operations."""
-    return not (kernels.transformed() or torch._C._len_torch_dispatch_stack())
