@@ -108,15 +108,18 @@ def batch_of(case: LossCase, size: int, device: str) -> Batch:
     rows, columns = max(1, size // COLUMNS), min(COLUMNS, size)
     if rows * columns != size or (case.classes and columns < COLUMNS):
         raise ValueError(f"{size} elements do not make rows of {COLUMNS}")
-    prediction = torch.randn(rows, columns, device=device)
+    how: Any = {"device": device, "generator": None}
+    if device == "cuda":  # whose own generator is of no use any more once the capture of a graph has failed
+        how["generator"] = torch.Generator(device).manual_seed(int(torch.randint(2**31, ())))
+    prediction = torch.randn(rows, columns, **how)
     if case.classes:
-        target = torch.randint(0, columns, (rows,), device=device)
+        target = torch.randint(0, columns, (rows,), **how)
     else:
-        target = torch.randn(rows, columns, device=device)
+        target = torch.randn(rows, columns, **how)
         target = (target > 0).float() if case.shares else target
-    features = torch.randn(rows, WIDTH, device=device)
+    features = torch.randn(rows, WIDTH, **how)
     training_rows = max(1000, rows)
-    index = torch.randperm(training_rows, device=device)[:rows]
+    index = torch.randperm(training_rows, **how)[:rows]
     return Batch(prediction.requires_grad_(), target, features.requires_grad_(), index, training_rows)
 
 

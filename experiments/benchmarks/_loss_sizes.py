@@ -144,7 +144,7 @@ def _cell(
         except Exception as error:  # of a compiler or a capture, of which any may come
             if way == EAGER and not isinstance(error, torch.OutOfMemoryError):
                 raise
-            missing.append(f"{way}, {label}: {type(error).__name__}: {str(error).splitlines()[0][:120]}")
+            missing.append(f"{way}, {label}: {_cause(error)}")
             timed = []
         yield from ((place, way, rival, size, *ratio) for place, rival, ratio in timed)
         if way == COMPILED:
@@ -152,6 +152,13 @@ def _cell(
         if device == "cuda":
             gc.collect()
             torch.cuda.empty_cache()
+
+
+def _cause(error: BaseException) -> str:
+    """The first line of the first error: one within the capture of a CUDA graph has the capture's own after it."""
+    while error.__context__ is not None:
+        error = error.__context__
+    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:120]}"
 
 
 def _timed(

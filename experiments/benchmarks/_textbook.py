@@ -93,5 +93,5 @@ def _spline(alpha: Tensor, values: Tensor) -> Tensor:
     x = alpha * ((_KNOTS - 1) / _END)
     i = x.floor().long().clamp(1, _KNOTS - 3)
     f = x - i
-    p, q, r, s = (values[i + k] for k in (-1, 0, 1, 2))
+    p, q, r, s = (values.take(i + k) for k in (-1, 0, 1, 2))  # a single i in brackets would make the device wait
     return q + 0.5 * f * (r - p + f * (2 * p - 5 * q + 4 * r - s + f * (3 * (q - r) + s - p)))

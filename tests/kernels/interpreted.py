@@ -139,6 +139,32 @@ def step() -> None:
                         assert torch.equal(found[0][5], rows[5])
 
 
+def many() -> None:
+    """A step of many rows, by sorting, is that of the formulas; one row may fill several tiles."""
+    from likely.row_store import _many_triton
+    from likely.row_store._memory import Pair
+    from likely.row_store._rule import Rule
+    from likely.row_store._step import summed
+
+    _many_triton.TILE = _many_triton.FEWEST = 8
+    for optimizer in ("rmsprop", "adagrad", "sgd"):
+        for shape, clip, weight_decay in (((), 1.0, 0.1), ((), None, 0.0), ((3,), 1.0, 0.0), ((2, 5), None, 0.1)):
+            rule = Rule(optimizer, 0.1, 0.9, 1e-8, clip, weight_decay)
+            for batch, rows in ((1, 4), (8, 3), (45, 2), (45, 40), (64, 500)):
+                index = torch.randint(0, rows, (batch,))
+                home = Pair(torch.randn(rows, *shape), torch.rand(rows) if rule.has_state else torch.empty(0))
+                grad = torch.randn(batch, *shape)
+                grad[index == 1] = 0.0
+                grad[batch // 2].view(-1)[-1] = torch.nan
+                old = Pair(*(t[index] if len(t) else t for t in home))
+                expected = Pair(*(t.clone() for t in home))
+                for t, value in zip(expected, rule(*old, summed(index, grad)), strict=True):
+                    if len(t):
+                        t[index] = value
+                _many_triton.step(rule, index, grad, home, home)
+                compare(home, expected)
+
+
 def operators() -> None:
     """The way to a kernel and back, as on a GPU: only the device is not one."""
     for operator in (_location.location_sum, _location.location_each, _location.location_slopes, _location.rescale_):
@@ -168,5 +194,6 @@ if __name__ == "__main__":
     softmax()
     direct()
     step()
+    many()
     operators()
     print("as it should be")

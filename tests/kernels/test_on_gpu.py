@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch.library import opcheck
 
+import likely
 from kernels.cases import KINDS, SHAPED, assert_close, draw, in_double
 from likely import functional as F
 from likely import kernels
@@ -167,3 +168,50 @@ def test_no_step_waits_for_the_device():
         steps()
     finally:
         torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.parametrize("rows", [10, 1000, 20_000])
+@pytest.mark.parametrize("kind", ["Global", "Predicted", "Data"])
+@pytest.mark.parametrize(
+    "made",
+    [
+        likely.NormalLoss,
+        likely.LaplaceLoss,
+        likely.StudentTLoss,
+        likely.RobustLoss,
+        likely.SoftmaxLoss,
+        likely.BernoulliLoss,
+    ],
+)
+def test_a_step_is_captured_in_a_cuda_graph(made, kind, rows):
+    """What a replay computes is what the step computes without a graph."""
+    parameter = {
+        "Global": likely.Global,
+        "Predicted": lambda: likely.Predicted(8, normalize=False),
+        "Data": lambda: likely.Data(rows, lr=1e-6),
+    }[kind]
+    loss_fn = made(**{name: parameter() for name in made.slots}).cuda()
+    x = torch.randn(rows, 10, device="cuda", requires_grad=True)
+    y = torch.randint(0, 10, (rows,), device="cuda")
+    y = y if made is likely.SoftmaxLoss else torch.rand(rows, 10, device="cuda").round()
+    how = {"Predicted": {"features": torch.randn(rows, 8, device="cuda")}}.get(kind, {})
+    how = {"index": torch.randperm(rows, device="cuda")} if kind == "Data" else how
+
+    def step():
+        x.grad = None
+        loss = loss_fn(x, y, **how)
+        loss.backward()
+        return loss.detach()
+
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            expected, slopes = step(), x.grad.clone()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        found = step()
+    graph.replay()
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(x.grad, slopes, rtol=1e-3, atol=1e-6)

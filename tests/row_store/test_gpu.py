@@ -78,7 +78,7 @@ def test_saves_and_loads(tmp_path):
 @pytest.mark.parametrize("clip", [1.0, None])
 @pytest.mark.parametrize(
     ("shape", "batch"),
-    [((), 1), ((), 37), ((3, 700), 1), ((3, 700), 37), ((), 9000)],  # too many for the kernel
+    [((), 1), ((), 37), ((3, 700), 1), ((3, 700), 37), ((), 9000), ((3,), 9000), ((10, 10), 9000), ((200,), 9000)],
 )
 def test_a_step_is_the_cpus(optimizer, shape, clip, batch):
     tables = [
@@ -93,3 +93,26 @@ def test_a_step_is_the_cpus(optimizer, shape, clip, batch):
             table.step(index.to(place), grad.to(place))
     for own, other in zip(*([t.rows, t.mean_square] for t in tables), strict=True):
         torch.testing.assert_close(other.cpu(), own, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(), (3,)])
+@pytest.mark.parametrize("n", [2, 1000, 300_000])
+def test_a_step_of_many_rows_is_the_cpus_and_waits_for_nothing(shape, n):
+    """With two rows each fills hundreds of tiles, with as many rows as places most occur once."""
+    tables = [RowStore(torch.zeros(n, *shape)) for _ in "ab"]
+    tables[1].cuda()
+    for _ in range(2):
+        index, grad = torch.randint(0, n, (300_000,)), torch.randn(300_000, *shape) / 300_000**0.5
+        tables[0].step(index, grad)
+        here = index.cuda(), grad.cuda()
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            tables[1].step(*here)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+    for own, other in zip(*([t.rows, t.mean_square] for t in tables), strict=True):
+        torch.testing.assert_close(other.cpu(), own, rtol=1e-3, atol=1e-4)
+    again = RowStore(torch.zeros(n, *shape)).cuda(), RowStore(torch.zeros(n, *shape)).cuda()
+    for table in again:
+        table.step(*here)
+    assert torch.equal(again[0].rows, again[1].rows)

@@ -2,6 +2,8 @@
 # mypy: disable-error-code="no-untyped-def, attr-defined"
 """The step of likely.row_store._rule in one kernel: on a GPU the forty of its formulas cost mostly their launch."""
 
+import math
+
 import torch
 import triton
 import triton.language as tl
@@ -36,6 +38,22 @@ def _summed(index, grad, own, batch, width, columns, PLACES: tl.constexpr, BLOCK
     return total
 
 
+@triton.jit
+def pace(length, old, strange, width, new_weight, eps, clip, RULE: tl.constexpr):
+    """The mean square of a row after a gradient of this length, and what the gradient is multiplied by."""
+    shrink = tl.where(length > clip, clip / length, 1.0)  # without clipping, clip is infinite
+    mean, per_square = old, shrink
+    if RULE != SGD:
+        shrunk = tl.where(shrink > 0.0, length * shrink, 0.0)
+        square = shrunk * shrunk / width
+        mean = old + square
+        if RULE == RMSPROP:
+            mean = tl.where(old == 0.0, square, old + new_weight * (square - old))
+        mean = tl.where((square == 0.0) | strange, old, mean)
+        per_square = shrink / (tl.sqrt(mean) + eps)
+    return mean, per_square
+
+
 @triton.jit(do_not_specialize=["batch", "width"])  # one is a number like others
 def _step_kernel(
     index,
@@ -52,7 +70,6 @@ def _step_kernel(
     clip,
     weight_decay,
     RULE: tl.constexpr,
-    CLIPS: tl.constexpr,
     DECAYS: tl.constexpr,
     RESIDENT: tl.constexpr,
     PLACES: tl.constexpr,
@@ -77,25 +94,18 @@ def _step_kernel(
         squares += tl.sum(slope * slope)
         largest = tl.maximum(largest, tl.max(tl.abs(slope)))
         strange += tl.sum((slope - slope != 0.0).to(tl.int32))  # of an infinity and of NaN
-    length, shrink = tl.where(width == 1, largest, tl.sqrt(squares)), 1.0  # whose square may be too large to add up
-    if CLIPS:
-        shrink = tl.where(length > clip, clip / length, 1.0)
-    per_square = 1.0
+    length = tl.where(width == 1, largest, tl.sqrt(squares))  # whose square may be too large to add up
+    old = 0.0
     if RULE != SGD:
         old = tl.load(mean_square + row_number)
-        shrunk = tl.where(shrink > 0.0, length * shrink, 0.0)
-        square = shrunk * shrunk / width
-        mean = old + square
-        if RULE == RMSPROP:
-            mean = tl.where(old == 0.0, square, old + new_weight * (square - old))
-        mean = tl.where((square == 0.0) | (strange > 0), old, mean)
+    mean, factor = pace(length, old, strange > 0, width, new_weight, eps, clip, RULE)
+    if RULE != SGD:
         tl.store(new_mean_square + row_number, mean)
-        per_square = 1.0 / (tl.sqrt(mean) + eps)
     for start in range(0, width, BLOCK):
         columns = start + tl.arange(0, BLOCK)
         row = tl.load(rows + first + columns, columns < width, other=0.0)
         slope = _summed(index, grad, own, batch, width, columns, PLACES, BLOCK)
-        change = slope * shrink * per_square
+        change = slope * factor
         if DECAYS:
             change += weight_decay * row
         tl.store(new_rows + first + columns, tl.where(strange > 0, row, row - lr * change), columns < width)
@@ -115,10 +125,9 @@ def step(rule: "Rule", index: Tensor, grad: Tensor, old: Pair, new: Pair) -> Non
             rule.lr,
             1 - rule.decay,
             rule.eps,
-            1.0 if rule.clip is None else rule.clip,
+            math.inf if rule.clip is None else rule.clip,
             rule.weight_decay,
             RULE=rule.number,
-            CLIPS=rule.clip is not None,
             DECAYS=rule.weight_decay != 0,
             RESIDENT=new is old,
             PLACES=min(1024, triton.next_power_of_2(batch)),

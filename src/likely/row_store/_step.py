@@ -16,7 +16,9 @@ from likely.row_store._memory import Pair
 from likely.row_store._rule import Rule
 
 _FEW = 2**14  # numbers
-_IN_A_KERNEL = 2**13  # places in a batch, at most: each looks at all others
+_IN_A_KERNEL = (
+    2**13
+)  # places in a batch at most, of which each looks at all others; of more, a sort tells which are alike
 _NO_MEMORY, _NO_ROW = 1, 2  # what rule.cpp may miss
 # 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9 and 0x94D049BB133111EB, as signed numbers of 64 bits
 _GOLDEN, _FIRST, _SECOND = -7046029254386353131, -4658895280553007687, -7723592293110705685
@@ -24,7 +26,9 @@ _GOLDEN, _FIRST, _SECOND = -7046029254386353131, -4658895280553007687, -77235922
 
 def move(rule: Rule, index: Tensor, home: Pair, grad: Tensor) -> bool:
     """Move the rows of ``index`` in the tensors they live in, if a kernel can."""
-    kernel = _kernel(index, grad) if home.rows.dtype == grad.dtype and home.rows.is_contiguous() else None
+    kernel = (
+        _kernel(index, grad, resident=True) if home.rows.dtype == grad.dtype and home.rows.is_contiguous() else None
+    )
     if kernel:
         kernel(rule, index, grad, home, home)
     return kernel is not None
@@ -45,17 +49,19 @@ def step(rule: Rule, index: Tensor, old: Pair, grad: Tensor) -> Pair:
     return Pair(*map(torch.from_numpy, found))
 
 
-def _kernel(index: Tensor, grad: Tensor) -> Callable[[Rule, Tensor, Tensor, Pair, Pair], None] | None:
-    """A step in one go, where there is one."""
+def _kernel(
+    index: Tensor, grad: Tensor, *, resident: bool = False
+) -> Callable[[Rule, Tensor, Tensor, Pair, Pair], None] | None:
+    """A step in one go, where there is one; ``resident`` tells whether rows are moved where they live."""
     if grad.dtype != torch.float32 or not applies(grad):
         return None
     if not grad.is_cuda:
         return _native_step if library() else None
-    if len(index) > _IN_A_KERNEL:
-        return None
-    from likely.row_store import _rule_triton  # where Triton is installed
+    from likely.row_store import _many_triton, _rule_triton  # where Triton is installed
 
-    return _rule_triton.step
+    if len(index) <= _IN_A_KERNEL:
+        return _rule_triton.step
+    return _many_triton.step if resident and grad[0].numel() <= _many_triton.WIDEST else None
 
 
 class _Rule(ctypes.Structure):
