@@ -68,7 +68,7 @@ def _step_kernel(
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """A program for a tile of the sorted batch. Whoever has the last place of a row moves it, from wherever it began."""
+    """A program for a tile of the sorted batch: whoever has the last place of a row moves it, wherever it began."""
     first = tl.program_id(0) * ROWS
     places = first + tl.arange(0, ROWS)
     columns = tl.arange(0, COLUMNS)
