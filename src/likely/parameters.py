@@ -191,7 +191,7 @@ class Global(Parameter):
     @property
     def value(self) -> Tensor:
         """The constrained value, in the graph."""
-        return self._constrain(self.unconstrained(None, None))
+        return self.forward()
 
     def unconstrained(self, features: Tensor | None, index: Tensor | None) -> Tensor:
         """The raw number, or numbers."""
@@ -200,7 +200,9 @@ class Global(Parameter):
 
     def forward(self, features: Tensor | None = None, index: Tensor | None = None) -> Tensor:
         """The value, whatever is asked."""
-        return self.value
+        if not self.ready:
+            self._check_ready()
+        return self._constrain(self.raw)
 
 
 class Data(Parameter):

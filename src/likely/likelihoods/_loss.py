@@ -29,6 +29,7 @@ from likely._validation import (
 from likely.constraints import ShiftedSoftplus
 from likely.kernels import Job, Layout
 from likely.likelihoods._short import Fused, Shortcut, aligned, constrained, same_device
+from likely.likelihoods._traced import has_rows, traced
 from likely.parameters import Data, Fixed, Global, Parameter, Predicted
 
 ParameterLike = Parameter | float | Tensor | None
@@ -90,6 +91,7 @@ class LikelihoodLoss(nn.Module):
     family: ClassVar[type[Distribution]]
     beta: float = 0.0
     _fused: ClassVar[Fused | None] = None
+    _formula: ClassVar[Callable[..., Tensor] | None] = None  # of the NLL per element, where it has no options
 
     def __init_subclass__(
         cls,
@@ -99,7 +101,9 @@ class LikelihoodLoss(nn.Module):
         **slots: Slot,
     ) -> None:
         super().__init_subclass__()
-        cls._fused = getattr(nll, "fused", None)  # not that of the class above, of which this one may change anything
+        # Not those of the class above, of which this one may change anything.
+        cls._fused = getattr(nll, "fused", None)
+        cls._formula = getattr(nll, "__wrapped__", None) if cls._fused else None
         given = {"nll": nll and staticmethod(nll), "family": family, "slots": slots}
         for name, value in given.items():
             if value:  # else it is that of the class above
@@ -149,8 +153,15 @@ class LikelihoodLoss(nn.Module):
         Returns:
             A scalar; under ``reduction="none"`` one value per element.
         """
-        watched = self.training and not torch.compiler.is_compiling()
-        watched = watched and not torch._C._are_functorch_transforms_active()
+        if torch.compiler.is_compiling():
+            if has_rows(self):
+                from likely.likelihoods._uncompiled import uncompiled  # which loads the compiler
+
+                return uncompiled(self, prediction, target, features, index, sample_weight)
+            if sample_weight is None and (found := traced(self, prediction, target, features, index)) is not None:
+                return found
+            return self._by_form(prediction, target, features, index, sample_weight)
+        watched = self.training and not torch._C._are_functorch_transforms_active()
         if watched:
             self._watch.look(self, prediction)
         due = watched and self._guard.due()
@@ -161,17 +172,23 @@ class LikelihoodLoss(nn.Module):
                     self._guard.look(self, constrained(self, raw), self.validate_args)
                 return loss
         with self._unchanged_on_error():
-            self._check(prediction, target)
-            phi = self._phi(prediction, features, index)
-            if due:
-                self._guard.look(self, phi, self.validate_args)
-            if sample_weight is None and not self.beta:  # a fused kernel reduces as it goes
-                loss = self._nll(prediction, target, phi, self.reduction)
-                return loss if self.multiplier == 1 else loss * self.multiplier
-            nll = self._nll(prediction, target, phi)
-            if self.beta:
-                nll = nll * phi["scale"].detach() ** (2 * self.beta)
-            return self._reduce(nll, self._counted(target), sample_weight)
+            return self._by_form(prediction, target, features, index, sample_weight, due)
+
+    def _by_form(
+        self, prediction: Tensor, target: Tensor, features: Features, index: Any, sample_weight: Any, due: bool = False
+    ) -> Tensor:
+        """The loss by its functional form; ``due`` tells whether values of the parameters are looked at."""
+        self._check(prediction, target)
+        phi = self._phi(prediction, features, index)
+        if due:
+            self._guard.look(self, phi, self.validate_args)
+        if sample_weight is None and not self.beta:  # a fused kernel reduces as it goes
+            loss = self._nll(prediction, target, phi, self.reduction)
+            return loss if self.multiplier == 1 else loss * self.multiplier
+        nll = self._nll(prediction, target, phi)
+        if self.beta:
+            nll = nll * phi["scale"].detach() ** (2 * self.beta)
+        return self._reduce(nll, self._counted(target), sample_weight)
 
     def excess(
         self,
@@ -263,7 +280,7 @@ class LikelihoodLoss(nn.Module):
         return kernels.Location(kernels.KINDS.index(self._fused.kind), tuple(layouts), constant, factor, plain)
 
     def _phi(self, prediction: Tensor, features: Features, index: Tensor | None) -> Phi:
-        """Every parameter's value, with axes added so that it broadcasts to one number an element."""
+        """Every parameter's value, such that it broadcasts to one number per element."""
         outer, dtype = self._outer(prediction), torch.promote_types(prediction.dtype, torch.float32)
         if isinstance(features, Mapping) and not features.keys() <= self.slots.keys():
             raise ValueError(
@@ -277,15 +294,20 @@ class LikelihoodLoss(nn.Module):
             else:
                 own = features.get(name) if isinstance(features, Mapping) else features
                 value = parameter(features=own, index=index)
-            value = value.reshape(aligned(value.shape, parameter, outer))
-            if not fits(value.shape, outer):
-                source = {Data: "index", Predicted: "features"}.get(type(parameter), "its shape")
-                raise ValueError(
-                    f"{name} has shape {tuple(value.shape)} and does not broadcast to the prediction's "
-                    f"{tuple(outer)}: check {source}"
-                )
-            phi[name] = value
+            phi[name] = self._placed(name, value, outer)
         return phi
+
+    def _placed(self, name: str, value: Tensor, outer: torch.Size) -> Tensor:
+        """A parameter's value with axes added, so that it broadcasts to one number per element."""
+        parameter: Parameter = getattr(self, name)
+        value = value.reshape(aligned(value.shape, parameter, outer))
+        if not fits(value.shape, outer):
+            source = {Data: "index", Predicted: "features"}.get(type(parameter), "its shape")
+            raise ValueError(
+                f"{name} has shape {tuple(value.shape)} and does not broadcast to the prediction's "
+                f"{tuple(outer)}: check {source}"
+            )
+        return value
 
     def _reduce(self, nll: Tensor, counted: Tensor | None, sample_weight: Tensor | None) -> Tensor:
         """The loss of NLLs that are zero where a label is ignored, and hold its class weight elsewhere."""
