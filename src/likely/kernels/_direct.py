@@ -26,7 +26,7 @@ _LARGE = 1 << 20  # elements from which on a kernel that does nothing if the fac
 
 Plain = Callable[..., Tensor]
 Result = tuple[Tensor, Tensor | None]  # the loss, and a number that the gradients are yet to be multiplied by
-Moments = tuple[Tensor | None, ...]  # of the parameters that are read off features
+Moments = list[Tensor | None]  # of the parameters that are read off features
 
 
 class Location(NamedTuple):
@@ -78,7 +78,7 @@ class Softmax(NamedTuple):
         logits, target, raw = tensors
         loss = _native.softmax(
             logits,
-            target.long(),
+            target if target.dtype is torch.int64 else target.long(),
             raw,
             self.layout,
             slopes[1],
@@ -101,10 +101,15 @@ def _triton(name: str) -> Any:
 
 def direct(job: Job, prediction: Tensor, target: Tensor, *parameters: Tensor | Head) -> Tensor | None:
     """The loss of prediction, target and raw parameters; None if it is not finite, and so wants an explanation."""
-    moments = tuple(p.moments if isinstance(p, Head) else None for p in parameters)
+    moments: list[Tensor | None] = []
     tensors: list[Tensor] = []
     for parameter in parameters:
-        tensors += parameter[:3] if isinstance(parameter, Head) else (parameter,)
+        if isinstance(parameter, Head):
+            moments.append(parameter.moments)
+            tensors += parameter[:3]
+        else:
+            moments.append(None)
+            tensors.append(parameter)
     if torch.is_grad_enabled():
         loss: Tensor = _Direct.apply(job, moments, prediction, target, *tensors)
     else:

@@ -72,7 +72,7 @@ def is_bare(tensor: Tensor) -> bool:
     >>> is_bare(torch.ones(2)), is_bare(torch.ones(2, dtype=torch.complex64).conj().imag)
     (True, False)
     """
-    return torch._C._dispatch_keys(tensor).raw_repr() in usual_keys(tensor.device.type)
+    return torch._C._dispatch_keys(tensor).raw_repr() in (CPU_KEYS if tensor.is_cpu else usual_keys(tensor.device.type))
 
 
 @cache
@@ -81,6 +81,9 @@ def usual_keys(device: str) -> frozenset[int]:
     with torch.inference_mode():
         inference = torch.empty(0, device=device)
     return frozenset(torch._C._dispatch_keys(t).raw_repr() for t in (torch.empty(0, device=device), inference))
+
+
+CPU_KEYS = usual_keys("cpu")
 
 
 def _differentiable(run: Kernel, remember: Kernel, slopes: Kernel) -> Kernel:

@@ -5,10 +5,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from likely.kernels._operator import usual_keys
+from likely.kernels._operator import CPU_KEYS, usual_keys
 
 PLAIN_TYPES = (Tensor, nn.Parameter)  # not a subclass, which may stand for something else
-_CPU = usual_keys("cpu")
 
 
 def usual(tensor: Any, dtype: torch.dtype | None = torch.float32) -> bool:
@@ -20,6 +19,7 @@ def usual(tensor: Any, dtype: torch.dtype | None = torch.float32) -> bool:
     return (
         type(tensor) in PLAIN_TYPES
         and (tensor.dtype is dtype if dtype else not tensor.is_complex())
-        and torch._C._dispatch_keys(tensor).raw_repr() in (_CPU if tensor.is_cpu else usual_keys(tensor.device.type))
+        and torch._C._dispatch_keys(tensor).raw_repr()
+        in (CPU_KEYS if tensor.is_cpu else usual_keys(tensor.device.type))
         and tensor.is_contiguous()
     )
