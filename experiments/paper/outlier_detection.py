@@ -17,7 +17,7 @@ import pandas as pd
 from experiments.data import Outliers, list_outliers, load_outliers
 from experiments.entries.cores import one_core
 from experiments.entries.entry import Context, Result, Verdict
-from experiments.paper._detectors import BEYOND, Score, cut, judged, refused, rivals, stand_ins
+from experiments.paper._detectors import BEYOND, Score, judged, refused, rivals, stand_ins
 from likely._page import Table
 from likely.outliers import LikelihoodDetector, ScaledAutoencoderDetector, ScaledPCADetector, ScatterDetector
 
@@ -124,7 +124,7 @@ def over_seeds(scores: pd.DataFrame) -> pd.Series[float]:
 def sets(context: Context) -> list[Outliers]:
     """The paper's sets that are in the data folder, the smaller ones of them if quick; else stand-ins."""
     there = [name for name in list_outliers(context.data) if name not in BEYOND] if context.data else []
-    loaded = [cut(load_outliers(name, context.data), 10_000) for name in there]
+    loaded = [load_outliers(name, context.data) for name in there]
     if context.quick:
         loaded = [data for data in loaded if data.X.size < 30_000]
     return loaded or stand_ins(context.seed)
