@@ -56,7 +56,8 @@ class Letter(nn.Module):
         code = max(1, round(width / 2 if reading.half_code else width**0.5))
         hidden, thin = reading.hidden, nn.Dropout(reading.dropout)
         if model == PCA_S:
-            self.encoder, self.decoder = nn.Sequential(thin, nn.Linear(width, code)), nn.Linear(code, width)
+            self.encoder = nn.Sequential(thin, nn.Linear(width, code))
+            self.decoder = nn.Sequential(nn.Linear(code, width))
         else:
             self.encoder = nn.Sequential(nn.Linear(width, hidden), nn.ReLU(), thin, nn.Linear(hidden, code))
             self.decoder = nn.Sequential(nn.Linear(code, hidden), nn.ReLU(), nn.Linear(hidden, width))
@@ -76,7 +77,7 @@ class Letter(nn.Module):
 
 
 class Free(nn.Module):
-    """A value for each training row, all of which must be shown at once; ``likely.Data`` does not go through ``vmap``."""
+    """A value for each training row, all of which are shown at once: ``likely.Data`` does not go through ``vmap``."""
 
     def __init__(self, rows: int) -> None:
         super().__init__()
@@ -91,24 +92,26 @@ class Free(nn.Module):
 def started(model: str, x: Tensor, reading: Reading, replica: Replica) -> Letter:
     """One replica before its first step; of the scale's network the last bias is the constraint's inverse of one."""
     torch.manual_seed(replica.seed)
-    letter = Letter(model, *x.shape, reading)
-    if not reading.per_row:
-        first, _, last = letter.loss_fn.scale.net  # type: ignore[union-attr, misc]
-        for layer in (first, last):
+    letter = Letter(model, len(x), x.shape[1], reading)
+    net = letter.loss_fn.scale.net  # type: ignore[union-attr]
+    if isinstance(net, nn.Sequential):
+        linear = [layer for layer in net if isinstance(layer, nn.Linear)]
+        for layer in linear:
             if replica.start == "Glorot":
                 nn.init.xavier_uniform_(layer.weight)
             elif replica.start == "He":
                 nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
             if replica.start != "torch":
                 nn.init.zeros_(layer.bias)
-        nn.init.zeros_(last.bias)
+        nn.init.zeros_(linear[-1].bias)
     if model == PCA_S and replica.components == "PCA":
-        code = letter.decoder.in_features
-        axes = torch.linalg.eigh(x.double().T @ x.double())[1].flip(1)[:, :code].to(x.dtype)  # type: ignore[misc]
-        letter.encoder[1].weight.copy_(axes.T)  # type: ignore[union-attr, operator]
-        letter.decoder.weight.copy_(axes)  # type: ignore[operator]
-        letter.encoder[1].bias.zero_()  # type: ignore[union-attr, operator]
-        letter.decoder.bias.zero_()  # type: ignore[operator]
+        whole = [*letter.encoder, *letter.decoder]
+        encoder, decoder = (layer for layer in whole if isinstance(layer, nn.Linear))
+        axes = torch.linalg.eigh(x.double().T @ x.double())[1].flip(1)[:, : decoder.in_features]
+        encoder.weight.copy_(axes.T)
+        decoder.weight.copy_(axes)
+        nn.init.zeros_(encoder.bias)
+        nn.init.zeros_(decoder.bias)
     return letter
 
 
@@ -120,7 +123,7 @@ def scores(
     letters = [started(model, x, reading, replica).to(place).train() for replica in replicas]
     x = x.to(place)
     torch.manual_seed(replicas[0].seed)  # of dropout and of batches, which are the same for every replica
-    weights, buffers = stack_module_state(letters)  # type: ignore[arg-type]
+    weights, buffers = stack_module_state(letters)
     base = deepcopy(letters[0]).to("meta")
     _take_steps(_step(base, weights, buffers, x, reading), reading.steps, place)
 

@@ -1,8 +1,8 @@
 """PCA+S and AE+S to the letter of the paper, for Table 3 and Figure 6: trained on a GPU and kept as small arrays.
 
 Run as ``python -m experiments.paper.outlier_letter`` with the ODDS sets in ``LIKELY_DATA``. The paper fixes the rate,
-the steps, the dropout, the preprocessing and the score. What it leaves open was chosen before the first run (`AS_READ`),
-and every other choice is run beside it, one at a time, so that a reader sees how much hangs on it.
+the steps, the dropout, the preprocessing and the score. What it leaves open was chosen before the first run
+(`AS_READ`), and every other choice is run beside it, one at a time, so that a reader sees how much hangs on it.
 """
 
 from __future__ import annotations
@@ -89,7 +89,8 @@ def train_all(
     sets: Sequence[Outliers], readings: dict[str, Reading], seeds: int, limit: float, folder: Path | None
 ) -> pd.DataFrame:
     """Every reading of both models on every set, the first reading first; kept after each, and ended by the limit."""
-    started, found = time.monotonic(), []
+    started = time.monotonic()
+    found: list[Trained] = []
     for name, model in product(readings, (PCA_S, AE_S)):
         for data in sets:
             if time.monotonic() - started > limit:

@@ -1,0 +1,85 @@
+"""What the paper fixes of every entry, and its two detectors as the text has them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from experiments.data import Outliers
+from experiments.paper import ENTRIES
+from experiments.paper._letter_detectors import AE_S, PCA_S, Reading, Replica, scores, started
+from experiments.paper.letter import LETTERS
+from experiments.paper.outlier_letter import AS_READ, READINGS, SEEDS, replicas, train_all
+
+CPU = torch.device("cpu")
+
+
+def rows(count: int = 120, width: int = 5) -> np.ndarray:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(count, 2)) @ rng.normal(size=(2, width)) + 0.1 * rng.normal(size=(count, width))
+    x[:6] += 3 * rng.normal(size=(6, width))
+    return (x - x.mean(0)) / x.std(0)
+
+
+def test_every_entry_has_its_record() -> None:
+    assert list(LETTERS) == [entry.name for entry in ENTRIES]
+
+
+@pytest.mark.parametrize("name", LETTERS)
+def test_a_record_says_what_is_fixed_open_and_done(name: str) -> None:
+    record = LETTERS[name]
+    for part in (record.fixed, record.open, record.ours, record.departs):
+        assert isinstance(part, tuple)
+        assert all(item and not item.endswith(".") for item in part)
+    assert record.fixed
+    assert record.open
+    assert record.ours
+    assert not record.saved or record.saved.endswith(".")
+
+
+def test_the_letter_is_the_papers() -> None:
+    read = READINGS[AS_READ]
+    assert (read.rate, read.steps, read.dropout) == (5e-4, 4000, 0.2)
+    assert SEEDS == 5
+    assert len(replicas(PCA_S, AS_READ, SEEDS)) == 3 * 2 * 5
+    assert len(replicas(AE_S, AS_READ, SEEDS)) == 3 * 5
+
+
+@pytest.mark.parametrize("model", [PCA_S, AE_S])
+@pytest.mark.parametrize("tenth", [False, True])
+def test_replicas_trained_at_once_are_those_trained_alone(model: str, tenth: bool) -> None:
+    x, reading = rows(), Reading(steps=20, dropout=0.0, tenth=tenth)
+    own = [Replica(0, "torch", "PCA"), Replica(1, "He"), Replica(2, "Glorot")]
+    together = scores(model, x, reading, own, CPU)
+    for replica, sigma in zip(own, together, strict=True):
+        np.testing.assert_allclose(scores(model, x, reading, [replica], CPU)[0], sigma, rtol=1e-4)
+
+
+def test_a_replica_is_what_a_plain_loop_of_torch_trains() -> None:
+    x, reading, replica = rows(), Reading(steps=20, dropout=0.0), Replica(3, "torch", "PCA")
+    seen = torch.as_tensor(x, dtype=torch.float32)
+    letter = started(PCA_S, seen, reading, replica)
+    optimizer = torch.optim.Adam(letter.parameters(), lr=5e-4)
+    for _ in range(20):
+        optimizer.zero_grad()
+        letter(seen).backward()
+        optimizer.step()
+    sigma = letter.scale(seen).detach().numpy().ravel()
+    np.testing.assert_allclose(scores(PCA_S, x, reading, [replica], CPU)[0], sigma, rtol=1e-4)
+
+
+def test_the_scale_of_every_row_is_free_where_it_is_read_so() -> None:
+    sigma = scores(PCA_S, rows(), Reading(steps=50, per_row=True), [Replica(0)], CPU)[0]
+    assert np.ptp(sigma) > 0
+
+
+def test_every_reading_trains_and_is_kept(tmp_path: object) -> None:
+    data = Outliers("made", rows(), (np.arange(120) < 6).astype(np.int64))
+    readings = {name: own._replace(steps=3) for name, own in READINGS.items()}
+    table = train_all([data], readings, 1, 1e9, tmp_path)  # type: ignore[arg-type]
+    assert set(table["reading"]) == set(READINGS)
+    assert np.isfinite(table[["AUC", "AP"]].to_numpy()).all()
+    with np.load(tmp_path / "outlier_letter.npz") as kept:  # type: ignore[operator]
+        assert len(kept["AUC"]) == len(table)
+        assert kept["model"].dtype.kind == "U"
