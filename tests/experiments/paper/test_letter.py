@@ -9,8 +9,11 @@ import torch
 from experiments.data import Outliers
 from experiments.paper import ENTRIES
 from experiments.paper._letter_detectors import AE_S, PCA_S, Reading, Replica, scores, started
+from experiments.paper._residual import train_any
+from experiments.paper._vision import Recipe, digits, say
 from experiments.paper.letter import LETTERS
 from experiments.paper.outlier_letter import AS_READ, READINGS, SEEDS, replicas, train_all
+from likely.parameters import Predicted
 
 CPU = torch.device("cpu")
 
@@ -83,3 +86,13 @@ def test_every_reading_trains_and_is_kept(tmp_path: object) -> None:
     with np.load(tmp_path / "outlier_letter.npz") as kept:  # type: ignore[operator]
         assert len(kept["AUC"]) == len(table)
         assert kept["model"].dtype.kind == "U"
+
+
+def test_a_residual_network_learns_with_its_temperature_and_is_looked_at_after_every_epoch() -> None:
+    images = digits().select(np.arange(256))
+    recipe, epochs = Recipe((8, 16), 3, 64, 1e-2, standardised=True, residual=True), []
+    model = train_any(images, Predicted(16), recipe, 0, lambda own: epochs.append(own.training))
+    assert epochs == [False] * 3
+    temperature = say(model, images.pixels).temperature
+    assert temperature is not None
+    assert float(temperature.std()) > 0
