@@ -23,6 +23,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
 from experiments.data import Outliers, list_outliers, load_outliers
+from experiments.entries.entry import Context
 from experiments.paper._detectors import BEYOND
 from experiments.paper._letter_detectors import AE_S, COMPONENTS, PCA_S, STARTS, Reading, Replica, scores
 from experiments.paper._stored import keep, stored
@@ -39,6 +40,13 @@ READINGS: dict[str, Reading] = {
     "a free scale per training row": Reading(per_row=True),
 }
 SEEDS = 5
+QUICK = Reading(rate=1e-2, steps=200, batch=256)  # fewer, longer steps on batches
+
+
+def to_the_letter(table: pd.DataFrame) -> pd.DataFrame:
+    """Of what is kept, the rows that stand for PCA+S and AE+S: as read, torch's own start, components from PCA."""
+    chosen = (table["reading"] == AS_READ) & (table["start"] == STARTS[0])
+    return table[chosen & ((table["model"] == AE_S) | (table["components"] == COMPONENTS[0]))]
 
 
 class Trained(NamedTuple):
@@ -61,10 +69,10 @@ def replicas(model: str, reading: str, seeds: int) -> list[Replica]:
     return [Replica(seed, *own) for own in product(starts, components) for seed in range(seeds)]
 
 
-def trained(data: Outliers, model: str, name: str, reading: Reading, seeds: int) -> Iterator[Trained]:
+def trained(data: Outliers, model: str, name: str, reading: Reading, seeds: int, first: int = 0) -> Iterator[Trained]:
     """Fit every replica to all rows, which it then scores; the labels only judge."""
     rows = StandardScaler().fit_transform(data.X)
-    own = replicas(model, name, seeds)
+    own = [replica._replace(seed=first + replica.seed) for replica in replicas(model, name, seeds)]
     for replica, sigma in zip(own, scores(model, rows, reading, own, device()), strict=True):
         sigma = np.nan_to_num(sigma, nan=0.0)
         auc, precision = roc_auc_score(data.y, sigma), average_precision_score(data.y, sigma)
@@ -80,9 +88,21 @@ def trained(data: Outliers, model: str, name: str, reading: Reading, seeds: int)
         )
 
 
-def letter() -> pd.DataFrame:
-    """What is kept: a row for each set, model, reading, start and seed."""
+def letter(context: Context, sets: Sequence[Outliers]) -> pd.DataFrame:
+    """A row for each set, model, reading, start and seed: trained now if that is quick or there is a GPU, else kept."""
+    if context.quick:
+        work = list(product(sets, (PCA_S, AE_S)))
+        found = [
+            context.once((data.name, model), _quickly, data, model, context.seed) for data, model in context.track(work)
+        ]
+        return pd.DataFrame([row for rows in found for row in rows])
+    if context.data is not None and torch.cuda.is_available():
+        return train_all(sets, READINGS, SEEDS, float("inf"), None)
     return pd.DataFrame(stored(NAME).arrays)
+
+
+def _quickly(data: Outliers, model: str, seed: int) -> list[Trained]:
+    return [own for own in trained(data, model, AS_READ, QUICK, 2, seed) if own.start == STARTS[0]]
 
 
 def train_all(
