@@ -124,7 +124,8 @@ LETTERS: dict[str, Letter] = {
         ),
         ours=(
             "Adam, all rows in a step, a code of √d, 32 hidden units, torch's own start, components started from PCA",
-            "every other choice beside it, one at a time; five seeds; fitted to and scored on all rows",
+            "starts by Glorot and He, random components, batches of 256, a code of d/2 and 128 units beside it",
+            "five seeds; fitted to and scored on all rows",
         ),
         departs=("21 of the 22 sets that the printed medians of the rivals point to: speech could not be had",),
         saved=(

@@ -40,7 +40,7 @@ READINGS: dict[str, Reading] = {
     "a free scale per training row": Reading(per_row=True),
 }
 SEEDS = 5
-QUICK = Reading(rate=1e-2, steps=200, batch=256)  # fewer, longer steps on batches
+QUICK = Reading(rate=1e-2, steps=100, batch=256)  # fewer, longer steps on batches
 
 
 def to_the_letter(table: pd.DataFrame) -> pd.DataFrame:
@@ -69,10 +69,9 @@ def replicas(model: str, reading: str, seeds: int) -> list[Replica]:
     return [Replica(seed, *own) for own in product(starts, components) for seed in range(seeds)]
 
 
-def trained(data: Outliers, model: str, name: str, reading: Reading, seeds: int, first: int = 0) -> Iterator[Trained]:
+def trained(data: Outliers, model: str, name: str, reading: Reading, own: list[Replica]) -> Iterator[Trained]:
     """Fit every replica to all rows, which it then scores; the labels only judge."""
     rows = StandardScaler().fit_transform(data.X)
-    own = [replica._replace(seed=first + replica.seed) for replica in replicas(model, name, seeds)]
     for replica, sigma in zip(own, scores(model, rows, reading, own, device()), strict=True):
         sigma = np.nan_to_num(sigma, nan=0.0)
         auc, precision = roc_auc_score(data.y, sigma), average_precision_score(data.y, sigma)
@@ -102,7 +101,8 @@ def letter(context: Context, sets: Sequence[Outliers]) -> pd.DataFrame:
 
 
 def _quickly(data: Outliers, model: str, seed: int) -> list[Trained]:
-    return [own for own in trained(data, model, AS_READ, QUICK, 2, seed) if own.start == STARTS[0]]
+    components = COMPONENTS[0] if model == PCA_S else COMPONENTS[1]
+    return list(trained(data, model, AS_READ, QUICK, [Replica(seed + n, STARTS[0], components) for n in range(2)]))
 
 
 def train_all(
@@ -116,7 +116,7 @@ def train_all(
             if time.monotonic() - started > limit:
                 print(f"stopped by the limit before {name}, {model}, {data.name}", flush=True)
                 return pd.DataFrame(found)
-            found += trained(data, model, name, readings[name], seeds)
+            found += trained(data, model, name, readings[name], replicas(model, name, seeds))
         spent = time.monotonic() - started
         table = pd.DataFrame(found)
         own = table[(table["reading"] == name) & (table["model"] == model)]

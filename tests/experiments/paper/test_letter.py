@@ -7,12 +7,14 @@ import pytest
 import torch
 
 from experiments.data import Outliers
+from experiments.entries.entry import Context
 from experiments.paper import ENTRIES
 from experiments.paper._letter_detectors import AE_S, PCA_S, Reading, Replica, scores, started
+from experiments.paper._letter_table import readings
 from experiments.paper._residual import train_any
 from experiments.paper._vision import Recipe, digits, say
 from experiments.paper.letter import LETTERS
-from experiments.paper.outlier_letter import AS_READ, READINGS, SEEDS, replicas, train_all
+from experiments.paper.outlier_letter import AS_READ, READINGS, SEEDS, letter, replicas, to_the_letter, train_all
 from likely.parameters import Predicted
 
 CPU = torch.device("cpu")
@@ -96,3 +98,16 @@ def test_a_residual_network_learns_with_its_temperature_and_is_looked_at_after_e
     temperature = say(model, images.pixels).temperature
     assert temperature is not None
     assert float(temperature.std()) > 0
+
+
+def test_what_is_kept_of_the_letter_has_every_set_start_and_seed() -> None:
+    table = letter(Context(), [])
+    assert table["set"].nunique() == 21
+    assert set(table.groupby(["set", "model", "reading", "start", "components"])["seed"].nunique()) == {5}
+    read = readings(table, 0.851).xs(AS_READ, level="reading")
+    assert len(read.loc[PCA_S]) == 6
+    assert len(read.loc[AE_S]) == 3
+    assert len(to_the_letter(table)) == 2 * 21 * 5
+    # By the paper's .868 and .846.
+    assert abs(read.loc[(PCA_S, "torch", "PCA"), "median AUC"] - 0.868) < 0.02
+    assert abs(read.loc[(AE_S, "torch", "–"), "median AUC"] - 0.846) < 0.02
