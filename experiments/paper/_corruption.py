@@ -14,7 +14,8 @@ from torch import Tensor
 
 from experiments.data import Images
 from experiments.entries.entry import Context
-from experiments.paper._vision import Recipe, Said, learn_afterwards, say, train_network
+from experiments.paper._residual import train_any
+from experiments.paper._vision import Recipe, Said, learn_afterwards, say
 from likely import functional
 from likely.optim import Supervised
 from likely.parameters import Data, Fixed, Parameter, Predicted
@@ -48,13 +49,22 @@ class Found(NamedTuple):
     unseen: Array
     spread: Array  # (…, looks): standard deviation of the log temperature
     accuracy: Array  # on fresh clean rows
+    looks: NDArray[np.int64] = np.array([1, 3, 6])  # epochs
+    rows: NDArray[np.int64] = np.array(6000)  # of the training set
 
 
 def everything(images: Images, fresh: Images, effort: Effort, context: Context) -> Found:
     """All kinds of corruption, seeds and networks."""
     detectors, networks = ((len(KINDS), len(own), effort.seeds) for own in (DETECTORS, NETWORKS))
     looks = len(effort.looks)
-    found = Found(np.empty((*detectors, looks)), np.empty(detectors), np.empty((*networks, looks)), np.empty(networks))
+    found = Found(
+        np.empty((*detectors, looks)),
+        np.empty(detectors),
+        np.empty((*networks, looks)),
+        np.empty(networks),
+        np.array(effort.looks),
+        np.array(min(effort.rows, len(images.labels))),
+    )
     work = [(kind, seed, network) for kind in KINDS for seed in range(effort.seeds) for network in NETWORKS]
     for kind, seed, network in context.track(work):
         of_network = (KINDS.index(kind), NETWORKS.index(network), seed)
@@ -96,7 +106,7 @@ class Trial:
             curves.append([precision(self.bad, own.get(score)) for score in SCORES[network]])
             spread.append(float(own[HEAT].log().std()))
 
-        model = train_network(self.images, temperature, self.effort.recipe, self.seed, look)
+        model = train_any(self.images, temperature, self.effort.recipe, self.seed, look)
         said = say(model, self.fresh.pixels)
         own = scores(said, said.temperature, self.fresh.labels, afterwards)
         unseen = [precision(self.fresh_bad, own.get(score)) for score in SCORES[network]]

@@ -40,7 +40,7 @@ class Classifier(nn.Module):
         self.register_buffer("mean", seen.mean((0, 1, 2)))
         self.register_buffer("deviation", seen.std((0, 1, 2)).clamp(min=1.0))
         self.body = body.layers
-        self.head = nn.Linear(body.width, images.n_classes)
+        self.head: nn.Module = nn.Linear(body.width, images.n_classes)
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, pixels: Tensor) -> tuple[Tensor, Tensor]:

@@ -49,11 +49,12 @@ def train_and_keep(name: str, train: Callable[[Context, Path], Any]) -> None:
     print(keep(name, found._asdict(), time.monotonic() - start))
 
 
-def keep(name: str, arrays: Mapping[str, NDArray[Any]], seconds: float) -> Path:
-    """Write NAME.npz, with the command, versions and machine that made it."""
+def keep(name: str, arrays: Mapping[str, NDArray[Any]], seconds: float, folder: Path | None = None) -> Path:
+    """Write NAME.npz, with the command, versions and machine that made it, beside the entries or to a folder."""
     about = json.dumps({"command": _command(name), "seconds": round(seconds), **versions(), **machine()})
-    OUTPUTS.mkdir(exist_ok=True)
-    path = OUTPUTS / f"{name}.npz"
+    folder = folder or OUTPUTS
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{name}.npz"
     with replacing(path) as beside, beside.open("wb") as file:
         np.savez_compressed(file, about=np.array(about), **dict(arrays))  # type: ignore[arg-type]
     return path

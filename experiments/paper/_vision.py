@@ -29,6 +29,7 @@ class Recipe(NamedTuple):
     batch: int
     rate: float  # the highest, of one cycle
     standardised: bool = False  # logits, over the classes: then only the temperature can say how sure a row is
+    residual: bool = False  # a short residual network of these widths (`_residual`)
 
 
 class Said(NamedTuple):

@@ -8,11 +8,11 @@ temperatures that are all one at first, which should do as well as MT if MT find
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import torch
 from matplotlib.figure import Figure
 
 from experiments.data import Images, load_images
@@ -43,6 +43,7 @@ from likely._page.svg import MUTED, PALETTE, styled, to_svg
 
 QUICK = Effort(2, 500, (1, 3, 6), Recipe((16, 32), 6, 64, 1e-2))
 FULL = Effort(5, 6000, (1, 3, 6), Recipe((32, 64, 128, 256), 6, 128, 3e-3))
+ON_GPU = Effort(5, 50_000, (1, 4, 12), Recipe((64, 128, 256, 256), 12, 512, 3e-3, residual=True))
 FRESH = 2000  # rows that no network was trained on
 Detector = tuple[str, str]
 TEMPERATURES = {MT: ("violet", "-"), CALM: ("violet", ":"), DT: ("blue", "-"), FAST: ("blue", ":")}
@@ -56,17 +57,16 @@ DRAWN = {  # detector: colour and line
 @one_thread()
 def run(context: Context) -> Result:
     """Train every network on every kind of corruption, or draw what was kept of that."""
-    effort = QUICK if context.quick else FULL
     if context.quick:
         about = "On scikit-learn's digits instead of CIFAR-10."
-        found = everything(*_digits(), effort, context)
+        found = everything(*_digits(), QUICK, context)
     elif trains(context, "cifar10"):
-        about = f"On {FULL.rows:,} CIFAR-10 images."
-        found = everything(*_cifar(context.data), effort, context)
+        found = everything(*_cifar(context.data), ON_GPU, context)
+        about = f"On {found.rows:,} CIFAR-10 images."
     else:
         kept = stored("corruption_aupr")
-        about = f"{kept.made} On {FULL.rows:,} CIFAR-10 images, seeds 0 to {FULL.seeds - 1}."
         found = Found(**kept.arrays)
+        about = f"{kept.made} On {found.rows:,} CIFAR-10 images, seeds 0 to {found.aupr.shape[2] - 1}."
     verdict, notes = judge(found)
     return Result(
         verdict,
@@ -74,7 +74,7 @@ def run(context: Context) -> Result:
         tables=(
             Table(
                 summarise(found),
-                f"Area under the precision-recall curve after {effort.looks[-1]} epochs, where {SHARE:.0%} of the rows "
+                f"Area under the precision-recall curve after {found.looks[-1]} epochs, where {SHARE:.0%} of the rows "
                 f"are corrupted (chance is {SHARE:g}); mean ± standard deviation over {found.aupr.shape[2]} seeds, "
                 "each with its own rows, corruptions and weights. The NLL ranks as cleanlab's self-confidence does. "
                 "The paper shows a curve but prints no numbers, and names neither corruptions nor their share.",
@@ -90,7 +90,7 @@ def run(context: Context) -> Result:
                 "Accuracy is on fresh clean rows.",
             ),
         ),
-        pictures=(_curves(found, effort.looks), _moved(found, effort.looks)),
+        pictures=(_curves(found), _moved(found)),
     )
 
 
@@ -155,16 +155,16 @@ def _against(found: Found, ours: Detector, theirs: Detector | None) -> dict[str,
 
 
 @styled
-def _curves(found: Found, looks: Sequence[int]) -> Picture:
+def _curves(found: Found) -> Picture:
     figure = Figure(figsize=(9.4, 3.6), layout="constrained")
     for kind, (name, axes) in enumerate(zip(KINDS, figure.subplots(1, len(KINDS), sharey=True), strict=True)):
         for detector, (colour, style) in DRAWN.items():
             values = found.aupr[kind, DETECTORS.index(detector)]
             own = {"color": PALETTE[colour][0], "linestyle": style}
-            axes.plot(looks, values.mean(0), label=": ".join(detector), **own)
-            axes.fill_between(looks, values.min(0), values.max(0), color=own["color"], alpha=0.15, linewidth=0)
+            axes.plot(found.looks, values.mean(0), label=": ".join(detector), **own)
+            axes.fill_between(found.looks, values.min(0), values.max(0), color=own["color"], alpha=0.15, linewidth=0)
         axes.axhline(SHARE, color=MUTED, linewidth=1)
-        axes.set(title=name, xlabel="epoch", ylim=(0, 1.02), xticks=looks)
+        axes.set(title=name, xlabel="epoch", ylim=(0, 1.02), xticks=found.looks)
     figure.axes[0].set_ylabel("AUPR")
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, columnspacing=1.2)
@@ -179,13 +179,13 @@ def _curves(found: Found, looks: Sequence[int]) -> Picture:
 
 
 @styled
-def _moved(found: Found, looks: Sequence[int]) -> Picture:
+def _moved(found: Found) -> Picture:
     figure = Figure(figsize=(9.4, 2.8), layout="constrained")
     for kind, (name, axes) in enumerate(zip(KINDS, figure.subplots(1, len(KINDS), sharey=True), strict=True)):
         for network, (colour, style) in TEMPERATURES.items():
             values = found.spread[kind, NETWORKS.index(network)]
-            axes.plot(looks, values.mean(0), color=PALETTE[colour][0], linestyle=style, label=network)
-        axes.set(title=name, xlabel="epoch", xticks=looks)
+            axes.plot(found.looks, values.mean(0), color=PALETTE[colour][0], linestyle=style, label=network)
+        axes.set(title=name, xlabel="epoch", xticks=found.looks)
     figure.axes[0].set_ylabel("sd of log temperature")
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4)
@@ -209,7 +209,8 @@ def _cifar(data: Path | None) -> tuple[Images, Images]:
 
 def main() -> None:
     """Train on the pictures in LIKELY_DATA and keep what draws the figure."""
-    train_and_keep("corruption_aupr", lambda context, data: everything(*_cifar(data), FULL, context))
+    effort = ON_GPU if torch.cuda.is_available() else FULL
+    train_and_keep("corruption_aupr", lambda context, data: everything(*_cifar(data), effort, context))
 
 
 if __name__ == "__main__":

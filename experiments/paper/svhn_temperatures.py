@@ -26,8 +26,9 @@ from experiments.data import Images, list_images, load_images
 from experiments.entries.cores import one_thread
 from experiments.entries.entry import Context, Result, Verdict
 from experiments.paper._comparison import Difference, mean_and_spread, paired
+from experiments.paper._residual import train_any
 from experiments.paper._stored import stored, train_and_keep, trains
-from experiments.paper._vision import Recipe, digits, learn_afterwards, say, train_network
+from experiments.paper._vision import Recipe, digits, learn_afterwards, say
 from likely._page import Picture, Table
 from likely._page.svg import INK, MUTED, PALETTE, styled, to_svg
 from likely.parameters import Fixed, Predicted
@@ -50,6 +51,7 @@ class Effort(NamedTuple):
 
 QUICK = Effort(3, Recipe((16, 32), 6, 64, 1e-2))
 FULL = Effort(3, Recipe((32, 64, 128, 256), 5, 128, 3e-3))
+ON_GPU = Effort(5, Recipe((64, 128, 256, 256), 24, 512, 3e-3, residual=True))
 
 
 class Found(NamedTuple):
@@ -92,7 +94,7 @@ def source(context: Context) -> tuple[Found, Images | None, str]:
     here = context.data is not None and "svhn" in list_images(context.data)
     pictures = load_images("svhn", "test", context.data) if here else None
     if pictures is not None and trains(context, "svhn"):
-        found = everything(load_images("svhn", "train", context.data), pictures, FULL, context)
+        found = everything(load_images("svhn", "train", context.data), pictures, ON_GPU, context)
         return found, pictures, f"On {len(pictures.labels):,} test digits of SVHN."
     kept = stored("svhn_temperatures")
     found = Found(**kept.arrays)
@@ -123,16 +125,14 @@ def everything(images: Images, fresh: Images, effort: Effort, context: Context) 
 def ask(design: str, images: Images, fresh: Images, recipe: Recipe, seed: int) -> tuple[Array, Array, Array]:
     """The temperature, the doubt that remains with it, and the class of every fresh row."""
     if design != AFTER:
-        network = train_network(
-            images, Predicted(recipe.widths[-1]), recipe._replace(standardised=design == LEVEL), seed
-        )
+        network = train_any(images, Predicted(recipe.widths[-1]), recipe._replace(standardised=design == LEVEL), seed)
         said = say(network, fresh.pixels)
         heat = said.temperature
         assert heat is not None
     else:
         seen = split(images)
         held_out = images.select(~seen)
-        network = train_network(images.select(seen), Fixed(1.0), recipe, seed)
+        network = train_any(images.select(seen), Fixed(1.0), recipe, seed)
         temperature = learn_afterwards(say(network, held_out.pixels), held_out.labels, seed)
         said = say(network, fresh.pixels)
         with torch.no_grad():
@@ -271,7 +271,8 @@ def main() -> None:
     """Train on the digits in LIKELY_DATA and keep what draws the figure, which is no picture."""
 
     def train(context: Context, data: Path) -> Found:
-        return everything(load_images("svhn", "train", data), load_images("svhn", "test", data), FULL, context)
+        effort = ON_GPU if torch.cuda.is_available() else FULL
+        return everything(load_images("svhn", "train", data), load_images("svhn", "test", data), effort, context)
 
     train_and_keep("svhn_temperatures", train)
 

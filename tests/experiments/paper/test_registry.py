@@ -31,7 +31,7 @@ miscalibration-by-size     Figure 12
 offset-stability           Figure 13
 conditioning-cost          Table 7
 """
-HELPERS = {"grid", "noisy_classifiers", "registry", "vision_classifiers"}
+HELPERS = {"letter", "outlier_letter", "grid", "noisy_classifiers", "registry", "vision_classifiers"}
 
 
 def test_every_table_and_figure_of_the_paper_in_its_order() -> None:

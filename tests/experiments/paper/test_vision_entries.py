@@ -28,7 +28,8 @@ def corruption_found(**at: float) -> corruption.Found:
     for name, value in at.items():
         aupr[:, corruption.DETECTORS.index(places[name])] = value + rng.normal(0, 1e-3, (kinds, seeds, 2))
     networks = (kinds, len(corruption.NETWORKS), seeds)
-    return corruption.Found(aupr, aupr[..., -1], np.ones((*networks, 2)), np.full(networks, 0.7))
+    looks = np.array([1, 3])
+    return corruption.Found(aupr, aupr[..., -1], np.ones((*networks, 2)), np.full(networks, 0.7), looks)
 
 
 @pytest.mark.parametrize(
@@ -129,12 +130,12 @@ def test_what_is_kept_is_small_and_holds_no_pictures() -> None:
     names = ("corruption_aupr", "svhn_temperatures")
     assert sum((OUTPUTS / f"{name}.npz").stat().st_size for name in names) < 200_000
     aupr = corruption.Found(**stored("corruption_aupr").arrays)
-    full = corruption_aupr.FULL
+    seeds = 5  # and as many of the digits, where they were trained on a GPU
     kinds, detectors, networks = (len(own) for own in (corruption.KINDS, corruption.DETECTORS, corruption.NETWORKS))
-    assert aupr.aupr.shape == (kinds, detectors, full.seeds, len(full.looks))
-    assert aupr.accuracy.shape == (kinds, networks, full.seeds)
+    assert aupr.aupr.shape == (kinds, detectors, seeds, len(aupr.looks))
+    assert aupr.accuracy.shape == (kinds, networks, seeds)
     svhn = svhn_temperatures.Found(**stored("svhn_temperatures").arrays)
-    assert svhn.agreement.shape == (len(DESIGNS), 2, svhn_temperatures.FULL.seeds, 5)
+    assert svhn.agreement.shape in [(len(DESIGNS), 2, n, 5) for n in (svhn_temperatures.FULL.seeds, seeds)]
     assert svhn.temperature.shape == svhn.said.shape == (len(DESIGNS), len(svhn.labels))
     assert svhn.temperature.min() > 0
 
