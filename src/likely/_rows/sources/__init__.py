@@ -12,8 +12,16 @@ import numpy as np
 
 from likely._rows.sources._dask import Dask, is_dask
 from likely._rows.sources._files import Files, is_files
+from likely._rows.sources._ray import Ray, is_ray
 from likely._rows.sources._source import Answer, Source
+from likely._rows.sources._spark import Spark, is_spark
 
+_KINDS: tuple[tuple[Callable[[Any], bool], Any], ...] = (
+    (is_dask, Dask),
+    (is_files, Files),
+    (is_spark, Spark),
+    (is_ray, Ray),
+)
 __all__ = ["Answer", "Source", "by_blocks", "source_of"]
 
 
@@ -22,13 +30,14 @@ def source_of(X: Any) -> Source | None:
 
     Args:
         X: a path, glob or URL of Parquet, Feather or CSV, a list of paths, a pyarrow dataset, a Dask array or frame,
-            or anything in memory.
+            a Spark frame, a Ray data set, or anything in memory.
     """
     if isinstance(X, Source):
         return X
-    if is_dask(X):
-        return Dask.opened(X)
-    return Files.opened(X) if is_files(X) else None
+    for is_one, kind in _KINDS:
+        if is_one(X):
+            return kind.opened(X)
+    return None
 
 
 def by_blocks(
@@ -56,7 +65,8 @@ def by_blocks(
                 source = source.beside(options.pop(name))
             # A copy: what is computed later is computed by the estimator as it is now.
             compute = _OfBlock(method, copy.copy(self), tuple(names), options)
-            return source.answers(compute, Answer(None if width is None else width(self), dtype(self)))
+            columns = None if width is None else width(self)
+            return source.answers(compute, Answer(columns, np.dtype(dtype(self)), method.__name__))
 
         return whole
 

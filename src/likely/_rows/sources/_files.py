@@ -6,6 +6,7 @@ import copy
 import glob
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -39,10 +40,8 @@ class Piece:
 
     def read(self) -> Any:
         """Return a pandas frame."""
-        try:
+        with _naming(self.fragment.path):
             return self.fragment.to_table(columns=list(self.names)).to_pandas()
-        except (OSError, ValueError) as error:
-            raise ValueError(f"{self.fragment.path} cannot be read: {str(error).splitlines()[0]}") from None
 
 
 @dataclass
@@ -137,12 +136,9 @@ def _pieces(dataset: Any, names: tuple[str, ...]) -> Iterable[Any]:
     most = max(1, _NUMBERS // max(1, len(names)))
     for fragment in dataset.get_fragments():
         if not hasattr(fragment, "row_groups"):
-            try:
-                for batch in fragment.to_batches(schema=dataset.schema, columns=list(names), batch_size=most):
-                    if batch.num_rows:
-                        yield _Batch(batch, batch.num_rows)
-            except (OSError, ValueError) as error:
-                raise ValueError(f"{fragment.path} cannot be read: {str(error).splitlines()[0]}") from None
+            batches = fragment.to_batches(schema=dataset.schema, columns=list(names), batch_size=most)
+            with _naming(fragment.path):
+                yield from (_Batch(batch, batch.num_rows) for batch in batches if batch.num_rows)
             continue
         groups: list[int] = []
         rows = 0
@@ -168,8 +164,17 @@ def _dataset(paths: list[Any]) -> Any:
     kinds = {_kind(path) for path in found}
     if len(kinds) > 1:
         raise ValueError(f"files of different kinds, {' and '.join(sorted(kinds))}: name those of one kind")
-    source = found[0] if len(found) == 1 else found
-    return dataset.dataset(source, format=kinds.pop(), filesystem=filesystem)
+    with _naming(found[0]):  # whose columns all are to have
+        return dataset.dataset(found[0] if len(found) == 1 else found, format=kinds.pop(), filesystem=filesystem)
+
+
+@contextmanager
+def _naming(path: str) -> Iterator[None]:
+    """Say in one line which file cannot be read."""
+    try:
+        yield
+    except (OSError, ValueError) as error:  # Arrow's errors are among these
+        raise ValueError(f"{path} cannot be read: {str(error).splitlines()[0]}") from None
 
 
 def _kind(path: str) -> str:
@@ -212,7 +217,8 @@ def _check_alike(dataset: Any) -> None:
     """Refuse files that do not have the columns of the first, or not of its types."""
     first: Any = None
     for fragment in dataset.get_fragments():
-        schema = fragment.physical_schema
+        with _naming(fragment.path):
+            schema = fragment.physical_schema
         first = first or (schema.remove_metadata(), fragment.path)
         if schema.remove_metadata().equals(first[0]):
             continue
@@ -227,4 +233,6 @@ def _check_alike(dataset: Any) -> None:
 def _jobs() -> int | None:
     """As many threads as there are cores, unless ``joblib.parallel_config`` says otherwise."""
     backend, jobs = joblib.parallel.get_active_backend()
-    return (os.cpu_count() or 1) if jobs == 1 and type(backend).__name__ in ("LokyBackend", "ThreadingBackend") else None
+    return (
+        (os.cpu_count() or 1) if jobs == 1 and type(backend).__name__ in ("LokyBackend", "ThreadingBackend") else None
+    )

@@ -21,10 +21,17 @@ class Answer:
     Args:
         width: how many numbers; None for one that is not in a row of its own.
         dtype: of which type.
+        name: of a column that holds it.
     """
 
     width: int | None = None
     dtype: Any = np.float64
+    name: str = "answer"
+
+    @property
+    def names(self) -> list[str]:
+        """Of the columns that hold it."""
+        return [self.name] if self.width is None else [f"{self.name}_{place}" for place in range(self.width)]
 
 
 class Source(ABC):
@@ -86,7 +93,7 @@ class Source(ABC):
 
     def every(self, stride: int) -> tuple[Any, ...]:
         """Return every ``stride``-th row of the table, in memory: the block, and what stands beside it."""
-        parts = list(self.each(functools.partial(_thinned, stride=stride), self.starts))
+        parts = list(self.each(functools.partial(thinned, stride=stride), self.starts))
         return tuple(joined(part) for part in zip(*parts, strict=True))
 
 
@@ -94,7 +101,8 @@ def _size(block: Any, *_: Any) -> int:
     return len(block)
 
 
-def _thinned(*blocks: Any, stride: int) -> tuple[Any, ...]:
+def thinned(*blocks: Any, stride: int) -> tuple[Any, ...]:
+    """Return every ``stride``-th row of what stands side by side, the last of which says which row of all is first."""
     *parts, start = blocks
     rows = slice(-start % stride, None, stride)
     # Copied, or the few would keep the whole block in memory.
