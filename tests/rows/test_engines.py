@@ -45,7 +45,8 @@ def test_a_spark_frame_gives_a_spark_frame(spark: Any, path: str) -> None:
     known, found = ScatterDetector().fit(rows), ScatterDetector().fit(frame)
     assert found.offset_ == pytest.approx(known.offset_, rel=1e-12)
     scored = found.outlier_score(frame).toPandas()
-    assert scored.columns.tolist() == [*"abcd", "outlier_score"] and len(scored) == len(rows)
+    assert scored.columns.tolist() == [*"abcd", "outlier_score"]
+    assert len(scored) == len(rows)
     np.testing.assert_allclose(scored["outlier_score"], known.outlier_score(scored[list("abcd")]), rtol=1e-12)
     assert found.predict(frame).schema["predict"].dataType.typeName() == "long"
     assert found.explain(frame).columns[-1] == "explain_3"

@@ -70,7 +70,9 @@ def test_a_dask_array_gives_a_dask_array(chunks: tuple[int, int], table: pd.Data
         (scores, explained, sides),
         strict=True,
     ):
-        assert isinstance(found, da.Array) and found.shape == known.shape and found.dtype == known.dtype
+        assert isinstance(found, da.Array)
+        assert found.shape == known.shape
+        assert found.dtype == known.dtype
         np.testing.assert_array_equal(found.compute(), known)
     np.testing.assert_array_equal(detector.decision_function(lazy).compute(), -scores - detector.offset_)
 
@@ -119,7 +121,9 @@ def test_kinds_of_files(kind: str, tmp_path: Path) -> None:
             feather.write_feather(part.reset_index(drop=True), path, chunksize=300)
     for given in (str(tmp_path), tmp_path / f"*.{kind}", [tmp_path / f"0.{kind}", tmp_path / f"1.{kind}"]):
         source = source_of(given)
-        assert source is not None and len(source) == 5000 and source.names == ["a", "b"]
+        assert source is not None
+        assert len(source) == 5000
+        assert source.names == ["a", "b"]
         (rows,) = source.every(10)
         pd.testing.assert_frame_equal(rows, frame.iloc[::10].reset_index(drop=True))
         assert source.total(lambda block: float(block["a"].sum())) == frame["a"].sum()
@@ -134,14 +138,16 @@ def test_a_url_and_a_dataset(tmp_path: Path) -> None:
     try:
         for url in ("memory://folder/*.parquet", "memory://folder", "memory://folder/0.parquet"):
             source = source_of(url)
-            assert source is not None and len(source) == (50 if url.endswith("0.parquet") else 100)
+            assert source is not None
+            assert len(source) == (50 if url.endswith("0.parquet") else 100)
         with pytest.raises(FileNotFoundError, match="memory://nowhere does not exist"):
             source_of("memory://nowhere")
     finally:
         memory.rm("/folder", recursive=True)
     frame.to_parquet(tmp_path / "a.parquet")
     dataset = source_of(pa.dataset.dataset(tmp_path / "a.parquet"))
-    assert dataset is not None and len(dataset) == 100
+    assert dataset is not None
+    assert len(dataset) == 100
 
 
 def test_a_column_stands_beside_the_others(tmp_path: Path) -> None:
@@ -175,7 +181,8 @@ def test_answers_of_several_numbers_keep_their_rows(tmp_path: Path) -> None:
     lazy = dd.from_pandas(frame, npartitions=4)
     found = Doubles().both(lazy, 3.0)
     assert found.divisions == lazy.divisions
-    assert found.compute().index.tolist() == frame.index.tolist() and found.compute()[1].iloc[-1] == 147
+    assert found.compute().index.tolist() == frame.index.tolist()
+    assert found.compute()[1].iloc[-1] == 147
     assert Answer(2, np.float64, "both").names == ["both_0", "both_1"]
 
 
