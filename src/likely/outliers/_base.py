@@ -11,16 +11,22 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from likely._rows.checks import check_sample_weight
 from likely._rows.columns import is_frame
+from likely._rows.sources import by_blocks, source_of
 from likely._typing import Array
 from likely.outliers._columns import Columns
 from likely.outliers._distinct import Distinct
 from likely.outliers._threshold import Contamination, threshold
 
 _SAMPLE = 1 << 15  # rows that say what the others are like, at least
+number_per_row = by_blocks()
+number_per_feature = by_blocks(width=lambda detector: detector.n_features_in_)
 
 
 class OutlierDetector(OutlierMixin, BaseEstimator):
     """A likelihood of rows. Subclasses write ``_learn(table, rows)``, ``_scores(table)`` and ``_contributions``.
+
+    Tables may be arrays, frames, paths of Parquet, Feather or CSV files (a folder or a glob too), or Dask's arrays and
+    frames, which are read by blocks; of Dask's, answers are Dask's too.
 
     Signs are scikit-learn's: ``predict`` is 1 for inliers and -1 for outliers, ``score_samples`` and
     ``decision_function`` are lower for outliers. ``outlier_score`` is the other way round: higher is worse.
@@ -55,6 +61,11 @@ class OutlierDetector(OutlierMixin, BaseEstimator):
     def _sample(self, X: Any, sample_weight: Any) -> tuple[Any, Array | None]:
         """The rows that are read, and their weights."""
         self._check_parameters()
+        source = source_of(X)
+        if source is not None:
+            source = source if sample_weight is None else source.beside(sample_weight)
+            X, *weights = source.every(max(1, len(source) // _SAMPLE))
+            sample_weight = weights[0] if weights else None
         X = self._checked(X, reset=True)
         weight = check_sample_weight(sample_weight, X, counts=False)
         stride = max(1, len(X) // _SAMPLE)
@@ -63,6 +74,7 @@ class OutlierDetector(OutlierMixin, BaseEstimator):
         stride = stride if weight[::stride].any() else 1
         return X[::stride], weight[::stride]
 
+    @number_per_row
     def outlier_score(self, X: Any) -> Any:
         """How badly each row fits. Higher is worse."""
         return self._scores(self._table(X))
@@ -75,10 +87,12 @@ class OutlierDetector(OutlierMixin, BaseEstimator):
         """``score_samples`` less ``offset_``: negative for outliers."""
         return self.score_samples(X) - self.offset_
 
+    @by_blocks(dtype=lambda _: np.int64)
     def predict(self, X: Any) -> Any:
         """-1 for outliers, 1 for the rest."""
         return np.where(self.decision_function(X) < 0, -1, 1)
 
+    @number_per_feature
     def explain(self, X: Any) -> Any:
         """How much each feature adds to the outlyingness of each row: one is usual, a hundred is ten deviations."""
         return self._contributions(self._table(X))

@@ -14,7 +14,7 @@ from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from likely._typing import Array
-from likely.outliers._base import OutlierDetector
+from likely.outliers._base import OutlierDetector, number_per_feature, number_per_row
 from likely.outliers._columns import Columns
 from likely.outliers._distinct import Distinct, as_of_all
 from likely.outliers._likelihood import LikelihoodDetector
@@ -96,11 +96,13 @@ class EnsembleDetector(OutlierDetector):
             self.offset_ = -threshold(self._combined(fitted), combined, rows.weight, self.contamination)
         return self
 
+    @number_per_row
     def outlier_score(self, X: Any) -> Any:
         """The average. Higher is worse."""
         check_is_fitted(self)
         return self._combined(self._each(self._checked(X, reset=False)))
 
+    @number_per_row
     def scale(self, X: Any) -> Any:
         """The geometric mean of σ over those detectors that have one."""
         check_is_fitted(self)
@@ -110,6 +112,7 @@ class EnsembleDetector(OutlierDetector):
             raise AttributeError("none of these detectors has a scale")
         return np.exp(np.mean(scales, axis=0))
 
+    @number_per_feature
     def explain(self, X: Any) -> Any:
         """The share of each feature in what makes a row odd: the mean over those detectors that explain."""
         check_is_fitted(self)

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from likely._typing import Array
-from likely.outliers._base import OutlierDetector
+from likely.outliers._base import OutlierDetector, number_per_feature, number_per_row
 from likely.outliers._columns import slices
 from likely.outliers._distinct import Distinct
 from likely.outliers._scatter import ScatterDetector
@@ -63,10 +63,12 @@ class LikelihoodDetector(OutlierDetector):
         super().__init__(contamination=contamination)
         self.random_state = random_state
 
+    @number_per_row
     def scale(self, X: Any) -> Any:
         """σ of each row under one covariance: about one where it is ordinary."""
         return np.exp(self.scatter_._scores(self._table(X)))
 
+    @number_per_feature
     def explain(self, X: Any) -> Any:
         """What each feature adds to the score of each row. The sum over features is ``outlier_score``."""
         return super().explain(X)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from likely._random import Seeded, generator
 from likely._typing import Array
 from likely.likelihoods import LIKELIHOODS
-from likely.outliers._base import OutlierDetector
+from likely.outliers._base import OutlierDetector, number_per_feature, number_per_row
 from likely.outliers._distinct import Distinct, as_of_all, left_out, weights_without
 from likely.outliers._networks import Autoencoder, Dropout, glorot, linear
 from likely.outliers._threshold import Contamination
@@ -59,10 +59,12 @@ class ScaledDetector(OutlierDetector):
         self.max_steps = max_steps
         self.random_state = random_state
 
+    @number_per_row
     def scale(self, X: Any) -> Any:
         """σ of each row; with one for each feature, their geometric mean."""
         return np.exp(self._judged(self.module_, self._table(X))[0])
 
+    @number_per_feature
     def explain(self, X: Any) -> Any:
         """The squared error with which each feature is rebuilt, over the mean in training: one is usual."""
         return super().explain(X)

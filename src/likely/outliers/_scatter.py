@@ -13,7 +13,7 @@ from scipy.special import gammaincinv
 from likely._rows.blocks import row_blocks
 from likely._solvers.reweighting import row_precision
 from likely._typing import Array
-from likely.outliers._base import OutlierDetector
+from likely.outliers._base import OutlierDetector, number_per_row
 from likely.outliers._distinct import Distinct
 from likely.outliers._threshold import Contamination, quantiles
 
@@ -79,6 +79,7 @@ class ScatterDetector(OutlierDetector):
         self.max_iter = max_iter
         self.tol = tol
 
+    @number_per_row
     def scale(self, X: Any) -> Any:
         """σ of each row: about one where it is ordinary."""
         return np.exp(self.outlier_score(X))

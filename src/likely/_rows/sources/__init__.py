@@ -1,0 +1,82 @@
+"""Tables beyond memory and beyond one machine, one file per place they may be in."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from likely._rows.sources._dask import Dask, is_dask
+from likely._rows.sources._files import Files, is_files
+from likely._rows.sources._ray import Ray, is_ray
+from likely._rows.sources._source import Answer, Source
+from likely._rows.sources._spark import Spark, is_spark
+
+_KINDS: tuple[tuple[Callable[[Any], bool], Any], ...] = (
+    (is_dask, Dask),
+    (is_files, Files),
+    (is_spark, Spark),
+    (is_ray, Ray),
+)
+__all__ = ["Answer", "Source", "by_blocks", "source_of"]
+
+
+def source_of(X: Any) -> Source | None:
+    """Return where the rows of X are, or None if they are in memory.
+
+    Args:
+        X: a path, glob or URL of Parquet, Feather or CSV, a list of paths, a pyarrow dataset, a Dask array or frame,
+            a Spark frame, a Ray data set, or anything in memory.
+    """
+    if isinstance(X, Source):
+        return X
+    for is_one, kind in _KINDS:
+        if is_one(X):
+            return kind.opened(X)
+    return None
+
+
+def by_blocks(
+    width: Callable[[Any], int] | None = None, dtype: Callable[[Any], Any] = lambda _: np.float64, beside: str = ""
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorate a method that answers each row by itself, so that it takes tables that are in blocks.
+
+    Args:
+        width: of the fitted estimator, how many numbers an answer has; None for one.
+        dtype: of the fitted estimator, the type of an answer.
+        beside: names of further arguments that hold something for each row, with spaces between.
+    """
+
+    def decorate(method: Callable[..., Any]) -> Callable[..., Any]:
+        parameters = list(inspect.signature(method).parameters)
+
+        @functools.wraps(method)
+        def whole(self: Any, X: Any, *args: Any, **options: Any) -> Any:
+            source = source_of(X)
+            if source is None:
+                return method(self, X, *args, **options)
+            options |= dict(zip(parameters[2:], args, strict=False))
+            names = [name for name in beside.split() if options.get(name) is not None]
+            for name in names:
+                source = source.beside(options.pop(name))
+            # A copy: what is computed later is computed by the estimator as it is now.
+            compute = _OfBlock(method, copy.copy(self), tuple(names), options)
+            columns = None if width is None else width(self)
+            return source.answers(compute, Answer(columns, np.dtype(dtype(self)), method.__name__))
+
+        return whole
+
+    return decorate
+
+
+class _OfBlock:
+    def __init__(self, method: Callable[..., Any], fitted: Any, names: tuple[str, ...], options: dict[str, Any]):
+        # By name: a method that is decorated cannot be found by pickle.
+        self.method, self.fitted, self.names, self.options = method.__name__, fitted, names, options
+
+    def __call__(self, block: Any, *beside: Any) -> Any:
+        return getattr(self.fitted, self.method)(block, **dict(zip(self.names, beside, strict=True)), **self.options)

@@ -1,0 +1,142 @@
+"""Dask's arrays and frames: functions run where their blocks are, and answers are as lazy as what was asked."""
+
+from __future__ import annotations
+
+import copy
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+
+from likely._rows.sources._source import Answer, Source, cut
+
+T = TypeVar("T")
+_TOGETHER = 8  # results that are added up at once, so that none waits for all
+
+
+def is_dask(X: Any) -> bool:
+    """Whether X is a Dask array, frame or series."""
+    return hasattr(X, "__dask_graph__") and hasattr(X, "to_delayed")
+
+
+@dataclass
+class Dask(Source):
+    """Blocks of a Dask collection, and what stands beside each of them.
+
+    Args:
+        collection: a ``dask.array`` of one or two axes, or a ``dask.dataframe``.
+        parts: for every block, what functions are called with.
+    """
+
+    collection: Any
+    parts: list[tuple[Any, ...]] = field(default_factory=list)
+
+    @classmethod
+    def opened(cls, X: Any) -> Dask:
+        """Return the blocks of an array or a frame."""
+        columns = getattr(X, "columns", None)
+        found = cls(X, [(block,) for block in _blocks(X)])
+        found.names = None if columns is None else [str(name) for name in columns]
+        return found
+
+    def beside(self, other: Any) -> Dask:
+        """See :meth:`Source.beside`."""
+        found = copy.copy(self)
+        if isinstance(other, str):
+            kept = [name for name in self.collection.columns if name != other]
+            own, found = _blocks(self.collection[other]), Dask.opened(self.collection[kept])
+        else:
+            own = self._aligned(other) if is_dask(other) else cut(other, self.sizes)
+        if len(own) != len(self.parts):
+            raise ValueError(f"the table has {len(self.parts)} blocks, and what belongs to it has {len(own)}")
+        found.parts = [(*part, each) for part, each in zip(found.parts, own, strict=True)]
+        return found
+
+    def each(self, compute: Callable[..., T], *beside: Sequence[Any]) -> Iterator[T]:
+        """See :meth:`Source.each`."""
+        from dask.base import compute as compute_all
+
+        return iter(compute_all(*self._tasks(compute, *beside)))
+
+    def total(self, compute: Callable[..., T], add: Callable[[T, T], T] = operator.add) -> T:
+        """Add up where the blocks are."""
+        from dask.delayed import delayed
+
+        tasks = self._tasks(compute)
+        add_all = delayed(_Sum(add))
+        while len(tasks) > 1:
+            tasks = [add_all(tasks[at : at + _TOGETHER]) for at in range(0, len(tasks), _TOGETHER)]
+        return tasks[0].compute()
+
+    def answers(self, compute: Callable[..., Any], answer: Answer) -> Any:
+        """Return a Dask array of an array, a series or a frame of a frame; nothing is computed yet."""
+        if self.names is None:
+            return self._array(compute, answer)
+        import dask.dataframe as dd
+        import pandas as pd
+
+        tasks = self._tasks(_Indexed(compute))
+        empty = np.empty((0,) if answer.width is None else (0, answer.width), answer.dtype)
+        index = self.collection._meta.index
+        meta = pd.Series(empty, index=index) if answer.width is None else pd.DataFrame(empty, index=index)
+        return dd.from_delayed(tasks, meta=meta, divisions=self.collection.divisions, verify_meta=False)
+
+    def _array(self, compute: Callable[..., Any], answer: Answer) -> Any:
+        import dask.array as da
+
+        rows = self.collection.chunks[0]
+        tail = () if answer.width is None else (answer.width,)
+        parts = [
+            da.from_delayed(task, (size, *tail), dtype=answer.dtype)
+            for task, size in zip(self._tasks(compute), rows, strict=True)
+        ]
+        return da.concatenate(parts, allow_unknown_chunksizes=True)
+
+    def _tasks(self, compute: Callable[..., Any], *beside: Sequence[Any]) -> list[Any]:
+        from dask.delayed import delayed
+
+        # Once in the graph, however many blocks there are: a fitted model may be large.
+        call = delayed(compute, pure=False)
+        own = zip(*beside, strict=True) if beside else ([],) * len(self.parts)
+        return [call(*part, *each) for part, each in zip(self.parts, own, strict=True)]
+
+    def _aligned(self, other: Any) -> list[Any]:
+        """The blocks of another collection, cut as these are."""
+        if hasattr(other, "chunks") and self.names is None and other.chunks[0] != self.collection.chunks[0]:
+            if np.isnan(self.collection.chunks[0]).any() or np.isnan(other.chunks[0]).any():
+                return _blocks(other)  # whether they fit shows as they are read
+            return _blocks(other.rechunk({0: self.collection.chunks[0]}))
+        return _blocks(other)
+
+
+def _blocks(X: Any) -> list[Any]:
+    if hasattr(X, "rechunk"):  # an array, whose columns may be in several blocks
+        X = X.rechunk(dict.fromkeys(range(1, X.ndim), -1)) if X.ndim > 1 else X
+        return list(X.to_delayed().ravel())
+    return list(X.to_delayed())
+
+
+@dataclass(frozen=True)
+class _Sum:
+    add: Callable[[Any, Any], Any]
+
+    def __call__(self, parts: list[Any]) -> Any:
+        total = parts[0]
+        for part in parts[1:]:
+            total = self.add(total, part)
+        return total
+
+
+@dataclass(frozen=True)
+class _Indexed:
+    """Answers with the index of their rows."""
+
+    compute: Callable[..., Any]
+
+    def __call__(self, block: Any, *beside: Any) -> Any:
+        import pandas as pd
+
+        found = self.compute(block, *beside)
+        return (pd.Series if found.ndim == 1 else pd.DataFrame)(found, index=block.index)

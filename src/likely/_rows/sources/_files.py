@@ -1,0 +1,238 @@
+"""Parquet, Feather and CSV: a file, a folder, a glob or a URL, read piece by piece by pyarrow."""
+
+from __future__ import annotations
+
+import copy
+import glob
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import joblib
+import numpy as np
+
+from likely._rows.sources._source import Answer, Source, cut
+
+T = TypeVar("T")
+_NUMBERS = 1 << 22  # of a block, about: two threads' worth of it and of what is computed from it is a few 100 MB
+_ENDINGS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".feather": "feather", ".arrow": "feather"}
+
+
+def is_files(X: Any) -> bool:
+    """Whether X names files, or is a pyarrow dataset."""
+    if isinstance(X, str | os.PathLike):
+        return True
+    if isinstance(X, list | tuple):
+        return len(X) > 0 and all(isinstance(own, str | os.PathLike) for own in X)
+    return type(X).__module__.startswith("pyarrow") and hasattr(X, "get_fragments")
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Rows of a file: some row groups of Parquet, or a batch that was read already."""
+
+    fragment: Any
+    names: tuple[str, ...]
+    rows: int
+
+    def read(self) -> Any:
+        """Return a pandas frame."""
+        with _naming(self.fragment.path):
+            return self.fragment.to_table(columns=list(self.names)).to_pandas()
+
+
+@dataclass
+class Files(Source):
+    """Rows of files. Blocks are frames; functions run in joblib's threads, or where ``joblib.parallel_config`` says.
+
+    Args:
+        dataset: a pyarrow dataset.
+        names: the columns to read.
+        others: what stands beside each block: a column's name, or an array of as many rows.
+    """
+
+    dataset: Any
+    names: list[str]
+    others: list[Any] = field(default_factory=list)
+
+    @classmethod
+    def opened(cls, X: Any) -> Files:
+        """Return the rows of a path, glob, URL, list of these, or dataset.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+            ValueError: files differ in their columns, or are of a kind that is not read.
+        """
+        dataset = X if hasattr(X, "get_fragments") else _dataset([X] if isinstance(X, str | os.PathLike) else list(X))
+        _check_alike(dataset)
+        return cls(dataset, list(dataset.schema.names))
+
+    def beside(self, other: Any) -> Files:
+        """See :meth:`Source.beside`."""
+        found = copy.copy(self)
+        found.__dict__.pop("sizes", None)
+        if isinstance(other, str):
+            if other not in self.names:
+                raise ValueError(f"there is no column {other!r}: there are {', '.join(self.names[:10])}")
+            found.names = [name for name in self.names if name != other]
+        elif len(other) != len(self):
+            cut(other, self.sizes)
+        found.others = [*self.others, other]
+        return found
+
+    def each(self, compute: Callable[..., T], *beside: Sequence[Any]) -> Iterator[T]:
+        """See :meth:`Source.each`."""
+        parallel = joblib.Parallel(prefer="threads", n_jobs=_jobs(), return_as="generator", pre_dispatch="n_jobs + 1")
+        columns = [own for own in self.others if isinstance(own, str)]
+        tasks = (
+            joblib.delayed(_apply)(compute, piece, self.names, columns, self._arrays(start, piece.rows), own)
+            for piece, start, *own in self._pieces(beside)
+        )
+        return parallel(tasks)
+
+    def answers(self, compute: Callable[..., Any], answer: Answer) -> Any:
+        """Return a NumPy array."""
+        shape = (len(self),) if answer.width is None else (len(self), answer.width)
+        found, start = np.empty(shape, answer.dtype), 0
+        for part in self.each(compute):
+            found[start : start + len(part)] = part
+            start += len(part)
+        return found
+
+    def _arrays(self, start: int, rows: int) -> list[Any]:
+        return [own if isinstance(own, str) else np.asarray(own[start : start + rows]) for own in self.others]
+
+    def _pieces(self, beside: Sequence[Sequence[Any]]) -> Iterator[tuple[Any, ...]]:
+        start = 0
+        names = [*self.names, *(own for own in self.others if isinstance(own, str))]
+        for number, piece in enumerate(_pieces(self.dataset, tuple(names))):
+            yield piece, start, *(own[number] for own in beside)
+            start += piece.rows
+
+
+def _apply(
+    compute: Callable[..., T], piece: Any, names: list[str], columns: list[str], others: list[Any], own: list[Any]
+) -> T:
+    frame = piece.read()
+    beside = [frame[each].to_numpy() if isinstance(each, str) else each for each in others]
+    return compute(frame[names] if columns else frame, *beside, *own)
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """Rows that were read already, of a file that has to be read from its beginning."""
+
+    batch: Any
+    rows: int
+
+    def read(self) -> Any:
+        return self.batch.to_pandas()
+
+
+def _pieces(dataset: Any, names: tuple[str, ...]) -> Iterable[Any]:
+    most = max(1, _NUMBERS // max(1, len(names)))
+    for fragment in dataset.get_fragments():
+        if not hasattr(fragment, "row_groups"):
+            batches = fragment.to_batches(schema=dataset.schema, columns=list(names), batch_size=most)
+            with _naming(fragment.path):
+                yield from (_Batch(batch, batch.num_rows) for batch in batches if batch.num_rows)
+            continue
+        groups: list[int] = []
+        rows = 0
+        for group in fragment.row_groups:
+            if groups and rows + group.num_rows > most:
+                yield Piece(fragment.subset(row_group_ids=groups), names, rows)
+                groups, rows = [], 0
+            groups, rows = [*groups, group.id], rows + group.num_rows
+        if rows:
+            yield Piece(fragment.subset(row_group_ids=groups), names, rows)
+
+
+def _dataset(paths: list[Any]) -> Any:
+    try:
+        from pyarrow import dataset, fs
+    except ImportError:
+        raise ImportError("tables in files are read by pyarrow: pip install 'likely[arrow,data]'") from None
+    urls = [str(path) for path in paths if "://" in str(path)]
+    if urls:
+        filesystem, found = _remote(urls)
+    else:
+        filesystem, found = fs.LocalFileSystem(), [file for path in paths for file in _local(Path(path))]
+    kinds = {_kind(path) for path in found}
+    if len(kinds) > 1:
+        raise ValueError(f"files of different kinds, {' and '.join(sorted(kinds))}: name those of one kind")
+    with _naming(found[0]):  # whose columns all are to have
+        return dataset.dataset(found[0] if len(found) == 1 else found, format=kinds.pop(), filesystem=filesystem)
+
+
+@contextmanager
+def _naming(path: str) -> Iterator[None]:
+    """Say in one line which file cannot be read."""
+    try:
+        yield
+    except (OSError, ValueError) as error:  # Arrow's errors are among these
+        raise ValueError(f"{path} cannot be read: {str(error).splitlines()[0]}") from None
+
+
+def _kind(path: str) -> str:
+    kind = _ENDINGS.get(Path(path).suffix.lower())
+    if kind is None:
+        raise ValueError(f"{path} has no ending that is read by blocks: {', '.join(_ENDINGS)}")
+    return kind
+
+
+def _local(path: Path) -> list[str]:
+    """The files that a path or a glob stands for, in the order of their names."""
+    if path.is_dir():
+        found = sorted(str(file) for file in path.rglob("*") if file.suffix.lower() in _ENDINGS)
+        if not found:
+            raise FileNotFoundError(f"{path} holds no file that ends in {', '.join(_ENDINGS)}")
+        return found
+    found = [str(path)] if path.exists() else sorted(glob.glob(str(path), recursive=True))
+    if not found:
+        raise FileNotFoundError(f"{path} does not exist")
+    return [file for own in found for file in (_local(Path(own)) if os.path.isdir(own) else [own])]
+
+
+def _remote(urls: list[str]) -> tuple[Any, list[str]]:
+    try:
+        import fsspec
+    except ImportError:
+        raise ImportError("tables behind a URL are read by fsspec: pip install fsspec") from None
+    found: list[str] = []
+    for url in urls:
+        filesystem, path = fsspec.core.url_to_fs(url)
+        own = [path] if filesystem.isfile(path) else filesystem.glob(path)
+        own = own if own != [path] or filesystem.isfile(path) else filesystem.find(path)
+        found += sorted(file for file in own if Path(file).suffix.lower() in _ENDINGS)
+    if not found:
+        raise FileNotFoundError(f"{urls[0]} does not exist")
+    return filesystem, found
+
+
+def _check_alike(dataset: Any) -> None:
+    """Refuse files that do not have the columns of the first, or not of its types."""
+    first: Any = None
+    for fragment in dataset.get_fragments():
+        with _naming(fragment.path):
+            schema = fragment.physical_schema
+        first = first or (schema.remove_metadata(), fragment.path)
+        if schema.remove_metadata().equals(first[0]):
+            continue
+        own = {name: str(kind) for name, kind in zip(schema.names, schema.types, strict=True)}
+        its = {name: str(kind) for name, kind in zip(first[0].names, first[0].types, strict=True)}
+        for name in [*its, *own]:
+            if own.get(name) != its.get(name):
+                told = f"{name!r} is {own.get(name, 'not there')}, and {its.get(name, 'not there')} in {first[1]}"
+                raise ValueError(f"{fragment.path} has other columns: {told}")
+
+
+def _jobs() -> int | None:
+    """As many threads as there are cores, unless ``joblib.parallel_config`` says otherwise."""
+    backend, jobs = joblib.parallel.get_active_backend()
+    return (
+        (os.cpu_count() or 1) if jobs == 1 and type(backend).__name__ in ("LokyBackend", "ThreadingBackend") else None
+    )

@@ -1,0 +1,131 @@
+"""Tables that stay where they are: functions go to their blocks, and what they return comes back."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a function returns for each row: one number, or several.
+
+    Args:
+        width: how many numbers; None for one that is not in a row of its own.
+        dtype: of which type.
+        name: of a column that holds it.
+    """
+
+    width: int | None = None
+    dtype: Any = np.float64
+    name: str = "answer"
+
+    @property
+    def names(self) -> list[str]:
+        """Of the columns that hold it."""
+        return [self.name] if self.width is None else [f"{self.name}_{place}" for place in range(self.width)]
+
+
+class Source(ABC):
+    """A table in blocks of rows, read as often as asked and never held as a whole.
+
+    A block is what estimators take anyway, a pandas frame or a NumPy array. Subclasses say where functions are run.
+    """
+
+    names: list[str] | None = None  # of the columns; None of an array
+
+    @abstractmethod
+    def each(self, compute: Callable[..., T], *beside: Sequence[Any]) -> Iterator[T]:
+        """Yield ``compute(block, …)`` of every block, in the order of the rows.
+
+        Args:
+            compute: a function of a block and of what stands beside it.
+            beside: further arguments, each with one entry per block.
+        """
+
+    @abstractmethod
+    def answers(self, compute: Callable[..., Any], answer: Answer) -> Any:
+        """Return what ``compute`` makes of every row, as the kind of thing that the table is.
+
+        Args:
+            compute: a function of a block that returns an array with as many rows.
+            answer: what that array holds.
+        """
+
+    @abstractmethod
+    def beside(self, other: Any) -> Source:
+        """Return a source whose blocks have one argument more, the same rows of something else.
+
+        Args:
+            other: the name of a column, which is taken out of the blocks; an array in memory; or something of the kind
+                this table is.
+        """
+
+    def total(self, compute: Callable[..., T], add: Callable[[T, T], T] = operator.add) -> T:
+        """Return the sum of ``compute(block, …)`` over all blocks.
+
+        Args:
+            compute: a function of a block.
+            add: how two of its results become one; the result must not depend on where blocks begin.
+        """
+        return functools.reduce(add, self.each(compute))
+
+    @functools.cached_property
+    def sizes(self) -> list[int]:
+        """How many rows each block has."""
+        return list(self.each(_size))
+
+    @property
+    def starts(self) -> list[int]:
+        """Which row of the table each block begins with."""
+        return [0, *np.cumsum(self.sizes[:-1]).tolist()]
+
+    def __len__(self) -> int:
+        return sum(self.sizes)
+
+    def every(self, stride: int) -> tuple[Any, ...]:
+        """Return every ``stride``-th row of the table, in memory: the block, and what stands beside it."""
+        parts = list(self.each(functools.partial(thinned, stride=stride), self.starts))
+        return tuple(joined(part) for part in zip(*parts, strict=True))
+
+
+def _size(block: Any, *_: Any) -> int:
+    return len(block)
+
+
+def thinned(*blocks: Any, stride: int) -> tuple[Any, ...]:
+    """Return every ``stride``-th row of what stands side by side, the last of which says which row of all is first."""
+    *parts, start = blocks
+    rows = slice(-start % stride, None, stride)
+    # Copied, or the few would keep the whole block in memory.
+    return tuple((part.iloc[rows] if hasattr(part, "iloc") else part[rows]).copy() for part in parts)
+
+
+def joined(parts: Sequence[Any]) -> Any:
+    """Return blocks one below the other."""
+    if hasattr(parts[0], "iloc"):
+        import pandas as pd
+
+        return pd.concat(parts, ignore_index=True)
+    return np.concatenate(parts)
+
+
+def cut(array: Any, sizes: Sequence[int]) -> list[Any]:
+    """Return the rows of an array that belong to each block.
+
+    Raises:
+        ValueError: there are other than as many rows.
+    """
+    if len(array) != sum(sizes):
+        raise ValueError(f"the table has {sum(sizes):,} rows, and what belongs to it has {len(array):,}")
+    ends = np.cumsum(sizes)
+    rows = [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]
+    return [array.iloc[own] if hasattr(array, "iloc") else np.asarray(array[own]) for own in rows]

@@ -1,0 +1,79 @@
+"""A Dask cluster of two worker processes: the same answers, also where one of them dies in the middle."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dask.array as da
+import dask.dataframe as dd
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+from distributed import Client, LocalCluster
+
+from likely._rows.sources import source_of
+from likely.outliers import LikelihoodDetector, ScatterDetector
+
+ROWS = 70_001
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, protocol="tcp://") as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+@pytest.fixture(scope="module")
+def table() -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(ROWS, 4)), columns=list("abcd"))
+    return frame.assign(kind=rng.choice(["x", "y", "z"], ROWS))
+
+
+class DiesOnce:
+    """Ends the process that calls it first, unless it is the one that made it."""
+
+    def __init__(self, flag: Path) -> None:
+        self.flag, self.home = flag, os.getpid()
+
+    def __call__(self, block: Any) -> Any:
+        if os.getpid() != self.home and not self.flag.exists():
+            self.flag.touch()
+            os._exit(1)
+        return block
+
+
+@pytest.mark.parametrize("blocks", [1, 3, 17])
+@pytest.mark.parametrize("detector", [ScatterDetector(), LikelihoodDetector(random_state=0)])
+def test_the_same_answers_from_two_processes(detector: Any, blocks: int, table: pd.DataFrame, client: Client) -> None:
+    detector.fit(table)
+    scores, offset = detector.outlier_score(table), detector.offset_
+    frame = dd.from_pandas(table, npartitions=blocks)
+    assert detector.fit(frame).offset_ == pytest.approx(offset, rel=1e-8)
+    np.testing.assert_allclose(detector.outlier_score(frame).compute().to_numpy(), scores, rtol=1e-8)
+
+
+def test_files_are_read_by_the_workers(table: pd.DataFrame, client: Client, tmp_path: Path) -> None:
+    table.to_parquet(tmp_path / "t.parquet", row_group_size=5000)
+    known = ScatterDetector().fit(table)
+    with joblib.parallel_config(backend="dask"):
+        found = ScatterDetector().fit(tmp_path)
+        np.testing.assert_allclose(found.outlier_score(tmp_path), known.outlier_score(table), rtol=1e-12)
+        source = source_of(tmp_path)
+        assert source is not None
+        assert os.getpid() not in set(source.each(lambda _: os.getpid()))
+
+
+def test_a_worker_that_dies_changes_nothing(table: pd.DataFrame, client: Client, tmp_path: Path) -> None:
+    X = table[list("abcd")].to_numpy()
+    known = ScatterDetector().fit(X)
+    lazy = da.from_array(X, chunks=(5000, 4)).map_blocks(DiesOnce(tmp_path / "dead"), dtype=X.dtype, meta=X[:0])
+    found = ScatterDetector().fit(lazy)
+    assert (tmp_path / "dead").exists()
+    assert found.offset_ == known.offset_
+    np.testing.assert_array_equal(found.outlier_score(lazy).compute(), known.outlier_score(X))
