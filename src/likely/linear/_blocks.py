@@ -54,13 +54,13 @@ class CheckedBlock:
         """Return the head, the rows, their targets (n, k) and their weights; k is 0 where there is no target."""
         checker = clone(self.estimator)
         options: dict[str, Any] = {"dtype": np.float64, "ensure_min_samples": 0}
-        if self.target:
+        if self.target and block.shape[0]:
             options |= {"y": beside[0], "multi_output": True, "y_numeric": True}
             x, y = validate_data(checker, block, **options)
             y = np.asarray(y, dtype=np.float64).reshape(len(x), -1)
-        else:
+        else:  # a Dask frame may have empty blocks, of whose targets there is nothing to check
             x = validate_data(checker, block, **options)
-            y = np.zeros((len(x), 0))
+            y = np.zeros((len(x), int(np.prod(beside[0].shape[1:])) if self.target else 0))
         weight = None if self.counts is None else self.counts(block_weight(beside[-1], x))
         return Head.of(checker), x, y, weight
 
