@@ -107,5 +107,4 @@ def _units(peak: Array, targets: int) -> Array:
 def _triangular(table: Array) -> Array:
     if len(table) <= table.shape[1]:
         return table
-    root: Array = np.linalg.qr(table, mode="r")
-    return root
+    return np.asarray(np.linalg.qr(table, mode="r"), dtype=np.float64)
