@@ -8,7 +8,7 @@ import pytest
 from sklearn.datasets import load_diabetes
 from sklearn.linear_model import LinearRegression
 
-from likely.linear import RobustLinearRegression, _robust_regression
+from likely.linear import RobustLinearRegression, RobustPCA, _robust_pca, _robust_regression
 
 TIGHT = {"tol": 1e-9, "max_iter": 1000}
 
@@ -121,3 +121,41 @@ def test_what_needs_all_rows_says_so(monkeypatch):
         RobustLinearRegression().fit(in_blocks(X, 3), None)
     with pytest.raises(TypeError, match="in memory"):
         RobustLinearRegression().fit(X, y).predict_dist(in_blocks(X, 3))
+
+
+def same_subspace(found, whole, tol):
+    np.testing.assert_allclose(found.components_, whole.components_, atol=tol)
+    for name in ("mean_", "scale_", "explained_variance_", "explained_variance_ratio_"):
+        np.testing.assert_allclose(getattr(found, name), getattr(whole, name), rtol=10 * tol)
+    np.testing.assert_allclose(np.asarray(found.weights_), whole.weights_, atol=100 * tol)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("blocks", [1, 3, 17])
+def test_components(blocks, weighted, monkeypatch):
+    X, _ = spoiled(3)
+    X /= X.std(0)
+    weight = np.arange(len(X)) % 3.0 if weighted else None
+    rows = [None if each is None else in_blocks(each, blocks) for each in (X, weight)]
+    same_subspace(RobustPCA(3).fit(rows[0], None, rows[1]), RobustPCA(3).fit(X, None, weight), 1e-9)
+    monkeypatch.setattr(_robust_pca, "SAMPLE", 300)
+    whole = RobustPCA(3, tol=1e-9, max_iter=1000).fit(X, None, weight)
+    found = RobustPCA(3, tol=1e-9, max_iter=1000).fit(rows[0], None, rows[1])
+    same_subspace(found, whole, 1e-6)
+    np.testing.assert_allclose(found.transform(rows[0]).compute(), whole.transform(X), atol=1e-5)
+    np.testing.assert_allclose(found.outlier_score(rows[0]).compute(), whole.outlier_score(X), rtol=1e-5)
+
+
+def test_components_of_parquet_and_of_rows_in_a_plane(tmp_path, monkeypatch):
+    monkeypatch.setattr(_robust_pca, "SAMPLE", 300)
+    random = np.random.default_rng(0)
+    X = random.normal(size=(1000, 2)) @ random.normal(size=(2, 4)) * 1e100
+    X[3::100] += 1e100 * random.normal(size=(10, 4))
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    frame.to_parquet(tmp_path / "table.parquet", row_group_size=100)
+    found, whole = (RobustPCA(2, tol=1e-9).fit(table) for table in (tmp_path / "table.parquet", frame))
+    np.testing.assert_allclose(found.components_, whole.components_, atol=1e-6)
+    assert list(found.feature_names_in_) == list("abcd")
+    np.testing.assert_allclose(found.weights_ > 0.5, whole.weights_ > 0.5)
+    with pytest.raises(ValueError, match="n_components=5"):
+        RobustPCA(5).fit(tmp_path / "table.parquet")

@@ -126,8 +126,8 @@ def climb_blocks(
         inner = max(math.sqrt(near.left(step) / max(count - p, 0.3 * count)), floor)
         outer = max(math.sqrt(far.left(step) / max(total - count, TINY)), 3 * inner)
         share = float(np.clip(count / total, 0.5, 1 - 1 / (2 * max(total, 1.0))))
-        scales = {"inner": np.array([inner]), "outer": np.array([outer]), "share": np.array([share])}
-        fit = replace(fit, betas=beta[None], n_iter=fit.n_iter + 1, **scales)
+        scales = np.array([inner]), np.array([outer]), np.array([share])
+        fit = Mixture(beta[None], *scales, fit.density, fit.n_iter + 1, fit.tilt)
         if np.abs(x @ step).max() <= tol * inner:
             break
     return fit
