@@ -8,7 +8,9 @@ import pytest
 from sklearn.datasets import load_diabetes
 from sklearn.linear_model import LinearRegression
 
+from likely._rows.sources import source_of
 from likely.linear import RobustLinearRegression, RobustPCA, _robust_pca, _robust_regression
+from likely.linear._blocks import sample_of
 
 TIGHT = {"tol": 1e-9, "max_iter": 1000}
 
@@ -94,6 +96,26 @@ def test_a_column_that_only_few_rows_have(monkeypatch):
     found = RobustLinearRegression(**TIGHT, random_state=0).fit(in_blocks(X, 5), in_blocks(y, 5))
     alike(found, RobustLinearRegression(**TIGHT, random_state=0).fit(X, y), X)
     assert found.coef_[0] > 30
+
+
+def test_a_pattern_that_recurs_is_sampled_as_often_as_it_is_there(monkeypatch):
+    monkeypatch.setattr(_robust_regression, "SAMPLE", 300)
+    random = np.random.default_rng(0)
+    X = random.normal(size=(3000, 5))
+    y = X @ [1, 2, 3, 0, 0] + random.normal(size=3000)
+    y[::10] += 50  # every tenth row, and one row of ten is in the sample
+    whole = RobustLinearRegression(**TIGHT, random_state=0).fit(X, y)
+    alike(RobustLinearRegression(**TIGHT, random_state=0).fit(in_blocks(X, 7), in_blocks(y, 7)), whole, X)
+
+
+@pytest.mark.parametrize("stride", [2, 7, 10])
+def test_the_sample_does_not_depend_on_blocks(stride):
+    rows = np.arange(1000)
+    first, *others = (sample_of(source_of(in_blocks(rows, blocks)), stride)[0] for blocks in (1, 3, 17, 400))
+    assert all((first == other).all() for other in others)
+    assert (first // stride == np.arange(len(first))).all()
+    assert len(first) >= 1000 // stride
+    assert np.bincount(first % stride).min() > 0.7 * len(first) / stride
 
 
 def test_parquet(tmp_path, monkeypatch):
