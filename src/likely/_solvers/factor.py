@@ -18,7 +18,7 @@ from likely._rows.canonical import units_of
 from likely._solvers.design import Design, centred_design, check_target
 from likely._typing import Array
 
-_LEAST = 2048  # rows that are factored at once, at least
+_LEAST = 8192  # rows that are factored at once, at least
 
 
 @dataclass(frozen=True)
