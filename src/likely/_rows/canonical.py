@@ -91,8 +91,13 @@ def column_units(X: Any) -> Array:
         peak = np.asarray(abs(X).max(axis=0).todense()).reshape(columns) if X.nnz else np.zeros(columns)
     else:
         peak = np.maximum(X.max(axis=0), -X.min(axis=0))
+    return units_of(peak)
+
+
+def units_of(peak: Array) -> Array:
+    """Return the units of columns whose largest numbers are these, without their signs."""
     odd = (peak > 0) & ~((peak > 1 / _ORDINARY) & (peak < _ORDINARY))
-    units = np.ones(columns)
+    units = np.ones(len(peak))
     units[odd] = np.ldexp(1.0, np.frexp(peak[odd])[1] - 1)
     return units
 

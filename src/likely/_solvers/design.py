@@ -218,9 +218,7 @@ def standardized(table: Table, fit_intercept: bool, penalty: Array | None = None
     ``penalty`` multiplies each column's deviation, which divides the scale of its weight's prior; 0 is no prior.
     """
     x, y, total = table.x, table.y, float(table.weight.sum())
-    largest = float(np.abs(y).max())
-    if largest > 1e150 or 0 < largest < 1e-150:
-        raise ValueError(f"y is as large as {largest:.0e}, and its squares beyond float64: give y in other units")
+    check_target(float(np.abs(y).max()))
     if sparse.issparse(x):
         return _sparse(table, total, fit_intercept, penalty)
     weight = None if (table.weight == 1).all() else table.weight
@@ -231,6 +229,37 @@ def standardized(table: Table, fit_intercept: bool, penalty: Array | None = None
         root = np.sqrt(weight)
         x *= root[:, None]
         y *= root
+    return centred_design(x, y, total, mean, target, table.units, fit_intercept, penalty)
+
+
+def check_target(largest: float) -> None:
+    """Refuse a target that is so large, or so small, that its squares leave float64."""
+    if largest > 1e150 or 0 < largest < 1e-150:
+        raise ValueError(f"y is as large as {largest:.0e}, and its squares beyond float64: give y in other units")
+
+
+def centred_design(
+    x: Array,
+    y: Array,
+    total: float,
+    mean: Array,
+    target: float,
+    units: Array,
+    fit_intercept: bool,
+    penalty: Array | None,
+) -> Design:
+    """The design of a centred table, or of any other whose columns and target have the same products.
+
+    Args:
+        x: the columns less their means, times the roots of the weights; it is not kept as it is.
+        y: the target, likewise.
+        total: the number of rows.
+        mean: what was taken off the columns.
+        target: what was taken off the target.
+        units: of the columns.
+        fit_intercept: whether anything was taken off.
+        penalty: see :func:`standardized`.
+    """
     # The table's own units have kept squares within float64.
     deviation, live = _usable(np.sqrt(np.einsum("ij,ij->j", x, x) / total), mean)
     free, spent = None, float(fit_intercept)
@@ -248,7 +277,7 @@ def standardized(table: Table, fit_intercept: bool, penalty: Array | None = None
     live, free = live[order], free and replace(free, columns=free.columns[:, order])
     x = x.T[live].T
     x /= deviation[live]
-    return Design(x, y, total, live, mean, deviation, target, table.units, free=free, spent=spent)
+    return Design(x, y, total, live, mean, deviation, target, units, free=free, spent=spent)
 
 
 def _sparse(table: Table, total: float, fit_intercept: bool, penalty: Array | None) -> Design:

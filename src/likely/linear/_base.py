@@ -14,8 +14,10 @@ from torch.distributions import Distribution, Normal
 
 from likely._rows.canonical import Line, Table, canonical
 from likely._rows.checks import all_or_nothing, check_sample_weight
+from likely._rows.sources import Source, by_blocks, source_of
 from likely._solvers.design import Design, Posterior, standardized
 from likely._typing import Array
+from likely.linear._blocks import Summary, summarised
 
 
 class LinearModel(BaseEstimator):
@@ -30,11 +32,13 @@ class LinearModel(BaseEstimator):
         """Learn the line, and the parameters of the likelihood and of the prior, from rows.
 
         Args:
-            X: table of shape (n, d).
+            X: table of shape (n, d). Regressions also take tables in blocks, which are never held as a whole: a Dask
+                array or frame, or a path, glob or URL of Parquet, Feather or CSV.
             y: target or label of each row, shape (n,); :class:`DynamicRidge` also takes (n, k), k targets of which each
-                gets a fit of its own.
-            sample_weight: weight of each row, shape (n,). Whole numbers count rows: a weight of two is the row twice.
-                Other weights are scaled to a mean of one, so that only their ratios matter.
+                gets a fit of its own. Of a table in blocks also the name of a column, which is then no feature.
+            sample_weight: weight of each row, shape (n,), or the name of a column of a table in blocks. Whole numbers
+                count rows: a weight of two is the row twice. Other weights are scaled to a mean of one, so that
+                only their ratios matter.
 
         Returns:
             The estimator itself.
@@ -53,6 +57,11 @@ class LinearRegressor(RegressorMixin, LinearModel):
     intercept_: float
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
+        source = source_of(X)
+        if source is not None:
+            self._learn_source(source, y, sample_weight)
+            self.coef_ = self._line.coef
+            return
         accept = ["csr", "csc"] if self._sparse else False
         options: dict[str, Any] = {"accept_sparse": accept, "accept_large_sparse": False, "y_numeric": True}
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=self._least, **options)
@@ -67,11 +76,33 @@ class LinearRegressor(RegressorMixin, LinearModel):
             return_std: whether to return the standard deviation too.
 
         Returns:
-            Array of shape (n,), or (n, k) after a fit to k targets; with ``return_std`` a pair of such arrays.
+            Array of shape (n,), or (n, k) after a fit to k targets; with ``return_std`` a pair of such arrays. Dask's
+            tables get Dask's arrays, which are not computed yet.
         """
+        source = source_of(X)
+        if source is not None:
+            mean = self._means(source)
+            return (mean, self._deviations(source)) if return_std else mean
+        return self._predicted(X, return_std)
+
+    def _predicted(self, X: Any, return_std: bool) -> Any:
         X = self._checked_rows(X)
         mean = self._line(X, self.coef_) + self.intercept_
         return (mean, self._deviation(X)) if return_std else mean
+
+    @by_blocks(width=lambda model: model._width)
+    def _means(self, X: Any) -> Any:
+        return self._predicted(X, False)
+
+    @by_blocks(width=lambda model: model._width)
+    def _deviations(self, X: Any) -> Any:
+        return self._predicted(X, True)[1]
+
+    @property
+    def _width(self) -> int | None:
+        """How many numbers a prediction has; None for one."""
+        check_is_fitted(self)
+        return None
 
     def _checked_rows(self, X: Any) -> Any:
         check_is_fitted(self)
@@ -79,6 +110,9 @@ class LinearRegressor(RegressorMixin, LinearModel):
         return validate_data(self, X, accept_sparse=accept, dtype=np.float64, reset=False)
 
     def _learn(self, X: Any, y: Array, weight: Array | None) -> None:
+        raise TypeError("use one of the estimators in likely.linear")
+
+    def _learn_source(self, source: Source, y: Any, sample_weight: Any) -> None:
         raise TypeError("use one of the estimators in likely.linear")
 
     def _deviation(self, X: Any) -> Array:
@@ -107,12 +141,24 @@ class DynamicLinearModel(LinearRegressor):
 
     def _learn(self, X: Any, y: Array, weight: Array | None) -> None:
         penalty = self._check_penalty_weights(X.shape[1])
-        table = canonical(X, y, weight)
-        design = standardized(table, self.fit_intercept, penalty)
+        self._learn_design(standardized(canonical(X, y, weight), self.fit_intercept, penalty))
+
+    def _learn_source(self, source: Source, y: Any, sample_weight: Any) -> None:
+        summary = summarised(self, source, y, sample_weight, self._least)
+        summary.head.name(self)
+        self._learn_summary(summary)
+
+    def _learn_summary(self, summary: Summary) -> None:
+        if summary.factor.targets != 1:
+            raise ValueError(f"y has {summary.factor.targets} columns: {type(self).__name__} takes one target")
+        penalty = self._check_penalty_weights(summary.head.columns)
+        self._learn_design(summary.factor.design(self.fit_intercept, penalty))
+
+    def _learn_design(self, design: Design) -> None:
         slope, self.intercept_ = design.restored(self._solve(design))
         # What new rows need to be put into the fit's units; the table itself is let go.
         self._design = replace(design, x=np.zeros((0, design.shape[1])), y=np.zeros(0), offset=None, weight=None)
-        self._line = Line.of(slope, table.units)
+        self._line = Line.of(slope, design.units)
 
     def _solve(self, design: Design) -> Array:
         raise TypeError("use one of the estimators in likely.linear")
@@ -130,13 +176,16 @@ class DynamicLinearModel(LinearRegressor):
         Returns:
             A :class:`torch.distributions.Normal` of batch shape (n,), or (n, k) after a fit to k targets, in float64.
 
+        Raises:
+            TypeError: X is one of Dask's tables; ``predict(X, return_std=True)`` has the parameters, block by block.
+
         >>> import numpy as np
         >>> from likely.linear import DynamicRidge
         >>> X = np.arange(6.0)[:, None]
         >>> DynamicRidge().fit(X, [0.1, 0.9, 2.1, 2.9, 4.1, 4.9]).predict_dist(X[:2]).icdf(torch.tensor(0.5)).round()
         tensor([0., 1.], dtype=torch.float64)
         """
-        mean, std = self.predict(X, return_std=True)
+        mean, std = (in_memory(part) for part in self.predict(X, return_std=True))
         tiny = np.finfo(np.float64).tiny  # a constant target leaves no noise, and a distribution must have some
         return Normal(torch.from_numpy(mean), torch.from_numpy(np.maximum(std, tiny)))
 
@@ -147,6 +196,13 @@ class DynamicLinearModel(LinearRegressor):
         if weights.shape != (columns,) or not np.isfinite(weights).all() or (weights < 0).any():
             raise ValueError(f"penalty_weights must hold a finite weight ≥ 0 for each of the {columns} columns of X")
         return weights**self._power
+
+
+def in_memory(prediction: Any) -> Array:
+    """Return the parameters of a torch distribution; those of Dask's tables are not computed yet."""
+    if not isinstance(prediction, np.ndarray):
+        raise TypeError("a torch distribution is held in memory: ask predict(X, return_std=True) of a table in blocks")
+    return prediction
 
 
 class LinearClassifier(ClassifierMixin, LinearModel):

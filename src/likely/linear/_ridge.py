@@ -9,11 +9,13 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from likely._rows.sources import source_of
 from likely._solvers.design import Design, Posterior
 from likely._solvers.relevance import relevant
 from likely._solvers.ridge import RidgeEvidence
 from likely._typing import Array
 from likely.linear._base import DynamicLinearModel
+from likely.linear._blocks import Summary
 
 _PER_TARGET = ("coef_", "intercept_", "sigma_", "prior_scale_", "prior_mean_", "penalty_", "evidence_", "n_iter_")
 
@@ -46,22 +48,45 @@ class DynamicRidge(DynamicLinearModel):
         self.prior_mean = prior_mean
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
+        self._targets: list[DynamicRidge] = []
+        if source_of(X) is not None:
+            super()._fit(X, y, sample_weight)
+            self._gather_targets()
+            return
         if getattr(y, "ndim", None) is None:
             y = np.asarray(y)
-        self._targets: list[DynamicRidge] = []
         if y.ndim != 2 or y.shape[1] == 1:
             super()._fit(X, y, sample_weight)
             return
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
         self._targets = [clone(self).fit(X, y[:, k], sample_weight) for k in range(y.shape[1])]
-        for name in _PER_TARGET:
+        self._gather_targets()
+
+    def _gather_targets(self) -> None:
+        for name in _PER_TARGET if self._targets else ():
             setattr(self, name, np.array([getattr(each, name) for each in self._targets]))
 
-    def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Return the expected target of each row, as the other linear regressors do."""
+    def _learn_summary(self, summary: Summary) -> None:
+        if summary.factor.targets == 1:
+            super()._learn_summary(summary)
+            return
+        penalty = self._check_penalty_weights(summary.head.columns)
+        self._targets = [clone(self) for _ in range(summary.factor.targets)]
+        for number, each in enumerate(self._targets):
+            each._targets, each.n_features_in_ = [], summary.head.columns
+            each._learn_design(summary.factor.design(self.fit_intercept, penalty, number))
+            each.coef_ = each._line.coef
+        self._line = self._targets[0]._line
+
+    @property
+    def _width(self) -> int | None:
+        check_is_fitted(self)
+        return len(self._targets) or None
+
+    def _predicted(self, X: Any, return_std: bool) -> Any:
         check_is_fitted(self)
         if not self._targets:
-            return super().predict(X, return_std)
+            return super()._predicted(X, return_std)
         X = validate_data(self, X, dtype=np.float64, reset=False)
         answers = [each.predict(X, return_std) for each in self._targets]
         return tuple(np.stack(part, 1) for part in zip(*answers, strict=True)) if return_std else np.stack(answers, 1)

@@ -77,11 +77,19 @@ class Density:
 
     def refitted(self, residual: Array, scale: Array | float, weight: Array) -> Density:
         """The same density at the shape that makes these residuals likeliest."""
-        if not self.learn:
-            return self
-        shapes = np.append(self.residuals.shapes, self.shape)
-        costs = self._nll(residual, scale, shapes[:, None]) @ weight
-        return replace(self, shape=float(shapes[costs.argmin()]))
+        return self.chosen(self.costs(residual, scale, weight))
+
+    def costs(self, residual: Array, scale: Array | float, weight: Array) -> Array:
+        """The weighted NLL at every shape there is to choose from, a sum over rows; none where there is no choice."""
+        return self._nll(residual, scale, self._shapes[:, None]) @ weight if self.learn else np.zeros(0)
+
+    def chosen(self, costs: Array) -> Density:
+        """The same density at the shape of least cost."""
+        return replace(self, shape=float(self._shapes[costs.argmin()])) if self.learn else self
+
+    @property
+    def _shapes(self) -> Array:
+        return np.append(self.residuals.shapes, self.shape)
 
     def distribution(self, loc: Tensor, scale: Tensor) -> Distribution:
         """Return the density as a torch distribution, around ``loc`` at ``scale``."""

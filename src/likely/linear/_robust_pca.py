@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+import copy
 import math
+from functools import partial
 from numbers import Integral
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from likely._rows.canonical import canonical, column_units
+from likely._rows.canonical import canonical, column_units, units_of
 from likely._rows.checks import all_or_nothing, check_sample_weight
+from likely._rows.sources import Answer, Source, by_blocks, source_of
 from likely._rows.units import median
 from likely._solvers.reweighting import row_precision
 from likely._typing import Array
+from likely.linear._blocks import CheckedBlock, sample_of, with_targets
+from likely.linear._pca_blocks import (
+    SAMPLE,
+    EndsOfBlock,
+    Fit,
+    OfTable,
+    SpreadOfBlock,
+    left,
+    reweight_blocks,
+    turn,
+)
 
 
 class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -68,44 +82,93 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """Learn the subspace and how far to trust each row.
 
         Args:
-            X: table of shape (n, d).
+            X: table of shape (n, d), or one in blocks: a Dask array or frame, or a path, glob or URL of Parquet,
+                Feather or CSV. Of 65,536 rows or more in blocks the steps begin at the fit of some 32,768 of them, and
+                are sums over all rows.
             y: not used.
-            sample_weight: weight of each row, shape (n,). Whole numbers count rows: a weight of two is the row twice.
-                Other weights are scaled to a mean of one, so that only their ratios matter.
+            sample_weight: weight of each row, shape (n,), or the name of a column of a table in blocks. Whole numbers
+                count rows: a weight of two is the row twice. Other weights are scaled to a mean of one, so that
+                only their ratios matter.
 
         Returns:
             The estimator itself.
         """
+        source = source_of(X)
+        if source is not None:
+            self._fit_source(source, sample_weight)
+            return self
         X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
-        n, d = X.shape
+        self._check_parameters(*X.shape)
+        self._unit = float(column_units(X.reshape(-1, 1))[0])  # one for all columns: their units matter here
+        x, count = self._distinct(X, check_sample_weight(sample_weight, X))
+        self._varying = int((np.ptp(x, axis=0) > 0).sum())
+        best = self._best(x, count)
+        trust = self._trust(left(x, best.mean, best.components), best)
+        share = trust * count / (trust @ count)
+        scores = (x - best.mean) @ best.components.T
+        self._keep(best, share @ np.square(scores), float(share @ np.square(x - best.mean).sum(1)))
+        self.weights_ = self._weights(best, X)
+        return self
+
+    def _fit_source(self, source: Source, sample_weight: Any) -> None:
+        source, counts = with_targets(source, None, sample_weight)
+        checked = CheckedBlock(clone(self), counts, target=False)
+        ends = source.total(EndsOfBlock(checked))
+        self._check_parameters(ends.rows, ends.head.columns)
+        ends.head.name(self)
+        peak = np.maximum(ends.high, -ends.low).max()
+        self._unit = float(units_of(np.array([peak]))[0])
+        self._varying = int((ends.high > ends.low).sum())
+        stride = max(1, ends.rows // SAMPLE)
+        _, sample, _, weight = checked(*sample_of(source, stride))
+        if weight is not None and not weight.any():
+            raise ValueError("no row of the sample that the fit begins with has a weight: shuffle the table")
+        best = self._best(*self._distinct(sample, weight))
+        spread = partial(SpreadOfBlock, checked, self._unit, trust=copy.copy(self)._trust)
+        if stride > 1:
+            best = reweight_blocks(source, spread, best, self._left_over, self.max_iter, self.tol)
+        sums = source.total(spread(best))
+        products = sums.products / sums.weight
+        variance = np.einsum("ij,jk,ik->i", best.components, products, best.components)
+        self._keep(best, variance, float(np.trace(products)))
+        self.weights_ = source.answers(OfTable(checked, partial(copy.copy(self)._weights, best)), Answer())
+
+    def _check_parameters(self, n: int, d: int) -> None:
+        if n < 2:
+            raise ValueError(f"the table has {n} rows, and at least 2 are needed")
         if not isinstance(self.n_components, Integral) or not 1 <= self.n_components <= min(n, d):
             raise ValueError(
                 f"n_components={self.n_components!r} must be an integer from 1 to min(n_samples={n}, n_features={d})"
             )
         if not self.df > 0:
             raise ValueError(f"df must be positive, got {self.df}")
-        self._unit = float(column_units(X.reshape(-1, 1))[0])  # one for all columns: their units matter here
-        table = canonical(X / self._unit, np.zeros(n), check_sample_weight(sample_weight, X))
-        x, count = table.x * table.units, table.weight
-        self._varying = int((np.ptp(x, axis=0) > 0).sum())
+
+    def _distinct(self, X: Array, weight: Array | None) -> tuple[Array, Array]:
+        """Distinct rows in units of the table's size, and how often each is there."""
+        table = canonical(X / self._unit, np.zeros(len(X)), weight)
+        return table.x * table.units, table.weight
+
+    def _best(self, x: Array, count: Array) -> Fit:
+        """The fit that leaves a majority closest, of those from two starts."""
         fits = [self._reweighted(x, count, *start) for start in _starts(x, count, int(self.n_components))]
-        best = min(fits, key=lambda fit: _trimmed(_left(x, fit.mean, fit.components), count))
-        trust = self._trust(_left(x, best.mean, best.components), best)
-        share = trust * count / (trust @ count)
-        scores = (x - best.mean) @ best.components.T
-        variance = share @ np.square(scores)
+        return min(fits, key=lambda fit: _trimmed(left(x, fit.mean, fit.components), count))
+
+    def _keep(self, best: Fit, variance: Array, total: float) -> None:
+        """Keep the fit, the components ordered by the variance of trusted rows; ``total`` is that of all columns."""
         order = np.argsort(-variance)
         turned = best.components[order]
         self.components_ = turned * _signs(turned)[:, None]
-        total = float(share @ np.square(x - best.mean).sum(1))
         self.explained_variance_ratio_ = variance[order] / total if total else np.zeros(len(order))
         with np.errstate(over="ignore"):
             self.explained_variance_ = variance[order] * self._unit * self._unit
         self.n_components_ = len(order)
         self.mean_, self.scale_, self.n_iter_ = best.mean * self._unit, best.scale * self._unit, best.n_iter
-        self.weights_ = np.minimum(1.0, self._trust(self._squares(X), best))
-        return self
 
+    def _weights(self, fit: Fit, X: Array) -> Array:
+        """How far each row is trusted."""
+        return np.minimum(1.0, self._trust(self._squares(X), fit))
+
+    @by_blocks(width=lambda pca: pca.n_components_)
     def transform(self, X: Any) -> Any:
         """The coordinates of each row in the subspace."""
         check_is_fitted(self)
@@ -118,6 +181,7 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         X = np.asarray(X, dtype=np.float64)
         return X @ self.components_ + self.mean_
 
+    @by_blocks()
     def scale(self, X: Any) -> Any:
         """The scale that each row would have been given: how far from the subspace it is, in each dimension left."""
         check_is_fitted(self)
@@ -139,40 +203,32 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     def _squares(self, X: Array) -> Array:
         """The squared length of what the subspace leaves of each row, in units of the table's size."""
-        return _left(X / self._unit, self.mean_ / self._unit, self.components_)
+        return left(X / self._unit, self.mean_ / self._unit, self.components_)
 
-    def _trust(self, squares: Array, fit: _Fit) -> Array:
+    def _trust(self, squares: Array, fit: Fit) -> Array:
         """The weight of rows of which the subspace leaves so much."""
         if fit.exact:
             return (squares <= fit.scale**2).astype(np.float64)
         return row_precision(squares / fit.scale**2, self.df, self._left_over)
 
-    def _reweighted(self, x: Array, count: Array, mean: Array, components: Array) -> _Fit:
+    def _reweighted(self, x: Array, count: Array, mean: Array, components: Array) -> Fit:
         q, k, total = self._left_over, len(components), float(count.sum())
-        squares = _left(x, mean, components)
+        squares = left(x, mean, components)
         nothing = 1e-24 * float(count @ np.square(x - mean).sum(1)) / total + 1e-300
         typical = float(median(squares, count))
         if q == 0 or typical <= nothing:
             limit = max(nothing, 1e3 * typical)
             mean, components = _principal(x, count * (squares <= limit), k)
-            return _Fit(mean, components, math.sqrt(limit), True, 1)
-        variance, n_iter, turn = typical / q, 0, math.inf
-        while n_iter < self.max_iter and turn > self.tol:
+            return Fit(mean, components, math.sqrt(limit), True, 1)
+        variance, n_iter, angle = typical / q, 0, math.inf
+        while n_iter < self.max_iter and angle > self.tol:
             n_iter += 1
             weight = count * row_precision(squares / variance, self.df, q)
             variance = max(float(weight @ squares) / (total * q), nothing)
             mean, moved = _principal(x, weight, k)
-            turn = _turn(components, moved)
-            components, squares = moved, _left(x, mean, moved)
-        return _Fit(mean, components, math.sqrt(variance), False, n_iter)
-
-
-class _Fit(NamedTuple):
-    mean: Array
-    components: Array
-    scale: float
-    exact: bool  # whether most rows lie in the subspace; then the scale is the distance that counts as none
-    n_iter: int
+            angle = turn(components, moved)
+            components, squares = moved, left(x, mean, moved)
+        return Fit(mean, components, math.sqrt(variance), False, n_iter)
 
 
 def _starts(x: Array, count: Array, k: int) -> list[tuple[Array, Array]]:
@@ -208,19 +264,7 @@ def _signs(components: Array) -> Array:
     return np.where(decisive < 0, -1.0, 1.0)
 
 
-def _left(X: Array, mean: Array, components: Array) -> Array:
-    """The squared length of what the subspace leaves of each row."""
-    centred = X - mean
-    return np.square(centred - centred @ components.T @ components).sum(1)
-
-
 def _trimmed(squares: Array, count: Array) -> float:
     """The mean of the smaller half."""
     near = count * (squares <= median(squares, count))
     return float(near @ squares / near.sum())
-
-
-def _turn(before: Array, after: Array) -> float:
-    """The largest angle between two subspaces, from what one leaves of the other."""
-    out = after - after @ before.T @ before
-    return math.asin(min(1.0, float(np.linalg.norm(out, 2))))

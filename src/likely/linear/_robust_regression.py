@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import copy
 import math
-from typing import Any
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
+from sklearn.base import clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch.distributions import Categorical, Distribution, MixtureSameFamily
 
 from likely._rows.canonical import Line
+from likely._rows.sources import Answer, Source, by_blocks
 from likely._typing import Array
-from likely.linear._base import LinearRegressor
+from likely.linear._base import LinearRegressor, in_memory
+from likely.linear._blocks import CheckedBlock, sample_of, with_targets
+from likely.linear._robust_blocks import SAMPLE, OfRows, RowsOfBlock, climb_blocks, reweight_blocks
 from likely.linear._robust_density import Density
 from likely.linear._robust_mixture import Mixture, fit_mixture
 from likely.linear._robust_rows import RobustRows
 from likely.linear._robust_scales import DataScales, PredictedScales, fit_data, fit_predicted
 
+_Fit: TypeAlias = Mixture | DataScales | PredictedScales
 SCALES = ("mixture", "predicted", "predicted_xy", "data")
 
 
@@ -103,27 +111,70 @@ class RobustLinearRegression(LinearRegressor):
     def _learn(self, X: Any, y: Array, weight: Array | None) -> None:
         density = self._checked()
         rows = RobustRows.of(X, y, weight, self.fit_intercept)
-        fitted: Mixture | DataScales | PredictedScales
+        fitted = self._fitted(rows, density)
+        self._keep(rows, fitted)
+        self.weights_ = self._trust(rows.without_rows(), fitted, X, y)
+
+    def _learn_source(self, source: Source, y: Any, sample_weight: Any) -> None:
+        density = self._checked()
+        if y is None:
+            raise ValueError(f"{type(self).__name__} needs a target: pass y, an array or the name of a column")
+        source, counts = with_targets(source, y, sample_weight)
+        checked = CheckedBlock(clone(self), counts)
+        stride = max(1, len(source) // SAMPLE)
+        if stride > 1 and self.scale not in ("mixture", "data"):
+            raise ValueError(
+                f"scale={self.scale!r} takes tables in blocks of up to {2 * SAMPLE - 1:,} rows: pass a sample"
+            )
+        head, x, targets, weight = checked(*sample_of(source, stride))
+        if targets.shape[1] != 1 or len(x) < self._least:
+            raise ValueError(f"y has {targets.shape[1]} columns and {len(x)} rows: give one, and at least two rows")
+        head.name(self)
+        if weight is not None and not weight.any():
+            raise ValueError("no row of the sample that the fit begins with has a weight: shuffle the table")
+        sample = RobustRows.of(x, targets[:, 0], weight, self.fit_intercept)
+        units = sample.without_rows()
+        rows, steps = RowsOfBlock(checked, units), (self.max_iter, self.tol)
+        if stride > 1 and self.scale == "data":
+            fitted: _Fit = reweight_blocks(source, rows, sample, density, self.df, *steps)
+        else:
+            fitted = self._fitted(sample, density)
+        if stride > 1:
+            if isinstance(fitted, Mixture):
+                fitted = climb_blocks(source, rows, sample, fitted, *steps)
+            sample = replace(sample, turn=None)  # the coefficients are those of the columns
+        self._keep(sample, fitted)
+        trust = partial(copy.copy(self)._trust, units, fitted)
+        self.weights_ = source.answers(OfRows(checked, trust), Answer())
+
+    def _fitted(self, rows: RobustRows, density: Density) -> _Fit:
+        if self.scale == "mixture":
+            random = check_random_state(self.random_state)
+            return fit_mixture(rows, density, self.n_starts, self.max_iter, self.tol, random)
+        if self.scale == "data":
+            return fit_data(rows, density, self.df, self.max_iter, self.tol)
+        return fit_predicted(rows, self._features(rows.table), density, self.max_iter, self.tol)
+
+    def _keep(self, rows: RobustRows, fitted: _Fit) -> None:
+        """Keep what was learned, in the units that the table came in."""
         unit = rows.spread[-1]
         for name in ("scale_coef_", "scale_intercept_"):
             self.__dict__.pop(name, None)
-        if self.scale == "mixture":
-            random = check_random_state(self.random_state)
-            fitted = fit_mixture(rows, density, self.n_starts, self.max_iter, self.tol, random)
+        if isinstance(fitted, Mixture):
             self.outlier_scale_, self.inlier_share_ = float(fitted.outer[0] * unit), float(fitted.share[0])
             if fitted.tilt is not None:
                 self._learned_line(fitted.tilt, rows, fitted.scale)
-        elif self.scale == "data":
-            fitted = fit_data(rows, density, self.df, self.max_iter, self.tol)
+        elif isinstance(fitted, DataScales):
             self.df_ = fitted.df
         else:
-            fitted = fit_predicted(rows, self._features(rows.table), density, self.max_iter, self.tol)
             self._learned_line(fitted, rows, fitted.scale)
         self._line, self.intercept_ = rows.restored(fitted.beta)
         self.scale_, self.density_, self.n_iter_ = float(fitted.scale * unit), fitted.density, fitted.n_iter
-        # In the rows' units, and for rows of no weight too.
-        residuals = (y - self._line(X, self._line.coef) - self.intercept_) / unit
-        self.weights_ = fitted.trust(residuals, self._features(rows.prepared(X, y)))
+
+    def _trust(self, units: RobustRows, fitted: _Fit, X: Array, y: Array) -> Array:
+        """How far each row is trusted; rows of no weight too."""
+        residuals = (y - self._line(X, self._line.coef) - self.intercept_) / units.spread[-1]
+        return fitted.trust(residuals, self._features(units.prepared(X, y)))
 
     def _deviation(self, X: Any) -> Array:
         """The standard deviation of a trusted row around the line."""
@@ -152,8 +203,8 @@ class RobustLinearRegression(LinearRegressor):
         >>> type(model.predict_dist(X)).__name__
         'StudentT'
         """
-        mean = torch.from_numpy(self.predict(X))
-        scale = torch.from_numpy(self._scales(self._checked_rows(X)))
+        mean = torch.from_numpy(in_memory(self.predict(X)))
+        scale = torch.from_numpy(in_memory(self._scales_of(X)))
         if self.scale == "data" and self.density_.likelihood == "normal":
             return Density.of("student_t", self.df_).distribution(mean, scale)
         if self.scale != "mixture":
@@ -163,6 +214,11 @@ class RobustLinearRegression(LinearRegressor):
         parts = self.density_.distribution(mean[:, None].expand_as(both), both)
         return MixtureSameFamily(Categorical(share.expand(len(mean), 2)), parts)
 
+    @by_blocks()
+    def _scales_of(self, X: Any) -> Any:
+        return self._scales(self._checked_rows(X))
+
+    @by_blocks(beside="y")
     def outlier_score(self, X: Any, y: Any) -> Any:
         """How badly each row fits: its NLL at the scale of a trusted row. Higher is worse.
 

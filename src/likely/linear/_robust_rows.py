@@ -59,6 +59,10 @@ class RobustRows:
             return line, 0.0
         return line, float(self.middle[-1] + self.spread[-1] * beta[-1] - slope @ self.middle[:-1])
 
+    def without_rows(self) -> RobustRows:
+        """The units alone."""
+        return replace(self.some(np.zeros(0, dtype=np.intp)), turn=None)
+
     def some(self, index: Index) -> RobustRows:
         """Some of the rows, in the same units."""
         x, columns, y, weight = self.x[index], self.columns[index], self.y[index], self.weight[index]

@@ -39,10 +39,7 @@ class DataScales:
 
     def trust(self, residuals: Array, _features: Array) -> Array:
         """Of each row: its precision over the common one, at most one."""
-        factor = np.ones(len(residuals))
-        for _ in range(20 if self.density.likelihood != "normal" else 1):
-            factor = _factor(residuals / self.scale, factor, self.df, self.density)
-        return np.minimum(1.0, 1 / factor)
+        return np.minimum(1.0, 1 / settled_factor(residuals / self.scale, self.df, self.density))
 
 
 def fit_data(rows: RobustRows, density: Density, df: float | None, max_iter: int, tol: float) -> DataScales:
@@ -71,6 +68,14 @@ def fit_data(rows: RobustRows, density: Density, df: float | None, max_iter: int
         if moving <= tol * scale and abs(scale - before) <= 10 * tol * scale:
             break
     return DataScales(beta, scale, tails.shape, density, n_iter)
+
+
+def settled_factor(z: Array, df: float, density: Density) -> Array:
+    """Each row's best u², from nothing."""
+    factor = np.ones(len(z))
+    for _ in range(20 if density.likelihood != "normal" else 1):
+        factor = _factor(z, factor, df, density)
+    return factor
 
 
 def _factor(z: Array, factor: Array, df: float, density: Density) -> Array:

@@ -24,12 +24,10 @@ class Bins(NamedTuple):
 
 def make_bins(data: Judged, n_bins: int, strategy: str) -> Bins:
     """Sort rows into the bins (lower, upper]; a confidence of 0 belongs to the first."""
-    check_choice("strategy", strategy, STRATEGIES)
-    if isinstance(n_bins, bool) or not isinstance(n_bins, int | np.integer) or n_bins < 1:
-        raise ValueError(f"n_bins must be an integer ≥ 1, got {n_bins!r}")
+    check_bins(n_bins, strategy)
     data = data._replace(weight=relative(data.weight))
-    edges = _uniform(data, n_bins) if strategy == "uniform" else _quantile(data, n_bins)
-    index = np.searchsorted(edges, data.confidence, side="left").clip(max=len(edges) - 1)
+    edges = uniform_edges(data.precision, n_bins) if strategy == "uniform" else _quantile(data, n_bins)
+    index = bin_of(data.confidence, edges)
     occupied, index = np.unique(index, return_inverse=True)
 
     def total(values: Array) -> Array:
@@ -48,10 +46,21 @@ def make_bins(data: Judged, n_bins: int, strategy: str) -> Bins:
     )
 
 
-def _uniform(data: Judged, n_bins: int) -> Array:
+def check_bins(n_bins: int, strategy: str) -> None:
+    check_choice("strategy", strategy, STRATEGIES)
+    if isinstance(n_bins, bool) or not isinstance(n_bins, int | np.integer) or n_bins < 1:
+        raise ValueError(f"n_bins must be an integer ≥ 1, got {n_bins!r}")
+
+
+def bin_of(confidence: Array, edges: Array) -> Array:
+    """The bin of each confidence, by the upper edges of all."""
+    return np.searchsorted(edges, confidence, side="left").clip(max=len(edges) - 1)
+
+
+def uniform_edges(precision: torch.dtype, n_bins: int) -> Array:
     """Upper edges k/n, rounded as the confidences were: a float32 0.2 then *is* the edge 3/15."""
     edges = torch.arange(1, n_bins + 1, dtype=torch.float64) / n_bins
-    return edges.to(data.precision).double().numpy()
+    return edges.to(precision).double().numpy()
 
 
 def _quantile(data: Judged, n_bins: int) -> Array:

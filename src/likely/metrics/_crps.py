@@ -7,6 +7,7 @@ from torch.distributions import Distribution
 
 from likely.likelihoods import LIKELIHOODS
 from likely.likelihoods._numeric import cdf, gauss_legendre, in_double, quantile, through_torch
+from likely.metrics._blocks import by_mean
 from likely.metrics._input import Array, Input, as_array, as_weight, average
 from likely.metrics._predictive import predictive, univariate, with_target
 
@@ -16,6 +17,7 @@ _PANELS = 32  # of a CDF that may have kinks
 _FORMS = {likelihood.distribution: likelihood.crps for likelihood in LIKELIHOODS.values() if likelihood.crps}
 
 
+@by_mean()
 def crps(
     y_true: Input,
     distribution: Distribution | None = None,
@@ -84,6 +86,7 @@ def _by_quadrature(distribution: Distribution, y: Array) -> Array:
     return np.asarray(inner + left + right)
 
 
+@by_mean()
 def crps_from_samples(
     y_true: Input,
     samples: Input,
@@ -118,6 +121,7 @@ def crps_from_samples(
     return average(np.abs(x - y[..., None]).mean(-1) - spread, as_weight(sample_weight, len(y)), reduction)
 
 
+@by_mean()
 def crps_from_quantiles(
     y_true: Input,
     quantiles: Input,

@@ -8,6 +8,7 @@ from torch.distributions import Distribution
 from likely import functional
 from likely._rows.blocks import row_blocks
 from likely.likelihoods._numeric import check_support, through_torch
+from likely.metrics._blocks import by_mean
 from likely.metrics._input import (
     Array,
     Input,
@@ -22,6 +23,7 @@ from likely.metrics._predictive import predictive, with_target
 __all__ = ["negative_log_likelihood"]
 
 
+@by_mean()
 def negative_log_likelihood(
     y_true: Input,
     y_pred: Distribution | Input | None = None,

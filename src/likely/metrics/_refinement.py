@@ -6,6 +6,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from scipy import special
 
+from likely.metrics._blocks import all_rows
 from likely.metrics._input import Array, Input, as_labels, as_logits, as_weight, check_choice, classified, relative
 
 __all__ = ["CalibrationRefinement", "calibration_refinement"]
@@ -32,6 +33,7 @@ class CalibrationRefinement(NamedTuple):
         return self.calibration + self.refinement
 
 
+@all_rows("it fits a recalibration to folds of them; pass a sample of the rows, in memory")
 def calibration_refinement(
     y_true: Input,
     y_prob: Input | None = None,

@@ -1,8 +1,11 @@
 """Calibration error without bins: Błasiok and Nakkiran's smooth ECE."""
 
+from typing import Any
+
 import numpy as np
 from scipy import fft
 
+from likely.metrics._blocks import by_mean
 from likely.metrics._input import Array, Input, Judged, classified, judged, relative
 
 __all__ = ["smooth_calibration_error"]
@@ -11,6 +14,29 @@ _GRID = 1 << 16
 _SMALLEST = 1e-4
 
 
+def _grid(
+    y_true: Input, y_prob: Input, pos_label: int | None = None, sample_weight: Input | None = None, **_: Any
+) -> Array:
+    return _residuals(judged(classified(y_true, y_prob, sample_weight), pos_label))
+
+
+def _from_grid(grid: Array, bandwidth: float | None = None, **_: Any) -> float:
+    coefficients = _cosines(grid)
+    if bandwidth is not None:
+        if not _SMALLEST <= bandwidth < np.inf:
+            raise ValueError(f"bandwidth must be ≥ {_SMALLEST}, got {bandwidth}; or None, to let it be chosen")
+        return _smoothed(coefficients, bandwidth)
+
+    from scipy.optimize import brentq
+
+    at_smallest = _smoothed(coefficients, _SMALLEST)
+    if at_smallest <= _SMALLEST:
+        return at_smallest
+    # At most 1 at σ = 1, for no residual exceeds 1; rounding may lift it above.
+    return float(brentq(lambda width: _smoothed(coefficients, width) - width, _SMALLEST, 1 + 1e-6, xtol=1e-9))
+
+
+@by_mean(_grid, _from_grid)
 def smooth_calibration_error(
     y_true: Input,
     y_prob: Input,
@@ -39,23 +65,11 @@ def smooth_calibration_error(
     >>> round(smooth_calibration_error(y, p, bandwidth=0.01), 4)
     0.1
     """
-    coefficients = _cosines(judged(classified(y_true, y_prob, sample_weight), pos_label))
-    if bandwidth is not None:
-        if not _SMALLEST <= bandwidth < np.inf:
-            raise ValueError(f"bandwidth must be ≥ {_SMALLEST}, got {bandwidth}; or None, to let it be chosen")
-        return _smoothed(coefficients, bandwidth)
-
-    from scipy.optimize import brentq
-
-    at_smallest = _smoothed(coefficients, _SMALLEST)
-    if at_smallest <= _SMALLEST:
-        return at_smallest
-    # At most 1 at σ = 1, for no residual exceeds 1; rounding may lift it above.
-    return float(brentq(lambda width: _smoothed(coefficients, width) - width, _SMALLEST, 1 + 1e-6, xtol=1e-9))
+    return _from_grid(_grid(y_true, y_prob, pos_label, sample_weight), bandwidth)
 
 
-def _cosines(data: Judged) -> Array:
-    """Σ wᵢ (yᵢ - cᵢ) cos(πkcᵢ) for k = 0 … grid size, each residual split between its two neighbours on the grid."""
+def _residuals(data: Judged) -> Array:
+    """wᵢ (yᵢ - cᵢ) on the grid, each residual split between its two neighbours there; a mean over rows."""
     weight = relative(data.weight)
     mass = weight / weight.sum() * (data.hit - data.confidence)
     place = data.confidence * _GRID
@@ -63,8 +77,14 @@ def _cosines(data: Judged) -> Array:
     right_share = place - left
     grid: Array = np.bincount(left, mass * (1 - right_share), _GRID + 1)
     grid += np.bincount(left + 1, mass * right_share, _GRID + 1)
-    grid[1:-1] /= 2  # DCT-I counts inner points twice
-    return fft.dct(grid, type=1)
+    return grid
+
+
+def _cosines(grid: Array) -> Array:
+    """Σ wᵢ (yᵢ - cᵢ) cos(πkcᵢ) for k = 0 … grid size."""
+    halved = grid.copy()
+    halved[1:-1] /= 2  # DCT-I counts inner points twice
+    return fft.dct(halved, type=1)
 
 
 def _smoothed(coefficients: Array, width: float) -> float:

@@ -1,14 +1,17 @@
 """How far predicted probabilities are from what happens: binned calibration errors and the Brier score."""
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import special
 
 from likely._rows.blocks import row_blocks
+from likely.metrics._bin_sums import bins_of, spreads_of, sums_of_classes, sums_of_top
 from likely.metrics._bins import Bins, make_bins
+from likely.metrics._blocks import by_mean, by_sums
 from likely.metrics._input import Array, Input, average, check_choice, classified, judged, relative
+from likely.metrics._sums import Recipe, Sums
 
 __all__ = [
     "BrierDecomposition",
@@ -20,6 +23,11 @@ __all__ = [
 ]
 
 
+def _expected(sums: Sums, norm: str = "l1", debiased: bool = False, **_: Any) -> float:
+    return _binned_error(bins_of(sums)[0], norm, debiased)
+
+
+@by_sums(Recipe(sums_of_top, _expected))
 def expected_calibration_error(
     y_true: Input,
     y_prob: Input,
@@ -65,6 +73,11 @@ def expected_calibration_error(
     return _binned_error(bins, norm, debiased)
 
 
+def _maximum(sums: Sums, **_: Any) -> float:
+    return _largest_gap(bins_of(sums)[0])
+
+
+@by_sums(Recipe(sums_of_top, _maximum))
 def maximum_calibration_error(
     y_true: Input,
     y_prob: Input,
@@ -84,9 +97,21 @@ def maximum_calibration_error(
     0.6
     """
     bins = make_bins(judged(classified(y_true, y_prob, sample_weight), pos_label), n_bins, strategy)
+    return _largest_gap(bins)
+
+
+def _largest_gap(bins: Bins) -> float:
     return float(np.abs(bins.accuracy - bins.confidence).max())
 
 
+def _classwise(
+    sums: Sums, norm: str = "l1", debiased: bool = False, average: str | None = "macro", **_: Any
+) -> float | Array:
+    errors = np.array([_binned_error(bins, norm, debiased) for bins in bins_of(sums)])
+    return errors if average is None else float(errors.mean())
+
+
+@by_sums(Recipe(sums_of_classes, _classwise))
 def classwise_calibration_error(
     y_true: Input,
     y_prob: Input,
@@ -143,6 +168,7 @@ def _mean_size(mean: Array, std: Array) -> Array:
     return np.where(std > 0, folded, mean)
 
 
+@by_mean()
 def brier_score(
     y_true: Input,
     y_prob: Input,
@@ -201,6 +227,23 @@ class BrierDecomposition(NamedTuple):
         return between + self.within_bin_variance - 2 * self.within_bin_covariance
 
 
+def _decomposed(sums: Sums, scale_by_half: bool | str = "auto", **_: Any) -> BrierDecomposition:
+    classes, parts = len(sums.linear), np.zeros(5)
+    for k, (bins, spread) in enumerate(zip(bins_of(sums), spreads_of(sums), strict=True)):
+        if classes > 2 or k == 1:
+            parts += [*_between(bins), *spread]
+    parts *= _brier_factor(classes, scale_by_half) * (2 if classes == 2 else 1)
+    return BrierDecomposition(*map(float, parts))
+
+
+def _between(bins: Bins) -> tuple[float, float, float]:
+    """Reliability, resolution and uncertainty of one class."""
+    base = float(np.dot(bins.mass, bins.accuracy))
+    reliability = float(np.dot(bins.mass, (bins.confidence - bins.accuracy) ** 2))
+    return reliability, float(np.dot(bins.mass, (bins.accuracy - base) ** 2)), base * (1 - base)
+
+
+@by_sums(Recipe(sums_of_classes, _decomposed))
 def brier_decomposition(
     y_true: Input,
     y_prob: Input,
@@ -240,12 +283,9 @@ def brier_decomposition(
         bins = make_bins(one, n_bins, strategy)
         weight = relative(one.weight)
         share = weight / weight.sum()
-        base = float(np.dot(bins.mass, bins.accuracy))
         surplus = one.confidence - bins.confidence[bins.of_row]
         parts += [
-            np.dot(bins.mass, (bins.confidence - bins.accuracy) ** 2),
-            np.dot(bins.mass, (bins.accuracy - base) ** 2),
-            base * (1 - base),
+            *_between(bins),
             np.dot(share, surplus**2),
             np.dot(share, (one.hit - bins.accuracy[bins.of_row]) * surplus),
         ]

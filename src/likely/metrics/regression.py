@@ -6,6 +6,7 @@ import numpy as np
 from torch.distributions import Distribution
 
 from likely.likelihoods._numeric import cdf, is_discrete, quantile
+from likely.metrics._blocks import all_rows, by_mean, by_rows
 from likely.metrics._input import Array, Input, as_array, as_weight, average, check_choice, relative
 from likely.metrics._predictive import predictive, univariate, with_target
 
@@ -20,6 +21,7 @@ __all__ = [
 ]
 
 
+@by_rows
 def pit_values(
     y_true: Input,
     distribution: Distribution | None = None,
@@ -47,6 +49,38 @@ def pit_values(
     return lower + (upper - lower) * np.random.default_rng(random_state).random(y.shape)
 
 
+def _reached(
+    y_true: Input,
+    distribution: Distribution | None = None,
+    mean: Input | None = None,
+    scale: Input | None = None,
+    levels: Input | None = None,
+    sample_weight: Input | None = None,
+) -> Array:
+    """The share of targets at or below each level."""
+    p = _promised(levels)
+    level, weight = _levels(pit_values(y_true, distribution, mean=mean, scale=scale), sample_weight)
+    return (weight[:, None] * (level[:, None] <= p)).sum(0)
+
+
+def _promised(levels: Input | None) -> Array:
+    p = np.arange(11) / 10 if levels is None else as_array("levels", levels).astype(np.float64)
+    if p.ndim != 1 or p.min() < 0 or p.max() > 1:
+        raise ValueError("levels must be a vector of probabilities in [0, 1]")
+    return p
+
+
+def _reached_by_block(y_true: Input, distribution: Distribution | None = None, **arguments: Any) -> Array:
+    if distribution is not None and is_discrete(univariate(distribution)):
+        raise TypeError("levels of counts are drawn at random over all rows at once: pit_histogram needs no draws")
+    return _reached(y_true, distribution, **arguments)
+
+
+def _squared_gaps(reached: Array, levels: Input | None = None) -> float:
+    return float(np.square(_promised(levels) - reached).sum())
+
+
+@by_mean(_reached_by_block, _squared_gaps)
 def quantile_calibration_error(
     y_true: Input,
     distribution: Distribution | None = None,
@@ -68,14 +102,10 @@ def quantile_calibration_error(
     >>> round(quantile_calibration_error([-0.01, 0.01], mean=[0, 0], scale=[1, 1]), 6)
     0.6
     """
-    p = np.arange(11) / 10 if levels is None else as_array("levels", levels).astype(np.float64)
-    if p.ndim != 1 or p.min() < 0 or p.max() > 1:
-        raise ValueError("levels must be a vector of probabilities in [0, 1]")
-    level, weight = _levels(pit_values(y_true, distribution, mean=mean, scale=scale), sample_weight)
-    reached = (weight[:, None] * (level[:, None] <= p)).sum(0)
-    return float(np.square(p - reached).sum())
+    return _squared_gaps(_reached(y_true, distribution, mean, scale, levels, sample_weight), levels)
 
 
+@all_rows("it sorts their levels; quantile_calibration_error and pit_histogram take blocks")
 def miscalibration_area(
     y_true: Input,
     distribution: Distribution | None = None,
@@ -118,6 +148,22 @@ def _levels(level: Array, sample_weight: Input | None) -> tuple[Array, Array]:
     return level.ravel(), weight / weight.sum()
 
 
+def _mean_variance(
+    distribution: Distribution | None = None,
+    mean: Input | None = None,
+    scale: Input | None = None,
+    sample_weight: Input | None = None,
+) -> float:
+    found = univariate(predictive(distribution, mean, scale))
+    variance = np.atleast_1d(found.variance.detach().double().numpy(force=True))
+    return float(average(variance, as_weight(sample_weight, len(variance)), "mean"))
+
+
+def _root(mean: float) -> float:
+    return float(np.sqrt(mean))
+
+
+@by_mean(_mean_variance, _root)
 def sharpness(
     distribution: Distribution | None = None,
     *,
@@ -134,11 +180,10 @@ def sharpness(
     >>> sharpness(mean=[0.0, 1.0], scale=[3.0, 4.0])
     3.5355339059327378
     """
-    found = univariate(predictive(distribution, mean, scale))
-    variance = np.atleast_1d(found.variance.detach().double().numpy(force=True))
-    return float(np.sqrt(average(variance, as_weight(sample_weight, len(variance)), "mean")))
+    return _root(_mean_variance(distribution, mean, scale, sample_weight))
 
 
+@by_mean()
 def interval_coverage(
     y_true: Input,
     distribution: Distribution | None = None,
@@ -164,6 +209,7 @@ def interval_coverage(
     return float(average((lower <= y) & (y <= upper), as_weight(sample_weight, len(y)), "mean"))
 
 
+@by_mean()
 def interval_width(
     distribution: Distribution | None = None,
     *,
@@ -184,6 +230,7 @@ def interval_width(
     return average(upper - lower, as_weight(sample_weight, len(lower)), reduction)
 
 
+@by_mean()
 def interval_score(
     y_true: Input,
     distribution: Distribution | None = None,

@@ -51,7 +51,9 @@ class Dask(Source):
             own = self._aligned(other) if is_dask(other) else cut(other, self.sizes)
         if len(own) != len(self.parts):
             raise ValueError(f"the table has {len(self.parts)} blocks, and what belongs to it has {len(own)}")
-        found.parts = [(*part, each) for part, each in zip(found.parts, own, strict=True)]
+        # The block may be another one now; what stood beside it already still does.
+        parts = zip(found.parts, self.parts, own, strict=True)
+        found.parts = [(block, *before[1:], each) for (block, *_), before, each in parts]
         return found
 
     def each(self, compute: Callable[..., T], *beside: Sequence[Any]) -> Iterator[T]:

@@ -1,0 +1,75 @@
+"""Weights of rows in blocks: what each counts for is decided by all of them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from likely._rows.checks import check_sample_weight, warn_of_scale
+from likely._rows.sources import Source
+from likely._typing import Array
+
+
+@dataclass(frozen=True)
+class RowCounts:
+    """What :func:`~likely._rows.checks.row_counts` has to know of all weights, of blocks that can be added up."""
+
+    rows: int
+    positive: int  # rows of a weight above zero
+    whole: bool  # whether all weights are whole numbers
+    largest: float
+    share: float  # sum of the weights over the largest
+
+    def __add__(self, other: RowCounts) -> RowCounts:
+        largest = max(self.largest, other.largest)
+        parts = [own.share * (own.largest / largest) for own in (self, other) if own.positive]
+        rows, positive = self.rows + other.rows, self.positive + other.positive
+        return RowCounts(rows, positive, self.whole and other.whole, largest, math.fsum(parts))
+
+    @property
+    def are_counts(self) -> bool:
+        """Whether weights are numbers of rows, and not only relative."""
+        # Beyond 2⁵³ every float is a whole number, and none is a count.
+        return self.whole and self.largest * self.rows < 2.0**53
+
+    def __call__(self, weight: Array) -> Array:
+        """Return the number of rows that each row of a block counts for."""
+        if self.are_counts:
+            return np.rint(weight)
+        return weight / self.largest / (self.share / self.positive)
+
+
+def counts_of(source: Source) -> RowCounts:
+    """Return the rule for the weights that stand last beside the blocks of a table.
+
+    Raises:
+        ValueError: a weight is negative, NaN or infinite, or all are zero.
+    """
+    counts = source.total(_of_block)
+    if not counts.positive:
+        raise ValueError("sample_weight must be not zero everywhere: it must contain at least one non-zero number")
+    if not counts.are_counts:
+        warn_of_scale(counts.largest * (counts.share / counts.positive))
+    return counts
+
+
+def block_weight(weight: Any, block: Any) -> Array:
+    """Return the weights of a block's rows, checked; here all may be zero."""
+    weight = np.asarray(weight)
+    if weight.shape == (len(block),) and not weight.astype(np.float64).any():
+        return np.zeros(len(block))
+    checked = check_sample_weight(weight, block, counts=False)
+    assert checked is not None
+    return checked
+
+
+def _of_block(block: Any, *beside: Any) -> RowCounts:
+    weight = block_weight(beside[-1], block)
+    largest = float(weight.max(initial=0.0))
+    if not largest:
+        return RowCounts(len(weight), 0, True, 0.0, 0.0)
+    whole = bool((np.abs(weight - np.rint(weight)) <= 1e-12 * weight).all())
+    return RowCounts(len(weight), int((weight > 0).sum()), whole, largest, float((weight / largest).sum()))

@@ -1,0 +1,110 @@
+r"""A table of any length as the triangular factor of its rows, which is all that least squares read of it.
+
+Of a centred, weighted table :math:`A = QR` only R enters :math:`A^\top A = R^\top R`. Factors of two blocks become that
+of both by a QR of one above the other and of the difference of their means (TSQR; Demmel et al., 2012). That is
+accurate to rounding, while sums of products would square the condition of the table, and lose columns whose mean is
+large and whose deviation is small.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from likely._rows.blocks import row_blocks
+from likely._rows.canonical import units_of
+from likely._solvers.design import Design, centred_design, check_target
+from likely._typing import Array
+
+_LEAST = 8192  # rows that are factored at once, at least
+
+
+@dataclass(frozen=True)
+class Factor:
+    """Rows of columns and, last, targets. The columns are in units of a power of two, one for ordinary sizes."""
+
+    weight: float  # how many rows there are
+    peak: Array  # the largest number of each column and of each target, without its sign
+    mean: Array
+    root: Array  # R of the centred rows; those rows turned, where they are fewer than its columns
+    targets: int
+
+    @classmethod
+    def of(cls, x: Array, y: Array, weight: Array | None = None) -> Factor:
+        """Return the factor of rows.
+
+        Args:
+            x: array of shape (n, d), float64.
+            y: array of shape (n, k), float64.
+            weight: how many rows each counts for, shape (n,); None for one.
+        """
+        if weight is not None and not weight.all():
+            seen = weight > 0
+            x, y, weight = x[seen], y[seen], weight[seen]
+        width = x.shape[1] + y.shape[1]
+        total = cls(0.0, np.zeros(width), np.zeros(width), np.zeros((0, width)), y.shape[1])
+        for rows in row_blocks(len(x), width, numbers=_LEAST * width, least=4 * width):
+            total = total + cls._of_few(x[rows], y[rows], None if weight is None else weight[rows])
+        return total
+
+    @classmethod
+    def _of_few(cls, x: Array, y: Array, weight: Array | None) -> Factor:
+        table = np.hstack([x, y])
+        peak = np.maximum(table.max(axis=0), -table.min(axis=0))
+        check_target(float(peak[x.shape[1] :].max(initial=1.0)))
+        units = _units(peak, y.shape[1])
+        if not (units == 1).all():
+            table /= units
+        mean = np.average(table, axis=0, weights=weight)
+        table -= mean
+        if weight is not None:
+            table *= np.sqrt(weight)[:, None]
+        count = float(len(x)) if weight is None else float(weight.sum())
+        return cls(count, peak, mean, _triangular(table), y.shape[1])
+
+    def __add__(self, other: Factor) -> Factor:
+        if len(self.mean) != len(other.mean):
+            raise ValueError(f"blocks have {len(self.mean)} and {len(other.mean)} columns, with the target's")
+        if not self.weight or not other.weight:
+            return self if self.weight else other
+        peak, total = np.maximum(self.peak, other.peak), self.weight + other.weight
+        (own, own_root), (its, its_root) = (each._in_units(_units(peak, self.targets)) for each in (self, other))
+        apart = its - own
+        between = math.sqrt(self.weight) * math.sqrt(other.weight / total) * apart
+        root = _triangular(np.vstack([own_root, its_root, between]))
+        return Factor(total, peak, own + (other.weight / total) * apart, root, self.targets)
+
+    def design(self, fit_intercept: bool, penalty: Array | None = None, target: int = 0) -> Design:
+        """Return the design of the columns and one of the targets; see :func:`~likely._solvers.design.standardized`."""
+        d = len(self.mean) - self.targets
+        check_target(float(self.peak[d + target]))
+        columns = [*range(d), d + target]
+        root, mean = self.root[:, columns], self.mean[columns]
+        if not fit_intercept:
+            root = _triangular(np.vstack([root, math.sqrt(self.weight) * mean]))
+            mean = np.zeros(d + 1)
+        x, y = np.array(root[:, :-1], order="F"), root[:, -1].copy()
+        units = units_of(self.peak[:d])
+        return centred_design(x, y, self.weight, mean[:-1], float(mean[-1]), units, fit_intercept, penalty)
+
+    def _in_units(self, units: Array) -> tuple[Array, Array]:
+        """The means and the factor, in other units."""
+        own = _units(self.peak, self.targets)
+        if (own == units).all():
+            return self.mean, self.root
+        ratio = np.where(self.peak > 0, own, 0.0) / units  # a column of zeros has no unit
+        return self.mean * ratio, self.root * ratio
+
+
+def _units(peak: Array, targets: int) -> Array:
+    units = units_of(peak)
+    units[len(peak) - targets :] = 1.0
+    return units
+
+
+def _triangular(table: Array) -> Array:
+    if len(table) <= table.shape[1]:
+        return table
+    return np.asarray(np.linalg.qr(table, mode="r"), dtype=np.float64)

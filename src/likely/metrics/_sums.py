@@ -1,0 +1,116 @@
+"""Metrics as sums over rows: those of two blocks add up to those of both, and a metric is read off the total."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+from torch.distributions import Distribution
+
+from likely.metrics._input import Array, relative
+
+# Arguments that hold something for each row; all others are options.
+ROWS = (
+    "y_true",
+    "y_prob",
+    "y_pred",
+    "logits",
+    "distribution",
+    "mean",
+    "scale",
+    "interval",
+    "samples",
+    "quantiles",
+    "sample_weight",
+)
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Sums over rows, in which weights are over a power of two: only their ratios count, and sums may not overflow."""
+
+    weight: float
+    linear: Array  # sums of something times the weight
+    exponent: int  # of that power
+    square: Array = field(default_factory=lambda: np.zeros(0))  # sums of squared weights
+    alike: tuple[Any, ...] = ()  # what blocks must have in common
+
+    @classmethod
+    def of_mean(cls, mean: Any, weight: Array) -> Sums:
+        """Return the sums of rows that have this mean and these weights."""
+        total = float(relative(weight).sum())
+        mean = np.asarray(mean, dtype=np.float64)
+        return cls(total, mean * total, exponent_of(weight), alike=(("numbers per row", mean.shape),))
+
+    def __add__(self, other: Sums) -> Sums:
+        for own, its in zip(self.alike, other.alike, strict=True):
+            if own != its:
+                raise ValueError(f"blocks differ in their {own[0]}: {own[1]} and {its[1]}")
+        exponent = max(self.exponent, other.exponent)
+        own, its = (each._over(exponent) for each in (self, other))
+        linear, square = own.linear + its.linear, own.square + its.square
+        return replace(own, weight=own.weight + its.weight, linear=linear, square=square)
+
+    def _over(self, exponent: int) -> Sums:
+        shift = self.exponent - exponent
+        weight, linear, square = (
+            np.ldexp(each, power * shift) for each, power in ((self.weight, 1), (self.linear, 1), (self.square, 2))
+        )
+        return replace(self, weight=float(weight), linear=linear, square=square, exponent=exponent)
+
+    @property
+    def mean(self) -> Any:
+        """The mean over all rows."""
+        mean = self.linear / self.weight
+        return mean if mean.ndim else float(mean)
+
+
+def exponent_of(weight: Array) -> int:
+    """Return the power of two that :func:`~likely.metrics._input.relative` divides weights by."""
+    return int(np.frexp(weight.max())[1])
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a metric is made of sums.
+
+    Args:
+        sums: of arguments, options among them, the sums over the rows.
+        result: of the sums and the options, the metric.
+    """
+
+    sums: Callable[..., Sums]
+    result: Callable[..., Any]
+
+    def of_block(self, rows: Mapping[str, Any], options: Mapping[str, Any]) -> Sums | None:
+        """Return the sums of one block; None where it has no rows, or none that counts."""
+        count, weight = row_count(rows), rows.get("sample_weight")
+        if count == 0:
+            return None
+        if weight is not None and not isinstance(weight, Tensor):
+            weight = np.asarray(weight)
+        if weight is not None and tuple(weight.shape) == (count,) and not bool((weight != 0).any()):
+            return None
+        return self.sums(**rows, **options)
+
+
+def added(first: Sums | None, second: Sums | None) -> Sums | None:
+    """Return the sums of two blocks together."""
+    return second if first is None else first if second is None else first + second
+
+
+def row_count(rows: Mapping[str, Any]) -> int:
+    """Return how many rows the arguments of a metric have."""
+    for name in ROWS:
+        value = rows.get(name)
+        if isinstance(value, Distribution):
+            return int(value.batch_shape[0]) if value.batch_shape else 1
+        if value is not None:
+            value = value[0] if name == "interval" else value
+            return (
+                int(value.shape[0]) if getattr(value, "shape", ()) else len(value) if hasattr(value, "__len__") else 1
+            )
+    raise ValueError("give what is to be judged: y_true and a prediction")
