@@ -101,15 +101,20 @@ def row_counts(weight: NDArray[np.float64]) -> NDArray[np.float64]:
     share = weight / weight.max()  # first, or a sum of weights of 1e308 would overflow
     seen = share > 0
     mean = float(share[seen].mean())
-    if not 0.1 <= mean * float(weight.max()) <= 10:
+    warn_of_fractions(mean * float(weight.max()))
+    return share / mean
+
+
+def warn_of_fractions(mean: float) -> None:
+    """Warn of weights that are no counts and whose mean, over those that are positive, is far from one."""
+    if not 0.1 <= mean <= 10:
         warnings.warn(
-            f"sample_weight has a mean of {mean * float(weight.max()):.3g} and is not made of counts (whole numbers), "
+            f"sample_weight has a mean of {mean:.3g} and is not made of counts (whole numbers), "
             "so only its ratios are used, scaled to a mean of one: pass sample_weight * n / sample_weight.sum(), "
             "n being the number of rows with a positive weight, to say the same without this warning",
             UserWarning,
             stacklevel=_outside(),
         )
-    return share / mean
 
 
 def _outside() -> int:

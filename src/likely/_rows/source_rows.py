@@ -31,10 +31,11 @@ class Table:
         source: where the blocks are.
         prepare: a function of a block, and of what stands beside it, that returns its columns. It must be picklable.
         sizes: how many rows of each block there are in the columns.
+        names: of the columns that are the table's own, where columns have names.
     """
 
-    def __init__(self, source: Source, prepare: Prepare, sizes: list[int]) -> None:
-        self.source, self.prepare, self.sizes = source, prepare, sizes
+    def __init__(self, source: Source, prepare: Prepare, sizes: list[int], names: list[str] | None = None) -> None:
+        self.source, self.prepare, self.sizes, self.names = source, prepare, sizes, names
         self._samples: dict[int, tuple[Rows | Tensor, ...]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
