@@ -17,7 +17,7 @@ from torch import Tensor
 from likely._typing import Array
 
 T = TypeVar("T")
-BLOCK = 2**18  # numbers a block: 1 MB in float32, so that the passes stay in the cache and memory stays flat
+_BLOCK = 2**18  # numbers a block: 1 MB in float32, so that the passes stay in the cache and memory stays flat
 
 
 class Blocks(Protocol):
@@ -44,6 +44,11 @@ def row_blocks(rows: int, width: int = 1, *, numbers: int = 2**20, least: int = 
     step = stride * max(least, numbers // max(1, width))
     for start in range(0, rows, step):
         yield slice(start, min(start + step, rows), stride)
+
+
+def small_blocks(rows: int, width: int, numbers: int | None = None, stride: int = 1) -> Iterator[slice]:
+    """Yield slices of as many rows as stay in the cache, unless another number of numbers is asked for."""
+    return row_blocks(rows, width, numbers=_BLOCK if numbers is None else numbers, stride=stride)
 
 
 class Rows:
@@ -81,9 +86,9 @@ class Rows:
         """How many numbers each row has."""
         return math.prod(self.shape[1:])
 
-    def blocks(self, stride: int = 1, width: int | None = None, numbers: int = BLOCK) -> Iterator[slice]:
+    def blocks(self, stride: int = 1, width: int | None = None, numbers: int | None = None) -> Iterator[slice]:
         """Yield slices that cover every ``stride``-th row."""
-        return row_blocks(len(self), self.width if width is None else width, numbers=numbers, stride=stride)
+        return small_blocks(len(self), self.width if width is None else width, numbers, stride)
 
     def total(
         self,
@@ -91,7 +96,7 @@ class Rows:
         *,
         stride: int = 1,
         width: int | None = None,
-        numbers: int = BLOCK,
+        numbers: int | None = None,
         add: Callable[[T, T], T] | None = None,
     ) -> T:
         """Return the sum of what a function makes of every block, wherever the rows are.
@@ -101,7 +106,7 @@ class Rows:
                 It returns a number, an array or a tensor that is its own, in double precision, or a tuple of these.
             stride: every how many rows one is read.
             width: how many numbers of temporaries each row has, if not as many as it has columns.
-            numbers: how many numbers a block has at most.
+            numbers: how many numbers a block has at most, if not as many as stay in the cache.
             add: how two results become one, if not as a sum.
         """
         return summed(map(compute, self.blocks(stride, width, numbers)), add)
@@ -133,17 +138,17 @@ class _MappedRows(Rows):
     def __getitem__(self, rows: slice) -> Tensor:
         return self.compute(rows, self.rows[rows])
 
-    def blocks(self, stride: int = 1, width: int | None = None, numbers: int = BLOCK) -> Iterator[slice]:
+    def blocks(self, stride: int = 1, width: int | None = None, numbers: int | None = None) -> Iterator[slice]:
         return self.rows.blocks(stride, self.width if width is None else width, numbers)
 
     def total(self, compute: Callable[[Any], T], *, width: int | None = None, **options: Any) -> T:
         return self.rows.total(compute, width=self.width if width is None else width, **options)
 
 
-def summed(parts: Iterable[T], add: Callable[[T, T], T] | None = None) -> T:
+def summed(parts: Iterable[Any], add: Callable[[Any, Any], Any] | None = None) -> Any:
     """Return the sum of parts that are used up: the first one may hold it. None, where there are no parts."""
     parts = iter(parts)
-    return functools.reduce(add or _into, parts, next(parts, None))  # type: ignore[arg-type]
+    return functools.reduce(add or _into, parts, next(parts, None))
 
 
 def added(left: Any, right: Any) -> Any:

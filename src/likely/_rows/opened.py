@@ -16,6 +16,7 @@ from likely._rows.checks import warn_of_fractions
 from likely._rows.source_rows import SourceRows, Table
 from likely._rows.sources import Source, source_of
 
+_WIDE = ("logits", "features")  # what has several numbers per row: a column of anything else is one number per row
 Arrays = dict[str, NDArray[Any]]
 Check = Callable[[Arrays], "BadRow | None"]
 
@@ -44,10 +45,10 @@ class Split:
 
     def __call__(self, block: Any, *beside: Any) -> Arrays:
         arrays = {name: np.asarray(part) for name, part in zip(self.beside, beside, strict=True)}
-        for name, columns in self.named.items():
-            part = block[columns].to_numpy()
-            arrays[name] = part if name == "features" else part[:, 0]
+        arrays |= {name: block[columns].to_numpy() for name, columns in self.named.items()}
         arrays[self.main] = np.asarray(block if self.columns is None else block[self.columns])
+        for name, array in arrays.items():
+            arrays[name] = array[:, 0] if name not in _WIDE and array.ndim == 2 and array.shape[1] == 1 else array
         for name, array in arrays.items():
             if array.shape[:1] != (len(block),):
                 told = f"a block of {len(block)} rows has {name} of shape {array.shape}"

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from likely._rows.blocks import BLOCK, Rows, added, row_blocks, summed
+from likely._rows.blocks import Rows, added, small_blocks, summed
 from likely._rows.sources import Source
 
 T = TypeVar("T")
@@ -75,7 +75,7 @@ class SourceRows(Rows):
             raise TypeError("rows of a table in blocks cannot be picked: fit on some of them, in memory")
         return self.table.every(rows.step or 1)[self.part][slice(None)]
 
-    def blocks(self, stride: int = 1, width: int | None = None, numbers: int = BLOCK) -> Iterator[slice]:
+    def blocks(self, stride: int = 1, width: int | None = None, numbers: int | None = None) -> Iterator[slice]:
         """Refuse: a loop over blocks would bring all of them here."""
         raise TypeError("this calibrator reads its rows one after the other: fit it on some of them, in memory")
 
@@ -85,14 +85,14 @@ class SourceRows(Rows):
         *,
         stride: int = 1,
         width: int | None = None,
-        numbers: int = BLOCK,
+        numbers: int | None = None,
         add: Callable[[T, T], T] | None = None,
     ) -> T:
         """See :meth:`Rows.total`; a sample is summed here, all rows where they are."""
         of_block = _OfBlock(self.table.prepare, compute, self.width if width is None else width, numbers, add)
         if stride > 1:
-            return of_block.over(self.table.every(stride))  # type: ignore[return-value]
-        return self.table.source.total(of_block, _Either(add or added))  # type: ignore[return-value]
+            return of_block.over(self.table.every(stride))
+        return self.table.source.total(of_block, _Either(add or added))
 
     def sum(self) -> float:
         """Return the sum of all numbers."""
@@ -107,7 +107,7 @@ class _OfBlock:
     """The sum over the rows of one block, a few of them at a time, or None of a block that has none."""
 
     def __init__(
-        self, prepare: Prepare, compute: Callable[[Any], Any], width: int, numbers: int, add: Callable[..., Any] | None
+        self, prepare: Prepare, compute: Callable[[Any], Any], width: int, numbers: int | None, add: Any
     ) -> None:
         self.prepare, self.compute, self.width, self.numbers, self.add = prepare, compute, width, numbers, add
 
@@ -115,7 +115,7 @@ class _OfBlock:
         return self.over(self.prepare(*block))
 
     def over(self, parts: tuple[Rows | Tensor, ...]) -> Any:
-        places = (Place(parts, rows) for rows in row_blocks(len(parts[0]), self.width, numbers=self.numbers))
+        places = (Place(parts, rows) for rows in small_blocks(len(parts[0]), self.width, self.numbers))
         return summed(map(self.compute, places), self.add)
 
 

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from likely._rows.blocks import Rows
 from likely._typing import Array
 
-# Of odds a bin is 3e-4 wide near zero and 3e-4 of them beyond one, wider for more than 32 classes; no row is moved by
-# more than that, since its bin's mean stands for it. Of residuals it is 1e-4 of them, and sums of what is smooth in them
-# are right to about 1e-9.
+# Of odds a bin is 3e-4 wide near zero and 3e-4 of them beyond one, wider for more than 32 classes: no row is moved by
+# more than that, since its bin's mean stands for it. Of residuals it is 1e-4 of them, and sums of what is smooth in
+# them are right to about 1e-9.
 _ODDS, _ODDS_BINS, _CELLS = 1e4, 2**16, 2**21
 _SIZES, _SIZE_BINS = (1e-6, 1e6), 2**18
 
@@ -40,7 +40,8 @@ def odds_sketch(log_odds: Rows, y: Any, weight: Any) -> list[tuple[Array, NDArra
         cell = (np.arange(classes) * bins + place).ravel()
         weights = np.repeat(np.asarray(weight[rows]), classes)
         terms = weights, weights * own.ravel(), weights * odds.ravel()
-        return np.stack([np.bincount(cell, term, classes * bins) for term in terms]).reshape(3, classes, bins)
+        sums: Array = np.stack([np.bincount(cell, term, classes * bins).astype(np.float64) for term in terms])
+        return sums.reshape(3, classes, bins)
 
     # Few large blocks: a block's sum has as many numbers however few its rows are.
     found = []

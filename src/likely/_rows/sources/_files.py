@@ -227,4 +227,6 @@ def _check_alike(dataset: Any) -> None:
 def _jobs() -> int | None:
     """As many threads as there are cores, unless ``joblib.parallel_config`` says otherwise."""
     backend, jobs = joblib.parallel.get_active_backend()
-    return (os.cpu_count() or 1) if jobs == 1 and type(backend).__name__ in ("LokyBackend", "ThreadingBackend") else None
+    return (
+        (os.cpu_count() or 1) if jobs == 1 and type(backend).__name__ in ("LokyBackend", "ThreadingBackend") else None
+    )

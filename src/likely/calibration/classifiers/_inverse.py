@@ -88,8 +88,8 @@ class _Scaled:
             block = self.logits[rows]
             loss, first, second = tempered(block * self.scale, self.labels[rows].to(block.device), tau)
             weight = self.weight[rows].to(loss)
-            loss, first, second = (float((term * weight).double().sum()) for term in (loss, first, second))
-            return loss, first, second
+            total, slope, curvature = (float((term * weight).double().sum()) for term in (loss, first, second))
+            return total, slope, curvature
 
         return self.logits.total(sums, stride=stride)
 

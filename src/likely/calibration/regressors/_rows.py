@@ -34,7 +34,7 @@ class Forecasts(HeldOutRows):
         others = {"scale": scale, "y": y, "features": features}
         table = opened("mean", mean, _check, sample_weight=sample_weight, **others)
         if table is not None:
-            return cls(*(table.get(name) for name in ("scale", "y", "features")), table["weight"], table["mean"])
+            return cls(table.get("scale"), table.get("y"), table.get("features"), table["weight"], table["mean"])
         centre = _column("mean", mean)
         spread = None if scale is None else _column("scale", scale, like=centre)
         if spread is not None and not bool((spread > 0).all()):
@@ -107,12 +107,12 @@ def _own_features(rows: Forecasts) -> Tensor:
 def _check(arrays: Arrays) -> None:
     """Refuse a block that holds other than one finite number per row, or scales that are not positive."""
     mean = arrays["mean"]
-    if mean.ndim > 1 and mean.shape[1] != 1:
+    if mean.ndim > 1:
         told = "scale=, y=, features= and sample_weight= name the others"
         raise ValueError(f"the table must have one column left, the mean, and has {mean.shape[1]}: {told}")
     if "y" not in arrays:
         raise ValueError("y must hold one number per row: a scale is learned from targets")
-    Forecasts.checked(mean.reshape(-1), arrays.get("scale"), arrays.get("features"), arrays["y"])
+    Forecasts.checked(mean, arrays.get("scale"), arrays.get("features"), arrays["y"])
 
 
 def _column(name: str, values: Any, like: Tensor | None = None) -> Tensor:

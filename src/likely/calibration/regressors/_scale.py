@@ -87,7 +87,9 @@ class ScaleCalibrator(BaseEstimator):
         """Return the calibrated distribution of every row: log_prob, cdf, icdf, sample."""
         check_is_fitted(self)
         if source_of(mean) is not None:
-            raise TypeError("distributions are of rows in memory: ask predict_scale or predict_interval, which take blocks")
+            raise TypeError(
+                "distributions are of rows in memory: ask predict_scale or predict_interval, which take blocks"
+            )
         return self._distribution(Forecasts.checked(mean, scale, features))
 
     @by_rows("scale", "features")
@@ -102,7 +104,8 @@ class ScaleCalibrator(BaseEstimator):
             raise ValueError(f"coverage must be between 0 and 1, got {coverage}")
         tail = (1 - coverage) / 2
         if source_of(mean) is not None:
-            return tuple(self._quantile(mean, scale, features, level=level) for level in (tail, 1 - tail))  # type: ignore
+            lower, upper = (self._quantile(mean, scale, features, level=level) for level in (tail, 1 - tail))
+            return lower, upper
         distribution = self.distribution(mean, scale, features)
         level = torch.tensor(tail, dtype=torch.float64).to(distribution.mean)
         return like(distribution.icdf(level), mean), like(distribution.icdf(1 - level), mean)
