@@ -34,6 +34,10 @@ class Calibrator(BaseEstimator):
     may be NumPy's (memory-mapped ones too) or torch tensors on any device, in any float type; answers come back in
     kind. Whatever a calibrator does, it does to logits, so that calibrators compose.
 
+    Tables that are in blocks elsewhere are not gathered: Dask's arrays and frames, and paths of Parquet, Feather or CSV
+    files. Sums over their blocks make the fit, and answers are of the same kind, for files arrays. Labels, features and
+    weights may then be names of columns: ``fit("held_out/", "label", features=["x1", "x2"])``.
+
     >>> import numpy as np
     >>> from likely.calibration import GlobalTemperature
     >>> rng = np.random.default_rng(0)

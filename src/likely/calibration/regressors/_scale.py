@@ -56,6 +56,9 @@ class ScaleCalibrator(BaseEstimator):
     as torch's. ``scale=None`` is for a regressor that gives none: every row then starts from the same one.
     ``likelihood`` is ``"normal"`` or ``"laplace"``, and ``scale`` its parameter: σ, or b.
 
+    Dask's arrays, and tables of columns in files or in Dask's frames, are read by blocks, and answers are of the same
+    kind. Of a table all columns but the mean are named: ``fit("held_out/", "scale", "y", features=["x1", "x2"])``.
+
     >>> import numpy as np
     >>> from likely.calibration import GlobalScale
     >>> rng = np.random.default_rng(0)
