@@ -113,7 +113,7 @@ def test_forecasts_in_blocks_are_scaled_as_in_memory(calibrator: Any, blocks: in
         found = fitted.predict_interval(parts[0], own_parts, parts[3])
         assert all(isinstance(end, da.Array) for end in found)
         np.testing.assert_allclose(np.stack(dask.compute(*found)), np.stack(expected), rtol=1e-6, atol=1e-7)
-        scales = fitted.predict_scale(parts[0], own_parts, parts[3])
+        scales = fitted.predict_scale(mean=parts[0], scale=own_parts, features=parts[3])
         np.testing.assert_allclose(scales.compute(), fitted.predict_scale(mean, own, features), rtol=1e-12)
 
 

@@ -32,11 +32,13 @@ def by_rows(
         parameters = list(inspect.signature(method).parameters)
 
         @functools.wraps(method)
-        def answer(self: Any, X: Any, *args: Any, **options: Any) -> Any:
+        def answer(self: Any, *args: Any, **options: Any) -> Any:
+            X = args[0] if args else options.get(parameters[1])
             source = source_of(X)
             if source is None:
-                return method(self, X, *args, **options)
-            options |= dict(zip(parameters[2:], args, strict=False))
+                return method(self, *args, **options)
+            options |= dict(zip(parameters[1:], args, strict=False))
+            del options[parameters[1]]
             others = {name: options.pop(name, None) for name in beside}
             source, split = split_source(parameters[1], source, others, getattr(self, "column_names_", None))
             # A copy: what is computed later is computed by the calibrator as it is now.
