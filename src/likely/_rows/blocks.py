@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+import operator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -14,6 +16,7 @@ from torch import Tensor
 
 from likely._typing import Array
 
+T = TypeVar("T")
 _BLOCK = 2**18  # numbers a block: 1 MB in float32, so that the passes stay in the cache and memory stays flat
 
 
@@ -43,12 +46,19 @@ def row_blocks(rows: int, width: int = 1, *, numbers: int = 2**20, least: int = 
         yield slice(start, min(start + step, rows), stride)
 
 
+def small_blocks(rows: int, width: int, numbers: int | None = None, stride: int = 1) -> Iterator[slice]:
+    """Yield slices of as many rows as stay in the cache, unless another number of numbers is asked for."""
+    return row_blocks(rows, width, numbers=_BLOCK if numbers is None else numbers, stride=stride)
+
+
 class Rows:
     """A table of any kind and float type, on any device or disk, read in blocks and in at least float32.
 
     Args:
         array: tensor, NumPy array (a memory map too) or data frame of numbers.
     """
+
+    elsewhere = False  # whether the rows are not in reach, and only functions of them can be added up
 
     def __init__(self, array: Any) -> None:
         self.array = array
@@ -71,9 +81,35 @@ class Rows:
         """Return some of the rows, in memory; as :class:`Rows` read them, whatever they were read from."""
         return Rows(self[index])  # type: ignore[index]
 
-    def blocks(self, stride: int = 1) -> Iterator[slice]:
+    @property
+    def width(self) -> int:
+        """How many numbers each row has."""
+        return math.prod(self.shape[1:])
+
+    def blocks(self, stride: int = 1, width: int | None = None, numbers: int | None = None) -> Iterator[slice]:
         """Yield slices that cover every ``stride``-th row."""
-        return row_blocks(len(self), math.prod(self.shape[1:]), numbers=_BLOCK, stride=stride)
+        return small_blocks(len(self), self.width if width is None else width, numbers, stride)
+
+    def total(
+        self,
+        compute: Callable[[Any], T],
+        *,
+        stride: int = 1,
+        width: int | None = None,
+        numbers: int | None = None,
+        add: Callable[[T, T], T] | None = None,
+    ) -> T:
+        """Return the sum of what a function makes of every block, wherever the rows are.
+
+        Args:
+            compute: a function of the place of some rows, by which this and other columns of the same rows are indexed.
+                It returns a number, an array or a tensor that is its own, in double precision, or a tuple of these.
+            stride: every how many rows one is read.
+            width: how many numbers of temporaries each row has, if not as many as it has columns.
+            numbers: how many numbers a block has at most, if not as many as stay in the cache.
+            add: how two results become one, if not as a sum.
+        """
+        return summed(map(compute, self.blocks(stride, width, numbers)), add)
 
     def read(self, stride: int = 1) -> Iterator[tuple[slice, Tensor]]:
         """Yield each block's place and its numbers."""
@@ -90,16 +126,43 @@ class Rows:
             compute: what makes a block of the place and the numbers of one; each row for itself.
             width: how many columns there are then, where it is another number.
         """
-        return _MappedRows(self, compute, self.shape[1] if width is None else width)
+        return _MappedRows(self, compute, self.shape[1:] if width is None else (width,))
 
 
 class _MappedRows(Rows):
-    def __init__(self, rows: Rows, compute: Callable[[slice, Tensor], Tensor], width: int) -> None:
+    def __init__(self, rows: Rows, compute: Callable[[slice, Tensor], Tensor], tail: tuple[int, ...]) -> None:
         self.rows, self.compute = rows, compute
-        self.shape, self.device = (len(rows), width), rows.device
+        self.shape, self.device = (len(rows), *tail), rows.device
+        self.elsewhere = rows.elsewhere
 
     def __getitem__(self, rows: slice) -> Tensor:
         return self.compute(rows, self.rows[rows])
+
+    def blocks(self, stride: int = 1, width: int | None = None, numbers: int | None = None) -> Iterator[slice]:
+        return self.rows.blocks(stride, self.width if width is None else width, numbers)
+
+    def total(self, compute: Callable[[Any], T], *, width: int | None = None, **options: Any) -> T:
+        return self.rows.total(compute, width=self.width if width is None else width, **options)
+
+
+def summed(parts: Iterable[Any], add: Callable[[Any, Any], Any] | None = None) -> Any:
+    """Return the sum of parts that are used up: the first one may hold it. None, where there are no parts."""
+    parts = iter(parts)
+    return functools.reduce(add or _into, parts, next(parts, None))
+
+
+def added(left: Any, right: Any) -> Any:
+    """Return the sum of two numbers, arrays, or tuples of these."""
+    return tuple(map(added, left, right)) if isinstance(left, tuple) else left + right
+
+
+def _into(left: Any, right: Any) -> Any:
+    return tuple(map(_into, left, right)) if isinstance(left, tuple) else operator.iadd(left, right)
+
+
+def column(values: Any) -> Any:
+    """Return what the places of blocks index: a tensor of what is in memory, and what is elsewhere as it is."""
+    return values if isinstance(values, Rows) else torch.as_tensor(values)
 
 
 def like(result: Tensor, given: Any) -> Any:
@@ -109,18 +172,27 @@ def like(result: Tensor, given: Any) -> Any:
 
 def moments(features: Rows, weight: Array) -> tuple[Array, Array]:
     """The weighted mean and deviation of every feature; 1 for the deviation of a constant."""
-    total = weight.sum()
-    low, high = np.full((2, features.shape[1]), np.inf) * [[1], [-1]]
-    for rows in features.blocks():
-        ends = (end.double().cpu().numpy() for end in torch.aminmax(features[rows], dim=0))
-        low, high = (f(old, new) for f, old, new in zip((np.minimum, np.maximum), (low, high), ends, strict=True))
+    total = float(weight.sum())
+
+    def ends(rows: Any) -> Array:
+        low, high = (end.double().cpu().numpy() for end in torch.aminmax(features[rows], dim=0))
+        return np.stack([-low, high])
+
+    negative, high = features.total(ends, add=np.maximum)
+    low = -negative
     # In units of a power of two, which rounds nothing: squares of huge numbers would overflow.
     unit = np.ldexp(1.0, np.frexp(np.maximum(np.abs(low), np.abs(high)))[1].clip(-1000, 1000))
-    mean, square = np.zeros((2, features.shape[1]))
-    for rows in features.blocks():
-        mean += (weight[rows] @ (features[rows].double().cpu().numpy() / unit)) / total
+
+    def mean_of(rows: Any) -> Array:
+        return np.asarray((np.asarray(weight[rows]) @ (features[rows].double().cpu().numpy() / unit)) / total)
+
+    mean = features.total(mean_of)
     mean = np.where(low == high, low / unit, mean)  # exactly: a constant less its mean is zero, not rounding
-    for rows in features.blocks():
-        square += (weight[rows] @ (features[rows].double().cpu().numpy() / unit - mean) ** 2) / total
+
+    def square_of(rows: Any) -> Array:
+        away = features[rows].double().cpu().numpy() / unit - mean
+        return np.asarray((np.asarray(weight[rows]) @ away**2) / total)
+
+    square = features.total(square_of)
     mean, deviation = mean * unit, np.sqrt(square) * unit
     return mean, np.where(deviation > 1e-7 * np.abs(mean), deviation, 1.0)

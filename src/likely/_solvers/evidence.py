@@ -7,15 +7,16 @@ the answer is :math:`w = 0` exactly, :math:`\lambda = \infty`.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
 from scipy import linalg
 from torch import Tensor
 
-from likely._rows.blocks import Rows, moments
+from likely._rows.blocks import Rows, column, moments
 from likely._solvers.ridge import Ridge
 from likely._typing import Array
 
@@ -60,9 +61,9 @@ def fit_linear(
     Long tables are first fitted on a regular sample of their rows, which leaves two passes or so over all of them.
 
     Args:
-        features: rows of shape (n, d).
+        features: rows of shape (n, d), which may be elsewhere.
         evaluate: ``evaluate(rows, u)`` returns ℓ, its slope and its expected curvature (Fisher information) in u for
-            those rows.
+            those rows: a slice, or what columns that are elsewhere are indexed by.
         rate: nats that a unit of spread of u costs (:class:`~likely._solvers.ridge.Ridge`).
         quasi: whether to divide the likelihood by its dispersion, for slopes that vary more than the model says.
         penalty: ``"evidence"``, a number for λ, or None for no penalty.
@@ -192,8 +193,7 @@ class _Design:
 
     def __init__(self, features: Rows, mean: Array, deviation: Array, weight: Array) -> None:
         self.features, self.mean, self.deviation = features, mean, deviation
-        self.given, self.total = torch.as_tensor(weight), float(weight.sum())
-        self.weight = self.given
+        self.given, self.total = column(weight), float(weight.sum())
         self.dispersion: float | None = None
         n, d = features.shape
         self.rotation: Array | None = None
@@ -213,18 +213,24 @@ class _Design:
     def back(self, w: Array) -> Array:
         return w if self.rotation is None else self.rotation @ w
 
-    def evaluated(
-        self, evaluate: Evaluate, w: Array, b: float, stride: int = 1
-    ) -> Iterator[tuple[slice, Tensor, tuple[Tensor, Tensor, Tensor]]]:
-        """Yield block by block: the rows, their features, and what ``evaluate`` returns for them at (w, b)."""
-        for rows in self.features.blocks(stride):
-            x = self.block(rows)
-            yield rows, x, evaluate(rows, x @ torch.as_tensor(w).to(x) + b)
+    def weight(self, rows: Any) -> Tensor:
+        """Return the weights of some rows, over the dispersion."""
+        given: Tensor = self.given[rows]
+        return given if self.dispersion is None else given / self.dispersion
+
+    def evaluated(self, evaluate: Evaluate, w: Array, b: float, rows: Any) -> tuple[Tensor, Any]:
+        """Return the features of some rows, and what ``evaluate`` returns for them at (w, b)."""
+        x = self.block(rows)
+        return x, evaluate(rows, x @ torch.as_tensor(w).to(x) + b)
 
     def loss(self, evaluate: Evaluate, w: Array, b: float) -> float:
         """The loss alone."""
-        parts = self.evaluated(evaluate, w, b)
-        return sum(float((each * self.weight[rows].to(x)).double().sum()) for rows, x, (each, _, _) in parts)
+
+        def loss_of(rows: Any) -> float:
+            x, (each, _, _) = self.evaluated(evaluate, w, b, rows)
+            return float((each * self.weight(rows).to(x)).double().sum())
+
+        return self.features.total(loss_of)
 
     def temper(self, evaluate: Evaluate, state: _State, stride: int) -> bool:
         """Divide the likelihood by its dispersion; whether that changed it enough to fit again.
@@ -233,29 +239,29 @@ class _Design:
         Where they do not, something the model misses moves the slopes, and evidence would take that for an effect of
         whatever features there are. Dividing by the excess (quasi-likelihood) prices it as noise.
         """
-        squares = curvatures = 0.0
-        for rows, _, (_, slope, curvature) in self.evaluated(evaluate, state.w, state.b, stride):
+
+        def sums(rows: Any) -> tuple[float, float]:
+            _, (_, slope, curvature) = self.evaluated(evaluate, state.w, state.b, rows)
             weight = self.given[rows].to(slope)
-            squares += float((weight * slope.square()).double().sum())
-            curvatures += float((weight * curvature).double().sum())
+            return float((weight * slope.square()).double().sum()), float((weight * curvature).double().sum())
+
+        squares, curvatures = self.features.total(sums, stride=stride)
         dispersion = max(1.0, squares / curvatures) if curvatures > 0 else 1.0
         changed = self.dispersion is None or dispersion < 0.95 * self.dispersion
         if changed:
-            self.dispersion, self.weight = dispersion, self.given / dispersion
+            self.dispersion = dispersion
         return changed
 
     def expanded(self, evaluate: Evaluate, w: Array, b: float, stride: int) -> _Parabola:
         """Return the parabola at (w, b), in one pass over the rows, each standing for ``stride`` of them."""
-        loss = slope_b = mass = 0.0
-        slope_w, cross = np.zeros(self.width), np.zeros(self.width)
-        gram = torch.zeros((self.width, self.width), dtype=torch.float64, device=self.features.device)
-        for rows, x, terms in self.evaluated(evaluate, w, b, stride):
-            weight = stride * self.weight[rows].to(x)
+
+        def sums(rows: Any) -> tuple[Any, ...]:
+            x, terms = self.evaluated(evaluate, w, b, rows)
+            weight = stride * self.weight(rows).to(x)
             each, slope, curvature = (t.to(x) * weight for t in terms)  # logits may be wider than the features
-            loss += float(each.double().sum())
-            slope_b += float(slope.double().sum())
-            mass += float(curvature.double().sum())
-            slope_w += (slope @ x).double().cpu().numpy()
-            cross += (curvature @ x).double().cpu().numpy()
-            gram += x.T @ (curvature[:, None] * x)
+            numbers = (float(term.double().sum()) for term in (each, slope, curvature))
+            slopes = ((term @ x).double().cpu().numpy() for term in (slope, curvature))
+            return *numbers, *slopes, (x.T @ (curvature[:, None] * x)).double()
+
+        loss, slope_b, mass, slope_w, cross, gram = self.features.total(sums, stride=stride)
         return _Parabola(loss, slope_w, slope_b, gram.cpu(), cross, max(mass, np.finfo(float).tiny))

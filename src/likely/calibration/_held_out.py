@@ -25,7 +25,10 @@ Chain = tuple[Any, ...]  # unfitted calibrators, the first one first
 
 @dataclass(frozen=True)
 class HeldOutRows:
-    """What a model answered for some rows, and the truth. Subclasses say how calibrators are fitted to them."""
+    """What a model answered for some rows, and the truth. Subclasses say how calibrators are fitted to them.
+
+    Rows that are elsewhere have columns (:class:`~likely._rows.source_rows.SourceRows`) in place of arrays.
+    """
 
     answers: Any  # what calibrators change: logits, or scales
     y: Any
@@ -66,6 +69,24 @@ class HeldOutRows:
         """Return some of the rows, in memory."""
         return replace(self, **{field.name: _taken(getattr(self, field.name), index) for field in fields(self)})
 
+    @property
+    def elsewhere(self) -> bool:
+        """Whether the rows are not in memory."""
+        return isinstance(self.weight, Rows)
+
+    def every(self, stride: int) -> Self:
+        """Return every ``stride``-th row, in memory."""
+        return self.at(slice(0, len(self.weight), stride))
+
+    def at(self, rows: Any) -> Self:
+        """Return the rows of a slice, or of a place in a block, in memory."""
+        parts = {field.name: _at(getattr(self, field.name), rows) for field in fields(self)}
+        return replace(self, **{**parts, "weight": np.asarray(parts["weight"])})
+
+    def loaded(self) -> Self:
+        """Return the rows in memory, if they are elsewhere and few."""
+        return self.every(1) if self.elsewhere and self.few else self
+
     def joined(self, parts: list[Self], order: Index) -> Self:
         """Return these rows, with the answers of parts that together hold each of them once."""
         answers = [part.answers.whole() if isinstance(part.answers, Rows) else part.answers for part in parts]
@@ -83,6 +104,13 @@ def _taken(part: Any, index: Index) -> Any:
     if part is None or isinstance(part, Rows):
         return None if part is None else part.taken(index)
     return part[torch.as_tensor(index, device=part.device)] if isinstance(part, Tensor) else part[index]
+
+
+def _at(part: Any, rows: Any) -> Any:
+    if part is None:
+        return None
+    taken = part[rows]
+    return Rows(taken) if isinstance(part, Rows) and taken.ndim > 1 else taken
 
 
 R = TypeVar("R", bound=HeldOutRows)
@@ -124,6 +152,7 @@ class CrossFits(Generic[R]):
     """
 
     def __init__(self, rows: R, *, cv: int | None, random_state: int = 0, n_jobs: int | None = None) -> None:
+        rows = rows if cv is None else rows.loaded()
         self.rows, self.n_jobs = rows, n_jobs
         self.splits: list[Split] = []
         if cv is not None and rows.count >= 2 * cv and rows.few and len(rows.y) > 1:

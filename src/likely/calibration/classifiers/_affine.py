@@ -15,15 +15,15 @@ Hessian; many by L-BFGS, with a Hessian that is a Kronecker product to precondit
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from scipy import linalg, optimize
 from torch import Tensor
 
-from likely._rows.blocks import Rows, row_blocks
+from likely._rows.blocks import Rows
 from likely._typing import Array
 from likely.calibration.classifiers._rows import Labels
 from likely.likelihoods.softmax import softmax_slopes
@@ -74,16 +74,14 @@ class AffineProblem:
         """Return the strengths of a penalty that is given, or those that the search for the best ones starts from."""
         return self.strengths(2.0 * self.classes if penalty == "evidence" else max(float(penalty or 0), _NONE))
 
-    def blocks(self, width: int) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
-        """Yield tempered logits, these centred, labels and weights of rows that have ``width`` temporaries each."""
-        for rows in row_blocks(len(self.logits), width, numbers=_BLOCK):
-            z = self.logits[rows] * self.inverse
-            labels = torch.as_tensor(self.y[rows], device=z.device)
-            weight = torch.as_tensor(self.weight[rows])
-            # A row whose own class is ruled out has an infinite NLL under every θ, and tells nothing of it.
-            possible = z.gather(1, labels[:, None])[:, 0].isfinite()
-            z = torch.where(possible[:, None], z, 0.0)
-            yield z, centred(z), labels, weight.to(z) * possible
+    def block(self, rows: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return tempered logits, these centred, labels and weights of some rows."""
+        z = self.logits[rows] * self.inverse
+        labels, weight = torch.as_tensor(self.y[rows], device=z.device), torch.as_tensor(self.weight[rows])
+        # A row whose own class is ruled out has an infinite NLL under every θ, and tells nothing of it.
+        possible = z.gather(1, labels[:, None])[:, 0].isfinite()
+        z = torch.where(possible[:, None], z, 0.0)
+        return z, centred(z), labels, weight.to(z) * possible
 
     def calibrated(self, theta: Array, z: Tensor, x: Tensor) -> Tensor:
         """Return the logits at θ."""
@@ -92,44 +90,48 @@ class AffineProblem:
 
     def value(self, theta: Array) -> tuple[float, Array]:
         """The NLL and its gradient."""
-        loss, slope, c = 0.0, np.zeros(self.size), self.classes
-        for z, x, labels, weight in self.blocks(4 * c):
+        c = self.classes
+
+        def sums(rows: Any) -> tuple[float, Array]:
+            z, x, labels, weight = self.block(rows)
             nll, residual = softmax_slopes(self.calibrated(theta, z, x), labels)
-            loss += float(nll.double() @ weight.double())
             residual *= weight[:, None]
-            slope[c : 2 * c] += residual.sum(0).double().cpu().numpy()
-            slope[:c] += (residual * x).sum(0).double().cpu().numpy()
-            if self.matrix:
-                slope[2 * c :] += (residual.T @ x).ravel().double().cpu().numpy()
-        return loss, slope
+            slopes = [(residual * x).sum(0), residual.sum(0)] + ([(residual.T @ x).ravel()] if self.matrix else [])
+            return float(nll.double() @ weight.double()), torch.cat(slopes).double().cpu().numpy()
+
+        return self.logits.total(sums, width=4 * c, numbers=_BLOCK)
 
     def hessian(self, theta: Array) -> Array:
         """Σ Jᵀ (diag p - p pᵀ) J: what is diagonal in the classes, less the Gram matrix of pᵀJ."""
-        c, total = self.classes, np.zeros((self.size, self.size))
-        for z, x, _, weight in self.blocks(3 * self.size):
-            z, x, weight = z.double(), x.double(), weight.double()
+        c = self.classes
+
+        def sums(rows: Any) -> Array:
+            z, x, _, weight = (part.double() for part in self.block(rows))
             p = torch.softmax(self.calibrated(theta, z, x), 1)
             q = torch.cat([p * x, p] + ([(p[:, :, None] * x[:, None, :]).flatten(1)] if self.matrix else []), 1)
-            total -= (q.T @ (weight[:, None] * q)).cpu().numpy()
-            q *= weight[:, None]
+            total: Array = -(q.T @ (weight[:, None] * q)).cpu().numpy()
             # Classes meet only in the Gram matrix: class by class, the design is (x_c, 1, x).
             for k in range(c):
                 own = [k, c + k, *range(2 * c + k * c, 2 * c + (k + 1) * c)] if self.matrix else [k, c + k]
                 design = torch.stack([x[:, k], torch.ones_like(x[:, k])] + (list(x.T) if self.matrix else []))
                 total[np.ix_(own, own)] += ((design * (weight * p[:, k])) @ design.T).cpu().numpy()
-        return total
+            return total
+
+        return self.logits.total(sums, width=3 * self.size, numbers=_BLOCK)
 
     def curvature(self, theta: Array) -> tuple[Array, Array]:
         """Return the diagonal curvature, that of W in the eigenbasis of a Kronecker factor, and this eigenbasis."""
         c = self.classes
-        diagonal, gram = np.zeros(2 * c), np.zeros((c, c) if self.matrix else (0, 0))
-        for z, x, _, weight in self.blocks(4 * c):
+
+        def sums(rows: Any) -> tuple[Array, Array]:
+            z, x, _, weight = self.block(rows)
             p = torch.softmax(self.calibrated(theta, z, x), 1)
             mass = (p - p.square()) * weight[:, None]
-            diagonal[c:] += mass.sum(0).double().cpu().numpy()
-            diagonal[:c] += (mass * x.square()).sum(0).double().cpu().numpy()
-            if self.matrix:
-                gram += (x.T @ (mass.mean(1)[:, None] * x)).double().cpu().numpy()
+            diagonal = torch.cat([(mass * x.square()).sum(0), mass.sum(0)])
+            gram = x.T @ (mass.mean(1)[:, None] * x) if self.matrix else x.new_zeros(0, 0)
+            return diagonal.double().cpu().numpy(), gram.double().cpu().numpy()
+
+        diagonal, gram = self.logits.total(sums, width=4 * c, numbers=_BLOCK)
         if not self.matrix:
             return diagonal, gram
         values, vectors = linalg.eigh(gram)

@@ -15,9 +15,15 @@ from torch import Tensor
 from likely._rows.blocks import Rows, like
 from likely._rows.checks import all_or_nothing, check_features
 from likely._typing import Array
+from likely.calibration._by_rows import by_rows, remember_columns
 from likely.calibration.classifiers._rows import LabelledLogits, Labels, check_logits
 
 INPUTS = ("logits", "probabilities")
+
+
+def _classes(calibrator: Calibrator) -> int:
+    check_is_fitted(calibrator)
+    return int(calibrator.n_classes_)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -27,6 +33,10 @@ class Calibrator(BaseEstimator):
     ``inputs`` says what is handed in: ``"logits"`` or ``"probabilities"`` (whose logarithm is then taken). Arrays
     may be NumPy's (memory-mapped ones too) or torch tensors on any device, in any float type; answers come back in
     kind. Whatever a calibrator does, it does to logits, so that calibrators compose.
+
+    Tables that are in blocks elsewhere are not gathered: Dask's arrays and frames, and paths of Parquet, Feather or CSV
+    files. Sums over their blocks make the fit, and answers are of the same kind, for files arrays. Labels, features and
+    weights may then be names of columns: ``fit("held_out/", "label", features=["x1", "x2"])``.
 
     >>> import numpy as np
     >>> from likely.calibration import GlobalTemperature
@@ -44,26 +54,31 @@ class Calibrator(BaseEstimator):
     @all_or_nothing
     def fit(self, logits: Any, y: Any, features: Any = None, sample_weight: Any = None) -> Self:
         """Learn from held-out rows: their logits, labels 0 … C-1 and, for some calibrators, features."""
-        return self._fit_rows(LabelledLogits.checked(self._rows(logits), y, features, sample_weight))
+        rows = LabelledLogits.checked(logits, y, features, sample_weight, probabilities=self._probabilities)
+        remember_columns(self, rows)
+        return self._fit_rows(rows)
 
     @property
     def classes_(self) -> Labels:
         """The classes, 0 … C-1."""
         return np.arange(self.n_classes_)
 
+    @by_rows("features", width=_classes)
     def transform(self, logits: Any, features: Any = None) -> Any:
         """Calibrated logits."""
         return self._by_blocks(self._calibrate, logits, features)
 
+    @by_rows("features", width=_classes)
     def predict_proba(self, logits: Any, features: Any = None) -> Any:
         """Calibrated probabilities."""
-        calibrated = torch.as_tensor(self.transform(logits, features))
-        return like(torch.softmax(calibrated, dim=1), logits)
+        return self._by_blocks(lambda z, x: torch.softmax(self._calibrate(z, x), dim=1), logits, features)
 
+    @by_rows("features", dtype=np.int64)
     def predict(self, logits: Any, features: Any = None) -> Any:
         """The most probable class."""
-        return like(torch.as_tensor(self.transform(logits, features)).argmax(1), logits)
+        return self._by_blocks(lambda z, x: self._calibrate(z, x).argmax(1), logits, features)
 
+    @by_rows("features")
     def temperature(self, logits: Any, features: Any = None) -> Any:
         """What each row's logits are divided by, of shape (rows,), where the calibrator divides.
 
@@ -73,7 +88,7 @@ class Calibrator(BaseEstimator):
 
     def _by_blocks(self, compute: Callable[[Tensor, Tensor | None], Tensor], logits: Any, features: Any) -> Any:
         check_is_fitted(self)
-        rows = self._rows(logits)
+        rows = check_logits(logits, probabilities=self._probabilities)
         if rows.shape[1] != self.n_classes_:
             raise ValueError(f"logits have {rows.shape[1]} classes, the calibrator was fitted on {self.n_classes_}")
         extra = check_features(features, len(rows))
@@ -86,10 +101,11 @@ class Calibrator(BaseEstimator):
         self._fit(rows.answers, rows.y, rows.features, rows.weight)
         return self
 
-    def _rows(self, logits: Any) -> Rows:
+    @property
+    def _probabilities(self) -> bool:
         if self.inputs not in INPUTS:
             raise ValueError(f"inputs must be 'logits' or 'probabilities', got {self.inputs!r}")
-        return check_logits(logits, probabilities=self.inputs == "probabilities")
+        return self.inputs == "probabilities"
 
     def _fit(self, logits: Rows, y: Labels, features: Rows | None, weight: Array) -> None:
         raise TypeError("use one of the calibrators in likely.calibration")

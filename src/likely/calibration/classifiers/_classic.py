@@ -13,6 +13,7 @@ from torch import Tensor
 
 from likely._rows.blocks import Rows
 from likely._typing import Array
+from likely.calibration._sketches import odds_sketch
 from likely.calibration.classifiers._base import Calibrator
 from likely.calibration.classifiers._rows import Labels
 
@@ -42,10 +43,18 @@ class Polygon(NamedTuple):
 
 
 class _OneVersusRest(Calibrator):
-    """A curve per class, from its log odds to a probability; the probabilities are then made to sum to one."""
+    """A curve per class, from its log odds to a probability; the probabilities are then made to sum to one.
+
+    Of tables in blocks a histogram stands for the rows, whose bins are 3e-4 wide, or 3e-4 of the log odds where these
+    are beyond ±1; with C > 32 classes they are C / 32 times as wide.
+    """
 
     def _fit(self, logits: Rows, y: Labels, features: Rows | None, weight: Array) -> None:
-        self.curves_: list[Any] = []
+        if logits.elsewhere:
+            odds_of = logits.mapped(lambda _, block: _log_odds(block))
+            self.curves_: list[Any] = [self._curve(*rows) for rows in odds_sketch(odds_of, y, weight)]
+            return
+        self.curves_ = []
         for k in range(logits.shape[1]):
             odds = np.concatenate([_log_odds(logits[part])[:, k].double().cpu().numpy() for part in logits.blocks()])
             self.curves_.append(self._curve(odds, y == k, weight))

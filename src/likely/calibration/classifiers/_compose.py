@@ -111,6 +111,7 @@ class AutoCalibrator(AutomaticChoice, Calibrator):
         seed = self.random_state
         if not isinstance(seed, Integral):
             seed = check_random_state(seed).randint(2**31 - 1)
+        rows = rows.loaded()
         some = rows.thinned()  # some of the rows choose, where there are very many; all take part in the fit
         fits, _ = self._compare(candidates, some, int(seed))
         if some is not rows:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -51,13 +52,14 @@ class DeepTemperature(DeepCalibrator, TemperatureCalibrator):
         self.n_features_ = 0 if features is None else features.shape[1]
         source = logits if features is None else features
         rows = few(len(y), max(logits.shape[1], source.shape[1]))
-        z, labels = logits[rows], torch.as_tensor(y[rows])
+        z, own, weights = logits[rows], np.asarray(y[rows]), np.asarray(weight[rows])
+        labels = torch.as_tensor(own)
 
         def evaluate(u: Tensor) -> tuple[Tensor, Tensor]:
             return relative(z, labels.to(z.device), inverse.value, u)[:2]
 
         max_iter = self.max_iter if inverse.informed else 0
-        self._fit_networks(finite(source[rows]), evaluate, weight[rows], y[rows], max_iter)
+        self._fit_networks(finite(source[rows]), evaluate, weights, own, max_iter)
 
     def _temperatures(self, logits: Tensor, features: Tensor | None) -> Tensor:
         if self.n_features_ and (features is None or features.shape[1] != self.n_features_):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from scipy import optimize
 from torch import Tensor
 
-from likely._rows.blocks import Rows
+from likely._rows.blocks import Rows, column
 from likely._typing import Array
 from likely.calibration._row_factor import LINK
 from likely.calibration.classifiers._rows import Labels
@@ -56,35 +57,41 @@ class _Scaled:
     """Logits in units of their own size, a power of two: their squares then neither overflow nor vanish."""
 
     def __init__(self, logits: Rows, y: Labels, weight: Array) -> None:
-        self.logits, self.labels = logits, torch.as_tensor(y)
-        self.weight, self.total = torch.as_tensor(weight), float(weight.sum())
-        largest, size = 0.0, 0.0
-        for _, block in logits.read():
+        self.logits, self.labels = logits, column(y)
+        self.weight, self.total = column(weight), float(weight.sum())
+
+        def sizes(rows: Any) -> Array:
+            block = logits[rows]
             finite = block.isfinite()
-            largest = max(largest, float(block.masked_fill(~finite, 0).abs().max()))
             below = block.masked_fill(~finite, math.inf).amin(1) - block.amax(1)
-            size = max(size, float(below.abs().max()))
+            largest = float(block.masked_fill(~finite, 0).abs().max())
+            return np.array([largest, float(below.abs().max()), torch.finfo(block.dtype).eps])
+
+        largest, size, eps = logits.total(sizes, add=np.maximum)
         self.scale = 2.0 ** -min(max(math.frexp(size)[1], -1020), 1020) if size > 0 else 1.0
         # Differences that are rounding, no more, are no spread.
-        rounding = 4 * torch.finfo(logits[slice(0, 1)].dtype).eps * largest
-        self.spread = 0.0 if size <= rounding else self._deviation()
+        self.spread = 0.0 if size <= 4 * eps * largest else self._deviation()
 
     def _deviation(self) -> float:
-        squares = count = 0.0
-        for _, block in self.logits.read():
-            scaled = block * self.scale
+        def sums(rows: Any) -> tuple[float, float]:
+            scaled = self.logits[rows] * self.scale
             below = (scaled - scaled.amax(1, keepdim=True))[scaled.isfinite()].double()
-            squares, count = squares + float(below.square().sum()), count + len(below)
+            return float(below.square().sum()), float(len(below))
+
+        squares, count = self.logits.total(sums)
         return math.sqrt(squares / max(count, 1.0))
 
     def pass_over(self, tau: float, stride: int = 1) -> tuple[float, float, float]:
         """The loss, its slope and its curvature in τ."""
-        sums = [0.0, 0.0, 0.0]
-        for part, block in self.logits.read(stride):
-            terms = tempered(block * self.scale, self.labels[part].to(block.device), tau)
-            for k, term in enumerate(terms):
-                sums[k] += float((term * self.weight[part].to(term)).double().sum())
-        return sums[0], sums[1], sums[2]
+
+        def sums(rows: Any) -> tuple[float, float, float]:
+            block = self.logits[rows]
+            loss, first, second = tempered(block * self.scale, self.labels[rows].to(block.device), tau)
+            weight = self.weight[rows].to(loss)
+            total, slope, curvature = (float((term * weight).double().sum()) for term in (loss, first, second))
+            return total, slope, curvature
+
+        return self.logits.total(sums, stride=stride)
 
 
 def _newton(rows: _Scaled, stages: tuple[tuple[int, int], ...]) -> float:

@@ -15,6 +15,7 @@ from typing_extensions import override
 from likely._rows.blocks import Rows
 from likely._rows.checks import check_features
 from likely._rows.contents import Keys, contents
+from likely._rows.opened import Arrays, BadRow, numbers, opened
 from likely._typing import Array
 from likely.calibration._held_out import HeldOutRows, check_weight
 from likely.functional import softmax_nll
@@ -29,8 +30,16 @@ class LabelledLogits(HeldOutRows):
     """Logits (the answers), labels, and features as :class:`~likely._rows.blocks.Rows`."""
 
     @classmethod
-    def checked(cls, logits: Rows, y: Any, features: Any, sample_weight: Any) -> LabelledLogits:
-        """Return the rows of positive weight, after a look at everything but the logits."""
+    def checked(
+        cls, given: Any, y: Any, features: Any, sample_weight: Any, *, probabilities: bool = False
+    ) -> LabelledLogits:
+        """Return the rows of positive weight, after a look at everything."""
+        check = _Check(probabilities)
+        table = opened("logits", given, check, labels=True, sample_weight=sample_weight, y=y, features=features)
+        if table is not None:
+            answers = _logarithms(table["logits"]) if probabilities else table["logits"]
+            return cls(answers, table["y"], table.get("features"), table["weight"])
+        logits = check_logits(given, probabilities=probabilities)
         weight, extra = check_weight(sample_weight, logits), check_features(features, len(logits))
         return cls(logits, check_labels(y, logits), extra, weight).counted()
 
@@ -42,7 +51,12 @@ class LabelledLogits(HeldOutRows):
     def thinned(self) -> LabelledLogits:
         """Return as many rows as can be kept, spread evenly over all."""
         stride = -(-len(self.y) // max(1, KEPT // self.answers.shape[1]))
-        return self if stride == 1 else self.taken(np.arange(0, len(self.y), stride))
+        return self if stride == 1 else self.every(stride)
+
+    @override
+    def at(self, rows: Any) -> LabelledLogits:
+        taken = super().at(rows)
+        return replace(taken, y=np.asarray(taken.y))
 
     @override
     def keys(self) -> Keys:
@@ -59,7 +73,7 @@ class LabelledLogits(HeldOutRows):
     def after(self, fitted: Any) -> LabelledLogits:
         features = self.features
         logits = self.answers.mapped(lambda rows, z: fitted._calibrate(z, None if features is None else features[rows]))
-        return replace(self, answers=Rows(logits.whole()) if self.few else logits)
+        return replace(self, answers=Rows(logits.whole()) if self.few and not self.elsewhere else logits)
 
     @override
     def nll(self, fitted: Any) -> Array:
@@ -82,17 +96,47 @@ def check_logits(logits: Any, *, probabilities: bool = False) -> Rows:
     if len(array) == 0:
         raise ValueError(f"{name} have no rows")
     rows = Rows(array)
+    bad = _bad_row(rows, probabilities)
+    if bad is not None:
+        raise ValueError(bad.message.format(row=f"row {bad.row} (counted from 0)"))
+    return _logarithms(rows) if probabilities else rows
+
+
+def _logarithms(rows: Rows) -> Rows:
+    # Of a probability of zero the logarithm of the smallest positive number is taken.
+    return rows.mapped(lambda _, p: p.clamp(min=torch.finfo(p.dtype).tiny).log())
+
+
+def _bad_row(rows: Rows, probabilities: bool) -> BadRow | None:
+    """The first row that is not one of logits, or of probabilities."""
     for part, block in rows.read():
         # NaN and +∞ pass through a maximum.
         whole = (block >= 0).all(1) & ((block.sum(1) - 1).abs() < 1e-2) if probabilities else block.amax(1).isfinite()
         if not bool(whole.all()):
-            row = f"row {part.start + int((~whole).nonzero()[0])} (counted from 0)"
+            row = part.start + int((~whole).nonzero()[0])
             if probabilities:
                 rule = "probabilities must be ≥ 0 and sum to one in every row"
-                raise ValueError(f"{rule}, which {row} does not: for logits say inputs='logits'")
-            raise ValueError(f"logits hold NaN or +∞, or nothing but -∞, in {row}: drop it or clean it first")
-    # Of a probability of zero the logarithm of the smallest positive number is taken.
-    return rows.mapped(lambda _, p: p.clamp(min=torch.finfo(p.dtype).tiny).log()) if probabilities else rows
+                return BadRow(row, f"{rule}, which {{row}} does not: for logits say inputs='logits'")
+            return BadRow(row, "logits hold NaN or +∞, or nothing but -∞, in {row}: drop it or clean it first")
+    return None
+
+
+class _Check:
+    """A look at a block of logits, its labels and features."""
+
+    def __init__(self, probabilities: bool) -> None:
+        self.probabilities = probabilities
+
+    def __call__(self, arrays: Arrays) -> BadRow | None:
+        if "y" not in arrays:
+            raise ValueError("y must hold one label per row: an array, or the name of a column")
+        logits = arrays["logits"]
+        if logits.ndim != 2 or logits.shape[1] < 2:
+            raise ValueError(f"logits must have the shape (rows, classes), two classes or more; got {logits.shape}")
+        rows = Rows(numbers(logits))
+        check_labels(arrays["y"], rows)
+        check_features(arrays.get("features"), len(rows))
+        return _bad_row(rows, self.probabilities)
 
 
 def check_labels(y: Any, logits: Rows) -> Labels:

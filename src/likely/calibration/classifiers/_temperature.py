@@ -11,7 +11,7 @@ import torch
 from sklearn.utils.extmath import randomized_svd
 from torch import Tensor
 
-from likely._rows.blocks import Rows, moments
+from likely._rows.blocks import Rows, column, moments
 from likely._solvers.evidence import Evaluate, Solution, fit_linear
 from likely._solvers.ridge import RATE
 from likely._typing import Array
@@ -66,7 +66,7 @@ class _PredictedTemperature(TemperatureCalibrator):
     penalty: str | float | None = "evidence"
 
     def _fit(self, logits: Rows, y: Labels, features: Rows | None, weight: Array) -> None:
-        inverse, labels = fit_inverse_temperature(logits, y, weight), torch.as_tensor(y)
+        inverse, labels = fit_inverse_temperature(logits, y, weight), column(y)
         source = self._source(logits, features)
         self.global_temperature_ = 1 / inverse.value
 
@@ -161,13 +161,13 @@ def _fit_leading(
         return fit_linear(features, evaluate, rate=rate, penalty=penalty, sample_weight=sample_weight)
     mean, deviation = moments(features, sample_weight)
     some = slice(0, n, max(1, n // _SAMPLE))
-    x = (features[some].double().cpu().numpy() - mean) / deviation * np.sqrt(sample_weight[some])[:, None]
+    x = (features[some].double().cpu().numpy() - mean) / deviation * np.sqrt(np.asarray(sample_weight[some]))[:, None]
     directions = randomized_svd(x, min(DIRECTIONS, len(x)), n_iter=2, random_state=0)[2].T
     rotation = np.linalg.qr(np.random.RandomState(0).standard_normal([directions.shape[1]] * 2))[0]
     projection = directions @ rotation / math.sqrt(d) / deviation[:, None]
     centre, matrix = torch.as_tensor(mean), torch.as_tensor(projection)
     projected = features.mapped(lambda _, x: (x - centre.to(x)) @ matrix.to(x), matrix.shape[1])
-    if n <= _SAMPLE:
+    if n <= _SAMPLE and not features.elsewhere:
         projected = Rows(projected.whole())
     solution = fit_linear(projected, evaluate, rate=rate, sample_weight=sample_weight)
     slope = projection @ (solution.coef / solution.deviation)

@@ -11,6 +11,7 @@ from torch.distributions import Distribution
 
 from likely._solvers.selection import held_out_gain
 from likely.calibration._composition import AutomaticChoice, Composed, named, refitted
+from likely.calibration._held_out import CrossFits
 from likely.calibration.regressors._isotonic import IsotonicScale
 from likely.calibration.regressors._predicted import DeepScale, LinearScale
 from likely.calibration.regressors._rows import Forecasts
@@ -97,11 +98,15 @@ class AutoScale(AutomaticChoice, ScaleCalibrator):
 
     def _fit_rows(self, rows: Forecasts) -> Self:
         candidates = self._candidates()
-        fits, losses = self._compare(candidates, rows)
+        rows = rows.loaded()
+        some = rows.thinned()  # some of the rows choose, where there are very many elsewhere; all take part in the fit
+        fits, losses = self._compare(candidates, some)
         self.name_ = next(iter(candidates))
         for name, loss in losses.items():
-            if held_out_gain(losses[self.name_] - loss, rows.weight).sure(1.0) > 0:
+            if held_out_gain(losses[self.name_] - loss, some.weight).sure(1.0) > 0:
                 self.name_ = name
+        if some is not rows:
+            fits = CrossFits(rows, cv=None)
         self.calibrator_: ScaleCalibrator = refitted(candidates[self.name_], fits)
         return self
 

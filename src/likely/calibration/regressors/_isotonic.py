@@ -12,7 +12,7 @@ the map bends what that leaves.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -20,8 +20,10 @@ from scipy import special
 from torch import Tensor
 from torch.distributions import Distribution
 
+from likely._rows.blocks import Rows
 from likely._solvers.reweighting import settled_variance
 from likely._typing import Array
+from likely.calibration._sketches import size_sketch
 from likely.calibration.regressors._recalibrated import Recalibrated
 from likely.calibration.regressors._rows import Forecasts
 from likely.calibration.regressors._scale import ScaleCalibrator
@@ -55,9 +57,21 @@ class IsotonicScale(ScaleCalibrator):
     """
 
     def _fit(self, z: Tensor, rows: Forecasts) -> None:
-        self.tails_ = heavy_tails(z, rows.weight, self._family.likelihood.nll)
-        pit = self._base(z.new_zeros(()), z.new_ones(())).cdf(z).double().cpu().numpy()
-        self.levels_, self.firmness_ = polya_tree(pit, rows.weight)
+        plain = self._family.likelihood.nll
+        if not rows.elsewhere:
+            self.tails_ = heavy_tails(z, rows.weight, plain)
+            self.levels_, self.firmness_ = polya_tree(self._pit(z), rows.weight)
+            return
+        residuals, weight = cast(Rows, z), rows.weight
+        sizes, masses = size_sketch(residuals, weight)
+        self.tails_ = heavy_tails(torch.as_tensor(sizes), masses, plain)
+        leaves = residuals.total(lambda part: leaf_masses(self._pit(residuals[part]), np.asarray(weight[part])))
+        self.levels_, self.firmness_ = grown_tree(leaves)
+
+    def _pit(self, z: Tensor) -> Array:
+        """Return the CDF of the forecasts at their targets."""
+        pit: Tensor = self._base(z.new_zeros(()), z.new_ones(())).cdf(z)
+        return pit.double().cpu().numpy()
 
     def _distribution(self, rows: Forecasts) -> Distribution:
         base = self._base(rows.mean, super()._scales(rows))
@@ -104,7 +118,16 @@ def heavy_tails(z: Tensor, weight: Array, plain: Any) -> Tails | None:
 
 def polya_tree(pit: Array, weight: Array | None) -> tuple[Array, float]:
     """The CDF of values in [0, 1] at 2¹⁰ + 1 even knots, and the firmness of most evidence (∞: they are uniform)."""
-    leaves = np.histogram(pit, bins=2**_DEPTH, range=(0, 1), weights=weight)[0].astype(np.float64)
+    return grown_tree(leaf_masses(pit, weight))
+
+
+def leaf_masses(pit: Array, weight: Array | None) -> Array:
+    """The weight of the values in each of 2¹⁰ even parts of [0, 1]."""
+    return np.histogram(pit, bins=2**_DEPTH, range=(0, 1), weights=weight)[0].astype(np.float64)
+
+
+def grown_tree(leaves: Array) -> tuple[Array, float]:
+    """As :func:`polya_tree`, of the weights of the leaves."""
     counts = [leaves.reshape(2**depth, -1).sum(1).reshape(-1, 2) for depth in range(1, _DEPTH + 1)]
 
     def evidence(firmness: float) -> float:

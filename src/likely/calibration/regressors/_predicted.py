@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -54,7 +54,8 @@ class LinearScale(ScaleCalibrator):
         solution = self._solve(z, rows)
         self.share_ = 1.0
         if self.penalty == "evidence" and solution.coef.any():
-            self.share_ = self._sure_share(z, rows)
+            some = rows.thinned()  # where rows are elsewhere, as many as can be kept say how sure the gain is
+            self.share_ = self._sure_share(z if some is rows else some.residuals / self.global_scale_, some)
         self.solution_ = replace(solution, coef=self.share_ * solution.coef, intercept=self.share_ * solution.intercept)
         self.precision_, self.n_iter_ = solution.precision, solution.n_iter
         self.met_ = MetRanges.of(self.solution_, rows.source)
@@ -103,15 +104,23 @@ class MetRanges(NamedTuple):
     @classmethod
     def of(cls, solution: Solution, source: Rows) -> MetRanges:
         """Return the ranges of rows that a solution was fitted to."""
-        blocks = [(x.amin(0), x.amax(0), solution(x)) for _, x in source.read()]
-        low, high, us = zip(*blocks, strict=True)
-        u = torch.cat(us)
-        return cls(torch.stack(low).amin(0), torch.stack(high).amax(0), (float(u.min()), float(u.max())))
+
+        def ends(rows: Any) -> tuple[Tensor, Tensor]:
+            x = source[rows]
+            u = solution(x)
+            return torch.stack([-x.amin(0), x.amax(0)]), torch.stack([-u.min(), u.max()])
+
+        (low, high), (least, most) = source.total(ends, add=_maxima)
+        return cls(-low, high, (float(-least), float(most)))
 
     def u(self, solution: Solution, x: Tensor) -> Tensor:
         """u within its range, of features within theirs: a line is no guide beyond the rows it was drawn through."""
         inside = torch.minimum(torch.maximum(x, self.low.to(x)), self.high.to(x))
         return solution(inside).clamp(*self.range)
+
+
+def _maxima(left: tuple[Tensor, Tensor], right: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    return torch.maximum(left[0], right[0]), torch.maximum(left[1], right[1])
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -152,7 +161,7 @@ class DeepScale(DeepCalibrator, ScaleCalibrator):
         def evaluate(u: Tensor) -> tuple[Tensor, Tensor]:
             return family.relative(errors, u)[:2]
 
-        self._fit_networks(source[some], evaluate, rows.weight[some], errors.cpu().numpy(), self.max_iter)
+        self._fit_networks(source[some], evaluate, np.asarray(rows.weight[some]), errors.cpu().numpy(), self.max_iter)
 
     def _factor(self, rows: Forecasts) -> Tensor | float:
         return self._multiplier(rows.source.whole()).to(rows.mean)

@@ -12,9 +12,11 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 from torch.distributions import Distribution
 
-from likely._rows.blocks import like
+from likely._rows.blocks import Rows, column, like
 from likely._rows.checks import all_or_nothing
+from likely._rows.sources import source_of
 from likely._typing import Array
+from likely.calibration._by_rows import by_rows, remember_columns
 from likely.calibration._row_factor import LINK
 from likely.calibration.regressors._rows import Forecasts
 from likely.likelihoods import LIKELIHOODS, Likelihood
@@ -54,6 +56,9 @@ class ScaleCalibrator(BaseEstimator):
     as torch's. ``scale=None`` is for a regressor that gives none: every row then starts from the same one.
     ``likelihood`` is ``"normal"`` or ``"laplace"``, and ``scale`` its parameter: σ, or b.
 
+    Dask's arrays, and tables of columns in files or in Dask's frames, are read by blocks, and answers are of the same
+    kind. Of a table all columns but the mean are named: ``fit("held_out/", "scale", "y", features=["x1", "x2"])``.
+
     >>> import numpy as np
     >>> from likely.calibration import GlobalScale
     >>> rng = np.random.default_rng(0)
@@ -77,13 +82,20 @@ class ScaleCalibrator(BaseEstimator):
         """Learn from held-out rows: their predicted means and scales, their targets and, for some, features."""
         if y is None:
             raise ValueError("y must hold one number per row: a scale is learned from targets")
-        return self._fit_rows(Forecasts.checked(mean, scale, features, y, sample_weight))
+        rows = Forecasts.checked(mean, scale, features, y, sample_weight)
+        remember_columns(self, rows)
+        return self._fit_rows(rows)
 
     def distribution(self, mean: Any, scale: Any, features: Any = None) -> Distribution:
         """Return the calibrated distribution of every row: log_prob, cdf, icdf, sample."""
         check_is_fitted(self)
+        if source_of(mean) is not None:
+            raise TypeError(
+                "distributions are of rows in memory: ask predict_scale or predict_interval, which take blocks"
+            )
         return self._distribution(Forecasts.checked(mean, scale, features))
 
+    @by_rows("scale", "features")
     def predict_scale(self, mean: Any, scale: Any, features: Any = None) -> Any:
         """Return the calibrated scale of every row; the standard deviation after an isotonic map."""
         check_is_fitted(self)
@@ -93,9 +105,18 @@ class ScaleCalibrator(BaseEstimator):
         """The lower and upper ends of the central interval that holds ``coverage`` of each row's distribution."""
         if not 0 < coverage < 1:
             raise ValueError(f"coverage must be between 0 and 1, got {coverage}")
+        tail = (1 - coverage) / 2
+        if source_of(mean) is not None:
+            lower, upper = (self._quantile(mean, scale, features, level=level) for level in (tail, 1 - tail))
+            return lower, upper
         distribution = self.distribution(mean, scale, features)
-        tail = torch.tensor((1 - coverage) / 2, dtype=torch.float64).to(distribution.mean)
-        return like(distribution.icdf(tail), mean), like(distribution.icdf(1 - tail), mean)
+        level = torch.tensor(tail, dtype=torch.float64).to(distribution.mean)
+        return like(distribution.icdf(level), mean), like(distribution.icdf(1 - level), mean)
+
+    @by_rows("scale", "features")
+    def _quantile(self, mean: Any, scale: Any, features: Any, *, level: float) -> Any:
+        distribution = self.distribution(mean, scale, features)
+        return like(distribution.icdf(torch.tensor(level, dtype=torch.float64).to(distribution.mean)), mean)
 
     @property
     def _family(self) -> Family:
@@ -105,10 +126,10 @@ class ScaleCalibrator(BaseEstimator):
 
     def _fit_rows(self, rows: Forecasts) -> Self:
         """Fit to rows that have been checked already, as the steps of a pipeline are."""
-        z = (rows.y - rows.mean) / rows.scale
+        z, weight = rows.residuals, rows.weight
         self.has_scale_, self.n_features_ = rows.answers is not None, rows.width
-        self.global_scale_ = common_scale(z, rows.weight, self._family.power)
-        self._fit(z / self.global_scale_, rows)
+        self.global_scale_ = factor = common_scale(z, weight, self._family.power)
+        self._fit(z.mapped(lambda _, own: own / factor) if rows.elsewhere else z / factor, rows)
         return self
 
     def _distribution(self, rows: Forecasts) -> Distribution:
@@ -145,10 +166,15 @@ class GlobalScale(ScaleCalibrator):
     """
 
 
-def common_scale(z: Tensor, weight: Array, power: int) -> float:
-    """Return the factor of highest likelihood for all scales, in closed form."""
-    sizes = z.double().abs()
-    weights = torch.as_tensor(weight).to(sizes)
-    factor = float((weights @ sizes.pow(power) / weights.sum()) ** (1 / power))
+def common_scale(z: Any, weight: Array, power: int) -> float:
+    """Return the factor of highest likelihood for all scales, in closed form, of residuals anywhere."""
+    weights = column(weight)
+
+    def sums(rows: Any) -> Tensor:
+        sizes = z[rows].double().abs()
+        return weights[rows].to(sizes) @ sizes.pow(power)
+
+    rows = z if isinstance(z, Rows) else Rows(z)
+    factor = float((rows.total(sums) / float(weight.sum())) ** (1 / power))
     # Residuals of zero throughout would ask for a scale of zero.
     return max(factor, math.sqrt(torch.finfo(torch.float32).tiny))

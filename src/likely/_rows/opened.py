@@ -1,0 +1,237 @@
+"""Tables in blocks, opened for a fit or a prediction: which columns are what, and what stands beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from numbers import Real
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from likely._rows.blocks import Rows
+from likely._rows.checks import warn_of_scale
+from likely._rows.source_rows import SourceRows, Table
+from likely._rows.sources import Source, source_of
+
+_WIDE = ("logits", "features")  # what has several numbers per row: a column of anything else is one number per row
+Arrays = dict[str, NDArray[Any]]
+Check = Callable[[Arrays], "BadRow | None"]
+
+
+class BadRow(NamedTuple):
+    """The first row of a block that cannot be used, and a message with ``{row}`` where its number goes."""
+
+    row: int
+    message: str
+
+
+class Split:
+    """Makes arrays by name of a block and of what stands beside it. It can be pickled.
+
+    Args:
+        main: what the table itself holds: its columns that have no other name.
+        beside: what each further argument is.
+        named: which columns of the table are something else.
+        columns: the table's own columns, where they are known; otherwise all that are left.
+    """
+
+    def __init__(
+        self, main: str, beside: list[str], named: dict[str, list[str]], columns: list[str] | None = None
+    ) -> None:
+        self.main, self.beside, self.named, self.columns = main, beside, named, columns
+
+    def __call__(self, block: Any, *beside: Any) -> Arrays:
+        arrays = {name: np.asarray(part) for name, part in zip(self.beside, beside, strict=True)}
+        arrays |= {name: block[columns].to_numpy() for name, columns in self.named.items()}
+        arrays[self.main] = np.asarray(block if self.columns is None else block[self.columns])
+        for name, array in arrays.items():
+            arrays[name] = array[:, 0] if name not in _WIDE and array.ndim == 2 and array.shape[1] == 1 else array
+        for name, array in arrays.items():
+            if array.shape[:1] != (len(block),):
+                told = f"a block of {len(block)} rows has {name} of shape {array.shape}"
+                raise ValueError(f"{name} must have as many rows as the table: {told}")
+        return arrays
+
+
+def split_source(
+    main: str, source: Source, others: dict[str, Any], columns: Sequence[str] | None = None
+) -> tuple[Source, Split]:
+    """Return the source with everything beside it that belongs to its rows, and what tells these apart.
+
+    Args:
+        main: what the table itself holds.
+        source: where it is.
+        others: what else there is: a column's name, a list of these, an array in memory or something of the kind the
+            table is; None is passed over.
+        columns: the table's own columns at an earlier time: those of its columns are taken, if it has them all.
+    """
+    beside, named = [], {}
+    for name, value in others.items():
+        if names := _names(value):
+            missing = [column for column in names if column not in (source.names or [])]
+            if missing:
+                held = "is an array, without names" if source.names is None else f"has {', '.join(source.names[:10])}"
+                raise ValueError(f"{name}={value!r} names a column {missing[0]!r}, but the table {held}")
+            named[name] = names
+        elif value is not None:
+            source = source.beside(value)
+            beside.append(name)
+    if source.names is None:
+        return source, Split(main, beside, named)
+    taken = [column for names in named.values() for column in names]
+    left = [column for column in source.names if column not in taken]
+    if columns is not None and set(columns) <= set(left):
+        left = list(columns)
+    return source, Split(main, beside, named, left)
+
+
+def _names(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    many = isinstance(value, list | tuple) and len(value) > 0 and all(isinstance(name, str) for name in value)
+    return list(value) if many else []
+
+
+def opened(
+    main: str, X: Any, check: Check, *, labels: bool = False, sample_weight: Any = None, **others: Any
+) -> dict[str, Any] | None:
+    """Return the columns of a table in blocks by name, after a look at all of it, or None for one that is in memory.
+
+    There is always a column ``weight``, of how many rows each row counts for; rows of no weight are left out.
+
+    Args:
+        main: what the table itself holds.
+        X: the table.
+        check: a function of a block's arrays, by name, which raises what is wrong with them.
+        labels: whether ``y`` holds class numbers.
+        sample_weight: as in ``fit``: a number, a column's name, or a number per row.
+        others: what else there is, as in :func:`split_source`.
+    """
+    source = source_of(X)
+    if source is None:
+        return None
+    constant = float(sample_weight) if isinstance(sample_weight, Real) else None
+    source, split = split_source(main, source, {**others, "weight": None if constant is not None else sample_weight})
+    looks = _checked(list(source.each(_Look(split, check))))
+    rule = _rule(looks) if constant is None else _Rule(_positive(constant), False)
+    sizes = [look.counted for look in looks]
+    shapes = next((look.shapes for look in looks if look.counted), None)
+    if shapes is None:
+        raise ValueError("the table has no rows" + (" of positive weight" if any(look.rows for look in looks) else ""))
+    names = [*shapes, "weight"]
+    table = Table(source, _Prepared(split, list(shapes), rule, labels), sizes, split.columns)
+    return {name: SourceRows(table, k, (sum(sizes), *shapes.get(name, ()))) for k, name in enumerate(names)}
+
+
+class _Rule(NamedTuple):
+    """How many rows a weight stands for."""
+
+    factor: float
+    whole: bool  # whether weights are counts, to be rounded
+
+
+class _Look:
+    """What one block tells: sizes, shapes, weights and the first bad row."""
+
+    def __init__(self, split: Split, check: Check) -> None:
+        self.split, self.check = split, check
+
+    def __call__(self, *block: Any) -> _Seen:
+        arrays = self.split(*block)
+        main, weight = arrays[self.split.main], arrays.pop("weight", None)
+        rows = len(main)
+        shapes = {name: array.shape[1:] for name, array in arrays.items()}
+        if not rows:
+            return _Seen(0, 0, shapes, None, _Weights(0.0, 0.0, 0, True))
+        if weight is None:
+            return _Seen(rows, rows, shapes, self.check(arrays), _Weights(1.0, float(rows), rows, True))
+        weight = _weight(weight)
+        share = weight / max(weight.max(), np.finfo(float).tiny)
+        whole = bool((np.abs(weight - np.rint(weight)) <= 1e-12 * weight).all())
+        seen = _Weights(float(weight.max()), float(share.sum()), int((weight > 0).sum()), whole)
+        return _Seen(rows, seen.positive, shapes, self.check(arrays), seen)
+
+
+class _Weights(NamedTuple):
+    largest: float
+    share: float  # the sum, in units of the largest
+    positive: int
+    whole: bool
+
+
+class _Seen(NamedTuple):
+    rows: int
+    counted: int
+    shapes: dict[str, tuple[int, ...]]
+    bad: BadRow | None
+    weights: _Weights
+
+
+class _Prepared:
+    """Makes columns of a block: rows of numbers, labels, and last the weights."""
+
+    def __init__(self, split: Split, names: list[str], rule: _Rule, labels: bool) -> None:
+        self.split, self.names, self.rule, self.labels = split, names, rule, labels
+
+    def __call__(self, *block: Any) -> tuple[Rows | Tensor, ...]:
+        arrays = self.split(*block)
+        rows = len(arrays[self.split.main])
+        weight = _weight(arrays["weight"]) if "weight" in arrays else np.ones(rows)
+        kept = slice(None) if weight.all() else np.flatnonzero(weight)
+        weight = np.rint(weight[kept]) if self.rule.whole else weight[kept] * self.rule.factor
+        return *(self._column(name, arrays[name][kept]) for name in self.names), torch.from_numpy(weight)
+
+    def _column(self, name: str, array: NDArray[Any]) -> Rows | Tensor:
+        if array.ndim > 1:
+            return Rows(numbers(array))
+        return torch.from_numpy(array.astype(np.int64 if self.labels and name == "y" else np.float64))
+
+
+def numbers(array: NDArray[Any]) -> NDArray[Any]:
+    """Return floats of any width as they are, and other numbers as double precision."""
+    return array if array.dtype.kind == "f" else array.astype(np.float64)
+
+
+def _weight(weight: NDArray[Any]) -> NDArray[np.float64]:
+    found = weight.astype(np.float64)
+    if not (np.isfinite(found).all() and (found >= 0).all()):
+        raise ValueError("sample_weight must be finite and ≥ 0 in every row")
+    return found
+
+
+def _positive(weight: float) -> float:
+    if not (np.isfinite(weight) and weight > 0):
+        raise ValueError("sample_weight must be finite and positive")
+    if weight == np.rint(weight):
+        return weight
+    warn_of_scale(weight)
+    return 1.0
+
+
+def _checked(looks: list[_Seen]) -> list[_Seen]:
+    start, first = 0, None
+    for look in looks:
+        if look.bad is not None:
+            raise ValueError(look.bad.message.format(row=f"row {start + look.bad.row} (counted from 0)"))
+        start += look.rows
+        if look.rows:
+            first = first or look.shapes
+            if look.shapes != first:
+                raise ValueError(f"blocks have rows of different shapes, {first} and {look.shapes}")
+    return looks
+
+
+def _rule(looks: list[_Seen]) -> _Rule:
+    """The rule of :func:`~likely._rows.checks.row_counts`, from sums."""
+    rows, largest = sum(look.rows for look in looks), max(look.weights.largest for look in looks)
+    if largest == 0 and rows:
+        raise ValueError("sample_weight must be not zero everywhere: it must contain at least one non-zero number")
+    if all(look.weights.whole for look in looks) and largest * rows < 2.0**53:
+        return _Rule(1.0, True)
+    positive = sum(look.weights.positive for look in looks)
+    mean = sum(look.weights.share * (look.weights.largest / largest) for look in looks) / positive * largest
+    warn_of_scale(mean)
+    return _Rule(1 / mean, False)

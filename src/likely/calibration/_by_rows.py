@@ -1,0 +1,81 @@
+"""Answers row by row to tables that are in blocks elsewhere."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from likely._rows.opened import Split, split_source
+from likely._rows.sources import Answer, source_of
+from likely.calibration._held_out import HeldOutRows
+
+
+def by_rows(
+    *beside: str, width: Callable[[Any], int] | None = None, dtype: Any = None
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorate a method that answers each row by itself, so that it takes tables in blocks and answers in kind.
+
+    What belongs to the rows may be given as the table is, as an array in memory, or as names of the table's columns.
+
+    Args:
+        beside: names of further arguments that hold something for each row.
+        width: of the fitted calibrator, how many numbers an answer has; None for one.
+        dtype: the type of an answer; None for that of the table, in at least single precision.
+    """
+
+    def decorate(method: Callable[..., Any]) -> Callable[..., Any]:
+        parameters = list(inspect.signature(method).parameters)
+
+        @functools.wraps(method)
+        def answer(self: Any, *args: Any, **options: Any) -> Any:
+            X = args[0] if args else options.get(parameters[1])
+            source = source_of(X)
+            if source is None:
+                return method(self, *args, **options)
+            options |= dict(zip(parameters[1:], args, strict=False))
+            del options[parameters[1]]
+            others = {name: options.pop(name, None) for name in beside}
+            source, split = split_source(parameters[1], source, others, getattr(self, "column_names_", None))
+            # A copy: what is computed later is computed by the calibrator as it is now.
+            kept = {**dict.fromkeys(beside), **options}
+            answers = Answer(None if width is None else width(self), dtype or _wide(X))
+            return source.answers(_OfBlock(method, copy.copy(self), split, kept, answers), answers)
+
+        return answer
+
+    return decorate
+
+
+class _OfBlock:
+    def __init__(
+        self, method: Callable[..., Any], fitted: Any, split: Split, options: dict[str, Any], answer: Answer
+    ) -> None:
+        # By name: a method that is decorated cannot be found by pickle.
+        self.method, self.fitted, self.split, self.options = method.__name__, fitted, split, options
+        self.answer = answer
+
+    def __call__(self, *block: Any) -> Any:
+        arrays = self.split(*block)
+        main = arrays.pop(self.split.main)
+        if not len(main):
+            return np.empty((0,) if self.answer.width is None else (0, self.answer.width), self.answer.dtype)
+        found = getattr(self.fitted, self.method)(main, **{**self.options, **arrays})
+        return found.astype(self.answer.dtype, copy=False)
+
+
+def _wide(X: Any) -> Any:
+    return np.promote_types(getattr(X, "dtype", np.float64), np.float32)
+
+
+def remember_columns(calibrator: Any, rows: HeldOutRows) -> None:
+    """Keep the names of the columns that a calibrator was fitted on, where they have any."""
+    names = rows.weight.table.names if rows.elsewhere else None  # type: ignore[attr-defined]
+    if names is not None:
+        calibrator.column_names_ = names
+    else:
+        calibrator.__dict__.pop("column_names_", None)
