@@ -90,10 +90,10 @@ def svhn_temperatures(numbers: Numbers) -> Headline:
         row("rank correlation with darkness", "dark"),
     )
     sentence = (
-        f"Learned with the network, a high temperature does not mark the network's mistakes (AUC {rows[0].letter}; chance: "
-        f"0.5); with standardised logits it does in part ({rows[0].ours}), and the confidence does ({rows[0].rival.split()[0]})."
+        f"Learned with the network, the temperature finds its mistakes with an AUC of {rows[0].letter} (chance: 0.5); with "
+        f"standardised logits it has {rows[0].ours}, and the confidence {rows[0].rival.split()[0]}."
     )
-    return Headline(sentence, "10,000 test digits of SVHN, 3 networks.", rows)
+    return Headline(sentence, "10,000 test digits of SVHN, 3 networks.", rows, picture=3)
 
 
 def corruption_aupr(numbers: Numbers) -> Headline:

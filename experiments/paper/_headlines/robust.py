@@ -136,8 +136,8 @@ def vae_shape_scale(numbers: Numbers) -> Headline:
     rows.append(Row("rank correlation of scale and error", NOTHING, correlation, rival="0 (chance)", spread=spread))
     sentence = (
         f"Shape and scale vary with the picture (between pictures {halves(frame.loc['shape α', 'between pictures'])[0]} and "
-        f"{halves(frame.loc['scale σ', 'between pictures'])[0]}% of the variance), but lie elsewhere than the paper's: "
-        f"{rows[0].letter} and {rows[1].letter}."
+        f"{halves(frame.loc['scale σ', 'between pictures'])[0]}% of the variance); in the paper's ranges are "
+        f"{halves(frame.loc['shape α', 'in it'])[0]} and {halves(frame.loc['scale σ', 'in it'])[0]}% of them."
     )
     return Headline(sentence, "Validation faces of CelebA, 3 seeds.", tuple(rows))
 

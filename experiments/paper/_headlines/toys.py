@@ -143,5 +143,6 @@ def miscalibration_by_size(numbers: Numbers) -> Headline:
                 )
             )
     last = numbers.frames[0].loc[("one scale", "512"), "CAL"]
-    sentence = f"{'; '.join(peaks)}; with one scale it then falls to {shown(last)} at 512.".capitalize().replace("cal", "CAL")
+    sentence = f"{'; '.join(peaks)}; with one scale it then falls to {shown(last)} at 512."
+    sentence = sentence[0].upper() + sentence[1:]
     return Headline(sentence, "A synthetic set, drawn anew for each seed.", tuple(rows))
