@@ -36,8 +36,8 @@ def store(runs: Path, folder: Path = RESULTS) -> None:
         record = load(path.stem, path.parent)
         if record is None or record.result is None or record.quick:
             continue
-        which = headline(record.name, record.result).picture
-        result = replace(record.result, pictures=record.result.pictures[which - 1 : which])
+        lead = headline(record.name, record.result).lead(record.result.pictures)
+        result = replace(record.result, pictures=lead)
         command = re.sub(r"--data \S+", "--data FOLDER", record.command)
         save(replace(record, command=command, result=result, made_from=""), folder)  # a digest of where the data were
 

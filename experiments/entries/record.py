@@ -30,7 +30,7 @@ class Record:
     """What came of running an entry: a result, or the error that stopped it.
 
     ``made_from`` is a digest of all that decided the result; where it is still the same, so is the result. ``date``
-    is the day it ran, in UTC.
+    is the day it ran, in UTC; of records older than this field, the day they were stored.
     """
 
     name: str

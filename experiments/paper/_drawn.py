@@ -73,7 +73,11 @@ def _recalibrated(numbers: Numbers) -> Picture:
 def _lines(numbers: Numbers) -> Picture:
     """The slope error by kind of outlier."""
     frame = numbers.frames[1].T
-    dots = {"RANSAC": frame["RANSAC"], "to the letter (MPLS-XY)": frame["MPLS-XY"], "ours (two scales)": frame["two scales (ours)"]}
+    dots = {
+        "RANSAC": frame["RANSAC"],
+        "to the letter (MPLS-XY)": frame["MPLS-XY"],
+        "ours (two scales)": frame["two scales (ours)"],
+    }
     caption = f"Median absolute error of the slope by kind of outlier; left is better. {FROM}"
     return _dots(list(frame.index), dots, {"least squares": frame["LS"]}, "slope error", caption, log=True)
 
@@ -100,7 +104,13 @@ def _widths(numbers: Numbers) -> Picture:
 def _offsets(numbers: Numbers) -> Picture:
     """How many runs diverged with each map."""
     frame = numbers.frames[1]
-    return _dots(list(frame.index), dict(frame.items()), {}, "runs that diverged", f"Runs that diverged, of 8, by learning rate. {FROM}")
+    return _dots(
+        list(frame.index),
+        dict(frame.items()),
+        {},
+        "runs that diverged",
+        f"Runs that diverged, of 8, by learning rate. {FROM}",
+    )
 
 
 def _sparsities(numbers: Numbers) -> Picture:
@@ -109,7 +119,9 @@ def _sparsities(numbers: Numbers) -> Picture:
     dots = {name: frame[name] for name in ("best single strength", "Multi Lasso", "spike and slab")}
     labels = [f"{share} not zero" for share in frame.index]
     rings = {"Dynamic Lasso": frame["Dynamic Lasso"]}
-    return _dots(labels, dots, rings, "error over |w|", f"Error by sparsity, medians over seeds; left is better. {FROM}")
+    return _dots(
+        labels, dots, rings, "error over |w|", f"Error by sparsity, medians over seeds; left is better. {FROM}"
+    )
 
 
 def _differences(frame: pd.DataFrame, measure: str) -> Picture:
@@ -130,13 +142,15 @@ def _parted(text: str) -> tuple[float, float]:
 def _boxes(numbers: Numbers) -> Picture:
     """The quartiles and the range of each detector over sets."""
     frame = numbers.frames[0].iloc[::-1]
-    figure = Figure(figsize=(6.4, 1.0 + 0.26 * len(frame)), layout="constrained")
+    figure = Figure(figsize=(4.8, 0.8 + 0.21 * len(frame)), layout="constrained")
     axes = figure.subplots()
     for place, (name, of) in enumerate(frame.iterrows()):
         own = str(name) in ("PCA+S", "AE+S")
         colour = PALETTE["violet"][0] if own else PALETTE["blue"][0] if "ours" in str(name) else MUTED
         axes.plot([of["min"], of["max"]], [-place, -place], color=colour, linewidth=0.8)
-        axes.plot([of["25%"], of["75%"]], [-place, -place], color=colour, linewidth=6, solid_capstyle="butt", alpha=0.55)
+        axes.plot(
+            [of["25%"], of["75%"]], [-place, -place], color=colour, linewidth=6, solid_capstyle="butt", alpha=0.55
+        )
         axes.plot(of["50%"], -place, "o", color=colour, markersize=4)
     axes.set_yticks([-place for place in range(len(frame))], [str(name) for name in frame.index])
     axes.set_xlabel("AUC")
@@ -158,7 +172,7 @@ def _dots(
     zero: bool = False,
 ) -> Picture:
     """A row for each label, a coloured dot for each series, and a ring for what the paper prints."""
-    figure = Figure(figsize=(6.4, 1.1 + 0.3 * len(labels)), layout="constrained")
+    figure = Figure(figsize=(4.8, 1.0 + 0.27 * len(labels)), layout="constrained")
     axes = figure.subplots()
     apart = not any(np.isnan(np.asarray(values, float)).any() for values in dots.values()) or zero
     heights = np.linspace(0.24, -0.24, len(dots)) if apart else np.zeros(len(dots))
@@ -167,10 +181,19 @@ def _dots(
     for (name, values), height, colour in zip(dots.items(), heights, colours, strict=False):
         bars = None if errors is None else np.asarray(errors[name], float)
         axes.errorbar(
-            np.asarray(values, float), places + height, xerr=bars, fmt="o", color=colour, label=name, markersize=4, linewidth=1.2
+            np.asarray(values, float),
+            places + height,
+            xerr=bars,
+            fmt="o",
+            color=colour,
+            label=name,
+            markersize=4,
+            linewidth=1.2,
         )
     for name, values in rings.items():
-        axes.plot(np.asarray(values, float), places, "o", color=PALETTE["gold"][0], fillstyle="none", markersize=8, label=name)
+        axes.plot(
+            np.asarray(values, float), places, "o", color=PALETTE["gold"][0], fillstyle="none", markersize=8, label=name
+        )
     if zero:
         axes.axvline(0, color=MUTED, linewidth=1.2)
     if log:
@@ -178,6 +201,6 @@ def _dots(
     axes.set_yticks(places, [str(label) for label in labels])
     axes.set_ylim(places[-1] - 0.5, 0.5)
     axes.set_xlabel(axis)
-    figure.legend(loc="outside upper center", ncols=len(dots) + len(rings), columnspacing=1.2, handletextpad=0.2)
+    figure.legend(loc="outside upper center", ncols=2, columnspacing=1.2, handletextpad=0.2)
     alt = f"{axis} for each of {len(labels)} rows: {', '.join([*dots, *rings])}."
     return Picture(to_svg(figure), alt, caption)

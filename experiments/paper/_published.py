@@ -57,8 +57,13 @@ class Published:
         """The machine of the stored run; where networks were trained before, also the one that trained them."""
         about = self.record.machine
         here = f"{about.get('gpu') or about['cpu']}, {about['cores']} cores"
-        trained = re.search(r"made them in [^.]*? on (.+?), with torch", self.result.notes)
-        return f"{here}; networks trained on {trained[1]}" if trained else here
+        return f"{here}; networks trained on {self.trained_on}" if self.trained_on else here
+
+    @property
+    def trained_on(self) -> str:
+        """What trained the networks whose outputs are stored, or nothing."""
+        found = re.search(r"made them in [^.]*? on (.+?), with torch", self.result.notes)
+        return found[1] if found else ""
 
     @property
     def against(self) -> str:
@@ -106,11 +111,14 @@ def _plural(verdict: str, count: int) -> str:
 
 
 def where_and_when(run: Sequence[Published]) -> str:
-    """The machines and the dates of the stored run, the most frequent first."""
-    machines = [name for name, _ in Counter(part for one in run for part in one.hardware.split("; ")).most_common()]
+    """The machines and the dates of the stored run, the most frequent machine first."""
+    cpus = Counter(f"{one.record.machine['cores']} cores of {one.record.machine['cpu']}" for one in run)
+    gpus = Counter(name for one in run if "GPU" in (name := one.trained_on) or "NVIDIA" in name)
+    machines = " and ".join(name for name, _ in cpus.most_common())
+    trained = f", networks trained on {' and '.join(gpus)}" if gpus else ""
     dates = sorted({one.record.date for one in run if one.record.date})
     when = " to ".join(dict.fromkeys((dates[0], dates[-1]))) if dates else "date not recorded"
-    return f"{'; '.join(machines)}; {when}"
+    return f"{machines}{trained}; {when}"
 
 
 def again(text: str) -> str:

@@ -26,16 +26,12 @@ QUOTES: dict[str, str] = {
         "terms of MSE, accuracy, and NLL on an unseen test set. Furthermore, […] this also reduces the miscalibration "
         "(CAL) of regressors."
     ),
-    "svhn-temperatures": (
-        "High temperature entries are blurry, cropped poorly, and generally difficult to classify."
-    ),
+    "svhn-temperatures": ("High temperature entries are blurry, cropped poorly, and generally difficult to classify."),
     "outlier-detection": (
         "In Table 3 we quantitatively demonstrate the quality of these simple likelihood parameter approaches across 22 "
         "datasets from the Outlier Detection Datasets (ODDS)."
     ),
-    "outlier-distribution": (
-        "Our approaches, PCA+S and AE+S, are competitive with other Outlier Detection systems."
-    ),
+    "outlier-distribution": ("Our approaches, PCA+S and AE+S, are competitive with other Outlier Detection systems."),
     "adaptive-regularization": (
         "Dynamic Ridge (D-Ridge) and D-LASSO regression find the regularization strength that best estimates the true "
         "parameters. M-LASSO outperforms any single global regularization strength and does not shrink informative "

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -75,14 +75,19 @@ class Shown:
     @property
     def elsewhere(self) -> str:
         """The versions and the machine of a run that was not made with these, else nothing."""
-        if self.run is None or (self.run.versions, self.run.machine) == (versions(), machine()):
+        if self.run is None or (self.run.versions, self.run.machine) == _here():
             return ""
         return ", ".join(f"{name} {value}" for name, value in {**self.run.versions, **self.run.machine}.items())
 
     @staticmethod
     def named(table: Table) -> str:
         """What is in a table: how its caption begins."""
-        return shortened(re.split(r"(?<=[^\d])[.;:] ", table.caption)[0].rstrip("."))
+        return shortened(table.caption.split(". ")[0].rstrip("."))
+
+    @staticmethod
+    def tight(cell: str) -> str:
+        """A cell whose number and sign stay on one line."""
+        return cell.replace("± ", "±\N{NO-BREAK SPACE}").replace(" – ", "\N{NO-BREAK SPACE}–\N{NO-BREAK SPACE}")
 
     @property
     def body(self) -> Markup:
@@ -93,6 +98,11 @@ class Shown:
 def entry_css() -> Markup:
     """The style sheet of an entry."""
     return Markup(HERE.joinpath("entry.css").read_text(encoding="utf-8"))
+
+
+@cache
+def _here() -> tuple[dict[str, str], dict[str, str | int]]:
+    return versions(), machine()
 
 
 def _letters() -> dict[str, Any]:

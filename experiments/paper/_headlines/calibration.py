@@ -56,10 +56,38 @@ def regressor_calibration(numbers: Numbers) -> Headline:
             rival,
             numbers.spread(1),
         ),
-        Row(f"CAL of DS, mean of {sets} sets", shown(paper["DS"], 4), shown(here["DS"], 4), NOTHING, rival, numbers.spread(1)),
-        Row(f"CAL of LS, then isotonic, mean of {sets} sets", NOTHING, NOTHING, shown(here["LS, then isotonic"], 4), rival, numbers.spread(1)),
-        Row("CAL of LS, sets better – neither – worse", NOTHING, NOTHING, numbers.at("Isotonic", "LS, CAL"), "against Isotonic", "2 standard errors"),
-        Row("CAL of LS, sets better – neither – worse", NOTHING, NOTHING, numbers.at("GS", "LS, CAL"), "against GS", "2 standard errors"),
+        Row(
+            f"CAL of DS, mean of {sets} sets",
+            shown(paper["DS"], 4),
+            shown(here["DS"], 4),
+            NOTHING,
+            rival,
+            numbers.spread(1),
+        ),
+        Row(
+            f"CAL of LS, then isotonic, mean of {sets} sets",
+            NOTHING,
+            NOTHING,
+            shown(here["LS, then isotonic"], 4),
+            rival,
+            numbers.spread(1),
+        ),
+        Row(
+            "CAL of LS, sets better – neither – worse",
+            NOTHING,
+            NOTHING,
+            numbers.at("Isotonic", "LS, CAL"),
+            "against Isotonic",
+            "2 standard errors",
+        ),
+        Row(
+            "CAL of LS, sets better – neither – worse",
+            NOTHING,
+            NOTHING,
+            numbers.at("GS", "LS, CAL"),
+            "against GS",
+            "2 standard errors",
+        ),
     )
     sentence = (
         f"The mean CAL is {rows[0].letter} for LS and {rows[1].letter} for DS, where GS has {shown(here['GS'], 4)} and isotonic "
@@ -85,7 +113,7 @@ def offset_stability(numbers: Numbers) -> Headline:
                 CURVES,
                 numbers.shown(name, "test NLL"),
                 rival=f"{numbers.shown('one temperature (GS)', 'test NLL')} (GS)",
-                spread=f"{numbers.shown(name, 'spread')} between quartiles",
+                spread=f"{numbers.shown(name, 'spread')} (quartiles)",
             )
             for name in ("offset 0", "offset 0.2")
         ),

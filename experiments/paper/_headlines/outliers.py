@@ -76,12 +76,18 @@ def data(numbers: Numbers) -> str:
 
 def svhn_temperatures(numbers: Numbers) -> Headline:
     """Figure 5."""
-    letter, ours, confidence = ("with the network", "temperature"), ("logits standardised", "temperature"), "1 − confidence"
+    letter, ours, confidence = (
+        ("with the network", "temperature"),
+        ("logits standardised", "temperature"),
+        "1 − confidence",
+    )
 
     def row(measure: str, column: str) -> Row:
         value, spread = halves(numbers.at(letter, column))
         rival = halves(numbers.at((letter[0], confidence), column))[0]
-        return Row(measure, "pictures only", value, halves(numbers.at(ours, column))[0], f"{rival} ({confidence})", spread)
+        return Row(
+            measure, "pictures only", value, halves(numbers.at(ours, column))[0], f"{rival} ({confidence})", spread
+        )
 
     rows = (
         row("mistakes, AUC", "mistakes, AUC"),
@@ -93,7 +99,7 @@ def svhn_temperatures(numbers: Numbers) -> Headline:
         f"Learned with the network, the temperature finds its mistakes with an AUC of {rows[0].letter} (chance: 0.5); with "
         f"standardised logits it has {rows[0].ours}, and the confidence {rows[0].rival.split()[0]}."
     )
-    return Headline(sentence, "10,000 test digits of SVHN, 3 networks.", rows, picture=3)
+    return Headline(sentence, "10,000 test digits of SVHN, 3 networks.", rows, picture=-1)
 
 
 def corruption_aupr(numbers: Numbers) -> Headline:
@@ -108,9 +114,15 @@ def corruption_aupr(numbers: Numbers) -> Headline:
     for kind in kinds:
         value, spread = halves(numbers.at(("DT", "temperature"), kind))
         own = halves(numbers.at(("DT", "1 − confidence"), kind))[0]
-        rows.append(Row(f"AUPR of DT, {kind}", "curves only", value, NOTHING, f"{own} (its network's confidence)", spread))
+        rows.append(
+            Row(f"AUPR of DT, {kind}", "curves only", value, NOTHING, f"{own} (its network's confidence)", spread)
+        )
     values = {row.measure: row.letter for row in rows}
-    moved = [row.measure.split(", ")[1] for row in rows if " of DT" in row.measure and float(row.rival.split()[0]) > float(row.letter)]
+    moved = [
+        row.measure.split(", ")[1]
+        for row in rows
+        if " of DT" in row.measure and float(row.rival.split()[0]) > float(row.letter)
+    ]
     sentence = (
         f"Predicted temperatures find noise (AUPR {values['AUPR of MT, noise']}; chance: 0.2); where data temperatures find less "
         f"than their own network's confidence, as the paper says: {', '.join(moved) or 'nowhere'}."

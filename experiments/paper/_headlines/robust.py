@@ -58,7 +58,7 @@ def robust_regression(numbers: Numbers) -> Headline:
             numbers.shown(method, column, digits=digits),
             numbers.shown(ours, column, digits=digits),
             f"{numbers.shown(rival, column, digits=digits)} ({rival})",
-            f"{numbers.shown(method, 'spread' if column == 'slope error' else 'spread, ms', digits=digits)} between quartiles",
+            f"{numbers.shown(method, 'spread' if column == 'slope error' else 'spread, ms', digits=digits)} (quartiles)",
         )
 
     both_sides = numbers.frames[1]["Y, both sides"]
@@ -149,7 +149,7 @@ def adaptive_regularization(numbers: Numbers) -> Headline:
     dense, sparse = "L2, dense", "L1, a tenth not zero"
 
     def row(measure: str, method: str, column: str, by_letter: str) -> Row:
-        fixed = f"{numbers.shown('best λ', column)} (best fixed strength)"
+        fixed = f"{numbers.shown('best λ', column)} (best fixed)"
         return Row(measure, "curves only", by_letter, numbers.shown(method, column), fixed, numbers.spread())
 
     rows = (

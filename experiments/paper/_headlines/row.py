@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from experiments.entries.entry import Result
+from likely._page import Picture
 
 SAME = "the same"  # ours is what the paper has
 NOTHING = "–"
@@ -36,13 +37,18 @@ class Headline:
         sentence: Why the verdict is what it is.
         data: What the stored run was made on.
         rows: The small table.
-        picture: Which of the entry's pictures leads, counted from one.
+        picture: Which of the entry's pictures leads, counted from one; -1 is the last.
     """
 
     sentence: str
     data: str
     rows: tuple[Row, ...]
     picture: int = 1
+
+    def lead(self, pictures: Sequence[Picture]) -> tuple[Picture, ...]:
+        """The leading one of an entry's pictures, or none where there is none."""
+        start = self.picture - 1 if self.picture > 0 else len(pictures) + self.picture
+        return tuple(pictures[start : start + 1])
 
 
 class Numbers:
@@ -67,7 +73,7 @@ class Numbers:
         if found := re.search(r"standard deviation [^.]*?([\d.]*\d) at the median", caption):
             return f"± {found[1]}"
         found = re.search(r"quartiles are at most ([\d.]*\d) apart", caption)
-        return f"≤ {found[1]} between quartiles" if found else NOTHING
+        return f"≤ {found[1]} (quartiles)" if found else NOTHING
 
     def rows(self, kind: str, table: int) -> pd.DataFrame:
         """The rows ``kind`` ("here" or "paper") of the sets that the paper has too, by set."""

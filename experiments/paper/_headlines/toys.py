@@ -10,7 +10,10 @@ CURVES, DIAGRAM, PICTURES = "curves only", "a diagram", "pictures only"
 def loss_likelihood(numbers: Numbers) -> Headline:
     """Figure 1."""
     frame = numbers.frames[0]
-    cases = {"scale, residual 2": ("normal scale", "residual 2"), "temperature, 75% right": ("softmax temperature", "right 75%")}
+    cases = {
+        "scale, residual 2": ("normal scale", "residual 2"),
+        "temperature, 75% right": ("softmax temperature", "right 75%"),
+    }
     rows = [
         Row(
             name,
@@ -105,7 +108,9 @@ def robust_models(numbers: Numbers) -> Headline:
         for domain, of in frame.iterrows()
     )
     factors = frame["plain"] / frame["with likelihood parameters"]
-    sentence = f"Likelihood parameters divide the error by {shown(factors.min(), 0)} or more in all {len(frame)} domains."
+    sentence = (
+        f"Likelihood parameters divide the error by {shown(factors.min(), 0)} or more in all {len(frame)} domains."
+    )
     return Headline(sentence, "Gaussian clouds and lines with outliers.", rows)
 
 
@@ -115,8 +120,18 @@ def conditioning_cost(numbers: Numbers) -> Headline:
     for kind in numbers.frames[0].index:
         formula = numbers.at((kind, "bytes"), "formula", 1)
         time, spread = halves(numbers.at(kind, "in training"))
-        rows.append(Row(f"bytes, {kind}", formula, f"{numbers.at(kind, 'bytes'):,}", rival="0 (squared error)", spread="none"))
-        rows.append(Row(f"step time, {kind}", numbers.at((kind, "time"), "formula", 1), f"{time}×", rival="1× (squared error)", spread=spread))
+        rows.append(
+            Row(f"bytes, {kind}", formula, f"{numbers.at(kind, 'bytes'):,}", rival="0 (squared error)", spread="none")
+        )
+        rows.append(
+            Row(
+                f"step time, {kind}",
+                numbers.at((kind, "time"), "formula", 1),
+                f"{time}×",
+                rival="1× (squared error)",
+                spread=spread,
+            )
+        )
     slopes = numbers.frames[1].xs("bytes", level=1)
     sentence = (
         f"Bytes grow as the formulas say (as n to the power of {shown(slopes.loc['data', 'in n'], 2)} for data parameters, "
@@ -131,7 +146,9 @@ def miscalibration_by_size(numbers: Numbers) -> Headline:
     for kind in ("one scale", "predicted scale"):
         by_width = numbers.frames[0].loc[kind]
         peak = by_width["CAL"].idxmax()
-        peaks.append(f"with {kind} CAL rises from {shown(by_width['CAL'].iloc[0])} at width 2 to {shown(by_width['CAL'][peak])} at {peak}")
+        peaks.append(
+            f"with {kind} CAL rises from {shown(by_width['CAL'].iloc[0])} at width 2 to {shown(by_width['CAL'][peak])} at {peak}"
+        )
         for width in dict.fromkeys((by_width.index[0], peak, by_width.index[-1])):
             rows.append(
                 Row(
