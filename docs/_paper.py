@@ -1,6 +1,7 @@
 """The paper's claims and what came of them, from the full run stored in experiments/paper/results/.
 
-After a run on real data, ``python -m docs._paper RUNS`` stores its results: of each the numbers and the leading picture.
+After a run on real data, ``python -m docs._paper RUNS`` stores its results, of each the numbers
+and the leading picture.
 """
 
 import re

@@ -100,7 +100,7 @@ def count_verdicts(run: Sequence[Published]) -> str:
     >>> count_verdicts(all_published()).startswith("of its 20 tables and figures ")
     True
     """
-    counts = Counter(one.result.verdict for one in run)
+    counts = Counter(str(one.result.verdict) for one in run)
     parts = [f"{counts[verdict]} {_plural(verdict, counts[verdict])}" for verdict in VERDICTS if counts[verdict]]
     return f"of its {len(run)} tables and figures {', '.join(parts[:-1])} and {parts[-1]}"
 

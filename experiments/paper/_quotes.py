@@ -8,12 +8,14 @@ QUOTES: dict[str, str] = {
         "certainty."
     ),
     "conditioning": (
-        "Global and predicted parameters can be used during training and testing, but data parameters are only assigned "
+        "Global and predicted parameters can be used during training and testing, but data parameters are only "
+        "assigned "
         "to each training point and are undefined for testing."
     ),
     "dimensionality": (
         "For example, image regressors can use a single likelihood parameter for each image |φ| = 1, RGB image channel "
-        "|φ| = C, or even every pixel |φ| = W × H × C […]. These choices correspond to different likelihood distribution "
+        "|φ| = C, or even every pixel |φ| = W × H × C […]. These choices correspond to different likelihood "
+        "distribution "
         "classes."
     ),
     "robust-classification": (
@@ -28,7 +30,8 @@ QUOTES: dict[str, str] = {
     ),
     "svhn-temperatures": ("High temperature entries are blurry, cropped poorly, and generally difficult to classify."),
     "outlier-detection": (
-        "In Table 3 we quantitatively demonstrate the quality of these simple likelihood parameter approaches across 22 "
+        "In Table 3 we quantitatively demonstrate the quality of these simple likelihood parameter approaches across "
+        "22 "
         "datasets from the Outlier Detection Datasets (ODDS)."
     ),
     "outlier-distribution": ("Our approaches, PCA+S and AE+S, are competitive with other Outlier Detection systems."),

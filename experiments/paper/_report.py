@@ -57,7 +57,8 @@ def what_was_run(items: Sequence[Shown]) -> str:
     kinds = Counter(run.quick for run in runs)
     if not kinds[False]:
         return (
-            f"What was run here is a quick run of {count} (few seeds and steps, on small or stand-in data), which checks that "
+            f"What was run here is a quick run of {count} (few seeds and steps, on small or stand-in data), which "
+            "checks that "
             f"everything runs and does not judge the paper{ending}."
         )
     quick = f" ({kinds[True]} of them quick ones, which do not judge the paper)" if kinds[True] else ""

@@ -36,7 +36,8 @@ def outlier_detection(numbers: Numbers) -> Headline:
     )
     ranks = [1 + int((rivals > frame["median AUC"][name]).sum()) for name in LETTER]
     sentence = (
-        f"By median AUC PCA+S, {rows[0].letter} (paper: {rows[0].paper}), is {ordinal(ranks[0])} beside {len(rivals)} rivals, and "
+        f"By median AUC PCA+S, {rows[0].letter} (paper: {rows[0].paper}), is {ordinal(ranks[0])} beside "
+        f"{len(rivals)} rivals, and "
         f"AE+S, {rows[1].letter} (paper: {rows[1].paper}), {ordinal(ranks[1])}; the best of them has {rival}."
     )
     return Headline(sentence, data(numbers), rows)
@@ -63,7 +64,8 @@ def outlier_distribution(numbers: Numbers) -> Headline:
     middle = {column: rivals[column].median() for column in ("50%", "25%")}
     sentence = (
         f"The median and lower quartile are {rows[0].letter} and {rows[1].letter} for PCA+S, {rows[2].letter} and "
-        f"{rows[3].letter} for AE+S; the middle one of {len(rivals)} rivals has {shown(middle['50%'])} and {shown(middle['25%'])}."
+        f"{rows[3].letter} for AE+S; the middle one of {len(rivals)} rivals has {shown(middle['50%'])} and "
+        f"{shown(middle['25%'])}."
     )
     return Headline(sentence, data(numbers), tuple(rows))
 
@@ -96,7 +98,8 @@ def svhn_temperatures(numbers: Numbers) -> Headline:
         row("rank correlation with darkness", "dark"),
     )
     sentence = (
-        f"Learned with the network, the temperature finds its mistakes with an AUC of {rows[0].letter} (chance: 0.5); with "
+        f"Learned with the network, the temperature finds its mistakes with an AUC of {rows[0].letter} (chance: "
+        "0.5); with "
         f"standardised logits it has {rows[0].ours}, and the confidence {rows[0].rival.split()[0]}."
     )
     return Headline(sentence, "10,000 test digits of SVHN, 3 networks.", rows, picture=-1)
@@ -124,7 +127,8 @@ def corruption_aupr(numbers: Numbers) -> Headline:
         if " of DT" in row.measure and float(row.rival.split()[0]) > float(row.letter)
     ]
     sentence = (
-        f"Predicted temperatures find noise (AUPR {values['AUPR of MT, noise']}; chance: 0.2); where data temperatures find less "
+        f"Predicted temperatures find noise (AUPR {values['AUPR of MT, noise']}; chance: 0.2); where data "
+        "temperatures find less "
         f"than their own network's confidence, as the paper says: {', '.join(moved) or 'nowhere'}."
     )
     return Headline(sentence, "6,000 pictures of CIFAR-10, 5 seeds.", tuple(rows))

@@ -40,7 +40,8 @@ def robust_regression_tables(numbers: Numbers) -> Headline:
         )
     better, _, worse = rows[1].letter.split(" – ")
     sentence = (
-        f"Against one fitted scale, a scale predicted as in the paper is clearly better calibrated on {better} and worse on "
+        f"Against one fitted scale, a scale predicted as in the paper is clearly better calibrated on {better} and "
+        "worse on "
         f"{worse} of {len(here)} sets (MSE {rows[2].letter}, NLL {rows[3].letter}); ours has the better NLL on "
         f"{rows[3].ours.split()[0]}."
     )
@@ -58,7 +59,8 @@ def robust_regression(numbers: Numbers) -> Headline:
             numbers.shown(method, column, digits=digits),
             numbers.shown(ours, column, digits=digits),
             f"{numbers.shown(rival, column, digits=digits)} ({rival})",
-            f"{numbers.shown(method, 'spread' if column == 'slope error' else 'spread, ms', digits=digits)} (quartiles)",
+            f"{numbers.shown(method, 'spread' if column == 'slope error' else 'spread, ms', digits=digits)} "
+            "(quartiles)",
         )
 
     both_sides = numbers.frames[1]["Y, both sides"]
@@ -76,8 +78,10 @@ def robust_regression(numbers: Numbers) -> Headline:
     )
     share = numbers.at("MPLS-XY", "ms") / numbers.at(rival, "ms")
     sentence = (
-        f"On large X deviants MPLS-XY errs by {rows[0].letter} in {shown(share, 1)} times RANSAC's time, where RANSAC errs by "
-        f"{rows[0].rival.split()[0]} and DPLS by {rows[1].letter}; with outliers on both sides it errs by {rows[3].letter}."
+        f"On large X deviants MPLS-XY errs by {rows[0].letter} in {shown(share, 1)} times RANSAC's time, where "
+        "RANSAC errs by "
+        f"{rows[0].rival.split()[0]} and DPLS by {rows[1].letter}; with outliers on both sides it errs by "
+        f"{rows[3].letter}."
     )
     return Headline(sentence, "Lines with a third of the rows outliers, 25 seeds.", rows)
 
@@ -115,7 +119,8 @@ def vae(numbers: Numbers) -> Headline:
     second = six["MSE"].drop(lowest)
     sentence = (
         f"{lowest} has the lowest error of the six parametrisations, {shown(six['MSE'][lowest], 1)}, before "
-        f"{best(second, digits=1)}; our recipe with one global shape and scale has {shown(ours.loc['Global 1', 'MSE'], 1)}."
+        f"{best(second, digits=1)}; our recipe with one global shape and scale has "
+        f"{shown(ours.loc['Global 1', 'MSE'], 1)}."
     )
     return Headline(sentence, "8,000 faces of CelebA, 64 × 64, 5 seeds.", tuple(rows))
 
@@ -135,7 +140,8 @@ def vae_shape_scale(numbers: Numbers) -> Headline:
     correlation, spread = halves(frame.loc["scale σ", "with the error"])
     rows.append(Row("rank correlation of scale and error", NOTHING, correlation, rival="0 (chance)", spread=spread))
     sentence = (
-        f"Shape and scale vary with the picture (between pictures {halves(frame.loc['shape α', 'between pictures'])[0]} and "
+        f"Shape and scale vary with the picture (between pictures "
+        f"{halves(frame.loc['shape α', 'between pictures'])[0]} and "
         f"{halves(frame.loc['scale σ', 'between pictures'])[0]}% of the variance); in the paper's ranges are "
         f"{halves(frame.loc['shape α', 'in it'])[0]} and {halves(frame.loc['scale σ', 'in it'])[0]}% of them."
     )
@@ -159,8 +165,10 @@ def adaptive_regularization(numbers: Numbers) -> Headline:
         row("error, spike and slab", "spike and slab", sparse, NOTHING),
     )
     sentence = (
-        f"Scales learned by evidence come to errors of {rows[0].ours} (ridge) and {rows[1].ours} (lasso), where the best fixed "
-        f"strengths have {rows[0].rival.split()[0]} and {rows[1].rival.split()[0]}, and Multi-Lasso to {rows[2].ours}; the "
+        f"Scales learned by evidence come to errors of {rows[0].ours} (ridge) and {rows[1].ours} (lasso), where the "
+        "best fixed "
+        f"strengths have {rows[0].rival.split()[0]} and {rows[1].rival.split()[0]}, and Multi-Lasso to "
+        f"{rows[2].ours}; the "
         "paper's own objective has no minimum."
     )
     return Headline(sentence, "500 rows of 500 normal columns, 5 seeds.", rows)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.paper._headlines.row import NOTHING, Headline, Numbers, Row, halves, shown
+from experiments.paper._headlines.row import Headline, Numbers, Row, halves, shown
 
 CURVES, DIAGRAM, PICTURES = "curves only", "a diagram", "pictures only"
 
@@ -68,7 +68,8 @@ def dimensionality(numbers: Numbers) -> Headline:
         for name, words in names.items()
     )
     sentence = (
-        f"The three choices are three likelihoods: the NLL of unseen pictures falls from {rows[0].letter} with one scale "
+        f"The three choices are three likelihoods: the NLL of unseen pictures falls from {rows[0].letter} with one "
+        "scale "
         f"to {rows[2].letter} with one per pixel."
     )
     return Headline(sentence, "Pictures drawn from known scales.", rows, picture=5)
@@ -134,7 +135,8 @@ def conditioning_cost(numbers: Numbers) -> Headline:
         )
     slopes = numbers.frames[1].xs("bytes", level=1)
     sentence = (
-        f"Bytes grow as the formulas say (as n to the power of {shown(slopes.loc['data', 'in n'], 2)} for data parameters, "
+        f"Bytes grow as the formulas say (as n to the power of {shown(slopes.loc['data', 'in n'], 2)} for data "
+        "parameters, "
         f"d to the power of {shown(slopes.loc['predicted', 'in d'], 2)} for predicted ones), and step times no faster."
     )
     return Headline(sentence, "Random rows.", tuple(rows))
@@ -147,18 +149,18 @@ def miscalibration_by_size(numbers: Numbers) -> Headline:
         by_width = numbers.frames[0].loc[kind]
         peak = by_width["CAL"].idxmax()
         peaks.append(
-            f"with {kind} CAL rises from {shown(by_width['CAL'].iloc[0])} at width 2 to {shown(by_width['CAL'][peak])} at {peak}"
+            f"with {kind} CAL rises from {shown(by_width['CAL'].iloc[0])} at width 2 to "
+            f"{shown(by_width['CAL'][peak])} at {peak}"
         )
-        for width in dict.fromkeys((by_width.index[0], peak, by_width.index[-1])):
-            rows.append(
-                Row(
-                    f"CAL, {kind}, width {width}",
-                    "a curve only",
-                    shown(by_width["CAL"][width]),
-                    spread=f"± {shown(by_width['±'][width])}",
-                    rival=NOTHING,
-                )
+        rows += [
+            Row(
+                f"CAL, {kind}, width {width}",
+                "a curve only",
+                shown(by_width["CAL"][width]),
+                spread=f"± {shown(by_width['±'][width])}",
             )
+            for width in dict.fromkeys((by_width.index[0], peak, by_width.index[-1]))
+        ]
     last = numbers.frames[0].loc[("one scale", "512"), "CAL"]
     sentence = f"{'; '.join(peaks)}; with one scale it then falls to {shown(last)} at 512."
     sentence = sentence[0].upper() + sentence[1:]
