@@ -53,7 +53,8 @@ def what_was_run(items: Sequence[Shown]) -> str:
     count = f"{len(runs)} of {len(items)} entries"
     if not runs:
         return "Nothing was run here."
-    ending = f"; {failed} failed" if failed else ""
+    missing = len(items) - len(runs)
+    ending = "".join(f"; {number} {what}" for number, what in ((failed, "failed"), (missing, "not run")) if number)
     kinds = Counter(run.quick for run in runs)
     if not kinds[False]:
         return (

@@ -84,11 +84,6 @@ class Shown:
         """What is in a table: how its caption begins."""
         return shortened(table.caption.split(". ")[0].rstrip("."))
 
-    @staticmethod
-    def tight(cell: str) -> str:
-        """A cell whose number and sign stay on one line."""
-        return cell.replace("± ", "±\N{NO-BREAK SPACE}").replace(" – ", "\N{NO-BREAK SPACE}–\N{NO-BREAK SPACE}")
-
     @property
     def body(self) -> Markup:
         """The entry as HTML: the claim, the verdict, a picture, a small table, and the rest folded."""

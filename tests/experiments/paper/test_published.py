@@ -107,7 +107,7 @@ def test_both_rows_or_the_reason(run: list[Published], monkeypatch: pytest.Monke
     body = str(Shown(find("vae"), published(find("vae"))).body)
     shown = Page(body).text
     assert f"Not run to the letter: {reason}." in shown
-    assert re.search(r'class="letter"[^>]*>[^<]+\*</td>', body)
+    assert re.search(r'class="letter [^>]*>[^<]+\*</td>', body)
     assert "What the paper fixes, what it leaves open, and what we did" in shown
     assert "Saved so." in shown
 
