@@ -1,89 +1,88 @@
-"""The paper's claims and what came of them, from the results stored in experiments/paper/results/.
+"""The paper's claims and what came of them, from the full run stored in experiments/paper/results/.
 
-After a run on real data, ``python -m docs._paper RUNS`` stores its results: numbers, not pictures.
+After a run on real data, ``python -m docs._paper RUNS`` stores its results, of each the numbers
+and the leading picture.
 """
 
-import json
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
-from experiments.entries import Entry
-from experiments.entries.record import table_from_json
-from experiments.paper import ENTRIES
-from likely._page.html import table_html, words
+from experiments.entries.record import load, save
+from experiments.paper._headlines import headline
+from experiments.paper._published import (
+    COMMAND,
+    RESULTS,
+    Published,
+    again,
+    all_published,
+    count_verdicts,
+    where_and_when,
+)
+from experiments.paper._shown import Shown, entry_css
+from likely._page.svg import css_variables
 
-NAMES = {
-    "likely reproduce": "python -m experiments.paper",
-    "likely.reproduce": "experiments.paper",
-    "likely bench": "python -m experiments.benchmarks",
-}
-STORED = Path(__file__).parents[1] / "experiments" / "paper" / "results"
+__all__ = ["again", "page", "store"]
+# What the site calls the colours that the pictures and the style sheet of an entry name.
+SITE = (
+    "--sans: var(--font-stack); --mono: var(--font-stack--monospace); --ink: var(--color-foreground-primary); "
+    "--muted: var(--color-foreground-secondary); --line: var(--color-background-border);"
+)
 
 
-def store(runs: Path) -> None:
-    """Keep every result, with the name FOLDER for wherever the data were."""
-    STORED.mkdir(exist_ok=True)
+def store(runs: Path, folder: Path = RESULTS) -> None:
+    """Keep every full result with its leading picture, and the name FOLDER for wherever the data were."""
     for path in sorted(runs.joinpath("results").glob("*.json")):
-        record = json.loads(path.read_text(encoding="utf-8"))
-        record["command"] = re.sub(r"--data \S+", "--data FOLDER", record["command"])
-        del record["made_from"]  # a digest to go on by, where the data are
-        text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False)
-        STORED.joinpath(path.name).write_text(text + "\n", encoding="utf-8")
+        record = load(path.stem, path.parent)
+        if record is None or record.result is None or record.quick:
+            continue
+        lead = headline(record.name, record.result).lead(record.result.pictures)
+        result = replace(record.result, pictures=lead)
+        command = re.sub(r"--data \S+", "--data FOLDER", record.command)
+        save(replace(record, command=command, result=result, made_from=""), folder)  # a digest of where the data were
 
 
-def stored(entry: Entry) -> dict:
-    """What came of an entry."""
-    return json.loads(STORED.joinpath(f"{entry.name}.json").read_text(encoding="utf-8"))
+def section(one: Published) -> str:
+    """One table or figure: the claim, the verdict, the picture, the numbers it rests on, and the rest folded."""
+    return f"### {one.entry.what}: {one.entry.title}\n\n```{{raw}} html\n{Shown(one.entry, one).body}\n```\n"
 
 
-def section(entry: Entry) -> str:
-    """One table or figure: the claim, the verdict, the numbers it rests on, and the command."""
-    record = stored(entry)
-    result = record["result"]
-    return "\n".join(
-        [
-            f"### {entry.what}: {entry.title}\n",
-            f"*The paper:* {entry.claim}\n",
-            f"**{result['verdict'].capitalize()}.** {again(result['notes'])}\n",
-            f"`{again(record['command'])}`\n",
-            *(folded(table, f"{entry.name}-{number}") for number, table in enumerate(result["tables"])),
-        ]
-    )
-
-
-def again(text: str) -> str:
-    """A command, or a text with commands in it, as they are today: the first records were made by the package's own."""
-    for old, new in NAMES.items():
-        text = text.replace(old, new)
-    return text
-
-
-def folded(stored: dict, name: str) -> str:
-    """A table that opens by a click, with its caption."""
-    table = table_from_json(stored)
+def style() -> str:
+    """The colours of the palette, by the theme of the site, and the style sheet of an entry."""
+    light, dark = (f"{css_variables(dark=dark)} {SITE}" for dark in (False, True))
     return (
-        "```{raw} html\n<details class='numbers'><summary>The numbers</summary>\n"
-        f"<div class='wide'>{table_html(table, name)}</div>\n<p>{words(table.caption)}</p></details>\n```\n"
+        f"<style>\n.entry {{ {light} }}\n@media screen {{\n"
+        f'body[data-theme="dark"] .entry {{ {dark} }}\n'
+        f'@media (prefers-color-scheme: dark) {{ body:not([data-theme="light"]) .entry {{ {dark} }} }} }}\n'
+        f"{entry_css()}</style>"
     )
 
 
 def page() -> str:
     """An overview and all entries, in the paper's order."""
-    rows = [f"| {entry.what} | {entry.title} | {stored(entry)['result']['verdict']} |" for entry in ENTRIES]
-    about = stored(ENTRIES[0])
-    where = f"{about['machine']['cores']} cores, {about['machine']['cpu']}; torch {about['versions']['torch']}"
+    run = all_published()
+    rows = [f"| [{one.entry.what}](#{anchor(one)}) | {one.entry.title} | {one.result.verdict} |" for one in run]
+    counted = count_verdicts(run)
     return "\n".join(
         [
+            f"```{{raw}} html\n{style()}\n```\n",
             "## What holds\n",
-            f"From such a run ({where}), without its pictures; the files are in `experiments/paper/results/`.\n",
+            f"{counted[0].upper()}{counted[1:]}. That is what the stored full run says ({where_and_when(run)}), which",
+            f"`{COMMAND}` redoes; its numbers and pictures are in `experiments/paper/results/`.\n",
             "| | | verdict |",
             "|---|---|---|",
             *rows,
             "",
-            *map(section, ENTRIES),
+            *map(section, run),
         ]
     )
+
+
+def anchor(one: Published) -> str:
+    """The anchor of a section's heading."""
+    words = re.sub(r"[^\w\- ]", "", f"{one.entry.what}: {one.entry.title}".lower())
+    return words.replace(" ", "-")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+
+from markupsafe import Markup
 
 from experiments.entries.entry import Entry
 from experiments.entries.record import Record, write_text
@@ -23,24 +25,15 @@ REASON = 170  # characters of a reason, at most
 CSS_CLASS = {"holds": "holds", "holds in part": "in-part", "does not hold": "fails", "failed": "fails"}
 
 
-class Compared(NamedTuple):
-    """What the paper prints, what ours is held against, over what its numbers spread: each the end of a sentence."""
-
-    paper: str
-    against: str
-    spread: str
-
-
 @dataclass(frozen=True)
 class Item:
-    """An entry with what the page shows of it: of the paper what it is compared with, of a benchmark its bars.
+    """A benchmark with what the page shows of it.
 
     ``bars`` are beside those of the run before, and ``last`` says which run that was.
     """
 
     entry: Entry
     record: Record | None
-    compared: Compared | None = None
     bars: Sequence[Any] = ()
     last: str = ""
 
@@ -94,6 +87,7 @@ def write_page(
     """Write the page and return its path; ``records`` is where the records are, seen from it."""
     html = render(
         Path(__file__).with_name("page.html.jinja"),
+        css=page_css(),
         title=title,
         kind=kind,
         summary=summary,
@@ -105,6 +99,11 @@ def write_page(
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, html)
     return path
+
+
+def page_css() -> Markup:
+    """The style sheet of every page of records."""
+    return Markup(Path(__file__).with_name("page.css").read_text(encoding="utf-8"))
 
 
 def shortened(text: str) -> str:

@@ -11,6 +11,7 @@ import math
 import sys
 import traceback
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,8 @@ FORMAT = 1  # raised when files written before can no longer be read; such files
 class Record:
     """What came of running an entry: a result, or the error that stopped it.
 
-    ``made_from`` is a digest of all that decided the result; where it is still the same, so is the result.
+    ``made_from`` is a digest of all that decided the result; where it is still the same, so is the result. ``date``
+    is the day it ran, in UTC; of records older than this field, the day they were stored.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Record:
     error: str | None = None
     traceback: str | None = None
     made_from: str = ""
+    date: str = ""
 
 
 def run_entry(entry: Entry, context: Context, command: str) -> Record:
@@ -48,13 +51,14 @@ def run_entry(entry: Entry, context: Context, command: str) -> Record:
     import torch
 
     about = (entry.name, context.quick, context.seed, command, versions(), machine())
+    date = datetime.now(UTC).date().isoformat()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(context.seed)
         try:
-            return Record(*about, result=entry.run(context))
+            return Record(*about, result=entry.run(context), date=date)
         except Exception as error:
             message = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-            return Record(*about, error=message, traceback=traceback.format_exc())
+            return Record(*about, error=message, traceback=traceback.format_exc(), date=date)
 
 
 def save(record: Record, folder: Path) -> None:
@@ -80,12 +84,13 @@ def write_text(path: Path, text: str) -> None:
         beside.write_text(text, encoding="utf-8")
 
 
-def load(name: str, folder: Path) -> Record | None:
+def load(name: str, folder: Path, *, pictures: bool = True) -> Record | None:
     """The record of an entry, or None where there is none that this version can read.
 
     Args:
         name: The entry's name.
         folder: Where :func:`save` wrote it.
+        pictures: Whether to read the pictures too, which must then be there.
 
     Raises:
         ValueError: If the record is damaged, or one of its pictures is missing or of another run.
@@ -96,6 +101,8 @@ def load(name: str, folder: Path) -> Record | None:
         if stored.pop("format", None) != FORMAT:
             return None
         if result := stored.pop("result"):
+            if not pictures:
+                result["pictures"] = []
             result = _result(result, [folder / f"{name}-{i}.svg" for i in range(1, len(result["pictures"]) + 1)])
         return Record(**stored, result=result)
     except FileNotFoundError as missing:

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from experiments.entries.page import Compared
+from typing import NamedTuple
 
 CURVES = "curves, no numbers"
 PICTURES = "pictures, no numbers"
+
+
+class Compared(NamedTuple):
+    """What the paper prints, what ours is held against, over what its numbers spread: each the end of a sentence."""
+
+    paper: str
+    against: str
+    spread: str
 
 
 COMPARED: dict[str, Compared] = {

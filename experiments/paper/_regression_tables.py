@@ -55,7 +55,7 @@ class Effort(NamedTuple):
     ours: Mapping[str, Any]
 
 
-QUICK, FULL = Effort(3, 600, 5e-3, 1000, {"max_steps": 200}), Effort(10, 3000, 1e-3, 5000, {})
+QUICK, FULL = Effort(3, 250, 1e-2, 500, {"max_steps": 80}), Effort(10, 3000, 1e-3, 5000, {})
 
 
 class Printed(NamedTuple):

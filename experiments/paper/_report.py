@@ -1,4 +1,4 @@
-"""The report: the paper's tables and figures on one page, made from the records in a folder."""
+"""The report: the verdicts of the stored full run on one page, and beside each what a run here saw."""
 
 from __future__ import annotations
 
@@ -7,33 +7,60 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.entries.entry import Entry
-from experiments.entries.page import CSS_CLASS, Item, write_page
-from experiments.entries.record import load_or_tell
-from experiments.paper._compared import COMPARED
+from experiments.entries.page import page_css
+from experiments.entries.record import load_or_tell, write_text
+from experiments.paper._published import COMMAND, RESULTS, Published, count_verdicts, published, where_and_when
+from experiments.paper._shown import HERE, Shown, entry_css
+from likely._machine import machine
+from likely._page.html import render
 
 PAPER = "It Is Likely That Your Loss Should be a Likelihood"
 
 
 def write_report(entries: Sequence[Entry], out: Path, command: str) -> Path:
-    """Write OUT/report.html from the records in OUT/results and return its path."""
-    items = [Item(entry, load_or_tell(entry.name, out / "results"), COMPARED.get(entry.name)) for entry in entries]
-    return write_page(
-        out / "report.html",
-        items,
+    """Write OUT/report.html from the stored full run and the records in OUT/results, and return its path."""
+    items = [Shown(entry, _stored(entry), load_or_tell(entry.name, out / "results"), "results/") for entry in entries]
+    html = render(
+        HERE / "report.html.jinja",
         title=PAPER,
-        kind="reproduction",
-        summary=_summary(items),
+        items=items,
+        css=page_css() + entry_css(),
+        verdicts=_verdicts([item.stored for item in items if item.stored]),
+        ran=what_was_run(items),
         command=command,
-        records="results/",
+        stored_command=COMMAND,
+        machine=machine(),
     )
+    out.mkdir(parents=True, exist_ok=True)
+    write_text(out / "report.html", html)
+    return out / "report.html"
 
 
-def _summary(items: Sequence[Item]) -> str:
-    kinds = Counter(item.entry.kind for item in items)
-    states = Counter(item.state for item in items)
-    counts = []
-    for state in (*CSS_CLASS, "not run"):
-        if states[state]:
-            verb = state if states[state] == 1 else state.replace("holds", "hold").replace("does", "do")
-            counts.append(f"{states[state]} {verb}")
-    return f"Its {kinds['Table']} tables and {kinds['Figure']} figures, redone: {', '.join(counts)}."
+def _stored(entry: Entry) -> Published | None:
+    return published(entry) if RESULTS.joinpath(f"{entry.name}.json").is_file() else None
+
+
+def _verdicts(run: Sequence[Published]) -> str:
+    if not run:
+        return "There is no stored full run of these entries."
+    return f"The paper, judged by the stored full run ({where_and_when(run)}): {count_verdicts(run)}."
+
+
+def what_was_run(items: Sequence[Shown]) -> str:
+    """One sentence: how many entries ran here, on what, and what that is good for."""
+    runs = [item.run for item in items if item.run]
+    failed = sum(run.error is not None for run in runs)
+    count = f"{len(runs)} of {len(items)} entries"
+    if not runs:
+        return "Nothing was run here."
+    missing = len(items) - len(runs)
+    ending = "".join(f"; {number} {what}" for number, what in ((failed, "failed"), (missing, "not run")) if number)
+    kinds = Counter(run.quick for run in runs)
+    if not kinds[False]:
+        return (
+            f"What was run here is a quick run of {count} (few seeds and steps, on small or stand-in data), which "
+            "checks that "
+            f"everything runs and does not judge the paper{ending}."
+        )
+    quick = f" ({kinds[True]} of them quick ones, which do not judge the paper)" if kinds[True] else ""
+    return f"What was run here are {count}{quick}, beside the stored run{ending}."

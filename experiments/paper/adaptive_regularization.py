@@ -46,8 +46,8 @@ SHARES = (0.01, 0.05, 0.1, 0.2, 0.3, 0.5)
 
 def run(context: Context) -> Result:
     """Recover known weights of the paper's problem: 500 rows and columns, Uniform[1, 2] weights, normal noise."""
-    size = 200 if context.quick else 500
-    steps = (300, 1500) if context.quick else (1000, 10_000)
+    size = 120 if context.quick else 500
+    steps = (200, 1000) if context.quick else (1000, 10_000)
     seeds = range(context.seed, context.seed + (2 if context.quick else 5))
     with one_core():
         ridge = _panel("ridge", [make_linear(size, size, seed=seed) for seed in seeds], steps)

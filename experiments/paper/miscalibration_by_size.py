@@ -43,7 +43,7 @@ class Effort(NamedTuple):
     rate: float
 
 
-QUICK = Effort(5, (2, 8, 32, 128), 600, 5e-3)
+QUICK = Effort(3, (2, 8, 32, 128), 400, 1e-2)
 FULL = Effort(10, (2, 4, 8, 16, 32, 64, 128, 256, 512), 3000, 1e-3)
 
 Found = dict[str, NDArray[np.float64]]  # for each kind: (widths, seeds, measures)

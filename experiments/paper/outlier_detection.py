@@ -51,11 +51,12 @@ _SCORED: dict[_Key, pd.DataFrame] = {}
 _LETTER: dict[_Key, pd.DataFrame] = {}
 
 
-def ours() -> Mapping[str, Make]:
-    """The detectors of this package."""
+def ours(quick: bool) -> Mapping[str, Make]:
+    """The detectors of this package; if quick, with few steps."""
+    few: dict[str, Any] = {"max_steps": 60} if quick else {}
     return {
-        "PCA+S, ours": lambda seed: ScaledPCADetector(random_state=seed),
-        "AE+S, ours": lambda seed: ScaledAutoencoderDetector(random_state=seed),
+        "PCA+S, ours": lambda seed: ScaledPCADetector(random_state=seed, **few),
+        "AE+S, ours": lambda seed: ScaledAutoencoderDetector(random_state=seed, **few),
         SCATTER: lambda _: ScatterDetector(),
         LIKELIHOOD: lambda seed: LikelihoodDetector(random_state=seed),
     }
@@ -106,7 +107,7 @@ def _score_all(context: Context, step: int) -> pd.DataFrame:
     methods: dict[str, Make] = {name: own.make for name, own in rivals().items()}
     if context.quick:
         methods = {name: make for name, make in methods.items() if name not in SLOW}
-    methods |= ours()
+    methods |= ours(quick)
     draws = {name: own.random for name, own in rivals().items()}
     work = [
         (data, name, make, context.seed + seed)

@@ -69,7 +69,7 @@ class Effort(NamedTuple):
     rows: int
 
 
-QUICK, FULL = Effort(5, 600, 5e-3, 2000), Effort(10, 3000, 1e-3, 50_000)
+QUICK, FULL = Effort(4, 300, 1e-2, 1000), Effort(10, 3000, 1e-3, 50_000)
 
 
 @dataclass(frozen=True)

@@ -57,8 +57,8 @@ class Effort(NamedTuple):
     steps: int
 
 
-_SMALL, _LARGE = Recipe((8, 16), 4, 100, 64, 5e-3, scale=0.25), Recipe((64, 128, 256, 256), 16, 1600, 256, 1e-3)
-QUICK = Effort(2, _SMALL, _SMALL._replace(scale=0.15, refined=10), 3, 5)
+_SMALL, _LARGE = Recipe((8, 16), 4, 40, 32, 1e-2, scale=0.25), Recipe((64, 128, 256, 256), 16, 1600, 256, 1e-3)
+QUICK = Effort(2, _SMALL, _SMALL._replace(scale=0.15, refined=3), 2, 3)
 FULL = Effort(5, _LARGE, _LARGE._replace(rate=2e-3, scale=0.1, mirror=True, refined=30), 9, 30)
 TRAINED, VALIDATED = 8000, 1000  # faces
 ON_FACES = f"On {TRAINED:,} faces of CelebA, 64 × 64."

@@ -70,6 +70,7 @@ STYLE: dict[str, Any] = {
 IN_A_PAGE = {light: f"var(--{name}, {light})" for name, (light, _) in PALETTE.items()} | {
     "'DejaVu Sans Mono', monospace": "var(--mono, monospace)",
     "'DejaVu Sans', sans-serif": "var(--sans, sans-serif)",
+    "'DejaVu Sans'": "var(--sans, sans-serif)",  # of formulas
 }
 styled = matplotlib.rc_context(STYLE)  # type: ignore[arg-type]  # a decorator for the functions that draw
 

@@ -1,0 +1,105 @@
+"""What a page shows of one table or figure: its stored full run, and beside it what a run here saw."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from experiments.entries.entry import Entry
+from experiments.entries.page import CSS_CLASS, shortened
+from experiments.entries.record import Record
+from experiments.paper._published import Published
+from likely._machine import machine, versions
+from likely._page import Table
+from likely._page.html import render
+
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Shown:
+    """An entry on a page.
+
+    Args:
+        entry: The table or figure.
+        stored: Its stored full run, by which the paper is judged; None for an entry that has none.
+        run: What a run here came to, if there was one.
+        records: Where the records of that run are, seen from the page; "" on a page about the stored run alone.
+    """
+
+    entry: Entry
+    stored: Published | None
+    run: Record | None = None
+    records: str = ""
+
+    @property
+    def state(self) -> str:
+        """The verdict of the stored run: never that of a quick one."""
+        return self.stored.result.verdict if self.stored else "no stored run"
+
+    @property
+    def css(self) -> str:
+        """The class of the state's chip."""
+        return CSS_CLASS.get(self.state, "idle")
+
+    @property
+    def kind_of_run(self) -> str:
+        """What the run here was."""
+        return "this quick run" if self.run and self.run.quick else "this run"
+
+    @property
+    def letter(self) -> Any:
+        """What the paper fixes and leaves open, and what we did; None where that is not written down."""
+        return _letters().get(self.entry.name)
+
+    @property
+    def departs(self) -> str:
+        """Where the stored run departs from what the paper fixes, or nothing."""
+        return "; ".join(self.letter.departs) if self.letter else ""
+
+    @property
+    def contents(self) -> str:
+        """What there is of the run here, in words."""
+        result = self.run.result if self.run else None
+        if result is None:
+            return ""
+        counted = ((len(result.pictures), "picture"), (len(result.tables), "table"))
+        return ", ".join(["its reasons", *(f"{n} {word}{'s'[: n > 1]}" for n, word in counted if n)])
+
+    @property
+    def elsewhere(self) -> str:
+        """The versions and the machine of a run that was not made with these, else nothing."""
+        if self.run is None or (self.run.versions, self.run.machine) == _here():
+            return ""
+        return ", ".join(f"{name} {value}" for name, value in {**self.run.versions, **self.run.machine}.items())
+
+    @staticmethod
+    def named(table: Table) -> str:
+        """What is in a table: how its caption begins."""
+        return shortened(table.caption.split(". ")[0].rstrip("."))
+
+    @property
+    def body(self) -> Markup:
+        """The entry as HTML: the claim, the verdict, a picture, a small table, and the rest folded."""
+        return Markup(render(HERE / "entry.html.jinja", item=self, records=self.records))
+
+
+def entry_css() -> Markup:
+    """The style sheet of an entry."""
+    return Markup(HERE.joinpath("entry.css").read_text(encoding="utf-8"))
+
+
+@cache
+def _here() -> tuple[dict[str, str], dict[str, str | int]]:
+    return versions(), machine()
+
+
+def _letters() -> dict[str, Any]:
+    name = "experiments.paper.letter"
+    return import_module(name).LETTERS if find_spec(name) else {}
