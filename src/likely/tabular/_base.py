@@ -82,8 +82,8 @@ class LikelihoodModel(BaseEstimator):
         and fold where two equal rows may be in two: the fits are alike in distribution, not number by number.
 
         Args:
-            X: table of shape (rows, inputs). Of one that is not in memory (a path, glob or URL of files, a Dask array or
-                frame) every so many-th row is read, at most 2²⁵ numbers in all.
+            X: table of shape (rows, inputs). Of one that is not in memory (a path, glob or URL of files, a Dask array
+                or frame) every so many-th row is read, at most 2²⁵ numbers in all.
             y: targets of shape (rows,) or (rows, targets); for a classifier labels of shape (rows,). Of a table that is
                 not in memory also a column's name, or a Dask series.
             sample_weight: one weight per row; only their ratios matter.

@@ -113,7 +113,7 @@ class Dask(Source):
 
 def _blocks(X: Any) -> list[Any]:
     if hasattr(X, "rechunk"):  # an array, whose columns may be in several blocks
-        X = X.rechunk({axis: -1 for axis in range(1, X.ndim)}) if X.ndim > 1 else X
+        X = X.rechunk(dict.fromkeys(range(1, X.ndim), -1)) if X.ndim > 1 else X
         return list(X.to_delayed().ravel())
     return list(X.to_delayed())
 
