@@ -47,7 +47,7 @@ def tell_all(
     leaders = scored.copies[copies] if scored.copies is not None else copies
     from_sample = [_moved(own, fitted.stride) for own in sample.findings if own.name not in _OF_ALL]
     wanted = [scored.odd.rows, scored.wrong.rows, copies, leaders, *(own.rows for own in from_sample)]
-    kept = _taken(source, np.unique(np.concatenate(wanted)))
+    kept = _taken(source, np.unique(np.concatenate(wanted)), fitted.sampled)
     told = _Told(sample, sums, fitted, scored, kept)
     findings: list[Finding | None] = [told.overview(own) if own.name == "overview" else own for own in from_sample]
     findings += [told.rows(), told.target(), told.repeated(copies, leaders)]
@@ -62,7 +62,7 @@ def tell_all(
         (*told.notes(), *sample.notes),
         cast(Any, kept),  # as much of a frame as is asked of it
         id=sample.id,
-        neighbours=lambda rows: below.compare([table.rows + kept.place[int(row)] for row in rows]),
+        neighbours=lambda rows: below.compare(kept.below(rows, fitted.places(np.asarray(rows)))),
         kept=kept,
         file=scored.file,
         finish=told.finish,
@@ -96,10 +96,10 @@ class _Taken:
         return framed(block).iloc[own - start].copy()
 
 
-def _taken(source: Source, rows: NDArray[np.int64]) -> KeptRows:
+def _taken(source: Source, rows: NDArray[np.int64], sampled: int) -> KeptRows:
     """Rows that are read once more, to be shown."""
     frame = pd.concat(list(source.each(_Taken(rows), source.starts)), ignore_index=True)
-    return KeptRows(frame, {int(row): place for place, row in enumerate(rows)})
+    return KeptRows(frame, {int(row): place for place, row in enumerate(rows)}, sampled)
 
 
 @dataclass(frozen=True)

@@ -150,8 +150,12 @@ class RowScores:
         assert self.pattern is not None
         n, table = self.table.rows, extended(self.table, self.columns, typed)
         pattern = replace(self.pattern, fold=np.concatenate([self.pattern.fold[:-1], self.pattern.fold[places]]))
-        words = RowWords(table, pattern, np.concatenate([np.zeros(n), broken]))
-        return lambda rows: words.explain(n + rows)
+        # A row of the sample is one of it, or it would be among the rows most like it.
+        at = np.where(places < n, places, n + np.arange(len(places)))
+        certainty = np.zeros(n + len(places))
+        certainty[at] = broken
+        words = RowWords(table, pattern, certainty)
+        return lambda rows: words.explain(at[rows])
 
 
 def _squashed(table: pd.DataFrame, units: dict[str, Squash]) -> pd.DataFrame:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
+import weakref
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,9 @@ class ScoreFile:
     """Columns of numbers in a temporary Parquet file, which goes when nobody holds it any more."""
 
     def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="likely-scores-", ignore_cleanup_errors=True)
-        self.path = Path(self._folder.name, "scores.parquet")
+        folder = tempfile.mkdtemp(prefix="likely-scores-")
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        self.path = Path(folder, "scores.parquet")
         self._writer: Any = None
         self.rows = 0
 
@@ -58,10 +60,6 @@ class ScoreFile:
 
     def __getstate__(self) -> Any:
         raise TypeError("the scores of a table that was read by blocks are in a file: call save(folder) on the audit")
-
-    def __del__(self) -> None:
-        with suppress(Exception):
-            self.close()
 
 
 @dataclass

@@ -33,6 +33,7 @@ class KeptRows:
 
     frame: pd.DataFrame
     place: dict[int, int]
+    sampled: int  # rows of the sample
 
     @property
     def columns(self) -> pd.Index[Any]:
@@ -43,6 +44,16 @@ class KeptRows:
     def iloc(self) -> KeptRows:
         """These rows: ``kept.iloc[rows]`` is a frame, as of a frame."""
         return self
+
+    def below(self, rows: Sequence[int], places: NDArray[np.int64]) -> list[int]:
+        """The places of rows in a sample that these rows were put below.
+
+        Args:
+            rows: places in the table.
+            places: of each its place in the sample, or the number of rows of the sample if it is none of it.
+        """
+        n = self.sampled
+        return [int(at) if at < n else n + self.place[int(row)] for row, at in zip(rows, places, strict=True)]
 
     def __getitem__(self, rows: Sequence[int]) -> pd.DataFrame:
         return self.frame.iloc[[self.place[int(row)] for row in rows]]

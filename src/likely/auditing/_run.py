@@ -39,8 +39,8 @@ def audit(
     - ``data``, a table (a path to CSV, Parquet, Arrow or npz, a pandas, Polars or Arrow frame, an array, a mapping of
       columns; a folder, glob, URL or list of Parquet, Feather or CSV files, a Dask array or frame) and, to judge its
       labels or targets, ``target``, the name of that column. ``task`` is ``"classification"`` or ``"regression"``
-      where the column does not speak for itself. ``test`` is a second table that should share no row with the first. A Hugging Face ``Dataset`` or ``DatasetDict`` and a torch ``Dataset`` or
-      ``DataLoader`` are read into a table;
+      where the column does not speak for itself. ``test`` is a second table that should share no row with the first.
+      A Hugging Face ``Dataset`` or ``DatasetDict`` and a torch ``Dataset`` or ``DataLoader`` are read into a table;
     - ``logits`` and ``labels`` (arrays or .npy files) of a classifier on rows it was not trained on, with ``features``
       (its last layer's input) and ``images`` (a folder, or an array) if there are any;
     - a torch model as ``data`` and a loader of (input, target) batches it was not trained on as ``target``. Its
