@@ -145,6 +145,10 @@ class _Told:
         if self.fitted.rows is None or self.scored.certainty is None:
             return None
         rows, frame = self._listed(self.scored.odd.rows)
+        if not len(rows):
+            told = "No row lies further out than so many ordinary ones would."
+            numbers = {"rows": 0, "wrong": 0, "columns": len(self.fitted.columns.kinds)}
+            return Finding("rows", "Rows that do not fit the rest", told, numbers=numbers)
         typed, places = self.fitted.columns.typed(frame), self.fitted.places(rows)
         scores = pd.DataFrame(self.fitted.rows(typed, places))
         nats = scores["nats"].to_numpy() if "nats" in scores else None

@@ -78,7 +78,7 @@ class KeptNames(RowNames):
 
     def name(self, row: int) -> str | None:
         """The name of a row, if rows have names, and no other row has the same."""
-        return super().name(self.place[row])
+        return None if self._column is None or self.shared[self.place[row]] else self.written(row)
 
     def written(self, row: int) -> str:
         """What stands in the column of names."""

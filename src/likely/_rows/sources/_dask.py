@@ -56,16 +56,16 @@ class Dask(Source):
 
     def each(self, compute: Callable[..., T], *beside: Sequence[Any]) -> Iterator[T]:
         """See :meth:`Source.each`."""
-        import dask
+        from dask.base import compute as compute_all
 
-        return iter(dask.compute(*self._tasks(compute, *beside)))
+        return iter(compute_all(*self._tasks(compute, *beside)))
 
     def total(self, compute: Callable[..., T], add: Callable[[T, T], T] = operator.add) -> T:
         """Add up where the blocks are."""
-        import dask
+        from dask.delayed import delayed
 
         tasks = self._tasks(compute)
-        add_all = dask.delayed(_Sum(add))
+        add_all = delayed(_Sum(add))
         while len(tasks) > 1:
             tasks = [add_all(tasks[at : at + _TOGETHER]) for at in range(0, len(tasks), _TOGETHER)]
         return tasks[0].compute()
@@ -95,10 +95,10 @@ class Dask(Source):
         return da.concatenate(parts, allow_unknown_chunksizes=True)
 
     def _tasks(self, compute: Callable[..., Any], *beside: Sequence[Any]) -> list[Any]:
-        import dask
+        from dask.delayed import delayed
 
         # Once in the graph, however many blocks there are: a fitted model may be large.
-        call = dask.delayed(compute, pure=False)
+        call = delayed(compute, pure=False)
         own = zip(*beside, strict=True) if beside else ([],) * len(self.parts)
         return [call(*part, *each) for part, each in zip(self.parts, own, strict=True)]
 
