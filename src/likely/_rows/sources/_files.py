@@ -201,7 +201,7 @@ def _kind(path: str) -> str:
 def _local(path: Path) -> list[str]:
     """The files that a path or a glob stands for, in the order of their names."""
     if path.is_dir():
-        found = sorted(str(file) for file in path.rglob("*") if file.suffix.lower() in ENDINGS)
+        found = sorted(str(file) for file in path.rglob("*") if file.suffix.lower() in ENDINGS and file.is_file())
         if not found:
             raise FileNotFoundError(f"{path} holds no file that ends in {', '.join(ENDINGS)}")
         return found
