@@ -346,7 +346,7 @@ def test_predict_refuses_what_the_model_was_not_fitted_to(
         assert message in done.stderr
         assert not (tmp_path / "p.npz").exists()
     for words, message in (
-        (["--out", tmp_path / "p.xlsx"], "--out must end in .npz or .csv"),
+        (["--out", tmp_path / "p.xlsx"], "--out must end in .npz, .csv or .parquet"),
         (["--out", tmp_path / "p.npz", "--coverage", 1], "--coverage must be between 0 and 1"),
         (["--out", tmp_path / "p.npz", "--quantiles", "0.1;2"], "--quantiles must be numbers between 0 and 1"),
     ):

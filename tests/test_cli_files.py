@@ -286,7 +286,7 @@ def test_a_label_of_probability_zero_has_an_infinite_loss(folder: Path) -> None:
         (("audit", "a.csv", "--classes", "a,b"), "--classes for a model's outputs"),
         (("audit", "--logits", "z.npy", "--labels", "l.npy", "--task", "regression"), "--task is for a table"),
         (("audit", "--test", "a.csv"), "--test needs a table"),
-        (("audit", "."), ". is not a file"),
+        (("audit", "."), "has other columns: "),
         (("audit", "pipe.csv"), "pipe.csv is not a file"),
         (("audit", "--logits", "z.npy", "--labels", "pipe.npy"), "pipe.npy is not a file"),
         (("calibrate", "z.npy", "--labels", "pipe.npy"), "pipe.npy is not a file"),

@@ -111,5 +111,5 @@ def _table(found: list[dict[str, Any]], rows: int) -> Table:
     shown = pd.DataFrame(found).set_index("way")
     shown.index = pd.Index([names[way] for way in shown.index], name="way")
     shown["hours per billion rows, extrapolated"] = shown["seconds"] * 1e9 / rows / 3600
-    caption = f"{rows:,} rows × {COLUMNS} columns of float32 in Parquet; the default detector; memory of the process that asks, at most."
+    caption = f"{rows:,} rows × {COLUMNS} columns of float32 in Parquet; most memory of the process that asks."
     return Table(shown, caption, {}, digits=3)

@@ -107,7 +107,7 @@ def _score_all(context: Context, step: int) -> pd.DataFrame:
     methods: dict[str, Make] = {name: own.make for name, own in rivals().items()}
     if context.quick:
         methods = {name: make for name, make in methods.items() if name not in SLOW}
-    methods |= ours(quick)
+    methods |= ours(context.quick)
     draws = {name: own.random for name, own in rivals().items()}
     work = [
         (data, name, make, context.seed + seed)

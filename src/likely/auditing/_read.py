@@ -14,6 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from likely._files import loading
+from likely._rows.sources import is_one_file, source_of
 from likely.auditing._source import Table, from_mapping, listed, mend_text, read_header
 from likely.auditing._text import read_text
 
@@ -24,13 +25,27 @@ def read_table(data: Any) -> Table:
     >>> read_table({"a": [1, 2], "b": ["x", "y"]}).frame.shape
     (2, 2)
     """
-    if isinstance(data, str | os.PathLike):
+    if is_one_file(data):
         return _from_file(Path(data))
-    frame = _from_python(data)
+    source = source_of(data)
+    frame = _from_python(data) if source is None else _from_python(source.every(1)[0])
     header = read_header(frame.columns)
     frame.columns = pd.Index(header.names)
     frame, told = mend_text(frame.reset_index(drop=True))
-    return _checked(Table(frame, "the data", (*header.notes, *told), repeated=header.repeated))
+    return _checked(Table(frame, source_name(data), (*header.notes, *told), repeated=header.repeated))
+
+
+def source_name(data: Any) -> str:
+    """What a table that is in memory, in several files or elsewhere is called.
+
+    >>> source_name("data/*.parquet"), source_name(["a.csv", "b.csv"]), source_name({"a": [1]})
+    ('*.parquet', 'a.csv and 1 more', 'the data')
+    """
+    if isinstance(data, str | os.PathLike):
+        return Path(data).name or os.fspath(data)
+    paths = data if isinstance(data, list | tuple) and all(isinstance(own, str | os.PathLike) for own in data) else ()
+    more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+    return f"{Path(paths[0]).name}{more}" if paths else "the data"
 
 
 def read_array(source: Any, name: str) -> NDArray[Any]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from likely.auditing._audit import Audit, Progress
+from likely.auditing._by_blocks import audit_source, beyond_memory
 from likely.auditing._known import Known
 from likely.auditing._outputs import audit_logits, audit_model
 from likely.auditing._table import audit_data
@@ -36,14 +37,18 @@ def audit(
     Give one of
 
     - ``data``, a table (a path to CSV, Parquet, Arrow or npz, a pandas, Polars or Arrow frame, an array, a mapping of
-      columns) and, to judge its labels or targets, ``target``, the name of that column. ``task`` is
-      ``"classification"`` or ``"regression"`` where the column does not speak for itself. ``test`` is a second table
-      that should share no row with the first. A Hugging Face ``Dataset`` or ``DatasetDict`` and a torch ``Dataset`` or
-      ``DataLoader`` are read into a table;
+      columns; a folder, glob, URL or list of Parquet, Feather or CSV files, a Dask array or frame) and, to judge its
+      labels or targets, ``target``, the name of that column. ``task`` is ``"classification"`` or ``"regression"``
+      where the column does not speak for itself. ``test`` is a second table that should share no row with the first.
+      A Hugging Face ``Dataset`` or ``DatasetDict`` and a torch ``Dataset`` or ``DataLoader`` are read into a table;
     - ``logits`` and ``labels`` (arrays or .npy files) of a classifier on rows it was not trained on, with ``features``
       (its last layer's input) and ``images`` (a folder, or an array) if there are any;
     - a torch model as ``data`` and a loader of (input, target) batches it was not trained on as ``target``. Its
       temperature, or its scale, is fitted on the input of its last linear layer.
+
+    A table of more than 2²⁶ (67 million) numbers that is not in memory is read by blocks: models are fitted on some
+    100,000 rows, one in so many, and all rows are scored by them. The answer then lists the worst rows, and ``save``
+    writes all scores as Parquet.
 
     Predictions are out of fold throughout: no row is judged by a model that has seen it. Nothing is written; call
     ``save`` on the answer.
@@ -92,6 +97,13 @@ def audit(
         raise ValueError("give a table, or logits and labels, or a model and a loader")
     elif callable(data) and hasattr(data, "parameters"):
         found = audit_model(data, target, task, images, classes, seed, progress)
+    elif (blocks := beyond_memory(data)) is not None:
+        for name, other in (("test", test), ("images", images)):
+            if other is not None:
+                raise ValueError(
+                    f"{name} is for tables that fit in memory, and this one is read by blocks: leave it out"
+                )
+        found = audit_source(blocks, data, target, task, seed, progress, id)
     else:
         found = audit_data(data, target, task, test, seed, progress, id, images)
     return found.without(earlier)

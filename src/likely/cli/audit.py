@@ -18,7 +18,12 @@ _OF_OUTPUTS = ("--logits", "--labels", "--features", "--images", "--classes")
 
 def audit_command(
     data: Annotated[
-        Path | None, typer.Argument(help="A table: CSV, TSV, Parquet, Arrow or npz.", metavar="DATA")
+        list[str] | None,
+        typer.Argument(
+            help="A table: CSV, TSV, Parquet, Arrow or npz; or Parquet, Feather or CSV files, a folder, a glob or a "
+            "URL of such files.",
+            metavar="DATA…",
+        ),
     ] = None,
     target: Annotated[str | None, typer.Option(help="The column to predict and to judge.")] = None,
     task: Annotated[str, typer.Option(help="auto, classification or regression.")] = "auto",
@@ -42,18 +47,33 @@ def audit_command(
         typer.Option(help="End with exit code 1 if more than this share of rows is suspicious.", min=0, max=1),
     ] = None,
     seed: Annotated[int, typer.Option(help="The seed everything random starts from.", min=0, max=2**32 - 1)] = 0,
+    engine: Annotated[str, typer.Option(help="What reads a table beyond memory: threads or dask.")] = "threads",
+    scheduler: Annotated[
+        str | None, typer.Option(help="A Dask scheduler, tcp://HOST:PORT.", show_default="workers on this machine")
+    ] = None,
 ) -> None:
-    """Find odd rows, wrong labels and targets, copies and leaks; write OUT/report.html, scores.csv, summary.json."""
+    """Find odd rows, wrong labels and targets, copies and leaks; write OUT/report.html, scores.csv, summary.json.
+
+    A table of more than 67 million numbers is read by blocks: models are fitted on some 100,000 of its rows, all rows
+    are scored, and the scores are written as scores.parquet.
+    """
     from likely._destination import keep_inputs, writable
     from likely.auditing import audit
     from likely.auditing._audit import FILES
+    from likely.auditing._blocks_audit import FILES as FILES_OF_BLOCKS
+    from likely.cli.engines import engine as computing
+    from likely.cli.paths import one_or_several
 
     given = {"--test": test, "--logits": logits, "--labels": labels, "--features": features, "--images": images}
-    _check_together(given | {"DATA": data, "--target": target, "--classes": classes, "--id": id_column}, task)
-    keep_inputs([out / name for name in FILES], {"DATA": data, "--known": known, "--since": since, **given})
-    with writable(out, create=True), progress() as tell:
+    _check_together(given | {"DATA": data or None, "--target": target, "--classes": classes, "--id": id_column}, task)
+    table, inputs = one_or_several(data)
+    outputs = [out / name for name in dict.fromkeys((*FILES, *FILES_OF_BLOCKS))]
+    keep_inputs(outputs, {"--known": known, "--since": since, **given})
+    for path in inputs:
+        keep_inputs(outputs, {"DATA": path})
+    with writable(out, create=True), progress() as tell, computing(engine, scheduler):
         found = audit(
-            data,
+            table,
             target,
             task=task,
             test=test,

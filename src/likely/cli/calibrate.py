@@ -9,7 +9,14 @@ import typer
 
 from likely.cli.terminal import progress, safe, safe_json
 
-Data = Annotated[Path, typer.Argument(help="A model's outputs: npz, npy, CSV, Parquet or Arrow.", metavar="DATA")]
+Data = Annotated[
+    str,
+    typer.Argument(
+        help="A model's outputs: npz, npy, CSV, Parquet or Arrow; or a folder, a glob or a URL of Parquet, Feather or "
+        "CSV.",
+        metavar="DATA",
+    ),
+]
 LogitsName = Annotated[str | None, typer.Option(help="The name of the array or columns of logits, if not 'logits'.")]
 FeaturesName = Annotated[str | None, typer.Option(help="The name of features, if not 'features'; or an .npy.")]
 MeanName = Annotated[str | None, typer.Option(help="The name of a regressor's means, if not 'mean'.")]
@@ -57,7 +64,7 @@ def calibrate_command(
 def predict_command(
     model: Annotated[Path, typer.Argument(help="A model that likely calibrate wrote.", metavar="MODEL")],
     data: Data,
-    out: Annotated[Path, typer.Option(help="The file to write, .npz or .csv.", dir_okay=False)],
+    out: Annotated[Path, typer.Option(help="The file to write, .npz, .csv or .parquet.", dir_okay=False)],
     logits: LogitsName = None,
     mean: MeanName = None,
     scale: ScaleName = None,

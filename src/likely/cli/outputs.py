@@ -86,17 +86,23 @@ class Arrays:
     columns named with commas between.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, table: Any = None) -> None:
+        """Open a file, or take a table that was read already.
+
+        Args:
+            path: the file, or what the table is called.
+            table: the table; None to read the file.
+        """
         self.path = path
         self.table: Any = None
         self.arrays: Any = {}
         self.notes: tuple[str, ...] = ()
-        if path.suffix.lower() in (".npz", ".npy"):
+        if table is None and path.suffix.lower() in (".npz", ".npy"):
             self.arrays = _loaded(path)
         else:
             from likely.auditing._read import read_table
 
-            self.table = read_table(path)
+            self.table = read_table(path if table is None else table)
             self.notes = self.table.notes
             for row, wrong in self.table.ragged.items():
                 raise ValueError(f"{path.name}, row {row}: {wrong}")
@@ -151,11 +157,21 @@ class Arrays:
         return f"it holds {', '.join(held)}" if held else "it holds no arrays"
 
 
-def read_outputs(path: Path, names: Names, *, truth: bool) -> Outputs:
-    """A model's outputs, with their labels or targets if ``truth`` asks for them or they are named."""
+def read_outputs(path: Path, names: Names, *, truth: bool, table: Any = None) -> Outputs:
+    """A model's outputs, with their labels or targets if ``truth`` asks for them or they are named.
+
+    Args:
+        path: the file, or what the table is called.
+        names: where things are.
+        truth: whether labels or targets are needed.
+        table: rows that were read already; None to read the file.
+
+    Returns:
+        The outputs.
+    """
     if names.task not in TASKS:
         raise ValueError(f"--task must be {', '.join(TASKS[:-1])} or {TASKS[-1]}, got {names.task!r}")
-    with closing(Arrays(path)) as arrays:
+    with closing(Arrays(path, table)) as arrays:
         return _read(arrays, names, truth)
 
 

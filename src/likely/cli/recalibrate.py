@@ -6,7 +6,7 @@ import io
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +14,21 @@ import numpy as np
 import torch
 
 from likely._destination import keep_inputs, writable, write_together
+from likely._files import replacing
 from likely._solvers.selection import held_out_gain
+from likely.auditing._read import source_name
 from likely.calibration import Calibrator, compose, compose_scales, load, save
 from likely.calibration._json import needs
 from likely.calibration._methods import METHODS, SCALE_METHODS, make_calibrator
 from likely.cli.outputs import Names, Outputs, read_outputs
-from likely.cli.scores import Scores, after, before, fit, out_of_fold
+from likely.cli.paths import Outside
+from likely.cli.scores import Scores, after, before, fit, out_of_fold, rows_after, rows_before, summed_up
 
-ENDINGS = (".npz", ".csv")
+ENDINGS = (".npz", ".csv", ".parquet")
 
 
 def calibrate(
-    data: Path,
+    data: str | Path,
     out: Path,
     names: Names,
     method: str,
@@ -38,8 +41,9 @@ def calibrate(
     """Fit, judge on rows left out, and save; what is to be told of it."""
     if folds == 1:
         raise ValueError("--folds must be 0, or 2 or more")
-    _check_output(out, {"DATA": data, **names.files()})
-    outputs = read_outputs(data, names, truth=True)
+    table = Outside.of(data)
+    _check_output(out, {"DATA": None if table else data, **names.files()}, table)
+    outputs = table.sample(names) if table else read_outputs(Path(data), names, truth=True)
     names.check_used(outputs.task)
     if outputs.task == "classification" and likelihood is not None:
         raise ValueError("--likelihood is for regressors, and these outputs are a classifier's")
@@ -47,7 +51,7 @@ def calibrate(
     _check_rows(outputs, folds)
     if names.probabilities:
         calibrator.set_params(inputs="probabilities")
-    about = {**_about(data, outputs), "task": outputs.task, "method": method}
+    about = {**_about(source_name(data), outputs), "task": outputs.task, "method": method}
     with _naming_the_row(outputs, method):
         tell("fitting", 0.0)
         fitted = fit(calibrator, outputs)
@@ -61,15 +65,20 @@ def calibrate(
 
 
 def predict(
-    model: Path, data: Path, out: Path, names: Names, *, coverage: float | None, quantiles: str | None
+    model: Path, data: str | Path, out: Path, names: Names, *, coverage: float | None, quantiles: str | None
 ) -> dict[str, Any]:
     """Write a model's answers to the outputs in a file; what is to be told of them."""
     levels = _levels(quantiles)
     if out.suffix.lower() not in ENDINGS:
-        raise ValueError(f"--out must end in {' or '.join(ENDINGS)}, got {out.name}")
+        raise ValueError(f"--out must end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}, got {out.name}")
+    table = Outside.of(data)
+    if table and out.suffix.lower() != ".parquet":
+        raise ValueError(
+            f"what is predicted for several files is written as Parquet: --out must end in .parquet, got {out.name}"
+        )
     if coverage is not None and not 0 < coverage < 1:
         raise ValueError(f"--coverage must be between 0 and 1, got {coverage}")
-    _check_output(out, {"MODEL": model, "DATA": data, **names.files()})
+    _check_output(out, {"MODEL": model, "DATA": None if table else data, **names.files()}, table)
     fitted = load(model)
     classifier = isinstance(fitted, Calibrator)
     for option, value in (("--coverage", coverage), ("--quantiles", quantiles)):
@@ -78,19 +87,93 @@ def predict(
     task = "classification" if classifier else "regression"
     names.check_used(task)
     names = replace(names, task=task, probabilities=classifier and fitted.inputs == "probabilities")
-    outputs = _fitting(read_outputs(data, names, truth=False), fitted, model, data)
-    answers = _answers(fitted, outputs, coverage or 0.9, levels)
-    _check_answers(answers, model)
-    about = {**_about(data, outputs), "method": type(fitted).__name__}
+    answer = _Answer(fitted, model, source_name(data), names, coverage or 0.9, levels)
+    if table:
+        return _predict_blocks(table, answer, out)
+    outputs, answers = answer(read_outputs(Path(data), names, truth=False))
+    about = {**_about(source_name(data), outputs), "method": type(fitted).__name__}
     if outputs.truth is not None:
-        about |= _compared(before(outputs, fitted), after(fitted, outputs))
-        about |= {"judged": f"These scores mean something if {model.name} was fitted to other rows."}
+        about |= _compared(before(outputs, fitted), after(fitted, outputs)) | answer.judged
     _write(out, answers)
     return about | {"out": str(out)}
 
 
-def _check_output(out: Path, inputs: dict[str, Path]) -> None:
+@dataclass(frozen=True)
+class _Answer:
+    """What a model says of outputs, in one file or in a block of many."""
+
+    fitted: Any
+    model: Path
+    name: str
+    names: Names
+    coverage: float
+    levels: list[float]
+
+    def __call__(self, outputs: Outputs) -> tuple[Outputs, dict[str, Any]]:
+        outputs = _fitting(outputs, self.fitted, self.model, self.name)
+        answers = _answers(self.fitted, outputs, self.coverage, self.levels)
+        _check_answers(answers, self.model)
+        return outputs, answers
+
+    def block(self, frame: Any) -> dict[str, Any]:
+        """What is written of a block, and what it is judged by."""
+        outputs, answers = self(read_outputs(Path(self.name), self.names, truth=False, table=frame))
+        judged = outputs.truth is not None
+        return {
+            "columns": _flat(answers),
+            "before": rows_before(outputs, self.fitted) if judged else None,
+            "after": rows_after(self.fitted, outputs) if judged else None,
+            "about": _about(self.name, outputs),
+        }
+
+    @property
+    def judged(self) -> dict[str, Any]:
+        """What the scores are worth."""
+        return {"judged": f"These scores mean something if {self.model.name} was fitted to other rows."}
+
+
+def _predict_blocks(table: Outside, answer: _Answer, out: Path) -> dict[str, Any]:
+    """Write a model's answers to a table in blocks, as they come, beside their place until all are there."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    writer: Any = None
+    rows, parts = 0, []
+    with replacing(out) as beside:
+        try:
+            for part in table.source.each(answer.block):
+                columns = pa.table(part.pop("columns"))
+                writer = writer or parquet.ParquetWriter(beside, columns.schema)
+                writer.write_table(columns.cast(writer.schema))
+                rows += len(columns)
+                parts.append(part)
+        finally:
+            if writer is not None:
+                writer.close()
+        if not rows:
+            raise ValueError(f"{answer.name} has no rows")
+    about = parts[0]["about"] | {"rows": rows, "method": type(answer.fitted).__name__}
+    if parts[0]["after"] is not None:
+        old, new = (
+            None
+            if parts[0][when] is None
+            else summed_up(answer.fitted, np.concatenate([own[when] for own in parts], 1))
+            for when in ("before", "after")
+        )
+        assert new is not None
+        about |= _compared(old, new) | answer.judged
+    return about | {"out": str(out)}
+
+
+def _check_output(out: Path, inputs: dict[str, Any], table: Outside | None = None) -> None:
     """Refuse, before any work, a file that is one of the inputs, or is a folder, or that cannot be written."""
+    for path in table.source.paths if table else ():
+        keep_inputs([out], {"DATA": path})
+    for option in inputs if table else ():
+        if option.startswith("--"):
+            raise ValueError(
+                f"{option} is a file of its own, which goes with one file of outputs: put it into the table"
+            )
     if not out.parent.is_dir():
         raise FileNotFoundError(f"the folder {out.parent} of --out does not exist")
     keep_inputs([out], inputs)
@@ -127,20 +210,20 @@ def _check_rows(outputs: Outputs, folds: int) -> None:
         raise ValueError(f"all {len(outputs)} labels are {outputs.truth[0]}: one class alone calibrates nothing")
 
 
-def _fitting(outputs: Outputs, fitted: Any, model: Path, data: Path) -> Outputs:
+def _fitting(outputs: Outputs, fitted: Any, model: Path, data: str) -> Outputs:
     """The outputs, without what the model does not read; an error where they lack what it does."""
     wanted = needs(fitted)
     if "classes" in wanted and outputs.predicted.shape[1] != wanted["classes"]:
         raise ValueError(
-            f"{model.name} was fitted to {wanted['classes']} classes, {data.name} has {outputs.predicted.shape[1]}"
+            f"{model.name} was fitted to {wanted['classes']} classes, {data} has {outputs.predicted.shape[1]}"
         )
     columns = wanted["features"]
     found = 0 if outputs.features is None else math.prod(outputs.features.shape[1:])
     if columns and found != columns:
         has = f"has {found}" if found else "has none, or under another name: say --features"
-        raise ValueError(f"{model.name} reads {columns} features a row; {data.name} {has}")
+        raise ValueError(f"{model.name} reads {columns} features a row; {data} {has}")
     if wanted.get("scale") and outputs.scale is None:
-        raise ValueError(f"{model.name} reads the regressor's scales; {data.name} has none: say --scale")
+        raise ValueError(f"{model.name} reads the regressor's scales; {data} has none: say --scale")
     scale = outputs.scale if wanted.get("scale") else None
     return replace(outputs, features=outputs.features if columns else None, scale=scale)
 
@@ -198,24 +281,36 @@ def _write(out: Path, answers: dict[str, Any]) -> None:
     else:
         import pandas as pd
 
-        levels = answers.pop("levels", ())
-        columns: dict[str, Any] = {}
-        for name, array in answers.items():
-            if array.ndim == 1:
-                columns[name] = array
-            elif name == "probabilities":
-                columns |= {f"probability_{k}": column for k, column in enumerate(array.T)}
-            else:
-                columns |= {f"quantile_{level:g}": column for level, column in zip(levels, array.T, strict=True)}
-        pd.DataFrame(columns).to_csv(buffer, index=False)
+        frame = pd.DataFrame(_flat(answers))
+        if out.suffix.lower() == ".csv":
+            frame.to_csv(buffer, index=False)
+        else:
+            frame.to_parquet(buffer, index=False)
     write_together({out: buffer.getvalue()})
 
 
-def _about(data: Path, outputs: Outputs) -> dict[str, Any]:
+def _flat(answers: dict[str, Any]) -> dict[str, Any]:
+    """A column for each number of a row."""
+    levels = answers.get("levels", ())
+    columns: dict[str, Any] = {}
+    for name, array in answers.items():
+        if name == "levels":
+            continue
+        if array.ndim == 1:
+            columns[name] = array
+        elif name == "probabilities":
+            columns |= {f"probability_{k}": np.ascontiguousarray(column) for k, column in enumerate(array.T)}
+        else:
+            ends = zip(levels, array.T, strict=True)
+            columns |= {f"quantile_{level:g}": np.ascontiguousarray(column) for level, column in ends}
+    return columns
+
+
+def _about(data: str, outputs: Outputs) -> dict[str, Any]:
     classes = {"classes": int(outputs.predicted.shape[1])} if outputs.task == "classification" else {}
     features = 0 if outputs.features is None else int(outputs.features.shape[-1])
     notes = {"notes": list(outputs.notes)} if outputs.notes else {}
-    return {"data": data.name, "rows": len(outputs), **classes, "features": features, **notes}
+    return {"data": data, "rows": len(outputs), **classes, "features": features, **notes}
 
 
 def _compared(old: Scores | None, new: Scores) -> dict[str, Any]:

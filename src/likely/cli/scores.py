@@ -35,23 +35,29 @@ def fit(calibrator: Any, outputs: Outputs) -> Any:
 
 def before(outputs: Outputs, calibrator: Any) -> Scores | None:
     """Scores of the outputs as they are; None for means without scales, which forecast no distribution."""
+    rows = rows_before(outputs, calibrator)
+    return None if rows is None else summed_up(calibrator, rows)
+
+
+def rows_before(outputs: Outputs, calibrator: Any) -> Rows | None:
+    """What scores of the outputs as they are are made of, for each row; None where there are none."""
     predicted = np.asarray(outputs.predicted, dtype=np.float64)
     if isinstance(calibrator, Calibrator):
         if calibrator.inputs == "probabilities":
             predicted = np.log(np.maximum(predicted, np.finfo(np.float32).tiny))
-        return _of_classes(_by_logits(predicted, outputs.truth))
+        return _by_logits(predicted, outputs.truth)
     if outputs.scale is None:
         return None
     steps = getattr(calibrator, "steps", None)
     likelihood = steps[0][1].likelihood if steps else calibrator.likelihood
     family = torch.distributions.Laplace if likelihood == "laplace" else torch.distributions.Normal
     scale = np.asarray(outputs.scale, dtype=np.float64)
-    return _of_forecasts(_by_distribution(family(torch.as_tensor(predicted), torch.as_tensor(scale)), outputs.truth))
+    return _by_distribution(family(torch.as_tensor(predicted), torch.as_tensor(scale)), outputs.truth)
 
 
 def after(fitted: Any, outputs: Outputs) -> Scores:
     """Scores of a fitted calibrator's answers to rows that are new to it."""
-    return _summed_up(fitted, _row_by_row(fitted, outputs))
+    return summed_up(fitted, rows_after(fitted, outputs))
 
 
 def out_of_fold(calibrator: Any, outputs: Outputs, folds: int, seed: int, tell: Callable[[int], None]) -> Scores:
@@ -59,9 +65,9 @@ def out_of_fold(calibrator: Any, outputs: Outputs, folds: int, seed: int, tell: 
     everyone, parts, order = np.arange(len(outputs)), [], []
     for number, (kept, out) in enumerate(KFold(folds, shuffle=True, random_state=seed).split(everyone)):
         tell(number)
-        parts.append(_row_by_row(fit(calibrator, _rows_of(outputs, kept)), _rows_of(outputs, out)))
+        parts.append(rows_after(fit(calibrator, _rows_of(outputs, kept)), _rows_of(outputs, out)))
         order.append(out)
-    return _summed_up(calibrator, np.concatenate(parts, axis=1)[:, np.argsort(np.concatenate(order))])
+    return summed_up(calibrator, np.concatenate(parts, axis=1)[:, np.argsort(np.concatenate(order))])
 
 
 def _rows_of(outputs: Outputs, rows: NDArray[np.intp]) -> Outputs:
@@ -69,7 +75,8 @@ def _rows_of(outputs: Outputs, rows: NDArray[np.intp]) -> Outputs:
     return replace(outputs, **parts)
 
 
-def _row_by_row(fitted: Any, outputs: Outputs) -> Rows:
+def rows_after(fitted: Any, outputs: Outputs) -> Rows:
+    """What scores of a fitted calibrator's answers are made of, for each row."""
     if isinstance(fitted, Calibrator):
         return _by_logits(fitted.transform(outputs.predicted, outputs.features), outputs.truth)
     return _by_distribution(fitted.distribution(outputs.predicted, outputs.scale, outputs.features), outputs.truth)
@@ -89,7 +96,8 @@ def _by_distribution(distribution: Any, truth: Any) -> Rows:
     return torch.stack([-distribution.log_prob(target), distribution.cdf(target)]).double().numpy()
 
 
-def _summed_up(calibrator: Any, rows: Rows) -> Scores:
+def summed_up(calibrator: Any, rows: Rows) -> Scores:
+    """The scores of rows, of which each has a column."""
     return _of_classes(rows) if isinstance(calibrator, Calibrator) else _of_forecasts(rows)
 
 

@@ -25,6 +25,7 @@ from likely._rows.checks import all_or_nothing, check_sample_weight
 from likely._rows.contents import contents
 from likely._solvers.training import Progress
 from likely._typing import Array
+from likely.tabular._by_blocks import read_sample
 from likely.tabular._fitting import Recipe, Second, fit_members, fit_two_stage, nll_at, start_members
 from likely.tabular._likelihoods import Likelihood
 from likely.tabular._members import fresh
@@ -81,14 +82,18 @@ class LikelihoodModel(BaseEstimator):
         and fold where two equal rows may be in two: the fits are alike in distribution, not number by number.
 
         Args:
-            X: table of shape (rows, inputs).
-            y: targets of shape (rows,) or (rows, targets); for a classifier labels of shape (rows,).
+            X: table of shape (rows, inputs). Of one that is not in memory (a path, glob or URL of files, a Dask array
+                or frame) every so many-th row is read, at most 2²⁵ numbers in all.
+            y: targets of shape (rows,) or (rows, targets); for a classifier labels of shape (rows,). Of a table that is
+                not in memory also a column's name, or a Dask series.
             sample_weight: one weight per row; only their ratios matter.
 
         Returns:
             The fitted estimator.
         """
+        X, y, (sample_weight,), _ = read_sample(X, y, sample_weight)
         X, y = self._checked(X, y, reset=True)
+        self.n_rows_read_ = len(X)
         weight = _weights(sample_weight, X)
         if self.ensemble is not None:
             self._settings()

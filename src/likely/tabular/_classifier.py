@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from likely._rows.checks import all_or_nothing
 from likely._typing import Array
+from likely.tabular._by_blocks import by_blocks
 from likely.tabular._columns import Columns
 from likely.tabular._council import assemble
 from likely.tabular._importance import Importances, Sample, importances
@@ -45,6 +46,7 @@ class LikelihoodClassifier(ClassifierMixin, TableEstimator):
     Attributes:
         classes_: the labels.
         summary_: what was chosen and why, as JSON takes it.
+        n_rows_read_: how many rows were read: all, but for a table that is not in memory.
         outlier_scores_: how much likelier another label would be, for every training row, by models that have not
             seen it.
         out_of_fold_: the probabilities of every training row by models that have not seen it.
@@ -85,8 +87,9 @@ class LikelihoodClassifier(ClassifierMixin, TableEstimator):
 
         Args:
             X: table of shape (rows, columns): an array, a sparse matrix, a frame of pandas or Polars, Arrow's table.
-                Categories, booleans, dates and gaps are taken as they are.
-            y: labels of shape (rows,).
+                Categories, booleans, dates and gaps are taken as they are. Of a table that is not in memory (a path,
+                glob or URL of files, a Dask array or frame) every so many-th row is read, at most 2²⁵ numbers in all.
+            y: labels of shape (rows,); of a table that is not in memory also a column's name, or a Dask series.
             sample_weight: one weight per row; only their ratios matter.
             groups: the group of each row: rows of a group are held out together.
 
@@ -94,6 +97,7 @@ class LikelihoodClassifier(ClassifierMixin, TableEstimator):
             The fitted estimator.
         """
         self._check_arguments()
+        X, y, sample_weight, groups = self._gather(X, y, sample_weight, groups)
         X = self._read(X, reset=True)
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None")
@@ -137,21 +141,25 @@ class LikelihoodClassifier(ClassifierMixin, TableEstimator):
         }
         return self
 
+    @by_blocks()
     def predict_log_proba(self, X: Any) -> Array:
         """The logarithm of the probability of each class."""
         check_is_fitted(self)
         table = self._table(self._checked(X), self.views_)
         return self.pool_(np.stack([member(table) for member in self.council_.members.values()]))
 
+    @by_blocks()
     def predict_proba(self, X: Any) -> Array:
         """The probability of each class."""
         return np.exp(self.predict_log_proba(X))
 
+    @by_blocks(dtype=lambda classifier: classifier.classes_.dtype)
     def predict(self, X: Any) -> NDArray[Any]:
         """The likeliest class of every row."""
         best = self.predict_log_proba(X).argmax(1)
         return self.classes_[best]
 
+    @by_blocks(beside=("y",))
     def outlier_score(self, X: Any, y: Any) -> Array:
         """How much likelier another label would be: the higher, the less a label fits.
 
@@ -174,6 +182,10 @@ class LikelihoodClassifier(ClassifierMixin, TableEstimator):
             The columns and their importances: what changes where a column is shuffled among rows.
         """
         return importances(self, X, n_repeats)
+
+    def _width(self, method: str, **_: Any) -> int | None:
+        """How many numbers a method returns per row; None for one that has no axis of its own."""
+        return len(self.classes_) if method in ("predict_proba", "predict_log_proba") else None
 
     def _said(self, X: Any) -> tuple[Array, Array]:
         """The probabilities, and the logarithm of the odds against the likeliest class."""

@@ -16,6 +16,7 @@ from torch import Tensor
 from likely._solvers.training import Progress
 from likely._typing import Array
 from likely.tabular._base import FLOATS, LikelihoodModel
+from likely.tabular._by_blocks import by_blocks
 from likely.tabular._likelihoods import Likelihood
 from likely.tabular._rows import Rows, Units
 
@@ -57,6 +58,7 @@ class NetworkClassifier(ClassifierMixin, LikelihoodModel):
         outlier_scores_: how much likelier another label would be than the one given, for every training row, by
             networks that have not seen it: the higher, the more likely the label is wrong.
         out_of_fold_: the class probabilities of every training row by networks that have not seen it.
+        n_rows_read_: how many rows were read: all, but for a table that is not in memory.
 
     >>> import numpy as np
     >>> from likely.tabular import NetworkClassifier
@@ -120,21 +122,25 @@ class NetworkClassifier(ClassifierMixin, LikelihoodModel):
         finally:
             self._named = None  # a later fit learns the classes from its own labels
 
+    @by_blocks()
     def predict_proba(self, X: Any) -> Array:
         """The probability of each class; of several models their mean."""
         logits, phi = self._components(X)
         return np.asarray(torch.softmax(logits / phi["temperature"][..., None], -1).mean(0), dtype=np.float64)
 
+    @by_blocks(dtype=lambda classifier: classifier.classes_.dtype)
     def predict(self, X: Any) -> NDArray[Any]:
         """The likeliest class of every row."""
         best = self.predict_proba(X).argmax(1)
         return self.classes_[best]
 
+    @by_blocks()
     def predict_temperature(self, X: Any) -> Array:
         """What each row's logits are divided by: high where labels are hard to tell or often wrong."""
         _, phi = self._components(X)
         return np.asarray(phi["temperature"].mean(0), dtype=np.float64)
 
+    @by_blocks(beside=("y",))
     def outlier_score(self, X: Any, y: Any) -> Array:
         """How much likelier another label would be: the higher, the less a label fits.
 
@@ -142,6 +148,10 @@ class NetworkClassifier(ClassifierMixin, LikelihoodModel):
         """
         proba = self.predict_proba(X)
         return odds_against(proba, self._encoded(column_or_1d(y)))
+
+    def _width(self, method: str, **_: Any) -> int | None:
+        """How many numbers a method returns per row; None for one that has no axis of its own."""
+        return len(self.classes_) if method == "predict_proba" else None
 
     def _likelihood(self) -> Likelihood:
         return Likelihood.of("softmax", temperature=self.temperature)

@@ -18,6 +18,7 @@ from likely._typing import Array
 from likely.likelihoods import LIKELIHOODS
 from likely.likelihoods._numeric import quantile
 from likely.tabular._base import FLOATS, LikelihoodModel
+from likely.tabular._by_blocks import by_blocks, refuse_blocks
 from likely.tabular._likelihoods import Likelihood
 from likely.tabular._rows import Rows, Units
 
@@ -61,6 +62,7 @@ class NetworkRegressor(RegressorMixin, LikelihoodModel):
     Attributes:
         outlier_scores_: the NLL of every training row by networks that have not seen it.
         out_of_fold_: the prediction for every training row by networks that have not seen it.
+        n_rows_read_: how many rows were read: all, but for a table that is not in memory.
         n_steps_, best_steps_: steps taken, and the step each network was best at.
 
     >>> import numpy as np
@@ -121,6 +123,7 @@ class NetworkRegressor(RegressorMixin, LikelihoodModel):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
+    @by_blocks(parts=lambda return_std: 1 + return_std)
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """The mean of each row's distribution; with ``return_std`` also its standard deviation."""
         location, phi = self._restored(X)
@@ -131,8 +134,10 @@ class NetworkRegressor(RegressorMixin, LikelihoodModel):
 
     def predict_dist(self, X: Any) -> Distribution:
         """Each row's distribution, as torch's; of several models their mixture."""
+        refuse_blocks(X, "predict_dist", "predict or predict_interval")
         return self._mixed(*self._restored(X))
 
+    @by_blocks(parts=lambda **_: 2)
     def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[Array, Array]:
         """The lower and upper ends of the central interval that holds ``coverage`` of each row's distribution."""
         if not 0 < coverage < 1:
@@ -141,6 +146,7 @@ class NetworkRegressor(RegressorMixin, LikelihoodModel):
         lower, upper = (quantile(distribution, (1 + sign * coverage) / 2) for sign in (-1, 1))
         return lower, upper
 
+    @by_blocks()
     def predict_scale(self, X: Any) -> Array:
         """Each row's scale: a normal's standard deviation, without the spread between models."""
         _, phi = self._restored(X)
@@ -150,15 +156,21 @@ class NetworkRegressor(RegressorMixin, LikelihoodModel):
 
     def likelihood_parameters(self, X: Any) -> dict[str, Array]:
         """Each parameter of the likelihood for each row, averaged over models."""
+        refuse_blocks(X, "likelihood_parameters", "predict or predict_scale")
         _, phi = self._restored(X)
         return {name: self._shaped(value.mean(0)) for name, value in phi.items()}
 
+    @by_blocks(beside=("y",))
     def outlier_score(self, X: Any, y: Any) -> Array:
         """The NLL of every target: the higher, the less it fits. For training rows see ``outlier_scores_``."""
         distribution = self.predict_dist(X)
-        targets = torch.as_tensor(np.asarray(y, dtype=np.float64)).reshape(distribution.batch_shape)
+        targets = torch.tensor(np.asarray(y, dtype=np.float64)).reshape(distribution.batch_shape)
         nll = -distribution.log_prob(targets)
         return np.asarray(nll if nll.ndim == 1 else nll.mean(-1))
+
+    def _width(self, method: str, **_: Any) -> int | None:
+        """How many numbers a method returns per row; None for one that has no axis of its own."""
+        return int(self.out_of_fold_.shape[1]) if self._many() and method != "outlier_score" else None
 
     def _restored(self, X: Any) -> tuple[Tensor, dict[str, Tensor]]:
         """Locations and parameters in the target's units, (components, rows, targets)."""

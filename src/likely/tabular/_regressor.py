@@ -15,6 +15,7 @@ from likely._rows.checks import all_or_nothing
 from likely._typing import Array
 from likely.likelihoods import LIKELIHOODS
 from likely.likelihoods._numeric import quantile
+from likely.tabular._by_blocks import by_blocks, read_sample, refuse_blocks
 from likely.tabular._choice import NAMED, choose
 from likely.tabular._columns import Columns
 from likely.tabular._conformal import reach_of
@@ -61,6 +62,7 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
 
     Attributes:
         summary_: what was chosen and why, for each target, as JSON takes it.
+        n_rows_read_: how many rows were read: all, but for a table that is not in memory.
         outlier_scores_: the NLL of every training row by models that have not seen it.
         out_of_fold_: the prediction for every training row by models that have not seen it.
         out_of_fold_std_: the standard deviation that goes with it (with ``objective="auto"``).
@@ -110,8 +112,10 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
 
         Args:
             X: table of shape (rows, columns): an array, a sparse matrix, a frame of pandas or Polars, Arrow's table.
-                Categories, booleans, dates and gaps are taken as they are.
-            y: targets of shape (rows,) or (rows, targets).
+                Categories, booleans, dates and gaps are taken as they are. Of a table that is not in memory (a path,
+                glob or URL of files, a Dask array or frame) every so many-th row is read, at most 2²⁵ numbers in all.
+            y: targets of shape (rows,) or (rows, targets); of a table that is not in memory also a column's name, or a
+                Dask series.
             sample_weight: one weight per row; only their ratios matter.
             groups: the group of each row: rows of a group are held out together.
 
@@ -120,6 +124,7 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
         """
         self._check_arguments()
         self._check_likelihood()
+        X, y, sample_weight, groups = self._gather(X, y, sample_weight, groups)
         X = self._read(X, reset=True)
         targets = self._targets(X, y)
         weight = read_weight(sample_weight, X)
@@ -189,6 +194,7 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
         self.outlier_scores_ = scores.mean(1)
         self._sample = Sample.draw(X, order)
 
+    @by_blocks(parts=lambda return_std: 1 + return_std)
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """The mean of each row's distribution; with ``return_std`` also its standard deviation."""
         X = self._checked(X)
@@ -202,12 +208,14 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
 
     def predict_dist(self, X: Any) -> Distribution:
         """Each row's distribution, as torch's."""
+        refuse_blocks(X, "predict_dist", "predict, predict_quantile or predict_interval")
         X = self._checked(X)
         if self._path is not None:
             return self._path.predict_dist(X)
         parts = [found.distribution(**own) for found, own in self._told(X)]
         return Several(parts) if self.several_targets_ else parts[0]
 
+    @by_blocks()
     def predict_quantile(self, X: Any, q: Any = 0.5) -> Array:
         """The quantile of each row's distribution at ``q`` in (0, 1); at several a column for each."""
         levels = np.atleast_1d(np.asarray(q, dtype=np.float64))
@@ -217,6 +225,7 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
         found = [quantile(distribution, float(level)) for level in levels]
         return found[0] if np.ndim(q) == 0 else np.stack(found, -1)
 
+    @by_blocks(parts=lambda **_: 2)
     def predict_interval(self, X: Any, coverage: float = 0.9, *, conformal: bool = False) -> tuple[Array, Array]:
         """The ends of the central interval that holds ``coverage`` of each row's distribution.
 
@@ -254,12 +263,13 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
         rows that are drawn as these are, on average over both.
 
         Args:
-            X: table of rows that were not in :meth:`fit`.
+            X: table of rows that were not in :meth:`fit`; of one that is not in memory some are read, as in ``fit``.
             y: their targets.
 
         Returns:
             The estimator, its predictions as they were.
         """
+        X, y, *_ = read_sample(X, y)
         X = self._checked(X)
         y = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")
         check_consistent_length(X, y)
@@ -271,10 +281,12 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
             self.conformity_ = [found.conformity(own, **parameters) for own, (found, parameters) in told]
         return self
 
+    @by_blocks()
     def predict_scale(self, X: Any) -> Array:
         """Each row's standard deviation, or where there is none half the interval of a normal's share of it."""
         return self.predict(X, return_std=True)[1]
 
+    @by_blocks(beside=("y",))
     def outlier_score(self, X: Any, y: Any) -> Array:
         """The NLL of every target: the higher, the less it fits. For training rows see ``outlier_scores_``."""
         distribution = self.predict_dist(X)
@@ -282,7 +294,7 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
         shape = tuple(distribution.batch_shape)
         if y.shape not in (shape, (*shape, 1)):
             raise ValueError(f"y must have the shape {shape} of the predictions; got {y.shape}")
-        nll = -distribution.log_prob(torch.as_tensor(y.reshape(shape)))
+        nll = -distribution.log_prob(torch.tensor(y.reshape(shape)))  # copied: a frame's columns are read-only
         return np.asarray(nll if nll.ndim == 1 else nll.mean(-1))
 
     def importances(self, X: Any = None, *, n_repeats: int = 3) -> Importances:
@@ -299,6 +311,15 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
             The columns and their importances.
         """
         return importances(self, X, n_repeats)
+
+    def _width(self, method: str, q: Any = 0.5, **_: Any) -> int | None:
+        """How many numbers a method returns per row; None for one that has no axis of its own."""
+        levels = np.size(q) if np.ndim(q) else None
+        if method == "outlier_score" or not self.several_targets_:
+            return levels if method == "predict_quantile" else None
+        if levels is not None and method == "predict_quantile":
+            raise ValueError("of several targets and a table in blocks, predict_quantile takes one q at a time")
+        return int(self.out_of_fold_.shape[1])
 
     def _told(self, X: Any) -> list[tuple[Real | Counts, dict[str, Array]]]:
         """What each target's models say of rows that were checked."""

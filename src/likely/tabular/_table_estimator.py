@@ -17,13 +17,14 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.model_selection import check_cv
 from sklearn.utils import check_array, check_random_state, check_scalar, column_or_1d
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
 from torch import nn
 
 from likely._rows.checks import check_sample_weight
 from likely._rows.columns import is_frame
 from likely._rows.contents import exact_keys
 from likely._typing import Array, Index
+from likely.tabular._by_blocks import read_sample
 from likely.tabular._council import KINDS, Fit
 from likely.tabular._members import fresh
 from likely.tabular._saving import load_model, save_model
@@ -46,6 +47,14 @@ class TableEstimator(BaseEstimator):
     n_jobs: int | None
     random_state: Any
     verbose: Any
+
+    def _gather(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> tuple[Any, Any, Any, Any]:
+        """What a fit reads, in memory; of a table that is not, a sample."""
+        X, y, (sample_weight, groups), whole = read_sample(X, y, sample_weight, groups)
+        if whole is not None:
+            self._say(f"read {len(X):,} of {whole:,} rows")
+        self.n_rows_read_ = _num_samples(X)
+        return X, y, sample_weight, groups
 
     def _read(self, X: Any, *, reset: bool) -> Any:
         """The table, checked: a frame as it is, anything else as an array of numbers with gaps."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import glob
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,7 +19,7 @@ from likely._rows.sources._source import Answer, Source, cut
 
 T = TypeVar("T")
 _NUMBERS = 1 << 22  # of a block, about: two threads' worth of it and of what is computed from it is a few 100 MB
-_ENDINGS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".feather": "feather", ".arrow": "feather"}
+ENDINGS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".feather": "feather", ".arrow": "feather"}
 
 
 def is_files(X: Any) -> bool:
@@ -28,6 +29,14 @@ def is_files(X: Any) -> bool:
     if isinstance(X, list | tuple):
         return len(X) > 0 and all(isinstance(own, str | os.PathLike) for own in X)
     return type(X).__module__.startswith("pyarrow") and hasattr(X, "get_fragments")
+
+
+def is_one_file(data: Any) -> bool:
+    """Whether data is the path of a single file, even of one that is not there: no folder, no glob, no URL."""
+    if not isinstance(data, str | os.PathLike):
+        return False
+    path = os.fspath(data)
+    return "://" not in path and not os.path.isdir(path) and (os.path.exists(path) or not glob.has_magic(path))
 
 
 @dataclass(frozen=True)
@@ -92,6 +101,16 @@ class Files(Source):
             for piece, start, *own in self._pieces(beside)
         )
         return parallel(tasks)
+
+    @functools.cached_property
+    def sizes(self) -> list[int]:
+        """How many rows each block has, which Parquet tells without being read."""
+        return [piece.rows for piece, *_ in self._pieces(())]
+
+    @property
+    def paths(self) -> list[str]:
+        """See :meth:`Source.paths`."""
+        return [path for path in self.dataset.files if os.path.exists(path)]
 
     def answers(self, compute: Callable[..., Any], answer: Answer) -> Any:
         """Return a NumPy array."""
@@ -178,18 +197,18 @@ def _naming(path: str) -> Iterator[None]:
 
 
 def _kind(path: str) -> str:
-    kind = _ENDINGS.get(Path(path).suffix.lower())
+    kind = ENDINGS.get(Path(path).suffix.lower())
     if kind is None:
-        raise ValueError(f"{path} has no ending that is read by blocks: {', '.join(_ENDINGS)}")
+        raise ValueError(f"{path} has no ending that is read by blocks: {', '.join(ENDINGS)}")
     return kind
 
 
 def _local(path: Path) -> list[str]:
     """The files that a path or a glob stands for, in the order of their names."""
     if path.is_dir():
-        found = sorted(str(file) for file in path.rglob("*") if file.suffix.lower() in _ENDINGS)
+        found = sorted(str(file) for file in path.rglob("*") if file.suffix.lower() in ENDINGS and file.is_file())
         if not found:
-            raise FileNotFoundError(f"{path} holds no file that ends in {', '.join(_ENDINGS)}")
+            raise FileNotFoundError(f"{path} holds no file that ends in {', '.join(ENDINGS)}")
         return found
     found = [str(path)] if path.exists() else sorted(glob.glob(str(path), recursive=True))
     if not found:
@@ -207,7 +226,7 @@ def _remote(urls: list[str]) -> tuple[Any, list[str]]:
         filesystem, path = fsspec.core.url_to_fs(url)
         own = [path] if filesystem.isfile(path) else filesystem.glob(path)
         own = own if own != [path] or filesystem.isfile(path) else filesystem.find(path)
-        found += sorted(file for file in own if Path(file).suffix.lower() in _ENDINGS)
+        found += sorted(file for file in own if Path(file).suffix.lower() in ENDINGS)
     if not found:
         raise FileNotFoundError(f"{urls[0]} does not exist")
     return filesystem, found

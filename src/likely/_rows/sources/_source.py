@@ -84,6 +84,16 @@ class Source(ABC):
         return list(self.each(_size))
 
     @property
+    def width(self) -> int:
+        """How many columns the table has."""
+        return len(self.names) if self.names is not None else next(iter(self.each(_width)))
+
+    @property
+    def paths(self) -> list[str]:
+        """The local files it is in, if it is in files."""
+        return []
+
+    @property
     def starts(self) -> list[int]:
         """Which row of the table each block begins with."""
         return [0, *np.cumsum(self.sizes[:-1]).tolist()]
@@ -99,6 +109,10 @@ class Source(ABC):
 
 def _size(block: Any, *_: Any) -> int:
     return len(block)
+
+
+def _width(block: Any, *_: Any) -> int:
+    return int(block.shape[1])
 
 
 def thinned(*blocks: Any, stride: int) -> tuple[Any, ...]:

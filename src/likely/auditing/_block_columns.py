@@ -1,0 +1,87 @@
+"""Blocks of a long table, read as the sample of it was: the same kinds of columns, and the same places of levels."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from likely._rows.columns import days
+from likely._typing import Array
+from likely.auditing._columns import MODELLED, Columns, as_numbers
+
+_FAR = 1e18  # as in the numbers of a table that is read at once
+_LEVELS = 10
+
+
+@dataclass(frozen=True)
+class BlockColumns:
+    """What the columns of a sample hold, to read further rows by.
+
+    Args:
+        kinds: the kind of every column that models read.
+        levels: of each category, the levels in the order of their frequency.
+    """
+
+    kinds: dict[str, Any]
+    levels: dict[str, list[str]]
+
+    @classmethod
+    def of(cls, columns: Columns, leave_out: Collection[str] = ()) -> Self:
+        """Read a sample."""
+        names = [name for name in columns.named(*MODELLED) if name not in leave_out]
+        levels = {name: as_numbers(columns.typed[name])[1] for name in names}
+        return cls(
+            {name: columns.kinds[name] for name in names},
+            {name: own for name, own in levels.items() if own is not None},
+        )
+
+    def typed(self, block: pd.DataFrame) -> pd.DataFrame:
+        """The columns of a block with their own types: numbers as floats, dates as days, categories as strings."""
+        return pd.DataFrame({name: as_kind(block[name], kind) for name, kind in self.kinds.items()})
+
+    def codes(self, name: str, words: Any) -> Array:
+        """The places of levels, NaN where one is missing; a level that the sample lacks comes after all others."""
+        missing = pd.isna(words)
+        places = pd.Index(self.levels[name]).get_indexer(pd.Index(np.where(missing, "", words)))
+        return np.where(missing, np.nan, np.where(places < 0, len(self.levels[name]), places))
+
+    def numbers(self, typed: pd.DataFrame, name: str) -> Array:
+        """A column as numbers."""
+        values = typed[name].to_numpy()
+        return self.codes(name, values) if name in self.levels else np.clip(values.astype(np.float64), -_FAR, _FAR)
+
+    def design(self, typed: pd.DataFrame) -> NDArray[np.float32]:
+        """Numbers for models, as :func:`likely.auditing._columns.design` makes them of a table that is read at once."""
+        parts: list[NDArray[np.float32]] = []
+        for name in self.kinds:
+            found = self.numbers(typed, name)[:, None]
+            if name in self.levels and len(self.levels[name]) <= _LEVELS:
+                found = np.where(np.isnan(found), np.nan, found == np.arange(len(self.levels[name])))
+            parts.append(found.astype(np.float32))
+        return np.concatenate(parts, axis=1)
+
+
+def as_kind(column: pd.Series[Any], kind: str) -> Any:
+    """A column's values as those of a kind; what is not of the kind is missing.
+
+    >>> as_kind(pd.Series(["1", "x", None]), "number").tolist(), as_kind(pd.Series([True, None]), "category").tolist()
+    ([1.0, nan, nan], ['True', None])
+    """
+    if kind == "number":
+        numeric = pd.api.types.is_numeric_dtype(column.dtype)
+        read = column if numeric else pd.to_numeric(column.astype(object), errors="coerce")
+        values = read.to_numpy(np.float64, na_value=np.nan)
+        return np.where(np.isinf(values), np.nan, values)
+    if kind == "date":
+        times = days(column)
+        stamps = pd.to_datetime(column, format="ISO8601", errors="coerce", utc=True) if times is None else None
+        return times if stamps is None else days(stamps)
+    missing = column.isna().to_numpy(bool)
+    words = np.full(len(column), None, dtype=object)
+    words[~missing] = [str(value) for value in column[~missing].tolist()]
+    return words

@@ -1,0 +1,193 @@
+"""Two passes over the blocks of a long table: sums and a sample, and then the scores of all rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from likely._rows.sources import Source
+from likely.auditing._audit import Progress
+from likely.auditing._block_columns import BlockColumns, as_kind
+from likely.auditing._block_rows import NAMED, Certainty, RowScores
+from likely.auditing._block_scores import ScoreFile, Spread, Worst, first_copies
+from likely.auditing._block_sums import Sums
+from likely.auditing._block_targets import LabelScores, TargetScores
+from likely.auditing._columns import Columns
+from likely.auditing._duplicates import ORDINARY, Twins
+
+LISTED = 2_000  # rows of each kind of problem on the page
+KEYS = 100_000_000  # rows of which exact copies are looked for: 16 bytes for each are in memory
+
+
+def framed(block: Any) -> pd.DataFrame:
+    """A block as a frame."""
+    if isinstance(block, pd.DataFrame):
+        return block.rename(columns=str).reset_index(drop=True)
+    return pd.DataFrame(np.asarray(block), columns=[f"x{j}" for j in range(block.shape[1])])
+
+
+@dataclass(frozen=True)
+class _First:
+    stride: int
+
+    def __call__(self, block: Any, start: int) -> tuple[Sums, pd.DataFrame]:
+        frame = framed(block)
+        return Sums.of(frame), frame.iloc[-start % self.stride :: self.stride].copy()
+
+
+def first_pass(source: Source, stride: int, rows: int, progress: Progress) -> tuple[Sums, pd.DataFrame]:
+    """Sums over all rows, and the sample."""
+    sums: Sums | None = None
+    parts: list[pd.DataFrame] = []
+    for own, part in source.each(_First(stride), source.starts):
+        sums = own if sums is None else sums + own
+        parts.append(part)
+        progress("reading", sums.rows / rows)
+    assert sums is not None
+    return sums, pd.concat(parts, ignore_index=True)
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """All models of the sample, which score a block."""
+
+    columns: BlockColumns
+    others: dict[str, str]  # further columns that copies have in common, by kind
+    rows: RowScores | None
+    target: TargetScores | LabelScores | None
+    id: str | None
+    stride: int
+    sampled: int
+    copies: bool
+
+    @classmethod
+    def of(
+        cls,
+        columns: Columns,
+        twins: Twins,
+        target: str | None,
+        task: str,
+        id: str | None,
+        stride: int,
+        rows: int,
+        seed: int,
+        tell: Callable[[float], None],
+    ) -> Fitted:
+        """Fit to a sample.
+
+        Args:
+            columns: the sample.
+            twins: which of its rows repeat others.
+            target: the target's column, or None.
+            task: "classification", "regression" or "none".
+            id: the column that names the rows, or None.
+            stride: every so many-th row of the table is one of the sample.
+            rows: how many rows the table has.
+            seed: of the models.
+            tell: is told the share that is done.
+        """
+        leave_out = {target} if target else set()
+        judge: TargetScores | LabelScores | None = None
+        if target is not None:
+            kind = TargetScores if task == "regression" else LabelScores
+            judge = kind.of(columns, target, twins.groups, seed, tell)
+        read = BlockColumns.of(columns, leave_out)
+        unread = {*read.kinds, *leave_out, *columns.named("identifier", "name", "empty")}
+        others = {name: "text" for name in columns.kinds if name not in unread}
+        odd = RowScores.of(columns, leave_out, twins.first)
+        return cls(read, others, odd, judge, id, stride, len(columns.typed), rows <= KEYS)
+
+    def places(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Of each row its place in the sample, or the number of rows of the sample."""
+        return np.where(rows % self.stride == 0, rows // self.stride, self.sampled)
+
+    def __call__(self, block: Any, start: int) -> dict[str, Any]:
+        frame = framed(block)
+        typed = self.columns.typed(frame)
+        places = self.places(start + np.arange(len(frame)))
+        found: dict[str, Any] = {} if self.id is None else {"id": frame[self.id]}
+        found |= {} if self.rows is None else self.rows(typed, places)
+        found |= {} if self.target is None else self.target(frame, typed, places)
+        if self.copies:
+            whole = typed.assign(**{name: as_kind(frame[name], kind) for name, kind in self.others.items()})
+            found["key"] = pd.util.hash_pandas_object(whole, index=False).to_numpy()
+        return found
+
+
+@dataclass(frozen=True)
+class Scored:
+    """The scores of all rows, and what is made of them.
+
+    Args:
+        file: the scores.
+        certainty: how surely rows are odd, by these.
+        copies: of each row the first that it repeats, or -1; None if that was not looked at.
+        ordinary: whether so many rows repeat others that none is named for it.
+        odd: the rows that are odd.
+        wrong: the rows whose target or label is wrong.
+        flagged: how many rows are suspicious.
+    """
+
+    file: ScoreFile
+    certainty: Certainty | None
+    copies: NDArray[np.int64] | None
+    ordinary: bool
+    odd: Worst
+    wrong: Worst
+    flagged: int
+
+
+def second_pass(source: Source, fitted: Fitted, rows: int, progress: Progress) -> Scored:
+    """The scores of all rows, in a file, and the worst of them."""
+    file, keys = ScoreFile(), []
+    nats, scale = Spread(rows), Spread(rows)
+    for part in source.each(fitted, source.starts):
+        if fitted.copies:
+            keys.append(part.pop("key"))
+        if "row_scale" in part:
+            scale.add(np.log(part["row_scale"]))
+        if "nats" in part:
+            nats.add(part["nats"])
+        file.append(part if part else {"none": np.zeros(0, bool)})
+        progress("scoring all rows", file.rows / rows)
+    file.close()
+    certainty = None
+    if fitted.rows is not None:
+        certainty = Certainty.of(nats.summary() if fitted.rows.pattern is not None else None, scale.summary())
+    return _ranked(file, certainty, first_copies(np.concatenate(keys)) if keys else None)
+
+
+def _ranked(file: ScoreFile, certainty: Certainty | None, copies: NDArray[np.int64] | None) -> Scored:
+    """The worst rows, and how many are suspicious."""
+    odd, wrong, flagged = Worst(LISTED), Worst(LISTED), 0
+    ordinary = copies is not None and bool((copies >= 0).mean() > ORDINARY)
+    for start, part in file.batches():
+        marked = np.zeros(len(part), bool)
+        if certainty is not None:
+            _, sure = certainty(part["row_scale"].to_numpy(), _column(part, "nats"))
+            odd.add(start, sure >= NAMED, sure, part["row_scale"])
+            marked |= sure >= NAMED
+        if "odds" in part:
+            own = named_wrong(part)
+            wrong.add(start, own, part["odds"], np.zeros(len(part)))
+            marked |= own
+        if copies is not None and not ordinary:
+            marked |= copies[start : start + len(part)] >= 0
+        flagged += int(marked.sum())
+    return Scored(file, certainty, copies, ordinary, odd, wrong, flagged)
+
+
+def named_wrong(part: pd.DataFrame) -> NDArray[np.bool_]:
+    """Which targets or labels are named."""
+    if "suggested" in part:
+        return np.asarray(part["suggested"] >= 0)
+    return np.asarray(part["target_wrong"] > 0.5)
+
+
+def _column(part: pd.DataFrame, name: str) -> Any:
+    return part[name].to_numpy() if name in part else None

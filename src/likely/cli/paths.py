@@ -1,0 +1,66 @@
+"""The tables that a command line names: one file, or several by their names, a folder, a glob or a URL."""
+
+from __future__ import annotations
+
+import glob
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from likely._rows.sources import ENDINGS, Source, is_one_file, source_of
+from likely.cli.outputs import Names, Outputs, read_outputs
+
+MOST = 1 << 26  # numbers of outputs that a calibrator is fitted to
+
+
+@dataclass(frozen=True)
+class Outside:
+    """A model's outputs that are not in one file, and are read by blocks.
+
+    Args:
+        source: the blocks.
+        name: what they are called.
+    """
+
+    source: Source
+    name: str
+
+    @classmethod
+    def of(cls, data: str | Path) -> Outside | None:
+        """Of a folder, a glob or a URL; None of one file."""
+        source = None if is_one_file(data) else source_of(str(data))
+        return None if source is None else cls(source, Path(data).name)
+
+    def sample(self, names: Names) -> Outputs:
+        """Every so many-th row, with its label or target, and a note that says so."""
+        stride = max(1, -(-len(self.source) * self.source.width // MOST))
+        (table,) = self.source.every(stride)
+        outputs = read_outputs(Path(self.name), names, truth=True, table=table)
+        if stride == 1:
+            return outputs
+        note = f"Fitted on {len(outputs):,} of {len(self.source):,} rows, one in {stride:,}."
+        return replace(outputs, notes=(*outputs.notes, note))
+
+
+def one_or_several(named: list[str] | None) -> tuple[Any, list[Path]]:
+    """What the arguments name, and the files here that they stand for.
+
+    Args:
+        named: the arguments; a glob is expanded where the shell did not do so.
+
+    Returns:
+        A path if they are one file, else a string or a list of them; and local files, which must not be written to.
+    """
+    if not named:
+        return None, []
+    if len(named) == 1 and is_one_file(named[0]):
+        return Path(named[0]), [Path(named[0])]
+    files = [file for name in named if "://" not in name for file in _files(name)]
+    return (named[0] if len(named) == 1 else named), files
+
+
+def _files(name: str) -> list[Path]:
+    names = [name] if os.path.exists(name) else glob.glob(name, recursive=True)
+    inside = [path.rglob("*") if path.is_dir() else [path] for path in map(Path, names)]
+    return [file for own in inside for file in own if file.suffix.lower() in ENDINGS]
