@@ -34,7 +34,7 @@ class Possible(NamedTuple):
         seen = values[~np.isnan(values)]
         if not len(seen):
             return cls(0.0, 0.0, 0.0, 0.0)
-        exceptions = (seen != np.round(seen)).sum(), (seen < 0).sum()
+        exceptions = _broken(seen).sum(), (seen < 0).sum()
         nats = [min(-float(np.log((count + 0.5) / (len(seen) + 1))), _MOST) for count in exceptions]
         kept = [own if count <= (1 - _RULE) * len(seen) else 0.0 for own, count in zip(nats, exceptions, strict=True)]
         return cls(float(seen.min()), float(seen.max()), *kept)
@@ -42,11 +42,13 @@ class Possible(NamedTuple):
     def __call__(self, values: Array) -> NDArray[np.bool_]:
         """Whether each value may be one of the column."""
         inside = (values >= self.low) & (values <= self.high)
-        return np.asarray(inside & ~self._broken(values) if self.broken else inside)
+        return np.asarray(inside & ~_broken(values) if self.broken else inside)
 
     def nats(self, values: Array) -> Array:
         """How rare the kind of each value is."""
-        return self.broken * self._broken(values) + self.negative * (values < 0)
+        return self.broken * _broken(values) + self.negative * (values < 0)
 
-    def _broken(self, values: Array) -> NDArray[np.bool_]:
-        return np.asarray(np.abs(values - np.round(values)) > 1e-6)
+
+def _broken(values: Array) -> NDArray[np.bool_]:
+    """Whether each value is not whole, but for rounding."""
+    return np.asarray(np.abs(values - np.round(values)) > 1e-6 * np.maximum(1.0, np.abs(values) * 1e-3))
