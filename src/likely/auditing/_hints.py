@@ -9,6 +9,7 @@ import numpy as np
 
 from likely.auditing._changed_rows import Swap
 from likely.auditing._finding import number
+from likely.auditing._possible import Possible
 from likely.auditing._squash import Squash
 
 # Factors by which targets are off, and how common each is. Not inches, feet and pounds: a factor of two or three fits
@@ -16,7 +17,7 @@ from likely.auditing._squash import Squash
 _FACTORS = {10.0: 1.0, 100.0: 0.5, 1000.0: 0.5, 1e6: 0.1}
 _SIGN, _SWAP = 0.5, 0.5
 _REACH = 3.0  # scales: what is further off is not brought back
-_SHIFT = 4.0  # scales by which a hint must move a target
+_SHIFT = 3.0  # scales by which a hint must move a target
 
 
 class Hint(NamedTuple):
@@ -33,7 +34,14 @@ class _Fit(NamedTuple):
 
 
 def find_hint(
-    y: float, mean: float, scale: float, df: float, squash: Squash, columns: Iterable[Swap] = (), factor: float = 1.0
+    y: float,
+    mean: float,
+    scale: float,
+    df: float,
+    squash: Squash,
+    columns: Iterable[Swap] = (),
+    factor: float = 1.0,
+    possible: Possible | None = None,
 ) -> Hint | None:
     """The likeliest change that brings a target back, if one does.
 
@@ -45,6 +53,7 @@ def find_hint(
         squash: how targets are squashed.
         columns: columns that the target may have been swapped with.
         factor: of the deviations of those, to make them scales.
+        possible: which values targets may have; all by default.
 
     Returns:
         The hint, or None.
@@ -63,7 +72,8 @@ def find_hint(
     given = float(squash(np.array(y)))
     fits = []
     for value, prior, hint in _changes(y):
-        at = cost(value, mean, scale)
+        able = possible is None or bool(possible(np.array(value)))
+        at = cost(value, mean, scale) if able else None
         if at is not None and abs(float(squash(np.array(value))) - given) > _SHIFT * scale:
             fits.append(_Fit(at - np.log(prior), hint))
     for own in columns:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from likely._typing import Array
 from likely.auditing._neighbours import Neighbours
 from likely.auditing._pattern import Pattern
-from likely.auditing._row_slips import Change, Trial, slips
+from likely.auditing._row_slips import Change, Trial, slips, undone
 
 __all__ = ["RARE", "Change", "Repairs", "surprise"]
 
@@ -46,11 +46,12 @@ class Repairs:
     table: Neighbours
     pattern: Pattern
 
-    def best(self, row: int) -> Change:
+    def best(self, row: int, slip: Change | None = None) -> Change:
         """The change that leaves the least surprise in a row.
 
         Args:
             row: place of the row.
+            slip: the slip that mends it best; None to look for one.
 
         Returns:
             The change; one that a usual slip explains is preferred to any other.
@@ -64,7 +65,11 @@ class Repairs:
         leading = [np.argsort(-own, kind="stable")[:_BLAMED] for own in (judged.nats[0], out)]
         blamed = np.unique(np.concatenate(leading))
         blamed = blamed[judged.nats[0][blamed] > 0]
-        tried = [*_other_values(z[0], judged.expected[0], blamed), *slips(self.table, row, z[0], blamed)]
+        tried = [*_other_values(z[0], judged.expected[0], blamed)]
+        if slip is None:
+            tried += slips(self.table, row, z[0], blamed)
+        else:
+            tried.append(Trial(slip, undone(self.table, row, z[0], slip), 0.0))
         if not tried:
             return Change(0, 0.0)
         changed = np.array([own.z for own in tried])
@@ -73,7 +78,7 @@ class Repairs:
         cost = left + surprise(self.pattern.margins.nats(changed)) + np.array([own.price for own in tried])
         before = float(surprise(judged.nats)[0] + surprise(rare)[0])
         enough = min(before - _GAIN, _PART * before)
-        told = np.array([not own.change.hint for own in tried]) | (cost <= enough)
+        told = np.array([not own.change.hint or own.change == slip for own in tried]) | (cost <= enough)
         chosen = int(np.argmin(np.where(told, cost, np.inf)))
         return tried[chosen].change._replace(left=float(left[chosen]))
 

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from likely._typing import Array
 from likely.auditing._neighbours import Neighbours, Usual
+from likely.auditing._possible import Possible
 
 # Factors, what they are called, and by how many nats one must be better to be preferred to the first.
-_FACTORS = (
+FACTORS = (
     (0.1, "÷10", 0.0),
     (10.0, "×10", 0.0),
     (0.001, "÷1,000", 0.5),
@@ -21,11 +22,11 @@ _FACTORS = (
     (0.01, "÷100", 1.5),
     (100.0, "×100", 1.5),
 )
-_TIMES = np.array([factor for factor, _, _ in _FACTORS])
-_FAR = 1e150  # further out is not told apart, so that factors stay finite
+_TIMES = np.array([factor for factor, _, _ in FACTORS])
+FAR = 1e150  # further out is not told apart, so that factors stay finite
 _SWAP = -0.5  # nats that a swap must be better than a factor, for each column that it may be with
 _STRETCH = 0.5  # of the nats by which a slip squeezes values together: near zero, every small value fits
-_NARROW = 25  # columns of numbers, of which each may be swapped with each
+NARROW = 25  # columns of numbers, of which each may be swapped with each
 _VALUES = 10  # different values of a column that may be swapped: flags and grades are not
 _LOOK = 2_000  # rows that are looked at for them
 
@@ -68,19 +69,48 @@ def slips(table: Neighbours, row: int, z: Array, blamed: NDArray[np.intp]) -> It
     Returns:
         The changes that undo a slip.
     """
-    values = np.clip([float(own[row]) for own in table.values], -_FAR, _FAR)
+    values = np.clip([float(own[row]) for own in table.values], -FAR, FAR)
     numbers = [j for j, unit in enumerate(table.units) if unit is not None and table.names[j] not in table.dates]
     candidates = [j for j in blamed.tolist() if j in numbers]
     # Of very many swaps one fits by chance: those of wide tables are few, and cost more.
-    partners = [k for k in (numbers if len(numbers) <= _NARROW else candidates) if not np.isnan(values[k])]
+    partners = [k for k in (numbers if len(numbers) <= NARROW else candidates) if not np.isnan(values[k])]
     inside = _inside(table, row, sorted({*candidates, *partners}))
-    partners = [k for k in partners if len(np.unique(table.known[k][:_LOOK])) > _VALUES]
+    partners = [k for k in partners if may_swap(table, k)]
     for j in candidates:
         if values[j] and j not in inside:
             yield from _factors(table, j, values[j], z)
         if j in partners:
             others = [k for k in partners if values[k] != values[j] and not {j, k} <= inside]
             yield from _swaps(table, j, others, values, z, _SWAP + float(np.log(max(1, len(numbers) - 1))))
+
+
+def undone(table: Neighbours, row: int, z: Array, slip: Change) -> Array:
+    """A row as it was before a slip.
+
+    Args:
+        table: the table.
+        row: place of the row.
+        z: the row, squashed.
+        slip: the slip.
+
+    Returns:
+        The row without it, squashed.
+    """
+    j, k = slip.column, slip.swapped
+    values = {i: float(np.clip(table.values[i][row], -FAR, FAR)) for i in (j, k) if i >= 0}
+    factors = {hint: factor for factor, hint, _ in FACTORS}
+    put = {j: values[k], k: values[j]} if k >= 0 else {j: values[j] * factors[slip.hint]}
+    mended = z.copy()
+    for i, value in put.items():
+        unit = table.units[i]
+        assert unit is not None
+        mended[i] = unit(value)
+    return mended
+
+
+def may_swap(table: Neighbours, j: int) -> bool:
+    """Whether a column of numbers has so many different values that a swap with it would show."""
+    return len(np.unique(table.known[j][:_LOOK])) > _VALUES
 
 
 def _inside(table: Neighbours, row: int, columns: list[int]) -> set[int]:
@@ -93,7 +123,10 @@ def _factors(table: Neighbours, j: int, value: float, z: Array) -> Iterator[Tria
     unit = table.units[j]
     assert unit is not None
     stretch = unit.log_slope(value * _TIMES) + np.log(np.abs(_TIMES)) - unit.log_slope(value)
-    for (_, hint, price), mended, grown in zip(_FACTORS, unit(value * _TIMES), stretch, strict=True):
+    may = Possible.of(table.values[j][table.sample].astype(np.float64))(value * _TIMES)
+    for (_, hint, price), mended, grown, able in zip(FACTORS, unit(value * _TIMES), stretch, may, strict=True):
+        if not able:
+            continue
         changed = z.copy()
         changed[j] = mended
         yield Trial(Change(j, 0.0, hint), changed, price - _STRETCH * min(float(grown), 0.0))

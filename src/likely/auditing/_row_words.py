@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,11 +39,13 @@ class RowWords:
         table: the table.
         pattern: how its columns hang together.
         certainty: of every row of the table, how surely it breaks the pattern.
+        slips: of the rows that a slip mends, and other changes do not, that slip.
     """
 
     table: Neighbours
     pattern: Pattern
     certainty: Array
+    slips: Mapping[int, Change] = field(default_factory=dict)
 
     def explain(self, rows: NDArray[np.int64]) -> Iterator[Explained]:
         """What is said of some rows.
@@ -57,7 +59,7 @@ class RowWords:
         z = self.table.points(rows)
         judged = self.pattern.judge(z, rows)
         repairs = Repairs(self.table, self.pattern)
-        changes = [repairs.best(int(row)) for row in rows]
+        changes = [repairs.best(int(row), self.slips.get(int(row))) for row in rows]
         limit = self._ordinary()
         wrong = [
             self.certainty[row] >= _SURE and change.left <= limit and self._apart(int(row), change)

@@ -20,6 +20,7 @@ from likely.auditing._neighbours import Neighbours
 from likely.auditing._pattern import Pattern
 from likely.auditing._repair import RARE
 from likely.auditing._row_words import RowWords
+from likely.auditing._slip_search import SlipSearch
 from likely.auditing._squash import Squash
 from likely.auditing._tails import rare
 from likely.outliers import ScatterDetector
@@ -28,6 +29,7 @@ from likely.outliers._threshold import false_alarms
 _WIDE = 200  # columns under one covariance; wider tables are cut into blocks
 _FALSE = 0.1  # the share of false alarms among the rows that are named
 _IN_LINE = 0.1  # by which a row that is far out, but in line with others, is less surely a problem
+_SLIPPED = 0.2  # the same among the rows that a slip mends
 _FEWEST = 10  # rows
 _DISCRETE = 20  # values of a column of numbers that is discrete
 _LOOK, _CHUNK = 2_000, 20_000
@@ -66,13 +68,19 @@ def odd_rows(
         return _finding(scale, certainty, len(names), lambda rows: (_by_scale(scale[row]) for row in rows))
     neighbours = Neighbours.of(columns, leave_out)
     pattern = Pattern.of(neighbours, first)
-    surprises = _surprises(pattern, neighbours)
+    search = SlipSearch(neighbours, pattern)
+    surprises = _surprises(pattern, neighbours, search)
     broken = 1 - rare(surprises)
     # The end of a column in which many rows lie, say the least of seven values, is where its tail begins, and not rare.
     broken = np.where(surprises > RARE, broken, np.minimum(broken, 1 - _FALSE - 2 * _IN_LINE))
+    # What a slip mends, and changes that nobody makes do not, is wrong though others are as rare.
+    chance = search.chance(first)
+    slipped = chance <= _SLIPPED
+    broken = np.where(slipped, np.maximum(broken, 1 - chance), broken)
     # Far out, but in line with the others: less surely a problem than what breaks the pattern.
     certainty = np.where(broken >= 1 - _FALSE, broken, np.maximum(broken, 1 - false_alarms(np.log(scale)) - _IN_LINE))
-    return _finding(scale, certainty, len(names), RowWords(neighbours, pattern, broken).explain)
+    slips = {int(row): search.change(int(row)) for row in np.flatnonzero(slipped)}
+    return _finding(scale, certainty, len(names), RowWords(neighbours, pattern, broken, slips).explain)
 
 
 def _finding(
@@ -119,15 +127,20 @@ def _squashed(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({name: squashed(table[name]) for name in table.columns})
 
 
-def _surprises(pattern: Pattern, table: Neighbours) -> Array:
-    """How rare the rarest value of each row is, given the others, in nats, less what as many columns bring about."""
+def _surprises(pattern: Pattern, table: Neighbours, search: SlipSearch) -> Array:
+    """How rare the rarest value of each row is, given the others, in nats, less what as many columns bring about.
+
+    The rows are looked through for slips on the way.
+    """
     found = np.empty(table.rows)
 
     def judge(start: int) -> None:
         rows = np.arange(start, min(start + _CHUNK, table.rows))
         z = table.points(rows)
         count = np.maximum((~np.isnan(z)).sum(1), 1)
-        found[rows] = pattern.judge(z, rows).nats.max(1) - np.log(count)
+        judged = pattern.judge(z, rows)
+        found[rows] = judged.nats.max(1) - np.log(count)
+        search.look(rows, z, judged)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # NumPy lets go of the interpreter while it computes
         deque(pool.map(judge, range(0, table.rows, _CHUNK)), maxlen=0)

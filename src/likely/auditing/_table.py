@@ -18,6 +18,7 @@ from likely.auditing._finding import Finding
 from likely.auditing._images import thumbnails_of
 from likely.auditing._known import RowNames
 from likely.auditing._neighbours import Neighbours
+from likely.auditing._one_entry import one_entry_per_row
 from likely.auditing._read import read_table
 from likely.auditing._rows import odd_rows
 from likely.auditing._source import Table, counted, listed, readable
@@ -98,7 +99,7 @@ def audit_data(
     findings += first_questions(table.frame, columns, target, task)
     if facts is not None:
         findings.append(odd_pictures(facts, n, _classes(columns, target, task)))
-    found = tuple(finding for finding in (*judged, *findings) if finding is not None)
+    found = tuple(one_entry_per_row([finding for finding in (*judged, *findings) if finding is not None]))
     return Audit(
         table.name,
         n,

@@ -16,6 +16,7 @@ from likely.auditing._labels import LEAST
 from likely.auditing._out_of_fold import fold_out
 from likely.auditing._predictable import predictable_targets
 from likely.auditing._squash import UNITS, Squash
+from likely.auditing._target_slips import slips_by_chance
 from likely.calibration import LinearScale
 from likely.distributions import StudentT
 from likely.functional import student_t_nll
@@ -30,6 +31,7 @@ _FITTED = 50_000  # rows for the tails
 _LINE = 5_000  # rows for the line that predicts scales
 _REACH = 2.0  # the power by which right targets beyond all forecasts get rarer than the tails of the forecasts say
 _OUTER = 0.95  # of the targets lie so near their median that nothing is beyond
+_SLIPPED = 0.2  # the share of false alarms among targets that are called wrong because a unit or a sign mends them
 _OTHERS, _GRID = 500, 300  # rows whose forecasts stand for all, and values at which their mean density is computed
 
 Widen = Callable[[NDArray[np.int64]], Array]
@@ -126,6 +128,10 @@ def judge_targets(
     if widen is not None and predictable and len(doubted := np.flatnonzero(odds > 0)):
         scale[doubted] = np.sqrt(np.square(scale[doubted]) + widen(doubted))
         odds[doubted] = np.minimum(odds[doubted], odds_of(doubted))
+    if squash is not None and predictable:
+        chance = slips_by_chance(u, mean, scale, lambda off, wide: _nll(off, wide, df), squash)
+        slipped = np.log1p(-np.minimum(chance, 1 - 1e-12)) - np.log(np.maximum(chance, 1e-300))
+        odds = np.where(chance <= _SLIPPED, np.maximum(odds, slipped), odds)
     wrong = 1 / (1 + np.exp(-np.clip(odds, -700, 700)))
     far = float((wrong > 0.5).mean())
     too_many = far > (MOST if predictable else MOST_ALONE)

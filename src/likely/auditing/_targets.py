@@ -15,6 +15,7 @@ from likely.auditing._changed_rows import Swap
 from likely.auditing._finding import Explained, Finding, Reason, label, number, worst_first
 from likely.auditing._hints import find_hint
 from likely.auditing._labels import overall, spread_out
+from likely.auditing._possible import Possible
 from likely.auditing._squash import Squash
 from likely.auditing._target_verdict import TargetVerdict
 
@@ -53,13 +54,15 @@ def wrong_targets(
     suspicious = certainty > 0.5
     place = np.full(n, -1)
     place[rows] = np.arange(len(rows))
+    possible = Possible.of(squash.back(u))
 
     def explain(top: NDArray[np.int64]) -> Any:
         own = place[top]
         may_be_swapped = swaps(own)
         for i in own:
             columns = may_be_swapped.get(int(i), [])
-            yield _explained(verdict, u, squash, target, int(i), columns, 1.0 if factor is None else float(factor[i]))
+            wide = 1.0 if factor is None else float(factor[i])
+            yield _explained(verdict, u, squash, target, int(i), columns, wide, possible)
 
     count = int(suspicious.sum())
     return Finding(
@@ -91,13 +94,14 @@ def _explained(
     row: int,
     columns: list[Swap],
     factor: float,
+    possible: Possible,
 ) -> Explained:
     """What is said of one target."""
     mean, scale = float(verdict.mean[row]), float(verdict.scale[row])
     y, expected, above, below = (float(squash.back(np.array(v))) for v in (u[row], mean, mean + scale, mean - scale))
     low, high = (float(squash.back(end)[0]) for end in verdict.interval(np.array([row])))
     noise = (above - below) / 2
-    hint = find_hint(y, mean, scale, verdict.df, squash, columns, factor)
+    hint = find_hint(y, mean, scale, verdict.df, squash, columns, factor, possible)
     reasons = [
         Reason(target, number(y), "given", 1.0),
         Reason("expected", _about(expected, noise), f"90% between {number(low)} and {number(high)}"),

@@ -1,0 +1,74 @@
+"""One entry per row: where a wrong value makes the target look wrong, too, the value is to blame."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from likely.auditing._finding import Finding, Reason, Suspect
+from likely.auditing._source import counted
+
+_JUDGED = ("targets", "labels")
+
+
+def one_entry_per_row(findings: Sequence[Finding]) -> list[Finding]:
+    """Findings in which no row stands both as an odd row and as one with a wrong target.
+
+    A row that holds a wrong value is listed for it: the value explains why the target is not the expected one. A row
+    that is only odd is listed for its target. What the other finding says becomes the last reason.
+
+    Args:
+        findings: all that was found.
+
+    Returns:
+        The findings, in their order.
+
+    >>> size = Suspect(7, "rows", 0.99, "x = 0, where rows like it have 4–5", (Reason("x", "0"),))
+    >>> price = Suspect(7, "targets", 0.9, "price = 900, expected 20 ± 3", (Reason("price", "900"),))
+    >>> def holding(name, suspect):
+    ...     return Finding(name, "", "1 row.", np.array([7]), np.array([suspect.score]), (suspect,))
+    >>> rows, targets = one_entry_per_row([holding("rows", size), holding("targets", price)])
+    >>> rows.suspects[0].reasons[-1].expected, len(targets.rows), targets.summary
+    ('expected 20 ± 3', 0, '1 row. 1 row is listed under what explains it.')
+    """
+    found = {finding.name: finding for finding in findings}
+    for name in _JUDGED:
+        if name in found and "rows" in found:
+            found["rows"], found[name] = _told_once(found["rows"], found[name])
+    return [found[finding.name] for finding in findings]
+
+
+def _told_once(odd: Finding, judged: Finding) -> tuple[Finding, Finding]:
+    by_row = {suspect.row: suspect for suspect in judged.suspects}
+    both = [(suspect, by_row[suspect.row]) for suspect in odd.suspects if suspect.row in by_row]
+    blamed = {value.row: _joined(value, target) for value, target in both if value.wrong}
+    others = {value.row: _joined(target, value) for value, target in both if not value.wrong}
+    return _listed(odd, blamed, others), _listed(judged, others, blamed)
+
+
+def _joined(kept: Suspect, other: Suspect) -> Suspect:
+    """The first, with what is said of the other among its reasons; it does as much harm as the worse of the two."""
+    what = other.reasons[0].what if other.reasons else other.kind
+    value = other.reasons[0].value if other.reasons else ""
+    said = other.headline.partition(", ")[2] or other.headline
+    worse = max(kept.far, other.far) if kept.wrong else kept.far
+    return replace(kept, far=worse, reasons=(*kept.reasons, Reason(what, value, said)))
+
+
+def _listed(finding: Finding, joined: dict[int, Suspect], elsewhere: dict[int, Suspect]) -> Finding:
+    """A finding with some suspects replaced, and without those that another finding lists."""
+    if not joined and not elsewhere:
+        return finding
+    left = ~np.isin(finding.rows, list(elsewhere))
+    suspects = tuple(joined.get(own.row, own) for own in finding.suspects if own.row not in elsewhere)
+    count = len(elsewhere)
+    listed = f" {counted(count, 'row')} {'is' if count == 1 else 'are'} listed under what explains it."
+    return replace(
+        finding,
+        rows=finding.rows[left],
+        certainty=finding.certainty[left],
+        suspects=suspects,
+        summary=finding.summary + (listed if count else ""),
+    )

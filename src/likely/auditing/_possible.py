@@ -1,0 +1,54 @@
+"""Which values a column of numbers may hold: between its ends, whole where all are, and not negative where none is."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from likely._typing import Array
+
+_RULE = 0.97  # of the values are whole, or not negative, where that is the rule
+_MOST = 5.0  # nats that an exception to such a rule counts
+
+
+class Possible(NamedTuple):
+    """The ends of a column, and how rare values are that are not whole, or negative.
+
+    A tenth of a count of 7 is no count, and no percentage is negative.
+
+    >>> counts = Possible.of(np.array([*range(100), 5.2]))
+    >>> counts(np.array([52.0, 0.7, -7.0])).tolist(), counts.nats(np.array([52.0, 5.2])).round(1).tolist()
+    ([True, False, False], [0.0, 4.2])
+    """
+
+    low: float
+    high: float
+    broken: float  # nats of a value that is not whole; zero where that is usual
+    negative: float  # the same of a negative value
+
+    @classmethod
+    def of(cls, values: Array) -> Self:
+        """Of the values of a column, NaN where one is missing."""
+        seen = values[~np.isnan(values)]
+        if not len(seen):
+            return cls(0.0, 0.0, 0.0, 0.0)
+        exceptions = _broken(seen).sum(), (seen < 0).sum()
+        nats = [min(-float(np.log((count + 0.5) / (len(seen) + 1))), _MOST) for count in exceptions]
+        kept = [own if count <= (1 - _RULE) * len(seen) else 0.0 for own, count in zip(nats, exceptions, strict=True)]
+        return cls(float(seen.min()), float(seen.max()), *kept)
+
+    def __call__(self, values: Array) -> NDArray[np.bool_]:
+        """Whether each value may be one of the column."""
+        inside = (values >= self.low) & (values <= self.high)
+        return np.asarray(inside & ~_broken(values) if self.broken else inside)
+
+    def nats(self, values: Array) -> Array:
+        """How rare the kind of each value is."""
+        return self.broken * _broken(values) + self.negative * (values < 0)
+
+
+def _broken(values: Array) -> NDArray[np.bool_]:
+    """Whether each value is not whole, but for rounding."""
+    return np.asarray(np.abs(values - np.round(values)) > 1e-6 * np.maximum(1.0, np.abs(values) * 1e-3))

@@ -1,0 +1,195 @@
+"""Looks through all rows for slips: which factor, sign or swap mends a row, and is that more than chance?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from likely._typing import Array
+from likely.auditing._by_chance import APART, by_chance
+from likely.auditing._neighbours import Neighbours
+from likely.auditing._pattern import Judged, Pattern
+from likely.auditing._possible import Possible
+from likely.auditing._repair import RARE, surprise
+from likely.auditing._row_slips import FACTORS, FAR, NARROW, Change, may_swap
+
+_SETS = (1.0, APART, 1 / APART)  # by which factors of slips are multiplied: the first set is that of slips
+_LEAST = 2.0  # nats from which a value may have slipped, in a table of so many rows:
+_SHORT = 1_000
+_OWN = 0.3  # of what a value itself gains counts beside what the row does
+_FIRST = 1.0  # nats that a value must gain by itself for the row to be judged again
+_STRETCH = 0.5  # of the nats by which a slip squeezes values together: near zero, every small value fits
+_SWAPPED = 0.5  # nats that a swap must be better than a factor
+_PART = 0.25  # of the surprise that a slip may leave in a row
+_STRIDE = 7_919  # a prime: the value of a column that stands for any other is so many times as far on
+_JUDGED = 20_000  # changed rows at a time
+
+
+class _Trials(NamedTuple):
+    """Changes to be tried, one of a row each: two columns get other values; the second may be the first."""
+
+    row: NDArray[np.int64]  # place among the rows looked at
+    column: NDArray[np.int64]
+    other: NDArray[np.int64]
+    value: Array  # squashed
+    value_of_other: Array
+    worth: Array  # nats that it has beside what the row gains
+    hint: int = -1  # place in FACTORS; -1 for a swap
+
+
+class SlipSearch:
+    """The best slip of each row and, to hold it against, the best of changes that are no slips.
+
+    >>> import pandas as pd
+    >>> from likely.auditing._columns import read_columns
+    >>> rng = np.random.default_rng(0)
+    >>> height = rng.normal(170, 8, 500)
+    >>> frame = pd.DataFrame({"height": height, "weight": 0.9 * height - 80 + 3 * rng.normal(size=500)})
+    >>> frame.loc[3:9, "height"] /= 10
+    >>> table = Neighbours.of(read_columns(frame))
+    >>> pattern, rows = Pattern.of(table), np.arange(500)
+    >>> search = SlipSearch(table, pattern)
+    >>> search.look(rows, table.points(rows), pattern.judge(table.points(rows), rows))
+    >>> bool(search.chance()[7] < 0.1), search.change(7).hint
+    (True, '×10')
+    """
+
+    def __init__(self, table: Neighbours, pattern: Pattern) -> None:
+        self.table, self.pattern = table, pattern
+        self.gains = np.zeros((len(_SETS), table.rows))
+        self.best = np.full((table.rows, 3), -1)  # column, hint, and the column it is swapped with
+        self._least = _LEAST + float(np.log(max(1.0, table.rows / _SHORT)))
+        self._numbers = [j for j, unit in enumerate(table.units) if unit and table.names[j] not in table.dates]
+        self._may = {j: Possible.of(_known(table, j)) for j in self._numbers}
+        self._sorted = {j: np.sort(own[~np.isnan(own)]) for j in self._numbers if len(own := _known(table, j))}
+
+    def look(self, rows: NDArray[np.int64], z: Array, judged: Judged) -> None:
+        """Try slips of some rows, and keep the best of each.
+
+        Args:
+            rows: places of the rows; no two calls have the same.
+            z: the rows, squashed.
+            judged: what is thought of them as they are.
+        """
+        rare = self.pattern.margins.nats(z)
+        before = surprise(judged.nats) + surprise(rare)
+        for number_of_set, factor in enumerate(_SETS):
+            for trials in (*self._factors(rows, z, judged, factor), *self._swaps(rows, z, judged, number_of_set)):
+                self._keep(number_of_set, rows, trials, self._gain(rows, z, judged, before, trials))
+
+    def chance(self, first: NDArray[np.bool_] | None = None) -> Array:
+        """Of every row the share of false alarms among those that gain as much by a slip.
+
+        Args:
+            first: marks one of every group of equal rows.
+
+        Returns:
+            The shares.
+        """
+        return by_chance(self.gains[0], self.gains[1:], first)
+
+    def change(self, row: int) -> Change:
+        """The slip that mends a row best."""
+        column, hint, swapped = self.best[row].tolist()
+        return Change(column, 0.0, "swapped" if hint < 0 else FACTORS[hint][1], swapped)
+
+    def _keep(self, number_of_set: int, rows: NDArray[np.int64], trials: _Trials, gain: Array) -> None:
+        order = np.argsort(gain, kind="stable")  # of several trials of a row the last one stays, which is the best
+        at, gain = rows[trials.row[order]], gain[order]
+        last = len(at) - 1 - np.unique(at[::-1], return_index=True)[1]
+        last = last[gain[last] > self.gains[number_of_set][at[last]]]
+        self.gains[number_of_set][at[last]] = gain[last]
+        if number_of_set == 0:
+            other = trials.other[order][last] if trials.hint < 0 else np.full(len(last), -1)
+            column = trials.column[order][last]
+            self.best[at[last]] = np.column_stack([column, np.full(len(last), trials.hint), other])
+
+    def _gain(self, rows: NDArray[np.int64], z: Array, judged: Judged, before: Array, trials: _Trials) -> Array:
+        """The nats that each trial takes off its row, less its price."""
+        gain = np.empty(len(trials.row))
+        for start in range(0, len(gain), _JUDGED):
+            part = slice(start, start + _JUDGED)
+            at, j, k = trials.row[part], trials.column[part], trials.other[part]
+            changed, each = z[at], np.arange(len(at))
+            changed[each, j], changed[each, k] = trials.value[part], trials.value_of_other[part]
+            after = self.pattern.judge(changed, rows[at]).nats
+            own = judged.nats[at, j] - after[each, j]
+            own += np.where(j == k, 0.0, judged.nats[at, k] - after[each, k])
+            left = surprise(after) + surprise(self.pattern.margins.nats(changed))
+            mended = left <= np.maximum(_PART * before[at], RARE)
+            gain[part] = np.where(mended, before[at] - left + _OWN * own, 0.0)
+        return np.where(gain > 0, gain + trials.worth, 0.0)
+
+    def _factors(self, rows: NDArray[np.int64], z: Array, judged: Judged, times: float) -> Iterator[_Trials]:
+        """Numbers with another factor or sign, where that brings them nearer to what is expected."""
+        for hint, (factor, _, _) in enumerate(FACTORS):
+            parts = []
+            for j in self._numbers:
+                unit, at = self.table.units[j], np.flatnonzero(judged.nats[:, j] > self._least)
+                assert unit is not None
+                given = np.clip(self.table.values[j][rows[at]].astype(np.float64), -FAR, FAR)
+                # A change that is no slip is tried where the slip is: else whole numbers would have no such changes.
+                may = (given != 0) & self._may[j](given * factor)
+                at, given = at[may], given[may]
+                value = np.asarray(unit(given * factor * times))
+                gain = judged.nats[at, j] - self._nats(j, at, z, judged, value)
+                at, given, value = (own[gain > _FIRST] for own in (at, given, value))
+                stretch = unit.log_slope(given * factor * times) + np.log(abs(factor * times)) - unit.log_slope(given)
+                kinds = self._may[j].nats(given) - self._may[j].nats(given * factor)
+                worth = _STRETCH * np.minimum(stretch, 0.0) + kinds - FACTORS[hint][2]
+                column = np.full(len(at), j)
+                parts.append(_Trials(at, column, column, value, value, worth, hint))
+            if any(len(part.row) for part in parts):
+                yield _joined(parts)
+
+    def _swaps(self, rows: NDArray[np.int64], z: Array, judged: Judged, number_of_set: int) -> Iterator[_Trials]:
+        """Two numbers swapped; for what is no slip, one of them becomes another row's."""
+        able = [j for j in self._numbers if may_swap(self.table, j)]
+        parts = []
+        for j in able if len(able) <= NARROW else ():
+            for k in able[able.index(j) + 1 :]:
+                at = np.flatnonzero(np.maximum(judged.nats[:, j], judged.nats[:, k]) > self._least)
+                own, other = (np.clip(self.table.values[i][rows[at]].astype(np.float64), -FAR, FAR) for i in (j, k))
+                at, own, other = (part[(own != other) & ~np.isnan(own + other)] for part in (at, own, other))
+                first, second = self.table.units[j], self.table.units[k]
+                assert first is not None
+                assert second is not None
+                to_first = self._another(k, other) if number_of_set == 1 else other
+                to_second = self._another(j, own) if number_of_set == 2 else own
+                value, value_of_other = first(to_first), second(to_second)
+                gain = judged.nats[at, j] - self._nats(j, at, z, judged, value)
+                gain += judged.nats[at, k] - self._nats(k, at, z, judged, value_of_other)
+                stretch = first.log_slope(to_first) - first.log_slope(own)
+                stretch = stretch + second.log_slope(to_second) - second.log_slope(other)
+                near = gain > _FIRST
+                columns = np.full(int(near.sum()), j), np.full(int(near.sum()), k)
+                worth = _STRETCH * np.minimum(stretch, 0.0) - _SWAPPED
+                parts.append(_Trials(at[near], *columns, value[near], value_of_other[near], worth[near]))
+        if any(len(part.row) for part in parts):
+            yield _joined(parts)
+
+    def _nats(self, j: int, at: NDArray[np.int64], z: Array, judged: Judged, value: Array) -> Array:
+        """How rare another value would be in a column: what is expected there does not depend on it."""
+        off = z[at, j] - judged.expected[at, j]
+        far = (value - judged.expected[at, j]) * judged.far[at, j] / np.where(off == 0, 1.0, off)
+        below, above = self.pattern.tails[j]
+        return np.where(far < 0, below.nats(-far), above.nats(far))
+
+    def _another(self, j: int, values: Array) -> Array:
+        """Of each value of a column any other one, which depends on the value and not on the order of the rows."""
+        known = self._sorted[j]
+        return np.asarray(known[_STRIDE * (np.searchsorted(known, values) + 1) % len(known)])
+
+
+def _joined(parts: list[_Trials]) -> _Trials:
+    """Trials of the same kind as one."""
+    row, column, other = (np.concatenate([part[i] for part in parts]) for i in range(3))
+    value, value_of_other, worth = (np.concatenate([part[i] for part in parts]) for i in range(3, 6))
+    return _Trials(row, column, other, value, value_of_other, worth, parts[0].hint)
+
+
+def _known(table: Neighbours, j: int) -> Array:
+    return table.values[j][table.sample].astype(np.float64)
