@@ -23,6 +23,15 @@ class RowCounts:
     largest: float
     share: float  # sum of the weights over the largest
 
+    @classmethod
+    def of(cls, weight: Array) -> RowCounts:
+        """Return what has to be known of the weights of a block, which are finite and ≥ 0."""
+        largest = float(weight.max(initial=0.0))
+        if not largest:
+            return cls(len(weight), 0, True, 0.0, 0.0)
+        whole = bool((np.abs(weight - np.rint(weight)) <= 1e-12 * weight).all())
+        return cls(len(weight), int((weight > 0).sum()), whole, largest, float((weight / largest).sum()))
+
     def __add__(self, other: RowCounts) -> RowCounts:
         largest = max(self.largest, other.largest)
         parts = [own.share * (own.largest / largest) for own in (self, other) if own.positive]
@@ -34,6 +43,18 @@ class RowCounts:
         """Whether weights are numbers of rows, and not only relative."""
         # Beyond 2⁵³ every float is a whole number, and none is a count.
         return self.whole and self.largest * self.rows < 2.0**53
+
+    def checked(self) -> RowCounts:
+        """Return itself, after a word on weights that may mean something else.
+
+        Raises:
+            ValueError: all weights are zero.
+        """
+        if not self.positive:
+            raise ValueError("sample_weight must be not zero everywhere: it must contain at least one non-zero number")
+        if not self.are_counts:
+            warn_of_scale(self.largest * (self.share / self.positive))
+        return self
 
     def __call__(self, weight: Array) -> Array:
         """Return the number of rows that each row of a block counts for."""
@@ -48,12 +69,7 @@ def counts_of(source: Source) -> RowCounts:
     Raises:
         ValueError: a weight is negative, NaN or infinite, or all are zero.
     """
-    counts = source.total(_of_block)
-    if not counts.positive:
-        raise ValueError("sample_weight must be not zero everywhere: it must contain at least one non-zero number")
-    if not counts.are_counts:
-        warn_of_scale(counts.largest * (counts.share / counts.positive))
-    return counts
+    return source.total(_of_block).checked()
 
 
 def block_weight(weight: Any, block: Any) -> Array:
@@ -67,9 +83,4 @@ def block_weight(weight: Any, block: Any) -> Array:
 
 
 def _of_block(block: Any, *beside: Any) -> RowCounts:
-    weight = block_weight(beside[-1], block)
-    largest = float(weight.max(initial=0.0))
-    if not largest:
-        return RowCounts(len(weight), 0, True, 0.0, 0.0)
-    whole = bool((np.abs(weight - np.rint(weight)) <= 1e-12 * weight).all())
-    return RowCounts(len(weight), int((weight > 0).sum()), whole, largest, float((weight / largest).sum()))
+    return RowCounts.of(block_weight(beside[-1], block))

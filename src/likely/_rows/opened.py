@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Sequence
 from numbers import Real
 from typing import Any, NamedTuple
@@ -12,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from likely._rows.blocks import Rows
-from likely._rows.checks import warn_of_scale
+from likely._rows.counts import RowCounts
 from likely._rows.source_rows import SourceRows, Table
 from likely._rows.sources import Source, source_of
 
@@ -113,53 +115,32 @@ def opened(
     source = source_of(X)
     if source is None:
         return None
-    constant = float(sample_weight) if isinstance(sample_weight, Real) else None
-    source, split = split_source(main, source, {**others, "weight": None if constant is not None else sample_weight})
-    looks = _checked(list(source.each(_Look(split, check))))
-    rule = _rule(looks) if constant is None else _Rule(_positive(constant), False)
+    constant = float(sample_weight) if isinstance(sample_weight, Real) else 1.0
+    weight = None if isinstance(sample_weight, Real) else sample_weight
+    source, split = split_source(main, source, {**others, "weight": weight})
+    looks = _checked(list(source.each(_Look(split, check, constant))))
     sizes = [look.counted for look in looks]
     shapes = next((look.shapes for look in looks if look.counted), None)
     if shapes is None:
         raise ValueError("the table has no rows" + (" of positive weight" if any(look.rows for look in looks) else ""))
     names = [*shapes, "weight"]
-    table = Table(source, _Prepared(split, list(shapes), rule, labels), sizes, split.columns)
+    counts = functools.reduce(operator.add, (look.counts for look in looks if look.rows)).checked()
+    table = Table(source, _Prepared(split, list(shapes), counts, constant, labels), sizes, split.columns)
     return {name: SourceRows(table, k, (sum(sizes), *shapes.get(name, ()))) for k, name in enumerate(names)}
-
-
-class _Rule(NamedTuple):
-    """How many rows a weight stands for."""
-
-    factor: float
-    whole: bool  # whether weights are counts, to be rounded
 
 
 class _Look:
     """What one block tells: sizes, shapes, weights and the first bad row."""
 
-    def __init__(self, split: Split, check: Check) -> None:
-        self.split, self.check = split, check
+    def __init__(self, split: Split, check: Check, constant: float) -> None:
+        self.split, self.check, self.constant = split, check, constant
 
     def __call__(self, *block: Any) -> _Seen:
         arrays = self.split(*block)
-        main, weight = arrays[self.split.main], arrays.pop("weight", None)
-        rows = len(main)
+        rows = len(arrays[self.split.main])
+        counts = RowCounts.of(_weight(arrays.pop("weight", None), rows, self.constant))
         shapes = {name: array.shape[1:] for name, array in arrays.items()}
-        if not rows:
-            return _Seen(0, 0, shapes, None, _Weights(0.0, 0.0, 0, True))
-        if weight is None:
-            return _Seen(rows, rows, shapes, self.check(arrays), _Weights(1.0, float(rows), rows, True))
-        weight = _weight(weight)
-        share = weight / max(weight.max(), np.finfo(float).tiny)
-        whole = bool((np.abs(weight - np.rint(weight)) <= 1e-12 * weight).all())
-        seen = _Weights(float(weight.max()), float(share.sum()), int((weight > 0).sum()), whole)
-        return _Seen(rows, seen.positive, shapes, self.check(arrays), seen)
-
-
-class _Weights(NamedTuple):
-    largest: float
-    share: float  # the sum, in units of the largest
-    positive: int
-    whole: bool
+        return _Seen(rows, counts.positive, shapes, self.check(arrays) if rows else None, counts)
 
 
 class _Seen(NamedTuple):
@@ -167,22 +148,21 @@ class _Seen(NamedTuple):
     counted: int
     shapes: dict[str, tuple[int, ...]]
     bad: BadRow | None
-    weights: _Weights
+    counts: RowCounts
 
 
 class _Prepared:
     """Makes columns of a block: rows of numbers, labels, and last the weights."""
 
-    def __init__(self, split: Split, names: list[str], rule: _Rule, labels: bool) -> None:
-        self.split, self.names, self.rule, self.labels = split, names, rule, labels
+    def __init__(self, split: Split, names: list[str], counts: RowCounts, constant: float, labels: bool) -> None:
+        self.split, self.names, self.counts, self.constant, self.labels = split, names, counts, constant, labels
 
     def __call__(self, *block: Any) -> tuple[Rows | Tensor, ...]:
         arrays = self.split(*block)
-        rows = len(arrays[self.split.main])
-        weight = _weight(arrays["weight"]) if "weight" in arrays else np.ones(rows)
+        weight = _weight(arrays.get("weight"), len(arrays[self.split.main]), self.constant)
         kept = slice(None) if weight.all() else np.flatnonzero(weight)
-        weight = np.rint(weight[kept]) if self.rule.whole else weight[kept] * self.rule.factor
-        return *(self._column(name, arrays[name][kept]) for name in self.names), torch.from_numpy(weight)
+        columns = (self._column(name, arrays[name][kept]) for name in self.names)
+        return *columns, torch.from_numpy(self.counts(weight[kept]))
 
     def _column(self, name: str, array: NDArray[Any]) -> Rows | Tensor:
         if array.ndim > 1:
@@ -195,20 +175,11 @@ def numbers(array: NDArray[Any]) -> NDArray[Any]:
     return array if array.dtype.kind == "f" else array.astype(np.float64)
 
 
-def _weight(weight: NDArray[Any]) -> NDArray[np.float64]:
-    found = weight.astype(np.float64)
+def _weight(weight: NDArray[Any] | None, rows: int, constant: float) -> NDArray[np.float64]:
+    found = np.full(rows, constant) if weight is None else weight.astype(np.float64)
     if not (np.isfinite(found).all() and (found >= 0).all()):
         raise ValueError("sample_weight must be finite and ≥ 0 in every row")
     return found
-
-
-def _positive(weight: float) -> float:
-    if not (np.isfinite(weight) and weight > 0):
-        raise ValueError("sample_weight must be finite and positive")
-    if weight == np.rint(weight):
-        return weight
-    warn_of_scale(weight)
-    return 1.0
 
 
 def _checked(looks: list[_Seen]) -> list[_Seen]:
@@ -222,16 +193,3 @@ def _checked(looks: list[_Seen]) -> list[_Seen]:
             if look.shapes != first:
                 raise ValueError(f"blocks have rows of different shapes, {first} and {look.shapes}")
     return looks
-
-
-def _rule(looks: list[_Seen]) -> _Rule:
-    """The rule of :func:`~likely._rows.checks.row_counts`, from sums."""
-    rows, largest = sum(look.rows for look in looks), max(look.weights.largest for look in looks)
-    if largest == 0 and rows:
-        raise ValueError("sample_weight must be not zero everywhere: it must contain at least one non-zero number")
-    if all(look.weights.whole for look in looks) and largest * rows < 2.0**53:
-        return _Rule(1.0, True)
-    positive = sum(look.weights.positive for look in looks)
-    mean = sum(look.weights.share * (look.weights.largest / largest) for look in looks) / positive * largest
-    warn_of_scale(mean)
-    return _Rule(1 / mean, False)
