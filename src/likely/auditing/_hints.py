@@ -16,6 +16,7 @@ from likely.auditing._squash import Squash
 # many a target that is off for any reason.
 _FACTORS = {10.0: 1.0, 100.0: 0.5, 1000.0: 0.5, 1e6: 0.1}
 _SIGN, _SWAP = 0.5, 0.5
+SWAPPED = "looks swapped with"
 _REACH = 3.0  # scales: what is further off is not brought back
 _SHIFT = 3.0  # scales by which a hint must move a target
 
@@ -79,7 +80,7 @@ def find_hint(
     for own in columns:
         at = cost(own.value, own.mean, own.deviation * factor)
         if at is not None:
-            swapped = f"looks swapped with {own.column}"
+            swapped = f"{SWAPPED} {own.column}"
             fits.append(_Fit(at - own.gain - np.log(_SWAP), Hint(swapped, f"swap with {own.column}", swapped)))
     return min(fits, key=lambda fit: fit.cost).hint if fits else None
 

@@ -8,16 +8,19 @@ from dataclasses import replace
 import numpy as np
 
 from likely.auditing._finding import Finding, Reason, Suspect
+from likely.auditing._hints import SWAPPED
 from likely.auditing._source import counted
 
 _JUDGED = ("targets", "labels")
+_SURE = 0.95  # the certainty of a row that surely breaks the pattern
 
 
 def one_entry_per_row(findings: Sequence[Finding]) -> list[Finding]:
     """Findings in which no row stands both as an odd row and as one with a wrong target.
 
-    A row that holds a wrong value is listed for it: the value explains why the target is not the expected one. A row
-    that is only odd is listed for its target. What the other finding says becomes the last reason.
+    A row that holds a wrong value, or surely breaks the pattern of the columns, is listed for that: it explains why the
+    target is not the expected one. A row that is only far out is listed for its target. What the other finding says
+    becomes the last reason.
 
     Args:
         findings: all that was found.
@@ -43,18 +46,25 @@ def one_entry_per_row(findings: Sequence[Finding]) -> list[Finding]:
 def _told_once(odd: Finding, judged: Finding) -> tuple[Finding, Finding]:
     by_row = {suspect.row: suspect for suspect in judged.suspects}
     both = [(suspect, by_row[suspect.row]) for suspect in odd.suspects if suspect.row in by_row]
-    blamed = {value.row: _joined(value, target) for value, target in both if value.wrong}
-    others = {value.row: _joined(target, value) for value, target in both if not value.wrong}
+    blamed = {value.row: _joined(value, target) for value, target in both if _explains(value, target)}
+    others = {value.row: _joined(target, value) for value, target in both if value.row not in blamed}
     return _listed(odd, blamed, others), _listed(judged, others, blamed)
+
+
+def _explains(value: Suspect, target: Suspect) -> bool:
+    """Whether the columns are to blame; a target that was swapped with one of them explains both."""
+    return (value.wrong or value.score >= _SURE) and SWAPPED not in target.headline
 
 
 def _joined(kept: Suspect, other: Suspect) -> Suspect:
     """The first, with what is said of the other among its reasons; it does as much harm as the worse of the two."""
     what = other.reasons[0].what if other.reasons else other.kind
     value = other.reasons[0].value if other.reasons else ""
-    said = other.headline.partition(", ")[2] or other.headline
-    worse = max(kept.far, other.far) if kept.wrong else kept.far
-    return replace(kept, far=worse, reasons=(*kept.reasons, Reason(what, value, said)))
+    about = f"{what} = "  # stands beside the reason already
+    said = other.headline.partition(", ")[2] if other.headline.startswith(about) else other.headline
+    worse = max(kept.far, other.far) if other.wrong else kept.far
+    reasons = (*kept.reasons, Reason(what, value, said))
+    return replace(kept, far=worse, wrong=kept.wrong or other.wrong, reasons=reasons)
 
 
 def _listed(finding: Finding, joined: dict[int, Suspect], elsewhere: dict[int, Suspect]) -> Finding:
@@ -64,7 +74,8 @@ def _listed(finding: Finding, joined: dict[int, Suspect], elsewhere: dict[int, S
     left = ~np.isin(finding.rows, list(elsewhere))
     suspects = tuple(joined.get(own.row, own) for own in finding.suspects if own.row not in elsewhere)
     count = len(elsewhere)
-    listed = f" {counted(count, 'row')} {'is' if count == 1 else 'are'} listed under what explains it."
+    verb, them = ("is", "it") if count == 1 else ("are", "them")
+    listed = f" {counted(count, 'row')} {verb} listed under what explains {them}."
     return replace(
         finding,
         rows=finding.rows[left],
