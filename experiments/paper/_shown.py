@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from markupsafe import Markup
 
@@ -15,6 +12,7 @@ from experiments.entries.entry import Entry
 from experiments.entries.page import CSS_CLASS, shortened
 from experiments.entries.record import Record
 from experiments.paper._published import Published
+from experiments.paper.letter import LETTERS, Letter
 from likely._machine import machine, versions
 from likely._page import Table
 from likely._page.html import render
@@ -54,9 +52,9 @@ class Shown:
         return "this quick run" if self.run and self.run.quick else "this run"
 
     @property
-    def letter(self) -> Any:
+    def letter(self) -> Letter | None:
         """What the paper fixes and leaves open, and what we did; None where that is not written down."""
-        return _letters().get(self.entry.name)
+        return LETTERS.get(self.entry.name)
 
     @property
     def departs(self) -> str:
@@ -98,8 +96,3 @@ def entry_css() -> Markup:
 @cache
 def _here() -> tuple[dict[str, str], dict[str, str | int]]:
     return versions(), machine()
-
-
-def _letters() -> dict[str, Any]:
-    name = "experiments.paper.letter"
-    return import_module(name).LETTERS if find_spec(name) else {}
