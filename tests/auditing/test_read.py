@@ -100,7 +100,7 @@ def test_what_cannot_be_read_is_refused_in_a_sentence(tmp_path: Path, name: str,
 def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="does not exist"):
         read_table(tmp_path / "nowhere.csv")
-    with pytest.raises(FileNotFoundError, match="is not a file"):
+    with pytest.raises(FileNotFoundError, match="holds no file that ends in"):
         read_table(tmp_path)
 
 

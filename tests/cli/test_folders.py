@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from likely import auditing, cli
-from likely.auditing import _by_blocks
+from likely.auditing import blocks as by_blocks
 from likely.cli import engines, paths
 
 pq = pytest.importorskip("pyarrow.parquet")
@@ -53,7 +53,7 @@ def in_files(frame: pd.DataFrame, folder: Path, blocks: int) -> Path:
 @pytest.fixture
 def beyond(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have any table be too large to be read at once."""
-    monkeypatch.setattr(_by_blocks, "AT_ONCE", 100)
+    monkeypatch.setattr(by_blocks, "AT_ONCE", 100)
 
 
 def scores_of(folder: Path) -> pd.DataFrame:
@@ -96,8 +96,8 @@ def test_where_the_sample_is_all_rows_odd_rows_are_those_of_one_file(tmp_path: P
 def test_of_a_long_table_all_rows_are_scored_and_the_worst_are_listed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_by_blocks, "SAMPLE", 400)
-    monkeypatch.setattr(_by_blocks, "_LEAST", 400)
+    monkeypatch.setattr(by_blocks, "SAMPLE", 400)
+    monkeypatch.setattr(by_blocks, "_LEAST", 400)
     parts = in_files(table(), tmp_path / "parts", 3)
     out = tmp_path / "out"
     done = likely_command("audit", parts, "--target", "price", "--out", out)
@@ -120,8 +120,8 @@ def test_of_a_long_table_all_rows_are_scored_and_the_worst_are_listed(
 
 @pytest.mark.usefixtures("beyond")
 def test_labels_names_and_known_findings_of_a_long_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_by_blocks, "SAMPLE", 800)
-    monkeypatch.setattr(_by_blocks, "_LEAST", 800)
+    monkeypatch.setattr(by_blocks, "SAMPLE", 800)
+    monkeypatch.setattr(by_blocks, "_LEAST", 800)
     rng = np.random.default_rng(0)
     truth = rng.integers(0, 2, ROWS)
     frame = pd.DataFrame({"x": 3 * truth + 0.3 * rng.normal(size=ROWS), "z": rng.normal(size=ROWS)})
@@ -187,7 +187,7 @@ def test_engines(tmp_path: Path) -> None:
 
 def test_a_dask_cluster_gives_the_same_audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     distributed = pytest.importorskip("distributed")
-    monkeypatch.setattr(_by_blocks, "AT_ONCE", 100)
+    monkeypatch.setattr(by_blocks, "AT_ONCE", 100)
     parts = in_files(table().drop(columns="price"), tmp_path / "parts", 3)
     with distributed.LocalCluster(
         n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None, protocol="tcp"

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from likely.auditing._audit import Audit, Progress
-from likely.auditing._by_blocks import audit_source, beyond_memory
 from likely.auditing._known import Known
 from likely.auditing._outputs import audit_logits, audit_model
 from likely.auditing._table import audit_data
+from likely.auditing.blocks import audit_source, beyond_memory
 
 Earlier = str | os.PathLike[str] | Mapping[str, Any]
 

@@ -60,7 +60,7 @@ def audit_command(
     from likely._destination import keep_inputs, writable
     from likely.auditing import audit
     from likely.auditing._audit import FILES
-    from likely.auditing._blocks_audit import FILES as FILES_OF_BLOCKS
+    from likely.auditing.blocks._answer import FILES as FILES_OF_BLOCKS
     from likely.cli.engines import engine as computing
     from likely.cli.paths import one_or_several
 

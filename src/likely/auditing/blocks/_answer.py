@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from likely._destination import keep_inputs, writable, write_together
 from likely._files import replacing
 from likely.auditing._audit import PAGE, SUMMARY, Audit, _json
-from likely.auditing._block_scores import ScoreFile
 from likely.auditing._finding import cell_text
 from likely.auditing._found import plain
 from likely.auditing._known import RowNames
 from likely.auditing._report import page
+from likely.auditing.blocks._scores import ScoreFile
 
 SCORES = "scores.parquet"
 FILES = (PAGE, SCORES, SUMMARY)

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from likely._rows.sources import Source
 from likely.auditing._audit import Progress
-from likely.auditing._block_columns import BlockColumns, as_kind
-from likely.auditing._block_rows import NAMED, Certainty, RowScores
-from likely.auditing._block_scores import ScoreFile, Spread, Worst, first_copies
-from likely.auditing._block_sums import Sums
-from likely.auditing._block_targets import LabelScores, TargetScores
 from likely.auditing._columns import Columns
 from likely.auditing._duplicates import ORDINARY, Twins
+from likely.auditing.blocks._columns import BlockColumns, as_kind
+from likely.auditing.blocks._rows import NAMED, Certainty, RowScores
+from likely.auditing.blocks._scores import ScoreFile, Spread, Worst, first_copies
+from likely.auditing.blocks._sums import Sums
+from likely.auditing.blocks._targets import LabelScores, TargetScores
 
 LISTED = 2_000  # rows of each kind of problem on the page
 KEYS = 100_000_000  # rows of which exact copies are looked for: 16 bytes for each are in memory

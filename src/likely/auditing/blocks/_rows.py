@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from likely._typing import Array
 from likely.auditing import _rows
-from likely.auditing._block_columns import BlockColumns
 from likely.auditing._columns import MODELLED, Columns
 from likely.auditing._finding import Finding
 from likely.auditing._neighbours import Neighbours
@@ -19,6 +18,7 @@ from likely.auditing._pattern import Pattern
 from likely.auditing._repair import RARE
 from likely.auditing._row_words import RowWords
 from likely.auditing._squash import Squash
+from likely.auditing.blocks._columns import BlockColumns
 from likely.outliers import ScatterDetector
 from likely.outliers._threshold import false_alarms
 

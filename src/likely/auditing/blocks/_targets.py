@@ -17,7 +17,6 @@ from likely.auditing import _label_models as label_models
 from likely.auditing import _labels
 from likely.auditing import _target_models as target_models
 from likely.auditing import _target_verdict as verdicts
-from likely.auditing._block_columns import BlockColumns, as_kind
 from likely.auditing._changed_rows import fillings, has_gaps, spread_by_gaps
 from likely.auditing._columns import MODELLED, Columns, ranked
 from likely.auditing._finding import Finding
@@ -26,6 +25,7 @@ from likely.auditing._out_of_fold import FITTED, by_content
 from likely.auditing._squash import Squash
 from likely.auditing._target_verdict import TargetVerdict, judge_targets
 from likely.auditing._targets import wrong_targets
+from likely.auditing.blocks._columns import BlockColumns, as_kind
 from likely.calibration import LinearScale, LinearTemperature
 
 _LINE = 5_000  # rows that a line is fitted to

@@ -8,13 +8,13 @@ from typing import Any
 
 from likely._rows.sources import Source, is_one_file, source_of
 from likely.auditing._audit import Progress
-from likely.auditing._block_findings import tell_all
-from likely.auditing._block_passes import Fitted, first_pass, second_pass
-from likely.auditing._blocks_audit import BlocksAudit
 from likely.auditing._columns import read_columns
 from likely.auditing._duplicates import find_twins
 from likely.auditing._read import read_table, source_name
 from likely.auditing._table import _settled_names, audit_data
+from likely.auditing.blocks._answer import BlocksAudit
+from likely.auditing.blocks._findings import tell_all
+from likely.auditing.blocks._passes import Fitted, first_pass, second_pass
 
 AT_ONCE = 1 << 26  # numbers of a table that is read at once, for which an audit takes about 3.5 GB
 SAMPLE = 100_000  # rows that models are fitted on, about

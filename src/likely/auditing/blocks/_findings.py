@@ -12,17 +12,17 @@ from numpy.typing import NDArray
 
 from likely._rows.sources import Source
 from likely.auditing._audit import Audit
-from likely.auditing._block_columns import BlockColumns
-from likely.auditing._block_passes import LISTED, Fitted, Scored, framed, named_wrong
-from likely.auditing._block_rows import NAMED, extended
-from likely.auditing._block_sums import Sums
-from likely.auditing._block_targets import LabelScores
-from likely.auditing._blocks_audit import BlocksAudit, KeptRows
 from likely.auditing._columns import Columns
 from likely.auditing._duplicates import ORDINARY
 from likely.auditing._finding import Explained, Finding, Reason, worst_first
 from likely.auditing._neighbours import Neighbours
 from likely.auditing._source import counted, listed
+from likely.auditing.blocks._answer import BlocksAudit, KeptRows
+from likely.auditing.blocks._columns import BlockColumns
+from likely.auditing.blocks._passes import LISTED, Fitted, Scored, framed, named_wrong
+from likely.auditing.blocks._rows import NAMED, extended
+from likely.auditing.blocks._sums import Sums
+from likely.auditing.blocks._targets import LabelScores
 
 _OF_ALL = ("rows", "targets", "labels", "duplicates")  # findings that are about all rows
 _OF_TARGETS = ("target_wrong", "target_nll", "expected", "label_wrong", "label_nll", "temperature")
