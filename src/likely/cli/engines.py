@@ -15,7 +15,7 @@ def engine(name: str, scheduler: str | None) -> Iterator[None]:
 
     Args:
         name: "threads" or "dask".
-        scheduler: the address of a Dask scheduler, such as tcp://10.0.0.1:8786, whose workers see the same files; None
+        scheduler: the address of a Dask scheduler, such as tcp://scheduler:8786, whose workers see the same files; None
             for workers on this machine.
 
     Raises:

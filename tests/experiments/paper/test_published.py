@@ -103,7 +103,7 @@ def test_both_rows_or_the_reason(run: list[Published], monkeypatch: pytest.Monke
     letter = SimpleNamespace(
         fixed=("300 epochs",), open=("the start",), ours=("He",), departs=(reason,), saved="Saved so."
     )
-    monkeypatch.setattr(_shown, "_letters", lambda: {"vae": letter})
+    monkeypatch.setattr(_shown, "LETTERS", {"vae": letter})
     body = str(Shown(find("vae"), published(find("vae"))).body)
     shown = Page(body).text
     assert f"Not run to the letter: {reason}." in shown
