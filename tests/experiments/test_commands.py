@@ -136,7 +136,7 @@ def test_running_one_again_keeps_the_others(entries: None, tmp_path: Path) -> No
     page = (tmp_path / "report.html").read_text()
     assert "python -m experiments.paper good --seed 0" in page
     assert "python -m experiments.paper fine --seed 0" in page
-    assert "2 hold, 1 not run" in page
+    assert "What was run here are 2 of 3 entries, beside the stored run; 1 not run." in page
 
 
 def test_an_interrupted_run_still_writes_its_report(
@@ -148,7 +148,8 @@ def test_an_interrupted_run_still_writes_its_report(
     made = (paper.ENTRIES[0], Entry("slow", "Figure", 2, "Slow", "It is slow.", interrupt))
     monkeypatch.setattr(paper, "ENTRIES", made)
     assert paper_command("--out", str(tmp_path)).exit_code != 0
-    assert "1 holds, 1 not run" in (tmp_path / "report.html").read_text()
+    page = (tmp_path / "report.html").read_text()
+    assert "What was run here are 1 of 2 entries, beside the stored run; 1 not run." in page
 
 
 def test_the_command_to_redo_names_a_data_folder_unless_the_environment_does(

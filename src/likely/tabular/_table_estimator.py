@@ -53,6 +53,7 @@ class TableEstimator(BaseEstimator):
         X, y, (sample_weight, groups), whole = read_sample(X, y, sample_weight, groups)
         if whole is not None:
             self._say(f"read {len(X):,} of {whole:,} rows")
+        X = _as_frame(X)  # what is lazy has no length
         self.n_rows_read_ = _num_samples(X)
         return X, y, sample_weight, groups
 

@@ -11,6 +11,8 @@ from experiments.data import Outliers
 from experiments.entries import Context
 from experiments.paper import outlier_detection, outlier_distribution
 from experiments.paper._detectors import RIVALS, cut, judged, refused, stand_ins
+from experiments.paper._letter_table import KEYS
+from experiments.paper.outlier_letter import AS_READ
 from likely.outliers import ScatterDetector
 from presentable import check_presentable
 
@@ -48,7 +50,7 @@ def test_a_rival_that_refuses_a_set_is_named_and_one_of_ours_may_not(monkeypatch
         judged(DATA, "scatter", lambda _: Refuses(), 0)
     found = scores(0.9, 0.8)
     found.loc[(found["method"] == "IF") & (found["set"] == "set 2"), ["AUC", "AP"]] = np.nan
-    assert refused(found) == " Refused: IF set 2."
+    assert refused(found) == " IF failed on the set “set 2”."
     assert refused(scores(0.9, 0.8)) == ""
     frame = bench.summary(found, "all rows")
     assert frame.loc["IF", "mean AUC"] == pytest.approx(0.8026)
@@ -116,6 +118,9 @@ def test_the_verdict_follows_the_medians() -> None:
     def medians(pca: float, ae: float) -> pd.DataFrame:
         return pd.DataFrame({"a": {"PCA+S": pca, "AE+S": ae, "IF": 0.8}, "b": {"PCA+S": pca, "AE+S": ae, "IF": 0.8}})
 
-    assert outlier_detection.judge(medians(0.9, 0.85), [])[0] == "holds"
-    assert outlier_detection.judge(medians(0.9, 0.75), [])[0] == "holds in part"
-    assert outlier_detection.judge(medians(0.7, 0.75), [])[0] == "does not hold"
+    def by_start(pca: float, ae: float) -> pd.DataFrame:
+        index = pd.MultiIndex.from_product([["PCA+S", "AE+S"], [AS_READ], ["torch"], ["–"]], names=KEYS)
+        return pd.DataFrame({"median AUC": [pca, ae]}, index)
+
+    for own, verdict in (((0.9, 0.85), "holds"), ((0.9, 0.75), "holds in part"), ((0.7, 0.75), "does not hold")):
+        assert outlier_detection.judge(medians(*own), by_start(*own), [])[0] == verdict
