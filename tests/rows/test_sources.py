@@ -212,3 +212,13 @@ def test_what_is_wrong_is_said_in_one_line_that_names_it(tmp_path: Path) -> None
         source.beside("z")
     with pytest.raises(ValueError, match="the table has 10 rows, and what belongs to it has 9"):
         source.beside(np.zeros(9))
+
+
+def test_a_block_without_rows_is_answered_by_none(table: pd.DataFrame) -> None:
+    few = table[list("abd")].iloc[:300].assign(number=np.arange(300.0))
+    lazy = dd.from_pandas(few, npartitions=3)
+    lazy = lazy[(lazy["number"] < 100) | (lazy["number"] >= 200)]  # nothing is left of the block in the middle
+    kept = few[(few["number"] < 100) | (few["number"] >= 200)]
+    detector = ScatterDetector().fit(lazy)
+    np.testing.assert_array_equal(detector.outlier_score(lazy).compute(), detector.outlier_score(kept))
+    assert detector.explain(lazy).compute().shape == kept.shape

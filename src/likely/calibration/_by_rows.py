@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import inspect
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from likely._rows.opened import Split, split_source
-from likely._rows.sources import Answer, source_of
+from likely._rows.sources import Answer, Asked, source_of
 from likely.calibration._held_out import HeldOutRows
 
 
@@ -41,31 +41,25 @@ def by_rows(
             del options[parameters[1]]
             others = {name: options.pop(name, None) for name in beside}
             source, split = split_source(parameters[1], source, others, getattr(self, "column_names_", None))
-            # A copy: what is computed later is computed by the calibrator as it is now.
             kept = {**dict.fromkeys(beside), **options}
-            answers = Answer(None if width is None else width(self), dtype or _wide(X))
-            return source.answers(_OfBlock(method, copy.copy(self), split, kept, answers), answers)
+            answers = Answer(None if width is None else width(self), np.dtype(dtype or _wide(X)), method.__name__)
+            return source.answers(_OfBlock(Asked(method, self, answers), split, kept), answers)
 
         return answer
 
     return decorate
 
 
+@dataclass(frozen=True)
 class _OfBlock:
-    def __init__(
-        self, method: Callable[..., Any], fitted: Any, split: Split, options: dict[str, Any], answer: Answer
-    ) -> None:
-        # By name: a method that is decorated cannot be found by pickle.
-        self.method, self.fitted, self.split, self.options = method.__name__, fitted, split, options
-        self.answer = answer
+    asked: Asked
+    split: Split
+    options: dict[str, Any]
 
     def __call__(self, *block: Any) -> Any:
         arrays = self.split(*block)
-        main = arrays.pop(self.split.main)
-        if not len(main):
-            return np.empty((0,) if self.answer.width is None else (0, self.answer.width), self.answer.dtype)
-        found = getattr(self.fitted, self.method)(main, **{**self.options, **arrays})
-        return found.astype(self.answer.dtype, copy=False)
+        found = self.asked(arrays.pop(self.split.main), **{**self.options, **arrays})
+        return found.astype(self.asked.answer.dtype, copy=False)
 
 
 def _wide(X: Any) -> Any:

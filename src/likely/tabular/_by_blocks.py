@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import inspect
 from collections.abc import Callable
@@ -11,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from likely._rows.sources import Answer, Source, source_of
+from likely._rows.sources import Answer, Asked, Source, source_of
 
 MOST = 1 << 25  # numbers of a table that is not in memory that a fit reads: 1.6 million rows of 20 columns
 
@@ -94,10 +93,9 @@ def by_blocks(
             for name in beside:
                 source = source.beside(options.pop(name))
             count, width = parts(**options), self._width(method.__name__, **options)
-            # A copy: what is computed later is computed by the estimator as it is now.
-            compute = _OfBlock(method.__name__, copy.copy(self), beside, options)
             columns = None if count == 1 and width is None else count * (width or 1)
-            return _split(source.answers(compute, Answer(columns, dtype(self))), count, width)
+            answer = Answer(columns, np.dtype(dtype(self)), method.__name__)
+            return _split(source.answers(_OfBlock(Asked(method, self, answer), beside, options), answer), count, width)
 
         return whole
 
@@ -106,17 +104,16 @@ def by_blocks(
 
 @dataclass(frozen=True)
 class _OfBlock:
-    method: str
-    fitted: Any
+    asked: Asked
     names: tuple[str, ...]
     options: dict[str, Any]
 
     def __call__(self, block: Any, *beside: Any) -> Any:
-        names = getattr(self.fitted, "feature_names_in_", None)
+        names = getattr(self.asked.fitted, "feature_names_in_", None)
         if names is not None and hasattr(block, "columns") and set(names) < set(block.columns):
             block = block[list(names)]
         given = dict(zip(self.names, beside, strict=True))
-        said = getattr(self.fitted, self.method)(block, **given, **self.options)
+        said = self.asked(block, **given, **self.options)
         return np.column_stack(said) if isinstance(said, tuple) else said
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import inspect
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy as np
 from likely._rows.sources._dask import Dask, is_dask
 from likely._rows.sources._files import ENDINGS, Files, is_files, is_one_file
 from likely._rows.sources._ray import Ray, is_ray
-from likely._rows.sources._source import Answer, Source
+from likely._rows.sources._source import Answer, Asked, Source
 from likely._rows.sources._spark import Spark, is_spark
 
 _KINDS: tuple[tuple[Callable[[Any], bool], Any], ...] = (
@@ -22,7 +22,7 @@ _KINDS: tuple[tuple[Callable[[Any], bool], Any], ...] = (
     (is_spark, Spark),
     (is_ray, Ray),
 )
-__all__ = ["ENDINGS", "Answer", "Source", "by_blocks", "is_one_file", "source_of"]
+__all__ = ["ENDINGS", "Answer", "Asked", "Source", "by_blocks", "is_one_file", "source_of"]
 
 
 def source_of(X: Any) -> Source | None:
@@ -63,20 +63,19 @@ def by_blocks(
             names = [name for name in beside.split() if options.get(name) is not None]
             for name in names:
                 source = source.beside(options.pop(name))
-            # A copy: what is computed later is computed by the estimator as it is now.
-            compute = _OfBlock(method, copy.copy(self), tuple(names), options)
-            columns = None if width is None else width(self)
-            return source.answers(compute, Answer(columns, np.dtype(dtype(self)), method.__name__))
+            answer = Answer(None if width is None else width(self), np.dtype(dtype(self)), method.__name__)
+            return source.answers(_OfBlock(Asked(method, self, answer), tuple(names), options), answer)
 
         return whole
 
     return decorate
 
 
+@dataclass(frozen=True)
 class _OfBlock:
-    def __init__(self, method: Callable[..., Any], fitted: Any, names: tuple[str, ...], options: dict[str, Any]):
-        # By name: a method that is decorated cannot be found by pickle.
-        self.method, self.fitted, self.names, self.options = method.__name__, fitted, names, options
+    asked: Asked
+    names: tuple[str, ...]
+    options: dict[str, Any]
 
     def __call__(self, block: Any, *beside: Any) -> Any:
-        return getattr(self.fitted, self.method)(block, **dict(zip(self.names, beside, strict=True)), **self.options)
+        return self.asked(block, **dict(zip(self.names, beside, strict=True)), **self.options)

@@ -80,7 +80,7 @@ class Dask(Source):
         import pandas as pd
 
         tasks = self._tasks(_Indexed(compute))
-        empty = np.empty((0,) if answer.width is None else (0, answer.width), answer.dtype)
+        empty = answer.none
         index = self.collection._meta.index
         meta = pd.Series(empty, index=index) if answer.width is None else pd.DataFrame(empty, index=index)
         return dd.from_delayed(tasks, meta=meta, divisions=self.collection.divisions, verify_meta=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import operator
 from abc import ABC, abstractmethod
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 T = TypeVar("T")
 
@@ -32,6 +34,29 @@ class Answer:
     def names(self) -> list[str]:
         """Of the columns that hold it."""
         return [self.name] if self.width is None else [f"{self.name}_{place}" for place in range(self.width)]
+
+    @property
+    def none(self) -> NDArray[Any]:
+        """The answer to no rows."""
+        return np.empty((0,) if self.width is None else (0, self.width), self.dtype)
+
+
+class Asked:
+    """A method of an estimator as it is now, to be asked of blocks later and elsewhere.
+
+    Args:
+        method: a method that answers each row by itself.
+        fitted: the estimator.
+        answer: what it returns.
+    """
+
+    def __init__(self, method: Callable[..., Any], fitted: Any, answer: Answer) -> None:
+        # By name: a method that is decorated cannot be found by pickle. A copy: the estimator may be fitted anew.
+        self.method, self.fitted, self.answer = method.__name__, copy.copy(fitted), answer
+
+    def __call__(self, block: Any, **options: Any) -> Any:
+        """Return what the method says of a block, which may have no rows."""
+        return getattr(self.fitted, self.method)(block, **options) if len(block) else self.answer.none
 
 
 class Source(ABC):
