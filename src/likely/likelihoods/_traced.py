@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from likely import kernels
 from likely.parameters import Data, Fixed
 
 Loss = Any  # a likelihood loss, whose class is built upon this file
@@ -41,6 +42,7 @@ def traced(loss: Loss, prediction: Tensor, target: Tensor, features: Any, index:
         or not (features is None or isinstance(features, Tensor))
     ):
         return None
+    reduced: Tensor
     phi, single = {}, True
     for name in loss._fused.order:
         parameter = loss._modules[name]
@@ -48,10 +50,25 @@ def traced(loss: Loss, prediction: Tensor, target: Tensor, features: Any, index:
         value = parameter(dtype=torch.float32) if fixed else parameter(features=features, index=index)
         single = single and value.dtype is torch.float32
         phi[name] = loss._placed(name, value, prediction.shape) if value.ndim else value
+    if single and loss._fused.kind == "robust" and _has_kernel(prediction):
+        constant = loss._fused.constant if loss.full else 0.0
+        reduced = kernels.location_nll(
+            loss._fused.kind, prediction, target, *phi.values(), constant=constant, reduction=loss.reduction
+        )
+        return reduced if loss.multiplier == 1 else reduced * loss.multiplier
     if not single:
         nll = loss._nll(prediction, target, phi)
     else:
         nll = formula(prediction, target, **phi)
         nll = nll + loss._fused.constant if loss.full else nll
-    reduced: Tensor = nll.mean() if loss.reduction == "mean" else nll.sum()
+    reduced = nll.mean() if loss.reduction == "mean" else nll.sum()
     return reduced if loss.multiplier == 1 else reduced * loss.multiplier
+
+
+def _has_kernel(tensor: Tensor) -> bool:
+    """Whether ρ has a kernel here: for its formula the compiler would copy tables to the device in every step."""
+    if not torch.compiler.is_dynamo_compiling() or not tensor.numel():
+        return False
+    from likely.likelihoods._uncompiled import has_kernel
+
+    return has_kernel(tensor.device.type)

@@ -1,9 +1,11 @@
-"""A loss outside the compiler. Imported when a compiler is at work, for the decorator below would load it."""
+"""What stays outside the compiler. Imported when one is at work, for the decorators below would load it."""
 
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from likely import kernels
 
 
 @torch.compiler.disable
@@ -12,3 +14,9 @@ def uncompiled(loss: Any, prediction: Tensor, target: Tensor, *rest: Any) -> Ten
     features, index, sample_weight = rest
     found: Tensor = loss.forward(prediction, target, features=features, index=index, sample_weight=sample_weight)
     return found
+
+
+@torch.compiler.assume_constant_result
+def has_kernel(device: str) -> bool:
+    """Whether there are fused kernels on this kind of device."""
+    return kernels.available(torch.empty(0, device=device))
