@@ -23,7 +23,7 @@ test bench: export LIKELY_DATA ?= $(abspath ../shared/data)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test lint types imports docs links dist bare lowest lowestvenv reproduce bench clean
+.PHONY: help venv test lint types imports docs links dist bare recipe lowest lowestvenv reproduce bench clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
@@ -62,17 +62,40 @@ docs: $(INSTALLED) ## the site, in docs/_build/html
 links: $(INSTALLED) ## ask the pages that the site links to whether they are there; needs a network
 	$(BIN)/sphinx-build -q -b linkcheck docs docs/_build/links
 
-dist: $(INSTALLED) ## the sdist, and the wheel built from it, in dist/
-	@rm -rf dist && $(BIN)/python -m build --outdir dist . > build.log 2>&1 || { cat build.log; exit 1; }
-	@rm -f build.log && ls dist
+# Three files to upload: the sdist, and from it a wheel for this platform and one for every other. On Linux, auditwheel
+# names the oldest glibc that the first one runs on; that its libraries need other processors is no error, for the one
+# that suits is chosen when they are loaded. Where there is no C++ compiler the two wheels are one.
+dist: $(INSTALLED) ## the sdist, a wheel for this platform and a pure one, in dist/
+	@rm -rf dist build/dist && mkdir -p build/dist
+	@{ $(BIN)/python -m build --sdist --outdir dist . \
+	  && LIKELY_PURE=1 $(BIN)/python -m build --wheel --outdir dist dist/*.tar.gz \
+	  && $(BIN)/python -m build --wheel --outdir build/dist dist/*.tar.gz; } > build/dist/log 2>&1 || { cat build/dist/log; exit 1; }
+	@case "$$(ls build/dist)" in \
+	  *-linux_*) PATH="$(abspath $(BIN)):$$PATH" auditwheel repair --disable-isa-ext-check -w dist build/dist/*.whl >> build/dist/log 2>&1 \
+	    || { cat build/dist/log; exit 1; };; \
+	  *) mv -f build/dist/*.whl dist;; \
+	esac
+	@rm -rf build/dist && ls dist
 
-bare: dist ## the wheel without extras, in a venv of its own: README.md's code runs, the command says what it lacks
+# $(WHEEL) is the one for this platform: "any" is the first of the names, and the only one without a compiler.
+WHEEL = $$(ls dist/likely-*.whl | tail -n 1)
+bare: dist ## both wheels without extras, in a venv of their own: README.md's code runs, the command names what it lacks
 	@rm -rf build/bare && $(PYTHON) -m venv build/bare
-	@build/bare/bin/python $(PIP) -c constraints.txt dist/likely-*.whl
+	@build/bare/bin/python $(PIP) -c constraints.txt $(WHEEL)
 	@build/bare/bin/python -W error -c 'import likely; print("import likely", likely.__version__, "without extras: ok")'
-	@build/bare/bin/python -m doctest -o NORMALIZE_WHITESPACE -o ELLIPSIS README.md && echo "README.md without extras: ok"
+	@for wheel in $(WHEEL) dist/likely-*-any.whl; do \
+	  build/bare/bin/python $(PIP) --no-deps --force-reinstall $$wheel \
+	  && build/bare/bin/likely --version && build/bare/bin/likely info | sed -n '/^kernels/,/^[^k ]/{/^ /p}' \
+	  && build/bare/bin/python -m doctest -o NORMALIZE_WHITESPACE -o ELLIPSIS README.md \
+	  && echo "README.md without extras, $$wheel: ok" || exit 1; \
+	done
+	@build/bare/bin/likely info | grep 'location *absent' > /dev/null && echo "the pure wheel has no compiled kernels: ok"
 	@{ build/bare/bin/likely 2>&1 || true; } | grep -F 'likely[cli]'
 	@rm -rf build/bare
+
+recipe: dist ## the conda-forge recipe of the sdist in dist/, in dist/recipe/
+	@mkdir -p dist/recipe && sed "s/^  sha256: .*/  sha256: $$($(BIN)/python -c 'import hashlib, sys; print(hashlib.file_digest(sys.stdin.buffer, "sha256").hexdigest())' < dist/likely-*.tar.gz)/" recipe/recipe.yaml > dist/recipe/recipe.yaml
+	@grep sha256: dist/recipe/recipe.yaml
 
 # The tests that meet other libraries, and not those that repeat our own arithmetic, which is the same on every version:
 # scikit-learn's checks of every estimator and its pipelines, pandas' frames, torch's distributions, special functions,
@@ -82,7 +105,7 @@ bare: dist ## the wheel without extras, in a venv of its own: README.md's code r
 # regression ended elsewhere for another order of rows (by 1e-9, which deals some rows to other folds); and torch 2.6
 # takes minutes to compile what newer ones compile in seconds.
 lowest: dist $(LOWEST) ## the wheel on the lowest versions that pyproject.toml names, in a venv of its own
-	@build/lowest/bin/python $(PIP) --no-deps --force-reinstall dist/likely-*.whl
+	@build/lowest/bin/python $(PIP) --no-deps --force-reinstall $(WHEEL)
 	@build/lowest/bin/python -m pytest -q -n $(JOBS) -p no:cacheprovider -o filterwarnings=ignore -o xfail_strict=false -k '$(LOWEST_ONLY)' --dist worksteal $(LOWEST_TESTS)
 	@rm -rf build/lowest
 

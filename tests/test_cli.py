@@ -32,7 +32,15 @@ def likely_command(*words: str) -> Result:
 
 
 @pytest.mark.parametrize(
-    "words", [["--help"], ["audit", "--help"], ["calibrate", "--help"], ["predict", "--help"], ["--version"]]
+    "words",
+    [
+        ["--help"],
+        ["audit", "--help"],
+        ["calibrate", "--help"],
+        ["predict", "--help"],
+        ["info", "--help"],
+        ["--version"],
+    ],
 )
 def test_asking_for_words_loads_no_library(words: list[str]) -> None:
     code = CHECK_IMPORTS.format(words=words)
@@ -62,7 +70,7 @@ def test_info_for_people_and_for_programs() -> None:
     shown = likely_command("info")
     assert shown.exit_code == 0
     about = json.loads(likely_command("info", "--json").stdout)
-    assert list(about) == ["versions", "machine", "extras"]
+    assert list(about) == ["versions", "machine", "torch", "kernels", "libraries", "extras", "environment"]
     assert list(about["versions"]) == ["likely", "python", "torch", "numpy", "scipy", "scikit-learn"]
     assert {"cpu", "cores", "memory"} <= set(about["machine"])
     assert all(isinstance(installed, bool) for installed in about["extras"].values())

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from likely.parameters import Global as Global
     from likely.parameters import Predicted as Predicted
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 
 _MODULES = {
     *("auditing", "calibration", "constraints", "distributions", "functional", "integrations", "likelihoods", "linear"),

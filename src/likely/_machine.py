@@ -31,26 +31,31 @@ def machine() -> dict[str, str | int]:
 
 def extras() -> dict[str, bool]:
     """Each extra of the package and whether all it asks for is installed."""
+    return {extra: all(version(name) for name in names) for extra, names in wanted().items()}
+
+
+def wanted() -> dict[str, set[str]]:
+    """Each extra of the package and the distributions it asks for; none where the package is not installed."""
     try:
         package = metadata.metadata("likely")
         requirements = metadata.requires("likely") or []
     except metadata.PackageNotFoundError:
         return {}
-    wanted = {extra: _wanted(extra, requirements) for extra in package.get_all("Provides-Extra") or []}
-    return {extra: all(version(name) for name in names) for extra, names in wanted.items()}
+    return {extra: _wanted(extra, requirements) for extra in package.get_all("Provides-Extra") or []}
 
 
 def _wanted(extra: str, requirements: list[str]) -> set[str]:
     """The distributions an extra asks for, following `likely[other]` into the extras it names."""
-    from packaging.requirements import Requirement
-
     names: set[str] = set()
-    for requirement in map(Requirement, requirements):
-        if requirement.marker is not None and requirement.marker.evaluate({"extra": extra}):
-            if requirement.name == "likely":
-                names.update(*(_wanted(other, requirements) for other in requirement.extras))
-            else:
-                names.add(requirement.name)
+    for requirement in requirements:
+        asks_for, _, marker = requirement.partition(";")
+        parts = re.match(r"\s*([\w.-]+)\s*(?:\[([^]]*)\])?", asks_for)
+        if parts is None or not re.search(rf"extra\s*==\s*['\"]{re.escape(extra)}['\"]", marker):
+            continue
+        if parts[1] == "likely":
+            names.update(*(_wanted(other.strip(), requirements) for other in (parts[2] or "").split(",")))
+        else:
+            names.add(parts[1])
     return names
 
 

@@ -1,30 +1,31 @@
 """The `likely` command: `audit`, `calibrate`, `predict` and `info`.
 
 Everything heavy is imported by the command that needs it, so `likely --help` answers at once; and typer is imported
-inside `build`, so that an install without the `cli` extra gets a sentence instead of a traceback.
+inside `build`, so that an install without the `cli` extra gets a sentence instead of a traceback. `likely info` and
+`likely --version` work without it.
 """
 
-import json
 import sys
-from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated
 
 if TYPE_CHECKING:
     import typer
 
-Described = Mapping[str, Mapping[str, object]]
 CLI_EXTRA = ("typer", "rich", "jinja2", "pandas", "matplotlib")
 
 
 def main() -> None:
     """The entry point of the console script."""
-    missing = [name for name in CLI_EXTRA if find_spec(name) is None]
-    if missing:
-        sys.exit(f"The likely command needs {', '.join(missing)}: pip install 'likely[cli]'")
     from likely.cli.terminal import accept_any_sign
 
     accept_any_sign()
+    missing = [name for name in CLI_EXTRA if find_spec(name) is None]
+    if missing:
+        if answer := _without_extra(sys.argv[1:]):
+            print(answer)
+            return
+        sys.exit(f"The likely command needs {', '.join(missing)}: pip install 'likely[cli]'")
     build()()
 
 
@@ -60,11 +61,10 @@ def build() -> "typer.Typer":
 
     @app.command()
     def info(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
-        """Show versions, hardware and the extras that are installed."""
-        from likely._machine import extras, machine, versions
+        """Show what a bug report needs: versions, hardware, kernels, extras and settings."""
+        from likely.cli.info import shown
 
-        about: Described = {"versions": versions(), "machine": machine(), "extras": extras()}
-        typer.echo(json.dumps(about, indent=1, ensure_ascii=False) if as_json else readable(about))
+        typer.echo(shown(as_json))
 
     from likely.cli.audit import audit_command
     from likely.cli.calibrate import calibrate_command, predict_command
@@ -75,11 +75,14 @@ def build() -> "typer.Typer":
     return app
 
 
-def readable(about: Described) -> str:
-    """What `likely info` shows people."""
-    words = {"True": "installed", "False": "not installed"}
-    lines = []
-    for heading, values in about.items():
-        lines.append(heading)
-        lines += [f"  {name:<14}{words.get(str(value), value)}" for name, value in values.items()]
-    return "\n".join(lines)
+def _without_extra(words: list[str]) -> str | None:
+    """What an install without the `cli` extra prints for these words; None where they need it."""
+    if words == ["--version"]:
+        import likely
+
+        return f"likely {likely.__version__}"
+    if words[:1] == ["info"] and set(words[1:]) <= {"--json"}:
+        from likely.cli.info import shown
+
+        return shown("--json" in words)
+    return None

@@ -1,0 +1,143 @@
+"""What a bug report needs: versions, hardware, kernels and settings, for `likely info`.
+
+Nothing here may fail or open a connection: what cannot be determined is reported as the error that prevented it. Needs
+no extra, so that ``python -m likely info`` works in every install.
+"""
+
+import json
+import os
+import platform
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from likely import _machine
+
+Section = Mapping[str, object]
+
+# Processor flags that select other code in torch, in BLAS or here.
+FLAGS = {
+    *("sse4_2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512vl", "avx512_bf16", "avx512_fp16"),
+    *("avx_vnni", "amx_tile", "amx_bf16", "asimd", "asimdhp", "asimddp", "sve", "sve2", "bf16", "i8mm"),
+}
+# Variables besides our own that change speed or numbers. LIKELY_DATA is a path, read by the experiments only.
+VARIABLES = {
+    *("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "CUBLAS_WORKSPACE_CONFIG"),
+    *("PYTORCH_ENABLE_MPS_FALLBACK", "TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE", "TRITON_INTERPRET"),
+}
+PRIVATE = {"LIKELY_DATA"}
+SOURCES = ("kernels/location", "kernels/softmax", "kernels/head", "row_store/rule")
+DEVELOPMENT = {"dev", "docs", "peers"}
+ABSENT = "absent: torch's operations are used"
+
+
+def report() -> dict[str, Section]:
+    """All sections, in the order in which they are printed."""
+    sections: dict[str, Callable[[], Section]] = {
+        "versions": _machine.versions,
+        "machine": _hardware,
+        "torch": _torch,
+        "kernels": _kernels,
+        "libraries": _libraries,
+        "extras": _extras,
+        "environment": _environment,
+    }
+    return {name: _attempt(section) for name, section in sections.items()}
+
+
+def shown(as_json: bool) -> str:
+    """The report as text to copy, or as JSON."""
+    about = report()
+    return json.dumps(about, indent=1, ensure_ascii=False) if as_json else _text(about)
+
+
+def _text(about: Mapping[str, Section]) -> str:
+    r"""Sections as indented lines.
+
+    >>> print(_text({"versions": {"likely": "0.1.0"}, "extras": {"cli": True, "gpu": False}, "environment": {}}))
+    versions
+      likely           0.1.0
+    extras
+      cli              installed
+      gpu              not installed
+    environment
+      (none)
+    """
+    words = {"True": "installed", "False": "not installed"}
+    lines = []
+    for heading, values in about.items():
+        lines.append(heading)
+        lines += [f"  {name:<17}{words.get(str(value), value)}" for name, value in values.items()] or ["  (none)"]
+    return "\n".join(lines)
+
+
+def _attempt(section: Callable[[], Section]) -> Section:
+    """The section, or the error that prevented it in one line."""
+    try:
+        return section()
+    except Exception as error:  # a broken install is what reports are about
+        return {"error": " ".join(f"{type(error).__name__}: {error}".split())}
+
+
+def _hardware() -> Section:
+    described = dict(_machine.machine())
+    if flags := _flags():
+        described["flags"] = flags
+    return {**described, "platform": platform.platform(), "interpreter": platform.python_implementation()}
+
+
+def _flags() -> str:
+    """The flags of `FLAGS` that the processor has, where the system lists them."""
+    listed = Path("/proc/cpuinfo")
+    text = listed.read_text(errors="replace") if listed.exists() else ""
+    line = re.search(r"^(?:flags|Features)\s*:\s*(.+)$", text, flags=re.MULTILINE)
+    return " ".join(flag for flag in line[1].split() if flag in FLAGS) if line else ""
+
+
+def _torch() -> Section:
+    import torch
+
+    build = f"CUDA {torch.version.cuda}" if torch.version.cuda else "CPU"
+    if getattr(torch.version, "hip", None):
+        build = f"ROCm {torch.version.hip}"
+    described: dict[str, object] = {
+        "version": str(torch.__version__),
+        "build": build,
+        "vector units": torch.backends.cpu.get_cpu_capability(),
+        "threads": torch.get_num_threads(),
+    }
+    if torch.cuda.is_available():
+        for number in range(torch.cuda.device_count()):
+            device = torch.cuda.get_device_properties(number)
+            memory = f"{device.total_memory / 2**30:.0f} GiB"
+            described[f"cuda:{number}"] = f"{device.name}, {memory}, compute capability {device.major}.{device.minor}"
+    else:
+        described["cuda"] = "no device"
+    if torch.backends.mps.is_available():
+        described["mps"] = "available"
+    return described
+
+
+def _kernels() -> Section:
+    """The compiled library in use for each C++ file, and Triton's version."""
+    from likely.kernels import _native
+
+    loaded = {source: _native.load(source) for source in SOURCES}
+    files = {source: ABSENT if library is None else Path(library._name).name for source, library in loaded.items()}
+    return {**files, "triton": _machine.version("triton") or ABSENT}
+
+
+def _libraries() -> Section:
+    """Versions of the installed libraries that extras for users ask for."""
+    names = set().union(*(names for extra, names in _machine.wanted().items() if extra not in DEVELOPMENT))
+    return {name: version for name in sorted(names) if (version := _machine.version(name))}
+
+
+def _extras() -> Section:
+    return {extra: installed for extra, installed in _machine.extras().items() if extra not in DEVELOPMENT}
+
+
+def _environment() -> Section:
+    """Our variables and those of `VARIABLES` that are set."""
+    names = {name for name in os.environ if name.startswith("LIKELY_")} | (VARIABLES & set(os.environ))
+    return {name: os.environ[name] for name in sorted(names - PRIVATE)}
