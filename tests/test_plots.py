@@ -117,9 +117,9 @@ def test_a_map_shows_the_function(function):
 def test_map_mistakes():
     with pytest.raises(ValueError, match=r"X has shape \(4, 3\), expected \(n, 2\)"):
         TemperatureMapDisplay.from_function(lambda x: x, np.zeros((4, 3)))
-    with pytest.raises(ValueError, match="one positive value a point"):
+    with pytest.raises(ValueError, match="one positive value per point"):
         TemperatureMapDisplay.from_function(lambda x: -np.ones(len(x)), np.zeros((4, 2)))
-    with pytest.raises(ValueError, match="one class a point"):
+    with pytest.raises(ValueError, match="one class per point"):
         TemperatureMapDisplay.from_function(lambda x: x, np.zeros((4, 2)), [0, 1])
     with pytest.raises(ValueError, match="n_bins"):
         PITDisplay.from_predictions([0.0], mean=[0.0], scale=1.0, n_bins=0)

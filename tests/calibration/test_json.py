@@ -201,13 +201,13 @@ SPOILED = {
     "holds numbers that are not finite": lambda whole: change(whole, "BIAS", *FIRST, "bias").replace(
         '"BIAS"', "[1e999, 0, 0]"
     ),
-    "is no calibrated model of likely: it is not an object": lambda whole: "[1, 2]",
-    "is no calibrated model of likely: it has no 'format'": lambda whole: '{"a": 1}',
-    "is no calibrated model of likely: it has no 'likely'": lambda whole: change(whole, None, "likely"),
+    "is not a calibrated model of likely: it is not an object": lambda whole: "[1, 2]",
+    "is not a calibrated model of likely: it has no 'format'": lambda whole: '{"a": 1}',
+    "is not a calibrated model of likely: it has no 'likely'": lambda whole: change(whole, None, "likely"),
     "has format 2, written by likely 9.0": lambda whole: change(whole | {"likely": "9.0"}, 2, "format"),
     "'format' must be a whole number ≥ 1, found text": lambda whole: change(whole, "1", "format"),
     "'kind' must be classifier or regressor, found 'cake'": lambda whole: change(whole, "cake", "kind"),
-    "knows no classifier method of that name": lambda whole: change(whole, "GlobalScale", *FIRST, "method"),
+    "has no classifier method of that name": lambda whole: change(whole, "GlobalScale", *FIRST, "method"),
     "has no 'steps'": lambda whole: change(whole, None, "calibrator", "steps"),
     "'steps' must be a list of one record or more, found a list": lambda whole: change(
         whole, [], "calibrator", "steps"
@@ -256,7 +256,7 @@ def test_files_that_are_not_there_or_not_text(tmp_path):
     with pytest.raises(FileNotFoundError, match="is not a file"):
         calibration.load(tmp_path)
     (tmp_path / "model.pkl").write_bytes(b"\x80\x04\x95")
-    with pytest.raises(ValueError, match=r"model.pkl is no calibrated model of likely: it is not text"):
+    with pytest.raises(ValueError, match=r"model.pkl is not a calibrated model of likely: it is not text"):
         calibration.load(tmp_path / "model.pkl")
 
 
@@ -269,7 +269,7 @@ def test_what_cannot_be_saved_leaves_the_old_file(tmp_path, monkeypatch):
     class Mine(GlobalTemperature):
         pass
 
-    with pytest.raises(TypeError, match="Mine is none of likely's calibrators"):
+    with pytest.raises(TypeError, match="Mine is not a calibrator of likely"):
         calibration.save(Mine().fit(logits, y), path)
     with pytest.raises(TypeError, match="Its calibrator_ can be saved"):
         calibration.save(CalibratedRegressor(Ridge()).fit(logits, logits[:, 0]), path)
@@ -328,7 +328,7 @@ HOSTILE = {
         '"temperature"', '"temperature": 1, "temperature"'
     ),
     "'features' is 7, but its calibrator needs 0": lambda whole: change(whole, 7, "features"),
-    "each of 'members' must have a name of its own": lambda whole: change(
+    "the names of 'members' must differ": lambda whole: change(
         whole,
         {
             "method": "AutoCalibrator",
@@ -362,8 +362,8 @@ def test_a_hostile_classifier_is_refused_naming_the_field(message, tmp_path):
         ("parameters", {"likelihood": "cake"}, "'likelihood' must be normal or laplace, found 'cake'"),
         ("parameters", {"likelihood": 5}, "'likelihood' must be normal or laplace, found 5"),
         ("parameters", {"likelihood": ["normal"]}, "'likelihood' must be normal or laplace, found ['normal']"),
-        ("range", [3, -3], "'range' must be a lower end and then an upper one, found them reversed"),
-        ("low", [1e9] * D, "'low' and 'high' must be a lower end and then an upper one"),
+        ("range", [3, -3], "'range' must be a lower and then an upper end, found the reverse"),
+        ("low", [1e9] * D, "'low' and 'high' must be a lower and then an upper end"),
         ("global_scale", 5e-324, "'global_scale' must be 2.23e-308 or more"),
         ("has_scale", False, "'scale' is True, but its calibrator needs False"),
     ],

@@ -268,7 +268,7 @@ def test_groups_share_a_scale():
     model = MultiRidge(groups=groups).fit(X, y)
     assert (model.prior_scale_[:5] == model.prior_scale_[0]).all()
     assert (model.coef_[5:] == 0).all()
-    with pytest.raises(ValueError, match="groups must name"):
+    with pytest.raises(ValueError, match="groups must have shape"):
         MultiRidge(groups=["a"]).fit(X, y)
 
 

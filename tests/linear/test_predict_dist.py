@@ -88,5 +88,5 @@ def test_data_scales_of_another_likelihood_are_those_of_a_trusted_row() -> None:
 
 def test_scales_that_read_the_target_have_no_distribution() -> None:
     X, y = problem()
-    with pytest.raises(ValueError, match="use scale='predicted'"):
+    with pytest.raises(ValueError, match="use 'predicted'"):
         RobustLinearRegression("predicted_xy").fit(X, y).predict_dist(X)

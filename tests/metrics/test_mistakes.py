@@ -20,8 +20,8 @@ MISTAKES = {
     # Probabilities and labels; every metric of classes checks them in the same place.
     "NaN": (lambda: ece(y, [0.2, nan, 0.9]), ValueError, "y_prob holds NaN: drop or impute"),
     "NaN labels": (lambda: ece([0, nan, 1], p), ValueError, "y_true holds NaN"),
-    "negative": (lambda: ece(y, [-0.2, 0.7, 0.9]), ValueError, r"y_prob must lie in \[0, 1\], got -0.2 to 0.9: turn"),
-    "logits for probabilities": (lambda: m.brier_score(y, [3.0, -1.0, 2.0]), ValueError, "turn logits to prob"),
+    "negative": (lambda: ece(y, [-0.2, 0.7, 0.9]), ValueError, r"y_prob must lie in \[0, 1\], got -0.2 to 0.9: conv"),
+    "logits for probabilities": (lambda: m.brier_score(y, [3.0, -1.0, 2.0]), ValueError, "convert logits to prob"),
     "infinite": (lambda: ece(y, [inf, 0.7, 0.9]), ValueError, "y_prob must lie in"),
     "rows that do not sum": (
         lambda: m.classwise_calibration_error(y, [[0.2, 0.8], [0.3, 0.3], [0.5, 0.5]]),
@@ -76,14 +76,14 @@ MISTAKES = {
     ),
     "no prediction to split": (lambda: m.calibration_refinement(y), ValueError, "give either y_prob or logits="),
     # Likelihoods
-    "nothing predicted": (lambda: m.negative_log_likelihood(y), ValueError, "give one of: y_pred"),
-    "two predictions": (lambda: m.negative_log_likelihood(y, p, logits=p), ValueError, "give one of: y_pred"),
+    "nothing predicted": (lambda: m.negative_log_likelihood(y), ValueError, "give exactly one of y_pred"),
+    "two predictions": (lambda: m.negative_log_likelihood(y, p, logits=p), ValueError, "give exactly one of y_pred"),
     "NaN logits": (lambda: m.negative_log_likelihood(y, logits=[0.0, nan, 1.0]), ValueError, "logits holds NaN"),
     "infinite logits": (lambda: m.negative_log_likelihood(y, logits=[0.0, inf, 1.0]), ValueError, "below \\+∞"),
     "no class left": (
         lambda: m.negative_log_likelihood([0], logits=[[-inf, -inf]]),
         ValueError,
-        "leave each row",
+        "each row must have a finite one",
     ),
     "logits of one column": (lambda: m.negative_log_likelihood(y, logits=[[0.0]] * 3), ValueError, "logits have shape"),
     "outside the support": (
@@ -186,7 +186,7 @@ MISTAKES = {
     "a level missing": (
         lambda: m.crps_from_quantiles([0.0], [[0.0, 1.0]], [0.5]),
         ValueError,
-        r"levels has shape \(1,\), but there are 2 quantiles a row",
+        r"levels has shape \(1,\), but there are 2 quantiles per row",
     ),
 }
 

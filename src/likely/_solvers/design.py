@@ -1,4 +1,4 @@
-"""Rows and columns made comparable: what every self-tuning linear model is fitted on."""
+"""Standardised tables, which every self-tuning linear model is fitted on."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from likely._rows.canonical import Table, in_units
 from likely._solvers.tridiagonal import Tridiagonal
 from likely._typing import Array, Index
 
-_WIDE = 4  # the Gram matrix is formed where it is at most so many times as large as the table
+_WIDE = 4  # maximum size of the Gram matrix relative to the table
 
 
 @dataclass(frozen=True)
 class Design:
     """A table with centred columns of deviation one, and a centred target.
 
-    In these units a prior of one scale means the same for every column, so that no answer depends on the units of
-    the columns or of the target. A weight is a number of rows: ``rows`` is their sum, and all that enters an answer are
-    sums over rows. Constant columns are left out, and so are those whose weights have no prior, of which the
-    others and the target are cleared. A sparse table is scaled but stays as it is; its centring is left to ``offset``.
-    Columns stand in the order of their products with the target, largest first, so that no answer depends on the
-    order of the columns of X, even where it is found one column at a time.
+    In these units a prior of one scale means the same for every column, so that no result depends on the units of the
+    columns or of the target. A weight counts rows: ``rows`` is their sum, and only sums over rows enter a result.
+    Constant columns are left out, and so are those whose weights have no prior; the others and the target are made
+    orthogonal to these. A sparse table is scaled but not centred; its centring is left to ``offset``. Columns are
+    ordered by their products with the target, largest first, so that no result depends on the order of the columns of
+    X, even where it is computed one column at a time.
     """
 
     x: Any
@@ -39,7 +39,7 @@ class Design:
     offset: Array | None = None
     weight: Array | None = None  # of the rows of a sparse table; those of a dense one are in its rows
     free: Free | None = None
-    spent: float = 1.0  # degrees of freedom that went into what has no prior
+    spent: float = 1.0  # degrees of freedom of weights without a prior
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -47,12 +47,12 @@ class Design:
 
     @property
     def freedom(self) -> float:
-        """Rows less what was spent."""
+        """The number of rows less the degrees of freedom of weights without a prior."""
         return max(self.rows - self.spent, 1.0)
 
     @property
     def has_gram(self) -> bool:
-        """Whether sums of products of columns are the shorter description."""
+        """Whether the Gram matrix is the smaller description."""
         n, d = self.shape
         return self.offset is None and d <= max(_WIDE * n, 1000)
 
@@ -62,13 +62,13 @@ class Design:
 
     @cached_property
     def smaller(self) -> Array:
-        """The products of the columns or, where those are fewer, of the rows."""
+        """The products of the columns, or of the rows where these are fewer."""
         n, d = self.shape
         return self.gram if d <= n else np.asarray(self.x @ self.x.T)
 
     @cached_property
     def reduced(self) -> Tridiagonal:
-        """The same, made tridiagonal: once for all that is fitted to the table."""
+        """The same matrix made tridiagonal, once for all fits to the table."""
         return Tridiagonal(self.smaller)
 
     @cached_property
@@ -80,11 +80,11 @@ class Design:
         return self.squared(self.y)
 
     def squared(self, rows: Array) -> float:
-        """The sum of squares of something each row has one of."""
+        """Return the weighted sum of squares of one number per row."""
         return float(rows @ (rows if self.weight is None else self.weight * rows))
 
     def residual(self, coef: Array) -> float:
-        """The sum of squares the weights leave."""
+        """Return the residual sum of squares of these weights."""
         if self.has_gram:
             active = np.flatnonzero(coef)
             some = coef[active]
@@ -93,7 +93,7 @@ class Design:
         return self.squared(self.y - self.x @ coef + shift)
 
     def pull(self, coef: Array) -> Array:
-        """The products of the columns with what the weights leave of the target."""
+        """Return the products of the columns with the residuals of these weights."""
         if self.has_gram:
             return self.xy - self.gram @ coef
         left = self.y - self.x @ coef + (0.0 if self.offset is None else self.offset @ coef)
@@ -101,21 +101,21 @@ class Design:
         return self.x.T @ left - (0.0 if self.offset is None else self.offset * left.sum())
 
     def columns(self, active: Index) -> Array:
-        """Some columns, dense and centred."""
+        """Return some columns, dense and centred."""
         if self.offset is None:
             return self.x[:, active]
         dense = np.asarray(self.x[:, active].todense()) - self.offset[active]
         return dense if self.weight is None else dense * np.sqrt(self.weight)[:, None]
 
     def gram_of(self, active: Index) -> Array:
-        """The products of some columns."""
+        """Return the products of some columns."""
         if self.has_gram:
             return self.gram[np.ix_(active, active)]
         x = self.columns(active)
         return x.T @ x
 
     def scaled(self, scale: Array) -> Any:
-        """The table with its columns multiplied."""
+        """Return the table with its columns multiplied by ``scale``."""
         if self.offset is None:
             return np.asfortranarray(self.x * scale)
         x = self.x.copy()
@@ -128,7 +128,7 @@ class Design:
         return _distinct(self)
 
     def restored(self, coef: Array) -> tuple[Array, float]:
-        """Coefficients of the columns of X over their units, in the order of X, and the intercept."""
+        """Return the coefficients of the columns of X over their units, in the order of X, and the intercept."""
         full = np.zeros(len(self.mean))
         full[self.live] = coef
         if self.free is not None:
@@ -137,7 +137,7 @@ class Design:
         return full, self.target - float(self.mean @ full)
 
     def prepared(self, X: Any) -> Array:
-        """New rows in the units of the fit."""
+        """Return new rows in the units of the fit."""
         x = in_units(X[:, self.live], self.units[self.live])
         x = np.asarray(x.todense()) if sparse.issparse(x) else x
         return (x - self.mean[self.live]) / self.deviation[self.live]
@@ -145,7 +145,7 @@ class Design:
 
 @dataclass(frozen=True)
 class Free:
-    """Columns whose weights have no prior: how much of them is in the other columns and in the target."""
+    """Columns whose weights have no prior: their coefficients in the other columns and in the target."""
 
     index: Index
     columns: Array
@@ -154,9 +154,9 @@ class Free:
 
 @dataclass(frozen=True)
 class Distinct:
-    """A design in which a column stands for all that are multiples of it: between those no fit can choose.
+    """A design in which one column stands for all its multiples, among which no fit can choose.
 
-    They share a weight evenly, which leaves predictions, and the sum of absolute weights, what they are.
+    The multiples share a weight evenly, which changes neither predictions nor the sum of absolute weights.
     """
 
     whole: Design
@@ -177,28 +177,28 @@ class Distinct:
 
     @cached_property
     def count(self) -> Array:
-        """How many columns each column of the larger design shares its weight with, itself included."""
+        """For each column of the larger design, the number of columns that share its weight, itself included."""
         return np.bincount(self.member, minlength=len(self.first)).astype(np.float64)[self.member]
 
     def shared(self, coef: Array) -> Array:
-        """Weights of the larger design for those of the smaller."""
+        """Return the weights of the larger design, given those of the smaller."""
         return self.sign * coef[self.member] / self.count
 
     def posterior(self, noise: float, active: Index) -> Posterior:
-        """That of some weights of the smaller design, for rows in the columns of the larger."""
+        """Return the posterior of some weights of the smaller design, for rows in the columns of the larger."""
         posterior = Posterior(self.design, noise, 0.0, active)
         posterior.active = self.first[active]
         return posterior
 
     def evened(self, coef: Array) -> Array:
-        """Weights of the larger design, those of columns that are multiples of one another made equal in size."""
+        """Return the weights of the larger design with those of multiples made equal in size."""
         return self.shared(np.bincount(self.member, self.sign * coef, len(self.first)).astype(np.float64))
 
 
 def _distinct(design: Design) -> Distinct:
     d, sizes = design.shape[1], np.abs(design.xy)
     member, sign = np.arange(d), np.ones(d)
-    # Multiples have the same product with the target, up to the sign, so they stand side by side.
+    # Multiples have the same product with the target, up to the sign, so they are adjacent.
     near = np.abs(np.diff(sizes)) <= 1e-9 * sizes[:1]
     for start in np.flatnonzero(near & ~np.append(False, near[:-1])) if d > 1 else ():
         stop = start + 1 + int(np.append(near[start:], False).argmin())
@@ -213,7 +213,7 @@ def _distinct(design: Design) -> Distinct:
 
 
 def standardized(table: Table, fit_intercept: bool, penalty: Array | None = None) -> Design:
-    """The design of a table.
+    """Return the design of a table.
 
     ``penalty`` multiplies each column's deviation, which divides the scale of its weight's prior; 0 is no prior.
     """
@@ -233,9 +233,9 @@ def standardized(table: Table, fit_intercept: bool, penalty: Array | None = None
 
 
 def check_target(largest: float) -> None:
-    """Refuse a target that is so large, or so small, that its squares leave float64."""
+    """Raise an error for a target so large or so small that its squares exceed float64."""
     if largest > 1e150 or 0 < largest < 1e-150:
-        raise ValueError(f"y is as large as {largest:.0e}, and its squares beyond float64: give y in other units")
+        raise ValueError(f"y is as large as {largest:.0e}, and its squares exceed float64: give y in other units")
 
 
 def centred_design(
@@ -248,19 +248,22 @@ def centred_design(
     fit_intercept: bool,
     penalty: Array | None,
 ) -> Design:
-    """The design of a centred table, or of any other whose columns and target have the same products.
+    """Return the design of a centred table, or of any other whose columns and target have the same products.
 
     Args:
-        x: the columns less their means, times the roots of the weights; it is not kept as it is.
-        y: the target, likewise.
-        total: the number of rows.
-        mean: what was taken off the columns.
-        target: what was taken off the target.
-        units: of the columns.
-        fit_intercept: whether anything was taken off.
+        x: columns less their means, times the roots of the weights; it is overwritten.
+        y: target, likewise.
+        total: number of rows.
+        mean: means that were subtracted from the columns.
+        target: mean that was subtracted from the target.
+        units: units of the columns.
+        fit_intercept: whether means were subtracted.
         penalty: see :func:`standardized`.
+
+    Returns:
+        The design.
     """
-    # The table's own units have kept squares within float64.
+    # The units of the table keep squares within float64.
     deviation, live = _usable(np.sqrt(np.einsum("ij,ij->j", x, x) / total), mean)
     free, spent = None, float(fit_intercept)
     if penalty is not None:
@@ -270,9 +273,9 @@ def centred_design(
         if len(index):
             known = x[:, index] / deviation[index]
             basis, _ = linalg.qr(known, mode="economic")
-            columns, own = linalg.lstsq(known, np.column_stack([x[:, live] / deviation[live], y]))[0], basis.T @ y
+            columns = linalg.lstsq(known, np.column_stack([x[:, live] / deviation[live], y]))[0]
             free, spent = Free(index, columns[:, :-1], columns[:, -1]), spent + len(index)
-            x, y = x - basis @ (basis.T @ x), y - basis @ own
+            x, y = x - basis @ (basis.T @ x), y - basis @ (basis.T @ y)
     order = np.argsort(-np.abs(x.T @ y)[live] / deviation[live], kind="stable")
     live, free = live[order], free and replace(free, columns=free.columns[:, order])
     x = x.T[live].T
@@ -311,7 +314,7 @@ def _sparse(table: Table, total: float, fit_intercept: bool, penalty: Array | No
 
 
 def _usable(deviation: Array, mean: Array) -> tuple[Array, Index]:
-    """Deviations, one for a column whose own is a rounding error of its mean, and the columns that do vary."""
+    """Return the deviations, one for a column that is constant up to rounding, and the columns that vary."""
     varies = deviation > 1e-10 * np.abs(mean)
     return np.where(varies, deviation, 1.0), np.flatnonzero(varies)
 
@@ -329,7 +332,7 @@ class Posterior:
             self.matrix = design.smaller.copy() if active is None else self.columns @ self.columns.T
         else:
             self.matrix = design.gram.copy() if active is None and design.has_gram else design.gram_of(self.active)
-        # Columns that repeat one another share a weight: a trace of ridge says so.
+        # A tiny ridge makes columns that repeat one another share a weight.
         floor = 1e-10 * max(float(np.trace(self.matrix)) / max(len(self.matrix), 1), 1e-300)
         self.matrix[np.diag_indices(len(self.matrix))] += max(self.strength, floor)
 
@@ -338,20 +341,20 @@ class Posterior:
         return linalg.cholesky(self.matrix, lower=True, check_finite=False)
 
     def mean(self, xy: Array) -> Array:
-        """The weights that the active columns' products with the target speak for."""
+        """Return the posterior mean of the weights, given the active columns' products with the target."""
         if self.columns is not None:
             seen = self.columns.T @ linalg.cho_solve((self.root, True), self.columns @ xy)
             return (xy - seen) / self.strength
         return linalg.cho_solve((self.root, True), xy) if len(xy) else xy
 
     def variance(self, x: Array) -> Array:
-        """Of the mean response at standardised rows, the intercept's part included."""
+        """Return the variance of the mean response at standardised rows, that of the intercept included."""
         x = x[:, self.active]
         common = np.full(len(x), self.noise / self.rows)
         if not len(self.active):
             return common
-        own = x if self.columns is None else x @ self.columns.T
-        seen = (linalg.solve_triangular(self.root, own.T, lower=True) ** 2).sum(0)
+        products = x if self.columns is None else x @ self.columns.T
+        seen = (linalg.solve_triangular(self.root, products.T, lower=True) ** 2).sum(0)
         if self.columns is None:
             return common + self.noise * seen
         return common + self.noise / self.strength * np.maximum(np.einsum("ij,ij->i", x, x) - seen, 0.0)

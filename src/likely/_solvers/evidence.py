@@ -1,9 +1,9 @@
-r"""One solver: a likelihood parameter linear in features, its ridge learned by evidence.
+r"""The fit of a likelihood parameter that is linear in features, with a ridge learned by evidence.
 
 Row :math:`i` has a negative log-likelihood :math:`\ell_i(u_i)` with :math:`u_i = b + x_i \cdot w`, and the prior is
-:math:`w_j \sim N(0, 1/\lambda)` on standardised features. Fisher scoring makes each :math:`\ell_i` a parabola, and
-:class:`~likely._solvers.ridge.Ridge` chooses :math:`\lambda` for it. Where no spread of :math:`u` is worth its price
-the answer is :math:`w = 0` exactly, :math:`\lambda = \infty`.
+:math:`w_j \sim N(0, 1/\lambda)` on standardised features. Fisher scoring approximates each :math:`\ell_i` by a
+parabola, for which :class:`~likely._solvers.ridge.Ridge` chooses :math:`\lambda`. Where the evidence does not support a
+varying :math:`u` the result is exactly :math:`w = 0`, :math:`\lambda = \infty`.
 """
 
 import math
@@ -21,8 +21,8 @@ from likely._solvers.ridge import Ridge
 from likely._typing import Array
 
 Evaluate = Callable[[slice, Tensor], tuple[Tensor, Tensor, Tensor]]
-_SAMPLE = 5000  # rows that a first fit is made on
-_LEAP = 100.0  # the furthest that one step may move the intercept
+_SAMPLE = 5000  # rows of the first fit
+_LEAP = 100.0  # maximum change of the intercept in one step
 
 
 @dataclass
@@ -33,7 +33,7 @@ class Solution:
     deviation: Array
     coef: Array
     intercept: float
-    precision: float  # λ of the prior; ∞ where the features are not worth using
+    precision: float  # λ of the prior; ∞ where coef is zero
     n_iter: int
 
     def __call__(self, features: Tensor) -> Tensor:
@@ -58,18 +58,18 @@ def fit_linear(
 ) -> Solution:
     """Minimise Σ ℓ(b + x·w) + λ/2 |w|² and choose λ by evidence.
 
-    Long tables are first fitted on a regular sample of their rows, which leaves two passes or so over all of them.
+    Long tables are first fitted on a regular sample of their rows, after which about two passes over all rows suffice.
 
     Args:
-        features: rows of shape (n, d), which may be elsewhere.
+        features: rows of shape (n, d), in memory or in blocks.
         evaluate: ``evaluate(rows, u)`` returns ℓ, its slope and its expected curvature (Fisher information) in u for
-            those rows: a slice, or what columns that are elsewhere are indexed by.
+            those rows: a slice, or an index of columns in blocks.
         rate: nats that a unit of spread of u costs (:class:`~likely._solvers.ridge.Ridge`).
-        quasi: whether to divide the likelihood by its dispersion, for slopes that vary more than the model says.
+        quasi: whether to divide the likelihood by its dispersion, for slopes that vary more than under the model.
         penalty: ``"evidence"``, a number for λ, or None for no penalty.
-        sample_weight: weight of each row, shape (n,).
-        max_iter: most passes over the rows, at each stage.
-        tol: the fit ends after a step worth less than this in the mean loss.
+        sample_weight: weight per row, shape (n,); None for equal weights.
+        max_iter: maximum number of passes over the rows, at each stage.
+        tol: the fit ends after a step that improves the mean loss by less than this.
 
     Returns:
         The line and its precision.
@@ -83,13 +83,13 @@ def fit_linear(
     stages = [(stride, 100 * tol), (1, tol)] if stride > 1 else [(1, tol)]
     n_iter = 0
     for step, enough in stages:
-        # What an effect explains is no longer noise, so the dispersion is taken again once there is one.
+        # Variation explained by an effect is no longer noise, so the dispersion is then estimated again.
         for again in range(2 if ridge and quasi else 1):
             if ridge and quasi and not design.temper(evaluate, state, step) and again:
                 break
             n_iter += _score(design, evaluate, state, ridge, step, max_iter, enough)
     if ridge and math.isfinite(state.precision):
-        # The parabolas chose among ridges; whether any is worth having is decided by the losses themselves.
+        # The parabolas select the ridge; whether it improves on w = 0 is decided by the losses themselves.
         base = design.loss(evaluate, np.zeros(design.width), 0.0)
         if base - state.penalised(design.loss(evaluate, state.w, state.b)) <= ridge.cost(state.values, state.precision):
             state = _State(np.zeros(design.width), 0.0, math.inf)
@@ -98,7 +98,7 @@ def fit_linear(
 
 @dataclass
 class _State:
-    """Where the scoring stands."""
+    """The state of the scoring."""
 
     w: Array
     b: float
@@ -108,7 +108,7 @@ class _State:
     direction: float = 0.0
 
     def move(self, precision: float) -> None:
-        """Take a new precision. Each change of direction halves the radius, so that log λ cannot swing for ever."""
+        """Set a new precision. Each change of direction halves the radius, so that log λ cannot oscillate for ever."""
         if math.isfinite(self.precision) and math.isfinite(precision):
             direction = math.log(precision / self.precision)
             self.radius *= 0.5 if direction * self.direction < 0 else 1.0
@@ -128,7 +128,7 @@ def _score(
     max_iter: int,
     tol: float,
 ) -> int:
-    """Fisher scoring from ``state``, in place, on every ``stride``-th row; the number of passes it took."""
+    """Run Fisher scoring from ``state``, in place, on every ``stride``-th row; return the number of passes."""
     best, step_w, step_b, iteration = math.inf, np.zeros_like(state.w), 0.0, 0
     while iteration < max_iter:
         iteration += 1
@@ -143,7 +143,7 @@ def _score(
             state.move(ridge.best(state.values, response, around=state.precision, radius=state.radius))
         best = state.penalised(here.loss)
         step_w = vectors @ _shrunk(response, state.values, state.precision) - state.w
-        # Where labels are noise the loss is flat in the intercept, and one step would leave the numbers there are.
+        # Where labels are noise the loss is flat in the intercept, and one step could overflow.
         step_b = min(max(-(here.slope_b + float(here.cross @ step_w)) / here.mass, -_LEAP), _LEAP)
         state.w, state.b = state.w + step_w, state.b + step_b
         curvature = state.values + (state.precision if math.isfinite(state.precision) else 0.0)
@@ -157,7 +157,7 @@ def _score(
 def _shrunk(response: Array, values: Array, precision: float) -> Array:
     if not math.isfinite(precision):
         return np.zeros_like(response)
-    # Without a penalty, directions the data does not see are left alone, as a pseudo-inverse does.
+    # Without a penalty, directions in which the data do not vary stay zero, as with a pseudo-inverse.
     floor = values.max(initial=0.0) * len(values) * np.finfo(float).eps
     safe = np.where(values + precision > floor, values + precision, np.inf)
     return response / safe
@@ -177,7 +177,7 @@ class _Parabola:
     def diagonalised(self, w: Array) -> tuple[Array, Array, Array]:
         """Return eigenvalues and eigenvectors of the parabola in w alone, and the response along these.
 
-        The Gram matrix is used up.
+        The Gram matrix is overwritten.
         """
         # The intercept is profiled out: it has no prior.
         cross = torch.as_tensor(self.cross)
@@ -189,11 +189,11 @@ class _Parabola:
 
 
 class _Design:
-    """The standardised features, rotated onto their own span where there are more of them than rows."""
+    """The standardised features, rotated onto their span where there are more of them than rows."""
 
     def __init__(self, features: Rows, mean: Array, deviation: Array, weight: Array) -> None:
         self.features, self.mean, self.deviation = features, mean, deviation
-        self.given, self.total = column(weight), float(weight.sum())
+        self.counts, self.total = column(weight), float(weight.sum())
         self.dispersion: float | None = None
         n, d = features.shape
         self.rotation: Array | None = None
@@ -215,8 +215,8 @@ class _Design:
 
     def weight(self, rows: Any) -> Tensor:
         """Return the weights of some rows, over the dispersion."""
-        given: Tensor = self.given[rows]
-        return given if self.dispersion is None else given / self.dispersion
+        counts: Tensor = self.counts[rows]
+        return counts if self.dispersion is None else counts / self.dispersion
 
     def evaluated(self, evaluate: Evaluate, w: Array, b: float, rows: Any) -> tuple[Tensor, Any]:
         """Return the features of some rows, and what ``evaluate`` returns for them at (w, b)."""
@@ -224,25 +224,25 @@ class _Design:
         return x, evaluate(rows, x @ torch.as_tensor(w).to(x) + b)
 
     def loss(self, evaluate: Evaluate, w: Array, b: float) -> float:
-        """The loss alone."""
+        """Return the loss alone."""
 
         def loss_of(rows: Any) -> float:
-            x, (each, _, _) = self.evaluated(evaluate, w, b, rows)
-            return float((each * self.weight(rows).to(x)).double().sum())
+            x, (losses, _, _) = self.evaluated(evaluate, w, b, rows)
+            return float((losses * self.weight(rows).to(x)).double().sum())
 
         return self.features.total(loss_of)
 
     def temper(self, evaluate: Evaluate, state: _State, stride: int) -> bool:
-        """Divide the likelihood by its dispersion; whether that changed it enough to fit again.
+        """Divide the likelihood by its dispersion; return whether that changed it enough to fit again.
 
-        The dispersion is how much the slopes vary beyond what the curvature says. Under the true model the two agree.
-        Where they do not, something the model misses moves the slopes, and evidence would take that for an effect of
-        whatever features there are. Dividing by the excess (quasi-likelihood) prices it as noise.
+        The dispersion is the variance of the slopes relative to the curvature. Under the true model the two agree.
+        Where the slopes vary more, something the model lacks moves them, which the evidence would attribute to any
+        features there are. Dividing by the excess (quasi-likelihood) treats it as noise.
         """
 
         def sums(rows: Any) -> tuple[float, float]:
             _, (_, slope, curvature) = self.evaluated(evaluate, state.w, state.b, rows)
-            weight = self.given[rows].to(slope)
+            weight = self.counts[rows].to(slope)
             return float((weight * slope.square()).double().sum()), float((weight * curvature).double().sum())
 
         squares, curvatures = self.features.total(sums, stride=stride)
@@ -258,8 +258,8 @@ class _Design:
         def sums(rows: Any) -> tuple[Any, ...]:
             x, terms = self.evaluated(evaluate, w, b, rows)
             weight = stride * self.weight(rows).to(x)
-            each, slope, curvature = (t.to(x) * weight for t in terms)  # logits may be wider than the features
-            numbers = (float(term.double().sum()) for term in (each, slope, curvature))
+            losses, slope, curvature = (t.to(x) * weight for t in terms)  # logits may be wider than the features
+            numbers = (float(term.double().sum()) for term in (losses, slope, curvature))
             slopes = ((term @ x).double().cpu().numpy() for term in (slope, curvature))
             return *numbers, *slopes, (x.T @ (curvature[:, None] * x)).double()
 

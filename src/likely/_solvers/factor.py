@@ -1,9 +1,9 @@
-r"""A table of any length as the triangular factor of its rows, which is all that least squares read of it.
+r"""A table of any length as the triangular factor of its rows, which is all that least squares need.
 
-Of a centred, weighted table :math:`A = QR` only R enters :math:`A^\top A = R^\top R`. Factors of two blocks become that
-of both by a QR of one above the other and of the difference of their means (TSQR; Demmel et al., 2012). That is
-accurate to rounding, while sums of products would square the condition of the table, and lose columns whose mean is
-large and whose deviation is small.
+Of a centred, weighted table :math:`A = QR` only R enters :math:`A^\top A = R^\top R`. The factors of two blocks are
+combined by a QR of one above the other and of the difference of their means (TSQR; Demmel et al., 2012). That is
+accurate to rounding, while sums of products would square the condition number of the table, and lose columns whose mean
+is large and whose deviation is small.
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ class Factor:
         Args:
             x: array of shape (n, d), float64.
             y: array of shape (n, k), float64.
-            weight: how many rows each counts for, shape (n,); None for one.
+            weight: weight per row, shape (n,); None for one.
+
+        Returns:
+            The factor.
         """
         if weight is not None and not weight.all():
             seen = weight > 0
@@ -66,15 +69,18 @@ class Factor:
 
     def __add__(self, other: Factor) -> Factor:
         if len(self.mean) != len(other.mean):
-            raise ValueError(f"blocks have {len(self.mean)} and {len(other.mean)} columns, with the target's")
+            raise ValueError(
+                f"blocks have {len(self.mean)} and {len(other.mean)} columns, targets included: they must agree"
+            )
         if not self.weight or not other.weight:
             return self if self.weight else other
         peak, total = np.maximum(self.peak, other.peak), self.weight + other.weight
-        (own, own_root), (its, its_root) = (each._in_units(_units(peak, self.targets)) for each in (self, other))
-        apart = its - own
+        units = _units(peak, self.targets)
+        (mean, root), (other_mean, other_root) = (factor._in_units(units) for factor in (self, other))
+        apart = other_mean - mean
         between = math.sqrt(self.weight) * math.sqrt(other.weight / total) * apart
-        root = _triangular(np.vstack([own_root, its_root, between]))
-        return Factor(total, peak, own + (other.weight / total) * apart, root, self.targets)
+        root = _triangular(np.vstack([root, other_root, between]))
+        return Factor(total, peak, mean + (other.weight / total) * apart, root, self.targets)
 
     def design(self, fit_intercept: bool, penalty: Array | None = None, target: int = 0) -> Design:
         """Return the design of the columns and one of the targets; see :func:`~likely._solvers.design.standardized`."""
@@ -90,11 +96,11 @@ class Factor:
         return centred_design(x, y, self.weight, mean[:-1], float(mean[-1]), units, fit_intercept, penalty)
 
     def _in_units(self, units: Array) -> tuple[Array, Array]:
-        """The means and the factor, in other units."""
-        own = _units(self.peak, self.targets)
-        if (own == units).all():
+        """Return the means and the factor in other units."""
+        present = _units(self.peak, self.targets)
+        if (present == units).all():
             return self.mean, self.root
-        ratio = np.where(self.peak > 0, own, 0.0) / units  # a column of zeros has no unit
+        ratio = np.where(self.peak > 0, present, 0.0) / units  # a column of zeros has no unit
         return self.mean * ratio, self.root * ratio
 
 

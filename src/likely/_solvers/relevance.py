@@ -1,7 +1,7 @@
-"""Automatic relevance determination: a ridge for each group of weights, all of them learned by evidence.
+"""Automatic relevance determination: a ridge per group of weights, all learned by evidence.
 
 MacKay (1992) and Tipping (2001): the variance of a group's prior is the sum of its squared weights over the number of
-them that the rows determine. A group whose variance adds too little to the evidence is taken out.
+them that the rows determine. A group whose variance adds too little to the evidence is removed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from likely._typing import Array, Index
 
 @dataclass(frozen=True)
 class Relevance:
-    """The answer: of every column its weight and the variance of its prior (0: the weight is zero)."""
+    """The result: for every column its weight and the variance of its prior (0: the weight is zero)."""
 
     coef: Array
     variance: Array
@@ -29,10 +29,10 @@ class Relevance:
 
 
 def relevant(design: Design, group: Index, *, max_iter: int, tol: float) -> Relevance:
-    """Return the weights of most evidence when each numbered group of columns has a prior variance of its own.
+    """Return the weights of highest evidence when each numbered group of columns has a separate prior variance.
 
-    One of m variances is kept if it is worth more than ½ log nm nats. The steps end when no variance moves by ten times
-    the share ``tol``.
+    One of m variances is kept if it adds more than ½ log nm nats. The updates stop when no variance changes by more
+    than ten times the share ``tol``.
     """
     strength = RidgeEvidence(design).best()
     variance = np.full(int(group.max(initial=-1)) + 1, strength.noise / strength.penalty)
@@ -59,16 +59,16 @@ class _Groups:
     n_iter: int = 0
 
     def weights(self) -> tuple[Index, Array, Array]:
-        """The active columns, and mean and covariance of their weights at the present variances and noise."""
-        design, own = self.design, self.variance[self.group]
-        active = np.flatnonzero(own > 0)
+        """Return the active columns, and mean and covariance of their weights at the present variances and noise."""
+        design, variance = self.design, self.variance[self.group]
+        active = np.flatnonzero(variance > 0)
         precision = design.gram_of(active) / self.noise
-        precision[np.diag_indices(len(active))] += 1 / own[active]
+        precision[np.diag_indices(len(active))] += 1 / variance[active]
         covariance = linalg.cho_solve((linalg.cholesky(precision, lower=True), True), np.eye(len(active)))
         return active, covariance @ (design.xy[active] / self.noise), covariance
 
     def settle(self) -> None:
-        """MacKay's updates of variances and noise, until neither moves."""
+        """Run MacKay's updates of variances and noise until both converge."""
         design, groups = self.design, len(self.variance)
         for _ in range(self.max_iter):
             self.n_iter += 1
@@ -86,29 +86,29 @@ class _Groups:
             coef[active] = mean
             left = max(design.freedom - float(determined.sum()), 0.01 * design.freedom)
             noise = max(design.residual(coef) / left, 1e-14 * design.yy / design.freedom)
-            kept = variance > 0
-            moved = float(np.abs(np.log(variance[kept] / self.variance[kept])).max(initial=0.0))
+            positive = variance > 0
+            moved = float(np.abs(np.log(variance[positive] / self.variance[positive])).max(initial=0.0))
             moved = max(moved, abs(math.log(noise / self.noise)))
             self.variance, self.noise = variance, noise
             if moved < self.tol * 10 or self.n_iter >= self.max_iter:
                 return
 
     def eliminate(self, price: float) -> int:
-        """Put variances to zero, the worst first, while one adds less than its price to the evidence; how many."""
+        """Set variances to zero, the worst first, while one adds less evidence than its price; return how many."""
         active, mean, covariance = self.weights()
         member = self.group[active]
-        own = self.variance[member]
-        kept, removed = np.ones(len(own), dtype=bool), 0
+        variance = self.variance[member]
+        kept, removed = np.ones(len(variance), dtype=bool), 0
         while kept.any():
             posterior = covariance.diagonal()[kept]
-            each = 0.5 * (mean[kept] ** 2 / posterior - np.log(own[kept] / posterior))
-            gain = np.bincount(member[kept], each, len(self.variance))
+            gains = 0.5 * (mean[kept] ** 2 / posterior - np.log(variance[kept] / posterior))
+            gain = np.bincount(member[kept], gains, len(self.variance))
             gain[self.variance == 0] = np.inf
             worst = int(np.argmin(gain))
             if gain[worst] >= price:
                 break
             for j in np.flatnonzero(kept & (member == worst)):
-                # What the other weights are once this one is known to be zero.
+                # The posterior of the other weights given that this one is zero.
                 column = covariance[:, j] / covariance[j, j]
                 mean = mean - column * mean[j]
                 covariance = covariance - np.outer(column, covariance[j])

@@ -15,18 +15,19 @@ from likely._typing import Array
 
 
 def row_precision(distance: Array, df: float, dimensions: Array | float = 1.0) -> Array:
-    """Return 1 / u² of rows: what each weighs in the least squares of the next step.
+    """Return 1 / u² of rows: their weights in the least squares of the next step.
 
     Args:
         distance: squared distance of each row from the middle, over s².
-        df: degrees of freedom ν of the hyperprior; the fewer, the less a far row weighs.
-        dimensions: q, of all rows or of each.
+        df: degrees of freedom ν of the hyperprior; the fewer, the less a distant row weighs.
+        dimensions: q, one number or one per row.
 
     Returns:
         Array of the shape of ``distance``, from 0 to (ν + q) / ν.
 
-    >>> row_precision(np.array([0.0, 1.0, 96.0]), df=4.0)
-    array([1.25, 1.  , 0.05])
+    Example:
+        >>> row_precision(np.array([0.0, 1.0, 96.0]), df=4.0)
+        array([1.25, 1.  , 0.05])
     """
     return np.asarray((df + dimensions) / (df + distance), dtype=np.float64)
 

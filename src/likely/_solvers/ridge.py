@@ -1,14 +1,14 @@
 r"""The strength of a ridge by evidence: the probability of the rows with the weights integrated out (MacKay 1992).
 
 In the eigenbasis of the curvature, with eigenvalues :math:`e_j` and response :math:`r_j`, the evidence of every
-precision :math:`\lambda` of the prior :math:`w_j \sim N(0, 1/\lambda)` is a sum, so the best one is a search over the
-whole line and not a fixed-point iteration that may end anywhere:
+precision :math:`\lambda` of the prior :math:`w_j \sim N(0, 1/\lambda)` is a sum, so the best one is found by a search
+over the whole line instead of a fixed-point iteration, which may end in a local optimum:
 
 .. math:: \log p(\lambda) = \tfrac12 \sum_j \left(\frac{r_j^2}{e_j + \lambda} - \log(1 + e_j / \lambda)\right)
           - \text{rate} \cdot s, \qquad s = \sqrt{d / \lambda}.
 
-:math:`s` is how far the prior lets a prediction spread over the rows. Its own prior, an exponential, has its mode at
-the base model :math:`w = 0`: on few rows evidence alone overstates the spread, and that is what hurts.
+:math:`s` is the spread of predictions over the rows that the prior allows. Its prior is an exponential, with its mode
+at the base model :math:`w = 0`: on few rows the evidence alone overestimates the spread.
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ RATE = 8.0
 
 @dataclass(frozen=True)
 class Ridge:
-    """A normal prior of weights, an exponential prior of the spread it allows, and the precision of most evidence."""
+    """A normal prior of weights, an exponential prior of their spread, and the precision of highest evidence."""
 
     spread: float  # s² at precision one
     rate: float = 0.0  # nats that a unit of spread costs
 
     def cost(self, values: Array, precision: float) -> float:
-        """Return what a precision costs in nats: the volume of weights it opens, and the prior of their spread."""
+        """Return the cost of a precision in nats: the volume of weights it allows, and the prior of their spread."""
         return float(0.5 * np.log1p(values / precision).sum() + self.rate * math.sqrt(self.spread / precision))
 
     def best(self, values: Array, response: Array, *, around: float = math.inf, radius: float = 2.0) -> float:
-        """Return the precision of most evidence for a parabola.
+        """Return the precision of highest evidence for a parabola.
 
         Args:
             values: eigenvalues of the curvature, shape (d,).
             response: the curvature times the weights less the slope, in the eigenbasis, shape (d,).
             around: the present precision. From ∞, which is w = 0, the whole line is searched; from elsewhere the
-                parabola is no guide to what happens near zero, and only the vicinity is.
-            radius: how far log λ may move from a finite ``around``.
+                parabola is not valid near zero, and only the vicinity is searched.
+            radius: maximum change of log λ from a finite ``around``.
 
         Returns:
             The precision; ∞ if no finite one has more evidence than w = 0.
@@ -77,19 +77,19 @@ class Ridge:
 
 
 def lowest_on(cost: Callable[[float], float], grid: Array) -> float:
-    """Return where the cost is lowest: near the lowest point of the grid, or at an end of it if that is the lowest."""
+    """Return where the cost is lowest: near the lowest point of the grid, or at an end of the grid if that is it."""
     k = int(np.argmin([cost(x) for x in grid]))
     return float(grid[k]) if k in (0, len(grid) - 1) else _polished(cost, grid[k - 1], grid[k + 1])
 
 
 def _polished(cost: Callable[[float], float], low: float, high: float) -> float:
-    found = optimize.minimize_scalar(cost, bounds=(low, high), method="bounded", options={"xatol": 1e-6})
-    return float(found.x)
+    result = optimize.minimize_scalar(cost, bounds=(low, high), method="bounded", options={"xatol": 1e-6})
+    return float(result.x)
 
 
 @dataclass(frozen=True)
 class Strength:
-    """One strength λ of a ridge, with what else is best at it."""
+    """One strength λ of a ridge, with the optimal noise and prior mean for it."""
 
     penalty: float  # λ = σ² / τ²
     noise: float  # σ²
@@ -98,7 +98,7 @@ class Strength:
 
 
 class RidgeEvidence:
-    """The evidence of every strength of a ridge, with the noise (and the prior's mean) at their best for each.
+    """The evidence of every strength of a ridge, with the optimal noise (and prior mean) for each.
 
     The Gram matrix is tridiagonal (see :class:`Design`), so that a strength costs O(d).
     """
@@ -117,7 +117,7 @@ class RidgeEvidence:
         self.learn_mean = learn_mean
 
     def at(self, penalty: float) -> Strength:
-        """Return the noise, the prior's mean and the log evidence at a strength."""
+        """Return the noise, the prior mean and the log evidence at a strength."""
         self.evaluations += 1
         log_det, solved = self.reduced.shifted(penalty, self.vectors)
         product = self.vectors.T @ solved
@@ -132,8 +132,8 @@ class RidgeEvidence:
         return Strength(penalty, noise, mean, log_evidence)
 
     def best(self) -> Strength:
-        """Return the strength of most evidence, anywhere on the line."""
-        # At an end of the grid rows are fitted to the last digit, or not at all.
+        """Return the strength of highest evidence on the whole line."""
+        # At the ends of the grid rows are fitted exactly, or not at all.
         grid = math.log(self.size) + np.linspace(-18, 14, 25)
         return self.at(math.exp(lowest_on(lambda x: -self.at(math.exp(x)).log_evidence, grid)))
 
@@ -144,9 +144,9 @@ def settled_log_scale(
     r"""Return the logarithm of MacKay's scale :math:`\sigma^p = \sum|\theta|^p / \gamma(\sigma)`, by damped steps.
 
     :math:`\gamma = \sum_j q_j / (1 + q_j)` counts the directions that the rows determine; it never exceeds the number
-    of weights, and counting weights instead is what makes scales collapse. ``total`` is Σ|θ|ᵖ with p = ``power``, 2 for
-    a normal prior and 1 for a Laplace prior; ``ratio`` returns q, the information of every direction over the prior's
-    precision, at a scale. The answer is not finite where the weights are all zero or NaN.
+    of weights, and with the number of weights in its place scales collapse. ``total`` is Σ|θ|ᵖ with p = ``power``, 2
+    for a normal prior and 1 for a Laplace prior; ``ratio`` returns q, the information of every direction over the
+    prior's precision, at a scale. The result is not finite where the weights are all zero or NaN.
     """
     for _ in range(steps):
         q = ratio(log_scale.exp())

@@ -1,4 +1,4 @@
-"""Is a gain on held-out rows real? The one answer: it exceeds some of its standard errors."""
+"""Whether a gain on held-out rows is real: whether it exceeds a number of its standard errors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 class HeldOutGain(NamedTuple):
-    """The sum of the gains of rows that were held out, and the standard error of that sum."""
+    """The sum of the gains of held-out rows, and the standard error of that sum."""
 
     total: float
     error: float
@@ -27,19 +27,20 @@ class HeldOutGain(NamedTuple):
 
 
 def held_out_gain(gain: Tensor | NDArray[Any], weight: Tensor | NDArray[Any] | None = None) -> HeldOutGain:
-    """Add up the gains of held-out rows.
+    """Sum the gains of held-out rows.
 
     Args:
-        gain: tensor or array of shape (rows,): by how much the loss of each row is lower than that of another model.
-        weight: how many rows each row counts for; None for one.
+        gain: tensor or array of shape (n,): by how much the loss of each row is lower than under another model.
+        weight: weight per row, shape (n,); None for one. A row of weight two counts as two rows.
 
     Returns:
-        The sum and its standard error; a row of weight two counts as two rows.
+        The sum and its standard error.
 
-    >>> import numpy as np
-    >>> gain = held_out_gain(np.array([0.4, 0.2, 0.3, 0.3]))
-    >>> round(gain.total, 3), round(gain.error, 3), round(gain.sure(2.0), 3)
-    (1.2, 0.141, 0.917)
+    Example:
+        >>> import numpy as np
+        >>> gain = held_out_gain(np.array([0.4, 0.2, 0.3, 0.3]))
+        >>> round(gain.total, 3), round(gain.error, 3), round(gain.sure(2.0), 3)
+        (1.2, 0.141, 0.917)
     """
     values = torch.as_tensor(gain)
     counts = torch.ones_like(values) if weight is None else torch.as_tensor(weight).to(values)

@@ -1,6 +1,6 @@
-"""Lassos: a path that knows where to stop, and one whose weights each have a scale.
+"""Lassos: a path that stops at the lowest generalised cross-validation error, and one with a scale per weight.
 
-They work on sums over rows in the units of :class:`~likely._solvers.design.Design`; the coordinate descent is
+They use sums over rows in the units of :class:`~likely._solvers.design.Design`; the coordinate descent is
 scikit-learn's. The spike and slab is in :mod:`likely._solvers.spike_slab`.
 """
 
@@ -26,7 +26,7 @@ PATIENCE = 4  # strengths without improvement after which the path ends
 
 @dataclass(frozen=True)
 class LassoFit:
-    """Minimises |y - Xw|²/2 + strength · |w|₁."""
+    """The minimum of |y - Xw|²/2 + strength · |w|₁."""
 
     coef: Array
     strength: float
@@ -40,12 +40,12 @@ class LassoFit:
 
 
 def lasso_by_validation(design: Design, *, start: tuple[Array, float] | None = None, tol: float = 5e-2) -> LassoFit:
-    """The lasso whose strength has the least generalised cross-validation error, on a path from zero weights down.
+    """Return the lasso of least generalised cross-validation error, on a path of strengths from zero weights down.
 
-    ``start`` has the weights and the strength of a fit to similar rows, from just above which the path is followed.
+    ``start`` has the weights and the strength of a fit to similar rows; the path then begins just above that strength.
 
-    The error of leaving rows out is estimated by the residual over (1 - k/n)², k being the number of active columns.
-    That estimate is noise where k nears n, so k is taken by a standard deviation of such counts too high.
+    The error of leaving rows out is estimated by the residual over (1 - k/n)², where k is the number of active columns.
+    As that estimate is noisy where k is near n, one standard deviation of such counts is added to k.
     """
     n, d = design.freedom, design.shape[1]
     best = LassoFit(np.zeros(d), float(np.abs(design.xy).max(initial=0.0)), design.yy / n, 0)
@@ -68,7 +68,7 @@ def lasso_by_validation(design: Design, *, start: tuple[Array, float] | None = N
         if error < least:
             least, waited = error, 0
             best = LassoFit(coef, strength, residual / (n - k), n_iter)
-    if best.coef.any():  # the path was in a hurry, the answer is not
+    if best.coef.any():  # the path is solved coarsely, the result precisely
         coef, steps = _settled(design, best.strength, best.coef, 2e-2 * tol * best.noise * n / design.yy)
         k = int(np.count_nonzero(coef))
         best = LassoFit(coef, best.strength, design.residual(coef) / max(n - k, 1.0), n_iter + steps)
@@ -76,7 +76,7 @@ def lasso_by_validation(design: Design, *, start: tuple[Array, float] | None = N
 
 
 def _settled(design: Design, strength: float, coef: Array, tol: float) -> tuple[Array, int]:
-    """The lasso's answer in closed form, once coordinate descent has found which weights are not zero."""
+    """Return the lasso's solution in closed form, once coordinate descent has determined which weights are not zero."""
     total = 0
     for precision in (tol, 1e-3 * tol, 1e-6 * tol):
         coef, steps = solve_lasso(design, strength, coef, precision)
@@ -94,11 +94,11 @@ def _settled(design: Design, strength: float, coef: Array, tol: float) -> tuple[
 
 
 def reweighted_lasso(design: Design, start: LassoFit, *, concentration: float = 3.0, max_iter: int = 30) -> LassoFit:
-    r"""A prior scale for every weight: :math:`b_j = (|w_j| + \epsilon)/c`, the mode under an inverse-gamma hyperprior.
+    r"""Fit a lasso with a scale per weight, :math:`b_j = (|w_j| + \epsilon)/c`, the mode of an inverse-gamma prior.
 
-    What is minimised is :math:`|y - Xw|^2/2\sigma^2 + c\sum_j\log(|w_j| + \epsilon)`, by lassos whose strengths are
-    the slopes of the logarithms. ε is such that a weight leaves zero where noise on d columns would not lift it:
-    at the universal threshold σ√(2 n log d).
+    It minimises :math:`|y - Xw|^2/2\sigma^2 + c\sum_j\log(|w_j| + \epsilon)`, by lassos whose strengths are the slopes
+    of the logarithms. ε is such that a weight leaves zero only where noise on d columns would not lift it: at the
+    universal threshold σ√(2 n log d).
     """
     d = design.shape[1]
     coef, noise, n_iter = start.coef, start.noise, start.n_iter
@@ -125,7 +125,7 @@ def reweighted_lasso(design: Design, start: LassoFit, *, concentration: float = 
 def solve_lasso(
     design: Design, strength: float, coef: Array, tol: float, scale: Array | None = None
 ) -> tuple[Array, int]:
-    """One lasso from a warm start; under ``scale`` its columns are multiplied, which divides their strengths."""
+    """Solve one lasso from a warm start; columns are multiplied by ``scale``, which divides their strengths."""
     unit = np.ones(len(coef)) if scale is None else scale
     settings: dict[str, Any] = {}
     if design.has_gram:
@@ -133,9 +133,9 @@ def solve_lasso(
         settings = {"precompute": gram, "Xy": design.xy * unit}
     elif design.offset is not None:
         settings = {"X_offset": design.offset * unit, "X_scale": np.ones(len(coef)), "sample_weight": design.weight}
-    # What goes in has been checked; checking it again at every strength takes longer than many of the lassos.
+    # The input has been checked; checking it again at every strength would take longer than many of the lassos.
     with warnings.catch_warnings(), config_context(skip_parameter_validation=True):
-        # One that stops early is a start for the next, and the caller looks at the residual, not at the gap.
+        # A lasso that stops early is a start for the next; the residual is used, not the gap.
         warnings.simplefilter("ignore", ConvergenceWarning)
         _, path, _, steps = lasso_path(
             design.x if scale is None or design.has_gram else design.scaled(scale),

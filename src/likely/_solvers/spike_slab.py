@@ -1,16 +1,16 @@
-r"""A spike and slab by expectation consistency, its prior and noise learned on the way.
+r"""A spike and slab by expectation consistency, with prior and noise learned on the way.
 
-Two approximations of the posterior take turns until their means and mean variances agree: one has the exact prior and
-a normal for the rows, the other the exact rows and a normal for the prior (Opper and Winther 2005; vector approximate
-message passing, Rangan, Schniter and Fletcher 2019, whose symbols these are):
+Two approximations of the posterior are updated in turn until their means and mean variances agree: one has the exact
+prior and a normal for the rows, the other the exact rows and a normal for the prior (Opper and Winther 2005; vector
+approximate message passing, Rangan, Schniter and Fletcher 2019, whose symbols these are):
 
-- the prior's side sees every weight through a normal of mean :math:`r_1` and precision :math:`\gamma_1`. Its answer
-  has the mean :math:`\hat x_1` and the mean precision :math:`\eta_1`. It hands over :math:`\gamma_2 = \eta_1 -
+- the prior's side observes every weight through a normal of mean :math:`r_1` and precision :math:`\gamma_1`. Its
+  posterior has the mean :math:`\hat x_1` and the mean precision :math:`\eta_1`. It passes on :math:`\gamma_2 = \eta_1 -
   \gamma_1` and :math:`h_2 = \gamma_2 r_2 = \eta_1 \hat x_1 - \gamma_1 r_1`;
-- the rows' side has a ridge :math:`\gamma_2` around :math:`r_2`. It answers with :math:`\hat x_2` and :math:`\eta_2`,
-  and hands back :math:`\gamma_1 = \eta_2 - \gamma_2` and :math:`\gamma_1 r_1 = \eta_2 \hat x_2 - h_2`.
+- the rows' side has a ridge :math:`\gamma_2` around :math:`r_2`. Its posterior has :math:`\hat x_2` and :math:`\eta_2`,
+  and it passes back :math:`\gamma_1 = \eta_2 - \gamma_2` and :math:`\gamma_1 r_1 = \eta_2 \hat x_2 - h_2`.
 
-On designs without structure this finds the truth far below the lasso's phase transition; on others it is still a
+For unstructured designs this finds the true weights far below the lasso's phase transition; for others it is still a
 stationary point of an approximate evidence, by which fits can be compared.
 """
 
@@ -24,15 +24,15 @@ import numpy as np
 from likely._solvers.design import Design
 from likely._typing import Array
 
-_PSEUDO = 2.0  # weights of either sign and no particular size that the slab is taken to have seen before
+_PSEUDO = 2.0  # pseudo-observations of weights of either sign in the estimate of the slab
 
 
 @dataclass(frozen=True)
 class Slab:
     r"""The prior of a weight: zero, or of a magnitude :math:`N(\mu, \tau^2)` and a sign.
 
-    With μ = 0 it is the usual normal slab; with one sign it is a normal of any mean; with both it has the two humps
-    that weights of like size and either sign make. All of it is learned.
+    With μ = 0 it is the usual normal slab; with one sign it is a normal of any mean; with both it has two modes, for
+    weights of similar size and either sign. All of it is learned.
     """
 
     share: float  # of weights that are not zero
@@ -41,7 +41,7 @@ class Slab:
     variance: float
 
     def posterior(self, r1: Array, gamma1: float) -> Moments:
-        """Return what is known of weights of which N(w, 1/γ₁) was seen to be r₁."""
+        """Return the posterior of weights w, given observations r₁ from N(w, 1/γ₁)."""
         noise = 1 / gamma1
         spread = noise + self.variance
         # Log odds of the spike and of the two humps, less the log density of r₁ under the spike.
@@ -56,16 +56,16 @@ class Slab:
         # Each hump is a normal prior, whose posterior is normal.
         shrink = self.variance / spread
         up, down = shrink * r1 + (1 - shrink) * self.mean, shrink * r1 - (1 - shrink) * self.mean
-        own = noise * shrink
+        spread_within = noise * shrink
         mean = plus * up + minus * down
-        variance = plus * (own + up**2) + minus * (own + down**2) - mean**2
+        variance = plus * (spread_within + up**2) + minus * (spread_within + down**2) - mean**2
         log_evidence = float((top + np.log(total) - 0.5 * gamma1 * r1**2).sum())
-        return Moments(mean, variance, plus, minus, up, down, own, log_evidence)
+        return Moments(mean, variance, plus, minus, up, down, spread_within, log_evidence)
 
 
 @dataclass(frozen=True)
 class Moments:
-    """The posterior of every weight: its mean and variance, and those of the two humps with their probabilities."""
+    """The posterior of every weight: its mean and variance, and those of the two modes with their probabilities."""
 
     mean: Array
     variance: Array
@@ -73,7 +73,7 @@ class Moments:
     minus: Array
     up: Array  # mean of a weight in each
     down: Array
-    own: float  # variance of a weight in either
+    spread_within: float  # variance of a weight in either
     log_evidence: float
 
     @property
@@ -86,10 +86,10 @@ class Moments:
         d = len(self.mean)
         mass = max(float(self.inclusion.sum()), 1e-300)
         total = mass + _PSEUDO
-        second = self.own + float((self.plus * self.up**2 + self.minus * self.down**2).sum()) / mass
+        second = self.spread_within + float((self.plus * self.up**2 + self.minus * self.down**2).sum()) / mass
         mean = abs(float((self.plus * self.up - self.minus * self.down).sum())) / total
         square = float((self.plus * (self.up - mean) ** 2 + self.minus * (self.down + mean) ** 2).sum())
-        variance = max((square + mass * self.own + _PSEUDO * second) / total, 1e-4 * second, 1e-300)
+        variance = max((square + mass * self.spread_within + _PSEUDO * second) / total, 1e-4 * second, 1e-300)
         positive = (float(self.plus.sum()) + 0.5 * _PSEUDO) / total
         return Slab(min(max(mass / d, 0.5 / d), 1 - 0.5 / d), positive, mean, variance)
 
@@ -105,7 +105,7 @@ class Spectrum:
         self.unseen = d - len(self.values)
 
     def solve(self, noise: float, ridge: float, bend: Array) -> Array:
-        """(G / noise + ridge)⁻¹ bend."""
+        """Return (G / noise + ridge)⁻¹ bend."""
         if self.x is None:
             return self.reduced.solve(noise * ridge, bend) * noise
         seen: Array = self.x.T @ self.reduced.solve(noise * ridge, self.x @ bend)
@@ -114,7 +114,7 @@ class Spectrum:
 
 @dataclass(frozen=True)
 class Start:
-    """The prior, the noise, and what the prior's side is handed first."""
+    """The prior, the noise, and the first message to the prior's side."""
 
     slab: Slab
     noise: float
@@ -123,7 +123,7 @@ class Start:
 
     @classmethod
     def blank(cls, design: Design, share: float, humps: float) -> Start:
-        """Nothing known of any weight, and a hundredth of the target taken for noise."""
+        """Return a start without information on any weight, with a hundredth of the target as noise."""
         n, d = design.freedom, design.shape[1]
         share, noise = share * min(1.0, n / d), design.yy / n / 101
         power = max(design.yy - n * noise, 0.0) / (design.rows * d * share)
@@ -132,7 +132,7 @@ class Start:
 
     @classmethod
     def from_weights(cls, design: Design, coef: Array, noise: float) -> Start:
-        """Weights that are taken to be nearly right."""
+        """Return a start at weights that are assumed to be nearly right."""
         d, present = len(coef), coef[coef != 0]
         sizes = np.abs(present)
         mean = float(sizes.mean())
@@ -143,16 +143,16 @@ class Start:
 
 @dataclass
 class SpikeSlabFit:
-    """A spike and slab posterior: moments of the weights, the noise, the prior, and how likely it makes the target."""
+    """A spike and slab posterior: moments of the weights, the noise, the prior, and the log evidence."""
 
     moments: Moments
     slab: Slab
     noise: float
     precision: float  # γ₂, of the normal that stands for the prior
-    evidence: float  # -∞ where the turns did not converge
+    evidence: float  # -∞ where the iterations did not converge
     n_iter: int
     converged: bool
-    end: Start = field(repr=False)  # where another fit can go on
+    end: Start = field(repr=False)  # a start for another fit
 
 
 def spike_slab(
@@ -167,29 +167,28 @@ def spike_slab(
     max_iter: int = 150,
     tol: float = 1e-4,
 ) -> SpikeSlabFit:
-    """Return the spike and slab that the turns lead to.
+    """Return the spike and slab posterior that the iterations lead to.
 
     Args:
-        design: the table, in its own units.
+        design: the standardised table.
         spectrum: its Gram matrix, made tridiagonal.
-        start: where to begin; None takes a ``share`` of as many weights as there are rows not to be zero, with two
-            ``humps``.
-        share: of weights that are not zero, at a start without weights.
+        start: where to begin; None for a prior with ``share`` and ``humps``.
+        share: share of weights that are not zero, of as many as there are rows, at a start without weights.
         humps: mean over root mean square of the sizes of weights, at a start without weights.
-        hold: turns in which the prior stays as it is: one learned from the first answers, which are blurred, may hide
-            the weights that it would have found.
-        damping: share of the new in what the prior's side hands over; the less, the slower and the surer.
-        max_iter: most turns.
-        tol: the turns end when the weights move by less than this share.
+        hold: number of iterations in which the prior is fixed: one learned from the first, imprecise posteriors may
+            exclude weights that would have been found.
+        damping: share of the new message in what the prior's side passes on; less is slower and more stable.
+        max_iter: maximum number of iterations.
+        tol: iterations stop when the weights change by less than this share.
 
     Returns:
-        The fit; ``converged`` is False where the turns diverged or did not end.
+        The fit; ``converged`` is False where the iterations diverged or did not end.
     """
     n = design.freedom
     begin = start or Start.blank(design, share, humps)
     slab, noise, r1, gamma1 = begin.slab, begin.noise, begin.r1, begin.gamma1
     huge = 1e4 * math.sqrt(design.yy / n)
-    message: tuple[Array, float] | None = None  # γ₂ r₂ and γ₂, as last handed over
+    message: tuple[Array, float] | None = None  # the last message, γ₂ r₂ and γ₂
     last, n_iter, converged = np.zeros(design.shape[1]), 0, False
     while n_iter < max_iter and not converged:
         n_iter += 1
@@ -199,7 +198,7 @@ def spike_slab(
         eta1 = 1 / max(float(moments.variance.mean()), 1e-300)
         gamma2 = _bounded(eta1 - gamma1, eta1)
         h2 = eta1 * moments.mean - gamma1 * r1
-        if message is not None:  # natural parameters are damped, which keeps the turns from diverging
+        if message is not None:  # damped natural parameters keep the iterations from diverging
             h2 = damping * h2 + (1 - damping) * message[0]
             gamma2 = damping * gamma2 + (1 - damping) * message[1]
         message = (h2, gamma2)
@@ -219,14 +218,14 @@ def spike_slab(
 
 
 def _bounded(gamma: float, eta: float) -> float:
-    """A precision that is handed over, kept positive and finite."""
+    """Return a precision kept positive and finite."""
     return min(max(gamma, 1e-6 * eta), 1e6 * eta)
 
 
 def _rows_side(
     design: Design, spectrum: Spectrum, noise: float, h2: Array, gamma2: float
 ) -> tuple[Array, float, float]:
-    """x̂₂ and η₂ of the exact rows under a normal prior, and the noise that they make likeliest."""
+    """Return x̂₂ and η₂ of the exact rows under a normal prior, and the noise of highest likelihood."""
     n, values = design.freedom, spectrum.values
     bend = design.xy / noise + h2
     x2 = spectrum.solve(noise, gamma2, bend)
@@ -239,7 +238,7 @@ def _rows_side(
 
 
 def _evidence(design: Design, spectrum: Spectrum, end: Start, r2: Array, gamma2: float, x2: Array) -> float:
-    """log Z of the prior's side and of the rows' side, less that of the normal both agree on."""
+    """Return log Z of the prior's side and of the rows' side, less that of the normal on which both agree."""
     n, d, noise = design.freedom, design.shape[1], end.noise
     prior = end.slab.posterior(end.r1, end.gamma1).log_evidence
     volume = float(np.log(spectrum.values / noise + gamma2).sum()) + spectrum.unseen * math.log(gamma2)

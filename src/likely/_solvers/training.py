@@ -1,4 +1,4 @@
-"""The one training loop: steps of an optimizer, progress, checkpoints, and the state of the lowest held-out loss."""
+"""The training loop: steps of an optimizer, progress, checkpoints, and the state of the lowest held-out loss."""
 
 from __future__ import annotations
 
@@ -21,11 +21,18 @@ Judge = Callable[[], Tensor]
 
 @dataclass(frozen=True)
 class Progress:
-    """Where training stands: what callbacks and progress bars receive.
+    """The state of a training run, which callbacks and progress bars receive.
 
-    >>> from likely.tabular import Progress
-    >>> Progress(step=20, max_steps=100, loss=0.5, held_out=(0.7, 0.8)).step
-    20
+    Args:
+        step: number of steps taken.
+        max_steps: maximum number of steps.
+        loss: training loss of the last step.
+        held_out: held-out loss of each network, shape (members,); empty where no rows are held out.
+
+    Example:
+        >>> from likely.tabular import Progress
+        >>> Progress(step=20, max_steps=100, loss=0.5, held_out=(0.7, 0.8)).step
+        20
     """
 
     step: int
@@ -36,7 +43,7 @@ class Progress:
 
 @dataclass
 class History:
-    """The best held-out loss of every member, the step it was met at, and the steps taken."""
+    """The lowest held-out loss of every member, its step, and the number of steps taken."""
 
     best: Tensor
     best_step: Tensor
@@ -59,22 +66,37 @@ def train(
     callbacks: Iterable[Callable[[Progress], Any]] = (),
     checkpoint: Checkpoint | None = None,
 ) -> History:
-    """Take steps of ``optimizer`` down ``loss(step)``; leave every member in its state of the lowest held-out loss.
+    """Minimise ``loss(step)`` by steps of ``optimizer``; leave every member in its state of the lowest held-out loss.
 
-    ``module`` holds all that learns. ``judge`` returns the held-out loss of each of the ``members``, lists of the
-    tensors that are theirs, every so many steps, the start included; training ends when none has improved for
-    ``patience`` steps. What is random in a step follows from ``seed`` and the step's number alone, whatever other
-    threads draw, so that a run resumed from its ``checkpoint`` goes on as if it had not been stopped; torch's global
-    generator is neither read nor moved (:mod:`likely._random`). A callback that returns True ends the training.
+    What is random in a step depends only on ``seed`` and the step's number, whatever other threads draw, so that a run
+    resumed from its ``checkpoint`` gives the same result as one without a break; torch's global generator is neither
+    read nor changed (:mod:`likely._random`).
 
-    >>> import torch
-    >>> from likely._solvers.training import train
-    >>> line = torch.nn.Linear(1, 1)
-    >>> x = torch.linspace(-1, 1, 20)[:, None]
-    >>> error = lambda step: (line(x) - 3 * x).square().mean()
-    >>> history = train(error, line, torch.optim.Adam(line.parameters(), lr=0.1), max_steps=200)
-    >>> history.step, round(line.weight.item(), 2)
-    (200, 3.0)
+    Args:
+        loss: function of the step's number that returns the training loss.
+        module: module that holds all that is learned.
+        optimizer: optimizer of its parameters.
+        max_steps: maximum number of steps.
+        judge: function that returns the held-out loss of each member; None to keep the last state.
+        members: tensors of each member, whose states are kept separately.
+        every: number of steps between two calls of ``judge`` and the callbacks, the start included.
+        patience: number of steps without improvement of any member after which training ends; None for no limit.
+        seed: seed of all draws.
+        callbacks: functions of a :class:`Progress`; one that returns True ends the training.
+        checkpoint: file to save to and resume from; None for none.
+
+    Returns:
+        The lowest held-out losses, their steps, and the steps taken.
+
+    Example:
+        >>> import torch
+        >>> from likely._solvers.training import train
+        >>> line = torch.nn.Linear(1, 1)
+        >>> x = torch.linspace(-1, 1, 20)[:, None]
+        >>> error = lambda step: (line(x) - 3 * x).square().mean()
+        >>> history = train(error, line, torch.optim.Adam(line.parameters(), lr=0.1), max_steps=200)
+        >>> history.step, round(line.weight.item(), 2)
+        (200, 3.0)
     """
     unjudged = torch.full((len(members),), torch.inf)
     history = History(unjudged, torch.zeros(len(members), dtype=torch.long))
@@ -96,7 +118,7 @@ def train(
                 break
         if looking and step:
             report = Progress(step, max_steps, float(value), tuple(held.tolist()) if judge else ())
-            answers = [callback(report) for callback in callbacks]  # all of them, whoever says stop
+            answers = [callback(report) for callback in callbacks]  # all are called, even if one ends the training
             if any(answers):
                 break
             if checkpoint is not None:
@@ -107,7 +129,7 @@ def train(
         with draws:
             value = loss(step)
             value.backward()
-        if not draws.drew:  # nothing but what asks for its generator
+        if not draws.drew:  # nothing was drawn without an explicit generator
             draws.only_asked()
         optimizer.step()
         value = value.detach()
@@ -120,22 +142,30 @@ def train(
 
 
 def fit_constants(loss_fn: nn.Module, *losses: Callable[[], Tensor]) -> float:
-    """Minimise the sum of ``losses`` over the few parameters of ``loss_fn``, in place and in double; the minimum.
+    """Minimise the sum of ``losses`` over the parameters of ``loss_fn``, in place and in double; return the minimum.
 
-    Each of them is computed, differentiated and forgotten before the next: many rows need not be held at once.
+    Each loss is computed, differentiated and released before the next, so that many rows need not be held at once.
 
-    >>> import torch, likely
-    >>> loss_fn, residuals = likely.NormalLoss(), torch.tensor([3.0, -3.0]).double()
-    >>> minimum = fit_constants(loss_fn, lambda: loss_fn(residuals, torch.zeros(2).double()))
-    >>> round(loss_fn.scale.value.item(), 6)
-    3.0
+    Args:
+        loss_fn: loss module whose parameters are fitted.
+        *losses: functions that return a part of the loss each.
+
+    Returns:
+        The minimum of the sum.
+
+    Example:
+        >>> import torch, likely
+        >>> loss_fn, residuals = likely.NormalLoss(), torch.tensor([3.0, -3.0]).double()
+        >>> minimum = fit_constants(loss_fn, lambda: loss_fn(residuals, torch.zeros(2).double()))
+        >>> round(loss_fn.scale.value.item(), 6)
+        3.0
     """
     if not any(True for _ in loss_fn.parameters()):
         return sum(loss().item() for loss in losses)
     search = {"max_iter": 200, "line_search_fn": "strong_wolfe", "tolerance_change": 1e-13}
-    own = list(loss_fn.double().parameters())
-    optimizer = torch.optim.LBFGS(own, **search)  # type: ignore[arg-type]
-    lowest, best = float("inf"), [parameter.detach().clone() for parameter in own]
+    parameters = list(loss_fn.double().parameters())
+    optimizer = torch.optim.LBFGS(parameters, **search)  # type: ignore[arg-type]
+    lowest, best = float("inf"), [parameter.detach().clone() for parameter in parameters]
 
     def closure() -> float:
         nonlocal lowest, best
@@ -146,24 +176,24 @@ def fit_constants(loss_fn: nn.Module, *losses: Callable[[], Tensor]) -> float:
             value.backward()
             total += value.item()
         if -float("inf") < total < lowest:
-            lowest, best = total, [parameter.detach().clone() for parameter in own]
+            lowest, best = total, [parameter.detach().clone() for parameter in parameters]
         return total
 
     optimizer.step(closure)
-    if not all(parameter.isfinite().all() for parameter in own):
-        # A likelihood without a maximum, as of residuals that are all zero: some line searches run off the end of it.
+    if not all(parameter.isfinite().all() for parameter in parameters):
+        # A likelihood without a maximum, as of residuals that are all zero: some line searches diverge.
         with torch.no_grad():
-            for parameter, good in zip(own, best, strict=True):
+            for parameter, good in zip(parameters, best, strict=True):
                 parameter.copy_(good)
     return closure()
 
 
 @torch.no_grad()
 def _judged(judge: Judge, members: Sequence[Sequence[Tensor]], history: History) -> Tensor:
-    """Return the held-out losses; members at their lowest so far are copied."""
+    """Return the held-out losses; copy the state of members at their lowest so far."""
     held = judge().detach().float().cpu()
     if not history.kept:
-        history.kept = [[tensor.detach().clone() for tensor in own] for own in members]
+        history.kept = [[tensor.detach().clone() for tensor in tensors] for tensors in members]
     for m in torch.nonzero(held < history.best)[:, 0].tolist():
         history.best[m], history.best_step[m] = held[m], history.step
         for best, tensor in zip(history.kept[m], members[m], strict=True):
@@ -173,8 +203,8 @@ def _judged(judge: Judge, members: Sequence[Sequence[Tensor]], history: History)
 
 @torch.no_grad()
 def _restore_best(members: Sequence[Sequence[Tensor]], history: History) -> None:
-    for own, kept in zip(members, history.kept, strict=True):
-        for tensor, best in zip(own, kept, strict=True):
+    for tensors, lowest in zip(members, history.kept, strict=True):
+        for tensor, best in zip(tensors, lowest, strict=True):
             tensor.copy_(best)
     if not bool(history.best.isfinite().all()):
         raise FloatingPointError(
@@ -184,15 +214,20 @@ def _restore_best(members: Sequence[Sequence[Tensor]], history: History) -> None
 
 
 class Checkpoint:
-    """A file that a killed run goes on from.
+    """A file from which an interrupted run is resumed.
 
-    ``about`` says which run it is: a file of another run is refused. Files are replaced in one move, so that there is
-    a whole one at any time, and are read without unpickling code.
+    Files are replaced in one move, so that there is always a complete one, and are read without unpickling code.
 
-    >>> import tempfile
-    >>> from likely._solvers.training import Checkpoint
-    >>> Checkpoint(f"{tempfile.mkdtemp()}/fit.pt", about={"rows": 20}).path.name
-    'fit.pt'
+    Args:
+        path: path of the file.
+        about: settings that identify the run; a file of another run raises an error.
+        seconds: minimum time between two writes.
+
+    Example:
+        >>> import tempfile
+        >>> from likely._solvers.training import Checkpoint
+        >>> Checkpoint(f"{tempfile.mkdtemp()}/fit.pt", about={"rows": 20}).path.name
+        'fit.pt'
     """
 
     def __init__(self, path: str | os.PathLike[str], about: dict[str, Any], seconds: float = 10.0) -> None:
@@ -200,7 +235,7 @@ class Checkpoint:
         self._saved = time.monotonic()
 
     def save(self, module: nn.Module, optimizer: torch.optim.Optimizer, history: History) -> None:
-        """Write the state, unless it was written a moment ago and there is more to come."""
+        """Write the state, unless the last was written within ``seconds`` and the run is not done."""
         if time.monotonic() - self._saved < self.seconds and not history.done:
             return
         state = {
@@ -214,14 +249,14 @@ class Checkpoint:
         self._saved = time.monotonic()
 
     def resume(self, module: nn.Module, optimizer: torch.optim.Optimizer, history: History) -> None:
-        """Go back to the state in the file, if there is one."""
+        """Restore the state in the file, if there is one."""
         if not self.path.exists():
             return
         try:
             state = torch.load(self.path, map_location="cpu", weights_only=True)
             about = state["about"]
         except Exception as error:
-            raise ValueError(f"{self.path} is not a checkpoint of ours: delete it or name another file") from error
+            raise ValueError(f"{self.path} is not a checkpoint of likely: delete it or name another file") from error
         if about != self.about:
             raise ValueError(
                 f"{self.path} is the checkpoint of another fit ({_difference(about, self.about)}): delete it or name "

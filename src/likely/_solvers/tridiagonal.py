@@ -1,4 +1,4 @@
-"""A symmetric matrix made tridiagonal once, so that any multiple of one can be added to it and solved at once."""
+"""A symmetric matrix made tridiagonal once, to solve systems with any multiple of the identity added."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from likely._typing import Array
 
 
 class Tridiagonal:
-    """A = QTQᵀ with T tridiagonal: a quarter of the work of eigenvectors, and as good for A + λ at every λ."""
+    """A = QTQᵀ with T tridiagonal: a quarter of the cost of eigenvectors, and as useful for A + λ at every λ."""
 
     def __init__(self, matrix: Array) -> None:
         d = len(matrix)
@@ -28,13 +28,13 @@ class Tridiagonal:
         return len(self.diagonal)
 
     def values(self) -> Array:
-        """The eigenvalues, none below zero."""
+        """Return the eigenvalues, none below zero."""
         if len(self) < 2:
             return np.maximum(self.diagonal, 0.0)
         return np.maximum(lapack.dsterf(self.diagonal, self.beside)[0], 0.0)
 
     def turned(self, vectors: Array) -> Array:
-        """Qᵀ applied to columns. The reflectors leave the first row alone and are those of a QR of the rest."""
+        """Return Qᵀ times columns. The reflectors do not change the first row and are those of a QR of the rest."""
         if not len(self.tau):
             return vectors
         turned = np.array(vectors, order="F")
@@ -51,7 +51,7 @@ class Tridiagonal:
         return lapack.dorgqr(below, self.tau, lwork=64 * len(self), overwrite_a=1)[0]
 
     def solve(self, shift: float, vector: Array) -> Array:
-        """(A + shift)⁻¹ of a vector, many times over."""
+        """Return (A + shift)⁻¹ times a vector, for many calls."""
         if self.basis is None:
             return self.shifted(shift, vector)[1]
         turned = np.concatenate([vector[:1], self.basis.T @ vector[1:]])
@@ -60,7 +60,7 @@ class Tridiagonal:
         return solved
 
     def shifted(self, shift: float, vectors: Array) -> tuple[float, Array]:
-        """log det(T + shift), and its inverse applied to columns; infinite for a shift below rounding errors of T."""
+        """Return log det(T + shift), and its inverse times columns; infinite for a shift below rounding errors of T."""
         if len(self) < 2:
             total = self.diagonal + shift
             return float(np.log(total).sum()), (vectors.T / total).T

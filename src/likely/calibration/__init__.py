@@ -1,4 +1,4 @@
-"""Recalibration: temperatures for classifiers, scales for regressors, learned on rows the model was not trained on."""
+"""Recalibration: temperatures for classifiers and scales for regressors, learned on held-out rows."""
 
 from likely.calibration._json import load, save
 from likely.calibration.classifiers._base import Calibrator

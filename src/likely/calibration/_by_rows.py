@@ -1,4 +1,4 @@
-"""Answers row by row to tables that are in blocks elsewhere."""
+"""Outputs row by row for tables in blocks."""
 
 from __future__ import annotations
 
@@ -18,14 +18,17 @@ from likely.calibration._held_out import HeldOutRows
 def by_rows(
     *beside: str, width: Callable[[Any], int] | None = None, dtype: Any = None
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorate a method that answers each row by itself, so that it takes tables in blocks and answers in kind.
+    """Decorate a method that returns a value per row, so that it takes tables in blocks and returns the same kind.
 
-    What belongs to the rows may be given as the table is, as an array in memory, or as names of the table's columns.
+    Further arguments of the rows may be of the table's kind, arrays in memory, or names of the table's columns.
 
     Args:
-        beside: names of further arguments that hold something for each row.
-        width: of the fitted calibrator, how many numbers an answer has; None for one.
-        dtype: the type of an answer; None for that of the table, in at least single precision.
+        *beside: names of further arguments that hold one entry per row.
+        width: function of the fitted calibrator that returns the number of values per row; None for one.
+        dtype: type of the output; None for that of the table, in at least single precision.
+
+    Returns:
+        The decorator.
     """
 
     def decorate(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -41,9 +44,9 @@ def by_rows(
             del options[parameters[1]]
             others = {name: options.pop(name, None) for name in beside}
             source, split = split_source(parameters[1], source, others, getattr(self, "column_names_", None))
-            kept = {**dict.fromkeys(beside), **options}
+            defaults = {**dict.fromkeys(beside), **options}
             answers = Answer(None if width is None else width(self), np.dtype(dtype or _wide(X)), method.__name__)
-            return source.answers(_OfBlock(Asked(method, self, answers), split, kept), answers)
+            return source.answers(_OfBlock(Asked(method, self, answers), split, defaults), answers)
 
         return answer
 
@@ -58,8 +61,8 @@ class _OfBlock:
 
     def __call__(self, *block: Any) -> Any:
         arrays = self.split(*block)
-        found = self.asked(arrays.pop(self.split.main), **{**self.options, **arrays})
-        return found.astype(self.asked.answer.dtype, copy=False)
+        values = self.asked(arrays.pop(self.split.main), **{**self.options, **arrays})
+        return values.astype(self.asked.answer.dtype, copy=False)
 
 
 def _wide(X: Any) -> Any:
@@ -67,7 +70,7 @@ def _wide(X: Any) -> Any:
 
 
 def remember_columns(calibrator: Any, rows: HeldOutRows) -> None:
-    """Keep the names of the columns that a calibrator was fitted on, where they have any."""
+    """Store the names of the columns that a calibrator was fitted on, where they have any."""
     names = rows.weight.table.names if rows.elsewhere else None  # type: ignore[attr-defined]
     if names is not None:
         calibrator.column_names_ = names

@@ -1,4 +1,4 @@
-"""Calibrators one after the other, and the choice among several: what those of either kind share."""
+"""Calibrators in sequence, and the choice among several, for classifiers and regressors."""
 
 from __future__ import annotations
 
@@ -18,17 +18,31 @@ _ALIKE = 1e-6
 
 
 class Composed(_BaseComposition):
-    """Named calibrators in a row; subclasses pass their rows to ``_fit_steps``."""
+    """Named calibrators in sequence; subclasses pass their rows to ``_fit_steps``."""
 
     steps: list[tuple[str, Any]]
     cv: int | None
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters, those of the steps as ``name__parameter``."""
+        """Return the parameters, those of the steps as ``name__parameter``.
+
+        Args:
+            deep: whether to include the steps' parameters.
+
+        Returns:
+            Dictionary from names to values.
+        """
         return self._get_params("steps", deep=deep)
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters, those of the steps as ``name__parameter``."""
+        """Set parameters, those of the steps as ``name__parameter``.
+
+        Args:
+            **params: new values by name.
+
+        Returns:
+            The estimator itself.
+        """
         self._set_params("steps", **params)
         return self
 
@@ -44,7 +58,7 @@ class Composed(_BaseComposition):
 
 
 def named(calibrators: Iterable[Any]) -> list[tuple[str, Any]]:
-    """Return calibrators with the names of their classes, numbered where one is there twice."""
+    """Return calibrators with the names of their classes, numbered where a class occurs twice."""
     calibrators = list(calibrators)
     kinds = [type(calibrator).__name__.lower() for calibrator in calibrators]
     names = [kind if kinds.count(kind) == 1 else f"{kind}-{i + 1}" for i, kind in enumerate(kinds)]
@@ -52,7 +66,7 @@ def named(calibrators: Iterable[Any]) -> list[tuple[str, Any]]:
 
 
 class AutomaticChoice:
-    """Candidates compared by their losses on rows held out, simplest first."""
+    """Candidates compared by their losses on held-out rows, simplest first."""
 
     cv: int
     n_jobs: int | None

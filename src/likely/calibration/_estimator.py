@@ -1,4 +1,4 @@
-"""Estimators with a calibrator behind them: cross-fitting, weights and routing, for classifiers and regressors."""
+"""Meta-estimators with a calibrator: cross-fitting, weights and metadata routing, for classifiers and regressors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from likely._rows.checks import all_or_nothing, check_sample_weight
 from likely._rows.folds import Split, deals_itself, split_by_content
 from likely._typing import Array
 
-Outputs = tuple[Any, ...]  # what an estimator says of some rows: arrays, and what holds for all of them
+Outputs = tuple[Any, ...]  # an estimator's outputs for some rows: arrays, and values that hold for all of them
 Weight = Array | None
 
 
@@ -53,13 +53,17 @@ class CalibratedEstimator(MetaEstimatorMixin, BaseEstimator):
         """Fit the calibrator and, unless it is fitted already, the estimator.
 
         Args:
-            X: table of shape (rows, columns), of any kind that the estimator takes.
-            y: targets of shape (rows,).
-            sample_weight: weights of shape (rows,), for the calibrator and, where it takes any, the estimator.
-            fit_params: further arguments of the estimator's ``fit``, or metadata to be routed.
+            X: table of shape (n, d), of any kind that the estimator takes.
+            y: targets or labels of shape (n,).
+            sample_weight: weights of shape (n,), for the calibrator and, if its ``fit`` takes weights, the estimator;
+                None for equal weights.
+            **fit_params: further arguments of the estimator's ``fit``, or metadata to be routed.
 
         Returns:
-            The fitted object itself.
+            The fitted estimator itself.
+
+        Raises:
+            ValueError: targets are not valid for the estimator, or a fold lacks a class.
         """
         y = column_or_1d(y, warn=True)
         assert_all_finite(y, input_name="y")
@@ -67,7 +71,7 @@ class CalibratedEstimator(MetaEstimatorMixin, BaseEstimator):
             check_classification_targets(y)
         X, y = indexable(X, y if is_classifier(self) else y.astype(np.float64))
         weight = check_sample_weight(sample_weight, X)
-        if weight is not None and not weight.all() and deals_itself(self.cv):  # a row of no weight is no row
+        if weight is not None and not weight.all() and deals_itself(self.cv):  # rows of weight zero are left out
             counted = np.flatnonzero(weight)
             fit_params = _check_method_params(X, fit_params, counted)
             X, y, weight = _safe_indexing(X, counted), y[counted], weight[counted]
@@ -85,16 +89,20 @@ class CalibratedEstimator(MetaEstimatorMixin, BaseEstimator):
 
     @property
     def estimator_(self) -> Any:
-        """The fitted estimator, where there is one."""
+        """The fitted estimator, unless there is an ensemble of several."""
         return self._only().estimator
 
     @property
     def calibrator_(self) -> Any:
-        """The fitted calibrator, where there is one."""
+        """The fitted calibrator, unless there is an ensemble of several."""
         return self._only().calibrator
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """Return who gets the metadata given to fit: the estimator and the splitter, as they request."""
+        """Return which metadata passed to ``fit`` go to the estimator and to the splitter.
+
+        Returns:
+            A :class:`sklearn.utils.metadata_routing.MetadataRouter`.
+        """
         router = MetadataRouter(owner=self).add_self_request(self)
         router.add(estimator=self.estimator, method_mapping=MethodMapping().add(caller="fit", callee="fit"))
         if self.cv != "prefit":
@@ -108,19 +116,19 @@ class CalibratedEstimator(MetaEstimatorMixin, BaseEstimator):
         return tags
 
     def _targets(self, y: NDArray[Any], fitted: Any = None) -> NDArray[Any]:
-        """What the calibrator is fitted to, given the estimator where that is fitted already."""
+        """Return the targets of the calibrator; ``fitted`` is the estimator, where it is fitted already."""
         return y
 
     def _outputs(self, estimator: Any, X: Any) -> Outputs:
-        """What a fitted estimator says of rows."""
+        """Return the predictions of a fitted estimator that the calibrator needs."""
         raise TypeError("use CalibratedClassifier or CalibratedRegressor")
 
     def _member(self, estimator: Any, outputs: Outputs, targets: NDArray[Any], features: Any, weight: Weight) -> Member:
-        """A fitted estimator with a calibrator fitted to outputs for rows that were new to it."""
+        """Return a fitted estimator with a calibrator fitted to its outputs for rows that were new to it."""
         raise TypeError("use CalibratedClassifier or CalibratedRegressor")
 
     def _check_folds(self, targets: NDArray[Any], weight: Weight, folds: list[Split]) -> None:
-        """Refuse folds that leave out what the estimator has to see."""
+        """Raise an error for folds whose training rows lack what the estimator needs."""
 
     def _features(self, X: Any, fit: bool = False) -> Any:
         features: Callable[[Any], Any] | None = self.features
@@ -131,31 +139,31 @@ class CalibratedEstimator(MetaEstimatorMixin, BaseEstimator):
         routed = self._routed(weight, fit_params)
         cv = check_cv(self.cv, y, classifier=is_classifier(self))
         folds = list(cv.split(X, y, **routed.splitter.split))
-        if deals_itself(self.cv):  # scikit-learn has looked for classes of too few rows
+        if deals_itself(self.cv):  # scikit-learn has checked for classes of too few rows
             folds = split_by_content(X, cv.get_n_splits(), targets if is_classifier(self) else None)
         self._check_folds(targets, weight, folds)
         params, features = routed.estimator.fit, self._features(X, fit=True)
-        fitted = Parallel(n_jobs=self.n_jobs)(delayed(_fit)(self.estimator, X, y, kept, params) for kept, _ in folds)
+        fitted = Parallel(n_jobs=self.n_jobs)(delayed(_fit)(self.estimator, X, y, train, params) for train, _ in folds)
         held_out = [rows for _, rows in folds]
-        outputs = [self._outputs(each, _taken(X, rows)) for each, rows in zip(fitted, held_out, strict=True)]
+        outputs = [self._outputs(estimator, _taken(X, rows)) for estimator, rows in zip(fitted, held_out, strict=True)]
         if not self.ensemble:
             held_out, outputs = [np.concatenate(held_out)], [_joined(outputs)]
             fitted = [clone(self.estimator).fit(X, y, **_check_method_params(X, params))]
         self.members_ = [
-            self._member(estimator, told, targets[rows], _taken(features, rows), _taken(weight, rows))
-            for estimator, told, rows in zip(fitted, outputs, held_out, strict=True)
+            self._member(estimator, output, targets[rows], _taken(features, rows), _taken(weight, rows))
+            for estimator, output, rows in zip(fitted, outputs, held_out, strict=True)
         ]
 
     def _routed(self, weight: Weight, fit_params: dict[str, Any]) -> Bunch:
-        """What the estimator's fit and the splitter get."""
-        given = fit_params if weight is None else {**fit_params, "sample_weight": weight}
+        """Return the arguments of the estimator's fit and of the splitter."""
+        arguments = fit_params if weight is None else {**fit_params, "sample_weight": weight}
         if _routing_enabled():
-            return process_routing(self, "fit", **given)
+            return process_routing(self, "fit", **arguments)
         if weight is not None and not has_fit_parameter(self.estimator, "sample_weight"):
             kind = type(self.estimator).__name__
-            warnings.warn(f"{kind} takes no sample_weight: it goes to the calibrator only", stacklevel=5)
-            given = fit_params
-        return Bunch(estimator=Bunch(fit=given), splitter=Bunch(split={}))
+            warnings.warn(f"{kind} takes no sample_weight: weights are used by the calibrator only", stacklevel=5)
+            arguments = fit_params
+        return Bunch(estimator=Bunch(fit=arguments), splitter=Bunch(split={}))
 
     def _only(self) -> Any:
         check_is_fitted(self, "members_")
@@ -165,8 +173,8 @@ class CalibratedEstimator(MetaEstimatorMixin, BaseEstimator):
 
 
 def _fit(estimator: Any, X: Any, y: NDArray[Any], rows: Any, params: dict[str, Any]) -> Any:
-    own = _check_method_params(X, params, rows)
-    return clone(estimator).fit(_safe_indexing(X, rows), _safe_indexing(y, rows), **own)
+    arguments = _check_method_params(X, params, rows)
+    return clone(estimator).fit(_safe_indexing(X, rows), _safe_indexing(y, rows), **arguments)
 
 
 def _joined(parts: list[Outputs]) -> Outputs:

@@ -1,4 +1,4 @@
-"""Rows that a model was not trained on, and calibrators fitted to them in chains, each step once."""
+"""Rows that a model was not trained on, and chains of calibrators fitted to them, each step once."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ Chain = tuple[Any, ...]  # unfitted calibrators, the first one first
 
 @dataclass(frozen=True)
 class HeldOutRows:
-    """What a model answered for some rows, and the truth. Subclasses say how calibrators are fitted to them.
+    """A model's outputs for some rows, with their targets. Subclasses define how calibrators are fitted to them.
 
-    Rows that are elsewhere have columns (:class:`~likely._rows.source_rows.SourceRows`) in place of arrays.
+    Rows that are not in memory have columns (:class:`~likely._rows.source_rows.SourceRows`) in place of arrays.
     """
 
-    answers: Any  # what calibrators change: logits, or scales
+    answers: Any  # the outputs that calibrators change: logits, or scales
     y: Any
     features: Rows | None
-    weight: Array  # how many rows each row counts for
+    weight: Array  # of each row
 
     @property
     def few(self) -> bool:
-        """Whether what calibrators answer can be kept in memory."""
+        """Whether calibrated outputs of all rows can be kept in memory."""
         return True
 
     def keys(self) -> Keys:
-        """Return a number per row that follows from what it holds."""
+        """Return a number per row that depends on its contents only."""
         raise NotImplementedError
 
     def fit(self, step: Any) -> Any:
@@ -49,7 +49,7 @@ class HeldOutRows:
         raise NotImplementedError
 
     def after(self, fitted: Any) -> Self:
-        """Return the rows with what a fitted calibrator makes of the answers."""
+        """Return the rows with the outputs that a fitted calibrator maps theirs to."""
         raise NotImplementedError
 
     def nll(self, fitted: Any) -> Array:
@@ -58,11 +58,11 @@ class HeldOutRows:
 
     @property
     def count(self) -> float:
-        """How many rows these stand for."""
+        """The number of rows, by weight."""
         return float(self.weight.sum())
 
     def counted(self) -> Self:
-        """Return the rows of positive weight: a row of no weight is no row."""
+        """Return the rows of positive weight."""
         return self if self.weight.all() else self.taken(np.flatnonzero(self.weight))
 
     def taken(self, index: Index) -> Self:
@@ -79,23 +79,23 @@ class HeldOutRows:
         return self.at(slice(0, len(self.weight), stride))
 
     def at(self, rows: Any) -> Self:
-        """Return the rows of a slice, or of a place in a block, in memory."""
+        """Return the rows of a slice, or of a position in a block, in memory."""
         parts = {field.name: _at(getattr(self, field.name), rows) for field in fields(self)}
         return replace(self, **{**parts, "weight": np.asarray(parts["weight"])})
 
     def loaded(self) -> Self:
-        """Return the rows in memory, if they are elsewhere and few."""
+        """Return the rows in memory, if they are stored elsewhere and few."""
         return self.every(1) if self.elsewhere and self.few else self
 
     def joined(self, parts: list[Self], order: Index) -> Self:
-        """Return these rows, with the answers of parts that together hold each of them once."""
+        """Return these rows, with the outputs of parts that together hold each of them once."""
         answers = [part.answers.whole() if isinstance(part.answers, Rows) else part.answers for part in parts]
         together = _taken(torch.cat(answers), order)
         return replace(self, answers=Rows(together) if isinstance(self.answers, Rows) else together)
 
 
 def check_weight(sample_weight: Any, rows: Any) -> Array:
-    """Return how many rows each row counts for: one where no weights are given."""
+    """Return the weight of each row: one where no weights are given."""
     weight = check_sample_weight(sample_weight, rows)
     return np.ones(len(rows)) if weight is None else weight
 
@@ -118,11 +118,11 @@ Result = TypeVar("Result")
 
 
 def _once(compute: Callable[[Any, Chain], Result]) -> Callable[[Any, Chain], Result]:
-    """Decorate a method so that it computes its result once for all chains whose steps would be fitted alike."""
+    """Decorate a method so that it computes its result once for all chains with equal steps."""
 
     @functools.wraps(compute)
     def remembered(self: Any, chain: Chain) -> Any:
-        key = (compute.__name__, *map(_told, chain))
+        key = (compute.__name__, *map(_key_of, chain))
         if key not in self._done:
             self._done[key] = compute(self, chain)
         return self._done[key]
@@ -130,25 +130,25 @@ def _once(compute: Callable[[Any, Chain], Result]) -> Callable[[Any, Chain], Res
     return remembered
 
 
-def _told(step: Any) -> str:
+def _key_of(step: Any) -> str:
     try:
         return str(joblib.hash(clone(step)))
-    except pickle.PicklingError:  # a class of one's own that no module holds: each such step is only like itself
+    except pickle.PicklingError:  # a class that no module holds: such a step equals only itself
         return f"{type(step).__qualname__} at {id(step)}"
 
 
 class CrossFits(Generic[R]):
     """Fits of chains to the same rows, each step fitted once however many chains begin with it.
 
-    A step's answers on its own rows are too good, and a temperature fitted to them too low. So the next one is fitted
-    to answers on rows held out in folds; without folds, or with more answers than can be kept, on the answers as they
-    are.
+    A step's outputs on the rows it was fitted to are too good, and a temperature fitted to them is too low. So the next
+    step is fitted to outputs for rows held out in folds; without folds, or with more outputs than can be kept, to the
+    outputs as they are.
 
     Args:
         rows: the rows that all chains are fitted to.
         cv: number of folds, or None to hold nothing out.
-        random_state: another number deals the rows otherwise.
-        n_jobs: folds to fit at the same time.
+        random_state: seed for dealing the rows into folds.
+        n_jobs: number of folds that are fitted in parallel; None for one.
     """
 
     def __init__(self, rows: R, *, cv: int | None, random_state: int = 0, n_jobs: int | None = None) -> None:
@@ -162,7 +162,7 @@ class CrossFits(Generic[R]):
 
     @_once
     def held_out(self, chain: Chain) -> R:
-        """Return the chain's answers to rows that its steps were not fitted on."""
+        """Return the chain's outputs for rows that its steps were not fitted on."""
         if not chain:
             return self.rows
         before = self.held_out(chain[:-1])
@@ -171,7 +171,7 @@ class CrossFits(Generic[R]):
         return before.joined([before.taken(out).after(fitted) for fitted, out in self._by_fold(chain)], self._order)
 
     def losses(self, chain: Chain) -> Array:
-        """Return each row's loss under the chain, by steps that were not fitted on it."""
+        """Return the loss of each row under the chain, by steps that were not fitted on it."""
         before = self.held_out(chain[:-1])
         if not self.splits:
             return before.nll(self._last_fitted(chain))
@@ -179,7 +179,7 @@ class CrossFits(Generic[R]):
         return np.concatenate(parts)[self._order]
 
     def fitted(self, chain: Chain) -> list[Any]:
-        """Return the steps, each fitted to what the chain before it answers."""
+        """Return the steps, each fitted to the outputs of the chain before it."""
         return [self._last_fitted(chain[:end]) for end in range(1, len(chain) + 1)]
 
     @_once
@@ -188,9 +188,9 @@ class CrossFits(Generic[R]):
 
     @_once
     def _by_fold(self, chain: Chain) -> list[tuple[Any, Index]]:
-        """The last step fitted without each fold, and the fold."""
+        """Return the last step fitted without each fold, with the fold."""
         before = self.held_out(chain[:-1])
-        fits = (joblib.delayed(before.taken(kept).fit)(chain[-1]) for kept, _ in self.splits)
+        fits = (joblib.delayed(before.taken(train).fit)(chain[-1]) for train, _ in self.splits)
         folds = [out for _, out in self.splits]
         return list(zip(joblib.Parallel(n_jobs=self.n_jobs)(fits), folds, strict=True))
 

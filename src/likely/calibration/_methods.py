@@ -39,15 +39,15 @@ SCALE_METHODS: dict[str, type[ScaleCalibrator]] = {
 
 
 def make_calibrator(method: str | Calibrator) -> Calibrator:
-    """Return an unfitted calibrator of logits: a copy of the one given, or the one of that name."""
+    """Return an unfitted calibrator of logits: a copy of the given one, or the one of that name."""
     calibrator: Calibrator = _made(method, METHODS, Calibrator, "calibrator")
     if calibrator.inputs != "logits":
-        raise ValueError("the calibrator is handed logits here: make it with inputs='logits'")
+        raise ValueError("the calibrator receives logits here: create it with inputs='logits'")
     return calibrator
 
 
 def make_scale_calibrator(method: str | ScaleCalibrator) -> ScaleCalibrator:
-    """Return an unfitted scale calibrator: a copy of the one given, or the one of that name."""
+    """Return an unfitted scale calibrator: a copy of the given one, or the one of that name."""
     return _made(method, SCALE_METHODS, ScaleCalibrator, "scale calibrator")
 
 

@@ -1,6 +1,6 @@
-"""What differs by row: the factor f(u) of a scale or an inverse temperature, u being linear or from small networks.
+"""The factor f(u) by which a row's scale or inverse temperature differs, with u linear or from small networks.
 
-The networks of Deep Scaling are five, each trained without a fifth of the rows, for as long as those gain.
+Deep Scaling uses five networks, each trained without a fifth of the rows, for as long as the loss on those improves.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from likely.constraints import ShiftedSoftplus
 
 LINK = ShiftedSoftplus(0.2)  # f, which is one at zero
 FOLDS = 5
-_NUMBERS = 2**23  # at most so many numbers of a table are trained on: a small network needs no more
+_NUMBERS = 2**23  # maximum size of the training table: a small network needs no more
 
 
 class Networks(NamedTuple):
-    """Networks of one hidden layer; u of a row is the mean of the five, kept within the range met in the fit."""
+    """Networks of one hidden layer; u of a row is the mean of the five, clipped to the range seen in the fit."""
 
     first: Tensor  # of shape (networks, columns, hidden)
     shift: Tensor  # of shape (networks, hidden)
@@ -43,7 +43,7 @@ class Networks(NamedTuple):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class DeepCalibrator:
-    """What DeepTemperature and DeepScale share: networks of the standardised source of a row, and their settings."""
+    """What DeepTemperature and DeepScale share: networks on the standardised inputs of a row, and their settings."""
 
     hidden: int = 32
     max_iter: int = 500
@@ -62,8 +62,8 @@ class DeepCalibrator:
         """Train on the rows of ``source``; ``evaluate(u)`` returns each row's NLL and its slope in u.
 
         The last layer starts at zero, and so does u: that is the base model. The number of steps is the one of greatest
-        gain over it on the rows left out, less ``margin`` standard errors of the paired difference: where no gain is
-        sure it is zero, and the further the networks stray, the surer a gain has to be.
+        gain over it on the rows left out, less ``margin`` standard errors of the paired difference; it is zero where no
+        gain exceeds them.
         """
         rows, counts = Rows(source), torch.as_tensor(weight)
         self.mean_, self.deviation_ = moments(rows, weight)
@@ -71,23 +71,23 @@ class DeepCalibrator:
         folds = fold_numbers(contents(rows, rounded=True), FOLDS, random_state=self.random_state, ties=ties)
         # A row's weight where it is left out.
         out = ((torch.arange(FOLDS)[:, None] == torch.as_tensor(folds)) * counts).to(x)
-        kept = counts.to(x) - out
+        inside = counts.to(x) - out
         layers = self._start(x)
         at_start: list[Tensor] = []
-        seen: list[Tensor] = []  # u and its slope, which the judge leaves for the step that follows
+        pending: list[Tensor] = []  # u and its slope, from the judge for the following step
 
         def judge() -> Tensor:
             with torch.enable_grad():
                 u = _outputs(list(layers), x)
             nll, slope = (torch.stack(parts) for parts in zip(*map(evaluate, u.detach()), strict=True))
-            seen[:] = u, (slope * kept / kept.sum()).to(u)
+            pending[:] = u, (slope * inside / inside.sum()).to(u)
             held = (nll * (out > 0)).double().sum(0)
             at_start[:] = at_start or [held]
             gain = held_out_gain(at_start[0] - held, counts)
             return torch.tensor([-gain.sure(self.margin)], dtype=torch.float64)
 
         history = train(
-            lambda step: (seen[0] * seen[1]).sum(),
+            lambda step: (pending[0] * pending[1]).sum(),
             layers,
             torch.optim.Adam(layers, lr=self.learning_rate),
             max_steps=max_iter,
@@ -98,7 +98,7 @@ class DeepCalibrator:
             seed=self.random_state,
         )
         self.n_iter_ = int(history.best_step)
-        self.gain_ = -float(history.best) / float(weight.sum())  # what exceeds the margin, in nats per row
+        self.gain_ = -float(history.best) / float(weight.sum())  # in nats per row
         first, shift, last, bias = (layer.detach() for layer in layers)
         u = _outputs([first, shift, last, bias], x).mean(0)
         ends = float(u.min()), float(u.max())
@@ -112,7 +112,7 @@ class DeepCalibrator:
         return nn.ParameterList(layer.to(x) for layer in start)
 
     def _multiplier(self, source: Tensor) -> Tensor:
-        """f(u) of every row, by which its scale or its inverse temperature differs from the global one."""
+        """Return f(u) of each row, by which its scale or its inverse temperature differs from the global one."""
         if self.networks_ is None:
             return source.new_ones(len(source))
         return LINK(self.networks_(self._standardised(source)))
@@ -123,7 +123,7 @@ class DeepCalibrator:
 
 
 def few(n: int, width: int) -> slice:
-    """Rows to train on, spread over a table that may be sorted: all of them unless there are very many."""
+    """Return the rows to train on, spread over a table that may be sorted: all of them unless there are very many."""
     return slice(0, n, max(1, -(-n * width // _NUMBERS)))
 
 

@@ -1,4 +1,4 @@
-"""Histograms fine enough to stand for the rows: they add up over blocks, and do not depend on where blocks begin."""
+"""Histograms fine enough to stand for the rows: they add up over blocks, wherever blocks begin."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from likely._rows.blocks import Rows
 from likely._typing import Array
 
-# Of odds a bin is 3e-4 wide near zero and 3e-4 of them beyond one, wider for more than 32 classes: no row is moved by
-# more than that, since its bin's mean stands for it. Of residuals it is 1e-4 of them, and sums of what is smooth in
-# them are right to about 1e-9.
+# A bin of odds is 3e-4 wide near zero and 3e-4 of the odds beyond one, wider for more than 32 classes: no row moves by
+# more than that, since its bin's mean stands for it. A bin of residuals is 1e-4 of the residual wide, and sums of
+# functions smooth in them are exact to about 1e-9.
 _ODDS, _ODDS_BINS, _CELLS = 1e4, 2**16, 2**21
 _SIZES, _SIZE_BINS = (1e-6, 1e6), 2**18
 
@@ -21,9 +21,9 @@ def odds_sketch(log_odds: Rows, y: Any, weight: Any) -> list[tuple[Array, NDArra
     """Return for every class a few rows that stand for all: log odds, whether the row is of the class, and weights.
 
     Args:
-        log_odds: of shape (rows, classes), within ±1e4.
-        y: class numbers.
-        weight: how many rows each row counts for.
+        log_odds: rows of shape (n, classes), within ±1e4.
+        y: class number per row.
+        weight: weight per row.
 
     Returns:
         Per class two rows per bin, at the mean log odds of all rows in it. Bins are even in the inverse hyperbolic sine
@@ -35,33 +35,33 @@ def odds_sketch(log_odds: Rows, y: Any, weight: Any) -> list[tuple[Array, NDArra
 
     def histogram(rows: Any) -> Array:
         odds = log_odds[rows].double().cpu().numpy()
-        own = np.asarray(y[rows])[:, None] == np.arange(classes)
+        positive = np.asarray(y[rows])[:, None] == np.arange(classes)
         place = np.clip((np.arcsinh(odds) + top) * (bins / (2 * top)), 0, bins - 1).astype(np.int64)
         cell = (np.arange(classes) * bins + place).ravel()
         weights = np.repeat(np.asarray(weight[rows]), classes)
-        terms = weights, weights * own.ravel(), weights * odds.ravel()
+        terms = weights, weights * positive.ravel(), weights * odds.ravel()
         sums: Array = np.stack([np.bincount(cell, term, classes * bins).astype(np.float64) for term in terms])
         return sums.reshape(3, classes, bins)
 
-    # Few large blocks: a block's sum has as many numbers however few its rows are.
-    found = []
+    # Few large blocks: the sum of a block has the same size however few its rows are.
+    sketches = []
     for mass, positive, total in log_odds.total(histogram, numbers=2**22).transpose(1, 0, 2):
         seen = mass > 0
         mean, masses = (total[seen] / mass[seen]), np.concatenate([positive[seen], mass[seen] - positive[seen]])
-        own, counted = np.repeat([True, False], len(mean)), masses > 0
-        found.append((np.tile(mean, 2)[counted], own[counted], masses[counted]))
-    return found
+        of_class, counted = np.repeat([True, False], len(mean)), masses > 0
+        sketches.append((np.tile(mean, 2)[counted], of_class[counted], masses[counted]))
+    return sketches
 
 
 def size_sketch(z: Rows, weight: Any) -> tuple[Array, Array]:
-    """Return sizes |z| > 0 and weights of a few rows that stand for all: those of a bin have their mean square."""
+    """Return sizes |z| > 0 and weights of a few rows that stand for all: a bin is represented by its mean square."""
     low, high = np.log(_SIZES)
 
     def histogram(rows: Any) -> Array:
-        squares, own = z[rows].double().square().cpu().numpy(), np.asarray(weight[rows])
+        squares, weights = z[rows].double().square().cpu().numpy(), np.asarray(weight[rows])
         logs = 0.5 * np.log(np.maximum(squares, 1e-300))
         place = np.clip((logs - low) * (_SIZE_BINS / (high - low)), 0, _SIZE_BINS - 1).astype(np.int64)
-        return np.stack([np.bincount(place, term, _SIZE_BINS) for term in (own, own * squares)])
+        return np.stack([np.bincount(place, term, _SIZE_BINS) for term in (weights, weights * squares)])
 
     mass, squares = z.total(histogram, numbers=2**22)
     seen = mass > 0

@@ -1,4 +1,4 @@
-"""Linear models whose regularisation tunes itself, and linear models that shrug off outliers."""
+"""Linear models that learn their regularisation, and linear models that are robust to outliers."""
 
 from likely.linear._lasso import DynamicLasso, MultiLasso
 from likely.linear._logistic import DynamicLogisticRegression

@@ -1,4 +1,4 @@
-"""What linear models share: checks, units, lines, predictions with their uncertainty."""
+"""What linear models share: checks, units, lines, and predictions with their uncertainty."""
 
 from __future__ import annotations
 
@@ -21,27 +21,30 @@ from likely.linear._blocks import Summary, summarised
 
 
 class LinearModel(BaseEstimator):
-    """A line, or several, through rows. Subclasses write ``_fit``."""
+    """Base of all linear models. Subclasses write ``_fit``."""
 
-    _least = 1  # rows that a fit takes
+    _least = 1  # minimum number of rows
     _line: Line
     coef_: Array
 
     @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learn the line, and the parameters of the likelihood and of the prior, from rows.
+        """Fit the coefficients, and the parameters of the likelihood and of the prior.
 
         Args:
-            X: table of shape (n, d). Regressions also take tables in blocks, which are never held as a whole: a Dask
+            X: table of shape (n, d). Regressions also take tables in blocks, which are never loaded as a whole: a Dask
                 array or frame, or a path, glob or URL of Parquet, Feather or CSV.
-            y: target or label of each row, shape (n,); :class:`DynamicRidge` also takes (n, k), k targets of which each
-                gets a fit of its own. Of a table in blocks also the name of a column, which is then no feature.
-            sample_weight: weight of each row, shape (n,), or the name of a column of a table in blocks. Whole numbers
-                count rows: a weight of two is the row twice. Other weights are scaled to a mean of one, so that
-                only their ratios matter.
+            y: target or label of each row, shape (n,). :class:`DynamicRidge` also takes (n, k) and fits each of the k
+                targets separately. With a table in blocks, y can be the name of a column, which is then no feature.
+            sample_weight: weight of each row, shape (n,), or the name of a column of a table in blocks; None for equal
+                weights. Whole numbers count rows: a weight of two is the row twice. Other weights are scaled to a mean
+                of one, so that only their ratios matter.
 
         Returns:
-            The estimator itself.
+            The fitted estimator itself.
+
+        Raises:
+            ValueError: X or y has the wrong shape or holds NaN or ∞, or a parameter of the estimator is out of range.
         """
         self._fit(X, y, sample_weight)
         return self
@@ -51,7 +54,7 @@ class LinearModel(BaseEstimator):
 
 
 class LinearRegressor(RegressorMixin, LinearModel):
-    """A line through rows. Subclasses write ``_learn``, which sets the line and its intercept, and ``_deviation``."""
+    """Base of linear regressions. Subclasses write ``_learn``, which sets line and intercept, and ``_deviation``."""
 
     _sparse = False  # whether X may be sparse
     intercept_: float
@@ -69,15 +72,15 @@ class LinearRegressor(RegressorMixin, LinearModel):
         self.coef_ = self._line.coef
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Return the expected target of each row.
+        """Return the predicted mean of the target for each row.
 
         Args:
-            X: table of shape (n, d).
-            return_std: whether to return the standard deviation too.
+            X: table of shape (n, d), of any kind that ``fit`` takes.
+            return_std: whether to return the predicted standard deviation of each row too.
 
         Returns:
-            Array of shape (n,), or (n, k) after a fit to k targets; with ``return_std`` a pair of such arrays. Dask's
-            tables get Dask's arrays, which are not computed yet.
+            Array of shape (n,), or (n, k) after a fit to k targets; with ``return_std`` a pair of such arrays. For Dask
+            tables these are Dask arrays, not computed yet.
         """
         source = source_of(X)
         if source is not None:
@@ -100,7 +103,7 @@ class LinearRegressor(RegressorMixin, LinearModel):
 
     @property
     def _width(self) -> int | None:
-        """How many numbers a prediction has; None for one."""
+        """The number of values in a prediction; None for one."""
         check_is_fitted(self)
         return None
 
@@ -125,10 +128,10 @@ class LinearRegressor(RegressorMixin, LinearModel):
 
 
 class DynamicLinearModel(LinearRegressor):
-    """A linear regression that learns its prior. Subclasses write ``_solve``, which sets what it learns.
+    """Base of linear regressions that learn their prior. Subclasses write ``_solve``, which sets what is learned.
 
-    Answers do not depend on the units of X or y, nor on the order of rows or columns. Columns that are multiples of
-    one another share their weight evenly.
+    Results do not depend on the units of X or y, nor on the order of rows or columns. Columns that are multiples of one
+    another share their weight evenly.
     """
 
     _power = 1.0  # a penalty weight p multiplies the penalty, so it divides the prior's scale by p to this power
@@ -156,7 +159,7 @@ class DynamicLinearModel(LinearRegressor):
 
     def _learn_design(self, design: Design) -> None:
         slope, self.intercept_ = design.restored(self._solve(design))
-        # What new rows need to be put into the fit's units; the table itself is let go.
+        # Stored are the units of the fit, for new rows; the table itself is released.
         self._design = replace(design, x=np.zeros((0, design.shape[1])), y=np.zeros(0), offset=None, weight=None)
         self._line = Line.of(slope, design.units)
 
@@ -164,29 +167,31 @@ class DynamicLinearModel(LinearRegressor):
         raise TypeError("use one of the estimators in likely.linear")
 
     def _deviation(self, X: Any) -> Array:
-        """The noise and the weights' uncertainty together."""
+        """Return the standard deviation from the noise and the weights' uncertainty together."""
         return np.sqrt(self.sigma_**2 + self._posterior.variance(self._design.prepared(X)))
 
     def predict_dist(self, X: Any) -> Distribution:
-        """Return the distribution of each row's target: normal, with the noise and the weights' uncertainty.
+        """Return the predictive distribution of each row: normal, with the noise and the weights' uncertainty.
 
         Args:
-            X: table of shape (n, d).
+            X: table of shape (n, d), in memory.
 
         Returns:
             A :class:`torch.distributions.Normal` of batch shape (n,), or (n, k) after a fit to k targets, in float64.
 
         Raises:
-            TypeError: X is one of Dask's tables; ``predict(X, return_std=True)`` has the parameters, block by block.
+            TypeError: X is a Dask table; ``predict(X, return_std=True)`` returns the parameters block by block.
 
-        >>> import numpy as np
-        >>> from likely.linear import DynamicRidge
-        >>> X = np.arange(6.0)[:, None]
-        >>> DynamicRidge().fit(X, [0.1, 0.9, 2.1, 2.9, 4.1, 4.9]).predict_dist(X[:2]).icdf(torch.tensor(0.5)).round()
-        tensor([0., 1.], dtype=torch.float64)
+        Example:
+            >>> import numpy as np, torch
+            >>> from likely.linear import DynamicRidge
+            >>> X = np.arange(6.0)[:, None]
+            >>> model = DynamicRidge().fit(X, [0.1, 0.9, 2.1, 2.9, 4.1, 4.9])
+            >>> model.predict_dist(X[:2]).icdf(torch.tensor(0.5)).round()
+            tensor([0., 1.], dtype=torch.float64)
         """
         mean, std = (in_memory(part) for part in self.predict(X, return_std=True))
-        tiny = np.finfo(np.float64).tiny  # a constant target leaves no noise, and a distribution must have some
+        tiny = np.finfo(np.float64).tiny  # for a constant target, whose noise is zero
         return Normal(torch.from_numpy(mean), torch.from_numpy(np.maximum(std, tiny)))
 
     def _check_penalty_weights(self, columns: int) -> Array | None:
@@ -199,14 +204,14 @@ class DynamicLinearModel(LinearRegressor):
 
 
 def in_memory(prediction: Any) -> Array:
-    """Return the parameters of a torch distribution; those of Dask's tables are not computed yet."""
+    """Return the parameters of a torch distribution; raise an error for a Dask table's, which are not computed yet."""
     if not isinstance(prediction, np.ndarray):
-        raise TypeError("a torch distribution is held in memory: ask predict(X, return_std=True) of a table in blocks")
+        raise TypeError("a torch distribution is held in memory: use predict(X, return_std=True) for a table in blocks")
     return prediction
 
 
 class LinearClassifier(ClassifierMixin, LinearModel):
-    """Lines that are log odds or logits. Subclasses write ``_learn``, which sets the line and its intercepts."""
+    """Base of linear classifiers, whose lines are log odds or logits. Subclasses write ``_learn``, which sets both."""
 
     classes_: Any
     intercept_: Array
@@ -218,9 +223,7 @@ class LinearClassifier(ClassifierMixin, LinearModel):
         seen = slice(None) if weight is None else weight > 0
         self.classes_, labels = np.unique(y[seen], return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(
-                f"the rows hold one class only, {self.classes_[0]!r}: at least 2 classes are needed to tell them apart"
-            )
+            raise ValueError(f"the rows hold one class only, {self.classes_[0]!r}: at least 2 classes are needed")
         self._learn(X, canonical(X[seen], labels.astype(np.float64), None if weight is None else weight[seen]))
 
     def _learn(self, X: Array, table: Table) -> None:

@@ -1,4 +1,4 @@
-"""Tables in blocks as linear models take them: targets and weights beside the rows, each block checked where it is."""
+"""Tables in blocks for linear models: targets and weights beside the rows, each block checked where it is stored."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from likely._typing import Array
 
 @dataclass(frozen=True)
 class Head:
-    """What a table is called: the number of its columns, and their names if they have any."""
+    """The number of a table's columns, and their names if they have any."""
 
     columns: int
     names: tuple[str, ...] | None
@@ -31,7 +31,7 @@ class Head:
         return cls(checked.n_features_in_, None if names is None else tuple(names))
 
     def name(self, estimator: Any) -> None:
-        """Let an estimator have seen this table."""
+        """Set the attributes that scikit-learn's estimators have after a fit to this table."""
         estimator.n_features_in_ = self.columns
         estimator.__dict__.pop("feature_names_in_", None)
         if self.names is not None:
@@ -40,12 +40,12 @@ class Head:
 
 @dataclass(frozen=True)
 class CheckedBlock:
-    """Turn a block, and what stands beside it, into checked arrays.
+    """Turn a block, with its targets and weights, into checked arrays.
 
     Args:
-        estimator: as which they are checked; unfitted.
-        counts: the rule for the weights, which stand last; None where there are none.
-        target: whether there is a target, which then stands first.
+        estimator: unfitted estimator, in whose name the arrays are checked.
+        counts: the rule for the weights, the last argument; None without weights.
+        target: whether there is a target, the first argument after the block.
     """
 
     estimator: Any
@@ -60,7 +60,7 @@ class CheckedBlock:
             options |= {"y": beside[0], "multi_output": True, "y_numeric": True}
             x, y = validate_data(checker, block, **options)
             y = np.asarray(y, dtype=np.float64).reshape(len(x), -1)
-        else:  # a Dask frame may have empty blocks, of whose targets there is nothing to check
+        else:  # a Dask frame may have empty blocks, without targets to check
             x = validate_data(checker, block, **options)
             y = np.zeros((len(x), int(np.prod(beside[0].shape[1:])) if self.target else 0))
         weight = None if self.counts is None else self.counts(block_weight(beside[-1], x))
@@ -95,8 +95,11 @@ def with_targets(source: Source, y: Any, sample_weight: Any) -> tuple[Source, Ro
 
     Args:
         source: the table.
-        y: the target of each row: the name of a column, an array, or what the table is; None for a table without.
+        y: target of each row: the name of a column, an array, or a table of the same kind; None for none.
         sample_weight: likewise, the weight of each row; None for one.
+
+    Returns:
+        The table, and the rule that turns weights into counts of rows (None without weights).
     """
     source = source if y is None else source.beside(y)
     if sample_weight is None:
@@ -106,10 +109,10 @@ def with_targets(source: Source, y: Any, sample_weight: Any) -> tuple[Source, Ro
 
 
 def sample_of(source: Source, stride: int) -> tuple[Any, ...]:
-    """Return one of every ``stride`` rows, in memory: the block, and what stands beside it.
+    """Return one of every ``stride`` rows, in memory: the block, and its targets and weights.
 
-    Which of them is as good as drawn at random, so that what recurs in the table, such as every tenth row, is sampled
-    as often as it is there; but it is the same row however the table is cut.
+    The row is as good as drawn at random, so that patterns in the table, such as every tenth row, are sampled in
+    proportion; but it is the same row however the table is split into blocks.
     """
     if stride == 1:
         return source.every(1)
@@ -131,13 +134,12 @@ def _drawn(*blocks: Any, stride: int) -> tuple[Any, ...]:
 def summarised(estimator: Any, source: Source, y: Any, sample_weight: Any, least: int) -> Summary:
     """Return the sums over all rows that linear models are fitted on, in one pass, or two with weights.
 
-    Raises:
-        ValueError: there is no target, there are fewer than ``least`` rows, or a block is not of finite numbers.
+    A missing target, fewer than ``least`` rows, or a block that is not of finite numbers raises a ``ValueError``.
     """
     if y is None:
         raise ValueError(f"{type(estimator).__name__} needs a target: pass y, an array or the name of a column")
     source, counts = with_targets(source, y, sample_weight)
-    found = source.total(_Summarised(CheckedBlock(clone(estimator), counts)))
-    if found.rows < least:
-        raise ValueError(f"the table has {found.rows} rows, and at least {least} are needed")
-    return found
+    summary = source.total(_Summarised(CheckedBlock(clone(estimator), counts)))
+    if summary.rows < least:
+        raise ValueError(f"the table has {summary.rows} rows, and at least {least} are needed")
+    return summary

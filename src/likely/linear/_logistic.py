@@ -25,22 +25,36 @@ PRIORS = ("normal", "laplace")
 
 
 class DynamicLogisticRegression(LinearClassifier):
-    r"""Logistic regression under a normal (Dynamic Ridge) or Laplace (Dynamic Lasso) prior whose scale is learned.
+    """Logistic regression that learns the scale of its normal (ridge) or Laplace (lasso) prior.
 
-    Under ``prior="normal"`` the scale has the most evidence in Laplace's approximation; under ``"laplace"`` a path of
-    lassos is followed from zero weights down, until the approximate leave-one-out likelihood stops improving. Columns
-    are put into units of their deviations first. With more than two classes each is set against the rest.
+    Under ``prior="normal"`` the scale maximises the evidence in Laplace's approximation. Under ``"laplace"`` a path of
+    lassos is followed from zero weights down until the approximate leave-one-out likelihood stops improving. Columns
+    are first divided by their deviations. With more than two classes one model per class is fitted against the rest.
 
-    Learned: ``coef_``, ``intercept_``, ``prior_scale_`` (one per class), ``classes_``.
+    Args:
+        prior: ``"normal"`` for dense weights or ``"laplace"`` for sparse ones.
+        fit_intercept: whether to fit an intercept, which has no prior.
+        max_iter: maximum number of Newton steps; the path of ``"laplace"`` takes up to ten times as many.
 
-    >>> import numpy as np
-    >>> from likely.linear import DynamicLogisticRegression
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(300, 50))
-    >>> y = X[:, 0] - X[:, 1] + 0.5 * rng.logistic(size=300) > 0
-    >>> model = DynamicLogisticRegression(prior="laplace").fit(X, y)
-    >>> bool(np.abs(model.coef_[0, :2]).min() > 4 * np.abs(model.coef_[0, 2:]).max())
-    True
+    Attributes:
+        classes_: the labels, sorted.
+        coef_: weights, shape (1, d) for two classes, else (C, d).
+        intercept_: intercepts, shape (1,) or (C,).
+        prior_scale_: scale of the prior, for columns of deviation one, shape (1,) or (C,).
+        n_iter_: steps taken, shape (1,) or (C,).
+
+    Example:
+        >>> import numpy as np
+        >>> from likely.linear import DynamicLogisticRegression
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(300, 50))
+        >>> y = X[:, 0] - X[:, 1] + 0.5 * rng.logistic(size=300) > 0
+        >>> model = DynamicLogisticRegression(prior="laplace").fit(X, y)
+        >>> bool(np.abs(model.coef_[0, :2]).min() > 4 * np.abs(model.coef_[0, 2:]).max())
+        True
+
+    See Also:
+        :class:`RobustLogisticRegression`, for labels that may be wrong; :class:`DynamicRegression`, for numbers.
     """
 
     def __init__(self, prior: str = "normal", *, fit_intercept: bool = True, max_iter: int = 100) -> None:
@@ -54,28 +68,50 @@ class DynamicLogisticRegression(LinearClassifier):
         fit = _fit_normal if self.prior == "normal" else _fit_laplace
         positive = [1] if len(self.classes_) == 2 else range(len(self.classes_))
         one_against_rest = [replace(table, y=(table.y == k).astype(np.float64)) for k in positive]
-        fits = [fit(each, self.fit_intercept, self.max_iter) for each in one_against_rest]
+        fits = [fit(binary, self.fit_intercept, self.max_iter) for binary in one_against_rest]
         slopes, self.intercept_, self.prior_scale_, self.n_iter_ = (np.array(part) for part in zip(*fits, strict=True))
         self._line = Line.of(slopes, table.units)
         self.coef_ = self._line.coef
 
     def decision_function(self, X: Any) -> Any:
-        """The log odds of the second class, or of each class against the rest."""
+        """Return the log odds of the second class, or of each class against the rest.
+
+        Args:
+            X: table of shape (n, d).
+
+        Returns:
+            Array of shape (n,) for two classes, else (n, C).
+        """
         odds = self._logits(X)
         return odds[:, 0] if len(self.classes_) == 2 else odds
 
     def predict_proba(self, X: Any) -> Any:
-        """The probability of each class."""
+        """Return the probability of each class.
+
+        Args:
+            X: table of shape (n, d).
+
+        Returns:
+            Array of shape (n, C), in the order of ``classes_``. With more than two classes the probabilities of the
+            separate models are normalised.
+        """
         odds = self.decision_function(X)
         if odds.ndim == 1:
             return np.column_stack([expit(-odds), expit(odds)])
-        # Far out all classes may have a probability of zero: the logarithm keeps them apart.
+        # Far from the data all probabilities may round to zero: the logarithm keeps them apart.
         log_p = log_expit(odds)
         p = np.exp(log_p - log_p.max(1, keepdims=True))
         return p / p.sum(1, keepdims=True)
 
     def predict(self, X: Any) -> Any:
-        """The most probable class."""
+        """Return the most probable class of each row.
+
+        Args:
+            X: table of shape (n, d).
+
+        Returns:
+            Array of shape (n,) with labels of ``classes_``.
+        """
         odds = self.decision_function(X)
         return self.classes_[(odds > 0).astype(int) if odds.ndim == 1 else odds.argmax(1)]
 
@@ -96,15 +132,15 @@ def _fit_normal(table: Table, fit_intercept: bool, max_iter: int) -> _Fit:
     def evaluate(rows: slice, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         odds = u + offset
         p = torch.sigmoid(odds)
-        own = target[rows].to(u)
-        nll = bernoulli_nll(odds, own, temperature=1.0, reduction="none", validate_args=False)
-        return nll, p - own, (p * (1 - p)).clamp(min=1e-12)
+        labels = target[rows].to(u)
+        nll = bernoulli_nll(odds, labels, temperature=1.0, reduction="none", validate_args=False)
+        return nll, p - labels, (p * (1 - p)).clamp(min=1e-12)
 
-    found = fit_linear(Rows(X), evaluate, quasi=False, sample_weight=weight, max_iter=max_iter, tol=1e-10)
-    coef = found.coef / found.deviation
-    scale = math.sqrt(1 / found.precision) if found.precision > 0 else math.inf
-    intercept = found.intercept + offset - float(found.mean @ coef)
-    return coef, intercept if fit_intercept else 0.0, scale, found.n_iter
+    solution = fit_linear(Rows(X), evaluate, quasi=False, sample_weight=weight, max_iter=max_iter, tol=1e-10)
+    coef = solution.coef / solution.deviation
+    scale = math.sqrt(1 / solution.precision) if solution.precision > 0 else math.inf
+    intercept = solution.intercept + offset - float(solution.mean @ coef)
+    return coef, intercept if fit_intercept else 0.0, scale, solution.n_iter
 
 
 def _fit_laplace(table: Table, fit_intercept: bool, max_iter: int) -> _Fit:
@@ -129,7 +165,7 @@ def _fit_laplace(table: Table, fit_intercept: bool, max_iter: int) -> _Fit:
         waited += 1
         if loss < least:
             best, least, best_strength, waited = state, loss, strength, 0
-    if best.coef.any():  # the path was in a hurry, the answer is not
+    if best.coef.any():  # the path is solved coarsely, the result to full precision
         best, steps = _newton(x, y, mass, best, best_strength, fit_intercept, tol=1e-9)
         n_iter += steps
     slope, _ = whole.restored(whole.distinct.shared(best.coef))
@@ -145,7 +181,7 @@ class _State:
 def _newton(
     x: Array, y: Array, mass: Array, state: _State, strength: float, fit_intercept: bool, tol: float = 1e-4
 ) -> tuple[_State, int]:
-    """A lasso of each parabola that touches the likelihood at the last one's answer."""
+    """Fit a lasso to each quadratic approximation of the likelihood at the last solution (proximal Newton)."""
     for step in range(1, 26):  # noqa: B007
         odds = x @ state.coef + state.intercept
         p = expit(odds)
@@ -173,7 +209,7 @@ def _newton(
 
 
 def _left_out(x: Array, y: Array, mass: Array, state: _State, fit_intercept: bool) -> float:
-    """The negative log-likelihood of each row without it, to first order: its log odds move by its leverage."""
+    """Return the leave-one-out negative log-likelihood, to first order: the log odds of a row move by its leverage."""
     active = np.flatnonzero(state.coef)
     odds = x @ state.coef + state.intercept
     p = expit(odds)

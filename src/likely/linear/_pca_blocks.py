@@ -1,4 +1,4 @@
-"""Robust principal components of tables in blocks: steps from the fit of a sample, each of them sums over all rows."""
+"""Robust principal components of tables in blocks: iterations from the fit of a sample, each a sum over all rows."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from likely._rows.sources import Source
 from likely._typing import Array
 from likely.linear._blocks import CheckedBlock, Head
 
-SAMPLE = 1 << 15  # rows that the fit begins with, at least; a table of fewer than twice as many is read as a whole
+SAMPLE = 1 << 15  # minimum rows of the initial fit; a table of fewer than twice as many is read as a whole
 
 
 class Fit(NamedTuple):
-    """A middle, a subspace, and the scale of what it leaves of a typical row."""
+    """A middle, a subspace, and the scale of the residual of a typical row."""
 
     mean: Array
     components: Array
     scale: float
-    exact: bool  # whether most rows lie in the subspace; then the scale is the distance that counts as none
+    exact: bool  # whether most rows lie in the subspace; the scale is then the distance that counts as zero
     n_iter: int
 
 
@@ -42,7 +42,7 @@ class Ends:
 
 @dataclass(frozen=True)
 class EndsOfBlock:
-    """Return the ends of a block, of its rows that have a weight."""
+    """Return the minima and maxima of a block, over its rows of positive weight."""
 
     checked: CheckedBlock
 
@@ -54,13 +54,13 @@ class EndsOfBlock:
 
 @dataclass(frozen=True)
 class Spread:
-    """Sums over rows: weights, what they add up to, rows about a middle and their products."""
+    """Sums over rows: counts, weights, rows about a middle, their products, and squared residuals."""
 
     rows: float
     weight: float
     first: Array
     products: Array
-    left: float  # of what the subspace leaves, squared
+    left: float  # squared residuals from the subspace
 
     def __add__(self, other: Spread) -> Spread:
         return Spread(
@@ -74,7 +74,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class SpreadOfBlock:
-    """Return the sums of a block, whose rows weigh what the present fit trusts them."""
+    """Return the sums of a block, whose rows are weighted by the trust of the present fit."""
 
     checked: CheckedBlock
     unit: float
@@ -94,7 +94,7 @@ class SpreadOfBlock:
 
 @dataclass(frozen=True)
 class OfTable:
-    """What a function makes of the checked rows of a block."""
+    """Apply a function to the checked rows of a block."""
 
     checked: CheckedBlock
     compute: Callable[[Array], Array]
@@ -107,15 +107,18 @@ class OfTable:
 def reweight_blocks(
     source: Source, spread: Callable[[Fit], SpreadOfBlock], fit: Fit, dimensions: int, max_iter: int, tol: float
 ) -> Fit:
-    """Principal components of reweighted rows, all of them, until the subspace turns by less than ``tol``.
+    """Iterate PCA of all rows, reweighted, until the subspace turns by less than ``tol``.
 
     Args:
         source: the table.
-        spread: of a fit, the sums of a block under it.
-        fit: where the steps begin.
-        dimensions: how many the subspace leaves.
-        max_iter: steps at most.
+        spread: function of a fit that returns the sums of a block under it.
+        fit: where the iterations start.
+        dimensions: number of dimensions outside the subspace.
+        max_iter: maximum number of iterations.
         tol: an angle in radians.
+
+    Returns:
+        The last fit.
     """
     for n_iter in range(1, max_iter + 1):
         sums = source.total(spread(fit))
@@ -134,12 +137,12 @@ def reweight_blocks(
 
 
 def left(X: Array, mean: Array, components: Array) -> Array:
-    """The squared length of what the subspace leaves of each row."""
+    """Return the squared length of each row's residual from the subspace."""
     centred = X - mean
     return np.square(centred - centred @ components.T @ components).sum(1)
 
 
 def turn(before: Array, after: Array) -> float:
-    """The largest angle between two subspaces, from what one leaves of the other."""
+    """Return the largest angle between two subspaces."""
     out = after - after @ before.T @ before
     return math.asin(min(1.0, float(np.linalg.norm(out, 2))))

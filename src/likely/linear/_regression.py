@@ -1,4 +1,4 @@
-"""The prior that the evidence prefers."""
+"""Linear regression under the prior of highest evidence."""
 
 from __future__ import annotations
 
@@ -26,25 +26,43 @@ _AUTO = ("normal", "normal, shifted", "spike-slab")
 
 
 class DynamicRegression(DynamicLinearModel):
-    r"""Linear regression that learns its prior, and which kind of prior it is.
+    """Linear regression that chooses the kind of prior by evidence and learns its scale.
 
-    ``prior="auto"`` fits a normal prior around zero, one around a learned mean, and a spike and slab, and takes the one
-    of most evidence. A name takes that one: ``"normal"``, ``"normal, shifted"``, ``"spike-slab"``, ``"laplace"``
-    or ``"laplace, each"`` (the last two have no evidence to be compared by).
+    With ``prior="auto"`` a normal prior around zero, one around a learned mean, and a spike and slab are fitted; the
+    model of highest evidence is used.
 
-    Learned: ``coef_``, ``intercept_``, ``sigma_``, ``prior_scale_``, ``prior_`` (the name), ``evidences_`` (of each
-    prior tried), ``best_`` (the model).
+    Args:
+        prior: ``"auto"``, or one of ``"normal"`` (:class:`DynamicRidge`), ``"normal, shifted"`` (the same with a
+            learned mean), ``"spike-slab"`` (:class:`SpikeSlabRegression`), ``"laplace"`` (:class:`DynamicLasso`) and
+            ``"laplace, each"`` (:class:`MultiLasso`). The last two have no evidence to be compared by.
+        fit_intercept: whether to fit an intercept, which has no prior.
+        penalty_weights: array of shape (d,) with a factor ≥ 0 per column by which its weight is penalised more or less;
+            0 leaves the column unpenalised, None is one for all.
 
-    >>> import numpy as np
-    >>> from likely.linear import DynamicRegression
-    >>> rng = np.random.default_rng(0)
-    >>> X, w = rng.normal(size=(200, 100)), np.zeros(100)
-    >>> w[:3] = 2, -1, 1
-    >>> model = DynamicRegression().fit(X, X @ w + rng.normal(size=200))
-    >>> model.prior_
-    'spike-slab'
-    >>> bool(model.evidences_["spike-slab"] > model.evidences_["normal"] + 50)
-    True
+    Attributes:
+        coef_: weights, shape (d,).
+        intercept_: intercept.
+        sigma_: standard deviation of the noise.
+        prior_: name of the prior chosen.
+        prior_scale_: scale of that prior, for columns of deviation one; one per weight for ``"laplace, each"``.
+        evidences_: log evidence of each prior that was fitted, by name.
+        best_: the model under the chosen prior, with its further attributes.
+        n_iter_: iterations of that model.
+
+    Example:
+        >>> import numpy as np
+        >>> from likely.linear import DynamicRegression
+        >>> rng = np.random.default_rng(0)
+        >>> X, w = rng.normal(size=(200, 100)), np.zeros(100)
+        >>> w[:3] = 2, -1, 1
+        >>> model = DynamicRegression().fit(X, X @ w + rng.normal(size=200))
+        >>> model.prior_
+        'spike-slab'
+        >>> bool(model.evidences_["spike-slab"] > model.evidences_["normal"] + 50)
+        True
+
+    See Also:
+        :class:`DynamicLogisticRegression` for classes, :class:`RobustLinearRegression` for tables with outliers.
     """
 
     def __init__(self, prior: str = "auto", *, fit_intercept: bool = True, penalty_weights: Any = None) -> None:
@@ -58,7 +76,7 @@ class DynamicRegression(DynamicLinearModel):
         models = {name: clone(_PRIORS[name]) for name in tried}
         coefs: dict[str, Array] = {name: model._solve(design) for name, model in models.items()}
         self.evidences_ = {name: getattr(model, "evidence_", math.nan) for name, model in models.items()}
-        # A learned mean is one parameter more, and costs what a parameter costs.
+        # A learned mean is one more parameter, at the price of half the logarithm of the number of columns.
         price = {"normal, shifted": 0.5 * math.log(max(design.shape[1], 1))}
         values = [self.evidences_[name] - price.get(name, 0.0) for name in tried]
         self.prior_ = tried[int(np.argmax(values))]

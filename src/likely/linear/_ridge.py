@@ -21,24 +21,42 @@ _PER_TARGET = ("coef_", "intercept_", "sigma_", "prior_scale_", "prior_mean_", "
 
 
 class DynamicRidge(DynamicLinearModel):
-    r"""Dynamic Ridge (D-Ridge): least squares under a normal prior whose scale is learned.
+    r"""Ridge regression that learns the scale of its normal prior and the noise (Dynamic Ridge, D-Ridge).
 
-    :math:`y \sim N(Xw, \sigma^2)`, :math:`w_j \sim N(\mu, \tau^2)` in units of the columns' deviations. Minimising over
-    w, σ and τ together has no minimum; the weights are integrated out instead, and σ, τ maximise what is left, the
-    evidence. The Gram matrix is made tridiagonal once, and then every strength :math:`\lambda = \sigma^2/\tau^2`
-    costs O(d), so that the whole line is searched. ``prior_mean="learned"`` frees :math:`\mu` too.
+    :math:`y \sim N(Xw, \sigma^2)`, :math:`w_j \sim N(\mu, \tau^2)`, with columns in units of their deviations.
+    Minimising over w, σ and τ together has no minimum; instead the weights are integrated out, and σ and τ maximise the
+    evidence. The Gram matrix is made tridiagonal once; every strength :math:`\lambda = \sigma^2/\tau^2` then costs
+    O(d), so that the whole line of them is searched.
 
-    Learned: ``coef_``, ``intercept_``, ``sigma_`` (σ), ``prior_scale_`` (τ), ``prior_mean_`` (μ), ``penalty_`` (λ) and
-    ``evidence_``.
+    Args:
+        fit_intercept: whether to fit an intercept, which has no prior.
+        prior_mean: ``"zero"``, or ``"learned"`` for a mean μ of the prior that is learned too.
+        penalty_weights: array of shape (d,) with a factor ≥ 0 per column that multiplies its penalty; 0 leaves the
+            column unpenalised, None is one for all.
 
-    >>> import numpy as np
-    >>> from likely.linear import DynamicRidge
-    >>> rng = np.random.default_rng(0)
-    >>> X, w = rng.normal(size=(200, 50)), rng.normal(size=50)
-    >>> ridge = DynamicRidge().fit(X, X @ w + 3 * rng.normal(size=200))
-    >>> round(ridge.sigma_, 1), round(ridge.prior_scale_, 1)
-    (2.8, 1.1)
-    >>> mean, std = ridge.predict(X[:1], return_std=True)
+    Attributes:
+        coef_: weights, shape (d,), or (k, d) for k targets. With k targets all other attributes have shape (k,).
+        intercept_: intercept.
+        sigma_: standard deviation σ of the noise.
+        prior_scale_: scale τ of the prior, for columns of deviation one.
+        prior_mean_: mean μ of the prior.
+        penalty_: strength λ of the ridge.
+        evidence_: log evidence.
+        n_iter_: number of strengths evaluated.
+
+    Example:
+        >>> import numpy as np
+        >>> from likely.linear import DynamicRidge
+        >>> rng = np.random.default_rng(0)
+        >>> X, w = rng.normal(size=(200, 50)), rng.normal(size=50)
+        >>> ridge = DynamicRidge().fit(X, X @ w + 3 * rng.normal(size=200))
+        >>> round(ridge.sigma_, 1), round(ridge.prior_scale_, 1)
+        (2.8, 1.1)
+        >>> mean, std = ridge.predict(X[:1], return_std=True)
+
+    See Also:
+        :class:`MultiRidge`, with a scale per weight; :class:`DynamicRegression`, which chooses the prior;
+        :class:`sklearn.linear_model.BayesianRidge`, which finds the scale by iteration.
     """
 
     _power = 0.5
@@ -64,7 +82,7 @@ class DynamicRidge(DynamicLinearModel):
 
     def _gather_targets(self) -> None:
         for name in _PER_TARGET if self._targets else ():
-            setattr(self, name, np.array([getattr(each, name) for each in self._targets]))
+            setattr(self, name, np.array([getattr(model, name) for model in self._targets]))
 
     def _learn_summary(self, summary: Summary) -> None:
         if summary.factor.targets == 1:
@@ -72,10 +90,10 @@ class DynamicRidge(DynamicLinearModel):
             return
         penalty = self._check_penalty_weights(summary.head.columns)
         self._targets = [clone(self) for _ in range(summary.factor.targets)]
-        for number, each in enumerate(self._targets):
-            each._targets, each.n_features_in_ = [], summary.head.columns
-            each._learn_design(summary.factor.design(self.fit_intercept, penalty, number))
-            each.coef_ = each._line.coef
+        for number, model in enumerate(self._targets):
+            model._targets, model.n_features_in_ = [], summary.head.columns
+            model._learn_design(summary.factor.design(self.fit_intercept, penalty, number))
+            model.coef_ = model._line.coef
         self._line = self._targets[0]._line
 
     @property
@@ -88,8 +106,10 @@ class DynamicRidge(DynamicLinearModel):
         if not self._targets:
             return super()._predicted(X, return_std)
         X = validate_data(self, X, dtype=np.float64, reset=False)
-        answers = [each.predict(X, return_std) for each in self._targets]
-        return tuple(np.stack(part, 1) for part in zip(*answers, strict=True)) if return_std else np.stack(answers, 1)
+        predictions = [model.predict(X, return_std) for model in self._targets]
+        if not return_std:
+            return np.stack(predictions, 1)
+        return tuple(np.stack(part, 1) for part in zip(*predictions, strict=True))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -114,23 +134,40 @@ class DynamicRidge(DynamicLinearModel):
 
 
 class MultiRidge(DynamicLinearModel):
-    r"""Multi Ridge (M-Ridge): a normal prior whose scale is learned for each weight, or for each group of weights.
+    r"""Ridge regression that learns a prior scale per weight, or per group of weights (Multi Ridge, M-Ridge).
 
-    :math:`w_j \sim N(0, \tau_{g(j)}^2)`. All scales maximise the evidence together (automatic relevance
-    determination), and one of m scales is kept only if it is worth more than :math:`\frac12 \log nm` nats, the price
-    of a parameter that had to be picked; the weights of the others are zero. ``groups`` names the group of each column;
-    None gives each its own.
+    :math:`w_j \sim N(0, \tau_{g(j)}^2)`. All scales maximise the evidence together (automatic relevance determination).
+    One of m scales is kept only if it adds more than :math:`\frac12 \log nm` nats to the evidence, the price of a
+    parameter that had to be selected; the weights of the others are zero.
 
-    Learned: ``coef_``, ``intercept_``, ``sigma_``, ``prior_scale_`` (τ of each weight).
+    Args:
+        groups: array of shape (d,) with the group of each column; None for a scale per column.
+        fit_intercept: whether to fit an intercept, which has no prior.
+        penalty_weights: array of shape (d,) with a factor ≥ 0 per column that multiplies its penalty; 0 leaves the
+            column unpenalised, None is one for all.
+        max_iter: maximum number of updates of the scales.
+        tol: the updates stop when no scale's variance changes by more than ten times this share.
 
-    >>> import numpy as np
-    >>> from likely.linear import MultiRidge
-    >>> rng = np.random.default_rng(0)
-    >>> X, w = rng.normal(size=(200, 50)), np.zeros(50)
-    >>> w[:3] = 2, -1, 1
-    >>> model = MultiRidge().fit(X, X @ w + 0.5 * rng.normal(size=200))
-    >>> model.coef_[:3].round(2), int((model.coef_ != 0).sum())
-    (array([ 1.99, -0.97,  0.98]), 3)
+    Attributes:
+        coef_: weights, shape (d,).
+        intercept_: intercept.
+        sigma_: standard deviation of the noise.
+        prior_scale_: scale τ of each weight's prior, shape (d,), for columns of deviation one; 0 where the weight is
+            zero.
+        n_iter_: updates made.
+
+    Example:
+        >>> import numpy as np
+        >>> from likely.linear import MultiRidge
+        >>> rng = np.random.default_rng(0)
+        >>> X, w = rng.normal(size=(200, 50)), np.zeros(50)
+        >>> w[:3] = 2, -1, 1
+        >>> model = MultiRidge().fit(X, X @ w + 0.5 * rng.normal(size=200))
+        >>> model.coef_[:3].round(2), int((model.coef_ != 0).sum())
+        (array([ 1.99, -0.97,  0.98]), 3)
+
+    See Also:
+        :class:`DynamicRidge`, with one scale; :class:`sklearn.linear_model.ARDRegression`.
     """
 
     _power = 0.5
@@ -153,8 +190,8 @@ class MultiRidge(DynamicLinearModel):
         columns = len(design.mean)
         names = np.arange(columns) if self.groups is None else np.asarray(self.groups)
         if names.shape != (columns,):
-            raise ValueError(f"groups must name the group of each of the {columns} columns of X, got {names.shape}")
-        # One scale is all that columns can have between them that are multiples of one another.
+            raise ValueError(f"groups must have shape ({columns},), one group per column of X; got {names.shape}")
+        # Columns that are multiples of one another can only have one scale between them.
         whole, distinct = design, design.distinct
         design = distinct.design if self.groups is None else design
         group = np.unique(names[design.live], return_inverse=True)[1]
@@ -169,6 +206,6 @@ class MultiRidge(DynamicLinearModel):
         else:
             self._posterior = Posterior(design, fit.noise, 0.0, fit.active)
             self.prior_scale_[design.live] = scale
-        own = np.diag_indices(len(fit.active))
-        self._posterior.matrix[own] += fit.noise / fit.variance[fit.active]
+        diagonal = np.diag_indices(len(fit.active))
+        self._posterior.matrix[diagonal] += fit.noise / fit.variance[fit.active]
         return coef

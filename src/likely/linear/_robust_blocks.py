@@ -1,8 +1,8 @@
-"""Robust regression of tables in blocks: steps that begin at the fit of a sample, and are sums over all rows.
+"""Robust regression of tables in blocks: iterations that start from the fit of a sample and use sums over all rows.
 
-In every step each block computes what its rows weigh under the present fit, and returns weighted sums. Half of
-the rows that lie closest, and the largest change of a prediction, are read off the sample: the first bounds the scale
-from below, and the second ends the steps.
+In every iteration each block computes the weights of its rows under the present fit, and returns weighted sums. The
+radius of the closest half of the rows, which bounds the scale from below, and the largest change of a prediction, which
+ends the iterations, are computed on the sample.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from likely.linear._robust_mixture import Mixture
 from likely.linear._robust_rows import TINY, RobustRows, solved
 from likely.linear._robust_scales import DataScales, settled_factor
 
-SAMPLE = 1 << 15  # rows that the fit begins with, at least; a table of fewer than twice as many is read as a whole
-_RANK = 1e-11  # of the largest eigenvalue of normal equations, from which on there is another column
+SAMPLE = 1 << 15  # minimum rows of the initial fit; a table of fewer than twice as many is read as a whole
+_RANK = 1e-11  # share of the largest eigenvalue below which an eigenvalue of the normal equations is zero
 Sums = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class RowsOfBlock:
-    """Turn a block into robust units: the columns with a last one of ones, the target, and the weights."""
+    """Convert a block to robust units: the columns with a last one of ones, the target, and the weights."""
 
     checked: CheckedBlock
     units: RobustRows  # without rows
@@ -59,7 +59,7 @@ def squares(x: Array, residuals: Array, weight: Array) -> Sums:
 
 @dataclass(frozen=True)
 class Normal:
-    """Normal equations of all rows, and what a step of the coefficients leaves of the squares."""
+    """Normal equations of all rows, and the squares that remain after a step of the coefficients."""
 
     gram: Array
     xr: Array
@@ -67,17 +67,17 @@ class Normal:
 
     @classmethod
     def of(cls, sums: Sums, suffix: str = "") -> Normal:
-        """Return those whose names end so."""
+        """Return the normal equations whose names have this suffix."""
         return cls(sums["gram" + suffix], sums["xr" + suffix], sums["rr" + suffix])
 
     def step(self, independent: bool) -> Array:
-        """Return the step of least squares: of smallest norm, where columns depend on others."""
+        """Return the step of least squares: that of smallest norm where columns depend on others."""
         if independent:
             return solved(self.gram, self.xr)
         return np.asarray(np.linalg.lstsq(self.gram, self.xr, rcond=_RANK)[0], dtype=np.float64)
 
     def rank(self, independent: bool) -> int:
-        """Return how many coefficients the rows determine."""
+        """Return the number of coefficients that the rows determine."""
         return len(self.xr) if independent else int(np.linalg.matrix_rank(self.gram, rtol=_RANK, hermitian=True))
 
     def left(self, step: Array) -> float:
@@ -102,14 +102,14 @@ class _MixturePass:
         outside = density.weight(residuals / fit.outer[0]) * (1 - inlier) * weight
         outer = {name + "_out": value for name, value in squares(x, residuals, outside).items()}
         costs = density.costs(residuals, fit.inner[0], inlier * weight)
-        own = {"total": float(weight.sum()), "count": float(inlier @ weight), "costs": costs}
-        return squares(x, residuals, inside) | outer | own
+        totals = {"total": float(weight.sum()), "count": float(inlier @ weight), "costs": costs}
+        return squares(x, residuals, inside) | outer | totals
 
 
 def climb_blocks(
     source: Source, rows: RowsOfBlock, sample: RobustRows, start: Mixture, max_iter: int, tol: float
 ) -> Mixture:
-    """Expectation–maximisation of the mixture over all rows, as over those in memory."""
+    """Run expectation–maximisation of the mixture over all rows, as for rows in memory."""
     fit, independent = replace(start, betas=_full(sample, start.beta)[None]), sample.turn is None
     x, columns = _design(sample), sample.columns
     y = sample.y
@@ -169,7 +169,7 @@ def reweight_blocks(
     max_iter: int,
     tol: float,
 ) -> DataScales:
-    """The data scales' reweighting over all rows, from least squares, as over those in memory."""
+    """Run the reweighting of data scales over all rows, from least squares, as for rows in memory."""
     independent, x = sample.turn is None, _design(sample)
     tails = Density("student_t", 4.0 if df is None else df, learn=df is None)
     sums = source.total(_PlainPass(rows), added)
@@ -184,15 +184,15 @@ def reweight_blocks(
         normal = Normal.of(sums)
         step = normal.step(independent)
         scale = max(math.sqrt(normal.left(step) / sums["total"]), TINY)
-        still = np.abs(x @ step).max() <= tol * scale and abs(scale - fit.scale) <= 10 * tol * scale
+        settled = np.abs(x @ step).max() <= tol * scale and abs(scale - fit.scale) <= 10 * tol * scale
         fit = DataScales(fit.beta + step, scale, tails.shape, density, fit.n_iter + 1)
-        if still:
+        if settled:
             break
     return fit
 
 
 def _full(sample: RobustRows, beta: Array) -> Array:
-    """Coefficients of the columns themselves: columns that depend on others in the sample need not in all rows."""
+    """Return coefficients of the columns: those that depend on others in the sample need not in all rows."""
     return beta if sample.turn is None else sample.turn @ beta
 
 
@@ -203,7 +203,7 @@ def _design(sample: RobustRows) -> Array:
 
 @dataclass(frozen=True)
 class OfRows:
-    """What a function makes of the checked rows and targets of a block."""
+    """Apply a function to the checked rows and targets of a block."""
 
     checked: CheckedBlock
     compute: Callable[[Array, Array], Array]

@@ -1,4 +1,4 @@
-"""The densities of a residual that robust regression can start from, and how each reweights least squares."""
+"""The densities of a residual that robust regression accepts, and the weights they give to rows in least squares."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Density:
 
     @classmethod
     def of(cls, likelihood: str, shape: float | None = None) -> Density:
-        """The density of that name; a shape that is None is learned, where there is one."""
+        """Return the density of that name; a shape of None is learned, where the density has one."""
         if likelihood not in SYMMETRIC:
             raise ValueError(f"likelihood must be one of {', '.join(SYMMETRIC)}; got {likelihood!r}")
         residuals = SYMMETRIC[likelihood]
@@ -52,11 +52,11 @@ class Density:
 
     @property
     def residuals(self) -> Residuals:
-        """What the registry says of the density."""
+        """The density's entry in the registry."""
         return SYMMETRIC[self.likelihood]
 
     def nll(self, residual: Array, scale: Array | float) -> Array:
-        """Minus the log density of each residual."""
+        """Return minus the log density of each residual."""
         return self._nll(residual, scale, self.shape)
 
     def _nll(self, residual: Array, scale: Array | float, shape: Array | float) -> Array:
@@ -68,23 +68,23 @@ class Density:
         return nll(target.new_zeros(()), target, **parameters, reduction="none", validate_args=False).numpy()
 
     def loss(self, z: Array) -> Array:
-        """The NLL less its constants. Expectation–maximisation asks for little else, often and of few rows."""
+        """Return the NLL without its constants, which expectation–maximisation needs often and for few rows."""
         return self.residuals.loss(z, self.shape)
 
     def weight(self, z: Array) -> Array:
-        """The slope of the loss over z: what a row weighs in the least squares whose parabola touches the loss."""
+        """Return the slope of the loss over z: a row's weight in the least squares whose parabola touches the loss."""
         return self.residuals.weight(z, self.shape)
 
     def refitted(self, residual: Array, scale: Array | float, weight: Array) -> Density:
-        """The same density at the shape that makes these residuals likeliest."""
+        """Return the same density at the shape that makes these residuals likeliest."""
         return self.chosen(self.costs(residual, scale, weight))
 
     def costs(self, residual: Array, scale: Array | float, weight: Array) -> Array:
-        """The weighted NLL at every shape there is to choose from, a sum over rows; none where there is no choice."""
+        """Return the weighted NLL at every candidate shape, a sum over rows; empty where no shape is learned."""
         return self._nll(residual, scale, self._shapes[:, None]) @ weight if self.learn else np.zeros(0)
 
     def chosen(self, costs: Array) -> Density:
-        """The same density at the shape of least cost."""
+        """Return the same density at the shape of lowest cost."""
         return replace(self, shape=float(self._shapes[costs.argmin()])) if self.learn else self
 
     @property
@@ -105,7 +105,7 @@ class Density:
 
     @property
     def information(self) -> float:
-        """The Fisher information of log σ: how sharply the scale shows in one residual."""
+        """The Fisher information of log σ in one residual."""
         return _information(self)
 
 

@@ -1,4 +1,4 @@
-"""Logistic regression that learns where not to trust its labels."""
+"""Logistic regression with a learned temperature per row, so that labels in doubtful regions weigh little."""
 
 from __future__ import annotations
 
@@ -25,39 +25,47 @@ from likely.likelihoods.softmax import tempered
 from likely.linear._base import LinearClassifier
 
 _RIDGE = 0.1  # on the temperature's slopes while starts are compared; then it is learned
-_FAR = 20.0  # |log T| beyond this is as good as ∞
-_FOLDS, _MARGIN = 3, 2.0  # a temperature must gain so many standard errors on rows held out in so many folds
+_FAR = 20.0  # |log T| beyond this counts as ∞
+_FOLDS, _MARGIN = 3, 2.0  # folds, and standard errors by which a temperature's held-out gain must exceed zero
 
 
 class RobustLogisticRegression(LinearClassifier):
-    r"""Logistic regression with a predicted temperature: :math:`\mathrm{softmax}((W x + b) / T(x))`, log T linear in x.
+    r"""Logistic regression that is robust to wrong labels: the temperature of each row is learned.
 
-    Where labels contradict the boundary the temperature rises, and rows there pull less on it. Both are learned
-    jointly, from all rows and from the rows near the middle; the likelier fit is kept. Where a temperature that
-    varies is not worth its price in evidence, or gains less than two standard errors on rows held out in three folds,
-    this is plain logistic regression. It helps against wrong labels that sit
-    together somewhere; labels flipped at random leave nothing for a temperature to read.
+    The probabilities are :math:`\mathrm{softmax}((W x + b) / T(x))` with log T linear in x.
+
+    Where labels contradict the boundary the temperature rises, and rows there have less influence on it. Lines and
+    temperature are learned jointly, starting once from all rows and once from the rows near the middle; the likelier
+    fit is kept. Where the evidence does not support a varying temperature, or its gain on rows held out in three folds
+    is below two standard errors, this is plain logistic regression. It helps against wrong labels that are concentrated
+    somewhere; labels flipped at random give the temperature nothing to depend on.
 
     Args:
-        C: inverse strength of the ridge on W, whose inputs are put into robust units first.
-        max_iter: steps at most, of each of the searches.
-        tol: the searches end when the largest slope of the mean loss is below this.
+        C: inverse strength of the ridge on W, for inputs in robust units (median and median absolute deviation).
+        max_iter: maximum number of iterations of each search.
+        tol: searches stop when the largest slope of the mean loss is below this.
 
     Attributes:
-        classes_, coef_, intercept_: as scikit-learn's, for a row of temperature one.
-        temperature_coef_, temperature_intercept_: log T as a line in x, cut off below zero: the median training row has
-            temperature one, and no row is trusted more.
-        weights_: how far each training row is trusted, from 0 to 1: one over its temperature.
-        n_iter_: steps of the last search.
+        classes_: the labels, sorted.
+        coef_: weights at temperature one, shape (1, d) for two classes, else (C, d).
+        intercept_: intercepts at temperature one, shape (1,) or (C,).
+        temperature_coef_: slopes of log T, shape (d,).
+        temperature_intercept_: intercept of log T. The median training row has log T = 0, and lower values count as 0.
+        weights_: trust in each training row, from 0 to 1, shape (n,): the inverse of its temperature.
+        n_iter_: iterations of the last search.
 
-    >>> import numpy as np
-    >>> from likely.linear import RobustLogisticRegression
-    >>> rng = np.random.default_rng(0)
-    >>> X = np.vstack([rng.normal(size=(90, 2)) + shift for shift in (-2, 2, -8)])
-    >>> y = np.repeat(["low", "high", "high"], 90)                   # the lowest third says that it is high
-    >>> model = RobustLogisticRegression().fit(X, y)
-    >>> round(model.score(X[:180], y[:180]), 2), bool(model.weights_[180:].max() < 0.1)
-    (1.0, True)
+    Example:
+        >>> import numpy as np
+        >>> from likely.linear import RobustLogisticRegression
+        >>> rng = np.random.default_rng(0)
+        >>> X = np.vstack([rng.normal(size=(90, 2)) + shift for shift in (-2, 2, -8)])
+        >>> y = np.repeat(["low", "high", "high"], 90)                   # the lowest third is labelled high
+        >>> model = RobustLogisticRegression().fit(X, y)
+        >>> round(model.score(X[:180], y[:180]), 2), bool(model.weights_[180:].max() < 0.1)
+        (1.0, True)
+
+    See Also:
+        :class:`DynamicLogisticRegression`, which learns its prior; :class:`RobustLinearRegression`, for numbers.
     """
 
     _least = 2
@@ -77,7 +85,7 @@ class RobustLogisticRegression(LinearClassifier):
         lines, slopes, self.n_iter_ = problem.solve(self.max_iter, self.tol)
         back = np.argsort(order)
         lines, slopes = lines[:, np.append(back, len(back))], slopes[back] / spread
-        # The median row gets temperature one, the others theirs in relation to it.
+        # The median row has temperature one; the others are relative to it.
         typical = float(median(table.x @ slopes, table.weight))
         lines = lines * math.exp(float(middle @ slopes) - typical)
         self._temperature_line = Line.of(slopes, table.units)
@@ -88,42 +96,81 @@ class RobustLogisticRegression(LinearClassifier):
         self.weights_ = 1 / self._temperature(X)
 
     def temperature(self, X: Any) -> Any:
-        """What the logits of each row are divided by: one, or more where the labels are not to be trusted."""
+        """Return the temperature that divides the logits of each row: one, or more where labels are doubtful.
+
+        Args:
+            X: table of shape (n, d).
+
+        Returns:
+            Array of shape (n,) with values ≥ 1.
+        """
         check_is_fitted(self)
         return self._temperature(validate_data(self, X, dtype=np.float64, reset=False))
 
     def _temperature(self, X: Array) -> Array:
         log_temperature = self._temperature_line(X, self.temperature_coef_) + self.temperature_intercept_
-        # No row is trusted more than a typical one: a line has no end, and would make rows far out certain of nothing.
+        # No row is trusted more than a typical one: log T is unbounded, and distant rows would get T near zero or ∞.
         return np.exp(np.clip(log_temperature, 0.0, _FAR))
 
     def decision_function(self, X: Any) -> Any:
-        """The logits over the temperature; for two classes, that of the second."""
+        """Return the logits divided by the temperature; for two classes, that of the second.
+
+        Args:
+            X: table of shape (n, d).
+
+        Returns:
+            Array of shape (n,) for two classes, else (n, C).
+        """
         logits = self._logits(X) / self.temperature(X)[:, None]
         return logits[:, 0] if len(self.classes_) == 2 else logits
 
     def predict_proba(self, X: Any) -> Any:
-        """The probability of each class, blurred where the temperature is high."""
+        """Return the probability of each class, closer to uniform where the temperature is high.
+
+        Args:
+            X: table of shape (n, d).
+
+        Returns:
+            Array of shape (n, C), in the order of ``classes_``.
+        """
         return softmax(_all_logits(self._logits(X) / self.temperature(X)[:, None]), axis=1)
 
     def predict(self, X: Any) -> Any:
-        """The most probable class, which the temperature cannot change."""
+        """Return the most probable class of each row, which does not depend on the temperature.
+
+        Args:
+            X: table of shape (n, d).
+
+        Returns:
+            Array of shape (n,) with labels of ``classes_``.
+        """
         best = _all_logits(self._logits(X)).argmax(1)
         return self.classes_[best]
 
     def outlier_score(self, X: Any, y: Any) -> Any:
-        """How badly each label fits: its NLL at the temperature of a typical row. Higher is worse."""
+        """Return the negative log-likelihood of each label at temperature one; higher means more likely wrong.
+
+        Args:
+            X: table of shape (n, d).
+            y: labels, shape (n,).
+
+        Returns:
+            Array of shape (n,).
+
+        Raises:
+            ValueError: y holds a label that ``fit`` has not seen.
+        """
         logits = torch.from_numpy(_all_logits(self._logits(X)))
         labels = np.asarray(y)
         known = np.isin(labels, self.classes_)
         if labels.shape != (len(logits),) or not known.all():
-            raise ValueError(f"y must hold one of the classes {self.classes_} for each row")
+            raise ValueError(f"y must hold one of the classes {self.classes_} per row")
         target = torch.from_numpy(np.searchsorted(self.classes_, labels))
         return softmax_nll(logits, target, temperature=1.0, reduction="none").numpy()
 
 
 def _all_logits(logits: Array) -> Array:
-    """A logit for each class: of two classes the first has none of its own."""
+    """Return a logit per class: with two classes that of the first is zero."""
     return np.column_stack([np.zeros(len(logits)), logits]) if logits.shape[1] == 1 else logits
 
 
@@ -139,7 +186,7 @@ class _Problem:
         self.hot = np.eye(classes)[labels]
 
     def solve(self, max_iter: int, tol: float) -> tuple[Array, Array, int]:
-        """Lines and slopes of log T = slopes · x, in robust units, and the steps that the last search took."""
+        """Return lines, slopes of log T = slopes · x in robust units, and the iterations of the last search."""
         plain, point = self.searched(max_iter, tol)
         ridge = math.inf
         if self.held_out_gain(max_iter, tol) > 0:
@@ -152,28 +199,28 @@ class _Problem:
         return *self.in_x(point), steps
 
     def searched(self, max_iter: int, tol: float) -> tuple[Array, Array]:
-        """The lines of a plain logistic regression, and lines and slopes from the best of several starts."""
+        """Return the lines of a plain logistic regression, and lines and slopes from the best of several starts."""
         options = {"maxiter": max_iter, "gtol": tol * self.weight.sum(), "ftol": 1e-12, "maxls": 50}
         search = partial(self.minimised, ridge=_RIDGE, method="L-BFGS-B", options=options)
         nothing = np.zeros(self.size + self.features.shape[1])
         lines, slopes, everything = slice(None, self.size), slice(self.size, None), slice(None)
         plain, _ = search(nothing, lines, self.weight)
-        found = []
+        candidates = []
         for start in (self.weight, *self.central()):
             point = plain if start is self.weight else search(nothing, lines, start)[0]
             point, _ = search(point, slopes, self.weight)
-            found.append(search(point, everything, self.weight))
-        return plain, min(found, key=lambda each: each[1].fun)[0]
+            candidates.append(search(point, everything, self.weight))
+        return plain, min(candidates, key=lambda candidate: candidate[1].fun)[0]
 
     def in_x(self, point: Array) -> tuple[Array, Array]:
-        """Lines and slopes of log T = slopes · x; in the search log T was a line through the mean of the rows."""
+        """Return lines and slopes of log T = slopes · x; in the search log T is a line through the mean of the rows."""
         slopes = point[self.size :] / self.deviation
         return point[: self.size].reshape(self.shape) * math.exp(self.mean @ slopes), slopes
 
     def held_out_gain(self, max_iter: int, tol: float) -> float:
-        """The part of the gain of a temperature that varies, on rows held out, that exceeds its standard errors.
+        """Return by how much the gain of a varying temperature on held-out rows exceeds two standard errors.
 
-        Rows come in an order given by what they hold, so that dealing them in turn does not depend on their order.
+        Rows are ordered by their contents, so that dealing them in turn does not depend on their original order.
         """
         gain = np.zeros(len(self.x))
         for fold in range(_FOLDS):
@@ -186,7 +233,7 @@ class _Problem:
         return held_out_gain(gain, self.weight).sure(_MARGIN)
 
     def nll_by(self, fitted: _Problem, point: Array, rows: NDArray[np.bool_]) -> Array:
-        """The negative log-likelihood of some rows by what was fitted to others."""
+        """Return the negative log-likelihood of some rows under a fit to others."""
         lines, slopes = fitted.in_x(point)
         typical = float(median(fitted.x[:, :-1] @ slopes, fitted.weight))
         inverse = np.exp(-np.clip(self.x[rows, :-1] @ slopes - typical, 0.0, _FAR) - typical)[:, None]
@@ -194,7 +241,7 @@ class _Problem:
         return -(logs * self.hot[rows]).sum(1)
 
     def loss(self, point: Array, weight: Array, ridge: float) -> tuple[float, Array]:
-        """The weighted NLL, the ridges, and the slopes of both."""
+        """Return the weighted NLL with the ridges, and its gradient."""
         w, c = point[: self.size].reshape(self.shape), point[self.size :]
         inverse = np.exp(-np.clip(self.features @ c, -_FAR, _FAR))[:, None]
         cooled = _all_logits(self.x @ w.T) * inverse
@@ -206,7 +253,7 @@ class _Problem:
         return float(value), np.concatenate([pull.ravel(), ridge * c - (excess * cooled).sum(1) @ self.features])
 
     def settled(self, point: Array, free: slice, ridge: float, max_iter: int, tol: float) -> tuple[Array, int]:
-        """The bottom of the valley that ``point`` is in, to many digits, by Newton's method in a trust region."""
+        """Return the local minimum near ``point``, by Newton's method in a trust region, and the iterations."""
         total = float(self.weight.sum())
 
         def curvature(part: Array, direction: Array) -> Array:
@@ -216,13 +263,13 @@ class _Problem:
 
         options = {"gtol": 1e-4 * tol, "maxiter": 3 * max_iter}
         search: dict[str, Any] = {"unit": total, "hessp": curvature, "method": "trust-ncg", "options": options}
-        bottom, found = self.minimised(point, free, self.weight, ridge=ridge, **search)
-        return bottom, int(found.nit)
+        bottom, result = self.minimised(point, free, self.weight, ridge=ridge, **search)
+        return bottom, int(result.nit)
 
     def minimised(
         self, start: Array, free: slice, weight: Array, *, ridge: float, unit: float = 1.0, **search: Any
     ) -> tuple[Array, Any]:
-        """The point that a search over some of the numbers of ``start`` ends at, and what scipy says of it."""
+        """Return the minimum over the ``free`` entries of ``start``, and scipy's result."""
         point = start.copy()
 
         def loss(part: Array) -> tuple[float, Array]:
@@ -230,12 +277,12 @@ class _Problem:
             value, slope = self.loss(point, weight, ridge)
             return value / unit, slope[free] / unit
 
-        found = minimize(loss, start[free], jac=True, **search)
-        point[free] = found.x
-        return point, found
+        result = minimize(loss, start[free], jac=True, **search)
+        point[free] = result.x
+        return point, result
 
     def bend(self, point: Array, direction: Array, ridge: float) -> Array:
-        """The curvature of the loss times a direction: how the slopes change along it."""
+        """Return the Hessian of the loss times a direction."""
         w, c = point[: self.size].reshape(self.shape), point[self.size :]
         dw, dc = direction[: self.size].reshape(self.shape), direction[self.size :]
         inverse = np.exp(-np.clip(self.features @ c, -_FAR, _FAR))[:, None]
@@ -249,19 +296,19 @@ class _Problem:
         return np.concatenate([pull.ravel(), heat])
 
     def central(self) -> list[Array]:
-        """Weights of the rows nearest the middle of all, and of those nearest the middle of their own class."""
+        """Return weights that select the rows nearest the middle of all, and those nearest that of their class."""
         distance = np.square(self.x[:, :-1]).sum(1)
-        own = np.empty_like(distance)
+        in_class = np.empty_like(distance)
         for label in np.unique(self.labels):
             rows = self.labels == label
             middle, spread = middle_and_spread(self.x[rows, :-1], self.weight[rows])
             away = np.square((self.x[rows, :-1] - middle) / spread).sum(1)
-            own[rows] = away / (median(away, self.weight[rows]) or 1.0)
-        halves = [self.weight * (each <= median(each, self.weight)) for each in (distance, own)]
+            in_class[rows] = away / (median(away, self.weight[rows]) or 1.0)
+        halves = [self.weight * (away <= median(away, self.weight)) for away in (distance, in_class)]
         return [half for half in halves if len(np.unique(self.labels[half > 0])) == len(np.unique(self.labels))]
 
     def learned_ridge(self, point: Array) -> float:
-        """The ridge on the temperature's slopes that has most evidence, given the lines."""
+        """Return the ridge on the temperature's slopes of highest evidence, given the lines."""
         logits = torch.from_numpy(_all_logits(self.x @ point[: self.size].reshape(self.shape).T))
         labels = torch.from_numpy(self.labels)
 
@@ -270,5 +317,4 @@ class _Problem:
             nll, first, second = tempered(logits[rows], labels[rows], inverse)
             return nll, -first * inverse, second * inverse.square()
 
-        found = fit_linear(Rows(self.features), evaluate, quasi=False, sample_weight=self.weight)
-        return found.precision
+        return fit_linear(Rows(self.features), evaluate, quasi=False, sample_weight=self.weight).precision

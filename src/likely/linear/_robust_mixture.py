@@ -1,14 +1,14 @@
-r"""Two scales: most rows have a small one, the others a large one, and no row says which it is.
+r"""A mixture of two scales: most rows have the small one, the others the large one, and which is not observed.
 
 .. math:: p(r) = \pi\, \tfrac1{s} f(r / s) + (1 - \pi)\, \tfrac1{S} f(r / S), \qquad \pi \ge \tfrac12,\ S \ge 3 s.
 
-Expectation–maximisation is reweighted least squares in which a row weighs what its chance of being an inlier says;
-outliers are left out of the line altogether, as even at a large scale far inputs would bend it. It climbs to the
-nearest top, so much depends on the start, and the highest top is not the one to take: far rows that sit together
-cost more nats as outliers than a bad fit of everything does. So several starts climb, and the one that leaves a
-majority of the rows closest wins, as in least trimmed squares.
+Expectation–maximisation is reweighted least squares in which a row is weighted by its probability of being an inlier;
+outliers do not enter the line at all, since even at a large scale far inputs would bend it. It climbs to the nearest
+local maximum, so the start matters, and the highest maximum is not the best fit: distant rows close together cost more
+nats as outliers than a bad fit of everything does. So the climb is repeated from several starts, and the fit with the
+smallest residuals of a majority is kept, as in least trimmed squares.
 
-Where the noise of the inliers goes with the inputs, s is a predicted scale (the tilt): rows are divided by it first.
+Where the noise of the inliers varies with the inputs, s is a predicted scale (the tilt): rows are divided by it first.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from likely.linear._robust_scales import PredictedScales, refine_predicted
 
 _KEPT = 5  # elemental starts that climb
 _TRIMMED = (200, 50)  # elemental starts left at each step of trimming
-_GLANCE = 4  # steps after which one start is chosen
-_ATTEMPT = 15  # steps in which a varying scale is found, if all is well with the rows but that
-_SEARCHED = 1000  # rows that starts are looked for on
+_GLANCE = 4  # iterations after which one start is chosen
+_ATTEMPT = 15  # iterations that suffice for a varying scale where there are no outliers
+_SEARCHED = 1000  # rows that starts are searched on
 _COMPARED = 5000  # rows that they are compared on
-_NUMBERS = 2e6  # about as many as a stack of starts may hold
-_TILTED = 0.05  # deviation of the inliers' log scales from which they are not taken for one
-_CLEARLY = 0.9  # a majority must come this much closer for a fit that is less likely to be taken
+_NUMBERS = 2e6  # maximum size of a stack of starts
+_TILTED = 0.05  # deviation of the inliers' log scales above which they count as varying
+_CLEARLY = 0.9  # factor by which a less likely fit must reduce the residuals of a majority to be taken
 
 
 @dataclass(frozen=True)
 class Mixture:
-    """Several fits at once: coefficients, small and large scale and share of inliers, an entry for each fit."""
+    """Several fits at once: coefficients, small and large scale and share of inliers, one entry per fit."""
 
     betas: Array
     inner: Array
@@ -49,7 +49,7 @@ class Mixture:
     tilt: PredictedScales | None = None  # how the small scale of the first fit varies with the inputs, if it does
 
     def log_odds(self, residuals: Array) -> Array:
-        """Of being an inlier."""
+        """Return the log odds of being an inlier."""
         odds = np.log(self.share * self.outer / ((1 - self.share) * self.inner))[:, None]
         loss = self.density.loss
         return odds + loss(residuals / self.outer[:, None]) - loss(residuals / self.inner[:, None])
@@ -65,13 +65,13 @@ class Mixture:
         return float(self.inner[0])
 
     def trust(self, residuals: Array, features: Array) -> Array:
-        """Each row's chance of being an inlier of the only fit."""
+        """Return each row's probability of being an inlier of the only fit."""
         if self.tilt is not None:
             residuals = residuals / self.tilt.relative(features)
         return expit(self.log_odds(residuals[None])[0])
 
     def only(self, which: int) -> Mixture:
-        """One of the fits."""
+        """Return one of the fits."""
         one = slice(which, which + 1)
         return replace(self, betas=self.betas[one], inner=self.inner[one], outer=self.outer[one], share=self.share[one])
 
@@ -79,7 +79,7 @@ class Mixture:
 def fit_mixture(
     rows: RobustRows, density: Density, n_starts: int, max_iter: int, tol: float, random: RandomState
 ) -> Mixture:
-    """The mixture that leaves a majority of the rows closest, among those that the starts lead to."""
+    """Return the mixture with the smallest residuals of a majority, among those that the starts lead to."""
     perfect = rows.perfect_fit()
     if perfect is not None:
         scale, share = np.array([TINY]), np.array([_most(rows)])
@@ -110,7 +110,7 @@ def _without_outliers(
     max_iter: int,
     tol: float,
 ) -> Mixture | None:
-    """The fit from least squares, of one scale or of a predicted one; None where there are outliers to look for."""
+    """Return the fit from least squares, with one scale or a predicted one; None where there may be outliers."""
     tilt = None
     if not _nothing_to_find(sample, starts, everywhere_and_near[1], density):
         if not _far_inputs(sample):
@@ -125,7 +125,7 @@ def _without_outliers(
 
 
 def _best_of(rows: RobustRows, starts: Array, density: Density, tol: float) -> Mixture:
-    """The likeliest of the mixtures that a few steps lead to, or one that leaves a majority clearly closer."""
+    """Return the likeliest mixture after a few iterations, or one with clearly smaller residuals of a majority."""
     mixtures = _climb(rows, _begun(rows, starts, density), _GLANCE, 10 * tol)
     closeness = _trimmed(rows, np.abs(rows.residuals(mixtures.betas)))
     likeliest, closest = int(_likelihood(rows, mixtures).argmax()), int(closeness.argmin())
@@ -135,10 +135,10 @@ def _best_of(rows: RobustRows, starts: Array, density: Density, tol: float) -> M
 def _tilt(
     rows: RobustRows, beta: Array, weight: Array, density: Density, max_iter: int, tol: float
 ) -> PredictedScales | None:
-    """How the scale of rows with these weights varies with the inputs, where it does.
+    """Return how the scale of rows with these weights varies with the inputs, where it does.
 
-    A score test asks whether the logarithms of their residuals go with the inputs (squares would leave it to the
-    largest few), and only then is a predicted scale fitted.
+    A predicted scale is fitted only if a score test finds that the logarithms of the residuals vary with the inputs
+    (squares would depend on the largest few).
     """
     features, sizes = rows.columns, np.abs(rows.residuals(beta))
     if weight.sum() < 5 * features.shape[1]:
@@ -156,16 +156,16 @@ def _tilt(
 
 
 def _levelled(rows: RobustRows, tilt: PredictedScales) -> RobustRows:
-    """Rows divided by their scale, which makes it the same for all."""
+    """Return the rows divided by their relative scale, which makes the scale the same for all."""
     relative = tilt.relative(rows.columns)
     return replace(rows, x=rows.x / relative[:, None], y=rows.y / relative)
 
 
 def _nothing_to_find(rows: RobustRows, beta: Array, near: Array, density: Density) -> bool:
-    """Whether least squares leaves residuals that look normal, and the rows in the middle say much the same.
+    """Whether the residuals of least squares look normal, and the rows in the middle give much the same fit.
 
     Outliers in the target show in the first, by the distance to the normal, skewness and kurtosis; inputs that bend the
-    fit towards them show in the second. Most tables have neither, and then there is no need to search.
+    fit show in the second. Most tables have neither, and then no search is needed.
     """
     n, p = float(rows.weight.sum()), rows.x.shape[1]
     if density.likelihood != "normal" or n < 4 * p:
@@ -176,7 +176,9 @@ def _nothing_to_find(rows: RobustRows, beta: Array, near: Array, density: Densit
     below, level = np.cumsum(share[order]), ndtr(z[order])
     gap = np.maximum(np.abs(below - level), np.abs(below - share[order] - level)).max()
     distance = (gap - 0.5 / n) * math.sqrt(n)  # at the middle of each step, where every row counts once
-    moments = n / 6 * ((share @ z**3) ** 2 + (share @ z**4 - 3) ** 2 / 4)  # Jarque and Bera's, of two freedoms
+    moments = (
+        n / 6 * ((share @ z**3) ** 2 + (share @ z**4 - 3) ** 2 / 4)
+    )  # Jarque and Bera's, with two degrees of freedom
     apart = rms(residuals - central, rows.weight * near)
     return bool(distance < 1 and moments < 6 and apart < 0.7 * rows.radius(np.abs(central)))
 
@@ -197,9 +199,10 @@ def _begun(rows: RobustRows, betas: Array, density: Density, clean: bool = False
 
 
 def _climb(rows: RobustRows, start: Mixture, max_iter: int, tol: float) -> Mixture:
-    """Expectation–maximisation until no prediction moves by ``tol`` small scales.
+    """Run expectation–maximisation until no prediction changes by ``tol`` small scales.
 
-    The small scale is divided by what the coefficients leave of the inliers, or few rows would seem more precise.
+    The small scale is divided by the degrees of freedom that the inliers have left, or few rows would seem more
+    precise.
     """
     mixture, p, total, weight = start, rows.x.shape[1], rows.weight.sum(), rows.weight
     residuals = rows.residuals(start.betas)
@@ -224,26 +227,28 @@ def _climb(rows: RobustRows, start: Mixture, max_iter: int, tol: float) -> Mixtu
 
 
 def _most(rows: RobustRows) -> float:
-    """The largest share of inliers: half a row is left."""
+    """Return the largest share of inliers, which leaves half a row."""
     return 1 - 1 / (2 * max(float(rows.weight.sum()), 1.0))
 
 
 def _likelihood(rows: RobustRows, fitted: Mixture) -> Array:
-    """The log-likelihood of each fit up to a constant, its coefficients integrated out.
+    """Return the log-likelihood of each fit up to a constant, its coefficients integrated out.
 
-    So a fit pays for precision that it owes to its freedom.
+    So precision that a fit owes to its degrees of freedom has a cost.
     """
     residuals = rows.residuals(fitted.betas)
     inner, outer = fitted.inner[:, None], fitted.outer[:, None]
     odds = fitted.log_odds(residuals)
-    # log(π f + (1 − π) F) is log(π f) less the logarithm of the chance of being an inlier.
-    each = np.log(fitted.share[:, None] / inner) - fitted.density.loss(residuals / inner) + np.logaddexp(0, -odds)
+    # log(π f + (1 − π) F) is log(π f) less the logarithm of the probability of being an inlier.
+    log_density = (
+        np.log(fitted.share[:, None] / inner) - fitted.density.loss(residuals / inner) + np.logaddexp(0, -odds)
+    )
     _, gram = rows.many_least_squares(expit(odds) / inner**2 + expit(-odds) / outer**2)
-    return each @ rows.weight - 0.5 * np.linalg.slogdet(gram)[1]
+    return log_density @ rows.weight - 0.5 * np.linalg.slogdet(gram)[1]
 
 
 def _reweighted(rows: RobustRows, beta: Array) -> Array:
-    """A few steps towards the Cauchy likelihood's fit."""
+    """Return the coefficients after a few iterations towards the Cauchy likelihood's fit."""
     for _ in range(4):
         residuals = rows.residuals(beta)
         scale = 2.385 * 1.4826 * rows.radius(np.abs(residuals)) + TINY
@@ -252,11 +257,11 @@ def _reweighted(rows: RobustRows, beta: Array) -> Array:
 
 
 def _elemental(rows: RobustRows, n_starts: int, random: RandomState) -> Array:
-    """Fits through as many rows as there are coefficients, the best few of many after two steps of trimming."""
+    """Return fits through as many rows as there are coefficients: the best few of many after two steps of trimming."""
     if len(rows.y) > _SEARCHED:
         rows = rows.some(random.choice(len(rows.y), _SEARCHED, replace=False))
     n, p = rows.x.shape
-    # So many that a sample without outliers is nearly sure to be there, when half of the rows are such.
+    # Enough for a sample without outliers with probability 0.9999 when half of the rows are outliers.
     enough = math.ceil(math.log(1e-4) / math.log1p(-(0.5**p))) if p < 50 else n_starts
     m = min(n_starts, enough, int(_NUMBERS / (n + p * p)), int(5 * _NUMBERS / (n * p)))
     if m < 1 or n <= p:
@@ -265,16 +270,16 @@ def _elemental(rows: RobustRows, n_starts: int, random: RandomState) -> Array:
     x, y = rows.x[chosen], rows.y[chosen]
     across = x.transpose(0, 2, 1)
     beta = solved(across @ x, (across @ y[..., None])[..., 0])
-    for kept in _TRIMMED:
+    for survivors in _TRIMMED:
         sizes = np.abs(rows.residuals(beta))
         radius = rows.radius(sizes)
-        best = np.argsort(radius)[:kept]
+        best = np.argsort(radius)[:survivors]
         beta, _ = rows.many_least_squares((sizes[best] <= radius[best, None]).astype(float))
     return beta[np.argsort(rows.radius(np.abs(rows.residuals(beta))))[:_KEPT]]
 
 
 def _samples(n: int, p: int, m: int, random: RandomState) -> Index:
-    """About m samples of p of n rows, none of them twice in one."""
+    """Return about m samples of p of n rows, each without repeated rows."""
     if n < p * p:
         return np.argpartition(random.random_sample((m, n)), p, axis=1)[:, :p]
     drawn = np.sort(random.randint(0, n, (2 * m, p)), axis=1)
@@ -282,6 +287,6 @@ def _samples(n: int, p: int, m: int, random: RandomState) -> Index:
 
 
 def _trimmed(rows: RobustRows, sizes: Array) -> Array:
-    """The mean square of the majority that is fitted best."""
+    """Return the root mean square of the majority that is fitted best."""
     inside: Array = (sizes <= rows.radius(sizes)[:, None]) * rows.weight
     return np.sqrt((inside * np.square(sizes)).sum(1) / inside.sum(1))

@@ -1,4 +1,4 @@
-"""Principal components that learn how far to trust each row."""
+"""Principal components with a learned scale per row, so that outliers weigh little."""
 
 from __future__ import annotations
 
@@ -32,42 +32,50 @@ from likely.linear._pca_blocks import (
 
 
 class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    r"""Principal components with a scale for each row, under an inverse-gamma hyperprior.
+    r"""Principal component analysis that is robust to outliers: each row has a scale under an inverse-gamma hyperprior.
 
-    What the subspace leaves of row :math:`i`, of length :math:`r_i` in :math:`q = d - k` dimensions, is normal with
-    scale :math:`\sigma_i = s u_i`. Free scales have no best value; under the hyperprior :math:`\nu / u^2 \sim
-    \chi^2_\nu` it is :math:`u^2 = (\nu + r^2 / s^2) / (\nu + q)`, and each row weighs :math:`1 / u^2`. So PCA of
-    reweighted rows, from two starts: the directions of all rows, and the half of the rows nearest the middle. The fit
-    that leaves a majority closest is kept.
+    The residual of row :math:`i` from the subspace, of length :math:`r_i` in :math:`q = d - k` dimensions, is normal
+    with scale :math:`\sigma_i = s u_i`. Free scales have no best value; under the hyperprior :math:`\nu / u^2 \sim
+    \chi^2_\nu` it is :math:`u^2 = (\nu + r^2 / s^2) / (\nu + q)`, and each row is weighted by :math:`1 / u^2`. PCA of
+    reweighted rows is iterated from two starts: the directions of all rows, and the half of the rows nearest the
+    middle. The fit with the smallest residuals of a majority is kept.
 
     Args:
-        n_components: dimensions k of the subspace. With as many as there are columns nothing is left to tell
+        n_components: dimension k of the subspace. With as many as there are columns no residual is left to recognise
             outliers by, and this is PCA.
         df: degrees of freedom ν of the hyperprior: the fewer, the less an outlier weighs.
-        max_iter: steps at most, for each start.
-        tol: the steps end when the subspace turns by less than this angle (radians).
+        max_iter: maximum number of iterations from each start.
+        tol: iterations stop when the subspace turns by less than this angle (radians).
 
     Attributes:
-        components_, mean_, explained_variance_, explained_variance_ratio_, n_components_: as PCA's, of trusted rows.
-        scale_: s, the scale of what is left of a typical row.
-        weights_: how far each training row is trusted, from 0 to 1: its weight, at most one.
-        n_iter_: steps of the fit that was kept.
+        components_: directions, orthonormal rows of shape (k, d), by falling variance.
+        mean_: weighted mean of the rows, shape (d,).
+        explained_variance_: weighted variance along each direction, shape (k,).
+        explained_variance_ratio_: the same as a share of the variance of all columns.
+        n_components_: number k of directions.
+        scale_: scale s of the residual of a typical row, per dimension.
+        weights_: trust in each training row, from 0 to 1, shape (n,): its weight, at most one.
+        n_iter_: iterations of the fit that was kept.
 
-    >>> import numpy as np
-    >>> from likely.linear import RobustPCA
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(200, 1)) @ [[3.0, 4.0]] + 0.1 * rng.normal(size=(200, 2))
-    >>> X[:40] = 20 * rng.normal(size=(40, 2))                       # a fifth is noise
-    >>> pca = RobustPCA(1).fit(X)
-    >>> pca.components_.round(1), bool(np.median(pca.weights_[:40]) < 0.01)
-    (array([[0.6, 0.8]]), True)
+    Example:
+        >>> import numpy as np
+        >>> from likely.linear import RobustPCA
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(200, 1)) @ [[3.0, 4.0]] + 0.1 * rng.normal(size=(200, 2))
+        >>> X[:40] = 20 * rng.normal(size=(40, 2))                       # a fifth is noise
+        >>> pca = RobustPCA(1).fit(X)
+        >>> pca.components_.round(1), bool(np.median(pca.weights_[:40]) < 0.01)
+        (array([[0.6, 0.8]]), True)
+
+    See Also:
+        :class:`RobustLinearRegression`; :mod:`likely.outliers`, for detectors of outliers.
     """
 
     components_: Array
     mean_: Array
     scale_: float
     _unit: float
-    _varying: int  # columns that are not constant: the others leave nothing to be off by
+    _varying: int  # number of columns that are not constant: the others have no residuals
     n_components_: int
     n_features_in_: int
 
@@ -79,19 +87,22 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     @all_or_nothing
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Learn the subspace and how far to trust each row.
+        """Fit the subspace and the weight of each row.
 
         Args:
             X: table of shape (n, d), or one in blocks: a Dask array or frame, or a path, glob or URL of Parquet,
-                Feather or CSV. Of 65,536 rows or more in blocks the steps begin at the fit of some 32,768 of them, and
-                are sums over all rows.
+                Feather or CSV. With 65,536 rows or more in blocks the iterations start from the fit of some 32,768 of
+                them, and use sums over all rows.
             y: not used.
-            sample_weight: weight of each row, shape (n,), or the name of a column of a table in blocks. Whole numbers
-                count rows: a weight of two is the row twice. Other weights are scaled to a mean of one, so that
-                only their ratios matter.
+            sample_weight: weight of each row, shape (n,), or the name of a column of a table in blocks; None for equal
+                weights. Whole numbers count rows: a weight of two is the row twice. Other weights are scaled to a mean
+                of one, so that only their ratios matter.
 
         Returns:
-            The estimator itself.
+            The fitted estimator itself.
+
+        Raises:
+            ValueError: X holds NaN or ∞, or a parameter is out of range.
         """
         source = source_of(X)
         if source is not None:
@@ -122,7 +133,7 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         stride = max(1, ends.rows // SAMPLE)
         _, sample, _, weight = checked(*sample_of(source, stride))
         if weight is not None and not weight.any():
-            raise ValueError("no row of the sample that the fit begins with has a weight: shuffle the table")
+            raise ValueError("no row of the initial sample has a positive weight: shuffle the table")
         best = self._best(*self._distinct(sample, weight))
         spread = partial(SpreadOfBlock, checked, self._unit, trust=copy.copy(self)._trust)
         if stride > 1:
@@ -144,17 +155,17 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             raise ValueError(f"df must be positive, got {self.df}")
 
     def _distinct(self, X: Array, weight: Array | None) -> tuple[Array, Array]:
-        """Distinct rows in units of the table's size, and how often each is there."""
+        """Return distinct rows in units of the table's size, and how often each occurs."""
         table = canonical(X / self._unit, np.zeros(len(X)), weight)
         return table.x * table.units, table.weight
 
     def _best(self, x: Array, count: Array) -> Fit:
-        """The fit that leaves a majority closest, of those from two starts."""
+        """Return the fit, of those from two starts, with the smallest residuals of a majority."""
         fits = [self._reweighted(x, count, *start) for start in _starts(x, count, int(self.n_components))]
         return min(fits, key=lambda fit: _trimmed(left(x, fit.mean, fit.components), count))
 
     def _keep(self, best: Fit, variance: Array, total: float) -> None:
-        """Keep the fit, the components ordered by the variance of trusted rows; ``total`` is that of all columns."""
+        """Store the fit, components ordered by variance; ``total`` is the variance of all columns."""
         order = np.argsort(-variance)
         turned = best.components[order]
         self.components_ = turned * _signs(turned)[:, None]
@@ -165,32 +176,60 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self.mean_, self.scale_, self.n_iter_ = best.mean * self._unit, best.scale * self._unit, best.n_iter
 
     def _weights(self, fit: Fit, X: Array) -> Array:
-        """How far each row is trusted."""
+        """Return the trust in each row."""
         return np.minimum(1.0, self._trust(self._squares(X), fit))
 
     @by_blocks(width=lambda pca: pca.n_components_)
     def transform(self, X: Any) -> Any:
-        """The coordinates of each row in the subspace."""
+        """Return the coordinates of each row in the subspace.
+
+        Args:
+            X: table of shape (n, d), of any kind that ``fit`` takes.
+
+        Returns:
+            Array of shape (n, k).
+        """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
         return (X - self.mean_) @ self.components_.T
 
     def inverse_transform(self, X: Any) -> Any:
-        """The points of the subspace that have these coordinates."""
+        """Return the points of the subspace with these coordinates.
+
+        Args:
+            X: coordinates of shape (n, k).
+
+        Returns:
+            Array of shape (n, d).
+        """
         check_is_fitted(self)
         X = np.asarray(X, dtype=np.float64)
         return X @ self.components_ + self.mean_
 
     @by_blocks()
     def scale(self, X: Any) -> Any:
-        """The scale that each row would have been given: how far from the subspace it is, in each dimension left."""
+        """Return the scale that the model assigns to each row: its distance from the subspace per remaining dimension.
+
+        Args:
+            X: table of shape (n, d), of any kind that ``fit`` takes.
+
+        Returns:
+            Array of shape (n,), in the units of X.
+        """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
         typical = self.df * (self.scale_ / self._unit) ** 2
         return self._unit * np.sqrt((typical + self._squares(X)) / (self.df + self._left_over))
 
     def outlier_score(self, X: Any) -> Any:
-        """How badly each row fits: its scale. Higher is worse."""
+        """Return the scale of each row as its score; higher means more of an outlier.
+
+        Args:
+            X: table of shape (n, d), of any kind that ``fit`` takes.
+
+        Returns:
+            Array of shape (n,).
+        """
         return self.scale(X)
 
     @property
@@ -202,11 +241,11 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return max(0, self._varying - int(self.n_components))
 
     def _squares(self, X: Array) -> Array:
-        """The squared length of what the subspace leaves of each row, in units of the table's size."""
+        """Return the squared length of each row's residual from the subspace, in units of the table's size."""
         return left(X / self._unit, self.mean_ / self._unit, self.components_)
 
     def _trust(self, squares: Array, fit: Fit) -> Array:
-        """The weight of rows of which the subspace leaves so much."""
+        """Return the weight of rows with these squared residuals."""
         if fit.exact:
             return (squares <= fit.scale**2).astype(np.float64)
         return row_precision(squares / fit.scale**2, self.df, self._left_over)
@@ -232,7 +271,7 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
 
 def _starts(x: Array, count: Array, k: int) -> list[tuple[Array, Array]]:
-    """A middle and a subspace: of rows drawn in to one distance, and of the half of them that is nearest."""
+    """Return two pairs of middle and subspace: of rows projected to one distance, and of the nearest half of them."""
     middle = median(x, count)
     distance = np.sqrt(np.square(x - middle).sum(1))
     near = count * (distance <= median(distance, count))
@@ -241,7 +280,7 @@ def _starts(x: Array, count: Array, k: int) -> list[tuple[Array, Array]]:
 
 
 def _principal(X: Array, weight: Array, k: int) -> tuple[Array, Array]:
-    """The weighted mean and principal components."""
+    """Return the weighted mean and principal components."""
     mean = weight @ X / weight.sum()
     return mean, _components(X - mean, weight, k)
 
@@ -254,9 +293,9 @@ def _components(centred: Array, weight: Array, k: int) -> Array:
 
 
 def _signs(components: Array) -> Array:
-    """Signs that make the largest loading of each component positive, as scikit-learn has it.
+    """Return signs that make the largest loading of each component positive, as in scikit-learn.
 
-    Where two of opposite sign are the largest, by a rounding error, the cubes of all loadings decide.
+    Where two of opposite sign are the largest, up to rounding, the cubes of all loadings decide.
     """
     peak = np.abs(components).max(axis=1)
     largest = np.where(np.abs(components) >= (1 - 1e-9) * peak[:, None], components, 0.0).sum(axis=1)
@@ -265,6 +304,6 @@ def _signs(components: Array) -> Array:
 
 
 def _trimmed(squares: Array, count: Array) -> float:
-    """The mean of the smaller half."""
+    """Return the mean of the smaller half."""
     near = count * (squares <= median(squares, count))
     return float(near @ squares / near.sum())

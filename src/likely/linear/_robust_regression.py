@@ -1,4 +1,4 @@
-"""Linear regression that learns how far to trust each row."""
+"""Linear regression with a learned scale per row, so that outliers weigh little."""
 
 from __future__ import annotations
 
@@ -31,56 +31,63 @@ SCALES = ("mixture", "predicted", "predicted_xy", "data")
 
 
 class RobustLinearRegression(LinearRegressor):
-    r"""Least squares with scales that learn: MPLS-X, MPLS-XY, DPLS and, by default, a mixture of two scales.
+    """Linear regression that is robust to outliers: the scale of each row is learned (MPLS-X, MPLS-XY, DPLS, mixture).
 
-    A row whose scale is large pulls little, so learning the scales is learning whom to trust.
+    A row of large scale has little influence on the line. What the scale depends on is set by ``scale``:
 
-    - ``scale="mixture"``: each row has the small scale or the large one, with a learned chance. It withstands outliers
-      in the target and in the inputs, up to nearly half of the rows. Where the inliers' noise goes with the inputs, the
-      small scale is a predicted one.
-    - ``scale="predicted"`` (MPLS-X): log σ is linear in the inputs. For noise that varies with them, and for outliers
-      that they give away.
-    - ``scale="predicted_xy"`` (MPLS-XY): linear in inputs and target. This is a way of weighting rows, not a density of
-      y given x, and new rows have no scale. Outliers on both sides of the line are beyond it.
-    - ``scale="data"`` (DPLS): a scale for each row under an inverse-gamma hyperprior, which is Student's t. For
-      outliers in the target only.
+    - ``"mixture"``: each row has the small or the large scale, with a learned probability. It withstands outliers in
+      the target and in the inputs, up to nearly half of the rows. Where the inliers' noise varies with the inputs, the
+      small scale is predicted.
+    - ``"predicted"`` (MPLS-X): log σ is linear in the inputs, for noise that varies with them and for outliers that can
+      be recognised by them.
+    - ``"predicted_xy"`` (MPLS-XY): log σ is linear in inputs and target. This weights rows and is no density of y given
+      x, so that new rows have no scale. It does not handle outliers on both sides of the line.
+    - ``"data"`` (DPLS): a scale per row under an inverse-gamma hyperprior, which is Student's t, for outliers in the
+      target only.
 
     Args:
-        scale: what the scale of a row depends on, as above: ``"mixture"``, ``"predicted"``, ``"predicted_xy"`` or
-            ``"data"``.
-        likelihood: ``"normal"``, ``"laplace"``, ``"student_t"`` or ``"robust"`` (Barron's), the density of a residual
-            at its scale.
-        shape: Student's degrees of freedom or Barron's α from 0 to 2; learned where it is None.
-        df: degrees of freedom of the data scales' hyperprior; learned where it is None.
-        fit_intercept: whether the line may miss the origin.
-        n_starts: how many fits through a few rows the mixture's search may begin with.
-        max_iter: steps at most.
-        tol: the steps end when no prediction moves by this share of the scale.
+        scale: what the scale of a row depends on, as above.
+        likelihood: density of a residual at its scale: ``"normal"``, ``"laplace"``, ``"student_t"`` or ``"robust"``
+            (Barron's).
+        shape: Student's degrees of freedom, or Barron's α from 0 to 2; None to learn it.
+        df: degrees of freedom of the hyperprior of ``scale="data"``; None to learn them.
+        fit_intercept: whether to fit an intercept.
+        n_starts: maximum number of fits to a few random rows from which the search of the mixture starts.
+        max_iter: maximum number of iterations.
+        tol: iterations stop when no prediction changes by more than this share of the scale.
         random_state: seed for choosing the rows of those starts.
 
     Attributes:
-        coef_, intercept_: the line.
-        scale_: the scale of a row that is trusted: the small one of the mixture, the common one of data scales, the
-            median of predicted ones.
-        weights_: how far each training row is trusted, from 0 to 1: its chance of being an inlier, or its precision
-            over the one that belongs to ``scale_``, at most one.
-        n_iter_: steps taken.
-        outlier_scale_, inlier_share_: of the mixture.
-        df_: degrees of freedom of the data scales' hyperprior.
-        scale_coef_, scale_intercept_: log σ of predicted scales as a line in the inputs (and the target); of the
-            mixture's small scale too, where the inliers' noise varies with the inputs.
+        coef_: weights, shape (d,).
+        intercept_: intercept.
+        scale_: scale of a trusted row: the small one of the mixture, the common one of data scales, the median of
+            predicted ones.
+        weights_: trust in each training row, from 0 to 1, shape (n,): its probability of being an inlier, or its
+            precision relative to that of ``scale_``, at most one.
+        n_iter_: iterations made.
+        outlier_scale_: large scale of the mixture.
+        inlier_share_: share of inliers of the mixture.
+        df_: degrees of freedom of the hyperprior of data scales.
+        scale_coef_: slopes of log σ in the inputs (and the target), for predicted scales and for a mixture whose small
+            scale varies with the inputs.
+        scale_intercept_: intercept of log σ in those cases.
 
-    >>> import numpy as np
-    >>> from likely.linear import RobustLinearRegression
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(200, 1))
-    >>> y = 3 * X[:, 0] + 1 + 0.1 * rng.normal(size=200)
-    >>> X[:60] += 10                                                 # a third of the inputs are far off
-    >>> model = RobustLinearRegression(random_state=0).fit(X, y)
-    >>> model.coef_.round(1), round(model.intercept_, 1), round(model.scale_, 1)
-    (array([3.]), 1.0, 0.1)
-    >>> bool(model.weights_[:60].max() < 0.01 < model.weights_[60:].mean())
-    True
+    Example:
+        >>> import numpy as np
+        >>> from likely.linear import RobustLinearRegression
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(200, 1))
+        >>> y = 3 * X[:, 0] + 1 + 0.1 * rng.normal(size=200)
+        >>> X[:60] += 10                                                 # a third of the inputs are far off
+        >>> model = RobustLinearRegression(random_state=0).fit(X, y)
+        >>> model.coef_.round(1), round(model.intercept_, 1), round(model.scale_, 1)
+        (array([3.]), 1.0, 0.1)
+        >>> bool(model.weights_[:60].max() < 0.01 < model.weights_[60:].mean())
+        True
+
+    See Also:
+        :class:`RobustLogisticRegression`, :class:`RobustPCA`; :class:`sklearn.linear_model.HuberRegressor`, which does
+        not withstand outliers in the inputs.
     """
 
     _least = 2
@@ -128,10 +135,12 @@ class RobustLinearRegression(LinearRegressor):
             )
         head, x, targets, weight = checked(*sample_of(source, stride))
         if targets.shape[1] != 1 or len(x) < self._least:
-            raise ValueError(f"y has {targets.shape[1]} columns and {len(x)} rows: give one, and at least two rows")
+            raise ValueError(
+                f"y has {targets.shape[1]} columns and {len(x)} rows: give one column, and at least two rows"
+            )
         head.name(self)
         if weight is not None and not weight.any():
-            raise ValueError("no row of the sample that the fit begins with has a weight: shuffle the table")
+            raise ValueError("no row of the initial sample has a positive weight: shuffle the table")
         sample = RobustRows.of(x, targets[:, 0], weight, self.fit_intercept)
         units = sample.without_rows()
         rows, steps = RowsOfBlock(checked, units), (self.max_iter, self.tol)
@@ -156,7 +165,7 @@ class RobustLinearRegression(LinearRegressor):
         return fit_predicted(rows, self._features(rows.table), density, self.max_iter, self.tol)
 
     def _keep(self, rows: RobustRows, fitted: _Fit) -> None:
-        """Keep what was learned, in the units that the table came in."""
+        """Store the learned attributes, in the units of the table."""
         unit = rows.spread[-1]
         for name in ("scale_coef_", "scale_intercept_"):
             self.__dict__.pop(name, None)
@@ -172,36 +181,37 @@ class RobustLinearRegression(LinearRegressor):
         self.scale_, self.density_, self.n_iter_ = float(fitted.scale * unit), fitted.density, fitted.n_iter
 
     def _trust(self, units: RobustRows, fitted: _Fit, X: Array, y: Array) -> Array:
-        """How far each row is trusted; rows of no weight too."""
+        """Return the trust in each row, rows of weight zero included."""
         residuals = (y - self._line(X, self._line.coef) - self.intercept_) / units.spread[-1]
         return fitted.trust(residuals, self._features(units.prepared(X, y)))
 
     def _deviation(self, X: Any) -> Array:
-        """The standard deviation of a trusted row around the line."""
+        """Return the standard deviation of a trusted row around the line."""
         return self._scales(X) * self.density_.deviation
 
     def predict_dist(self, X: Any) -> Distribution:
-        """Return the distribution of each row's target under the fitted scales.
+        """Return the predictive distribution of each row under the fitted scales.
 
         Args:
-            X: table of shape (n, d).
+            X: table of shape (n, d), in memory.
 
         Returns:
             A torch distribution of batch shape (n,) in float64: the likelihood at each row's scale; for the mixture
             that of both scales, outliers included (:class:`torch.distributions.MixtureSameFamily`); for data scales
-            under the normal likelihood, Student's t with ``df_`` degrees of freedom. Under another likelihood, data
+            under the normal likelihood, Student's t with ``df_`` degrees of freedom. Under another likelihood data
             scales have no closed form, and this is the distribution of a trusted row.
 
         Raises:
-            ValueError: ``scale="predicted_xy"``, whose scales read the target.
+            ValueError: ``scale="predicted_xy"``, whose scales depend on the target.
 
-        >>> import numpy as np
-        >>> from likely.linear import RobustLinearRegression
-        >>> rng = np.random.default_rng(0)
-        >>> X = rng.normal(size=(100, 1))
-        >>> model = RobustLinearRegression("data").fit(X, 3 * X[:, 0] + rng.standard_t(2, size=100))
-        >>> type(model.predict_dist(X)).__name__
-        'StudentT'
+        Example:
+            >>> import numpy as np
+            >>> from likely.linear import RobustLinearRegression
+            >>> rng = np.random.default_rng(0)
+            >>> X = rng.normal(size=(100, 1))
+            >>> model = RobustLinearRegression("data").fit(X, 3 * X[:, 0] + rng.standard_t(2, size=100))
+            >>> type(model.predict_dist(X)).__name__
+            'StudentT'
         """
         mean = torch.from_numpy(in_memory(self.predict(X)))
         scale = torch.from_numpy(in_memory(self._scales_of(X)))
@@ -220,9 +230,16 @@ class RobustLinearRegression(LinearRegressor):
 
     @by_blocks(beside="y")
     def outlier_score(self, X: Any, y: Any) -> Any:
-        """How badly each row fits: its NLL at the scale of a trusted row. Higher is worse.
+        """Return the negative log-likelihood of each row at the scale of a trusted row; outliers have high values.
 
-        Where inliers of the mixture differ in scale, a trusted row is one with these inputs.
+        Where the small scale of the mixture varies with the inputs, it is that of a trusted row with the same inputs.
+
+        Args:
+            X: table of shape (n, d), of any kind that ``fit`` takes.
+            y: targets, shape (n,).
+
+        Returns:
+            Array of shape (n,).
         """
         check_is_fitted(self)
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, reset=False)
@@ -230,10 +247,10 @@ class RobustLinearRegression(LinearRegressor):
         return self.density_.nll(y - self._line(X, self.coef_) - self.intercept_, scale)
 
     def _scales(self, X: Array) -> Array:
-        """The scale of each row, from its inputs."""
+        """Return the scale of each row, given its inputs."""
         if self.scale == "predicted_xy":
             raise ValueError(
-                "scale='predicted_xy' reads the target, so new rows have no scale: use scale='predicted' or 'mixture'"
+                "scale='predicted_xy' depends on the target, so new rows have no scale: use 'predicted' or 'mixture'"
             )
         if not hasattr(self, "scale_coef_"):
             return np.full(len(X), self.scale_)
@@ -249,12 +266,12 @@ class RobustLinearRegression(LinearRegressor):
         return Density.of(self.likelihood, self.shape)
 
     def _features(self, table: Array) -> Array:
-        """What predicted scales are linear in, of a table whose last column is the target."""
+        """Return the columns that predicted scales are linear in, of a table whose last column is the target."""
         return table if self.scale == "predicted_xy" else table[:, :-1]
 
     def _learned_line(self, fitted: PredictedScales, rows: RobustRows, scale: float) -> None:
-        """log σ in the units that the table came in, with this scale in the middle."""
-        spread, middle = (self._features(each[None])[0] for each in (rows.spread, rows.middle))
+        """Store log σ as a line in the units of the table, where ``scale`` is the median scale."""
+        spread, middle = (self._features(part[None])[0] for part in (rows.spread, rows.middle))
         slope = fitted.slopes / spread
         self._scale_line = Line.of(slope, np.append(rows.units, 1.0)[: len(slope)])
         self.scale_coef_ = self._scale_line.coef

@@ -1,4 +1,4 @@
-"""Rows in units of their own middle and spread, which outliers cannot move, and least squares on them."""
+"""Rows in units of their median and spread, which outliers cannot move, and least squares on them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TINY = 1e-9  # of the target's spread; a scale below this is a perfect fit
 class RobustRows:
     """A table and a target in robust units; a weight counts rows."""
 
-    x: Array  # the columns and a last one of ones for the intercept, turned so that none depends on the others
+    x: Array  # the columns and a last one of ones for the intercept, rotated so that none depends on the others
     columns: Array
     y: Array
     weight: Array
@@ -46,12 +46,12 @@ class RobustRows:
         return cls(x, columns, y, distinct.weight, middle, spread, intercept, distinct.units, turn)
 
     def prepared(self, X: Array, y: Array) -> Array:
-        """Any rows in these units: columns and, last, target."""
+        """Return any rows in these units: columns and, last, target."""
         columns = (in_units(X, self.units) - self.middle[:-1]) / self.spread[:-1]
         return np.column_stack([columns, (y - self.middle[-1]) / self.spread[-1]])
 
     def restored(self, beta: Array) -> tuple[Line, float]:
-        """The line and its intercept in the units the table came in."""
+        """Return the line and its intercept in the units of the original table."""
         beta = beta if self.turn is None else self.turn @ beta
         slope = beta[: len(self.spread) - 1] * self.spread[-1] / self.spread[:-1]
         line = Line.of(slope, self.units)
@@ -60,11 +60,11 @@ class RobustRows:
         return line, float(self.middle[-1] + self.spread[-1] * beta[-1] - slope @ self.middle[:-1])
 
     def without_rows(self) -> RobustRows:
-        """The units alone."""
+        """Return the units alone."""
         return replace(self.some(np.zeros(0, dtype=np.intp)), turn=None)
 
     def some(self, index: Index) -> RobustRows:
-        """Some of the rows, in the same units."""
+        """Return some of the rows, in the same units."""
         x, columns, y, weight = self.x[index], self.columns[index], self.y[index], self.weight[index]
         return replace(self, x=x, columns=columns, y=y, weight=weight)
 
@@ -79,29 +79,29 @@ class RobustRows:
         return np.column_stack([self.columns, self.y])
 
     def residuals(self, beta: Array) -> Array:
-        """One row of residuals for each row of ``beta``."""
+        """Return one row of residuals per row of ``beta``."""
         return self.y - beta @ self.x.T
 
     def least_squares(self, weight: Array) -> Array:
-        """The coefficients of smallest norm that minimise the weighted squares."""
+        """Return the coefficients of smallest norm that minimise the weighted squares."""
         root = np.sqrt(weight * self.weight)
         return np.asarray(np.linalg.lstsq(self.x * root[:, None], self.y * root, rcond=None)[0], dtype=np.float64)
 
     def perfect_fit(self) -> Array | None:
-        """The coefficients that leave no residual, if there are such: then there is no scale to learn."""
+        """Return the coefficients that leave no residual, if there are any: then there is no scale to learn."""
         beta = self.least_squares(np.ones(len(self.y)))
         return beta if rms(self.residuals(beta), self.weight) <= TINY else None
 
     def many_least_squares(self, weight: Array) -> tuple[Array, Array]:
-        """The same for each row of weights, by the normal equations, which come back too."""
+        """Return the least squares of each row of weights, by the normal equations, and their matrices."""
         weight = weight * self.weight
         gram = (self.x.T * weight[:, None, :]) @ self.x
         return solved(gram, (weight * self.y) @ self.x), gram
 
     def radius(self, residuals: Array) -> Array:
-        """For each row of absolute residuals the one that a majority of the table does not exceed.
+        """Return, for each row of absolute residuals, the value that a majority of the table does not exceed.
 
-        The majority has room for as many rows as there are coefficients, which can be fitted exactly.
+        The majority includes as many rows as there are coefficients, which can be fitted exactly.
         """
         total, p = self.weight.sum(), self.x.shape[1]
         needed = min((total + p + 1) / 2, total)
@@ -113,15 +113,16 @@ class RobustRows:
         return np.take_along_axis(residuals, np.take_along_axis(order, index[..., None], -1), -1)[..., 0]
 
     def central(self, columns: Array) -> Array:
-        """One for the half of the rows that lie nearest the middle in these columns, nearly zero for the others."""
+        """Return one for the half of the rows nearest the middle in these columns, nearly zero for the others."""
         distance = np.square(columns).sum(1)
         return np.where(distance <= median(distance, self.weight), 1.0, 1e-9)
 
 
 def _independent(x: Array) -> Array | None:
-    """Orthonormal directions that span the rows, where those span fewer than there are columns.
+    """Return orthonormal directions that span the rows; None where these span as many dimensions as there are columns.
 
-    In them least squares has one answer, and that of smallest norm in the columns: multiples share a coefficient.
+    In these directions least squares has one solution, that of smallest norm in the columns: multiples share a
+    coefficient.
     """
     n, p = x.shape
     small = np.linalg.qr(x, mode="r") if n > p else x
@@ -131,12 +132,12 @@ def _independent(x: Array) -> Array | None:
 
 
 def rms(residuals: Array, weight: Array) -> float:
-    """The root of the mean square, but no less than what counts as nothing."""
+    """Return the root of the mean square, at least ``TINY``."""
     return max(math.sqrt(np.average(np.square(residuals), weights=weight)), TINY)
 
 
 def solved(gram: Array, moments: Array) -> Array:
-    """A stack of normal equations; a trace of ridge keeps columns that repeat one another from failing."""
+    """Solve a stack of normal equations; a tiny ridge makes them regular where columns repeat one another."""
     diagonal = np.arange(gram.shape[-1])
     firm = gram.copy()
     firm[..., diagonal, diagonal] += 1e-12 * gram[..., diagonal, diagonal].mean(-1, keepdims=True) + 1e-300

@@ -1,12 +1,13 @@
-r"""A scale for each row: one of its own under a hyperprior (data), or one read off its inputs (predicted).
+r"""A scale per row: a free one under a hyperprior (data), or one that is linear in the inputs (predicted).
 
-**Data.** With :math:`\sigma_i = s u_i` free for each row the likelihood has no maximum: a scale falls to zero on a row
-that is fitted. Under the inverse-gamma hyperprior :math:`\nu / u^2 \sim \chi^2_\nu` the best scale is
-:math:`u^2 = (\nu + z^2) / (\nu + 1)` and what is left is Student's t, whose :math:`\nu` and :math:`s` can be learned.
+**Data.** With :math:`\sigma_i = s u_i` free for each row the likelihood has no maximum: the scale of a row that is
+fitted exactly falls to zero. Under the inverse-gamma hyperprior :math:`\nu / u^2 \sim \chi^2_\nu` the best scale is
+:math:`u^2 = (\nu + z^2) / (\nu + 1)`, and the marginal density is Student's t, whose :math:`\nu` and :math:`s` can be
+learned.
 
 **Predicted.** With :math:`\log \sigma_i = a + b \cdot x_i` Fisher scoring for :math:`(a, b)` alternates with weighted
-least squares; they do not interact, as the information of a location and a scale is block diagonal. The information
-of log σ does not depend on where it is, so its eigenvectors are found once and the ridge on b is learned by evidence.
+least squares; they do not interact, as the information of a location and a scale is block diagonal. The information of
+log σ is the same everywhere, so its eigenvectors are computed once and the ridge on b is learned by evidence.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from likely._typing import Array
 from likely.linear._robust_density import Density
 from likely.linear._robust_rows import TINY, RobustRows, rms
 
-_HELD = 8  # steps in which the scales find the start before the coefficients may leave it
-_RIDGES = 2  # times that the ridge is taken anew
+_HELD = 8  # iterations of the scales before the coefficients change too
+_RIDGES = 2  # number of times the ridge is updated
 
 
 @dataclass(frozen=True)
@@ -38,12 +39,12 @@ class DataScales:
     n_iter: int
 
     def trust(self, residuals: Array, _features: Array) -> Array:
-        """Of each row: its precision over the common one, at most one."""
+        """Return the precision of each row relative to the common one, at most one."""
         return np.minimum(1.0, 1 / settled_factor(residuals / self.scale, self.df, self.density))
 
 
 def fit_data(rows: RobustRows, density: Density, df: float | None, max_iter: int, tol: float) -> DataScales:
-    """From least squares, by reweighting: the nearest optimum, which rows with far inputs can spoil."""
+    """Reweight from least squares to the nearest optimum, which rows with distant inputs can spoil."""
     weight, total = rows.weight, rows.weight.sum()
     tails = Density("student_t", 4.0 if df is None else df, learn=df is None)
     perfect = rows.perfect_fit()
@@ -71,7 +72,7 @@ def fit_data(rows: RobustRows, density: Density, df: float | None, max_iter: int
 
 
 def settled_factor(z: Array, df: float, density: Density) -> Array:
-    """Each row's best u², from nothing."""
+    """Return the optimal u² of each row."""
     factor = np.ones(len(z))
     for _ in range(20 if density.likelihood != "normal" else 1):
         factor = _factor(z, factor, df, density)
@@ -79,7 +80,7 @@ def settled_factor(z: Array, df: float, density: Density) -> Array:
 
 
 def _factor(z: Array, factor: Array, df: float, density: Density) -> Array:
-    """One step towards each row's best u²."""
+    """Return u² of each row after one step towards the optimum."""
     bent = density.weight(z / np.sqrt(factor))
     return 1 / row_precision(bent * z * z, df)
 
@@ -93,29 +94,29 @@ class PredictedScales:
     offset: float
     scale: float  # the median of them
     density: Density
-    precision: float  # of the slopes' prior, in standardised features; ∞ where they are not worth having
+    precision: float  # of the slopes' prior, in standardised features; ∞ where the slopes are zero
     n_iter: int
 
     def trust(self, _residuals: Array, features: Array) -> Array:
-        """Of each row: its precision over that of the median row, at most one."""
+        """Return the precision of each row relative to that of the median row, at most one."""
         return np.minimum(1.0, self.relative(features) ** -2)
 
     def relative(self, features: Array) -> Array:
-        """Each row's scale over the median one."""
+        """Return the scale of each row relative to the median one."""
         return np.exp(np.clip(self.log_scale(features) - math.log(self.scale), -50, 50))
 
     def log_scale(self, features: Array) -> Array:
-        """Of each row."""
+        """Return log σ of each row."""
         return features @ self.slopes + self.offset
 
 
 def refine_predicted(rows: RobustRows, features: Array, density: Density, max_iter: int, tol: float) -> PredictedScales:
-    """From all rows, which are to be trusted already, with slopes that are known to be there."""
+    """Fit predicted scales to rows that are trusted already, with slopes that a test has found."""
     return _Scoring(rows, features, density, max_iter, tol).run(np.ones(len(rows.y)), ridges=1, sure=True)
 
 
 def fit_predicted(rows: RobustRows, features: Array, density: Density, max_iter: int, tol: float) -> PredictedScales:
-    """From all rows and from those near the middle of the features; the start that ends likelier is kept."""
+    """Fit predicted scales from all rows and from those near the middle of the features; keep the likelier fit."""
     perfect = rows.perfect_fit()
     if perfect is not None:
         return PredictedScales(perfect, np.zeros(features.shape[1]), math.log(TINY), TINY, density, math.inf, 0)
@@ -137,13 +138,13 @@ class _Scoring:
         self.ridge = Ridge(spread=float(features.shape[1]))
 
     def run(self, start: Array, ridges: int = 0, sure: bool = False) -> PredictedScales:
-        """The fit that this weighting of the rows leads to, at a ridge of one and then at the best, taken anew."""
+        """Return the fit that starts from this weighting of the rows, at a ridge of one and then at the best ones."""
         rows, weight, density = self.rows, self.rows.weight, self.density
         beta = rows.least_squares(start)
         residuals = rows.residuals(beta)
         w, offset = np.zeros(len(self.values)), math.log(rms(residuals, weight * start))
-        precision, n_iter, told, held = 1.0, 0, 0, 1 if sure else _HELD
-        floor = math.log(1e-3 * float(rows.radius(np.abs(residuals))) + TINY)  # or a scale may fall to zero
+        precision, n_iter, updates, held = 1.0, 0, 0, 1 if sure else _HELD
+        floor = math.log(1e-3 * float(rows.radius(np.abs(residuals))) + TINY)  # without it a scale may fall to zero
         for n_iter in range(1, self.max_iter + 1):
             log_scale = np.maximum(self.directions @ w + offset, floor)
             bent = density.weight(residuals * np.exp(-log_scale))
@@ -155,13 +156,13 @@ class _Scoring:
             step, shift = response / (self.values + precision) - w, excess.sum() / self.mass
             moving = float(np.abs(self.directions @ step + shift).max())
             if moving < self.tol and n_iter > held:
-                if told == ridges:
+                if updates == ridges:
                     break
                 around = {"around": precision, "radius": 7.0} if sure else {}
-                precision, told = self.ridge.best(self.values, response, **around), told + 1
+                precision, updates = self.ridge.best(self.values, response, **around), updates + 1
                 density = density.refitted(residuals * np.exp(-log_scale), 1.0, weight)
                 step = response / (self.values + precision) - w
-            # Far off the squares are huge and a whole step would overshoot.
+            # Far from the optimum the squares are huge and a full step would overshoot.
             damped = min(1.0, 1.0 / max(moving, 1e-300))
             w, offset = w + damped * step, offset + damped * shift
         slopes = self.vectors @ w / self.deviation
@@ -170,7 +171,7 @@ class _Scoring:
         return PredictedScales(beta, slopes, offset, middle, density, precision, n_iter)
 
     def cost(self, fit: PredictedScales) -> float:
-        """What is minimised; with the target among the features it is not minus a log-likelihood."""
+        """Return the minimised cost; with the target among the features it is not minus a log-likelihood."""
         log_scale = fit.log_scale(self.features)
-        each = fit.density.nll(self.rows.residuals(fit.beta), np.exp(log_scale))
-        return float(self.rows.weight @ each)
+        losses = fit.density.nll(self.rows.residuals(fit.beta), np.exp(log_scale))
+        return float(self.rows.weight @ losses)

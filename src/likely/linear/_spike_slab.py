@@ -1,4 +1,4 @@
-"""Weights that are zero or not, everything about them learned."""
+"""Regression under a spike and slab prior, all of whose parameters are learned."""
 
 from __future__ import annotations
 
@@ -14,31 +14,52 @@ from likely._solvers.spike_slab import Spectrum, SpikeSlabFit, Start, spike_slab
 from likely._typing import Array
 from likely.linear._base import DynamicLinearModel
 
-_EASY = 25  # iterations: what takes more may have got stuck, and is tried from elsewhere too
+_EASY = 25  # iterations; a fit that takes more may be stuck, and other starts are tried too
 
 
 class SpikeSlabRegression(DynamicLinearModel):
-    r"""Spike and slab: each weight is zero, or has a magnitude and a sign; the shares and sizes are learned.
+    r"""Sparse regression under a spike and slab prior: each weight is zero, or has a learned magnitude and sign.
 
     :math:`w_j = 0` with probability :math:`1 - \pi`; else :math:`|w_j|` is about :math:`N(\mu, \tau^2)` and its sign
-    positive with probability η. π, η, μ, τ and the noise σ maximise the evidence, whose posterior is found by
-    expectation consistency (vector approximate message passing). One μ covers dense weights, weights of one sign, and
-    weights of like size and either sign. Where the first answer took long to find, others are tried, from Multi Lasso
-    too, and the one of most evidence is taken.
+    positive with probability η. π, η, μ, τ and the noise σ maximise the evidence; the posterior is approximated by
+    expectation consistency (vector approximate message passing, VAMP). One μ covers dense weights, weights of one sign,
+    and weights of similar size and either sign. Where the first solution needed many iterations others are computed,
+    one of them from Multi Lasso, and the one of highest evidence is kept.
 
-    Learned: ``coef_`` (posterior means), ``inclusion_`` (the probability that a weight is not zero), ``sigma_``,
-    ``prior_share_`` (π), ``prior_positive_`` (η), ``prior_mean_`` (μ), ``prior_scale_`` (τ), ``evidence_``.
+    Args:
+        fit_intercept: whether to fit an intercept, which has no prior.
+        penalty_weights: array of shape (d,) with a factor ≥ 0 per column that divides the scale of its prior; 0 leaves
+            the column without a prior, None is one for all.
+        warm_start: whether ``fit`` continues from the last fit, which is faster for similar rows.
+        max_iter: maximum number of iterations from each start.
+        tol: iterations stop when the weights change by less than this share.
 
-    >>> import numpy as np
-    >>> from likely.linear import SpikeSlabRegression
-    >>> rng = np.random.default_rng(0)
-    >>> X, w = rng.normal(size=(60, 100)), np.zeros(100)
-    >>> w[:10] = rng.uniform(1, 2, size=10)
-    >>> model = SpikeSlabRegression().fit(X, X @ w + 0.1 * rng.normal(size=60))
-    >>> round(model.prior_share_, 2), int((model.inclusion_ > 0.5).sum())
-    (0.1, 10)
-    >>> bool(np.abs(model.coef_ - w).max() < 0.1)
-    True
+    Attributes:
+        coef_: posterior means of the weights, shape (d,).
+        intercept_: intercept.
+        inclusion_: probability of each weight not to be zero, shape (d,).
+        sigma_: standard deviation σ of the noise.
+        prior_share_: share π of weights that are not zero.
+        prior_positive_: share η of those that are positive.
+        prior_mean_: mean magnitude μ.
+        prior_scale_: scale τ of the magnitudes, for columns of deviation one.
+        evidence_: log evidence; -∞ where the iterations did not converge.
+        n_iter_: iterations of the solution that was kept.
+
+    Example:
+        >>> import numpy as np
+        >>> from likely.linear import SpikeSlabRegression
+        >>> rng = np.random.default_rng(0)
+        >>> X, w = rng.normal(size=(60, 100)), np.zeros(100)
+        >>> w[:10] = rng.uniform(1, 2, size=10)
+        >>> model = SpikeSlabRegression().fit(X, X @ w + 0.1 * rng.normal(size=60))
+        >>> round(model.prior_share_, 2), int((model.inclusion_ > 0.5).sum())
+        (0.1, 10)
+        >>> bool(np.abs(model.coef_ - w).max() < 0.1)
+        True
+
+    See Also:
+        :class:`MultiLasso`, faster on many columns; :class:`DynamicRegression`, which compares this prior with others.
     """
 
     def __init__(
@@ -84,7 +105,7 @@ class SpikeSlabRegression(DynamicLinearModel):
 def likeliest(
     design: Design, *, max_iter: int = 300, tol: float = 1e-4, last: Start | None = None
 ) -> SpikeSlabFit | None:
-    """The spike and slab of most evidence among those found from several starts; None where there is no signal."""
+    """Return the spike and slab of highest evidence from several starts; None where there is no signal."""
     if design.shape[1] == 0 or design.yy <= 0 or not np.abs(design.xy).any():
         return None
     spectrum = Spectrum(design)
@@ -93,10 +114,10 @@ def likeliest(
         warm = spike_slab(design, spectrum, start=last, **settings)
         if warm.converged:
             return warm
-    found = [spike_slab(design, spectrum, **settings)]
-    dense = found[0].slab.share > 0.9  # no sparse start would end elsewhere
-    if found[0].converged and (found[0].n_iter <= _EASY or dense):
-        return found[0]
+    fits = [spike_slab(design, spectrum, **settings)]
+    dense = fits[0].slab.share > 0.9  # no sparse start would end elsewhere
+    if fits[0].converged and (fits[0].n_iter <= _EASY or dense):
+        return fits[0]
     distinct = design.distinct
     sparse = reweighted_lasso(distinct.design, lasso_by_validation(distinct.design))
     starts: list[dict[str, Any]] = [
@@ -107,8 +128,8 @@ def likeliest(
     ]
     if sparse.coef.any():
         starts.append({"start": Start.from_weights(design, distinct.shared(sparse.coef), sparse.noise), "damping": 0.5})
-    found += [spike_slab(design, spectrum, **start, **settings) for start in starts]
-    converged = [fit for fit in found if fit.converged]
-    if not converged:  # near a phase transition the turns slow down: the least noise is the furthest along
-        return min((fit for fit in found if np.isfinite(fit.moments.mean).all()), key=lambda fit: fit.noise)
+    fits += [spike_slab(design, spectrum, **start, **settings) for start in starts]
+    converged = [fit for fit in fits if fit.converged]
+    if not converged:  # near a phase transition convergence is slow: the fit of least noise is the furthest along
+        return min((fit for fit in fits if np.isfinite(fit.moments.mean).all()), key=lambda fit: fit.noise)
     return max(converged, key=lambda fit: fit.evidence)

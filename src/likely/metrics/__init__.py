@@ -1,11 +1,11 @@
 """Metrics of probabilistic predictions, in scikit-learn's order ``(y_true, prediction)``.
 
-NumPy arrays, torch tensors of any device and dtype, and lists are accepted; sums run in float64 on the CPU and a
-Python float comes out. Where a metric is a mean over rows, ``reduction="none"`` returns the rows.
+All functions accept NumPy arrays, lists and torch tensors of any device and dtype. They sum in float64 on the CPU and
+return a Python float. Where a metric is a mean over rows, ``reduction="none"`` returns one value per row.
 ``sample_weight`` counts a row of weight 2 as two rows.
 
-Dask's arrays and frames are read block by block, and are never gathered: the result is that of all rows in memory.
-:class:`Running` takes blocks one after another, and objects of several processes merge.
+Dask arrays and frames are read block by block and are never gathered: the result equals that of all rows in memory.
+:class:`Running` takes blocks one after another, and the objects of several processes can be merged.
 """
 
 from likely.metrics._crps import *

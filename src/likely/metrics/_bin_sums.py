@@ -13,18 +13,18 @@ from likely.metrics._sums import Sums, exponent_of
 
 
 def check_fixed(strategy: str) -> None:
-    """Refuse bins whose edges depend on all rows."""
+    """Raise an error for bins whose edges depend on all rows."""
     if strategy == "quantile":
         raise ValueError("bins of equal weight need all rows at once: pass strategy='uniform', or rows in memory")
 
 
 def sums_of_top(y_true: Any, y_prob: Any, sample_weight: Any = None, pos_label: int | None = None, **bins: Any) -> Sums:
-    """Return the sums of one class's probability, or of the top one's."""
+    """Return the sums for one class's probability, or for that of the top class."""
     return _sums(classified(y_true, y_prob, sample_weight), [pos_label], **bins)
 
 
 def sums_of_classes(y_true: Any, y_prob: Any, sample_weight: Any = None, **bins: Any) -> Sums:
-    """Return the sums of every class's probability."""
+    """Return the sums for every class's probability."""
     data = classified(y_true, y_prob, sample_weight)
     return _sums(data, range(data.probabilities.shape[1]), **bins)
 
@@ -43,26 +43,26 @@ def _sums(
         one = judged(data, k)
         index = bin_of(one.confidence, uniform_edges(one.precision, n_bins))
         c, h = one.confidence, one.hit
-        linear.append([np.bincount(index, weight * of, n_bins) for of in (np.ones(len(c)), c, h, c * c, c * h)])
+        linear.append([np.bincount(index, weight * values, n_bins) for values in (np.ones(len(c)), c, h, c * c, c * h)])
         square.append(np.bincount(index, weight**2, n_bins))
     alike = (("precision", data.precision), ("classes", data.probabilities.shape[1]))
     return Sums(float(weight.sum()), np.array(linear), exponent_of(data.weight), np.array(square), alike)
 
 
 def bins_of(sums: Sums) -> list[Bins]:
-    """Return the occupied bins of each class; they do not know their rows."""
+    """Return the occupied bins of each class, without the bin of each row."""
     n_bins = sums.square.shape[1]
     edges = uniform_edges(sums.alike[0][1], n_bins)
     lower = np.concatenate([[0.0], edges[:-1]])
-    found = []
+    per_class = []
     for linear, square in zip(sums.linear, sums.square, strict=True):
-        kept = linear[0] > 0
-        weight, confidence, hit = linear[:3, kept]
-        size, rows = weight**2 / square[kept], np.zeros(0, dtype=np.intp)
-        found.append(
-            Bins(weight / weight.sum(), confidence / weight, hit / weight, size, lower[kept], edges[kept], rows)
+        occupied = linear[0] > 0
+        weight, confidence, hit = linear[:3, occupied]
+        size, rows = weight**2 / square[occupied], np.zeros(0, dtype=np.intp)
+        per_class.append(
+            Bins(weight / weight.sum(), confidence / weight, hit / weight, size, lower[occupied], edges[occupied], rows)
         )
-    return found
+    return per_class
 
 
 def spreads_of(sums: Sums) -> Array:

@@ -1,4 +1,4 @@
-"""Bins of confidences: their edges, what falls into them, and what is found there."""
+"""Bins of confidences: their edges, the rows in them, and their confidence and accuracy."""
 
 from typing import NamedTuple
 
@@ -53,7 +53,7 @@ def check_bins(n_bins: int, strategy: str) -> None:
 
 
 def bin_of(confidence: Array, edges: Array) -> Array:
-    """The bin of each confidence, by the upper edges of all."""
+    """Return the bin of each confidence, given the upper edges."""
     return np.searchsorted(edges, confidence, side="left").clip(max=len(edges) - 1)
 
 

@@ -1,4 +1,4 @@
-"""Decorators by which metrics take arrays and frames in blocks, Dask's: functions go there, and sums come back."""
+"""Decorators by which metrics accept Dask arrays and frames: functions run on the blocks and return sums."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _IN_MEMORY = (str, list, tuple, np.ndarray, Tensor, Distribution, float, int)
 
 
 def by_sums(recipe: Recipe) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Decorate a metric that is read off sums over rows."""
+    """Decorate a metric that is computed from sums over rows."""
 
     def decorate(metric: Callable[P, R]) -> Callable[P, R]:
         whole = _taking_blocks(metric)
@@ -38,11 +38,14 @@ def by_sums(recipe: Recipe) -> Callable[[Callable[P, R]], Callable[P, R]]:
 def by_mean(
     values: Callable[..., Any] | None = None, result: Callable[..., Any] | None = None
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Decorate a metric that is a mean over rows, or that is read off one.
+    """Decorate a metric that is a mean over rows, or a function of one.
 
     Args:
-        values: of the metric's arguments, the mean; None where it is the metric itself.
-        result: of the mean and the options, the metric; None where it is the mean.
+        values: function of the metric's arguments that returns the mean; None where it is the metric itself.
+        result: function of the mean and the options that returns the metric; None where it is the mean.
+
+    Returns:
+        The decorator.
     """
 
     def decorate(metric: Callable[P, R]) -> Callable[P, R]:
@@ -61,12 +64,12 @@ def by_mean(
 
 
 def by_rows(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorate a function that answers each row by itself."""
+    """Decorate a function that returns a value per row, computed from that row alone."""
     return _taking_blocks(function)
 
 
 def all_rows(instead: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Decorate a metric that needs all rows at once, so that it refuses blocks and names what to use instead."""
+    """Decorate a metric that needs all rows at once: blocks raise an error that names an alternative."""
 
     def decorate(metric: Callable[P, R]) -> Callable[P, R]:
         whole = _taking_blocks(metric)
@@ -77,7 +80,7 @@ def all_rows(instead: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
 
 def sums_of(metric: Any, rows: Mapping[str, Any], options: Mapping[str, Any]) -> Sums | None:
-    """Return the sums that a metric is read off, of rows in memory or in blocks; None where no row counts."""
+    """Return the sums that a metric needs, of rows in memory or in blocks; None where no row has a positive weight."""
     if not _any_source(rows.values()):
         return RECIPES[metric].of_block(rows, options)
     source, names, scalars = _side_by_side(rows, options)
@@ -85,7 +88,7 @@ def sums_of(metric: Any, rows: Mapping[str, Any], options: Mapping[str, Any]) ->
 
 
 def split(metric: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the arguments of a metric that hold something for each row, and its options."""
+    """Return the arguments of a metric that hold one entry per row, and its options."""
     arguments = inspect.signature(metric).bind_partial(*args, **kwargs).arguments
     rows = {name: arguments[name] for name in ROWS if arguments.get(name) is not None}
     return rows, {name: value for name, value in arguments.items() if name not in ROWS}
@@ -107,7 +110,7 @@ def _of_blocks(metric: Any, rows: dict[str, Any], options: dict[str, Any]) -> An
     if metric in RECIPES and options.get("reduction", "mean") != "none":
         total = sums_of(metric, rows, options)
         if total is None:
-            raise ValueError("there is no row, or all have a weight of zero: give at least one that counts")
+            raise ValueError("there is no row of positive weight: give at least one")
         return RECIPES[metric].result(total, **options)
     source, names, scalars = _side_by_side(rows, options)
     widths = getattr(rows.get("y_true"), "shape", ())[1:]
@@ -117,18 +120,18 @@ def _of_blocks(metric: Any, rows: dict[str, Any], options: dict[str, Any]) -> An
 
 @dataclass(frozen=True)
 class _RowsOfBlock:
-    """A metric, found by its name wherever blocks are."""
+    """A metric that is pickled by its name, to run where the blocks are."""
 
     metric: Any
     names: tuple[str, ...]
     options: dict[str, Any]
 
     def arguments(self, parts: tuple[Any, ...]) -> dict[str, Any]:
-        """What the metric is called with."""
-        found = dict(zip(self.names, parts, strict=True))
-        if "lower" in found:
-            found["interval"] = (found.pop("lower"), found.pop("upper"))
-        return found
+        """Return the arguments of the metric for one block."""
+        arguments = dict(zip(self.names, parts, strict=True))
+        if "lower" in arguments:
+            arguments["interval"] = (arguments.pop("lower"), arguments.pop("upper"))
+        return arguments
 
     def __call__(self, *parts: Any) -> Any:
         return self.metric(**self.arguments(parts), **self.options)
@@ -155,14 +158,16 @@ def _source(value: Any) -> Source | None:
 def _side_by_side(
     rows: Mapping[str, Any], options: Mapping[str, Any]
 ) -> tuple[Source, tuple[str, ...], dict[str, Any]]:
-    """One table of all that has rows, the names of its parts, and the arguments that are one number for all rows."""
+    """Return one table of all arguments with rows, the names of its parts, and the arguments that are scalars."""
     parts = dict(rows)
     if "interval" in parts:
         parts["lower"], parts["upper"] = parts.pop("interval")
     if any(isinstance(value, Distribution) for value in parts.values()):
-        raise TypeError("a torch distribution is in memory and y_true in blocks: give mean= and scale=, or use Running")
+        raise TypeError(
+            "a torch distribution is in memory, but y_true is in blocks: give mean= and scale=, or use Running"
+        )
     if options.get("axis", -1) == 0:
-        raise ValueError("axis=0 is the axis that blocks are cut along: give samples and quantiles with rows first")
+        raise ValueError("axis=0 is the axis along which blocks are split: give samples and quantiles with rows first")
     scalars = {name: parts.pop(name) for name, value in rows.items() if np.ndim(value) == 0 and _source(value) is None}
     first = next(name for name, value in parts.items() if _source(value) is not None)
     source = _source(parts.pop(first))

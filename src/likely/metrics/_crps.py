@@ -1,4 +1,4 @@
-"""The continuous ranked probability score, from a distribution, from samples, from quantiles."""
+"""The continuous ranked probability score of a distribution, of samples or of quantiles."""
 
 from collections.abc import Callable
 
@@ -27,42 +27,58 @@ def crps(
     sample_weight: Input | None = None,
     reduction: str = "mean",
 ) -> float | Array:
-    r"""The continuous ranked probability score: the absolute error of a whole distribution, in the units of y.
+    r"""The continuous ranked probability score (CRPS): the absolute error of a whole distribution, in the units of y.
 
     .. math:: \mathrm{CRPS}(F, y) = \int (F(x) - [y \le x])^2\,dx = E|X - y| - \tfrac12 E|X - X'|
 
-    A proper score. For a distribution of one point it is :math:`|x - y|`; unlike the NLL it forgives an outlier
-    linearly. Every likelihood of this package has a formula of its own: for Bernoulli it is the Brier score, for
-    Categorical and Ordinal the ranked probability score (classes in their order); Robust, NegativeBinomial and VonMises
-    are sums over fixed nodes, right to 1e-12. Heavy tails are no obstacle: it is finite for the Cauchy, and for
-    Student's t down to half a degree of freedom. Any other distribution is asked for a ``crps(value)`` of its own, and
-    otherwise its ``cdf`` is integrated, to 1e-9 where it is smooth and about 1e-6 where it has kinks.
+    It is a proper score. For a distribution of one point it is :math:`|x - y|`; unlike the NLL it grows only linearly
+    with an outlier. Every likelihood of this package has a closed form or a sum over fixed nodes that is exact to
+    1e-12: for Bernoulli it is the Brier score, for Categorical and Ordinal the ranked probability score (classes in
+    their order). It is finite for heavy tails: for the Cauchy, and for Student's t down to half a degree of freedom.
+    For any other distribution its method ``crps(value)`` is used if it has one; otherwise its ``cdf`` is integrated, to
+    1e-9 where it is smooth and about 1e-6 where it has kinks.
 
-    ``mean`` and ``scale`` stand for a normal; ``reduction="none"`` returns a value a row.
+    Args:
+        y_true: targets, shape (n,) or (n, k).
+        distribution: torch distribution of that batch shape; None where ``mean`` and ``scale`` are given.
+        mean: means of normal forecasts, shape (n,) or (n, k).
+        scale: standard deviations of normal forecasts, of the shape of ``mean`` or one number.
+        sample_weight: weight per row, shape (n,); None for equal weights.
+        reduction: ``"mean"``, or ``"none"`` for one value per target.
 
-    >>> import torch
-    >>> from likely.metrics import crps
-    >>> round(crps([0.0, 1.0], torch.distributions.Normal(torch.zeros(2), torch.ones(2))), 6)
-    0.418068
-    >>> crps([0.0, 1.0], mean=[0, 0], scale=[1, 1], reduction="none").round(6)
-    array([0.233695, 0.602441])
+    Returns:
+        The mean score, lower is better; with ``reduction="none"`` an array of the shape of ``y_true``.
+
+    Raises:
+        ValueError: there is neither a distribution nor a mean and a scale, or shapes do not match.
+
+    Example:
+        >>> import torch
+        >>> from likely.metrics import crps
+        >>> round(crps([0.0, 1.0], torch.distributions.Normal(torch.zeros(2), torch.ones(2))), 6)
+        0.418068
+        >>> crps([0.0, 1.0], mean=[0, 0], scale=[1, 1], reduction="none").round(6)
+        array([0.233695, 0.602441])
+
+    See Also:
+        :func:`crps_from_samples`, :func:`crps_from_quantiles`, :func:`negative_log_likelihood`.
     """
-    y, found, weight = with_target(y_true, univariate(predictive(distribution, mean, scale)), sample_weight)
-    return average(_values(found, y), weight, reduction)
+    y, forecast, weight = with_target(y_true, univariate(predictive(distribution, mean, scale)), sample_weight)
+    return average(_values(forecast, y), weight, reduction)
 
 
 def _values(distribution: Distribution, y: Array) -> Array:
-    """The CRPS of each target: by formula, by the distribution's own ``crps`` if it has one, or by quadrature."""
-    form = _FORMS.get(type(distribution))  # not a subclass: it may have changed what the formula rests on
+    """Return the CRPS of each target: by formula, by the distribution's ``crps`` method, or by quadrature."""
+    form = _FORMS.get(type(distribution))  # not a subclass: its density may be another
     if form is not None:
         with np.errstate(over="ignore", under="ignore"):
             return form(distribution, y)
-    own = getattr(distribution, "crps", None)
-    return through_torch(distribution, "crps", y) if callable(own) else _by_quadrature(distribution, y)
+    has_crps = callable(getattr(distribution, "crps", None))
+    return through_torch(distribution, "crps", y) if has_crps else _by_quadrature(distribution, y)
 
 
 def _by_quadrature(distribution: Distribution, y: Array) -> Array:
-    """The same three terms about the median of any continuous CDF, by Gauss–Legendre sums in sinh⁻¹."""
+    """Integrate any continuous CDF in three parts about its median, by Gauss–Legendre sums in sinh⁻¹."""
     middle = quantile(distribution, 0.5)
     width = quantile(distribution, 0.75) - quantile(distribution, 0.25)
     width = np.where(width > 0, width, 1.0)
@@ -96,25 +112,38 @@ def crps_from_samples(
     sample_weight: Input | None = None,
     reduction: str = "mean",
 ) -> float | Array:
-    r"""The CRPS of samples: of their empirical distribution, or (``fair``) an unbiased estimate of their source's.
+    r"""The CRPS of samples from the forecast, biased as their empirical distribution is, or unbiased.
 
     .. math:: \frac1m \sum_j |x_j - y| - \frac{1}{2m^2} \sum_{j,k} |x_j - x_k|
 
-    ``fair=True`` divides the second sum by :math:`2m(m-1)`: its expectation is the CRPS of the distribution the
-    samples were drawn from, whatever their number, while the plain form is larger by
-    :math:`E|X - X'| / 2m`. Samples lie along ``axis``: the last by default, 0 for ``distribution.sample((m,))``.
     Sorting makes it O(m log m).
 
-    >>> from likely.metrics import crps_from_samples
-    >>> round(crps_from_samples([0.0], [[-1.0, 0.0, 2.0]]), 12)
-    0.333333333333
-    >>> crps_from_samples([0.0], [[-1.0, 0.0, 2.0]], fair=True)
-    0.0
+    Args:
+        y_true: targets, shape (n,) or (n, k).
+        samples: m samples per target, with one axis more than ``y_true``.
+        axis: axis of ``samples`` along which they lie; 0 for ``distribution.sample((m,))``.
+        fair: whether to divide the second sum by :math:`2m(m-1)`. The expectation is then the CRPS of the distribution
+            that the samples were drawn from, whatever their number; the plain form is larger by :math:`E|X - X'| / 2m`.
+        sample_weight: weight per row, shape (n,); None for equal weights.
+        reduction: ``"mean"``, or ``"none"`` for one value per target.
+
+    Returns:
+        The mean score, lower is better; with ``reduction="none"`` an array of the shape of ``y_true``.
+
+    Example:
+        >>> from likely.metrics import crps_from_samples
+        >>> round(crps_from_samples([0.0], [[-1.0, 0.0, 2.0]]), 12)
+        0.333333333333
+        >>> crps_from_samples([0.0], [[-1.0, 0.0, 2.0]], fair=True)
+        0.0
+
+    See Also:
+        :func:`crps`, :func:`crps_from_quantiles`.
     """
     y, x = _with_axis(y_true, "samples", samples, axis)
     count = x.shape[-1]
     if fair and count < 2:
-        raise ValueError("fair=True needs at least two samples a row: draw more, or pass fair=False")
+        raise ValueError("fair=True needs at least two samples per row: draw more, or pass fair=False")
     x = np.sort(x, axis=-1)
     rank = 2 * np.arange(1, count + 1) - count - 1
     spread = (x * rank).sum(-1) / (count * (count - 1 if fair else count))
@@ -131,23 +160,41 @@ def crps_from_quantiles(
     sample_weight: Input | None = None,
     reduction: str = "mean",
 ) -> float | Array:
-    r"""The CRPS of a few predicted quantiles: twice the pinball loss, summed over the levels.
+    r"""The CRPS of predicted quantiles: twice the pinball loss, summed over the levels.
 
     .. math:: 2 \sum_j w_j\, ([y \le q_j] - p_j)(q_j - y) \;\approx\; 2 \int_0^1 ([y \le q_p] - p)(q_p - y)\,dp
 
-    where :math:`w_j` is the length of level :math:`p_j`'s cell: up to halfway to its neighbours, and to 0 and 1 at
-    the ends. For levels :math:`(j - \tfrac12)/m` it is the CRPS of the m quantiles taken as samples; it approaches
-    that of the distribution as they grow dense. Levels ascend, and lie along ``axis`` of ``quantiles``.
+    where :math:`w_j` is the length of level :math:`p_j`'s cell, which ends halfway to its neighbours, or at 0 and 1.
+    For levels :math:`(j - \tfrac12)/m` it equals the CRPS of the m quantiles taken as samples; with denser levels it
+    approaches that of the distribution.
 
-    >>> from likely.metrics import crps_from_quantiles, crps_from_samples
-    >>> round(crps_from_quantiles([0.0], [[-1.0, 0.0, 2.0]], [1 / 6, 1 / 2, 5 / 6]), 12)
-    0.333333333333
+    Args:
+        y_true: targets, shape (n,) or (n, k).
+        quantiles: m predicted quantiles per target, ascending, with one axis more than ``y_true``.
+        levels: their probabilities, ascending in (0, 1), shape (m,).
+        axis: axis of ``quantiles`` along which the levels lie.
+        sample_weight: weight per row, shape (n,); None for equal weights.
+        reduction: ``"mean"``, or ``"none"`` for one value per target.
+
+    Returns:
+        The mean score, lower is better; with ``reduction="none"`` an array of the shape of ``y_true``.
+
+    Raises:
+        ValueError: levels do not ascend in (0, 1), quantiles cross, or shapes do not match.
+
+    Example:
+        >>> from likely.metrics import crps_from_quantiles, crps_from_samples
+        >>> round(crps_from_quantiles([0.0], [[-1.0, 0.0, 2.0]], [1 / 6, 1 / 2, 5 / 6]), 12)
+        0.333333333333
+
+    See Also:
+        :func:`crps`, :func:`crps_from_samples`.
     """
     y, q = _with_axis(y_true, "quantiles", quantiles, axis)
     p = as_array("levels", levels).astype(np.float64)
     if p.shape != q.shape[-1:]:
         raise ValueError(
-            f"levels has shape {p.shape}, but there are {q.shape[-1]} quantiles a row: give one level each"
+            f"levels has shape {p.shape}, but there are {q.shape[-1]} quantiles per row: give one level per quantile"
         )
     if not (p[0] > 0 and p[-1] < 1 and (np.diff(p) > 0).all()):
         raise ValueError("levels must ascend strictly inside (0, 1): sort them, with their quantiles")
@@ -166,6 +213,6 @@ def _with_axis(y_true: Input, name: str, values: Input, axis: int) -> tuple[Arra
         raise ValueError(f"{name} has shape {x.shape} and y_true {y.shape}: give {name} one axis more than y_true")
     moved = np.moveaxis(x, axis, -1)
     if moved.shape[:-1] != y.shape:
-        hint = "pass axis=0" if x.shape[1:] == y.shape else "one set for each target"
+        hint = "pass axis=0" if x.shape[1:] == y.shape else "give one set per target"
         raise ValueError(f"{name} has shape {x.shape} and y_true {y.shape}, which does not fit axis={axis}: {hint}")
     return y, moved

@@ -1,4 +1,4 @@
-"""The negative log-likelihood of what was predicted, whatever form the prediction has."""
+"""The negative log-likelihood of class probabilities, logits and distributions."""
 
 import numpy as np
 import torch
@@ -34,35 +34,51 @@ def negative_log_likelihood(
     sample_weight: Input | None = None,
     reduction: str = "mean",
 ) -> float | Array:
-    r"""The negative log-likelihood in nats, in full: :math:`-\frac1n \sum_i \log p_i(y_i)`.
+    r"""The mean negative log-likelihood (NLL) in nats, :math:`-\frac1n \sum_i \log p_i(y_i)`, of classes or numbers.
 
-    One function for classes and for numbers. ``y_pred`` is a matrix of class probabilities (a vector: those of
-    class 1) or a torch ``Distribution``; or give ``logits=``, or ``mean=`` and ``scale=`` of a normal. Every
-    constant is kept, so values of different families compare; ``reduction="none"`` returns a value a row, for
-    paired comparisons.
+    Every constant is kept, so that values of different likelihoods can be compared. A class of predicted probability 0
+    that is observed costs infinity; scikit-learn's ``log_loss`` clips at the precision of the input instead (at most 36
+    in float64, 16 in float32). From ``logits`` the value is finite and exact.
 
-    A class that got probability 0 and came costs infinity. scikit-learn's ``log_loss`` clips at the precision of
-    the input instead (at most 36 in float64, 16 in float32); from ``logits`` the value is finite and exact.
+    Args:
+        y_true: class numbers, shape (n,), or numbers of the distribution's shape.
+        y_pred: class probabilities, shape (n, C), or (n,) with the probability of class 1; or a torch distribution.
+        logits: logits, shape (n, C), or (n,) with the logit of class 1, in place of ``y_pred``.
+        mean: means of normal forecasts, in place of ``y_pred``.
+        scale: standard deviations of normal forecasts, of the shape of ``mean`` or one number.
+        sample_weight: weight per row, shape (n,); None for equal weights.
+        reduction: ``"mean"``, or ``"none"`` for one value per row, as paired comparisons need.
 
-    >>> import torch
-    >>> from likely.metrics import negative_log_likelihood
-    >>> round(negative_log_likelihood([1, 0], [0.8, 0.5]), 6)
-    0.458145
-    >>> negative_log_likelihood([1], logits=[[1000.0, 0.0]])
-    1000.0
-    >>> round(negative_log_likelihood([0.5, 2.0], torch.distributions.Normal(torch.zeros(2), torch.ones(2))), 6)
-    1.981439
+    Returns:
+        The mean NLL, lower is better; with ``reduction="none"`` an array of shape (n,), or of the distribution's batch.
+
+    Raises:
+        ValueError: not exactly one of ``y_pred``, ``logits`` and ``mean`` is given, shapes do not match, or a target
+            lies outside the distribution's support.
+
+    Example:
+        >>> import torch
+        >>> from likely.metrics import negative_log_likelihood
+        >>> round(negative_log_likelihood([1, 0], [0.8, 0.5]), 6)
+        0.458145
+        >>> negative_log_likelihood([1], logits=[[1000.0, 0.0]])
+        1000.0
+        >>> round(negative_log_likelihood([0.5, 2.0], torch.distributions.Normal(torch.zeros(2), torch.ones(2))), 6)
+        1.981439
+
+    See Also:
+        :func:`brier_score`, :func:`crps`, :func:`calibration_refinement`.
     """
-    if sum(given is not None for given in (y_pred, logits, mean)) != 1:
-        raise ValueError("give one of: y_pred (probabilities or a distribution), logits=, or mean= with scale=")
+    if sum(form is not None for form in (y_pred, logits, mean)) != 1:
+        raise ValueError("give exactly one of y_pred (probabilities or a distribution), logits=, or mean= with scale=")
     if logits is not None:
         values = _from_logits(y_true, logits)
         return average(values, as_weight(sample_weight, len(values)), reduction)
     if mean is not None or isinstance(y_pred, Distribution):
         distribution = y_pred if isinstance(y_pred, Distribution) else None
-        y, found, weight = with_target(y_true, predictive(distribution, mean, scale), sample_weight)
-        check_support(found, y)
-        return average(-through_torch(found, "log_prob", y), weight, reduction)
+        y, forecast, weight = with_target(y_true, predictive(distribution, mean, scale), sample_weight)
+        check_support(forecast, y)
+        return average(-through_torch(forecast, "log_prob", y), weight, reduction)
     assert y_pred is not None
     data = classified(y_true, y_pred, sample_weight)
     picked = np.take_along_axis(data.probabilities, data.labels[:, None], 1)[:, 0]

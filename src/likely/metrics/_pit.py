@@ -1,4 +1,4 @@
-"""The histogram of the levels at which targets fell."""
+"""The histogram of the probability integral transform."""
 
 import numpy as np
 from torch.distributions import Distribution
@@ -22,38 +22,42 @@ def pit_histogram(
     n_bins: int = 10,
     sample_weight: Input | None = None,
 ) -> Array:
-    r"""The histogram of the probability integral transform: the share of targets at each level of their forecast.
+    """The histogram of the probability integral transform (PIT): the share of targets per level of their forecast.
 
-    Flat if the forecasts are right, whatever they are; see :func:`pit_values` for what its shapes mean. The value
-    :math:`F_i(y_i)` of a count is spread evenly over :math:`[F_i(y_i - 1), F_i(y_i)]` (Czado, Gneiting & Held, 2009),
-    so that nothing is drawn at random.
+    It is flat if the forecasts are right; :func:`pit_values` explains other shapes. The value :math:`F_i(y_i)` of a
+    count is spread evenly over :math:`[F_i(y_i - 1), F_i(y_i)]` (Czado, Gneiting & Held, 2009), so that nothing is
+    drawn at random.
 
     Args:
         y_true: targets, shape (n,) or (n, k).
-        distribution: forecasts of that batch shape; None where ``mean`` and ``scale`` are given.
-        mean: of normal forecasts.
-        scale: of normal forecasts, their standard deviation.
-        n_bins: number of bins of equal width, [lower, upper) but for the last, which has 1 too.
-        sample_weight: weight of each row, shape (n,).
+        distribution: torch distribution of that batch shape; None where ``mean`` and ``scale`` are given.
+        mean: means of normal forecasts, shape (n,) or (n, k).
+        scale: standard deviations of normal forecasts, of the shape of ``mean`` or one number.
+        n_bins: number of bins of equal width, [lower, upper), the last including 1.
+        sample_weight: weight per row, shape (n,); None for equal weights.
 
     Returns:
-        Array of shape (n_bins,), the share of each bin; the shares add up to one.
+        Array of shape (n_bins,), the share of each bin; the shares sum to one.
 
-    >>> from likely.metrics import pit_histogram
-    >>> pit_histogram([-2.0, -0.1, 0.1, 2.0], mean=[0.0] * 4, scale=[1.0] * 4, n_bins=4)
-    array([0.25, 0.25, 0.25, 0.25])
+    Example:
+        >>> from likely.metrics import pit_histogram
+        >>> pit_histogram([-2.0, -0.1, 0.1, 2.0], mean=[0.0] * 4, scale=[1.0] * 4, n_bins=4)
+        array([0.25, 0.25, 0.25, 0.25])
+
+    See Also:
+        :func:`pit_values`, :class:`~likely.plots.PITDisplay`.
     """
     if isinstance(n_bins, bool) or not isinstance(n_bins, int | np.integer) or n_bins < 1:
         raise ValueError(f"n_bins must be an integer ≥ 1, got {n_bins!r}")
-    y, found, _ = with_target(y_true, univariate(predictive(distribution, mean, scale)), None)
+    y, forecast, _ = with_target(y_true, univariate(predictive(distribution, mean, scale)), None)
     weight = relative(as_weight(sample_weight, len(y)))
     weight = np.repeat(weight / weight.sum(), y.size // len(y)) / (y.size // len(y))
-    upper = cdf(found, y).ravel()
-    if not is_discrete(found):
+    upper = cdf(forecast, y).ravel()
+    if not is_discrete(forecast):
         return np.bincount(np.minimum((upper * n_bins).astype(np.intp), n_bins - 1), weight, n_bins)
-    lower, edges, below = cdf(found, y - 1).ravel(), np.arange(n_bins + 1) / n_bins, np.zeros(n_bins + 1)
+    lower, edges, below = cdf(forecast, y - 1).ravel(), np.arange(n_bins + 1) / n_bins, np.zeros(n_bins + 1)
     for rows in row_blocks(len(upper), n_bins):
         width = np.maximum(upper[rows] - lower[rows], 1e-300)
         below += weight[rows] @ ((edges - lower[rows, None]) / width[:, None]).clip(0, 1)
-    below[-1] = 1.0  # those too whose whole interval is rounded to 1
+    below[-1] = 1.0  # includes rows whose whole interval is rounded to 1
     return np.diff(below)

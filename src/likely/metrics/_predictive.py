@@ -1,4 +1,4 @@
-"""Predictive distributions as the metrics see them: in float64 on the CPU, with a CDF and quantiles for all."""
+"""Predictive distributions in float64 on the CPU, with a CDF and quantiles for all."""
 
 import copy
 import weakref
@@ -14,7 +14,7 @@ from likely._validation import fits
 from likely.likelihoods import LIKELIHOODS
 from likely.metrics._input import Array, Input, as_array, as_weight
 
-# Ours add a CDF or quantiles to torch's and change nothing.
+# These classes add a CDF or quantiles to torch's and change nothing else.
 _FULLER = {
     base: likelihood.distribution
     for likelihood in LIKELIHOODS.values()
@@ -23,7 +23,7 @@ _FULLER = {
 
 
 def predictive(distribution: Distribution | None, mean: Input | None, scale: Input | None) -> Distribution:
-    """The distribution given, or the normal of ``mean`` and ``scale``; in float64."""
+    """Return the distribution, or the normal of ``mean`` and ``scale``, in float64."""
     if distribution is None:
         if mean is None or scale is None:
             raise ValueError("give a distribution, or both mean= and scale= of a normal")
@@ -31,7 +31,9 @@ def predictive(distribution: Distribution | None, mean: Input | None, scale: Inp
         if not (width > 0).all() or not np.isfinite(width).all():
             raise ValueError(f"scale must be > 0 and finite, got {width.min():.6g} to {width.max():.6g}")
         if width.ndim and width.shape != loc.shape:
-            raise ValueError(f"scale has shape {width.shape}, mean {loc.shape}: give one scale a mean, or one for all")
+            raise ValueError(
+                f"scale has shape {width.shape}, mean {loc.shape}: give one scale per mean, or one for all"
+            )
         return td.Normal(torch.from_numpy(loc.astype(np.float64)), torch.from_numpy(width.astype(np.float64)))
     if not isinstance(distribution, Distribution):
         raise TypeError(
@@ -44,7 +46,7 @@ def predictive(distribution: Distribution | None, mean: Input | None, scale: Inp
 
 
 def _in_double(thing: Any, copied: dict[int, Any] | None = None) -> Any:
-    """A copy with every tensor in float64 on the CPU, detached; what others wrote is left as it is."""
+    """Return a copy with every tensor in float64 on the CPU, detached; other packages' objects are left unchanged."""
     if not type(thing).__module__.startswith(("torch.", "likely.")):
         return thing
     copied = {} if copied is None else copied
@@ -54,10 +56,10 @@ def _in_double(thing: Any, copied: dict[int, Any] | None = None) -> Any:
     for name, value in vars(thing).items():
         if isinstance(value, Tensor):
             if bool(value.isnan().any()):
-                raise ValueError(f"{type(thing).__name__} has NaN in {name}: look for NaN in the model's input")
+                raise ValueError(f"{type(thing).__name__} has NaN in {name}: check the model's input for NaN")
             clone.__dict__[name] = value.detach().double().cpu() if value.is_floating_point() else value.cpu()
         elif isinstance(value, weakref.ref):
-            clone.__dict__[name] = None  # a transform's memory of its inverse, which is in single precision
+            clone.__dict__[name] = None  # a transform's cached inverse, which is in single precision
         elif isinstance(value, Distribution | td.Transform):
             clone.__dict__[name] = _in_double(value, copied)
         elif isinstance(value, list):
@@ -69,21 +71,23 @@ def _in_double(thing: Any, copied: dict[int, Any] | None = None) -> Any:
 
 
 def univariate(distribution: Distribution) -> Distribution:
-    """The distribution of each number; ``Independent`` only groups them."""
+    """Return the distribution of each number, without the grouping of ``Independent``."""
     while isinstance(distribution, td.Independent):
         distribution = distribution.base_dist
     if distribution.event_shape:
-        raise TypeError(f"{type(distribution).__name__} is multivariate: this metric judges one number at a time")
+        raise TypeError(
+            f"{type(distribution).__name__} is multivariate: this metric takes distributions of single numbers"
+        )
     return distribution
 
 
 def with_target(
     y_true: Input, distribution: Distribution, sample_weight: Input | None
 ) -> tuple[Array, Distribution, Array]:
-    """The target in float64, checked against the distribution, and the weight of its rows."""
+    """Return the target in float64, checked against the distribution, the distribution, and the weight of each row."""
     y = as_array("y_true", y_true).astype(np.float64)
     if y.ndim == 0 or not np.isfinite(y).all():
-        raise ValueError("y_true must be an array of finite numbers: one a row, or several")
+        raise ValueError("y_true must be an array of finite numbers, one or several per row")
     shape = distribution.batch_shape + distribution.event_shape
     if not fits(shape, torch.Size(y.shape)):
         raise ValueError(f"y_true has shape {y.shape}, the distribution {tuple(shape)}: reshape one to the other")

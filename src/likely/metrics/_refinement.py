@@ -1,4 +1,4 @@
-"""What recalibration could remove from a loss, and what it could not."""
+"""A loss split into the part that recalibration can remove and the part that it cannot."""
 
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
@@ -17,11 +17,16 @@ _LARGEST = 1e3  # inverse temperatures are sought between this and its reciproca
 
 
 class CalibrationRefinement(NamedTuple):
-    """The two parts of a loss; see :func:`calibration_refinement`.
+    """The two parts of a loss that :func:`calibration_refinement` returns.
 
-    >>> from likely.metrics import CalibrationRefinement
-    >>> CalibrationRefinement(calibration=0.25, refinement=0.5).total
-    0.75
+    Args:
+        calibration: the part that a recalibration removes.
+        refinement: the loss that remains after it.
+
+    Example:
+        >>> from likely.metrics import CalibrationRefinement
+        >>> CalibrationRefinement(calibration=0.25, refinement=0.5).total
+        0.75
     """
 
     calibration: float
@@ -29,7 +34,7 @@ class CalibrationRefinement(NamedTuple):
 
     @property
     def total(self) -> float:
-        """The loss as it stands."""
+        """The loss before recalibration."""
         return self.calibration + self.refinement
 
 
@@ -45,39 +50,52 @@ def calibration_refinement(
     random_state: int = 0,
     sample_weight: Input | None = None,
 ) -> CalibrationRefinement:
-    r"""Split a loss into calibration error and refinement error (Berta et al., 2025).
+    r"""Split a loss into calibration error, which recalibration removes, and refinement error (Berta et al., 2025).
 
     .. math:: \underbrace{\mathcal L(f)}_\text{total} = \underbrace{\mathcal L(f) - \min_g \mathcal L(g \circ f)}
               _\text{calibration} + \underbrace{\min_g \mathcal L(g \circ f)}_\text{refinement}
 
-    Calibration error is what a recalibration *g* removes, refinement error what is left: the better model is the
-    one with less of it. ``loss`` is ``"nll"`` or ``"brier"`` (scaled as in :func:`~likely.metrics.brier_score`).
-    The minimum runs over one family of *g*:
+    The minimum runs over one family of recalibrations *g*. Of two models that can be recalibrated, the one with the
+    lower refinement error is the better. A fitted *g* is mixed with the uniform distribution at weight 1/(n + 1), so
+    that a single unexpected label does not cost infinity. Where nothing can be removed the calibration part is noise
+    and may be slightly negative.
 
-    - ``method="temperature"``: probabilities :math:`\propto p^{1/T}`, with T by maximum likelihood;
-    - ``method="isotonic"``: an increasing function of each class's probability against the rest, then normalised
-      (two classes: one function).
+    Args:
+        y_true: class numbers 0 … C - 1, shape (n,).
+        y_prob: class probabilities, shape (n, C), or (n,) with the probability of class 1.
+        logits: logits, shape (n, C), or (n,) with the logit of class 1, in place of ``y_prob``.
+        loss: ``"nll"``, or ``"brier"`` (scaled as in :func:`brier_score`).
+        method: ``"temperature"`` for probabilities :math:`\propto p^{1/T}`, with T by maximum likelihood;
+            ``"isotonic"`` for an increasing function per class, then normalised (two classes: one function).
+        cv: number of shuffled folds; *g* is fitted without the fold that it is judged on. None fits and judges on the
+            same rows, which is optimistic and, for the loss that the family minimises, never negative.
+        random_state: seed of the folds.
+        sample_weight: weight per row, shape (n,); None for equal weights.
 
-    It is estimated by cross-fitting: *g* is fitted on ``cv - 1`` of ``cv`` shuffled folds and judged on the one
-    left out. So that a single surprise does not cost infinity, a fitted *g* is mixed with the uniform
-    distribution at weight 1/(n + 1). When there is nothing to remove, the calibration part is the estimate's noise
-    and may be slightly negative. ``cv=None`` fits and judges on the same rows: never negative for the family's
-    own loss (both losses under two-class isotonic, NLL under temperature), but optimistic.
+    Returns:
+        A :class:`CalibrationRefinement`, the pair (calibration, refinement), whose ``total`` is the loss.
 
-    >>> import numpy as np
-    >>> from likely.metrics import calibration_refinement
-    >>> rng = np.random.default_rng(0)
-    >>> z = 2 * rng.normal(size=4000)
-    >>> y = rng.random(4000) < 1 / (1 + np.exp(-z))
-    >>> calm, bold = (calibration_refinement(y, 1 / (1 + np.exp(-s * z))) for s in (1, 3))
-    >>> f"{calm.calibration:.3f} {calm.refinement:.3f}, {bold.calibration:.3f} {bold.refinement:.3f}"
-    '-0.000 0.460, 0.222 0.460'
+    Raises:
+        ValueError: not exactly one of ``y_prob`` and ``logits`` is given, or there are fewer than two folds.
+
+    Example:
+        >>> import numpy as np
+        >>> from likely.metrics import calibration_refinement
+        >>> rng = np.random.default_rng(0)
+        >>> z = 2 * rng.normal(size=4000)
+        >>> y = rng.random(4000) < 1 / (1 + np.exp(-z))
+        >>> calm, bold = (calibration_refinement(y, 1 / (1 + np.exp(-s * z))) for s in (1, 3))
+        >>> f"{calm.calibration:.3f} {calm.refinement:.3f}, {bold.calibration:.3f} {bold.refinement:.3f}"
+        '-0.000 0.460, 0.222 0.460'
+
+    See Also:
+        :func:`expected_calibration_error`, :func:`brier_decomposition`, :mod:`likely.calibration`.
     """
     check_choice("loss", loss, ("nll", "brier"))
     check_choice("method", method, ("temperature", "isotonic"))
     labels, log_prob, weight = _log_probabilities(y_true, y_prob, logits, sample_weight)
-    kept = weight > 0
-    labels, log_prob, weight = labels[kept], log_prob[kept], relative(weight[kept])
+    counted = weight > 0
+    labels, log_prob, weight = labels[counted], log_prob[counted], relative(weight[counted])
     before = _loss(log_prob, labels, weight, loss)
     fit = _temperature if method == "temperature" else _isotonic
     if cv is None:
@@ -126,7 +144,7 @@ def _cross_fitted(
 
     rows, classes = log_prob.shape
     if cv < 2 or rows < 2:
-        raise ValueError(f"cross-fitting needs cv ≥ 2 and two rows, got cv={cv} and {rows}: or pass cv=None")
+        raise ValueError(f"cross-fitting needs cv ≥ 2 and two rows, got cv={cv} and {rows} rows: pass cv=None")
     after = np.empty_like(log_prob)
     for train, test in KFold(min(cv, rows), shuffle=True, random_state=random_state).split(log_prob):
         fitted = fit(log_prob[train], labels[train], weight[train], log_prob[test])
@@ -136,10 +154,10 @@ def _cross_fitted(
 
 
 def _temperature(log_prob: Array, labels: Array, weight: Array, new: Array) -> Array:
-    """p^β for the β of the highest likelihood, at which the mean logit of the model is that of the labels."""
+    """Return p^β for the β of highest likelihood, at which the model's mean logit equals that of the labels."""
     from scipy.optimize import brentq
 
-    lowest = np.log(np.finfo(np.float64).tiny)  # a probability of zero, so that β still has a say
+    lowest = np.log(np.finfo(np.float64).tiny)  # a probability of zero, so that β still has an effect
     z = np.maximum(log_prob, lowest)
     observed = np.dot(weight, z[np.arange(len(labels)), labels])
 
@@ -148,7 +166,7 @@ def _temperature(log_prob: Array, labels: Array, weight: Array, new: Array) -> A
 
     end = np.log(_LARGEST)
     if slope(end) <= 0:
-        log_beta = end if slope(-end) < 0 else 0.0  # flat all the way: every β is as good
+        log_beta = end if slope(-end) < 0 else 0.0  # flat throughout: every β is as good
     else:
         log_beta = -end if slope(-end) >= 0 else brentq(slope, -end, end, xtol=1e-5)
     return special.log_softmax(np.exp(log_beta) * np.maximum(new, lowest), axis=1)

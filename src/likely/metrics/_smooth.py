@@ -1,4 +1,4 @@
-"""Calibration error without bins: Błasiok and Nakkiran's smooth ECE."""
+"""Calibration error without bins: the smooth ECE of Błasiok and Nakkiran."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ def _from_grid(grid: Array, bandwidth: float | None = None, **_: Any) -> float:
     coefficients = _cosines(grid)
     if bandwidth is not None:
         if not _SMALLEST <= bandwidth < np.inf:
-            raise ValueError(f"bandwidth must be ≥ {_SMALLEST}, got {bandwidth}; or None, to let it be chosen")
+            raise ValueError(f"bandwidth must be ≥ {_SMALLEST}, got {bandwidth}; or None for the fixed point")
         return _smoothed(coefficients, bandwidth)
 
     from scipy.optimize import brentq
@@ -45,25 +45,38 @@ def smooth_calibration_error(
     pos_label: int | None = None,
     sample_weight: Input | None = None,
 ) -> float:
-    r"""Smooth ECE: the calibration error seen through a kernel that chooses its own width (Błasiok & Nakkiran, 2023).
+    r"""The smooth ECE: the calibration error after kernel smoothing, without bins (Błasiok & Nakkiran, 2023).
 
     .. math:: \mathrm{smECE}_\sigma = \int_0^1 \left|\sum_i w_i (y_i - c_i) K_\sigma(t, c_i)\right|\,dt
 
-    with the Gaussian kernel reflected at 0 and 1. Its value falls as σ grows, and the smooth ECE is the one point
-    where :math:`\mathrm{smECE}_\sigma = \sigma`: no bins to choose, and small changes of the probabilities change
-    it little, which no binned ECE can say. ``bandwidth`` fixes σ instead.
+    with the Gaussian kernel reflected at 0 and 1, whose width follows from the data: the integral falls as σ grows, and
+    the smooth ECE is the one point where :math:`\mathrm{smECE}_\sigma = \sigma`. There are no bins to choose, and small
+    changes of the probabilities change it little, unlike any binned ECE.
 
-    Confidence is the top class's probability unless ``pos_label`` is given, as in
-    :func:`expected_calibration_error`. Residuals are put on a grid of 65,536 cells and smoothed by a cosine
-    transform, in O(n) plus some 50 ms. The fixed point is found to 1e-9 down to σ = 1e-4; if it lies below, the
-    value at 1e-4 is returned. ``relplot``, the authors' package, stops its search at 1e-3 and agrees to that.
+    Residuals are placed on a grid of 65,536 cells and smoothed by a cosine transform, in O(n) plus about 50 ms. The
+    fixed point is exact to 1e-9 down to σ = 1e-4; if it lies below, the value at 1e-4 is returned. ``relplot``, the
+    authors' package, stops its search at 1e-3 and agrees to that precision.
 
-    >>> from likely.metrics import smooth_calibration_error
-    >>> y, p = [1, 1, 0, 1], [0.9, 0.9, 0.6, 0.6]
-    >>> round(smooth_calibration_error(y, p), 4)
-    0.0903
-    >>> round(smooth_calibration_error(y, p, bandwidth=0.01), 4)
-    0.1
+    Args:
+        y_true: class numbers 0 … C - 1, shape (n,).
+        y_prob: class probabilities, shape (n, C), or (n,) with the probability of class 1.
+        bandwidth: width σ of the kernel, at least 1e-4; None for the fixed point.
+        pos_label: class whose probability is compared with its observed share; None for the top class of each row.
+        sample_weight: weight per row, shape (n,); None for equal weights.
+
+    Returns:
+        The error, from 0 (calibrated) to 1.
+
+    Example:
+        >>> from likely.metrics import smooth_calibration_error
+        >>> y, p = [1, 1, 0, 1], [0.9, 0.9, 0.6, 0.6]
+        >>> round(smooth_calibration_error(y, p), 4)
+        0.0903
+        >>> round(smooth_calibration_error(y, p, bandwidth=0.01), 4)
+        0.1
+
+    See Also:
+        :func:`expected_calibration_error`, in bins.
     """
     return _from_grid(_grid(y_true, y_prob, pos_label, sample_weight), bandwidth)
 

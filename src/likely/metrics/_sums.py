@@ -1,4 +1,4 @@
-"""Metrics as sums over rows: those of two blocks add up to those of both, and a metric is read off the total."""
+"""Metrics as functions of sums over rows: the sums of two blocks add up to those of both."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch.distributions import Distribution
 
 from likely.metrics._input import Array, relative
 
-# Arguments that hold something for each row; all others are options.
+# Arguments that hold one entry per row; all others are options.
 ROWS = (
     "y_true",
     "y_prob",
@@ -30,7 +30,7 @@ ROWS = (
 
 @dataclass(frozen=True)
 class Sums:
-    """Sums over rows, in which weights are over a power of two: only their ratios count, and sums may not overflow."""
+    """Sums over rows, whose weights are divided by a power of two: only ratios count, and sums must not overflow."""
 
     weight: float
     linear: Array  # sums of something times the weight
@@ -46,18 +46,18 @@ class Sums:
         return cls(total, mean * total, exponent_of(weight), alike=(("numbers per row", mean.shape),))
 
     def __add__(self, other: Sums) -> Sums:
-        for own, its in zip(self.alike, other.alike, strict=True):
-            if own != its:
-                raise ValueError(f"blocks differ in their {own[0]}: {own[1]} and {its[1]}")
+        for left, right in zip(self.alike, other.alike, strict=True):
+            if left != right:
+                raise ValueError(f"blocks differ in their {left[0]}: {left[1]} and {right[1]}")
         exponent = max(self.exponent, other.exponent)
-        own, its = (each._over(exponent) for each in (self, other))
-        linear, square = own.linear + its.linear, own.square + its.square
-        return replace(own, weight=own.weight + its.weight, linear=linear, square=square)
+        first, second = (sums._over(exponent) for sums in (self, other))
+        linear, square = first.linear + second.linear, first.square + second.square
+        return replace(first, weight=first.weight + second.weight, linear=linear, square=square)
 
     def _over(self, exponent: int) -> Sums:
         shift = self.exponent - exponent
         weight, linear, square = (
-            np.ldexp(each, power * shift) for each, power in ((self.weight, 1), (self.linear, 1), (self.square, 2))
+            np.ldexp(part, power * shift) for part, power in ((self.weight, 1), (self.linear, 1), (self.square, 2))
         )
         return replace(self, weight=float(weight), linear=linear, square=square, exponent=exponent)
 
@@ -75,18 +75,18 @@ def exponent_of(weight: Array) -> int:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a metric is made of sums.
+    """How a metric is computed from sums.
 
     Args:
-        sums: of arguments, options among them, the sums over the rows.
-        result: of the sums and the options, the metric.
+        sums: function of rows and options that returns the sums over the rows.
+        result: function of the sums and the options that returns the metric.
     """
 
     sums: Callable[..., Sums]
     result: Callable[..., Any]
 
     def of_block(self, rows: Mapping[str, Any], options: Mapping[str, Any]) -> Sums | None:
-        """Return the sums of one block; None where it has no rows, or none that counts."""
+        """Return the sums of one block; None where it has no rows, or none of positive weight."""
         count, weight = row_count(rows), rows.get("sample_weight")
         if count == 0:
             return None
@@ -103,7 +103,7 @@ def added(first: Sums | None, second: Sums | None) -> Sums | None:
 
 
 def row_count(rows: Mapping[str, Any]) -> int:
-    """Return how many rows the arguments of a metric have."""
+    """Return the number of rows in the arguments of a metric."""
     for name in ROWS:
         value = rows.get(name)
         if isinstance(value, Distribution):
@@ -113,4 +113,4 @@ def row_count(rows: Mapping[str, Any]) -> int:
             return (
                 int(value.shape[0]) if getattr(value, "shape", ()) else len(value) if hasattr(value, "__len__") else 1
             )
-    raise ValueError("give what is to be judged: y_true and a prediction")
+    raise ValueError("give y_true and a prediction")

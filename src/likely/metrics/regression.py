@@ -1,4 +1,4 @@
-"""How far predictive distributions are from what happens: levels, intervals, widths."""
+"""Calibration and width of predictive distributions and intervals, judged by the observed targets."""
 
 from typing import Any
 
@@ -30,26 +30,43 @@ def pit_values(
     scale: Input | None = None,
     random_state: int = 0,
 ) -> Array:
-    r"""The probability integral transform :math:`F_i(y_i)`: at which level of its own forecast each target fell.
+    """The probability integral transform (PIT): the predicted CDF :math:`F_i(y_i)` at each target.
 
-    Uniform on [0, 1] if the forecasts are right; a hump in the middle means scales too wide, a U scales too
-    narrow, a slope a bias. For counts the value is drawn from :math:`[F(y - 1), F(y)]`, which is uniform for the
-    true model too; ``random_state`` fixes the draw.
+    The values are uniform on [0, 1] if the forecasts are right; a hump in the middle means scales that are too wide, a
+    U scales that are too narrow, a slope a bias. For counts the value is drawn uniformly from :math:`[F(y - 1), F(y)]`,
+    which makes it uniform under the true model too.
 
-    >>> import torch
-    >>> from likely.metrics import pit_values
-    >>> pit_values([0.0, 1.0, -3.0], torch.distributions.Normal(torch.zeros(3), torch.ones(3))).round(4)
-    array([0.5   , 0.8413, 0.0013])
+    Args:
+        y_true: targets, shape (n,) or (n, k).
+        distribution: torch distribution of that batch shape; None where ``mean`` and ``scale`` are given.
+        mean: means of normal forecasts, shape (n,) or (n, k).
+        scale: standard deviations of normal forecasts, of the shape of ``mean`` or one number.
+        random_state: seed of the draws for counts.
+
+    Returns:
+        Array of the shape of ``y_true`` with values in [0, 1].
+
+    Raises:
+        ValueError: there is neither a distribution nor a mean and a scale, or shapes do not match.
+
+    Example:
+        >>> import torch
+        >>> from likely.metrics import pit_values
+        >>> pit_values([0.0, 1.0, -3.0], torch.distributions.Normal(torch.zeros(3), torch.ones(3))).round(4)
+        array([0.5   , 0.8413, 0.0013])
+
+    See Also:
+        :func:`pit_histogram`, without draws, and :class:`~likely.plots.PITDisplay`, which draws it.
     """
-    y, found, _ = with_target(y_true, univariate(predictive(distribution, mean, scale)), None)
-    upper = cdf(found, y)
-    if not is_discrete(found):
+    y, forecast, _ = with_target(y_true, univariate(predictive(distribution, mean, scale)), None)
+    upper = cdf(forecast, y)
+    if not is_discrete(forecast):
         return upper
-    lower = cdf(found, y - 1)
+    lower = cdf(forecast, y - 1)
     return lower + (upper - lower) * np.random.default_rng(random_state).random(y.shape)
 
 
-def _reached(
+def _share_below(
     y_true: Input,
     distribution: Distribution | None = None,
     mean: Input | None = None,
@@ -57,30 +74,30 @@ def _reached(
     levels: Input | None = None,
     sample_weight: Input | None = None,
 ) -> Array:
-    """The share of targets at or below each level."""
-    p = _promised(levels)
+    """Return the share of targets at or below each level."""
+    p = _checked_levels(levels)
     level, weight = _levels(pit_values(y_true, distribution, mean=mean, scale=scale), sample_weight)
     return (weight[:, None] * (level[:, None] <= p)).sum(0)
 
 
-def _promised(levels: Input | None) -> Array:
+def _checked_levels(levels: Input | None) -> Array:
     p = np.arange(11) / 10 if levels is None else as_array("levels", levels).astype(np.float64)
     if p.ndim != 1 or p.min() < 0 or p.max() > 1:
         raise ValueError("levels must be a vector of probabilities in [0, 1]")
     return p
 
 
-def _reached_by_block(y_true: Input, distribution: Distribution | None = None, **arguments: Any) -> Array:
+def _share_below_of_block(y_true: Input, distribution: Distribution | None = None, **arguments: Any) -> Array:
     if distribution is not None and is_discrete(univariate(distribution)):
-        raise TypeError("levels of counts are drawn at random over all rows at once: pit_histogram needs no draws")
-    return _reached(y_true, distribution, **arguments)
+        raise TypeError("PIT values of counts are drawn at random over all rows at once: pit_histogram needs no draws")
+    return _share_below(y_true, distribution, **arguments)
 
 
 def _squared_gaps(reached: Array, levels: Input | None = None) -> float:
-    return float(np.square(_promised(levels) - reached).sum())
+    return float(np.square(_checked_levels(levels) - reached).sum())
 
 
-@by_mean(_reached_by_block, _squared_gaps)
+@by_mean(_share_below_of_block, _squared_gaps)
 def quantile_calibration_error(
     y_true: Input,
     distribution: Distribution | None = None,
@@ -90,19 +107,33 @@ def quantile_calibration_error(
     levels: Input | None = None,
     sample_weight: Input | None = None,
 ) -> float:
-    r"""CAL, the calibration error of Kuleshov et al. (2018): how far the levels are from what they promise.
+    r"""The quantile calibration error (CAL): squared gaps between levels and the shares of targets below them, summed.
 
     .. math:: \mathrm{CAL} = \sum_j (p_j - \hat p_j)^2, \qquad \hat p_j = \frac1n \#\{i : F_i(y_i) \le p_j\}
 
-    a sum with unit weights over ``levels``, by default 0, .1, …, 1 as in the paper. 0 is perfect; when all
-    targets sit in the middle of far too wide forecasts it is .6. Uncertainty Toolbox takes the mean over 100
-    levels of central intervals, and its root: other numbers.
+    with unit weights (Kuleshov et al., 2018). It is .6 when all targets lie in the middle of far too wide forecasts.
+    Uncertainty Toolbox reports the root of a mean over 100 levels of central intervals, which gives other numbers.
 
-    >>> from likely.metrics import quantile_calibration_error
-    >>> round(quantile_calibration_error([-0.01, 0.01], mean=[0, 0], scale=[1, 1]), 6)
-    0.6
+    Args:
+        y_true: targets, shape (n,) or (n, k).
+        distribution: torch distribution of that batch shape; None where ``mean`` and ``scale`` are given.
+        mean: means of normal forecasts, shape (n,) or (n, k).
+        scale: standard deviations of normal forecasts, of the shape of ``mean`` or one number.
+        levels: probabilities in [0, 1], a vector; None for 0, .1, …, 1 as in the paper.
+        sample_weight: weight per row, shape (n,); None for equal weights.
+
+    Returns:
+        The error; 0 is perfect.
+
+    Example:
+        >>> from likely.metrics import quantile_calibration_error
+        >>> round(quantile_calibration_error([-0.01, 0.01], mean=[0, 0], scale=[1, 1]), 6)
+        0.6
+
+    See Also:
+        :func:`miscalibration_area`, over all levels; :func:`pit_histogram`.
     """
-    return _squared_gaps(_reached(y_true, distribution, mean, scale, levels, sample_weight), levels)
+    return _squared_gaps(_share_below(y_true, distribution, mean, scale, levels, sample_weight), levels)
 
 
 @all_rows("it sorts their levels; quantile_calibration_error and pit_histogram take blocks")
@@ -115,16 +146,30 @@ def miscalibration_area(
     kind: str = "interval",
     sample_weight: Input | None = None,
 ) -> float:
-    r"""The area between promised and observed coverage, :math:`\int_0^1 |\hat G(p) - p|\,dp`.
+    r"""The area between nominal and observed coverage, :math:`\int_0^1 |\hat G(p) - p|\,dp`.
 
-    :math:`\hat G(p)` is the share of targets inside the central interval of probability p
-    (``kind="interval"``), or below the p-quantile (``"quantile"``, which a bias moves too). The integral is exact:
-    it is the Wasserstein distance of the levels to uniform. Uncertainty Toolbox's function of this name sums 100
-    trapezoids, and differs in the third digit. Between 0 and ½.
+    The integral is exact: it is the Wasserstein distance from the PIT values to the uniform distribution. Uncertainty
+    Toolbox's function of this name sums 100 trapezoids and differs in the third digit.
 
-    >>> from likely.metrics import miscalibration_area
-    >>> miscalibration_area([0.0, 0.0], mean=[0, 0], scale=[1, 1])    # always dead centre
-    0.5
+    Args:
+        y_true: targets, shape (n,) or (n, k).
+        distribution: torch distribution of that batch shape; None where ``mean`` and ``scale`` are given.
+        mean: means of normal forecasts, shape (n,) or (n, k).
+        scale: standard deviations of normal forecasts, of the shape of ``mean`` or one number.
+        kind: what :math:`\hat G(p)` counts: with ``"interval"`` the targets inside the central interval of probability
+            p, with ``"quantile"`` those below the p-quantile, which a bias changes too.
+        sample_weight: weight per row, shape (n,); None for equal weights.
+
+    Returns:
+        The area, from 0 (calibrated) to ½.
+
+    Example:
+        >>> from likely.metrics import miscalibration_area
+        >>> miscalibration_area([0.0, 0.0], mean=[0, 0], scale=[1, 1])    # always in the middle
+        0.5
+
+    See Also:
+        :func:`quantile_calibration_error`, at a few levels, which also takes rows in blocks.
     """
     check_choice("kind", kind, ("interval", "quantile"))
     level, weight = _levels(pit_values(y_true, distribution, mean=mean, scale=scale), sample_weight)
@@ -142,7 +187,7 @@ def miscalibration_area(
 
 
 def _levels(level: Array, sample_weight: Input | None) -> tuple[Array, Array]:
-    """The level of every number, and weights that sum to one."""
+    """Return the level of every number, and weights that sum to one."""
     weight = relative(as_weight(sample_weight, len(level)))
     weight = np.repeat(weight, level.size // len(level))
     return level.ravel(), weight / weight.sum()
@@ -154,8 +199,8 @@ def _mean_variance(
     scale: Input | None = None,
     sample_weight: Input | None = None,
 ) -> float:
-    found = univariate(predictive(distribution, mean, scale))
-    variance = np.atleast_1d(found.variance.detach().double().numpy(force=True))
+    forecast = univariate(predictive(distribution, mean, scale))
+    variance = np.atleast_1d(forecast.variance.detach().double().numpy(force=True))
     return float(average(variance, as_weight(sample_weight, len(variance)), "mean"))
 
 
@@ -171,14 +216,27 @@ def sharpness(
     scale: Input | None = None,
     sample_weight: Input | None = None,
 ) -> float:
-    r"""How narrow the forecasts are: :math:`(\frac1n \sum_i \mathrm{Var}_i)^{1/2}`, in the units of y.
+    r"""The root mean predicted variance, :math:`(\frac1n \sum_i \mathrm{Var}_i)^{1/2}`: how narrow the forecasts are.
 
-    It looks at no target: among calibrated forecasts the sharper is the better, but sharpness alone says nothing.
-    Not finite where a variance is not; :func:`interval_width` always is.
+    It is in the units of y and uses no target: among calibrated forecasts the sharper are the better, but sharpness
+    alone does not measure quality. It is infinite or NaN where a variance is; :func:`interval_width` is always finite.
 
-    >>> from likely.metrics import sharpness
-    >>> sharpness(mean=[0.0, 1.0], scale=[3.0, 4.0])
-    3.5355339059327378
+    Args:
+        distribution: torch distribution of batch shape (n,) or (n, k); None where ``mean`` and ``scale`` are given.
+        mean: means of normal forecasts, shape (n,) or (n, k).
+        scale: standard deviations of normal forecasts, of the shape of ``mean`` or one number.
+        sample_weight: weight per row, shape (n,); None for equal weights.
+
+    Returns:
+        The sharpness; lower is narrower.
+
+    Example:
+        >>> from likely.metrics import sharpness
+        >>> sharpness(mean=[0.0, 1.0], scale=[3.0, 4.0])
+        3.5355339059327378
+
+    See Also:
+        :func:`crps` and :func:`interval_score`, which judge width and calibration together.
     """
     return _root(_mean_variance(distribution, mean, scale, sample_weight))
 
@@ -196,14 +254,30 @@ def interval_coverage(
 ) -> float:
     r"""The share of targets inside their interval, :math:`\frac1n \#\{i : l_i \le y_i \le u_i\}`.
 
-    The interval is the central one of probability ``coverage``, or ``interval=(lower, upper)``, from a conformal
-    predictor say. It should come out near ``coverage``; for counts, whose intervals cannot be cut to size, above.
+    It should be near the nominal ``coverage``; for counts, whose intervals end at whole numbers, it is above.
 
-    >>> from likely.metrics import interval_coverage
-    >>> interval_coverage([0.0, 1.0, 2.0], mean=[0, 0, 0], scale=[1, 1, 1], coverage=0.9)
-    0.6666666666666666
-    >>> interval_coverage([0.0, 1.0], interval=([-1, -1], [0.5, 2]))
-    1.0
+    Args:
+        y_true: targets, shape (n,) or (n, k).
+        distribution: torch distribution whose central interval is judged; None where another form is given.
+        coverage: probability of the central interval, in (0, 1).
+        interval: pair (lower, upper) of arrays of the shape of ``y_true``, from a conformal predictor for example, in
+            place of a distribution.
+        mean: means of normal forecasts, shape (n,) or (n, k).
+        scale: standard deviations of normal forecasts, of the shape of ``mean`` or one number.
+        sample_weight: weight per row, shape (n,); None for equal weights.
+
+    Returns:
+        The share, from 0 to 1.
+
+    Example:
+        >>> from likely.metrics import interval_coverage
+        >>> interval_coverage([0.0, 1.0, 2.0], mean=[0, 0, 0], scale=[1, 1, 1], coverage=0.9)
+        0.6666666666666666
+        >>> interval_coverage([0.0, 1.0], interval=([-1, -1], [0.5, 2]))
+        1.0
+
+    See Also:
+        :func:`interval_width`, :func:`interval_score`, and :class:`~likely.plots.IntervalDisplay`.
     """
     y, lower, upper = _about(y_true, *_ends(coverage, interval, distribution, mean, scale))
     return float(average((lower <= y) & (y <= upper), as_weight(sample_weight, len(y)), "mean"))
@@ -220,11 +294,27 @@ def interval_width(
     sample_weight: Input | None = None,
     reduction: str = "mean",
 ) -> float | Array:
-    r"""The mean width :math:`u_i - l_i` of the intervals of :func:`interval_coverage`, in the units of y.
+    """The mean width :math:`u_i - l_i` of prediction intervals, in the units of y.
 
-    >>> from likely.metrics import interval_width
-    >>> round(interval_width(mean=[0.0, 0.0], scale=[1.0, 2.0], coverage=0.95), 4)
-    5.8799
+    Args:
+        distribution: torch distribution whose central interval is measured; None where another form is given.
+        coverage: probability of the central interval, in (0, 1).
+        interval: pair (lower, upper) of arrays of shape (n,) or (n, k), in place of a distribution.
+        mean: means of normal forecasts, shape (n,) or (n, k).
+        scale: standard deviations of normal forecasts, of the shape of ``mean`` or one number.
+        sample_weight: weight per row, shape (n,); None for equal weights.
+        reduction: ``"mean"``, or ``"none"`` for the width of every interval.
+
+    Returns:
+        The mean width; with ``reduction="none"`` an array of the intervals' shape.
+
+    Example:
+        >>> from likely.metrics import interval_width
+        >>> round(interval_width(mean=[0.0, 0.0], scale=[1.0, 2.0], coverage=0.95), 4)
+        5.8799
+
+    See Also:
+        :func:`interval_coverage`, :func:`interval_score`.
     """
     lower, upper = _ends(coverage, interval, distribution, mean, scale)
     return average(upper - lower, as_weight(sample_weight, len(lower)), reduction)
@@ -242,16 +332,33 @@ def interval_score(
     sample_weight: Input | None = None,
     reduction: str = "mean",
 ) -> float | Array:
-    r"""The interval score: width, plus a fine for missing (Gneiting & Raftery, 2007).
+    r"""The interval score: the width of an interval plus a penalty for missing the target (Gneiting & Raftery, 2007).
 
     .. math:: (u - l) + \frac{2}{\alpha} \left((l - y)_+ + (y - u)_+\right), \qquad \alpha = 1 - \text{coverage}
 
-    A proper score: coverage and width in one number, least for the true central interval. Intervals as in
-    :func:`interval_coverage`.
+    It is a proper score of coverage and width together, lowest for the true central interval.
 
-    >>> from likely.metrics import interval_score
-    >>> round(interval_score([0.0, 3.0], interval=([-1, -1], [1, 1]), coverage=0.9), 6)
-    22.0
+    Args:
+        y_true: targets, shape (n,) or (n, k).
+        distribution: torch distribution whose central interval is judged; None where another form is given.
+        coverage: probability of the central interval, in (0, 1); it sets α for a given ``interval`` too.
+        interval: pair (lower, upper) of arrays of the shape of ``y_true``, in place of a distribution.
+        mean: means of normal forecasts, shape (n,) or (n, k).
+        scale: standard deviations of normal forecasts, of the shape of ``mean`` or one number.
+        sample_weight: weight per row, shape (n,); None for equal weights.
+        reduction: ``"mean"``, or ``"none"`` for one value per target.
+
+    Returns:
+        The mean score, in the units of y, lower is better; with ``reduction="none"`` an array of the shape of
+        ``y_true``.
+
+    Example:
+        >>> from likely.metrics import interval_score
+        >>> round(interval_score([0.0, 3.0], interval=([-1, -1], [1, 1]), coverage=0.9), 6)
+        22.0
+
+    See Also:
+        :func:`interval_coverage`, :func:`interval_width`, and :func:`crps`, the score of a whole distribution.
     """
     y, lower, upper = _about(y_true, *_ends(coverage, interval, distribution, mean, scale))
     missed = np.maximum(lower - y, 0) + np.maximum(y - upper, 0)
@@ -259,7 +366,7 @@ def interval_score(
 
 
 def _about(y_true: Input, lower: Array, upper: Array) -> tuple[Array, Array, Array]:
-    """The targets, and the ends of an interval for each of them."""
+    """Return the targets, and the ends of an interval for each of them."""
     y = as_array("y_true", y_true).astype(np.float64)
     if lower.shape not in (y.shape, (1,)):
         raise ValueError(f"y_true has shape {y.shape}, the intervals {lower.shape}: reshape one to the other")
@@ -267,12 +374,13 @@ def _about(y_true: Input, lower: Array, upper: Array) -> tuple[Array, Array, Arr
 
 
 def _ends(coverage: float, interval: tuple[Input, Input] | None, *forecast: Any) -> tuple[Array, Array]:
-    """The interval given, or that of the forecast: a distribution, or a mean and a scale."""
+    """Return the given interval, or that of the forecast: a distribution, or a mean and a scale."""
     if not 0 < coverage < 1:
         raise ValueError(f"coverage must lie strictly between 0 and 1, got {coverage}")
     if interval is None:
-        found = univariate(predictive(*forecast))
-        return np.atleast_1d(quantile(found, (1 - coverage) / 2)), np.atleast_1d(quantile(found, (1 + coverage) / 2))
+        levels = (1 - coverage) / 2, (1 + coverage) / 2
+        predicted = univariate(predictive(*forecast))
+        return np.atleast_1d(quantile(predicted, levels[0])), np.atleast_1d(quantile(predicted, levels[1]))
     if any(part is not None for part in forecast):
         raise ValueError("give either interval= or a predictive distribution, not both")
     lower, upper = (
@@ -280,7 +388,7 @@ def _ends(coverage: float, interval: tuple[Input, Input] | None, *forecast: Any)
     )
     if lower.shape != upper.shape or lower.ndim == 0:
         raise ValueError(
-            f"interval has a lower end of shape {lower.shape}, an upper of {upper.shape}: give one each a row"
+            f"interval has a lower end of shape {lower.shape}, an upper of {upper.shape}: give one of each per row"
         )
     if (lower > upper).any():
         raise ValueError("interval must have lower ≤ upper everywhere: swap or sort the ends")

@@ -1,8 +1,8 @@
-"""Pictures of calibration, prediction intervals and column importances as Display objects, in scikit-learn's manner.
+"""Reliability diagrams, PIT histograms, prediction intervals, column importances and parameter maps.
 
-Make one with ``from_predictions`` (``from_estimator``, ``from_function``), which draws it, or draw again with
-``plot(ax=…)``; the axes and the figure are then ``ax_`` and ``figure_``. Needs matplotlib: ``pip install
-'likely[plots]'``; importing this module does not load it.
+They are Display objects, as in scikit-learn: a class method (``from_predictions``, ``from_estimator``,
+``from_function``) creates and draws one, and ``plot(ax=…)`` draws it again; the axes and the figure are then ``ax_``
+and ``figure_``. Needs matplotlib: ``pip install 'likely[plots]'``; importing this module does not load it.
 """
 
 from likely.plots._importance import ImportanceDisplay

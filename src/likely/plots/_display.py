@@ -8,17 +8,17 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-QUIET = "0.55"  # the grey of whatever only supports the eye
+QUIET = "0.55"  # the grey of guides such as the diagonal
 
 
 class Display:
-    """A picture that remembers its axes."""
+    """Base class of displays, which stores the axes."""
 
     ax_: Axes
     figure_: Figure
 
     def _axes(self, ax: Axes | None, width: float, height: float) -> Axes:
-        """The axes to draw onto, which are kept: those that are given, or those of a new figure."""
+        """Store and return the axes to draw on: the given ones, or those of a new figure."""
         if ax is None:
             try:
                 from matplotlib import pyplot

@@ -1,4 +1,4 @@
-"""Bars of what each column matters."""
+"""Bars of column importances."""
 
 from __future__ import annotations
 
@@ -17,27 +17,34 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False, repr=False)
 class ImportanceDisplay(Display):
-    """How much each column matters to the mean and to the scale, as horizontal bars, two per column.
+    """Horizontal bars of how much each column matters to the mean and to the scale, two per column.
 
-    A column with a long second bar makes rows noisy or certain, whatever it does to the mean. The values are those of
-    ``model.importances()``: what changes in a prediction where the column is shuffled among rows, for the mean in
+    A column with a long second bar makes rows noisy or certain, whatever its effect on the mean. The values are those
+    of ``model.importances()``: the change of a prediction when the column is shuffled among rows, for the mean in
     standard deviations of the predictions and for the scale in log units.
 
     Args:
-        columns: names of the columns.
-        mean: importance for the mean (for a classifier, for the probabilities), one value per column.
-        scale: importance for the scale (for a classifier, for how sure it is), one value per column.
-        labels: what the two kinds of bars are called in the legend.
+        columns: names of the d columns.
+        mean: importance for the mean (of a classifier, for the probabilities), shape (d,).
+        scale: importance for the scale (of a classifier, for its certainty), shape (d,).
+        labels: names of the two kinds of bars in the legend.
 
     Attributes:
         ax_: the axes that were drawn on.
         figure_: their figure.
 
-    >>> from likely.plots import ImportanceDisplay
-    >>> display = ImportanceDisplay(["age", "dose"], [0.9, 0.1], [0.0, 0.6]).plot()
-    >>> [label.get_text() for label in display.ax_.get_yticklabels()]
-    ['age', 'dose']
-    >>> import matplotlib.pyplot as plt; plt.close(display.figure_)
+    Raises:
+        ValueError: the number of values differs from that of columns.
+
+    Example:
+        >>> from likely.plots import ImportanceDisplay
+        >>> display = ImportanceDisplay(["age", "dose"], [0.9, 0.1], [0.0, 0.6]).plot()
+        >>> [label.get_text() for label in display.ax_.get_yticklabels()]
+        ['age', 'dose']
+        >>> import matplotlib.pyplot as plt; plt.close(display.figure_)
+
+    See Also:
+        :class:`~likely.tabular.LikelihoodRegressor`, :class:`~likely.tabular.LikelihoodClassifier`.
     """
 
     columns: Sequence[str]
@@ -61,27 +68,28 @@ class ImportanceDisplay(Display):
         """Draw the importances of a fitted model.
 
         Args:
-            model: fitted :class:`~likely.tabular.LikelihoodRegressor` or
-                :class:`~likely.tabular.LikelihoodClassifier`.
-            X: rows to shuffle columns of; None for some of the training rows.
+            model: fitted :class:`~likely.tabular.LikelihoodRegressor` or :class:`~likely.tabular.LikelihoodClassifier`.
+            X: rows whose columns are shuffled, shape (n, d); None for some of the training rows.
             ax: axes to draw on; None for a new figure.
-            most: number of columns that are drawn at most: those whose longer bar is longest.
+            most: maximum number of columns, those with the longest bars.
             **options: passed to :meth:`plot`.
 
         Returns:
             The display, drawn.
         """
-        found = model.importances(X)
+        importances = model.importances(X)
         named = {"labels": ("probabilities", "certainty")}
-        display = cls(found.columns, found.mean, found.scale, **(named if hasattr(model, "classes_") else {}))
+        display = cls(
+            importances.columns, importances.mean, importances.scale, **(named if hasattr(model, "classes_") else {})
+        )
         return display.plot(ax, most=most, **options)
 
     def plot(self, ax: Axes | None = None, *, most: int = 15, **bars: Any) -> Self:
-        """Draw onto ``ax`` or a new figure, the column that matters most to the mean on top.
+        """Draw the bars, with the column of greatest importance for the mean on top.
 
         Args:
             ax: axes to draw on; None for a new figure.
-            most: number of columns that are drawn at most: those whose longer bar is longest.
+            most: maximum number of columns, those with the longest bars.
             **bars: passed to :meth:`matplotlib.axes.Axes.barh`.
 
         Returns:

@@ -1,4 +1,4 @@
-"""Prediction intervals beside their targets."""
+"""Prediction intervals with their targets."""
 
 from __future__ import annotations
 
@@ -18,28 +18,33 @@ INSIDE, OUTSIDE = "C0", "C3"
 
 @dataclass(eq=False, repr=False)
 class IntervalDisplay(Display):
-    """Prediction intervals and the targets they should hold, one row after the other in the order of prediction.
+    """Prediction intervals with their targets, row by row in the order of prediction.
 
-    The band is the interval of each row; targets inside and outside it have two colours, and the title gives the share
-    that is inside. Where the outside targets gather says for which predictions the intervals are too narrow.
+    The band shows the interval of each row; targets inside and outside it have two colours, and the title gives the
+    share inside. Targets outside that concentrate somewhere show for which predictions the intervals are too narrow.
 
     Args:
-        y_true: targets of shape (rows,).
-        lower: lower ends of shape (rows,).
-        upper: upper ends of shape (rows,).
-        prediction: what rows are ordered by, of shape (rows,).
-        coverage: share of the targets that the intervals are meant to hold; None where it is not known.
-        name: name of the model, for the title.
+        y_true: targets, shape (n,).
+        lower: lower ends, shape (n,).
+        upper: upper ends, shape (n,).
+        prediction: values that rows are ordered by, shape (n,).
+        coverage: nominal share of targets inside, for the title; None where it is not known.
+        name: name of the model, for the title; None for none.
 
     Attributes:
         ax_: the axes that were drawn on.
         figure_: their figure.
 
-    >>> from likely.plots import IntervalDisplay
-    >>> display = IntervalDisplay.from_predictions([0.5, 2.0, 2.5, 9.0], [0, 1, 2, 3], [1, 2, 3, 4], coverage=0.9)
-    >>> display.ax_.get_title()
-    '90% intervals hold 75.0% of 4 rows'
-    >>> import matplotlib.pyplot as plt; plt.close(display.figure_)
+    Example:
+        >>> from likely.plots import IntervalDisplay
+        >>> display = IntervalDisplay.from_predictions([0.5, 2.0, 2.5, 9.0], [0, 1, 2, 3], [1, 2, 3, 4], coverage=0.9)
+        >>> display.ax_.get_title()
+        '90% intervals hold 75.0% of 4 rows'
+        >>> import matplotlib.pyplot as plt; plt.close(display.figure_)
+
+    See Also:
+        :func:`likely.metrics.interval_coverage`, :func:`likely.metrics.interval_score`; :class:`PITDisplay`, for whole
+        distributions.
     """
 
     y_true: Array
@@ -63,15 +68,15 @@ class IntervalDisplay(Display):
         ax: Axes | None = None,
         **options: Any,
     ) -> Self:
-        """Draw intervals that any model has predicted.
+        """Draw the predicted intervals of any model.
 
         Args:
-            y_true: targets of shape (rows,).
-            lower: lower ends of shape (rows,).
-            upper: upper ends of shape (rows,); not below the lower ones.
-            prediction: what to order rows by, of shape (rows,); None for the middle of the interval.
-            coverage: share of the targets that the intervals are meant to hold, for the title.
-            name: name of the model, for the title.
+            y_true: targets, shape (n,).
+            lower: lower ends, shape (n,).
+            upper: upper ends, shape (n,); not below the lower ones.
+            prediction: values to order rows by, shape (n,); None for the middle of the interval.
+            coverage: nominal share of targets inside, for the title; None where it is not known.
+            name: name of the model, for the title; None for none.
             ax: axes to draw on; None for a new figure.
             **options: passed to :meth:`plot`.
 
@@ -79,7 +84,7 @@ class IntervalDisplay(Display):
             The display, drawn.
 
         Raises:
-            ValueError: if shapes differ, or an upper end is below its lower end.
+            ValueError: shapes differ, or an upper end is below its lower end.
         """
         y, low, high = (
             as_array(label, value).astype(np.float64)
@@ -94,7 +99,7 @@ class IntervalDisplay(Display):
         if (low > high).any():
             raise ValueError("lower is above upper in some rows: exchange the two")
         if prediction is None:
-            with np.errstate(invalid="ignore"):  # a row without ends has no middle, and comes last
+            with np.errstate(invalid="ignore"):  # a row with infinite ends has no middle, and comes last
                 order = low / 2 + high / 2
         return cls(y, low, high, order, coverage=coverage, name=name).plot(ax, **options)
 
@@ -115,9 +120,9 @@ class IntervalDisplay(Display):
         Args:
             model: fitted estimator with ``predict`` and ``predict_interval``, such as
                 :class:`~likely.tabular.LikelihoodRegressor`.
-            X: table of shape (rows, columns).
-            y: targets of shape (rows,).
-            coverage: share of the targets that intervals are meant to hold, in (0, 1).
+            X: table of shape (n, d).
+            y: targets, shape (n,).
+            coverage: probability of the intervals, in (0, 1).
             name: name of the model, for the title; None for that of its class.
             ax: axes to draw on; None for a new figure.
             **options: passed to :meth:`plot`.
@@ -137,11 +142,11 @@ class IntervalDisplay(Display):
         return np.asarray((self.lower <= self.y_true) & (self.y_true <= self.upper))
 
     def plot(self, ax: Axes | None = None, *, most: int = 1000, **points: Any) -> Self:
-        """Draw onto ``ax`` or a new figure.
+        """Draw the intervals and targets.
 
         Args:
             ax: axes to draw on; None for a new figure.
-            most: number of rows that are drawn at most; from more, evenly spaced ones are taken. The title counts all.
+            most: maximum number of rows, evenly spaced over all. The title counts all rows.
             **points: passed to :meth:`matplotlib.axes.Axes.scatter`.
 
         Returns:
@@ -152,13 +157,13 @@ class IntervalDisplay(Display):
         ax = self._axes(ax, 5.6, 3.6)
         order = np.argsort(self.prediction, kind="stable")
         order = order[np.linspace(0, len(order) - 1, min(most, len(order))).round().astype(np.intp)]
-        y, low, high, inside = (own[order] for own in (self.y_true, self.lower, self.upper, self.inside))
+        y, low, high, inside = (values[order] for values in (self.y_true, self.lower, self.upper, self.inside))
         ends = np.concatenate([y, low[np.isfinite(low)], high[np.isfinite(high)]])
         pad = 0.05 * (np.ptp(ends) or 1.0)
         floor, ceiling = ends.min() - pad, ends.max() + pad
         # The first and the last row have half a step each; an end at infinity is one beyond the axes.
         places, edges = np.arange(len(y)), np.arange(len(y) + 1) - 0.5
-        low, high = (np.append(own, own[-1]).clip(2 * floor - ceiling, 2 * ceiling - floor) for own in (low, high))
+        low, high = (np.append(end, end[-1]).clip(2 * floor - ceiling, 2 * ceiling - floor) for end in (low, high))
         label = "interval" if self.coverage is None else f"{100 * self.coverage:.4g}% interval"
         ax.fill_between(edges, low, high, step="post", color=INSIDE, alpha=0.25, linewidth=0, zorder=1, label=label)
         for held, colour, label in ((inside, INSIDE, "inside"), (~inside, OUTSIDE, "outside")):

@@ -16,17 +16,33 @@ if TYPE_CHECKING:
 
 
 class PITDisplay(Display):
-    """A PIT histogram: at which level of its own forecast each target fell, with the band that chance allows.
+    """Histogram of the probability integral transform (PIT), with the band expected by chance.
 
-    Flat is calibrated: a hump means forecasts too wide, a U too narrow, a slope a bias. The band holds 95% of
-    each bar's heights when the levels are uniform, so one bar in twenty may leave it.
+    A flat histogram means calibrated forecasts; a hump means forecasts that are too wide, a U too narrow, a slope a
+    bias. If the PIT values are uniform the band holds 95% of each bar's heights, so that one bar in twenty may lie
+    outside it.
 
-    >>> import torch
-    >>> from likely.plots import PITDisplay
-    >>> display = PITDisplay.from_predictions(torch.randn(500), mean=torch.zeros(500), scale=torch.ones(500))
-    >>> display.heights.shape, round(float(display.heights.mean()), 6)
-    ((10,), 1.0)
-    >>> import matplotlib.pyplot as plt; plt.close(display.figure_)
+    Args:
+        levels: PIT values in [0, 1], shape (n,).
+        n_bins: number of bars.
+        weight: weight per value, shape (n,); None for equal weights.
+        name: name of the model, for the legend; None for none.
+
+    Attributes:
+        ax_: the axes that were drawn on.
+        figure_: their figure.
+
+    Example:
+        >>> import torch
+        >>> from likely.plots import PITDisplay
+        >>> display = PITDisplay.from_predictions(torch.randn(500), mean=torch.zeros(500), scale=torch.ones(500))
+        >>> display.heights.shape, round(float(display.heights.mean()), 6)
+        ((10,), 1.0)
+        >>> import matplotlib.pyplot as plt; plt.close(display.figure_)
+
+    See Also:
+        :func:`likely.metrics.pit_values`, :func:`likely.metrics.pit_histogram`; :class:`ReliabilityDisplay`, for
+        classifiers.
     """
 
     def __init__(
@@ -51,19 +67,44 @@ class PITDisplay(Display):
         ax: Axes | None = None,
         **options: Any,
     ) -> Self:
-        """Draw the :func:`likely.metrics.pit_values` of the targets; ``options`` go to :meth:`plot`."""
+        """Draw the :func:`likely.metrics.pit_values` of targets and their forecasts.
+
+        Args:
+            y_true: targets, shape (n,) or (n, k).
+            distribution: torch distribution of that batch shape; None where ``mean`` and ``scale`` are given.
+            mean: means of normal forecasts, of the shape of ``y_true``.
+            scale: standard deviations of normal forecasts, of the shape of ``mean`` or one number.
+            n_bins: number of bars.
+            sample_weight: weight per row, shape (n,); None for equal weights.
+            name: name of the model, for the legend; None for none.
+            ax: axes to draw on; None for a new figure.
+            **options: passed to :meth:`plot`.
+
+        Returns:
+            The display, drawn.
+        """
         levels = pit_values(y_true, distribution, mean=mean, scale=scale)
         weight = np.repeat(as_weight(sample_weight, len(levels)), levels.size // len(levels))
         return cls(levels.ravel(), n_bins=n_bins, weight=weight, name=name).plot(ax, **options)
 
     @property
     def heights(self) -> Array:
-        """The height of each bar: 1 on average, and everywhere when calibrated."""
+        """The height of each bar, shape (n_bins,): 1 on average, and everywhere if calibrated."""
         counts, _ = np.histogram(self.levels, self.n_bins, (0, 1), weights=self.weight)
         return np.asarray(counts / self.weight.sum() * self.n_bins)
 
     def plot(self, ax: Axes | None = None, *, name: str | None = None, band: float = 0.95, **bars: Any) -> Self:
-        """Draw onto ``ax`` or a new figure; ``bars`` goes to :meth:`matplotlib.axes.Axes.bar`."""
+        """Draw the histogram.
+
+        Args:
+            ax: axes to draw on; None for a new figure.
+            name: name of the model, for the legend; None for that of the display.
+            band: probability of the band for each bar, in (0, 1).
+            **bars: passed to :meth:`matplotlib.axes.Axes.bar`.
+
+        Returns:
+            The display itself.
+        """
         from scipy import stats
 
         ax = self._axes(ax, 4.8, 3.0)

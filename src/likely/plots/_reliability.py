@@ -17,18 +17,34 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False, repr=False)
 class ReliabilityDisplay(Display):
-    """A reliability diagram: accuracy over confidence, bin by bin, with the share of rows in each bin below.
+    """Reliability diagram: accuracy over confidence per bin, with the share of rows in each bin below.
 
-    On the diagonal confidence is what it says; below it the model is overconfident. Each dot stands at the mean
-    confidence of its bin, with a 90% interval for the accuracy there (Wilson's), so that a gap can be told from
-    chance. The bins, ``pos_label`` and the ECE in the legend are those of
-    :func:`likely.metrics.expected_calibration_error`.
+    On the diagonal accuracy equals confidence; below it the model is overconfident. Each dot is at the mean confidence
+    of its bin, with a 90% interval of the accuracy there (Wilson's), to tell a gap from chance. The bins, ``pos_label``
+    and the ECE in the legend are those of :func:`likely.metrics.expected_calibration_error`.
 
-    >>> from likely.plots import ReliabilityDisplay
-    >>> display = ReliabilityDisplay.from_predictions([1, 1, 0, 1], [0.9, 0.9, 0.6, 0.6], name="toy")
-    >>> display.ax_.get_legend_handles_labels()[1][0]
-    'toy (ECE 0.100)'
-    >>> import matplotlib.pyplot as plt; plt.close(display.figure_)
+    Args:
+        confidence: mean confidence of each of the b occupied bins, shape (b,).
+        accuracy: share of correct rows per bin, shape (b,).
+        mass: share of all rows per bin, shape (b,).
+        size: effective number of rows per bin, shape (b,), for the intervals.
+        edges: lower and upper edge of each bin, shape (b, 2).
+        name: name of the model, for the legend; None for none.
+        pos_label: class whose probability is shown; None for the top class of each row.
+
+    Attributes:
+        ax_: the axes that were drawn on.
+        figure_: their figure.
+
+    Example:
+        >>> from likely.plots import ReliabilityDisplay
+        >>> display = ReliabilityDisplay.from_predictions([1, 1, 0, 1], [0.9, 0.9, 0.6, 0.6], name="toy")
+        >>> display.ax_.get_legend_handles_labels()[1][0]
+        'toy (ECE 0.100)'
+        >>> import matplotlib.pyplot as plt; plt.close(display.figure_)
+
+    See Also:
+        :class:`PITDisplay`, for regressors; :class:`sklearn.calibration.CalibrationDisplay`.
     """
 
     confidence: Array
@@ -54,7 +70,22 @@ class ReliabilityDisplay(Display):
         ax: Axes | None = None,
         **options: Any,
     ) -> Self:
-        """Bin the predictions and draw them; ``options`` go to :meth:`plot`."""
+        """Draw the diagram of predicted probabilities.
+
+        Args:
+            y_true: class numbers 0 … C - 1, shape (n,).
+            y_prob: class probabilities, shape (n, C), or (n,) with the probability of class 1.
+            n_bins: number of bins.
+            strategy: ``"uniform"`` for bins of equal width, ``"quantile"`` for bins of equal weight.
+            pos_label: class whose probability is shown; None for the top class of each row.
+            sample_weight: weight per row, shape (n,); None for equal weights.
+            name: name of the model, for the legend; None for none.
+            ax: axes to draw on, those of another diagram for a comparison; None for a new figure.
+            **options: passed to :meth:`plot`.
+
+        Returns:
+            The display, drawn.
+        """
         bins = make_bins(judged(classified(y_true, y_prob, sample_weight), pos_label), n_bins, strategy)
         edges = np.stack([bins.lower, bins.upper], 1)
         display = cls(bins.confidence, bins.accuracy, bins.mass, bins.size, edges, name=name, pos_label=pos_label)
@@ -62,10 +93,24 @@ class ReliabilityDisplay(Display):
 
     @classmethod
     def from_estimator(cls, estimator: Any, X: Any, y: Any, *, name: str | None = None, **options: Any) -> Self:
-        """Draw a fitted classifier's ``predict_proba`` on X; its ``classes_`` number the labels in y."""
-        classes, given = np.asarray(estimator.classes_), np.asarray(y)
-        labels = np.searchsorted(classes, given).clip(max=len(classes) - 1)
-        unknown = given[classes[labels] != given]
+        """Draw the diagram of a fitted classifier's ``predict_proba``.
+
+        Args:
+            estimator: fitted classifier with ``classes_`` and ``predict_proba``.
+            X: table of shape (n, d), of any kind that the estimator takes.
+            y: labels, shape (n,), among ``classes_``.
+            name: name of the model, for the legend; None for that of its class.
+            **options: passed to :meth:`from_predictions`.
+
+        Returns:
+            The display, drawn.
+
+        Raises:
+            ValueError: y holds a label that is not in ``classes_``.
+        """
+        classes, y = np.asarray(estimator.classes_), np.asarray(y)
+        labels = np.searchsorted(classes, y).clip(max=len(classes) - 1)
+        unknown = y[classes[labels] != y]
         if len(unknown):
             raise ValueError(f"y holds labels the estimator was not fitted with: {', '.join(map(str, set(unknown)))}")
         return cls.from_predictions(
@@ -78,7 +123,17 @@ class ReliabilityDisplay(Display):
         return float(np.dot(self.mass, np.abs(self.accuracy - self.confidence)))
 
     def plot(self, ax: Axes | None = None, *, name: str | None = None, histogram: bool = True, **line: Any) -> Self:
-        """Draw onto ``ax`` or a new figure; ``line`` goes to :meth:`matplotlib.axes.Axes.plot`."""
+        """Draw the diagram.
+
+        Args:
+            ax: axes to draw on, those of another diagram for a comparison; None for a new figure.
+            name: name of the model, for the legend; None for that of the display.
+            histogram: whether to draw the share of rows per bin below.
+            **line: passed to :meth:`matplotlib.axes.Axes.plot`.
+
+        Returns:
+            The display itself.
+        """
         ax = self._axes(ax, 4.2, 4.8 if histogram else 4.2)
         if not ax.has_data():
             ax.plot([0, 1], [0, 1], color=QUIET, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
@@ -106,8 +161,8 @@ class ReliabilityDisplay(Display):
             ax.tick_params(labelbottom=False)
             below.set_xlabel(what)
             below.set_ylabel("Rows")
-            for each in (ax, below):
-                each.yaxis.set_label_coords(-0.13, 0.5)
+            for axes in (ax, below):
+                axes.yaxis.set_label_coords(-0.13, 0.5)
             below.spines[["top", "right"]].set_visible(False)
             below.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
         left, right = self.edges.T

@@ -1,4 +1,4 @@
-"""A parameter over a plane of inputs."""
+"""A map of a parameter over two inputs."""
 
 from __future__ import annotations
 
@@ -18,17 +18,28 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False, repr=False)
 class TemperatureMapDisplay(Display):
-    """A parameter over a plane of inputs: the temperature or scale that a function gives each point, points on top.
+    """Map of a temperature or scale over two inputs, with the data points on top.
 
-    ``function`` takes an array (m, 2) and returns m positive values, as an array or a tensor. Colours are
-    logarithmic, for a temperature multiplies.
+    Colours are logarithmic, since a temperature multiplies.
 
-    >>> import numpy as np
-    >>> from likely.plots import TemperatureMapDisplay
-    >>> display = TemperatureMapDisplay.from_function(lambda x: np.exp(x[:, 0]), [[0, 0], [1, 2]], [0, 1])
-    >>> display.values.shape
-    (200, 200)
-    >>> import matplotlib.pyplot as plt; plt.close(display.figure_)
+    Args:
+        x: values of the first input, shape (w,).
+        y: values of the second input, shape (h,).
+        values: parameter at each pair of inputs, shape (h, w), positive.
+        points: data points, shape (n, 2); None for none.
+        labels: class numbers of the points, shape (n,), which set their markers; None for one kind.
+
+    Attributes:
+        ax_: the axes that were drawn on.
+        figure_: their figure.
+
+    Example:
+        >>> import numpy as np
+        >>> from likely.plots import TemperatureMapDisplay
+        >>> display = TemperatureMapDisplay.from_function(lambda x: np.exp(x[:, 0]), [[0, 0], [1, 2]], [0, 1])
+        >>> display.values.shape
+        (200, 200)
+        >>> import matplotlib.pyplot as plt; plt.close(display.figure_)
     """
 
     x: Array
@@ -50,13 +61,29 @@ class TemperatureMapDisplay(Display):
         ax: Axes | None = None,
         **options: Any,
     ) -> Self:
-        """Evaluate ``function`` on a grid around the points ``X`` (n, 2) and draw; ``y`` numbers their classes."""
+        """Evaluate a function on a grid around data points and draw the map.
+
+        Args:
+            function: function of an array (m, 2) that returns m positive values, as an array or a tensor.
+            X: data points, shape (n, 2).
+            y: class numbers of the points, shape (n,); None for one kind.
+            margin: width of the border around the points, as a share of their range.
+            resolution: number of grid points per input.
+            ax: axes to draw on; None for a new figure.
+            **options: passed to :meth:`plot`.
+
+        Returns:
+            The display, drawn.
+
+        Raises:
+            ValueError: X does not have two columns, or the function does not return one positive value per point.
+        """
         points = as_array("X", X)
         if points.ndim != 2 or points.shape[1] != 2:
             raise ValueError(f"X has shape {points.shape}, expected (n, 2): a map needs two inputs")
         labels = None if y is None else as_array("y", y)
         if labels is not None and labels.shape != points.shape[:1]:
-            raise ValueError(f"y has shape {labels.shape}, expected ({len(points)},): one class a point")
+            raise ValueError(f"y has shape {labels.shape}, expected ({len(points)},): give one class per point")
         low, high = points.min(0), points.max(0)
         pad = margin * np.where(high > low, high - low, 1)
         x_line, y_line = np.linspace(low - pad, high + pad, resolution).T
@@ -64,13 +91,23 @@ class TemperatureMapDisplay(Display):
         with torch.no_grad():
             values = as_array("the function's result", function(grid)).astype(np.float64)
         if values.size != len(grid) or not (values > 0).all():
-            raise ValueError(f"function must return one positive value a point, got {values.shape} from {grid.shape}")
+            raise ValueError(f"function must return one positive value per point, got {values.shape} from {grid.shape}")
         return cls(x_line, y_line, values.reshape(resolution, resolution), points=points, labels=labels).plot(
             ax, **options
         )
 
     def plot(self, ax: Axes | None = None, *, label: str = "Temperature", cmap: str = "viridis", **points: Any) -> Self:
-        """Draw onto ``ax`` or a new figure; ``points`` goes to :meth:`matplotlib.axes.Axes.scatter`."""
+        """Draw the map.
+
+        Args:
+            ax: axes to draw on; None for a new figure.
+            label: label of the colour bar.
+            cmap: name of the colour map.
+            **points: passed to :meth:`matplotlib.axes.Axes.scatter`.
+
+        Returns:
+            The display itself.
+        """
         ax = self._axes(ax, 5.2, 4.0)
         from matplotlib.colors import LogNorm
         from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
@@ -79,7 +116,7 @@ class TemperatureMapDisplay(Display):
         norm = LogNorm(low, high) if high > 1.001 * low else LogNorm(0.99 * low, 1.01 * high)
         mesh = ax.pcolormesh(self.x, self.y, self.values, norm=norm, cmap=cmap, shading="auto", rasterized=True)
         bar = ax.figure.colorbar(mesh, ax=ax, label=label)
-        # Decades alone would leave the bar of a narrow range bare.
+        # The colour bar of a narrow range would have no ticks at decades alone.
         decades = LogLocator(subs=(1,) if high > 50 * low else (1, 2, 5))
         bar.ax.yaxis.set_major_locator(decades if high > 4 * low else MaxNLocator(5))
         bar.ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")

@@ -92,7 +92,7 @@ def test_a_fitted_estimator_is_left_alone(data, declare: str) -> None:
     np.testing.assert_allclose(
         wrapped.predict_proba(X_test), by_hand.predict_proba(fitted.predict_proba(X_test)), atol=1e-6
     )
-    with pytest.raises(ValueError, match=r"labels the estimator does not know: \['dog'\]"):
+    with pytest.raises(ValueError, match=r"labels the estimator was not fitted on: \['dog'\]"):
         wrapped.fit(X[:2], np.array(["dog", "ant"]))
 
 
@@ -155,7 +155,7 @@ def test_zeros_of_a_forest_do_not_blow_the_temperature_up() -> None:
 
 def test_one_vs_one_scores_fall_back_to_probabilities_or_say_so(data) -> None:
     X, y = load_digits(return_X_y=True)
-    with pytest.raises(ValueError, match="neither a decision_function with a score per class"):
+    with pytest.raises(ValueError, match="neither predict_proba nor a decision_function"):
         CalibratedClassifier(SVC(decision_function_shape="ovo"), "global", cv=2).fit(X[:300], y[:300])
 
 

@@ -94,7 +94,7 @@ def test_inputs_belong_to_the_whole():
     probabilities = torch.softmax(torch.as_tensor(logits), 1)
     answer = compose(VectorScaling(), LinearTemperature(), inputs="probabilities").fit(probabilities, y)
     assert torch.isfinite(answer.predict_proba(probabilities)).all()
-    with pytest.raises(ValueError, match="say inputs= to the whole"):
+    with pytest.raises(ValueError, match="set inputs= of the composition"):
         compose(VectorScaling(inputs="probabilities")).fit(logits, y)
     with pytest.raises(ValueError, match="at least one"):
         compose().fit(logits, y)

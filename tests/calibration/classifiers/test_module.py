@@ -155,7 +155,7 @@ def test_clear_errors(network, rows) -> None:
         CalibratedModule(network, "global")(x)
     with pytest.raises(ValueError, match="no rows"):
         CalibratedModule(network, "global").fit([])
-    with pytest.raises(ValueError, match="as many rows"):
+    with pytest.raises(ValueError, match="the same number of rows"):
         CalibratedModule(network, "global").fit(x, y[:5])
     with pytest.raises(TypeError, match=r"shape \(rows, classes\)"):
         CalibratedModule(nn.Flatten(0), "global").fit(x, y)

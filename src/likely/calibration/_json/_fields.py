@@ -1,4 +1,4 @@
-"""The fields of a record in a JSON file that may be anybody's: each is looked at before it is used."""
+"""The fields of a record in a JSON file of unknown origin: each is checked before it is used."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _WORDS = {dict: "an object", list: "a list", str: "text", bool: "true or false",
 
 
 class Record:
-    """A JSON object and its name; what it lacks, or has in another form, is an error that says so.
+    """A JSON object and its name; a field that is missing or has another form raises an error that names it.
 
     Args:
-        content: what the file has.
-        name: what errors call it.
-        classes: how many classes the model has, 0 for a regressor.
+        content: the object as parsed.
+        name: its name in errors.
+        classes: number of classes of the model, 0 for a regressor.
     """
 
     columns: int | None = None  # how many columns the calibrator reads
@@ -85,11 +85,11 @@ class Record:
             raise self._unlike(field, "a list of rows of one length") from None
         self._check(array.size > 0 and array.dtype.kind in "fiu", field, "a list of numbers")
         if len(array.shape) != len(shape) or any(
-            own not in (None, found) for own, found in zip(shape, array.shape, strict=True)
+            size not in (None, actual) for size, actual in zip(shape, array.shape, strict=True)
         ):
-            wanted = " × ".join("any" if own is None else str(own) for own in shape)
-            found = " × ".join(map(str, array.shape)) or "one"
-            raise ValueError(f"{self.name}: {field!r} must be {wanted} numbers, found {found}")
+            wanted = " × ".join("any" if size is None else str(size) for size in shape)
+            actual = " × ".join(map(str, array.shape)) or "one"
+            raise ValueError(f"{self.name}: {field!r} must be {wanted} numbers, found {actual}")
         numbers = array.astype(np.float64)
         if not np.isfinite(numbers).all():
             raise ValueError(f"{self.name}: {field!r} holds numbers that are not finite")
@@ -118,7 +118,7 @@ class Record:
     def check_order(self, low: Array, high: Array, fields: str) -> None:
         """Refuse ends of which one that should be the lower is above the other."""
         if (low > high).any():
-            raise ValueError(f"{self.name}: {fields} must be a lower end and then an upper one, found them reversed")
+            raise ValueError(f"{self.name}: {fields} must be a lower and then an upper end, found the reverse")
 
     def record(self, field: str) -> Record:
         """A record within this one."""
@@ -131,7 +131,7 @@ class Record:
         if count not in (None, len(value)):
             raise ValueError(f"{self.name}: {field!r} must hold {count} records, found {len(value)}")
         names = [f"{self.name}: {field!r} {place}" for place in range(len(value))]
-        return [Record(each, name, self.classes) for each, name in zip(value, names, strict=True)]
+        return [Record(content, name, self.classes) for content, name in zip(value, names, strict=True)]
 
     def _check(self, holds: bool, field: str, wanted: str) -> None:
         if not holds:

@@ -1,4 +1,4 @@
-"""What each calibrator learns: one table of the fields of its record in a file, which are read and written alike."""
+"""What each calibrator learns: one table of the fields of its record in a file, for reading and writing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from likely.calibration.regressors._isotonic import IsotonicScale, Tails
 from likely.calibration.regressors._predicted import DeepScale, LinearScale, MetRanges
 from likely.calibration.regressors._scale import GlobalScale
 
-Read = Callable[[Record, str], Any]  # the value of a field, after a look at it
+Read = Callable[[Record, str], Any]  # the checked value of a field
 
 
 def _line(record: Record, field: str) -> Solution:
@@ -99,7 +99,7 @@ def _steps(record: Record, field: str) -> list[Any]:
 def _members(record: Record, field: str) -> dict[str, Any]:
     members = {member.text("name"): record.again(member) for member in record.records(field)}
     if len(members) < len(record.records(field)):
-        raise ValueError(f"{record.name}: each of {field!r} must have a name of its own")
+        raise ValueError(f"{record.name}: the names of {field!r} must differ")
     return members
 
 
@@ -139,7 +139,7 @@ LEARNED: dict[type, dict[str, Read]] = {
     AutoScale: {**_CHOICE, "calibrator": _inner},
 }
 _ATTRIBUTES = {"features": "n_features_", "best": "name_", "steps": "fitted_"}  # others have their field's name
-_SPREAD = ("solution", "met")  # their own fields stand in the record
+_SPREAD = ("solution", "met")  # their fields are those of the record itself
 
 
 def write(calibrator: Any, nested: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
@@ -159,7 +159,7 @@ def write(calibrator: Any, nested: Callable[[Any], dict[str, Any]]) -> dict[str,
 
 
 def read(calibrator: Any, record: Record) -> None:
-    """Give an unfitted calibrator what the record says was learned."""
+    """Set the learned attributes of an unfitted calibrator from its record."""
     kind = type(calibrator)
     if kind in (LinearTemperature, FeatureTemperature):
         record.columns = record.classes if kind is LinearTemperature else len(record.array("coef", None))
@@ -177,7 +177,7 @@ def read(calibrator: Any, record: Record) -> None:
 
 
 def inside(calibrator: Any) -> list[Any]:
-    """Return the fitted calibrators that one is made of; none for most."""
+    """Return the fitted calibrators that a calibrator consists of; none for most."""
     if isinstance(calibrator, AutoScale):
         return [calibrator.calibrator_]
     if isinstance(calibrator, AutoCalibrator):
@@ -190,7 +190,7 @@ def _attribute(field: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """The value in JSON's types, where null stands for ∞."""
+    """Return the value in JSON's types, with null for ∞."""
     if isinstance(value, Tensor | np.ndarray | np.generic):
         return _plain(value.tolist())
     if isinstance(value, Solution) or hasattr(value, "_asdict"):

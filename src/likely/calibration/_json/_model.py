@@ -1,4 +1,4 @@
-"""Fitted calibrators as plain JSON: numbers that any language reads, and no code in them."""
+"""Fitted calibrators as plain JSON: numbers that any language reads, and no code."""
 
 from __future__ import annotations
 
@@ -29,23 +29,36 @@ _KINDS = {kind.__name__: kind for kind in LEARNED}
 def save(calibrator: Any, path: str | os.PathLike[str], *, about: dict[str, Any] | None = None) -> None:
     """Write a fitted calibrator to a JSON file that :func:`load`, or a program in any language, reads.
 
-    The calibrators of classifiers and of regressors in this package can be saved; a :class:`CalibratedClassifier` or
-    the like cannot, since the model in it may be anything. Numbers come back exactly. ``about`` is for notes of
-    yours. A file that is there already is replaced at once or not at all.
+    Numbers are restored exactly. An existing file is replaced in one move, or not at all.
 
-    >>> import tempfile, pathlib
-    >>> import numpy as np
-    >>> from likely import calibration
-    >>> rng = np.random.default_rng(0)
-    >>> y = rng.integers(0, 3, 500)
-    >>> logits = 4 * (np.eye(3)[y] + rng.normal(size=(500, 3)))
-    >>> fitted = calibration.GlobalTemperature().fit(logits, y)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = pathlib.Path(folder, "model.json")
-    ...     calibration.save(fitted, path, about={"network": "a small one"})
-    ...     again = calibration.load(path)
-    >>> again.temperature_ == fitted.temperature_
-    True
+    Args:
+        calibrator: fitted calibrator of a classifier or a regressor from this package. A :class:`CalibratedClassifier`,
+            :class:`CalibratedRegressor` or :class:`CalibratedModule` cannot be saved, since it holds a model of any
+            kind; its ``calibrator_`` (of the module, ``calibrator``) can.
+        path: path of the file.
+        about: notes to store with it, in JSON's types; None for none.
+
+    Raises:
+        TypeError: the calibrator is not one of this package.
+        OSError: the file cannot be written.
+
+    Example:
+        >>> import tempfile, pathlib
+        >>> import numpy as np
+        >>> from likely import calibration
+        >>> rng = np.random.default_rng(0)
+        >>> y = rng.integers(0, 3, 500)
+        >>> logits = 4 * (np.eye(3)[y] + rng.normal(size=(500, 3)))
+        >>> fitted = calibration.GlobalTemperature().fit(logits, y)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = pathlib.Path(folder, "model.json")
+        ...     calibration.save(fitted, path, about={"network": "a small one"})
+        ...     again = calibration.load(path)
+        >>> again.temperature_ == fitted.temperature_
+        True
+
+    See Also:
+        :func:`load`.
     """
     text, target = to_json(calibrator, about), Path(path)
     try:
@@ -56,20 +69,33 @@ def save(calibrator: Any, path: str | os.PathLike[str], *, about: dict[str, Any]
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """The fitted calibrator in a file that :func:`save` or ``likely calibrate`` wrote.
+    """Read a fitted calibrator from a file that :func:`save` or ``likely calibrate`` wrote.
 
-    What is no such file, or was cut short, or comes from a later format, is refused in words. Nothing in the file
-    is run: it holds numbers. An :class:`AutoCalibrator` comes back with its members as candidates.
+    The file holds numbers; no code in it is run. An :class:`AutoCalibrator` is restored with its members as candidates.
 
-    >>> import tempfile, pathlib
-    >>> from likely import calibration
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = pathlib.Path(folder, "settings.json")
-    ...     _ = path.write_text('{"colour": "red"}')
-    ...     calibration.load(path)
-    Traceback (most recent call last):
-    ...
-    ValueError: settings.json is no calibrated model of likely: it has no 'format'
+    Args:
+        path: path of the file.
+
+    Returns:
+        The fitted calibrator.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: the file is not one of these, is truncated, or has a format of a later version.
+
+    Example:
+        >>> import tempfile, pathlib
+        >>> from likely import calibration
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = pathlib.Path(folder, "settings.json")
+        ...     _ = path.write_text('{"colour": "red"}')
+        ...     calibration.load(path)
+        Traceback (most recent call last):
+        ...
+        ValueError: settings.json is not a calibrated model of likely: it has no 'format'
+
+    See Also:
+        :func:`save`.
     """
     file = Path(path)
     if not file.is_file():
@@ -77,19 +103,19 @@ def load(path: str | os.PathLike[str]) -> Any:
     try:
         text = file.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
-        raise ValueError(f"{file.name} is no calibrated model of likely: it is not text") from None
+        raise ValueError(f"{file.name} is not a calibrated model of likely: it is not text") from None
     return from_json(text, file.name)
 
 
 def to_json(calibrator: Any, about: dict[str, Any] | None = None) -> str:
-    """The text of the file."""
+    """Return the text of the file."""
     record = _written(calibrator)
     whole = {"format": FORMAT, "likely": _version(), **needs(calibrator)}
     return laid_out(whole | ({"about": about} if about else {}) | {"calibrator": record}) + "\n"
 
 
 def needs(calibrator: Any) -> dict[str, Any]:
-    """What a fitted calibrator has to be given."""
+    """Return the inputs that a fitted calibrator needs."""
     parts = _innermost(calibrator)
     features = max(map(_features_of, parts))
     if isinstance(calibrator, Calibrator):
@@ -103,14 +129,14 @@ def _innermost(calibrator: Any) -> list[Any]:
 
 
 def _features_of(calibrator: Any) -> int:
-    """How many features per row it reads; 0 for none."""
+    """Return the number of features per row that a calibrator reads; 0 for none."""
     if isinstance(calibrator, FeatureTemperature):
         return len(calibrator.solution_.coef)
     return int(calibrator.n_features_) if "features" in LEARNED[type(calibrator)] else 0
 
 
 def from_json(text: str, name: str = "the text") -> Any:
-    """The fitted calibrator again."""
+    """Return the fitted calibrator in a text."""
     whole = _whole(parsed(text, name), name)
     calibrator = _again(whole.record("calibrator"), whole)
     if whole.classes:
@@ -124,11 +150,11 @@ def from_json(text: str, name: str = "the text") -> Any:
 
 
 def _whole(content: Any, name: str) -> Record:
-    """The outermost record, of a format that is known."""
+    """Return the outermost record, of a known format."""
     for field in ("format", "likely", "kind"):
         if not isinstance(content, dict) or field not in content:
             lack = f"it has no {field!r}" if isinstance(content, dict) else "it is not an object"
-            raise ValueError(f"{name} is no calibrated model of likely: {lack}")
+            raise ValueError(f"{name} is not a calibrated model of likely: {lack}")
     whole = Record(content, name)
     if (form := whole.whole("format", 1)) > FORMAT:
         writer = whole.text("likely")
@@ -143,7 +169,7 @@ def _whole(content: Any, name: str) -> Record:
 
 
 def _version() -> str:
-    # The package is a floor above this file, which may not import it; but it is there whenever this is.
+    # This file may not import the package, which is on a higher level, but it is always loaded by now.
     return str(sys.modules["likely"].__version__)
 
 
@@ -151,21 +177,21 @@ def _written(calibrator: Any) -> dict[str, Any]:
     kind = type(calibrator)
     if kind not in LEARNED:
         inner = " Its calibrator_ can be saved." if hasattr(calibrator, "calibrator_") else ""
-        raise TypeError(f"{kind.__name__} is none of likely's calibrators, and only those can be saved.{inner}")
+        raise TypeError(f"{kind.__name__} is not a calibrator of likely, and only those can be saved.{inner}")
     check_is_fitted(calibrator)
     named = {name: _plain(value) for name, value in calibrator.get_params(deep=False).items()}
-    # What a file cannot say, such as a random generator, is left at its default.
+    # A value that JSON cannot hold, such as a random generator, is left at its default.
     parameters = {name: value for name, value in named.items() if name != "inputs" and value is not NotImplemented}
     return {"method": kind.__name__, "parameters": parameters, **write(calibrator, _written)}
 
 
 def _again(record: Record, whole: Record, depth: int = 0) -> Any:
     if depth > _DEPTH:
-        raise ValueError(f"{whole.name} is no calibrated model of likely: calibrators are nested too deeply in it")
+        raise ValueError(f"{whole.name} is not a calibrated model of likely: calibrators are nested too deeply in it")
     method, kind = record.text("method"), whole.text("kind")
     record.name = f"{record.name} ({method})"
     if method not in _KINDS or issubclass(_KINDS[method], Calibrator) != (kind == "classifier"):
-        raise ValueError(f"{record.name}: likely {_version()} knows no {kind} method of that name")
+        raise ValueError(f"{record.name}: likely {_version()} has no {kind} method of that name")
     calibrator = _unfitted(_KINDS[method], record.record("parameters"))
     likelihood = getattr(calibrator, "likelihood", "normal")
     if likelihood not in list(FAMILIES):  # a list, which a file may have here, has no hash
@@ -184,9 +210,9 @@ def _unfitted(kind: type, parameters: Record) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """The value in JSON's types, or NotImplemented."""
+    """Return the value if it is of JSON's types, else NotImplemented."""
     value = value.item() if isinstance(value, np.generic) else value
-    if isinstance(value, list) and all(isinstance(each, str) for each in value) and value:
+    if isinstance(value, list) and all(isinstance(item, str) for item in value) and value:
         return value
     plain = value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value))
     return value if plain else NotImplemented

@@ -1,15 +1,15 @@
-"""JSON as text: laid out for people, and read without what JSON does not have."""
+"""JSON as text: laid out for readers, and parsed without extensions such as NaN."""
 
 from __future__ import annotations
 
 import json
 from typing import Any, NoReturn
 
-_DIGITS = 1000  # of a whole number; Python itself refuses some thousands, in words for programmers
+_DIGITS = 1000  # maximum length of a whole number; Python's error for more is harder to read
 
 
 def laid_out(value: Any, depth: int = 0) -> str:
-    """JSON with a line for each field and for each row of numbers."""
+    """Return JSON with a line per field and per row of numbers."""
     children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     if not (isinstance(value, dict) and value) and not any(isinstance(child, dict | list) for child in children):
         return json.dumps(value, ensure_ascii=False, allow_nan=False)
@@ -23,7 +23,7 @@ def laid_out(value: Any, depth: int = 0) -> str:
 
 
 def parsed(text: str, name: str) -> Any:
-    """What the text says; ``name`` is the file's, for the words of a refusal."""
+    """Parse the text; ``name`` is the file's name, for errors."""
 
     def refuse(constant: str) -> NoReturn:
         raise ValueError(f"{name} holds {constant}, which no calibrator can use")
@@ -48,4 +48,4 @@ def parsed(text: str, name: str) -> Any:
         cut = "" if text.rstrip().endswith("}") else "; it does not end with }: was the file cut short?"
         raise ValueError(f"{name} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}{cut}") from None
     except RecursionError:
-        raise ValueError(f"{name} is no calibrated model of likely: it is nested too deeply") from None
+        raise ValueError(f"{name} is not a calibrated model of likely: it is nested too deeply") from None

@@ -5,7 +5,7 @@ the calibrated logits are
 
 .. math:: z / T_0 + \delta \circ x + b + W x.
 
-All zeros is Global Scaling, the point the ridges pull towards. δ, b and W each have a ridge of their own whose
+All zeros is Global Scaling, the point the ridges pull towards. δ, b and W each have a separate ridge whose
 strength maximises the evidence under a penalised-complexity prior. There
 :math:`\lambda_g |\theta_g|^2 = \gamma_g + \text{rate} \sqrt{k_g / \lambda_g}`, with :math:`\gamma_g` of the group's
 :math:`k_g` parameters determined by the data. Few parameters are fitted by Newton's method on the written-out
@@ -29,12 +29,12 @@ from likely.calibration.classifiers._rows import Labels
 from likely.likelihoods.softmax import softmax_slopes
 
 # Nats that a unit of spread costs, as for the temperatures: chosen on LeNet-5, SVHN and the two cleanlab sets, where
-# 1 lets a split of 250 rows lose .008 and 4 gives away a tenth of the gain at 2,500.
+# 1 lets a split of 250 rows lose .008 and 4 loses a tenth of the gain at 2,500.
 RATE = 2.0
-_FLOOR = -100.0  # a class at e⁻¹⁰⁰ of the best is ruled out, and -∞ becomes a number
-_BLOCK = 2**19  # numbers per block: several temporaries of a block live at once
-_DENSE = 450  # at most so many parameters have their Hessian written out
-_NONE, _NEVER = 1e-6, 1e7  # penalties that are none, and that leave nothing
+_FLOOR = -100.0  # a class at e⁻¹⁰⁰ of the best is excluded, and -∞ becomes finite
+_BLOCK = 2**19  # numbers per block: several temporaries of a block exist at once
+_DENSE = 450  # maximum number of parameters for which the Hessian is computed
+_NONE, _NEVER = 1e-6, 1e7  # penalties that count as none, and as infinite
 
 
 def centred(tempered: Tensor) -> Tensor:
@@ -78,7 +78,7 @@ class AffineProblem:
         """Return tempered logits, these centred, labels and weights of some rows."""
         z = self.logits[rows] * self.inverse
         labels, weight = torch.as_tensor(self.y[rows], device=z.device), torch.as_tensor(self.weight[rows])
-        # A row whose own class is ruled out has an infinite NLL under every θ, and tells nothing of it.
+        # A row whose true class is excluded has an infinite NLL under every θ, and no information on it.
         possible = z.gather(1, labels[:, None])[:, 0].isfinite()
         z = torch.where(possible[:, None], z, 0.0)
         return z, centred(z), labels, weight.to(z) * possible
@@ -112,9 +112,9 @@ class AffineProblem:
             total: Array = -(q.T @ (weight[:, None] * q)).cpu().numpy()
             # Classes meet only in the Gram matrix: class by class, the design is (x_c, 1, x).
             for k in range(c):
-                own = [k, c + k, *range(2 * c + k * c, 2 * c + (k + 1) * c)] if self.matrix else [k, c + k]
+                index = [k, c + k, *range(2 * c + k * c, 2 * c + (k + 1) * c)] if self.matrix else [k, c + k]
                 design = torch.stack([x[:, k], torch.ones_like(x[:, k])] + (list(x.T) if self.matrix else []))
-                total[np.ix_(own, own)] += ((design * (weight * p[:, k])) @ design.T).cpu().numpy()
+                total[np.ix_(index, index)] += ((design * (weight * p[:, k])) @ design.T).cpu().numpy()
             return total
 
         return self.logits.total(sums, width=3 * self.size, numbers=_BLOCK)
@@ -190,13 +190,13 @@ def _most_evident(hessian: Array, response: Array, problem: AffineProblem, start
         return float(value + price.sum()), slope
 
     low, high = math.log(1e-3), math.log(_NEVER)
-    begin = np.log(start).clip(low, high - 6)  # at the top the evidence is flat, and a search would stay there
-    found = optimize.minimize(
+    begin = np.log(start).clip(low, high - 6)  # near the upper end the evidence is flat, and a search would stay there
+    best = optimize.minimize(
         cost, begin, jac=True, method="L-BFGS-B", bounds=[(low, high)] * len(begin), options={"ftol": 1e-10}
     ).x
-    # Beyond every eigenvalue a ridge leaves nothing, and the search stops on the plateau.
+    # Beyond every eigenvalue a ridge sets all to zero, and the search stops on the plateau.
     ceiling = math.log(1e3 * max(float(np.diag(hessian).max()), 1.0))
-    return np.exp(np.where(found > min(ceiling, high - 1e-3), high, found))
+    return np.exp(np.where(best > min(ceiling, high - 1e-3), high, best))
 
 
 @dataclass(frozen=True)
@@ -226,7 +226,7 @@ class _Preconditioner:
 
 
 def _lbfgs(problem: AffineProblem, penalty: str | float | None, rounds: int = 8) -> tuple[Array, Array]:
-    """Rounds of L-BFGS at strengths that each round learns from the one before; the last one is exact."""
+    """Run rounds of L-BFGS, with strengths that each round learns from the one before; the last one is exact."""
     learned, strengths = penalty == "evidence", problem.first_strengths(penalty)
     theta = np.zeros(problem.size)
     for turn in range(rounds):
@@ -249,7 +249,7 @@ def _lbfgs(problem: AffineProblem, penalty: str | float | None, rounds: int = 8)
 
 
 def _minimise(problem: AffineProblem, theta: Array, ridge: Array, units: _Preconditioner, max_iter: int) -> Array:
-    """The θ of lowest loss under a ridge, from another one."""
+    """Return the θ of lowest loss under a ridge, starting from ``theta``."""
 
     def objective(phi: Array) -> tuple[float, Array]:
         theta = units.theta(phi)
@@ -257,5 +257,5 @@ def _minimise(problem: AffineProblem, theta: Array, ridge: Array, units: _Precon
         return loss + 0.5 * float(ridge @ theta**2), units.slope(slope + ridge * theta)
 
     options = {"maxcor": 10 if problem.size < 1e5 else 2, "maxiter": max_iter, "gtol": 1e-3}
-    found = optimize.minimize(objective, units.phi(theta), jac=True, method="L-BFGS-B", options=options)
-    return units.theta(found.x)
+    result = optimize.minimize(objective, units.phi(theta), jac=True, method="L-BFGS-B", options=options)
+    return units.theta(result.x)

@@ -1,4 +1,4 @@
-"""What calibrators of classifiers share: one interface, and maps from logits to logits."""
+"""The base class of calibrators of classifiers: maps from logits to logits."""
 
 from __future__ import annotations
 
@@ -28,32 +28,58 @@ def _classes(calibrator: Calibrator) -> int:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Calibrator(BaseEstimator):
-    """Maps a classifier's logits to better ones. Subclasses write ``_fit`` and ``_calibrate``.
+    """Base class of calibrators, which map a classifier's logits to calibrated ones.
 
-    ``inputs`` says what is handed in: ``"logits"`` or ``"probabilities"`` (whose logarithm is then taken). Arrays
-    may be NumPy's (memory-mapped ones too) or torch tensors on any device, in any float type; answers come back in
-    kind. Whatever a calibrator does, it does to logits, so that calibrators compose.
+    Subclasses write ``_fit`` and ``_calibrate``. Arrays may be NumPy's (memory-mapped ones too) or torch tensors on any
+    device, of any float type; outputs are of the same kind. Every calibrator maps logits to logits, so that calibrators
+    can be composed.
 
-    Tables that are in blocks elsewhere are not gathered: Dask's arrays and frames, and paths of Parquet, Feather or CSV
-    files. Sums over their blocks make the fit, and answers are of the same kind, for files arrays. Labels, features and
-    weights may then be names of columns: ``fit("held_out/", "label", features=["x1", "x2"])``.
+    Tables in blocks are not gathered: Dask arrays and frames, and paths of Parquet, Feather or CSV files. Fits use sums
+    over their blocks, and outputs are of the same kind (for files, arrays). Labels, features and weights may then be
+    names of columns: ``fit("held_out/", "label", features=["x1", "x2"])``.
 
-    >>> import numpy as np
-    >>> from likely.calibration import GlobalTemperature
-    >>> rng = np.random.default_rng(0)
-    >>> y = rng.integers(0, 3, 500)
-    >>> logits = 4 * (np.eye(3)[y] + rng.normal(size=(500, 3)))
-    >>> calibrated = GlobalTemperature().fit(logits, y)
-    >>> calibrated.predict_proba(logits[:2]).round(2)
-    array([[0.02, 0.01, 0.96],
-           [0.26, 0.29, 0.46]])
+    Args:
+        inputs: what all methods are given as ``logits``: ``"logits"``, or ``"probabilities"``, whose logarithm is
+            taken.
+
+    Attributes:
+        n_classes_: number C of classes.
+
+    Example:
+        >>> import numpy as np
+        >>> from likely.calibration import GlobalTemperature
+        >>> rng = np.random.default_rng(0)
+        >>> y = rng.integers(0, 3, 500)
+        >>> logits = 4 * (np.eye(3)[y] + rng.normal(size=(500, 3)))
+        >>> calibrated = GlobalTemperature().fit(logits, y)
+        >>> calibrated.predict_proba(logits[:2]).round(2)
+        array([[0.02, 0.01, 0.96],
+               [0.26, 0.29, 0.46]])
+
+    See Also:
+        :class:`GlobalTemperature`, :class:`LinearTemperature`, :class:`FeatureTemperature`, :class:`VectorScaling`,
+        :class:`AutoCalibrator`.
     """
 
     inputs: str = "logits"
 
     @all_or_nothing
     def fit(self, logits: Any, y: Any, features: Any = None, sample_weight: Any = None) -> Self:
-        """Learn from held-out rows: their logits, labels 0 … C-1 and, for some calibrators, features."""
+        """Fit the calibrator to held-out rows.
+
+        Args:
+            logits: logits of shape (n, C), or probabilities with ``inputs="probabilities"``.
+            y: class numbers 0 … C - 1, shape (n,).
+            features: further columns of shape (n, d), such as the input of the network's last layer, for the
+                calibrators that read them.
+            sample_weight: weight per row, shape (n,); None for equal weights.
+
+        Returns:
+            The fitted calibrator itself.
+
+        Raises:
+            ValueError: shapes do not match, labels are not class numbers, or logits hold NaN or +∞.
+        """
         rows = LabelledLogits.checked(logits, y, features, sample_weight, probabilities=self._probabilities)
         remember_columns(self, rows)
         return self._fit_rows(rows)
@@ -65,24 +91,59 @@ class Calibrator(BaseEstimator):
 
     @by_rows("features", width=_classes)
     def transform(self, logits: Any, features: Any = None) -> Any:
-        """Calibrated logits."""
+        """Return calibrated logits.
+
+        Args:
+            logits: logits of shape (n, C), or probabilities with ``inputs="probabilities"``.
+            features: columns of shape (n, d), where the calibrator was fitted with features.
+
+        Returns:
+            Logits of shape (n, C), of the kind of the input.
+        """
         return self._by_blocks(self._calibrate, logits, features)
 
     @by_rows("features", width=_classes)
     def predict_proba(self, logits: Any, features: Any = None) -> Any:
-        """Calibrated probabilities."""
+        """Return calibrated probabilities.
+
+        Args:
+            logits: logits of shape (n, C), or probabilities with ``inputs="probabilities"``.
+            features: columns of shape (n, d), where the calibrator was fitted with features.
+
+        Returns:
+            Probabilities of shape (n, C), of the kind of the input.
+        """
         return self._by_blocks(lambda z, x: torch.softmax(self._calibrate(z, x), dim=1), logits, features)
 
     @by_rows("features", dtype=np.int64)
     def predict(self, logits: Any, features: Any = None) -> Any:
-        """The most probable class."""
+        """Return the most probable class of each row.
+
+        Args:
+            logits: logits of shape (n, C), or probabilities with ``inputs="probabilities"``.
+            features: columns of shape (n, d), where the calibrator was fitted with features.
+
+        Returns:
+            Class numbers of shape (n,), of the kind of the input.
+        """
         return self._by_blocks(lambda z, x: self._calibrate(z, x).argmax(1), logits, features)
 
     @by_rows("features")
     def temperature(self, logits: Any, features: Any = None) -> Any:
-        """What each row's logits are divided by, of shape (rows,), where the calibrator divides.
+        """Return the temperature that divides the logits of each row.
 
-        Of calibrators in a row it is the product of their temperatures, of several averaged the harmonic mean.
+        For calibrators in sequence it is the product of their temperatures, for an average of several the harmonic
+        mean.
+
+        Args:
+            logits: logits of shape (n, C), or probabilities with ``inputs="probabilities"``.
+            features: columns of shape (n, d), where the calibrator was fitted with features.
+
+        Returns:
+            Temperatures of shape (n,), of the kind of the input.
+
+        Raises:
+            AttributeError: the calibrator does more than divide the logits.
         """
         return self._by_blocks(self._temperatures, logits, features)
 
@@ -96,7 +157,7 @@ class Calibrator(BaseEstimator):
         return like(torch.cat(parts), logits)
 
     def _fit_rows(self, rows: LabelledLogits) -> Self:
-        """Fit on rows that have been checked already, as the steps of a composition are."""
+        """Fit to rows that have been checked already, as the steps of a composition are."""
         self.n_classes_ = rows.answers.shape[1]
         self._fit(rows.answers, rows.y, rows.features, rows.weight)
         return self

@@ -1,4 +1,4 @@
-"""Platt's and isotonic calibration, one class against the rest, through scikit-learn."""
+"""Platt scaling and isotonic calibration, one class against the rest, by scikit-learn."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from likely.calibration.classifiers._rows import Labels
 
 
 class Sigmoid(NamedTuple):
-    """A class's probability by Platt: σ(slope · o + intercept)."""
+    """A class's probability by Platt scaling: σ(slope · o + intercept)."""
 
     slope: float
     intercept: float
 
     def predict(self, odds: Array) -> Array:
         """Return the probability at each log odds."""
-        # A row may be hopeless under every class: e⁻⁸⁰ is still a float32.
-        surprise: Array = np.logaddexp(0, -(self.slope * odds + self.intercept)).clip(max=80)
-        return np.exp(-surprise)
+        # A row may be improbable under every class: e⁻⁸⁰ is still a float32.
+        nll: Array = np.logaddexp(0, -(self.slope * odds + self.intercept)).clip(max=80)
+        return np.exp(-nll)
 
 
 class Polygon(NamedTuple):
-    """A class's probability by isotonic regression: straight lines between knots, level beyond them."""
+    """A class's probability by isotonic regression: linear between knots, constant beyond them."""
 
     odds: Array
     probability: Array
@@ -43,9 +43,9 @@ class Polygon(NamedTuple):
 
 
 class _OneVersusRest(Calibrator):
-    """A curve per class, from its log odds to a probability; the probabilities are then made to sum to one.
+    """A curve per class, from its log odds to a probability; the probabilities are then normalised.
 
-    Of tables in blocks a histogram stands for the rows, whose bins are 3e-4 wide, or 3e-4 of the log odds where these
+    For tables in blocks a histogram stands for the rows. Its bins are 3e-4 wide, or 3e-4 of the log odds where these
     are beyond ±1; with C > 32 classes they are C / 32 times as wide.
     """
 
@@ -65,31 +65,42 @@ class _OneVersusRest(Calibrator):
         probabilities = torch.as_tensor(np.stack(columns, axis=1)).to(logits)
         return (probabilities / probabilities.sum(1, keepdim=True)).log()
 
-    def _curve(self, odds: Array, own: NDArray[np.bool_], weight: Array) -> Sigmoid | Polygon:
+    def _curve(self, odds: Array, positive: NDArray[np.bool_], weight: Array) -> Sigmoid | Polygon:
         raise TypeError("use PlattScaling or IsotonicCalibration")
 
 
 class PlattScaling(_OneVersusRest):
-    r"""Platt scaling: a sigmoid per class, :math:`\sigma(a_k o_k + c_k)` of its log odds, made to sum to one.
+    r"""Platt scaling: a sigmoid per class, :math:`\sigma(a_k o_k + c_k)` of its log odds, then normalised.
 
-    Labels are smoothed as Platt does, (N₊+1)/(N₊+2) and 1/(N₋+2), so that the fit exists on separated classes too.
-    It may change which class is on top.
+    Labels are smoothed as Platt does, (N₊+1)/(N₊+2) and 1/(N₋+2), so that the fit exists for separated classes too. It
+    may change which class is the most probable.
 
-    >>> import numpy as np
-    >>> from likely.calibration import PlattScaling
-    >>> rng = np.random.default_rng(0)
-    >>> y = rng.integers(0, 3, 1000)
-    >>> logits = 4 * (np.eye(3)[y] + rng.normal(size=(1000, 3)))
-    >>> PlattScaling().fit(logits, y).predict_proba(logits[:1]).round(1)
-    array([[0.6, 0.2, 0.2]])
+    Args:
+        inputs: ``"logits"``, or ``"probabilities"``, whose logarithm is taken.
+
+    Attributes:
+        curves_: a sigmoid per class, with ``slope`` and ``intercept``.
+        n_classes_: number of classes.
+
+    Example:
+        >>> import numpy as np
+        >>> from likely.calibration import PlattScaling
+        >>> rng = np.random.default_rng(0)
+        >>> y = rng.integers(0, 3, 1000)
+        >>> logits = 4 * (np.eye(3)[y] + rng.normal(size=(1000, 3)))
+        >>> PlattScaling().fit(logits, y).predict_proba(logits[:1]).round(1)
+        array([[0.6, 0.2, 0.2]])
+
+    See Also:
+        :class:`IsotonicCalibration`; :class:`GlobalTemperature`, with one parameter for all classes.
     """
 
-    def _curve(self, odds: Array, own: NDArray[np.bool_], weight: Array) -> Sigmoid:
-        positive, negative = float(weight[own].sum()), float(weight[~own].sum())
-        target = np.where(own, (positive + 1) / (positive + 2), 1 / (negative + 2))
+    def _curve(self, odds: Array, positive: NDArray[np.bool_], weight: Array) -> Sigmoid:
+        inside, outside = float(weight[positive].sum()), float(weight[~positive].sum())
+        target = np.where(positive, (inside + 1) / (inside + 2), 1 / (outside + 2))
         centre, scale = float(np.average(odds, weights=weight)), float(np.abs(odds).max())
         spread = float(np.abs(odds - centre).max())
-        if spread <= 1e-9 * scale:  # odds that do not differ tell nothing: the class has its share, whatever they are
+        if spread <= 1e-9 * scale:  # equal odds carry no information: the class gets its share
             share = float(np.average(target, weights=weight))
             return Sigmoid(0.0, float(np.log(share) - np.log1p(-share)))
         twice = np.concatenate([odds, odds])[:, None] / scale
@@ -100,31 +111,43 @@ class PlattScaling(_OneVersusRest):
 
 
 class IsotonicCalibration(_OneVersusRest):
-    """Isotonic calibration: a rising curve per class, from log odds to probability, made to sum to one.
+    """Isotonic calibration: a monotone curve per class, from log odds to probability, then normalised.
 
-    A curve that ends at zero would price its first surprise at infinity, so none goes below 1 / (nC). Rows with
-    the same log odds share a value. It may change which class is on top, and merges rows.
+    No curve goes below 1 / (nC), since an observed class of probability zero would cost infinity. Rows with the same
+    log odds share a value. It may change which class is the most probable, and gives different rows equal
+    probabilities.
 
-    >>> import numpy as np
-    >>> from likely.calibration import IsotonicCalibration
-    >>> rng = np.random.default_rng(0)
-    >>> y = rng.integers(0, 3, 1000)
-    >>> logits = 4 * (np.eye(3)[y] + rng.normal(size=(1000, 3)))
-    >>> IsotonicCalibration().fit(logits, y).predict_proba(logits[:1]).round(1)
-    array([[0.6, 0.2, 0.2]])
+    Args:
+        inputs: ``"logits"``, or ``"probabilities"``, whose logarithm is taken.
+
+    Attributes:
+        curves_: a curve per class, with its knots ``odds`` and their ``probability``.
+        n_classes_: number of classes.
+
+    Example:
+        >>> import numpy as np
+        >>> from likely.calibration import IsotonicCalibration
+        >>> rng = np.random.default_rng(0)
+        >>> y = rng.integers(0, 3, 1000)
+        >>> logits = 4 * (np.eye(3)[y] + rng.normal(size=(1000, 3)))
+        >>> IsotonicCalibration().fit(logits, y).predict_proba(logits[:1]).round(1)
+        array([[0.6, 0.2, 0.2]])
+
+    See Also:
+        :class:`PlattScaling`; :class:`IsotonicScale` for regressors.
     """
 
-    def _curve(self, odds: Array, own: NDArray[np.bool_], weight: Array) -> Polygon:
+    def _curve(self, odds: Array, positive: NDArray[np.bool_], weight: Array) -> Polygon:
         floor = 1 / (weight.sum() * self.n_classes_)
         model = IsotonicRegression(y_min=floor, y_max=1 - floor, out_of_bounds="clip")
-        model.fit(odds, own.astype(np.float64), sample_weight=weight)
+        model.fit(odds, positive.astype(np.float64), sample_weight=weight)
         return Polygon(model.X_thresholds_, model.y_thresholds_)
 
 
 def _log_odds(logits: Tensor) -> Tensor:
     """log p - log(1 - p) of each class, without the cancellation of 1 - p."""
     others = torch.logsumexp(logits, 1, keepdim=True) + torch.log1p(-torch.softmax(logits, 1).clamp(max=0.5 + 1e-6))
-    # Only for the top class is log(Σ - own) a difference of near equals: sum the others instead.
+    # For the top class log(Σ - z) would be a difference of near equals: the others are summed instead.
     top = logits.argmax(1, keepdim=True)
     others.scatter_(1, top, torch.logsumexp(logits.scatter(1, top, -torch.inf), 1, keepdim=True))
     return (logits - others).clamp(-1e4, 1e4)

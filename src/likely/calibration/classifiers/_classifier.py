@@ -30,33 +30,43 @@ class _Member(Member):
 
 @dataclass(eq=False, repr=False)
 class CalibratedClassifier(ClassifierMixin, CalibratedEstimator):
-    """A classifier whose probabilities are calibrated on rows it was not trained on.
+    """A scikit-learn classifier whose probabilities are calibrated on rows it was not trained on.
 
-    Logits are ``decision_function``, or the logarithm of ``predict_proba`` where there is none. An unfitted
-    estimator is cross-fitted: its out-of-fold logits train one calibrator, then it is fitted on all rows (or, with
-    ``ensemble=True``, the pair of each fold is kept and their probabilities are averaged). A fitted one, wrapped in
-    scikit-learn's ``FrozenEstimator`` or declared by ``cv="prefit"``, stays as it is, and all rows given to ``fit``
-    train the calibrator: they should be rows it has not seen.
+    Logits are ``decision_function``, or the logarithm of ``predict_proba`` where there is none. An unfitted estimator
+    is cross-fitted: its out-of-fold logits train one calibrator, then it is fitted on all rows. A fitted one, wrapped
+    in scikit-learn's ``FrozenEstimator`` or declared by ``cv="prefit"``, is not changed, and all rows given to ``fit``
+    train the calibrator: they should be new to it.
 
     Args:
         estimator: the classifier.
-        method: ``"auto"``, ``"global"``, ``"linear"``, ``"feature"``, ``"deep"``, ``"vector"``,
-            ``"matrix"``, ``"platt"``, ``"isotonic"``, or a calibrator.
-        cv: folds of the cross-fitting, as in scikit-learn, or ``"prefit"``. A number deals the rows by what they hold,
-            so that neither their order matters nor whether a row is there twice or has a weight of two.
-        ensemble: keep one classifier and calibrator per fold instead of fitting the classifier again.
-        features: a function from X to the features that some calibrators read, such as ``network.embed``.
-        n_jobs: folds to fit at the same time.
+        method: ``"auto"``, ``"global"``, ``"linear"``, ``"feature"``, ``"deep"``, ``"vector"``, ``"matrix"``,
+            ``"platt"``, ``"isotonic"``, or a :class:`Calibrator`.
+        cv: folds of the cross-fitting, as in scikit-learn, or ``"prefit"``. A number deals the rows into folds by their
+            contents: the order of rows does not matter, and a row of weight two counts as the row twice.
+        ensemble: whether to keep one classifier and calibrator per fold and average their probabilities, instead of
+            fitting the classifier again.
+        features: function from X to the features that some calibrators read, such as ``network.embed``; None for none.
+        n_jobs: number of folds that are fitted in parallel; None for one.
 
-    >>> from sklearn.datasets import load_digits
-    >>> from sklearn.naive_bayes import GaussianNB
-    >>> from sklearn.metrics import log_loss
-    >>> from likely.calibration import CalibratedClassifier
-    >>> X, y = load_digits(return_X_y=True)
-    >>> plain = GaussianNB().fit(X[:900], y[:900])
-    >>> calibrated = CalibratedClassifier(GaussianNB(), method="global").fit(X[:900], y[:900])
-    >>> [round(log_loss(y[900:], model.predict_proba(X[900:])), 1) for model in (plain, calibrated)]
-    [4.7, 1.5]
+    Attributes:
+        classes_: the labels, sorted.
+        members_: list of the fitted pairs, each with ``estimator`` and ``calibrator``; one pair unless
+            ``ensemble=True``.
+
+    Example:
+        >>> from sklearn.datasets import load_digits
+        >>> from sklearn.naive_bayes import GaussianNB
+        >>> from sklearn.metrics import log_loss
+        >>> from likely.calibration import CalibratedClassifier
+        >>> X, y = load_digits(return_X_y=True)
+        >>> plain = GaussianNB().fit(X[:900], y[:900])
+        >>> calibrated = CalibratedClassifier(GaussianNB(), method="global").fit(X[:900], y[:900])
+        >>> [round(log_loss(y[900:], model.predict_proba(X[900:])), 1) for model in (plain, calibrated)]
+        [4.7, 1.5]
+
+    See Also:
+        :class:`CalibratedModule` for torch networks, :class:`CalibratedRegressor`;
+        :class:`sklearn.calibration.CalibratedClassifierCV`.
     """
 
     estimator: Any
@@ -68,20 +78,44 @@ class CalibratedClassifier(ClassifierMixin, CalibratedEstimator):
     n_jobs: int | None = None
 
     def predict_proba(self, X: Any) -> Array:
-        """Calibrated probabilities of ``classes_``."""
+        """Return calibrated probabilities.
+
+        Args:
+            X: table of shape (n, d), of any kind that the estimator takes.
+
+        Returns:
+            Array of shape (n, C), in the order of ``classes_``.
+        """
         return self._mean(X, "predict_proba")
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The class of highest calibrated probability."""
+        """Return the class of highest calibrated probability.
+
+        Args:
+            X: table of shape (n, d), of any kind that the estimator takes.
+
+        Returns:
+            Array of shape (n,) with labels of ``classes_``.
+        """
         best = self.predict_proba(X).argmax(axis=1)
         return self.classes_[best]
 
     def temperature(self, X: Any) -> Array:
-        """What each row's logits are divided by (in an ensemble, on average), where the method divides."""
+        """Return the temperature that divides the logits of each row; of an ensemble, the mean.
+
+        Args:
+            X: table of shape (n, d), of any kind that the estimator takes.
+
+        Returns:
+            Array of shape (n,).
+
+        Raises:
+            AttributeError: the method does more than divide the logits.
+        """
         return self._mean(X, "temperature")
 
     def _mean(self, X: Any, question: str) -> Array:
-        """The mean of what the members' calibrators answer."""
+        """Return the mean over the members' calibrators of one of their methods."""
         check_is_fitted(self, "members_")
         features = self._features(X)
         answers = [getattr(m.calibrator, question)(m.logits(X, self.classes_), features) for m in self.members_]
@@ -116,7 +150,7 @@ class CalibratedClassifier(ClassifierMixin, CalibratedEstimator):
 
 
 def _scores(estimator: Any, X: Any, classes: NDArray[Any]) -> tuple[Array, bool]:
-    """One score per class for every row, and whether they are probabilities (else they are logits)."""
+    """Return one score per class for each row, and whether they are probabilities (else logits)."""
     if hasattr(estimator, "decision_function"):
         scores = np.asarray(estimator.decision_function(X), dtype=np.float64)
         if scores.ndim == 1:
@@ -124,12 +158,14 @@ def _scores(estimator: Any, X: Any, classes: NDArray[Any]) -> tuple[Array, bool]
         if scores.shape[1] == len(classes):
             return scores, False
     if not hasattr(estimator, "predict_proba"):
-        raise ValueError(f"{type(estimator).__name__} has neither a decision_function with a score per class nor proba")
+        raise ValueError(
+            f"{type(estimator).__name__} has neither predict_proba nor a decision_function with one score per class"
+        )
     return np.asarray(estimator.predict_proba(X), dtype=np.float64), True
 
 
 def _floor(probabilities: Array) -> float:
-    """Half the smallest positive probability: a forest's zero says less than one tree, not never."""
+    """Return half the smallest positive probability: a forest's zero means less than one tree, not never."""
     positive = probabilities[probabilities > 0]
     return max(0.5 * float(positive.min()), np.finfo(np.float64).tiny) if len(positive) else 1.0
 
@@ -139,9 +175,9 @@ def _as_logits(scores: Array, probabilities: bool, floor: float) -> Array:
 
 
 def _encode(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
-    """Labels as their positions in ``classes``."""
+    """Return labels as their positions in ``classes``."""
     positions = {label: position for position, label in enumerate(classes.tolist())}
     unknown = sorted(set(y.tolist()) - set(positions), key=repr)
     if unknown:
-        raise ValueError(f"y holds labels the estimator does not know: {unknown[:5]}; its classes_ are {classes}")
+        raise ValueError(f"y holds labels the estimator was not fitted on: {unknown[:5]}; its classes_ are {classes}")
     return np.array([positions[label] for label in y.tolist()], dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Calibrators made of others: several in a row, and the mean of those that cross-validation prefers."""
+"""Calibrators made of others: several in sequence, and the average of those that cross-validation prefers."""
 
 from __future__ import annotations
 
@@ -18,16 +18,29 @@ from likely.calibration.classifiers._rows import LabelledLogits
 from likely.calibration.classifiers._scaling import StructuredMatrixScaling, VectorScaling
 from likely.calibration.classifiers._temperature import FeatureTemperature, GlobalTemperature, LinearTemperature
 
-_MATRIX = 200  # a matrix of more classes than this has more entries than calibration sets can speak for
+_MATRIX = 200  # classes; a larger matrix has more entries than calibration sets can determine
 
 
 @dataclass(eq=False, repr=False)
 class Composition(Composed, Calibrator):
-    """Calibrators in a row, each fitted on the logits the one before it gives. Made by :func:`compose`.
+    """Calibrators in sequence, each fitted to the logits that the one before returns. Created by :func:`compose`.
 
-    >>> from likely.calibration import GlobalTemperature, VectorScaling, compose
-    >>> [name for name, _ in compose(VectorScaling(), GlobalTemperature()).steps]
-    ['vectorscaling', 'globaltemperature']
+    Args:
+        steps: list of pairs (name, calibrator), the first one first.
+        inputs: ``"logits"``, or ``"probabilities"``, whose logarithm is taken.
+        cv: number of folds whose held-out logits the next step is fitted to; None for the logits of the same rows.
+
+    Attributes:
+        fitted_: list of the fitted steps.
+        n_classes_: number of classes.
+
+    Example:
+        >>> from likely.calibration import GlobalTemperature, VectorScaling, compose
+        >>> [name for name, _ in compose(VectorScaling(), GlobalTemperature()).steps]
+        ['vectorscaling', 'globaltemperature']
+
+    See Also:
+        :func:`compose`, :class:`AutoCalibrator`; :class:`ScalePipeline` for regressors.
     """
 
     steps: list[tuple[str, Any]]
@@ -53,47 +66,77 @@ class Composition(Composed, Calibrator):
 
 
 def compose(*calibrators: Calibrator, cv: int | None = 5, inputs: str = "logits") -> Composition:
-    """Calibrators one after the other, each fitted on the logits the one before it gives.
+    """Put calibrators in sequence, each fitted to the logits that the one before returns.
 
-    Features go to every step that reads them. A step's answers on its own rows are too good, and a temperature fitted
-    to them too low; so the next step is fitted on answers to rows held out in ``cv`` folds (``None``, or logits
-    too many to keep: on the answers as they are). The parts stay visible, as in a scikit-learn pipeline:
+    Features go to every step that reads them. A step's logits for the rows it was fitted to are too good, and a
+    temperature fitted to them is too low; so the next step is fitted to logits of rows held out in ``cv`` folds. The
+    steps can be set and read as those of a scikit-learn pipeline.
 
-    >>> import numpy as np
-    >>> from likely.calibration import LinearTemperature, VectorScaling, compose
-    >>> both = compose(VectorScaling(), LinearTemperature())
-    >>> both.get_params()["lineartemperature__penalty"]
-    'evidence'
-    >>> rng = np.random.default_rng(0)
-    >>> y = rng.integers(0, 3, 500)
-    >>> logits = 4 * (np.eye(3)[y] + rng.normal(size=(500, 3))) + [2, 0, 0]
-    >>> both.fit(logits, y).predict_proba(logits[:1]).round(1)
-    array([[0., 0., 1.]])
+    Args:
+        *calibrators: the steps, the first one first.
+        cv: number of folds; None, or logits too many to keep in memory, for the logits of the same rows.
+        inputs: ``"logits"``, or ``"probabilities"``, whose logarithm is taken.
+
+    Returns:
+        An unfitted :class:`Composition`.
+
+    Example:
+        >>> import numpy as np
+        >>> from likely.calibration import LinearTemperature, VectorScaling, compose
+        >>> both = compose(VectorScaling(), LinearTemperature())
+        >>> both.get_params()["lineartemperature__penalty"]
+        'evidence'
+        >>> rng = np.random.default_rng(0)
+        >>> y = rng.integers(0, 3, 500)
+        >>> logits = 4 * (np.eye(3)[y] + rng.normal(size=(500, 3))) + [2, 0, 0]
+        >>> both.fit(logits, y).predict_proba(logits[:1]).round(1)
+        array([[0., 0., 1.]])
+
+    See Also:
+        :func:`compose_scales` for regressors.
     """
     return Composition(named(calibrators), cv=cv, inputs=inputs)
 
 
 @dataclass(eq=False, repr=False)
 class AutoCalibrator(AutomaticChoice, Calibrator):
-    """Tries temperatures, vector and matrix scaling and their compositions; averages the best by cross-validated NLL.
+    """Calibrator that compares temperatures, vector and matrix scaling and their compositions, and averages the best.
 
-    ``candidates`` maps names to calibrators; None stands for Global, Linear and Feature Scaling (the last where ``fit``
-    is given features), vector and structured matrix scaling, and those followed by Linear or Feature Scaling.
-    Candidates within ``slack`` standard errors of the best, in paired differences over the rows, cannot be told from
-    it: the answer is the mean of their logits, with ``slack=0`` the best alone. ``scores_`` has the cross-validated
-    NLL of each candidate, ``behind_`` how many standard errors it is behind the best, ``name_`` the name of the best,
-    and ``members_`` those averaged, fitted on all rows.
+    Candidates are compared by their cross-validated negative log-likelihood (NLL). Those within ``slack`` standard
+    errors of the best, in paired differences over the rows, are not distinguishable from it: the calibrated logits are
+    the mean of theirs.
 
-    >>> import numpy as np
-    >>> from likely.calibration import AutoCalibrator, GlobalTemperature, VectorScaling
-    >>> rng = np.random.default_rng(0)
-    >>> y = rng.integers(0, 3, 1000)
-    >>> logits = 3 * np.eye(3)[y] + 2 * rng.normal(size=(1000, 3)) + [4, 0, 0]    # too fond of class 0
-    >>> auto = AutoCalibrator({"GS": GlobalTemperature(), "VS": VectorScaling()}).fit(logits, y)
-    >>> list(auto.members_)
-    ['VS']
-    >>> auto.scores_["VS"] < auto.scores_["GS"]
-    True
+    Args:
+        candidates: dictionary from names to calibrators; None for Global, Linear and Feature Scaling (the last where
+            ``fit`` is given features), vector and structured matrix scaling, and these two followed by Linear or
+            Feature Scaling.
+        inputs: ``"logits"``, or ``"probabilities"``, whose logarithm is taken.
+        cv: number of folds, at least 2.
+        slack: number of standard errors within which candidates are averaged; 0 for the best alone.
+        random_state: seed of the folds.
+        n_jobs: number of folds that are fitted in parallel; None for one.
+
+    Attributes:
+        name_: name of the best candidate.
+        members_: dictionary of the averaged candidates, fitted on all rows.
+        scores_: cross-validated NLL of each candidate.
+        behind_: number of standard errors by which each candidate is behind the best.
+        n_classes_: number of classes.
+
+    Example:
+        >>> import numpy as np
+        >>> from likely.calibration import AutoCalibrator, GlobalTemperature, VectorScaling
+        >>> rng = np.random.default_rng(0)
+        >>> y = rng.integers(0, 3, 1000)
+        >>> logits = 3 * np.eye(3)[y] + 2 * rng.normal(size=(1000, 3)) + [4, 0, 0]    # too fond of class 0
+        >>> auto = AutoCalibrator({"GS": GlobalTemperature(), "VS": VectorScaling()}).fit(logits, y)
+        >>> list(auto.members_)
+        ['VS']
+        >>> auto.scores_["VS"] < auto.scores_["GS"]
+        True
+
+    See Also:
+        :class:`CalibratedClassifier`, whose default method it is; :class:`AutoScale` for regressors.
     """
 
     candidates: dict[str, Calibrator] | None = None
@@ -112,7 +155,7 @@ class AutoCalibrator(AutomaticChoice, Calibrator):
         if not isinstance(seed, Integral):
             seed = check_random_state(seed).randint(2**31 - 1)
         rows = rows.loaded()
-        some = rows.thinned()  # some of the rows choose, where there are very many; all take part in the fit
+        some = rows.thinned()  # of very many rows some decide the choice; all are used in the fit
         fits, _ = self._compare(candidates, some, int(seed))
         if some is not rows:
             fits = CrossFits(rows, cv=None)
@@ -131,7 +174,7 @@ class AutoCalibrator(AutomaticChoice, Calibrator):
 
 
 def default_candidates(classes: int, *, features: bool = False) -> dict[str, Calibrator]:
-    """What ``AutoCalibrator`` tries, simplest first."""
+    """Return the default candidates of ``AutoCalibrator``, simplest first."""
     temperatures: dict[str, Calibrator] = {"LS": LinearTemperature()}
     if features:
         temperatures["LFS"] = FeatureTemperature()

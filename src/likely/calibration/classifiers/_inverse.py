@@ -1,4 +1,4 @@
-"""The inverse temperature of highest likelihood, and what a row's loss is at any other."""
+"""The inverse temperature of highest likelihood, and each row's loss at any other."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ _BOUND = 1e4
 
 
 class Inverse(NamedTuple):
-    """A fitted 1/T; ``informed`` is False where the rows cannot say more: no spread in the logits, or no error."""
+    """A fitted 1/T; ``informed`` is False where the rows do not determine it: no spread in the logits, or no error."""
 
     value: float
     informed: bool
 
 
 def relative(logits: Tensor, labels: Tensor, inverse: float, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The NLL of each row at f(u) times an inverse temperature, its slope in u and its curvature."""
+    """Return the NLL of each row at f(u) times an inverse temperature, its slope in u and its curvature."""
     nll, first, second = tempered(logits * inverse, labels, LINK(u))
     slope = LINK.slope(u)
     return nll, first * slope, second * slope.square()
 
 
 def fit_inverse_temperature(logits: Rows, y: Labels, weight: Array, start: int = 2000) -> Inverse:
-    """The 1/T of highest likelihood, right to about eight digits.
+    """Return the 1/T of highest likelihood, to about eight digits.
 
-    Rows without a single error have none: the likelihood rises for ever. There the probability of an error is taken
-    to be what it is after as many trials without one (Jeffreys): 1/2 in n + 1. Logits without spread say nothing of
-    the temperature, and it stays at one.
+    For rows without a single error the likelihood has no maximum. There the probability of an error is taken to be
+    Jeffreys' estimate after as many trials without one, 1/2 in n + 1. Logits without spread do not determine the
+    temperature, and it stays at one.
     """
     rows = _Scaled(logits, y, weight)
     if rows.spread == 0:
@@ -47,7 +47,7 @@ def fit_inverse_temperature(logits: Rows, y: Labels, weight: Array, start: int =
     log_tau = _newton(rows, ((stride, 40), (1, 20)) if stride > 1 else ((1, 60),))
     target = rows.total * math.log1p(0.5 / (rows.total + 0.5))
     informed = rows.pass_over(math.exp(log_tau))[0] >= target
-    if not informed:  # there the loss falls with τ: to what errors of that probability would cost
+    if not informed:  # there the loss falls with τ: stop at the loss of errors of that probability
         ends = log_tau - 2 * math.log(_BOUND), log_tau
         log_tau = optimize.brentq(lambda t: rows.pass_over(math.exp(t))[0] - target, *ends, xtol=1e-9)
     return Inverse(math.exp(log_tau) * rows.scale, informed)
@@ -69,7 +69,7 @@ class _Scaled:
 
         largest, size, eps = logits.total(sizes, add=np.maximum)
         self.scale = 2.0 ** -min(max(math.frexp(size)[1], -1020), 1020) if size > 0 else 1.0
-        # Differences that are rounding, no more, are no spread.
+        # Differences of the size of rounding errors do not count as spread.
         self.spread = 0.0 if size <= 4 * eps * largest else self._deviation()
 
     def _deviation(self) -> float:
@@ -82,7 +82,7 @@ class _Scaled:
         return math.sqrt(squares / max(count, 1.0))
 
     def pass_over(self, tau: float, stride: int = 1) -> tuple[float, float, float]:
-        """The loss, its slope and its curvature in τ."""
+        """Return the loss, its slope and its curvature in τ."""
 
         def sums(rows: Any) -> tuple[float, float, float]:
             block = self.logits[rows]
@@ -95,7 +95,7 @@ class _Scaled:
 
 
 def _newton(rows: _Scaled, stages: tuple[tuple[int, int], ...]) -> float:
-    # Logits of unit deviation are where confidence starts; the bound keeps separated rows finite.
+    # Start where logits have unit deviation; the bound keeps τ finite for separated rows.
     log_centre = -math.log(max(rows.spread, 1e-30))
     log_tau = log_centre
     for stride, passes in stages:

@@ -1,4 +1,4 @@
-"""A torch classifier that answers in calibrated logits."""
+"""A torch classifier that returns calibrated logits."""
 
 from __future__ import annotations
 
@@ -16,31 +16,39 @@ from likely.calibration.classifiers._base import Calibrator
 
 
 class CalibratedModule(nn.Module):
-    """A classifier with a calibrator behind it: forward returns calibrated logits, so it drops in for the classifier.
+    """A torch classifier followed by a calibrator: ``forward`` returns calibrated logits, in place of the classifier's.
 
-    Features for the calibrators that read them are the input of a layer, caught on its way: the layer named, or else
-    the last ``nn.Linear`` that runs. The classifier's weights and training mode stay as they are. Calibrated logits
-    keep the gradient in the input wherever the calibrator is made of torch operations, as the temperatures are.
+    Features for the calibrators that read them are the input of a layer, collected by a hook. The classifier's weights
+    and training mode are not changed. Calibrated logits keep the gradient in the input wherever the calibrator consists
+    of torch operations, as temperatures do.
 
-    The fitted calibrator travels with the module (pickle, deepcopy, ``torch.save(module)``) but is not in its
+    The fitted calibrator is part of the module (pickle, deepcopy, ``torch.save(module)``) but not of its
     ``state_dict``, which holds the classifier's weights under ``model.``.
 
     Args:
-        model: a classifier; its output is logits of shape (rows, classes), or has them as ``.logits``.
-        calibrator: a calibrator or the name of one, as in :class:`CalibratedClassifier`.
-        layer: the name of the layer whose input is the features, as in ``model.named_modules()``.
+        model: classifier that returns logits of shape (n, C), or an object with them as ``.logits``.
+        calibrator: a calibrator or the name of one, as ``method`` of :class:`CalibratedClassifier`.
+        layer: name of the layer whose input is the features, as in ``model.named_modules()``; None for the last
+            ``nn.Linear`` that runs.
 
-    >>> import torch
-    >>> from torch import nn
-    >>> from likely.calibration import CalibratedModule
-    >>> _ = torch.manual_seed(0)
-    >>> x, y = torch.randn(600, 5), torch.randint(3, (600,))
-    >>> network = nn.Sequential(nn.Linear(5, 16), nn.ReLU(), nn.Linear(16, 3))    # sure of itself, for no reason
-    >>> calibrated = CalibratedModule(network, "global").fit(x, y)
-    >>> calibrated(x).shape, calibrated.layer
-    (torch.Size([600, 3]), '2')
-    >>> nn.functional.cross_entropy(calibrated(x), y) < nn.functional.cross_entropy(network(x), y)
-    tensor(True)
+    Raises:
+        ValueError: the model has no layer of that name.
+
+    Example:
+        >>> import torch
+        >>> from torch import nn
+        >>> from likely.calibration import CalibratedModule
+        >>> _ = torch.manual_seed(0)
+        >>> x, y = torch.randn(600, 5), torch.randint(3, (600,))
+        >>> network = nn.Sequential(nn.Linear(5, 16), nn.ReLU(), nn.Linear(16, 3))    # untrained, yet confident
+        >>> calibrated = CalibratedModule(network, "global").fit(x, y)
+        >>> calibrated(x).shape, calibrated.layer
+        (torch.Size([600, 3]), '2')
+        >>> nn.functional.cross_entropy(calibrated(x), y) < nn.functional.cross_entropy(network(x), y)
+        tensor(True)
+
+    See Also:
+        :class:`CalibratedClassifier` for scikit-learn's classifiers.
     """
 
     def __init__(self, model: nn.Module, calibrator: str | Calibrator = "auto", layer: str | None = None) -> None:
@@ -53,19 +61,29 @@ class CalibratedModule(nn.Module):
 
     @torch.no_grad()
     def fit(self, data: Any, labels: Tensor | None = None, *, batch_size: int = 512) -> Self:
-        """Fit the calibrator on held-out rows: inputs and labels as tensors, or a loader of (inputs, labels) pairs.
+        """Fit the calibrator to held-out rows.
 
-        Inputs may be a tensor, a tuple of positional or a mapping of keyword arguments; all move to the model's device.
+        Args:
+            data: inputs as a tensor, with ``labels``; or a loader of pairs (inputs, labels), where inputs are a tensor,
+                a tuple of positional or a mapping of keyword arguments. All are moved to the model's device.
+            labels: class numbers of shape (n,); None where ``data`` is a loader.
+            batch_size: number of rows per pass through the model, for inputs as a tensor.
+
+        Returns:
+            The module itself.
+
+        Raises:
+            ValueError: there are no rows, or inputs and labels differ in length.
         """
         batches = data if labels is None else _batches(data, labels, batch_size)
         logits, features, targets = [], [], []
         with _evaluating(self.model):
-            for inputs, own in batches:
+            for inputs, batch_labels in batches:
                 device = next(self.model.parameters(), torch.empty(0)).device
-                found, caught = self._run(*_arguments(inputs, device))
-                logits.append(found)
+                outputs, caught = self._run(*_arguments(inputs, device))
+                logits.append(outputs)
                 features.append(caught)
-                targets.append(torch.as_tensor(own))
+                targets.append(torch.as_tensor(batch_labels))
         if not logits:
             raise ValueError("there are no rows to calibrate on")
         known = None if any(caught is None for caught in features) else torch.cat(features)  # type: ignore[arg-type]
@@ -73,33 +91,60 @@ class CalibratedModule(nn.Module):
         return self
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
-        """Calibrated logits of what the classifier would have been called with."""
+        """Return calibrated logits.
+
+        Args:
+            *args: positional arguments of the classifier.
+            **kwargs: keyword arguments of the classifier.
+
+        Returns:
+            Tensor of shape (n, C), in the dtype of the classifier's logits.
+        """
         self._check_fitted()
         logits, features = self._run(args, kwargs)
         return self._calibrated(logits, features)
 
     @torch.no_grad()
     def predict_proba(self, *args: Any, **kwargs: Any) -> Tensor:
-        """Calibrated probabilities, with the classifier in evaluation mode."""
+        """Return calibrated probabilities, with the classifier in evaluation mode and without gradients.
+
+        Args:
+            *args: positional arguments of the classifier.
+            **kwargs: keyword arguments of the classifier.
+
+        Returns:
+            Tensor of shape (n, C), in float32.
+        """
         with _evaluating(self.model):
             return torch.softmax(self(*args, **kwargs).float(), dim=1)
 
     @torch.no_grad()
     def temperature(self, *args: Any, **kwargs: Any) -> Tensor:
-        """What each row's logits are divided by, where the calibrator divides."""
+        """Return the temperature that divides the logits of each row, with the classifier in evaluation mode.
+
+        Args:
+            *args: positional arguments of the classifier.
+            **kwargs: keyword arguments of the classifier.
+
+        Returns:
+            Tensor of shape (n,).
+
+        Raises:
+            AttributeError: the calibrator does more than divide the logits.
+        """
         self._check_fitted()
         with _evaluating(self.model):
             temperature: Tensor = self.calibrator.temperature(*self._run(args, kwargs))
         return temperature
 
     def _calibrated(self, logits: Tensor, features: Tensor | None) -> Tensor:
-        # Straight to the map: the public transform looks at every value, which on a GPU waits for it.
+        # Not the public transform, whose checks of all values would synchronise a GPU.
         wide = torch.promote_types(logits.dtype, torch.float32)
         known = None if features is None else features.to(torch.promote_types(features.dtype, torch.float32))
         return self.calibrator._calibrate(logits.to(wide), known).to(logits.dtype)
 
     def _run(self, args: Any, kwargs: Any) -> tuple[Tensor, Tensor | None]:
-        """Logits, and the features caught on the way."""
+        """Return logits and the features collected by the hook."""
         with _catching(self._candidates()) as caught:
             output = self.model(*args, **kwargs)
         logits = output if isinstance(output, Tensor) else getattr(output, "logits", None)
@@ -110,11 +155,12 @@ class CalibratedModule(nn.Module):
         if self.layer is None:
             return logits, None
         if self.layer not in caught:
-            raise ValueError(f"layer {self.layer!r} did not run: name another one by layer=")
+            raise ValueError(f"layer {self.layer!r} did not run: set layer= to another one")
         features = caught[self.layer]
         if len(features) != len(logits):
             raise ValueError(
-                f"layer {self.layer!r} sees {len(features)} rows for {len(logits)} of logits: name another"
+                f"layer {self.layer!r} has {len(features)} rows of input for {len(logits)} rows of logits: "
+                "set layer= to another one"
             )
         return logits, features.flatten(1)
 
@@ -130,7 +176,7 @@ class CalibratedModule(nn.Module):
 
 @contextmanager
 def _catching(layers: Mapping[str, nn.Module]) -> Iterator[dict[str, Tensor]]:
-    """The input of each layer that runs inside, the last to run last; the hooks are gone afterwards."""
+    """Yield a dictionary of the input of each layer that runs inside, in that order; then remove the hooks."""
     caught: dict[str, Tensor] = {}
 
     def catch(name: str, _layer: nn.Module, args: tuple[Any, ...]) -> None:
@@ -145,7 +191,7 @@ def _catching(layers: Mapping[str, nn.Module]) -> Iterator[dict[str, Tensor]]:
 
 @contextmanager
 def _evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode inside; afterwards every part is in the mode it was in."""
+    """Set evaluation mode inside; afterwards every part is in its former mode."""
     before = {module: module.training for module in model.modules()}
     model.eval()
     try:
@@ -157,7 +203,9 @@ def _evaluating(model: nn.Module) -> Iterator[None]:
 
 def _batches(inputs: Any, labels: Tensor, size: int) -> Iterable[tuple[Any, Tensor]]:
     if not isinstance(inputs, Tensor) or len(inputs) != len(labels):
-        raise ValueError("inputs and labels must be tensors of as many rows; for other inputs use a loader")
+        raise ValueError(
+            "inputs and labels must be tensors with the same number of rows: for other inputs use a loader"
+        )
     return zip(inputs.split(size), labels.split(size), strict=True)
 
 

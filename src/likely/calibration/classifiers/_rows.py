@@ -21,8 +21,8 @@ from likely.calibration._held_out import HeldOutRows, check_weight
 from likely.functional import softmax_nll
 
 Labels = NDArray[np.int64]
-KEPT = 2**22  # numbers: so many calibrated logits are kept between two steps, more are computed again at every pass
-_HOPELESS = 1e6  # nats: a true class that was ruled out costs ∞, and must not hide how candidates differ elsewhere
+KEPT = 2**22  # maximum number of calibrated logits kept between two steps; more are recomputed at every pass
+_HOPELESS = 1e6  # nats; an excluded true class costs ∞, which would hide all other differences of candidates
 
 
 @dataclass(frozen=True)
@@ -31,15 +31,15 @@ class LabelledLogits(HeldOutRows):
 
     @classmethod
     def checked(
-        cls, given: Any, y: Any, features: Any, sample_weight: Any, *, probabilities: bool = False
+        cls, inputs: Any, y: Any, features: Any, sample_weight: Any, *, probabilities: bool = False
     ) -> LabelledLogits:
-        """Return the rows of positive weight, after a look at everything."""
+        """Return the rows of positive weight, after checks."""
         check = _Check(probabilities)
-        table = opened("logits", given, check, labels=True, sample_weight=sample_weight, y=y, features=features)
+        table = opened("logits", inputs, check, labels=True, sample_weight=sample_weight, y=y, features=features)
         if table is not None:
             answers = _logarithms(table["logits"]) if probabilities else table["logits"]
             return cls(answers, table["y"], table.get("features"), table["weight"])
-        logits = check_logits(given, probabilities=probabilities)
+        logits = check_logits(inputs, probabilities=probabilities)
         weight, extra = check_weight(sample_weight, logits), check_features(features, len(logits))
         return cls(logits, check_labels(y, logits), extra, weight).counted()
 
@@ -66,7 +66,9 @@ class LabelledLogits(HeldOutRows):
     def fit(self, step: Any) -> Any:
         if step.inputs != "logits":
             kind = type(step).__name__
-            raise ValueError(f"{kind} has inputs={step.inputs!r}: steps are handed logits; say inputs= to the whole")
+            raise ValueError(
+                f"{kind} has inputs={step.inputs!r}, but steps receive logits: set inputs= of the composition"
+            )
         return clone(step)._fit_rows(self)
 
     @override
@@ -86,7 +88,7 @@ class LabelledLogits(HeldOutRows):
 
 
 def check_logits(logits: Any, *, probabilities: bool = False) -> Rows:
-    """Rows of logits, after a look at every value, block by block."""
+    """Return rows of logits, after a check of every value, block by block."""
     array = logits if isinstance(logits, Tensor) or hasattr(logits, "dtype") else np.asarray(logits)
     name = "probabilities" if probabilities else "logits"
     if getattr(array, "ndim", 0) != 2 or array.shape[1] < 2:
@@ -108,7 +110,7 @@ def _logarithms(rows: Rows) -> Rows:
 
 
 def _bad_row(rows: Rows, probabilities: bool) -> BadRow | None:
-    """The first row that is not one of logits, or of probabilities."""
+    """Return the first row that does not hold logits, or probabilities."""
     for part, block in rows.read():
         # NaN and +∞ pass through a maximum.
         whole = (block >= 0).all(1) & ((block.sum(1) - 1).abs() < 1e-2) if probabilities else block.amax(1).isfinite()
@@ -116,13 +118,13 @@ def _bad_row(rows: Rows, probabilities: bool) -> BadRow | None:
             row = part.start + int((~whole).nonzero()[0])
             if probabilities:
                 rule = "probabilities must be ≥ 0 and sum to one in every row"
-                return BadRow(row, f"{rule}, which {{row}} does not: for logits say inputs='logits'")
+                return BadRow(row, f"{rule}, which {{row}} does not: for logits set inputs='logits'")
             return BadRow(row, "logits hold NaN or +∞, or nothing but -∞, in {row}: drop it or clean it first")
     return None
 
 
 class _Check:
-    """A look at a block of logits, its labels and features."""
+    """Check a block of logits, its labels and features."""
 
     def __init__(self, probabilities: bool) -> None:
         self.probabilities = probabilities
@@ -140,7 +142,7 @@ class _Check:
 
 
 def check_labels(y: Any, logits: Rows) -> Labels:
-    """Labels as integers 0 … C-1, one per row."""
+    """Return labels as integers 0 … C-1, one per row."""
     labels = y.detach().cpu().numpy() if isinstance(y, Tensor) else np.asarray(y)
     if labels.shape != (len(logits),):
         raise ValueError(f"y must hold one label per row, shape ({len(logits)},); got {labels.shape}")

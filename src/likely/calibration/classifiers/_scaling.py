@@ -18,19 +18,35 @@ from likely.calibration.classifiers._rows import Labels
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class VectorScaling(Calibrator):
-    r"""Vector Scaling (VS; with its learned ridges, structured vector scaling, SVS): a factor and a bias per class.
+    r"""Vector scaling (VS): a factor and a bias per class.
 
     The calibrated logits are :math:`z / T_0 + \delta \circ x + b`, with x the centred logits over the global
-    temperature. ``penalty="evidence"`` learns one ridge for δ and one for b; a number sets both; ``None`` is Guo's
-    unregularised method. Unlike a temperature, it may change which class is on top.
+    temperature. With learned ridges it is structured vector scaling (SVS). Unlike a temperature it may change which
+    class is the most probable.
 
-    >>> import numpy as np
-    >>> from likely.calibration import GlobalTemperature, VectorScaling
-    >>> rng = np.random.default_rng(0)
-    >>> y = rng.integers(0, 3, 2000)
-    >>> logits = 3 * np.eye(3)[y] + 2 * rng.normal(size=(2000, 3)) + [4, 0, 0]    # too fond of class 0
-    >>> VectorScaling().fit(logits, y).bias_.round()
-    array([-2.,  1.,  1.])
+    Args:
+        inputs: ``"logits"``, or ``"probabilities"``, whose logarithm is taken.
+        penalty: ridges on δ and b: ``"evidence"`` learns one for each, a number sets both, and None is Guo's
+            unregularised method.
+
+    Attributes:
+        global_temperature_: the temperature :math:`T_0`.
+        factors_: :math:`1 + \delta`, shape (C,).
+        bias_: b, shape (C,), of mean zero.
+        precision_: strength of each ridge.
+        n_classes_: number C of classes.
+
+    Example:
+        >>> import numpy as np
+        >>> from likely.calibration import GlobalTemperature, VectorScaling
+        >>> rng = np.random.default_rng(0)
+        >>> y = rng.integers(0, 3, 2000)
+        >>> logits = 3 * np.eye(3)[y] + 2 * rng.normal(size=(2000, 3)) + [4, 0, 0]    # too fond of class 0
+        >>> VectorScaling().fit(logits, y).bias_.round()
+        array([-2.,  1.,  1.])
+
+    See Also:
+        :class:`StructuredMatrixScaling`, :class:`GlobalTemperature`; :func:`compose`, to follow it by a temperature.
     """
 
     _matrix = False
@@ -58,21 +74,37 @@ class VectorScaling(Calibrator):
 
 
 class StructuredMatrixScaling(VectorScaling):
-    r"""Structured Matrix Scaling (SMS): vector scaling and a matrix W that lets classes inform each other.
+    r"""Structured matrix scaling (SMS): vector scaling plus a matrix W between classes.
 
-    As :class:`VectorScaling`, with :math:`W x` added under a ridge of its own (Berta, Holzmüller, Jordan and Bach,
-    2025, fix the three strengths; here they are learned). A number as ``penalty`` goes to δ and b, and C - 1
-    times that number to W, as there.
+    As :class:`VectorScaling`, with :math:`W x` added under a third ridge (Berta, Holzmüller, Jordan and Bach, 2025, fix
+    the three strengths; here they are learned).
 
-    >>> import numpy as np
-    >>> from likely.calibration import StructuredMatrixScaling, VectorScaling
-    >>> rng = np.random.default_rng(0)
-    >>> y = rng.integers(0, 4, 4000)
-    >>> evidence = 3 * np.eye(4)[y] + 2 * rng.normal(size=(4000, 4))
-    >>> logits = evidence + 0.8 * np.roll(evidence, 1, axis=1)                 # each class leaks into the next
-    >>> fitted = [c.fit(logits, y) for c in (VectorScaling(), StructuredMatrixScaling())]
-    >>> [round(float((c.predict(logits) == y).mean()), 2) for c in fitted]
-    [0.52, 0.71]
+    Args:
+        inputs: ``"logits"``, or ``"probabilities"``, whose logarithm is taken.
+        penalty: ridges: ``"evidence"`` learns the three, a number is the strength for δ and b and, times C - 1, for W,
+            and None is no regularisation.
+
+    Attributes:
+        global_temperature_: the temperature :math:`T_0`.
+        factors_: :math:`1 + \delta`, shape (C,).
+        bias_: b, shape (C,), of mean zero.
+        mixing_: W, shape (C, C).
+        precision_: strength of each ridge.
+        n_classes_: number C of classes.
+
+    Example:
+        >>> import numpy as np
+        >>> from likely.calibration import StructuredMatrixScaling, VectorScaling
+        >>> rng = np.random.default_rng(0)
+        >>> y = rng.integers(0, 4, 4000)
+        >>> evidence = 3 * np.eye(4)[y] + 2 * rng.normal(size=(4000, 4))
+        >>> logits = evidence + 0.8 * np.roll(evidence, 1, axis=1)                 # each class leaks into the next
+        >>> fitted = [c.fit(logits, y) for c in (VectorScaling(), StructuredMatrixScaling())]
+        >>> [round(float((c.predict(logits) == y).mean()), 2) for c in fitted]
+        [0.52, 0.71]
+
+    See Also:
+        :class:`VectorScaling`, without the matrix.
     """
 
     _matrix = True

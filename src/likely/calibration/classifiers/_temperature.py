@@ -20,10 +20,10 @@ from likely.calibration.classifiers._base import Calibrator
 from likely.calibration.classifiers._inverse import fit_inverse_temperature, relative
 from likely.calibration.classifiers._rows import Labels
 
-# The features of a network repeat each other. On SVHN's 1024, 64 to 256 directions do as well as all of them, from 250
+# The features of a network are redundant. On SVHN's 1024, 64 to 256 directions do as well as all of them, from 250
 # to 2,500 rows, in a tenth of the time.
 DIRECTIONS = 128
-_SAMPLE = 5000  # rows the directions are found on
+_SAMPLE = 5000  # rows from which the directions are computed
 
 
 class TemperatureCalibrator(Calibrator):
@@ -34,20 +34,32 @@ class TemperatureCalibrator(Calibrator):
 
 
 class GlobalTemperature(TemperatureCalibrator):
-    r"""Global Scaling (GS), Guo's temperature scaling: one temperature for all rows.
+    r"""Temperature scaling (Guo et al. 2017; Global Scaling, GS): one temperature for all rows.
 
     It maximises the likelihood of the held-out labels under :math:`\mathrm{softmax}(z / T)`, by Newton's method in
     :math:`1/T`, where the problem is convex: a start from 2,000 rows, then two passes over all of them, in blocks. Rows
-    without a single error would ask for T = 0; the probability of an error is then taken to be ½ in n + 1. Logits
-    without spread leave T at one.
+    without a single error would give T = 0; the probability of an error is then taken to be ½ in n + 1. Logits without
+    spread leave T at one.
 
-    >>> import numpy as np
-    >>> from likely.calibration import GlobalTemperature
-    >>> rng = np.random.default_rng(0)
-    >>> y = rng.integers(0, 3, 2000)
-    >>> logits = 4 * (np.eye(3)[y] + rng.normal(size=(2000, 3)))     # four times too sure
-    >>> round(GlobalTemperature().fit(logits, y).temperature_)
-    4
+    Args:
+        inputs: ``"logits"``, or ``"probabilities"``, whose logarithm is taken.
+
+    Attributes:
+        temperature_: the temperature T.
+        n_classes_: number of classes.
+
+    Example:
+        >>> import numpy as np
+        >>> from likely.calibration import GlobalTemperature
+        >>> rng = np.random.default_rng(0)
+        >>> y = rng.integers(0, 3, 2000)
+        >>> logits = 4 * (np.eye(3)[y] + rng.normal(size=(2000, 3)))     # four times too large
+        >>> round(GlobalTemperature().fit(logits, y).temperature_)
+        4
+
+    See Also:
+        :class:`LinearTemperature`, :class:`FeatureTemperature` and :class:`DeepTemperature`, with a temperature per
+        row; :class:`GlobalScale` for regressors.
     """
 
     def _fit(self, logits: Rows, y: Labels, features: Rows | None, weight: Array) -> None:
@@ -59,7 +71,7 @@ class GlobalTemperature(TemperatureCalibrator):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class _PredictedTemperature(TemperatureCalibrator):
-    """One temperature per row: 1/T = f(u)/T₀, relative to the global one. f(0) = 1: the start *is* Global Scaling."""
+    """A temperature per row: 1/T = f(u)/T₀, relative to the global one. f(0) = 1: the start *is* Global Scaling."""
 
     _leading = False  # whether many columns are read along their leading directions only
 
@@ -92,29 +104,45 @@ class _PredictedTemperature(TemperatureCalibrator):
 
 
 def finite(logits: Tensor) -> Tensor:
-    """-∞ says that a class is out, not how hard the row is: the row's lowest finite number stands in."""
+    """Replace -∞, which only excludes a class, by the row's lowest finite logit."""
     lowest = logits.masked_fill(logits == -torch.inf, torch.inf).amin(1, keepdim=True)
     return torch.maximum(logits, lowest)
 
 
 class LinearTemperature(_PredictedTemperature):
-    r"""Linear Scaling (LS): one temperature per row, linear in its logits, that falls back to Global Scaling.
+    r"""Linear Scaling (LS): one temperature per row, linear in its logits, with Global Scaling as the fallback.
 
-    :math:`1/T_i = f(b + w \cdot \tilde z_i) / T_0`, with the fitted global temperature :math:`T_0`, standardised
-    logits (the row's lowest in place of -∞) and the shifted softplus f at .2. The ridge on w is learned by evidence;
-    where spread does not pay, w is zero and this *is* Global Scaling. ``penalty=None`` is the paper's unregularised
-    method, which overfits small sets.
+    :math:`1/T_i = f(b + w \cdot \tilde z_i) / T_0`, with the fitted global temperature :math:`T_0`, standardised logits
+    (the row's lowest in place of -∞) and the shifted softplus f at .2. Where the data do not support temperatures that
+    differ, w is zero and this *is* Global Scaling.
 
-    >>> import numpy as np
-    >>> from likely.calibration import LinearTemperature
-    >>> rng = np.random.default_rng(0)
-    >>> y = rng.integers(0, 3, 4000)
-    >>> hard = rng.random(4000) < 0.5                                # half of the rows are hard, and show it
-    >>> logits = 3 * np.eye(3)[y] + np.where(hard, 3, 1)[:, None] * rng.normal(size=(4000, 3)) + 4 * hard[:, None]
-    >>> ls = LinearTemperature().fit(logits, y)
-    >>> t = ls.temperature(logits)
-    >>> bool(t[hard].mean() > 2 * t[~hard].mean())
-    True
+    Args:
+        inputs: ``"logits"``, or ``"probabilities"``, whose logarithm is taken.
+        penalty: ridge on w: ``"evidence"`` learns it, a number sets its strength, and None is the paper's unregularised
+            method, which overfits small sets.
+
+    Attributes:
+        global_temperature_: the temperature :math:`T_0`.
+        solution_: the line, with ``coef`` and ``intercept`` for columns standardised by ``mean`` and ``deviation``.
+        precision_: strength of the ridge; ∞ where w is zero.
+        n_iter_: passes over the rows.
+        n_classes_: number of classes.
+
+    Example:
+        >>> import numpy as np
+        >>> from likely.calibration import LinearTemperature
+        >>> rng = np.random.default_rng(0)
+        >>> y = rng.integers(0, 3, 4000)
+        >>> hard = rng.random(4000) < 0.5                                # half of the rows, with larger logits
+        >>> logits = 3 * np.eye(3)[y] + np.where(hard, 3, 1)[:, None] * rng.normal(size=(4000, 3)) + 4 * hard[:, None]
+        >>> ls = LinearTemperature().fit(logits, y)
+        >>> t = ls.temperature(logits)
+        >>> bool(t[hard].mean() > 2 * t[~hard].mean())
+        True
+
+    See Also:
+        :class:`FeatureTemperature`, linear in features; :class:`DeepTemperature`, from a network;
+        :class:`GlobalTemperature`.
     """
 
     def _source(self, logits: Any, features: Any) -> Any:
@@ -122,22 +150,39 @@ class LinearTemperature(_PredictedTemperature):
 
 
 class FeatureTemperature(_PredictedTemperature):
-    r"""Linear Feature Scaling (LFS): one temperature per row, linear in the network's last features.
+    """Linear Feature Scaling (LFS): one temperature per row, linear in the network's last features.
 
-    As :class:`LinearTemperature`, with the features in place of the logits. Unregularised it is the method that
-    fails in the paper's table (ECE .173 where Global Scaling has .035): with 2048 features and a few thousand rows
-    the fit memorises them. The evidence ridge is the cure; it is fitted along the 128 leading directions of the
-    features where there are more.
+    As :class:`LinearTemperature`, with the features in place of the logits. Without regularisation it is the method
+    that fails in the paper's table (ECE .173, Global Scaling .035): with 2048 features and a few thousand rows the fit
+    memorises them. The learned ridge prevents that; where there are more than 128 features the fit uses their 128
+    leading directions.
 
-    >>> import numpy as np
-    >>> from likely.calibration import FeatureTemperature
-    >>> rng = np.random.default_rng(0)
-    >>> y, features = rng.integers(0, 3, 4000), rng.normal(size=(4000, 20))
-    >>> noise = np.exp(features[:, :1])
-    >>> logits = 3 * np.eye(3)[y] + noise * rng.normal(size=(4000, 3))
-    >>> lfs = FeatureTemperature().fit(logits, y, features)
-    >>> round(float(np.corrcoef(np.log(lfs.temperature(logits, features)), features[:, 0])[0, 1]), 1)
-    1.0
+    Args:
+        inputs: ``"logits"``, or ``"probabilities"``, whose logarithm is taken.
+        penalty: ridge on w: ``"evidence"`` learns it, a number sets its strength, and None is the paper's unregularised
+            method, which overfits small sets.
+
+    Attributes:
+        global_temperature_: the temperature :math:`T_0`.
+        solution_: the line, with ``coef`` and ``intercept`` for columns standardised by ``mean`` and ``deviation``.
+        precision_: strength of the ridge; ∞ where w is zero.
+        n_iter_: passes over the rows.
+        n_classes_: number of classes.
+
+    Example:
+        >>> import numpy as np
+        >>> from likely.calibration import FeatureTemperature
+        >>> rng = np.random.default_rng(0)
+        >>> y, features = rng.integers(0, 3, 4000), rng.normal(size=(4000, 20))
+        >>> noise = np.exp(features[:, :1])
+        >>> logits = 3 * np.eye(3)[y] + noise * rng.normal(size=(4000, 3))
+        >>> lfs = FeatureTemperature().fit(logits, y, features)
+        >>> round(float(np.corrcoef(np.log(lfs.temperature(logits, features)), features[:, 0])[0, 1]), 1)
+        1.0
+
+    See Also:
+        :class:`LinearTemperature`, linear in the logits; :class:`CalibratedModule`, which collects a network's
+        features.
     """
 
     _leading = True
@@ -151,10 +196,10 @@ class FeatureTemperature(_PredictedTemperature):
 def _fit_leading(
     features: Rows, evaluate: Evaluate, *, penalty: str | float | None, sample_weight: Array, rate: float
 ) -> Solution:
-    """As ``fit_linear``, on the leading directions of the standardised features where these are many.
+    """Fit as ``fit_linear`` does, on the leading directions of the standardised features where these are many.
 
-    The directions are mixed by a random rotation: each mixture then has its share of the spread, and to standardise
-    them again, as the fit does, leaves the prior of the weights as it was.
+    The directions are mixed by a random rotation: each mixture then has its share of the spread, and standardising them
+    again, as the fit does, leaves the prior of the weights unchanged.
     """
     n, d = features.shape
     if d <= DIRECTIONS or penalty != "evidence":

@@ -1,4 +1,4 @@
-"""Scale calibrators made of others: several in a row, and the one that cross-validation prefers."""
+"""Scale calibrators made of others: several in sequence, and the one that cross-validation prefers."""
 
 from __future__ import annotations
 
@@ -19,21 +19,31 @@ from likely.calibration.regressors._scale import GlobalScale, ScaleCalibrator
 
 
 class ScalePipeline(Composed, ScaleCalibrator):
-    """Scale calibrators in a row: each starts from the scales of the one before.
+    """Scale calibrators in sequence: each starts from the scales of the one before. Created by :func:`compose_scales`.
 
-    :func:`compose_scales` makes one. Only the last may be an :class:`IsotonicScale`, which changes more than scales.
-    A step's scales for its own rows fit them too well, so the next step is fitted on scales of rows held out in ``cv``
-    folds (``None``: on the scales as they are).
+    Only the last may be an :class:`IsotonicScale`, which changes more than scales. A step's scales for the rows it was
+    fitted to are too good, so the next step is fitted to scales of rows held out in ``cv`` folds.
 
-    >>> import numpy as np
-    >>> from likely.calibration import IsotonicScale, LinearScale, compose_scales
-    >>> rng = np.random.default_rng(0)
-    >>> x = rng.normal(size=(2000, 2))
-    >>> mean, y = np.zeros(2000), np.exp(x[:, 0]) * rng.standard_t(3, size=2000)
-    >>> both = compose_scales(LinearScale(), IsotonicScale()).fit(mean, None, y, features=x)
-    >>> lower, upper = both.predict_interval(mean, None, features=x, coverage=0.5)
-    >>> round(float(((lower < y) & (y < upper)).mean()), 1)
-    0.5
+    Args:
+        steps: list of pairs (name, calibrator), the first one first.
+        cv: number of folds; None for the scales of the same rows.
+
+    Attributes:
+        fitted_: list of the fitted steps.
+
+    Example:
+        >>> import numpy as np
+        >>> from likely.calibration import IsotonicScale, LinearScale, compose_scales
+        >>> rng = np.random.default_rng(0)
+        >>> x = rng.normal(size=(2000, 2))
+        >>> mean, y = np.zeros(2000), np.exp(x[:, 0]) * rng.standard_t(3, size=2000)
+        >>> both = compose_scales(LinearScale(), IsotonicScale()).fit(mean, None, y, features=x)
+        >>> lower, upper = both.predict_interval(mean, None, features=x, coverage=0.5)
+        >>> round(float(((lower < y) & (y < upper)).mean()), 1)
+        0.5
+
+    See Also:
+        :func:`compose_scales`, :class:`AutoScale`; :class:`Composition` for classifiers.
     """
 
     def __init__(self, steps: list[tuple[str, Any]], *, cv: int | None = 5) -> None:
@@ -42,7 +52,7 @@ class ScalePipeline(Composed, ScaleCalibrator):
 
     def _fit_rows(self, rows: Forecasts) -> Self:
         if any(isinstance(step, IsotonicScale) for step in self.chain[:-1]):
-            raise ValueError("IsotonicScale bends the whole distribution, so it comes last")
+            raise ValueError("IsotonicScale changes the whole distribution, so it comes last")
         self._fit_steps(rows)
         return self
 
@@ -55,41 +65,58 @@ class ScalePipeline(Composed, ScaleCalibrator):
 
 
 def compose_scales(*calibrators: Any, cv: int | None = 5) -> ScalePipeline:
-    """Scale calibrators in a row, the first one first; see :class:`ScalePipeline`.
+    """Put scale calibrators in sequence, each starting from the scales that the one before returns.
 
-    >>> from likely.calibration import IsotonicScale, LinearScale, compose_scales
-    >>> [name for name, _ in compose_scales(LinearScale(), IsotonicScale()).steps]
-    ['linearscale', 'isotonicscale']
+    Args:
+        *calibrators: the steps, the first one first; only the last may be an :class:`IsotonicScale`.
+        cv: number of folds whose held-out scales the next step is fitted to; None for the scales of the same rows.
+
+    Returns:
+        An unfitted :class:`ScalePipeline`.
+
+    Example:
+        >>> from likely.calibration import IsotonicScale, LinearScale, compose_scales
+        >>> [name for name, _ in compose_scales(LinearScale(), IsotonicScale()).steps]
+        ['linearscale', 'isotonicscale']
+
+    See Also:
+        :func:`compose` for classifiers.
     """
     return ScalePipeline(named(calibrators), cv=cv)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class AutoScale(AutomaticChoice, ScaleCalibrator):
-    """The scale calibrator of lowest cross-validated NLL, simplest first.
+    """The simplest scale calibrator whose cross-validated negative log-likelihood (NLL) is among the lowest.
+
+    Candidates are compared in their order, simplest first: a later one is chosen if it is better than the best so far
+    by more than one standard error of the paired difference.
 
     Args:
-        candidates: names of candidates, or a dictionary from names to calibrators, simplest first. None stands for
-            ``"global"``, ``"linear"`` and ``"deep"``, then ``"isotonic"``, ``"linear+isotonic"`` and
-            ``"deep+isotonic"``; without the networks it is much faster. A later one must beat the best so far by a
-            standard error of the paired difference.
+        likelihood: ``"normal"`` or ``"laplace"``, for candidates given by name.
+        candidates: list of names, or dictionary from names to calibrators, simplest first. None for ``"global"``,
+            ``"linear"`` and ``"deep"``, then ``"isotonic"``, ``"linear+isotonic"`` and ``"deep+isotonic"``; it is much
+            faster without the networks (``"deep"``).
         cv: number of folds.
-        likelihood: ``"normal"`` or ``"laplace"``, of candidates given by name.
-        n_jobs: folds to fit at the same time.
+        n_jobs: number of folds that are fitted in parallel; None for one.
 
     Attributes:
-        name_: the name of the candidate chosen.
+        name_: name of the chosen candidate.
         calibrator_: that candidate, fitted on all rows.
-        scores_: the cross-validated NLL of every candidate.
-        behind_: how many standard errors each candidate is behind the best.
+        scores_: cross-validated NLL of each candidate.
+        behind_: number of standard errors by which each candidate is behind the one of lowest NLL.
 
-    >>> import numpy as np
-    >>> from likely.calibration import AutoScale
-    >>> rng = np.random.default_rng(0)
-    >>> mean = rng.normal(size=500)
-    >>> few = ["global", "linear", "isotonic"]
-    >>> AutoScale(candidates=few).fit(mean, None, mean + rng.normal(size=500)).name_
-    'global'
+    Example:
+        >>> import numpy as np
+        >>> from likely.calibration import AutoScale
+        >>> rng = np.random.default_rng(0)
+        >>> mean = rng.normal(size=500)
+        >>> few = ["global", "linear", "isotonic"]
+        >>> AutoScale(candidates=few).fit(mean, None, mean + rng.normal(size=500)).name_
+        'global'
+
+    See Also:
+        :class:`CalibratedRegressor`, with ``method="auto"``; :class:`AutoCalibrator` for classifiers.
     """
 
     candidates: list[str] | dict[str, Any] | None = None
@@ -99,7 +126,7 @@ class AutoScale(AutomaticChoice, ScaleCalibrator):
     def _fit_rows(self, rows: Forecasts) -> Self:
         candidates = self._candidates()
         rows = rows.loaded()
-        some = rows.thinned()  # some of the rows choose, where there are very many elsewhere; all take part in the fit
+        some = rows.thinned()  # of very many rows in blocks some decide the choice; all are used in the fit
         fits, losses = self._compare(candidates, some)
         self.name_ = next(iter(candidates))
         for name, loss in losses.items():

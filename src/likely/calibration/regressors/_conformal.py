@@ -1,4 +1,4 @@
-"""Intervals with a finite-sample guarantee, by split conformal prediction (through crepes)."""
+"""Intervals with a finite-sample guarantee, by split conformal prediction (with crepes)."""
 
 from __future__ import annotations
 
@@ -23,22 +23,36 @@ from likely.calibration.regressors._regressor import mean_and_scale
 
 @dataclass(eq=False, repr=False)
 class ConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):
-    """A regressor whose intervals cover new rows at least as often as they say, whatever the model.
+    """A regressor whose intervals cover new rows at least as often as stated, by split conformal prediction.
 
-    Some rows are kept from the estimator and rank its errors, each in units of its own scale where it predicts one: a
-    :class:`CalibratedRegressor` does. For rows drawn alike, an interval of coverage p then holds the target with
-    probability p or more. It is the average row that is covered; where errors differ, the scale sees to the rest.
-    A fitted estimator (``FrozenEstimator``) stays as it is, and all rows given to ``fit``, which must be new to it,
-    rank. Needs crepes: ``pip install likely[conformal]``.
+    Some rows are held back from the estimator and rank its errors, each in units of the predicted scale where the
+    estimator has one, as a :class:`CalibratedRegressor` does. For exchangeable rows an interval of coverage p then
+    holds the target with probability p or more. This holds on average over rows; where errors differ between rows, the
+    scale adapts the width. A fitted estimator (``FrozenEstimator``) is not changed, and all rows given to ``fit``,
+    which must be new to it, rank its errors. Needs crepes: ``pip install likely[conformal]``.
 
-    >>> import numpy as np
-    >>> from sklearn.linear_model import Ridge
-    >>> from likely.calibration import CalibratedRegressor, ConformalRegressor
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(2000, 2))
-    >>> y = X[:, 0] + rng.standard_t(3, size=2000)
-    >>> model = ConformalRegressor(CalibratedRegressor(Ridge())).fit(X[:1000], y[:1000])  # doctest: +SKIP
-    >>> lower, upper = model.predict_interval(X[1000:], coverage=0.9)                     # doctest: +SKIP
+    Args:
+        estimator: the regressor.
+        calibration_size: share of the rows that is held back, in (0, 1).
+        random_state: seed for choosing these rows.
+
+    Attributes:
+        estimator_: the fitted estimator.
+        conformal_: the fitted ``crepes.ConformalRegressor``.
+        n_calibration_: number of rows that rank the errors.
+
+    Example:
+        >>> import numpy as np
+        >>> from sklearn.linear_model import Ridge
+        >>> from likely.calibration import CalibratedRegressor, ConformalRegressor
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(2000, 2))
+        >>> y = X[:, 0] + rng.standard_t(3, size=2000)
+        >>> model = ConformalRegressor(CalibratedRegressor(Ridge())).fit(X[:1000], y[:1000])  # doctest: +SKIP
+        >>> lower, upper = model.predict_interval(X[1000:], coverage=0.9)                     # doctest: +SKIP
+
+    See Also:
+        :class:`CalibratedRegressor`, with whole distributions.
     """
 
     estimator: Any
@@ -48,7 +62,18 @@ class ConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):
 
     @all_or_nothing
     def fit(self, X: Any, y: Any) -> Self:
-        """Fit the estimator on most rows and rank its errors on the rest."""
+        """Fit the estimator on most rows and rank its errors on the rest.
+
+        Args:
+            X: table of shape (n, d), of any kind that the estimator takes.
+            y: targets of shape (n,).
+
+        Returns:
+            The fitted estimator itself.
+
+        Raises:
+            ImportError: crepes is not installed.
+        """
         crepes = _crepes()
         y = column_or_1d(y, warn=True)
         assert_all_finite(y, input_name="y")
@@ -57,8 +82,8 @@ class ConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):
             self.estimator_, rest, target = self.estimator, X, y
         else:
             order = self._by_content(X, y)
-            kept, ranking = train_test_split(order, test_size=self.calibration_size, shuffle=False)
-            self.estimator_ = clone(self.estimator).fit(_safe_indexing(X, kept), y[kept])
+            train, ranking = train_test_split(order, test_size=self.calibration_size, shuffle=False)
+            self.estimator_ = clone(self.estimator).fit(_safe_indexing(X, train), y[train])
             rest, target = _safe_indexing(X, ranking), y[ranking]
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self.estimator_, name):
@@ -69,18 +94,36 @@ class ConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):
         return self
 
     def _by_content(self, X: Any, y: NDArray[Any]) -> Index:
-        """The rows in an order drawn by ``random_state`` and by what they hold, whatever order they come in."""
+        """Return the rows in an order that depends on ``random_state`` and their contents only."""
         X, y = indexable(X, y)
         seed = check_random_state(self.random_state).randint(2**31)
         return np.lexsort((y, mixed(row_keys(X) ^ np.uint64(seed))))
 
     def predict(self, X: Any) -> Any:
-        """The estimator's prediction."""
+        """Return the estimator's prediction.
+
+        Args:
+            X: table of shape (n, d), of any kind that the estimator takes.
+
+        Returns:
+            Array of shape (n,).
+        """
         check_is_fitted(self)
         return self.estimator_.predict(X)
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[Array, Array]:
-        """The lower and upper ends of intervals that hold at least ``coverage`` of new targets, on average."""
+        """Return intervals that hold at least a share ``coverage`` of new targets, on average.
+
+        Args:
+            X: table of shape (n, d), of any kind that the estimator takes.
+            coverage: guaranteed share, in (0, 1).
+
+        Returns:
+            Lower and upper ends, arrays of shape (n,).
+
+        Raises:
+            ValueError: there are too few calibration rows for this coverage.
+        """
         check_is_fitted(self)
         if not 0 < coverage < 1:
             raise ValueError(f"coverage must be between 0 and 1, got {coverage}")
@@ -101,7 +144,7 @@ class ConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):
 
 def _crepes() -> Any:
     try:
-        # Importing crepes turns every UserWarning of the process on; this puts the filters back.
+        # Importing crepes enables every UserWarning of the process; this restores the filters.
         with warnings.catch_warnings():
             return importlib.import_module("crepes")
     except ImportError as error:

@@ -1,12 +1,13 @@
-r"""Isotonic recalibration of regressors, as a distribution with a density.
+"""Isotonic recalibration of regressors, as a distribution with a density.
 
 Kuleshov's isotonic map takes a forecast's CDF value F(y) to the share of held-out rows below it: the empirical CDF of
 the probability integral transform. It has steps, so no density. Here the same map is the posterior mean of a Pólya
-tree: the unit interval is halved ten times, each half's share has a Beta prior centred at one half, and how firmly it
-is centred is learned by evidence. Much data gives Kuleshov's map; a forecast that is calibrated already is left alone.
+tree: the unit interval is halved ten times, the share of each half has a Beta prior centred at one half, and the
+concentration of that prior is learned by evidence. With many rows it is Kuleshov's map; a calibrated forecast is left
+unchanged.
 
-Few rows cannot teach a map both tails and middle. So residuals with heavy tails first get a Student t of their own, and
-the map bends what that leaves.
+Few rows cannot determine a map of both tails and middle. So residuals with heavy tails are first fitted by a Student t,
+and the map corrects the rest.
 """
 
 from __future__ import annotations
@@ -38,22 +39,38 @@ _FIRMNESS = np.geomspace(0.01, 1e4, 61)
 class IsotonicScale(ScaleCalibrator):
     """Isotonic recalibration: one monotone map of the forecasts' CDFs, smoothed by evidence so that it has a density.
 
-    The scales are fitted globally first, with a Student t where it is worth ½ log n nats; then the map bends the common
-    shape: skew, a sharp peak, bias. Where the shape is right the map is the identity and this *is* Global Scaling.
-    ``distribution`` is a :class:`Recalibrated`; ``predict_scale`` gives its standard deviation.
+    The scales are fitted globally first, with a Student t where it improves the log-likelihood by more than ½ log n
+    nats; then the map corrects the common shape: skew, a sharp peak, bias. Where the shape is right the map is the
+    identity and this *is* Global Scaling. ``distribution`` returns a :class:`Recalibrated`, and ``predict_scale`` its
+    standard deviation.
 
-    >>> import numpy as np, torch
-    >>> from likely.calibration import GlobalScale, IsotonicScale
-    >>> rng = np.random.default_rng(0)
-    >>> mean = rng.normal(size=4000)
-    >>> y = mean + rng.exponential(size=4000)                    # skewed: no row lies below its mean
-    >>> iso = IsotonicScale().fit(mean, None, y)
-    >>> lower, upper = iso.predict_interval(mean, None, coverage=0.8)
-    >>> round(float((y < lower).mean()), 2), round(float((y > upper).mean()), 2)
-    (0.1, 0.1)
-    >>> better = iso.distribution(mean, None).log_prob(torch.as_tensor(y)).mean()
-    >>> bool(better > GlobalScale().fit(mean, None, y).distribution(mean, None).log_prob(torch.as_tensor(y)).mean())
-    True
+    Args:
+        likelihood: ``"normal"`` or ``"laplace"``, the shape before the map.
+
+    Attributes:
+        global_scale_: the factor for all scales.
+        tails_: degrees of freedom ``df`` and ``scale`` of the Student t; None without.
+        levels_: the map at 1,025 even knots of [0, 1].
+        firmness_: concentration of the tree's prior; ∞ where the map is the identity.
+        has_scale_: whether ``fit`` was given scales.
+
+    Example:
+        >>> import numpy as np, torch
+        >>> from likely.calibration import GlobalScale, IsotonicScale
+        >>> rng = np.random.default_rng(0)
+        >>> mean = rng.normal(size=4000)
+        >>> y = mean + rng.exponential(size=4000)                    # skewed: no row lies below its mean
+        >>> iso = IsotonicScale().fit(mean, None, y)
+        >>> lower, upper = iso.predict_interval(mean, None, coverage=0.8)
+        >>> round(float((y < lower).mean()), 2), round(float((y > upper).mean()), 2)
+        (0.1, 0.1)
+        >>> better = iso.distribution(mean, None).log_prob(torch.as_tensor(y)).mean()
+        >>> bool(better > GlobalScale().fit(mean, None, y).distribution(mean, None).log_prob(torch.as_tensor(y)).mean())
+        True
+
+    See Also:
+        :class:`GlobalScale`; :func:`compose_scales`, to apply it after :class:`LinearScale`;
+        :class:`IsotonicCalibration` for classifiers.
     """
 
     def _fit(self, z: Tensor, rows: Forecasts) -> None:
@@ -94,21 +111,21 @@ class Tails(NamedTuple):
 
 
 def heavy_tails(z: Tensor, weight: Array, plain: Any) -> Tails | None:
-    """The degrees of freedom and the scale of the likeliest Student t; None if it is not worth a parameter more."""
+    """Return degrees of freedom and scale of the likeliest Student t; None if it is not worth a further parameter."""
     z = z.double().cpu()
     squares, total = z.square().numpy(), float(weight.sum())
     if total < 10 or not z.any():
         return None
 
     def cost(nll: Any, **parameters: float) -> float:
-        each = nll(torch.zeros_like(z), z, reduction="none", validate_args=False, **parameters)
-        return float((each * torch.as_tensor(weight)).sum())
+        losses = nll(torch.zeros_like(z), z, reduction="none", validate_args=False, **parameters)
+        return float((losses * torch.as_tensor(weight)).sum())
 
     best, tails = cost(plain, scale=1.0) - 0.5 * math.log(max(total, 2.0)), None
     for df in _TAILS:
         start = max(float(weight @ squares) / total * (df - 2) / df, 1e-12)
         scale = math.sqrt(settled_variance(squares, weight, start, df, steps=30))
-        if scale < 1e-3:  # rows that are hit exactly have no tails
+        if scale < 1e-3:  # rows that are predicted exactly have no tails
             continue
         now = cost(student_t_nll, df=df, scale=scale)
         if now < best:
@@ -117,17 +134,17 @@ def heavy_tails(z: Tensor, weight: Array, plain: Any) -> Tails | None:
 
 
 def polya_tree(pit: Array, weight: Array | None) -> tuple[Array, float]:
-    """The CDF of values in [0, 1] at 2¹⁰ + 1 even knots, and the firmness of most evidence (∞: they are uniform)."""
+    """Return the CDF of values in [0, 1] at 2¹⁰ + 1 even knots, and the firmness of highest evidence (∞: uniform)."""
     return grown_tree(leaf_masses(pit, weight))
 
 
 def leaf_masses(pit: Array, weight: Array | None) -> Array:
-    """The weight of the values in each of 2¹⁰ even parts of [0, 1]."""
+    """Return the weight of the values in each of 2¹⁰ even parts of [0, 1]."""
     return np.histogram(pit, bins=2**_DEPTH, range=(0, 1), weights=weight)[0].astype(np.float64)
 
 
 def grown_tree(leaves: Array) -> tuple[Array, float]:
-    """As :func:`polya_tree`, of the weights of the leaves."""
+    """Return the result of :func:`polya_tree`, given the weights of the leaves."""
     counts = [leaves.reshape(2**depth, -1).sum(1).reshape(-1, 2) for depth in range(1, _DEPTH + 1)]
 
     def evidence(firmness: float) -> float:

@@ -24,25 +24,43 @@ _FOLDS = 5
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LinearScale(ScaleCalibrator):
-    r"""Linear Scaling (LS): one scale per row, linear in its features, that falls back to Global Scaling.
+    r"""Linear Scaling (LS): one scale per row, linear in its features, with Global Scaling as the fallback.
 
     :math:`\sigma_i' = c\,\sigma_i\,f(b + w \cdot \tilde x_i)` with the fitted global factor c, standardised features
-    and the shifted softplus f at .2. Without features it reads the row's mean and log scale. The ridge on w is learned
-    by evidence. Evidence trusts the likelihood, and residuals may have tails it does not
-    know; so b and w are multiplied by the share, from 0 to 1, of greatest gain on rows held out in five folds, less
-    ``margin`` standard errors of it. Where no gain is sure, this *is* Global Scaling. New rows have their features, and
-    their scales, taken within the ranges met in the fit. ``penalty=None`` is the unregularised method, whose NLL blows
-    up on small sets.
+    and the shifted softplus f at .2. Without features it uses the row's mean and log scale. Since the residuals may
+    have heavier tails than the likelihood, for which the evidence is too optimistic, b and w are multiplied by the
+    share, from 0 to 1, of greatest gain on rows held out in five folds, less ``margin`` standard errors. Where no gain
+    exceeds them, this *is* Global Scaling. For new rows features and scales are clipped to the ranges seen in the fit.
 
-    >>> import numpy as np
-    >>> from likely.calibration import LinearScale
-    >>> rng = np.random.default_rng(0)
-    >>> x = rng.normal(size=(4000, 3))
-    >>> noise = np.log1p(np.exp(2 * x[:, 0]))                    # from .1 to 4
-    >>> mean, y = np.zeros(4000), noise * rng.normal(size=4000)
-    >>> ls = LinearScale().fit(mean, None, y, features=x)
-    >>> round(float(np.corrcoef(ls.predict_scale(mean, None, features=x), noise)[0, 1]), 2)
-    0.97
+    Args:
+        likelihood: ``"normal"`` or ``"laplace"``.
+        penalty: ridge on w: ``"evidence"`` learns it, a number sets its strength, and None is the unregularised method,
+            whose NLL can become very large on small sets.
+        margin: number of standard errors that are subtracted from a held-out gain.
+
+    Attributes:
+        global_scale_: the factor c.
+        solution_: the line, with ``coef`` and ``intercept`` for columns standardised by ``mean`` and ``deviation``.
+        share_: share of the line that held-out rows support.
+        precision_: strength of the ridge; ∞ where w is zero.
+        n_iter_: passes over the rows.
+        met_: ranges of the features and of the line in the fit.
+        n_features_: number of features; 0 without.
+        has_scale_: whether ``fit`` was given scales.
+
+    Example:
+        >>> import numpy as np
+        >>> from likely.calibration import LinearScale
+        >>> rng = np.random.default_rng(0)
+        >>> x = rng.normal(size=(4000, 3))
+        >>> noise = np.log1p(np.exp(2 * x[:, 0]))                    # from .1 to 4
+        >>> mean, y = np.zeros(4000), noise * rng.normal(size=4000)
+        >>> ls = LinearScale().fit(mean, None, y, features=x)
+        >>> round(float(np.corrcoef(ls.predict_scale(mean, None, features=x), noise)[0, 1]), 2)
+        0.97
+
+    See Also:
+        :class:`DeepScale`, from a network; :class:`GlobalScale`; :class:`LinearTemperature` for classifiers.
     """
 
     _reads_features = True
@@ -54,7 +72,7 @@ class LinearScale(ScaleCalibrator):
         solution = self._solve(z, rows)
         self.share_ = 1.0
         if self.penalty == "evidence" and solution.coef.any():
-            some = rows.thinned()  # where rows are elsewhere, as many as can be kept say how sure the gain is
+            some = rows.thinned()  # of rows in blocks as many as fit in memory determine the gain and its error
             self.share_ = self._sure_share(z if some is rows else some.residuals / self.global_scale_, some)
         self.solution_ = replace(solution, coef=self.share_ * solution.coef, intercept=self.share_ * solution.intercept)
         self.precision_, self.n_iter_ = solution.precision, solution.n_iter
@@ -71,19 +89,19 @@ class LinearScale(ScaleCalibrator):
         )
 
     def _sure_share(self, z: Tensor, rows: Forecasts) -> float:
-        """The share of u of greatest sure gain on rows held out."""
+        """Return the share of u with the greatest held-out gain less its standard errors."""
         if rows.count < 2 * _FOLDS:
             return 0.0
         shares = torch.linspace(0, 1, 11)
         gains = torch.zeros(len(shares), len(z), dtype=torch.float64)
         folds = fold_numbers(contents(rows.source, rounded=True), _FOLDS, ties=z.double().cpu().numpy())
-        for kept, fold in splits_of(folds):
-            known = rows.taken(kept)
-            base = common_scale(z[kept], known.weight, self._family.power)
-            solution = self._solve(z[kept] / base, known)
-            u = MetRanges.of(solution, known.source).u(solution, rows.source.taken(fold).whole())
-            own = (z[fold] / base).to(u)
-            losses = torch.stack([self._family.relative(own, share * u)[0] for share in shares.to(u)])
+        for train, fold in splits_of(folds):
+            training = rows.taken(train)
+            base = common_scale(z[train], training.weight, self._family.power)
+            solution = self._solve(z[train] / base, training)
+            u = MetRanges.of(solution, training.source).u(solution, rows.source.taken(fold).whole())
+            residuals = (z[fold] / base).to(u)
+            losses = torch.stack([self._family.relative(residuals, share * u)[0] for share in shares.to(u)])
             gains[:, fold] = (losses[0] - losses).double().cpu()
         return float(shares[int(np.argmax([held_out_gain(gain, rows.weight).sure(self.margin) for gain in gains]))])
 
@@ -95,7 +113,7 @@ class LinearScale(ScaleCalibrator):
 
 
 class MetRanges(NamedTuple):
-    """The ranges met in the fit of a line: those of the features, and that of u."""
+    """The ranges of the features, and of u, in the fit of a line."""
 
     low: Tensor
     high: Tensor
@@ -114,7 +132,7 @@ class MetRanges(NamedTuple):
         return cls(-low, high, (float(-least), float(most)))
 
     def u(self, solution: Solution, x: Tensor) -> Tensor:
-        """u within its range, of features within theirs: a line is no guide beyond the rows it was drawn through."""
+        """Return u within its range, of features within theirs: a line does not extrapolate."""
         inside = torch.minimum(torch.maximum(x, self.low.to(x)), self.high.to(x))
         return solution(inside).clamp(*self.range)
 
@@ -125,30 +143,44 @@ def _maxima(left: tuple[Tensor, Tensor], right: tuple[Tensor, Tensor]) -> tuple[
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class DeepScale(DeepCalibrator, ScaleCalibrator):
-    r"""Deep Scaling (DS): one scale per row from a small network, that falls back to Global Scaling.
+    r"""Deep Scaling (DS): one scale per row from a small network, with Global Scaling as the fallback.
 
     :math:`\sigma_i' = c\,\sigma_i\,f(N(\tilde x_i))` with one hidden layer of tanh units and a last layer that starts
-    at zero, which *is* Global Scaling. Five networks are trained at once, each on four fifths of the rows; the number
-    of steps is the one of greatest gain on the fifths left out, less ``margin`` standard errors of it: zero where no
-    gain is sure. The answer is the mean of the five. Same rows, same answer: the seed is fixed.
+    at zero, which *is* Global Scaling. Five networks are trained at once, each on four fifths of the rows, and their
+    outputs averaged; the number of steps is the one of greatest gain on the fifths left out, less ``margin`` standard
+    errors: zero where no gain exceeds them. Without features the networks read the row's mean and log scale.
 
     Args:
-        hidden: units of the hidden layer.
-        max_iter: training steps at most.
-        learning_rate: step size of Adam.
-        margin: standard errors by which a gain on rows left out must exceed zero.
         likelihood: ``"normal"`` or ``"laplace"``.
+        hidden: number of units of the hidden layer.
+        max_iter: maximum number of training steps.
+        learning_rate: step size of Adam.
+        margin: number of standard errors that are subtracted from a gain on rows left out.
         random_state: seed of the first layer and of the folds.
 
-    >>> import numpy as np
-    >>> from likely.calibration import DeepScale
-    >>> rng = np.random.default_rng(0)
-    >>> x = rng.uniform(-2, 2, size=(1000, 1))
-    >>> noise = 0.5 + x[:, 0] ** 2                               # no line can follow this
-    >>> mean, y = np.zeros(1000), noise * rng.normal(size=1000)
-    >>> ds = DeepScale(max_iter=200).fit(mean, None, y, features=x)
-    >>> bool(np.corrcoef(ds.predict_scale(mean, None, features=x), noise)[0, 1] > 0.9)
-    True
+    Attributes:
+        global_scale_: the factor c.
+        networks_: weights of the five networks; None where Global Scaling is used.
+        mean_: mean of each column that the networks read.
+        deviation_: deviation of each of these columns.
+        n_iter_: number of training steps that was chosen.
+        gain_: gain in held-out NLL per row, less ``margin`` standard errors.
+        n_features_: number of features; 0 without.
+        has_scale_: whether ``fit`` was given scales.
+
+    Example:
+        >>> import numpy as np
+        >>> from likely.calibration import DeepScale
+        >>> rng = np.random.default_rng(0)
+        >>> x = rng.uniform(-2, 2, size=(1000, 1))
+        >>> noise = 0.5 + x[:, 0] ** 2                               # not linear in x
+        >>> mean, y = np.zeros(1000), noise * rng.normal(size=1000)
+        >>> ds = DeepScale(max_iter=200).fit(mean, None, y, features=x)
+        >>> bool(np.corrcoef(ds.predict_scale(mean, None, features=x), noise)[0, 1] > 0.9)
+        True
+
+    See Also:
+        :class:`LinearScale`; :class:`DeepTemperature` for classifiers.
     """
 
     _reads_features = True

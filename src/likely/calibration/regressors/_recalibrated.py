@@ -1,4 +1,4 @@
-"""A distribution whose CDF is bent by a monotone map."""
+"""A distribution whose CDF is transformed by a monotone map."""
 
 from __future__ import annotations
 
@@ -13,20 +13,29 @@ from likely.distributions import StudentT
 
 
 class Recalibrated(Distribution):
-    r"""A location-scale distribution whose CDF F is bent by a monotone map: :math:`y \mapsto R(F(y))`.
+    r"""A location-scale distribution whose CDF F is transformed by a monotone map R: its CDF is :math:`R(F(y))`.
 
     R is linear between its ``levels`` at even knots of [0, 1], so the density :math:`R'(F(y))\,f(y)` is positive
     wherever f is, tails included, and quantiles are exact.
 
-    >>> import torch
-    >>> from likely.calibration import Recalibrated
-    >>> skewed = Recalibrated(torch.distributions.Normal(0.0, 1.0), torch.tensor([0.0, 0.2, 1.0]))
-    >>> skewed.cdf(torch.tensor(0.0))                            # a fifth below the old median
-    tensor(0.2000)
-    >>> skewed.icdf(torch.tensor(0.2)).abs() < 1e-6
-    tensor(True)
-    >>> skewed.mean
-    tensor(0.4787)
+    Args:
+        base: the distribution of CDF F.
+        levels: values of R at even knots, rising from 0 to 1, shape (k,).
+        validate_args: whether torch checks values; None for torch's default.
+
+    Example:
+        >>> import torch
+        >>> from likely.calibration import Recalibrated
+        >>> skewed = Recalibrated(torch.distributions.Normal(0.0, 1.0), torch.tensor([0.0, 0.2, 1.0]))
+        >>> skewed.cdf(torch.tensor(0.0))                            # a fifth below the old median
+        tensor(0.2000)
+        >>> skewed.icdf(torch.tensor(0.2)).abs() < 1e-6
+        tensor(True)
+        >>> skewed.mean
+        tensor(0.4787)
+
+    See Also:
+        :class:`IsotonicScale`, which learns the levels.
     """
 
     arg_constraints: dict[str, constraints.Constraint] = {}  # noqa: RUF012 (torch's own spelling)
@@ -37,23 +46,51 @@ class Recalibrated(Distribution):
         super().__init__(base.batch_shape, validate_args=validate_args)
 
     def cdf(self, value: Tensor) -> Tensor:
-        """R(F(y))."""
+        """Return :math:`R(F(y))`.
+
+        Args:
+            value: numbers y that broadcast with the batch shape.
+
+        Returns:
+            Tensor of probabilities.
+        """
         position, bin = self._locate(self.base.cdf(value))
         return torch.lerp(self.levels[bin], self.levels[bin + 1], position - bin)
 
     def icdf(self, value: Tensor) -> Tensor:
-        """The quantile at each probability."""
+        """Return the quantile at each probability.
+
+        Args:
+            value: probabilities that broadcast with the batch shape.
+
+        Returns:
+            Tensor of quantiles.
+        """
         return self.base.icdf(self._straight(torch.as_tensor(value).to(self.levels)))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """log f(y) + log R'(F(y))."""
+        r"""Return the log density, :math:`\log f(y) + \log R'(F(y))`.
+
+        Args:
+            value: numbers y that broadcast with the batch shape.
+
+        Returns:
+            Tensor of log densities.
+        """
         _, bin = self._locate(self.base.cdf(value))
         slope = self.levels.diff() * (len(self.levels) - 1)
         base: Tensor = self.base.log_prob(value)
         return base + slope.log()[bin]
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
-        """Draws by the inverse of the CDF."""
+        """Draw samples by the inverse CDF.
+
+        Args:
+            sample_shape: shape of the samples per distribution.
+
+        Returns:
+            Tensor of shape ``sample_shape`` + batch shape.
+        """
         shape = self._extended_shape(torch.Size(sample_shape))
         draws = self._straight(torch.rand(shape, dtype=self.levels.dtype, device=self.levels.device))
         # Away from 0 and 1, whose quantiles are infinite.
@@ -61,17 +98,25 @@ class Recalibrated(Distribution):
         return self.base.icdf(draws.clamp(tiny, 1 - tiny))
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Recalibrated:
-        """The same distribution over a larger batch."""
+        """Return the same distribution over a larger batch.
+
+        Args:
+            batch_shape: the new batch shape.
+            _instance: not used.
+
+        Returns:
+            The expanded distribution.
+        """
         return Recalibrated(self.base.expand(torch.Size(batch_shape)), self.levels)
 
     @property
     def mean(self) -> Tensor:
-        """loc + scale · E z."""
+        """The mean, location plus scale times that of the standardised distribution."""
         return self.base.loc + self.base.scale * self._moments[0]
 
     @property
     def variance(self) -> Tensor:
-        """scale² · Var z."""
+        """The variance, squared scale times that of the standardised distribution."""
         return self.base.scale.square() * self._moments[1]
 
     @cached_property
@@ -105,7 +150,7 @@ class Recalibrated(Distribution):
         return mean, square - mean**2
 
     def _straight(self, level: Tensor) -> Tensor:
-        """The inverse of R."""
+        """Return the inverse of R."""
         bin = torch.searchsorted(self.levels, level.contiguous(), right=True).sub(1).clamp(0, len(self.levels) - 2)
         below, mass = self.levels[bin], self.levels[bin + 1] - self.levels[bin]
         inside = torch.where(mass > 0, (level - below) / mass, 0.5)

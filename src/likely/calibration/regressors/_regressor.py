@@ -23,35 +23,43 @@ from likely.calibration.regressors._scale import ScaleCalibrator
 
 @dataclass(eq=False, repr=False)
 class CalibratedRegressor(RegressorMixin, CalibratedEstimator):
-    """A regressor that says how sure it is, calibrated on rows it was not trained on.
+    """A scikit-learn regressor with calibrated predictive distributions, fitted on rows it was not trained on.
 
     An unfitted estimator is cross-fitted: its out-of-fold predictions train the calibrator, then it is fitted on all
-    rows. A fitted one, wrapped in scikit-learn's ``FrozenEstimator`` or declared by ``cv="prefit"``, stays as it is,
-    and all rows given to ``fit`` train the calibrator: they should be rows it has not seen. Estimators whose
-    ``predict`` takes ``return_std`` bring their own scale; for all others the residuals give one. ``predict`` is the
-    estimator's own, unchanged.
+    rows. A fitted one, wrapped in scikit-learn's ``FrozenEstimator`` or declared by ``cv="prefit"``, is not changed,
+    and all rows given to ``fit`` train the calibrator: they should be new to it. The scale comes from the estimator
+    where its ``predict`` takes ``return_std``, otherwise from the residuals. ``predict`` is that of the estimator,
+    unchanged.
 
     Args:
         estimator: the regressor.
-        method: ``"linear"``, ``"global"``, ``"deep"``, ``"isotonic"``, ``"auto"``, or a scale calibrator.
-        cv: folds of the cross-fitting, as in scikit-learn, or ``"prefit"``. A number deals the rows by what they hold,
-            so that neither their order matters nor whether a row is there twice or has a weight of two.
-        features: what a scale that differs by row is read off: ``"input"``, that is X; a function of X; or None, for
-            the estimator's mean and scale.
-        n_jobs: folds to fit at the same time.
+        method: ``"linear"``, ``"global"``, ``"deep"``, ``"isotonic"``, ``"auto"``, or a :class:`ScaleCalibrator`.
+        cv: folds of the cross-fitting, as in scikit-learn, or ``"prefit"``. A number deals the rows into folds by their
+            contents: the order of rows does not matter, and a row of weight two counts as the row twice.
+        features: what a scale per row depends on: ``"input"`` for X, a function of X, or None for the estimator's mean
+            and scale.
+        n_jobs: number of folds that are fitted in parallel; None for one.
 
-    >>> import numpy as np
-    >>> from sklearn.linear_model import Ridge
-    >>> from likely.calibration import CalibratedRegressor
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.uniform(0, 4, size=(2000, 1))
-    >>> y = X[:, 0] + (0.5 + X[:, 0]) * rng.normal(size=2000)
-    >>> model = CalibratedRegressor(Ridge()).fit(X, y)
-    >>> model.predict([[0.0], [4.0]], return_std=True)[1].round()
-    array([1., 5.])
-    >>> lower, upper = model.predict_interval(X, coverage=0.8)
-    >>> round(float(((lower < y) & (y < upper)).mean()), 1)
-    0.8
+    Attributes:
+        members_: list with the fitted pair of ``estimator`` and ``calibrator``.
+        fill_: mean of each column, in place of missing values in the features, shape (d,).
+
+    Example:
+        >>> import numpy as np
+        >>> from sklearn.linear_model import Ridge
+        >>> from likely.calibration import CalibratedRegressor
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.uniform(0, 4, size=(2000, 1))
+        >>> y = X[:, 0] + (0.5 + X[:, 0]) * rng.normal(size=2000)
+        >>> model = CalibratedRegressor(Ridge()).fit(X, y)
+        >>> model.predict([[0.0], [4.0]], return_std=True)[1].round()
+        array([1., 5.])
+        >>> lower, upper = model.predict_interval(X, coverage=0.8)
+        >>> round(float(((lower < y) & (y < upper)).mean()), 1)
+        0.8
+
+    See Also:
+        :class:`ConformalRegressor`, with guaranteed coverage; :class:`CalibratedClassifier`.
     """
 
     estimator: Any
@@ -62,7 +70,15 @@ class CalibratedRegressor(RegressorMixin, CalibratedEstimator):
     n_jobs: int | None = None
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """The estimator's prediction; with ``return_std`` also the standard deviation of each row's distribution."""
+        """Return the estimator's prediction, on request with the calibrated standard deviation.
+
+        Args:
+            X: table of shape (n, d), of any kind that the estimator takes.
+            return_std: whether to return the standard deviation of each row's distribution too.
+
+        Returns:
+            Array of shape (n,), or with ``return_std`` a pair of such arrays.
+        """
         check_is_fitted(self)
         if not return_std:
             return self.estimator_.predict(X)
@@ -70,11 +86,26 @@ class CalibratedRegressor(RegressorMixin, CalibratedEstimator):
         return mean, self.calibrator_.distribution(mean, scale, features).stddev.numpy()
 
     def predict_dist(self, X: Any) -> Distribution:
-        """Each row's distribution, as torch's: log_prob, cdf, icdf, sample."""
+        """Return the calibrated distribution of each row.
+
+        Args:
+            X: table of shape (n, d), of any kind that the estimator takes.
+
+        Returns:
+            A torch distribution of batch shape (n,), with ``log_prob``, ``cdf``, ``icdf`` and ``sample``.
+        """
         return self.calibrator_.distribution(*self._forecast(X))
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[Array, Array]:
-        """The lower and upper ends of the central interval that holds ``coverage`` of each row's distribution."""
+        """Return the central interval of each row's calibrated distribution.
+
+        Args:
+            X: table of shape (n, d), of any kind that the estimator takes.
+            coverage: probability of the interval, in (0, 1).
+
+        Returns:
+            Lower and upper ends, arrays of shape (n,).
+        """
         lower, upper = self.calibrator_.predict_interval(*self._forecast(X), coverage)
         return lower, upper
 
@@ -100,15 +131,15 @@ class CalibratedRegressor(RegressorMixin, CalibratedEstimator):
         if fit:
             known = ~np.isnan(inputs)
             self.fill_ = np.where(known, inputs, 0).sum(0) / known.sum(0).clip(min=1)
-        # A missing input says nothing of the scale, and the mean is the value that says nothing.
+        # A missing input has no effect on the scale: it is replaced by the mean.
         return np.where(np.isnan(inputs), self.fill_, inputs)
 
 
 def mean_and_scale(estimator: Any, X: Any) -> tuple[Array, Array | None]:
-    """The estimator's predictions, and their scales where its ``predict`` can return them."""
+    """Return the estimator's predictions, and their scales where its ``predict`` can return them."""
     last = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
     if "return_std" not in inspect.signature(last.predict).parameters:
         return np.asarray(estimator.predict(X), dtype=np.float64), None
     mean, scale = (np.asarray(part, dtype=np.float64) for part in estimator.predict(X, return_std=True))
-    # A Gaussian process says zero at a row it was trained on; no calibrator can stretch that.
+    # A Gaussian process returns zero at a row it was trained on, which no factor can change.
     return mean, np.maximum(scale, max(1e-6 * scale.max(initial=0.0), np.finfo(np.float32).tiny))

@@ -1,4 +1,4 @@
-"""Rows that calibrators of regressors are fitted to, or asked about: means, scales, targets, features and weights."""
+"""Rows of forecasts for calibrators of regressors: means, scales, targets, features and weights."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from likely._rows.opened import Arrays, opened
 from likely._typing import Array
 from likely.calibration._held_out import HeldOutRows, check_weight
 
-KEPT = 2**22  # numbers: of so many folds are made, where rows are elsewhere
+KEPT = 2**22  # maximum size of the rows that folds are made of, where rows are in blocks
 
 
 @dataclass(frozen=True)
 class Forecasts(HeldOutRows):
-    """What a regressor says of some rows: means, and scales (the answers; None where it gives none)."""
+    """A regressor's predictions for some rows: means, and scales (the ``answers``; None without)."""
 
     mean: Tensor
 
     @classmethod
     def checked(cls, mean: Any, scale: Any, features: Any, y: Any = None, sample_weight: Any = None) -> Forecasts:
-        """Return the rows of positive weight, after a look at every number; without targets, ``y`` is None."""
+        """Return the rows of positive weight, after a check of every number; without targets, ``y`` is None."""
         others = {"scale": scale, "y": y, "features": features}
         table = opened("mean", mean, _check, sample_weight=sample_weight, **others)
         if table is not None:
@@ -38,7 +38,7 @@ class Forecasts(HeldOutRows):
         centre = _column("mean", mean)
         spread = None if scale is None else _column("scale", scale, like=centre)
         if spread is not None and not bool((spread > 0).all()):
-            raise ValueError("scale must be positive in every row")
+            raise ValueError("scale must be positive in every row: clip it or drop these rows")
         extra = check_features(features, len(centre))
         target = None if y is None else _column("y", y, like=centre)
         return cls(spread, target, extra, check_weight(sample_weight, centre), centre).counted()
@@ -59,27 +59,27 @@ class Forecasts(HeldOutRows):
 
     @property
     def residuals(self) -> Any:
-        """The targets less the means, over the scales: a tensor, or rows that are elsewhere."""
+        """The targets less the means, over the scales: a tensor, or rows that are not in memory."""
         return self.computed(lambda rows: (rows.y - rows.mean) / rows.scale)
 
     def computed(self, compute: Callable[[Forecasts], Tensor], width: int | None = None) -> Any:
-        """Return what a function makes of each row: a tensor, or of rows that are elsewhere such rows."""
+        """Return a function of each row: a tensor, or for rows that are not in memory such rows."""
         if not self.elsewhere:
             return compute(self)
         return cast(Rows, self.mean).mapped(lambda rows, _: compute(self.at(rows)), width)
 
     @property
     def width(self) -> int:
-        """How many features each row has."""
+        """The number of features per row."""
         return 0 if self.features is None else self.features.shape[1]
 
     @property
     def source(self) -> Rows:
-        """The features given, else the mean and, where the regressor has one, the log scale."""
+        """The features, if numbers, else the mean and, where the regressor has one, the log scale."""
         if self.features is not None:
             return self.features
-        found = self.computed(_own_features, 1 if self.answers is None else 2)
-        return found if isinstance(found, Rows) else Rows(found)
+        forecast = self.computed(_forecast_features, 1 if self.answers is None else 2)
+        return forecast if isinstance(forecast, Rows) else Rows(forecast)
 
     @override
     def keys(self) -> Keys:
@@ -100,28 +100,28 @@ class Forecasts(HeldOutRows):
         return -fitted._distribution(self).log_prob(self.y).double().cpu().numpy()
 
 
-def _own_features(rows: Forecasts) -> Tensor:
+def _forecast_features(rows: Forecasts) -> Tensor:
     return torch.stack([rows.mean] if rows.answers is None else [rows.mean, rows.answers.log()], dim=1)
 
 
 def _check(arrays: Arrays) -> None:
-    """Refuse a block that holds other than one finite number per row, or scales that are not positive."""
+    """Raise an error for a block that does not hold one finite number per row, or whose scales are not positive."""
     mean = arrays["mean"]
     if mean.ndim > 1:
-        told = "scale=, y=, features= and sample_weight= name the others"
-        raise ValueError(f"the table must have one column left, the mean, and has {mean.shape[1]}: {told}")
+        remedy = "name the others by scale=, y=, features= and sample_weight="
+        raise ValueError(f"the table must have one column left, the mean, and has {mean.shape[1]}: {remedy}")
     if "y" not in arrays:
         raise ValueError("y must hold one number per row: a scale is learned from targets")
     Forecasts.checked(mean, arrays.get("scale"), arrays.get("features"), arrays["y"])
 
 
 def _column(name: str, values: Any, like: Tensor | None = None) -> Tensor:
-    given = values.detach() if isinstance(values, Tensor) else torch.from_numpy(np.array(values, dtype=np.float64))
-    if given.ndim != 1 or (like is not None and given.shape != like.shape):
+    numbers = values.detach() if isinstance(values, Tensor) else torch.from_numpy(np.array(values, dtype=np.float64))
+    if numbers.ndim != 1 or (like is not None and numbers.shape != like.shape):
         rows = "(rows,)" if like is None else f"({len(like)},)"
-        raise ValueError(f"{name} must hold one number per row, shape {rows}; got {tuple(given.shape)}")
-    if len(given) == 0:
+        raise ValueError(f"{name} must hold one number per row, shape {rows}; got {tuple(numbers.shape)}")
+    if len(numbers) == 0:
         raise ValueError(f"{name} has no rows")
-    if not bool(given.isfinite().all()):
+    if not bool(numbers.isfinite().all()):
         raise ValueError(f"{name} holds NaN or infinities: clean it first")
-    return given.to(like) if like is not None else given.to(torch.promote_types(given.dtype, torch.float32))
+    return numbers.to(like) if like is not None else numbers.to(torch.promote_types(numbers.dtype, torch.float32))

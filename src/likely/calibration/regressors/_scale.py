@@ -1,4 +1,4 @@
-"""What calibrators of regressors share: likelihoods, checks and distributions; and one factor for all scales."""
+"""The base class of calibrators of regressors, and one factor for all scales."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class Family:
     power: int
 
     def distribution(self, mean: Tensor, scale: Tensor) -> Distribution:
-        """The forecast."""
+        """Return the forecast."""
         return self.likelihood.loss(validate_args=False)._distribution(mean, {"scale": scale})
 
     def relative(self, z: Tensor, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The NLL of residuals in units of the base scale at f(u) times that scale, its slope in u and curvature."""
+        """Return the NLL of residuals z at f(u) times the base scale, its slope in u and its curvature."""
         factor = LINK(u)
         slope = LINK.slope(u) / factor  # of log f
         nll = self.likelihood.nll(torch.zeros_like(z), z, scale=factor, reduction="none", validate_args=False)
@@ -50,36 +50,63 @@ FAMILIES = {name: Family(LIKELIHOODS[name], power) for name, power in (("normal"
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ScaleCalibrator(BaseEstimator):
-    """Turns a regressor's means and scales into distributions that fit. Subclasses write ``_fit`` and ``_factor``.
+    """Base class of calibrators of regressors, which map predicted means and scales to calibrated distributions.
 
-    ``mean``, ``scale`` and ``y`` hold one number per row, in NumPy or torch; answers come back in kind, distributions
-    as torch's. ``scale=None`` is for a regressor that gives none: every row then starts from the same one.
-    ``likelihood`` is ``"normal"`` or ``"laplace"``, and ``scale`` its parameter: σ, or b.
+    Subclasses write ``_fit`` and ``_factor``. ``mean``, ``scale`` and ``y`` hold one number per row, in NumPy or torch;
+    outputs are of the same kind, distributions torch's.
 
-    Dask's arrays, and tables of columns in files or in Dask's frames, are read by blocks, and answers are of the same
-    kind. Of a table all columns but the mean are named: ``fit("held_out/", "scale", "y", features=["x1", "x2"])``.
+    Dask arrays, and tables of columns in files or in Dask frames, are read by blocks, and outputs are of the same kind.
+    Of a table all columns but the mean are named: ``fit("held_out/", "scale", "y", features=["x1", "x2"])``.
 
-    >>> import numpy as np
-    >>> from likely.calibration import GlobalScale
-    >>> rng = np.random.default_rng(0)
-    >>> mean = rng.normal(size=4000)
-    >>> y = mean + 0.5 * rng.normal(size=4000)
-    >>> gs = GlobalScale().fit(mean, None, y)
-    >>> gs.predict_scale(mean[:2], None).round(2)
-    array([0.5, 0.5])
-    >>> lower, upper = gs.predict_interval(mean, None, coverage=0.9)
-    >>> round(float(((lower < y) & (y < upper)).mean()), 2)
-    0.9
+    Args:
+        likelihood: ``"normal"`` or ``"laplace"``; ``scale`` is its parameter, σ or b.
+
+    Attributes:
+        global_scale_: the factor for all scales of highest likelihood.
+        has_scale_: whether ``fit`` was given scales.
+        n_features_: number of features that ``fit`` was given.
+
+    Example:
+        >>> import numpy as np
+        >>> from likely.calibration import GlobalScale
+        >>> rng = np.random.default_rng(0)
+        >>> mean = rng.normal(size=4000)
+        >>> y = mean + 0.5 * rng.normal(size=4000)
+        >>> gs = GlobalScale().fit(mean, None, y)
+        >>> gs.predict_scale(mean[:2], None).round(2)
+        array([0.5, 0.5])
+        >>> lower, upper = gs.predict_interval(mean, None, coverage=0.9)
+        >>> round(float(((lower < y) & (y < upper)).mean()), 2)
+        0.9
+
+    See Also:
+        :class:`GlobalScale`, :class:`LinearScale`, :class:`DeepScale`, :class:`IsotonicScale`, :class:`AutoScale`.
     """
 
-    n_features_ = 0  # a model that was loaded and reads no features does not know
+    n_features_ = 0  # for a loaded model that reads no features
     _reads_features = False  # whether the scale of a row depends on its features
 
     likelihood: str = "normal"
 
     @all_or_nothing
     def fit(self, mean: Any, scale: Any, y: Any, features: Any = None, sample_weight: Any = None) -> Self:
-        """Learn from held-out rows: their predicted means and scales, their targets and, for some, features."""
+        """Fit the calibrator to held-out rows.
+
+        Args:
+            mean: predicted means, shape (n,).
+            scale: predicted scales, shape (n,), positive; None for a regressor without, for which all rows start from
+                the same scale.
+            y: targets, shape (n,).
+            features: columns of shape (n, d), for the calibrators that read them; without any these read the mean and
+                the log scale.
+            sample_weight: weight per row, shape (n,); None for equal weights.
+
+        Returns:
+            The fitted calibrator itself.
+
+        Raises:
+            ValueError: shapes do not match, numbers are not finite, or scales are not positive.
+        """
         if y is None:
             raise ValueError("y must hold one number per row: a scale is learned from targets")
         rows = Forecasts.checked(mean, scale, features, y, sample_weight)
@@ -87,22 +114,53 @@ class ScaleCalibrator(BaseEstimator):
         return self._fit_rows(rows)
 
     def distribution(self, mean: Any, scale: Any, features: Any = None) -> Distribution:
-        """Return the calibrated distribution of every row: log_prob, cdf, icdf, sample."""
+        """Return the calibrated distribution of each row.
+
+        Args:
+            mean: predicted means, shape (n,), in memory.
+            scale: predicted scales, shape (n,); None where the fit had none.
+            features: columns of shape (n, d), where the fit had features.
+
+        Returns:
+            A torch distribution of batch shape (n,), with ``log_prob``, ``cdf``, ``icdf`` and ``sample``.
+
+        Raises:
+            TypeError: the rows are in blocks; :meth:`predict_scale` and :meth:`predict_interval` take these.
+        """
         check_is_fitted(self)
         if source_of(mean) is not None:
             raise TypeError(
-                "distributions are of rows in memory: ask predict_scale or predict_interval, which take blocks"
+                "distributions are of rows in memory: use predict_scale or predict_interval, which take blocks"
             )
         return self._distribution(Forecasts.checked(mean, scale, features))
 
     @by_rows("scale", "features")
     def predict_scale(self, mean: Any, scale: Any, features: Any = None) -> Any:
-        """Return the calibrated scale of every row; the standard deviation after an isotonic map."""
+        """Return the calibrated scale of each row; after an isotonic map, the standard deviation.
+
+        Args:
+            mean: predicted means, shape (n,).
+            scale: predicted scales, shape (n,); None where the fit had none.
+            features: columns of shape (n, d), where the fit had features.
+
+        Returns:
+            Scales of shape (n,), of the kind of ``mean``.
+        """
         check_is_fitted(self)
         return like(self._scales(Forecasts.checked(mean, scale, features)), mean)
 
     def predict_interval(self, mean: Any, scale: Any, features: Any = None, coverage: float = 0.9) -> tuple[Any, Any]:
-        """The lower and upper ends of the central interval that holds ``coverage`` of each row's distribution."""
+        """Return the central interval of each row's calibrated distribution.
+
+        Args:
+            mean: predicted means, shape (n,).
+            scale: predicted scales, shape (n,); None where the fit had none.
+            features: columns of shape (n, d), where the fit had features.
+            coverage: probability of the interval, in (0, 1).
+
+        Returns:
+            Lower and upper ends, each of shape (n,) and of the kind of ``mean``.
+        """
         if not 0 < coverage < 1:
             raise ValueError(f"coverage must be between 0 and 1, got {coverage}")
         tail = (1 - coverage) / 2
@@ -129,7 +187,7 @@ class ScaleCalibrator(BaseEstimator):
         z, weight = rows.residuals, rows.weight
         self.has_scale_, self.n_features_ = rows.answers is not None, rows.width
         self.global_scale_ = factor = common_scale(z, weight, self._family.power)
-        self._fit(z.mapped(lambda _, own: own / factor) if rows.elsewhere else z / factor, rows)
+        self._fit(z.mapped(lambda _, block: block / factor) if rows.elsewhere else z / factor, rows)
         return self
 
     def _distribution(self, rows: Forecasts) -> Distribution:
@@ -137,37 +195,50 @@ class ScaleCalibrator(BaseEstimator):
 
     def _scales(self, rows: Forecasts) -> Tensor:
         if (rows.answers is not None) != self.has_scale_:
-            raise ValueError(f"fitted with{'' if self.has_scale_ else 'out'} scales, so give scale here likewise")
+            raise ValueError(
+                f"the calibrator was fitted with{'' if self.has_scale_ else 'out'} scales: do the same here"
+            )
         width, fitted = rows.width, self.n_features_
         if width != fitted and (self._reads_features or (width and fitted)):
             raise ValueError(f"features have {width or 'no'} columns, the fit had {fitted or 'no'} columns")
         return rows.scale * self.global_scale_ * self._factor(rows)
 
     def _fit(self, z: Tensor, rows: Forecasts) -> None:
-        """Learn from the residuals in units of the globally scaled forecasts."""
+        """Fit to the residuals in units of the globally scaled forecasts."""
 
     def _factor(self, rows: Forecasts) -> Tensor | float:
-        """What each row's globally calibrated scale is multiplied by."""
+        """Return the factor by which each row's globally calibrated scale is multiplied."""
         return 1.0
 
 
 class GlobalScale(ScaleCalibrator):
-    r"""Global Scaling (GS): every scale times one factor, the one of highest likelihood, in closed form.
+    r"""Global Scaling (GS): one factor for all scales, that of highest likelihood, in closed form.
 
-    For the normal it is the root mean square of :math:`r_i / \sigma_i`, for the Laplace their mean size.
+    For the normal it is the root mean square of :math:`r_i / \sigma_i`, for the Laplace their mean absolute value.
 
-    >>> import numpy as np
-    >>> from likely.calibration import GlobalScale
-    >>> rng = np.random.default_rng(0)
-    >>> mean, scale = np.zeros(4000), np.exp(rng.normal(size=4000))
-    >>> y = 3 * scale * rng.normal(size=4000)                    # three times as far off as the regressor says
-    >>> round(GlobalScale().fit(mean, scale, y).global_scale_, 1)
-    3.0
+    Args:
+        likelihood: ``"normal"`` or ``"laplace"``.
+
+    Attributes:
+        global_scale_: the factor.
+        has_scale_: whether ``fit`` was given scales.
+
+    Example:
+        >>> import numpy as np
+        >>> from likely.calibration import GlobalScale
+        >>> rng = np.random.default_rng(0)
+        >>> mean, scale = np.zeros(4000), np.exp(rng.normal(size=4000))
+        >>> y = 3 * scale * rng.normal(size=4000)                    # three times as far off as predicted
+        >>> round(GlobalScale().fit(mean, scale, y).global_scale_, 1)
+        3.0
+
+    See Also:
+        :class:`LinearScale` and :class:`DeepScale`, with a factor per row; :class:`GlobalTemperature` for classifiers.
     """
 
 
 def common_scale(z: Any, weight: Array, power: int) -> float:
-    """Return the factor of highest likelihood for all scales, in closed form, of residuals anywhere."""
+    """Return the factor of highest likelihood for all scales, in closed form, for residuals in memory or in blocks."""
     weights = column(weight)
 
     def sums(rows: Any) -> Tensor:
@@ -176,5 +247,5 @@ def common_scale(z: Any, weight: Array, power: int) -> float:
 
     rows = z if isinstance(z, Rows) else Rows(z)
     factor = float((rows.total(sums) / float(weight.sum())) ** (1 / power))
-    # Residuals of zero throughout would ask for a scale of zero.
+    # Residuals that are all zero would give a scale of zero.
     return max(factor, math.sqrt(torch.finfo(torch.float32).tiny))
