@@ -285,7 +285,7 @@ def test_rows_that_share_a_name_are_told_apart(names: str) -> None:
     table = pd.DataFrame({"code": code, "x": x, "y": y})
     report = likely.audit(table, target="y", id="code")
     count = 3 if names == "twice" else 2
-    assert f"In code, {count} rows have no name of their own; these are called by their place as well." in report.notes
+    assert f"In code, {count} rows have names that others share; they are shown with their row number." in report.notes
     assert {report.names.called(row) for row in (7, 30)} == (
         {"code h1 (row 7)", "code h1 (row 30)"} if names == "twice" else {"row 7", "row 30"}
     )

@@ -54,13 +54,17 @@ class Known:
         try:
             if isinstance(fine, list):
                 if content.get("version") != VERSION:
-                    raise ValueError(f"{name} was written by another version of likely: mark what is fine once more")
+                    raise ValueError(
+                        f"{name} was written by another version of likely: mark the findings as fine again"
+                    )
                 return cls._of(fine, groups=True)
             if isinstance(earlier, list):
                 return cls._of([row for entry in earlier for row in entry["marks"]], groups=False)
         except (KeyError, TypeError, AttributeError):
             pass
-        raise ValueError(f"{name} is no file of findings: give summary.json of an earlier audit, or what a page saved")
+        raise ValueError(
+            f"{name} is not a file of findings: give summary.json of an earlier audit, or what a page saved"
+        )
 
     @classmethod
     def _of(cls, marks: Iterable[Mapping[str, Any]], *, groups: bool) -> Known:

@@ -107,18 +107,18 @@ class RowWords:
         name, usual = self.table.names[j], self.table.usual(row, self.table.names[j])
         if not mended and not change.hint and (nats > RARE).sum() > 2:
             worst = [self.table.names[k] for k in np.argsort(-nats, kind="stable")[:3]]
-            return f"{worst[0]}, {worst[1]} and {worst[2]} are odd together", ""
+            return f"{worst[0]}, {worst[1]} and {worst[2]} are an odd combination", ""
         if change.swapped >= 0:
             pair = f"{name} and {self.table.names[change.swapped]} look swapped"
             return pair, pair
         value = f"{name} = {self.table.shown(row, name)}"
-        beside = f", where rows like it have {usual}" if usual is not None else ""
+        beside = f", where similar rows have {usual}" if usual is not None else ""
         if isinstance(usual, Usual) and usual.low <= self.table.values[j][row] <= usual.high and len(nats) > 1:
             other = self.table.names[int(self.table.weights[j].argmax())]
-            beside = f" does not go with {other} = {self.table.shown(row, other)}"
+            beside = f" does not match {other} = {self.table.shown(row, other)}"
         if change.hint:
             return f"{value}{beside}; {change.hint} would fit", f"{change.hint} would fit {name}"
-        return f"{value}{beside}", f"{value}, unlike rows like these" if self._sentinel(row, j) else ""
+        return f"{value}{beside}", f"{value}, unlike similar rows" if self._sentinel(row, j) else ""
 
     def _sentinel(self, row: int, j: int) -> bool:
         """Whether a value lies apart from the column's others, so that all rows that have it have one problem."""
@@ -136,7 +136,7 @@ class RowWords:
         out = np.array([0.0 if unit is None else abs(own) for unit, own in zip(self.table.units, z, strict=True)])
         first, second = (*np.argsort(-np.nan_to_num(out), kind="stable")[:2], -1)[:2]
         names = [self.table.names[j] for j in (first, second) if j == first or (j >= 0 and out[j] >= _OUT)]
-        return " and ".join(f"{name} = {self.table.shown(row, name)}" for name in names) + ": far out, but in line"
+        return " and ".join(f"{name} = {self.table.shown(row, name)}" for name in names) + ": extreme, but consistent"
 
     def _reasons(self, row: int, at: int, change: Change, judged: Judged) -> list[Reason]:
         """The values that are to blame, that which explains the others first, beside those of similar rows."""
@@ -151,6 +151,6 @@ class RowWords:
         names = [self.table.names[j] for j in blamed]
         compared = self.table.compare([row], names)[0]
         return [
-            Reason(cell.column, cell.value, f"rows like it have {cell.usual}" if cell.usual else "", float(share))
+            Reason(cell.column, cell.value, f"similar rows have {cell.usual}" if cell.usual else "", float(share))
             for cell, share in zip(compared, shares, strict=True)
         ]

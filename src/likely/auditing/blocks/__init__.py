@@ -56,7 +56,7 @@ def audit_source(
     sums, frame = first_pass(source, stride, rows, progress)
     table = read_table(frame)
     if list(table.frame.columns) != list(frame.columns):
-        raise ValueError("columns of a table that is read by blocks need names, each another: rename them")
+        raise ValueError("columns of a table that is read in blocks need unique names: rename them")
     target, id = _settled_names(table, target, id)
     sample = audit_data(table.frame, target, task, None, seed, progress, id)
     columns = read_columns(table.frame, id)

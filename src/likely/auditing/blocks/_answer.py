@@ -137,7 +137,7 @@ class BlocksAudit(Audit):
         """What was found, in one sentence."""
         more = self.flagged - self.hidden - self.listed
         told = super().lede()
-        return told if more <= 0 else f"{told[:-1]}; {more:,} more, less surely so, are in {SCORES}."
+        return told if more <= 0 else f"{told[:-1]}; {more:,} more, with less certainty, are in {SCORES}."
 
     def summary(self) -> dict[str, Any]:
         """What was found, in numbers and in the order of the list."""
