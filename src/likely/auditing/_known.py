@@ -39,11 +39,14 @@ class Known:
 
     @classmethod
     def read(cls, source: str | os.PathLike[str] | Mapping[str, Any], what: str) -> Known:
-        """Read the file that a page saves, or the summary of an earlier audit, or what either holds.
+        """Read the file that a page saves, or the summary of an earlier audit, or the content of either.
 
         Args:
             source: a path, or the content of such a file.
-            what: what an error calls the source.
+            what: name of the source in error messages.
+
+        Returns:
+            The findings that are left out.
 
         Raises:
             ValueError: if the source is neither.

@@ -234,13 +234,13 @@ class LikelihoodMonitor(Callback):
         self._caught = Caught(whole if isinstance(whole, nn.Module) else pl_module)
         self._last_step = trainer.global_step
 
-    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
+    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
         """Log every ``every_n_steps``; Lightning calls this.
 
         Args:
             trainer: the Trainer.
             pl_module: the module that it trains.
-            *_: what Lightning passes besides; not used.
+            *args: what Lightning passes besides; not used.
         """
         every: int = self.every_n_steps or trainer.log_every_n_steps  # type: ignore[attr-defined]
         if trainer.global_step - self._last_step < every:

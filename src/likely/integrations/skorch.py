@@ -37,34 +37,34 @@ class LikelihoodHistory(Callback):
 
     _caught: Caught | None = None
 
-    def on_train_begin(self, net: Any, **_: Any) -> None:
+    def on_train_begin(self, net: Any, **kwargs: Any) -> None:
         """Attach to the parameters; skorch calls this.
 
         Args:
             net: the net.
-            **_: what skorch passes besides; not used.
+            **kwargs: what skorch passes besides; not used.
         """
         self._forget()
         self._caught = Caught(net.criterion_)
 
-    def on_epoch_end(self, net: Any, **_: Any) -> None:
+    def on_epoch_end(self, net: Any, **kwargs: Any) -> None:
         """Record the parameters; skorch calls this.
 
         Args:
             net: the net.
-            **_: what skorch passes besides; not used.
+            **kwargs: what skorch passes besides; not used.
         """
         assert self._caught is not None
         for name, value in self._caught.values().items():
             for key, number in summary(f"likelihood/{name}", value).items():
                 net.history.record(key, number)
 
-    def on_train_end(self, net: Any, **_: Any) -> None:
+    def on_train_end(self, net: Any, **kwargs: Any) -> None:
         """Remove all hooks; skorch calls this.
 
         Args:
             net: the net.
-            **_: what skorch passes besides; not used.
+            **kwargs: what skorch passes besides; not used.
         """
         self._forget()
 

@@ -22,10 +22,13 @@ _NUMBERS, _LEAST = 1 << 23, 10_000  # that the sample holds at most, but for so 
 
 
 def beyond_memory(data: Any) -> Source | None:
-    """Return the blocks of a table that is not read at once, or None.
+    """Return the blocks of a table that is too large to be read at once.
 
     Args:
-        data: anything that can be audited. Text in one file is read at once in any case.
+        data: anything that can be audited. Text in one file is always read at once.
+
+    Returns:
+        The blocks, or None for a table that is read at once.
     """
     if is_one_file(data) and Path(os.fspath(data)).suffix.lower() not in (".parquet", ".pq"):
         return None

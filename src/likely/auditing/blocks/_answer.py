@@ -46,11 +46,14 @@ class KeptRows:
         return self
 
     def below(self, rows: Sequence[int], places: NDArray[np.int64]) -> list[int]:
-        """The places of rows in a sample that these rows were put below.
+        """The places of rows in a sample to which these rows were appended.
 
         Args:
             rows: places in the table.
-            places: of each its place in the sample, or the number of rows of the sample if it is none of it.
+            places: place of each in the sample, or the number of rows of the sample if it is not in it.
+
+        Returns:
+            One place per row.
         """
         n = self.sampled
         return [int(at) if at < n else n + self.place[int(row)] for row, at in zip(rows, places, strict=True)]

@@ -42,6 +42,9 @@ def tell_all(
         sums: over all rows.
         fitted: the models of the sample.
         scored: the scores of all rows.
+
+    Returns:
+        The audit.
     """
     copies = _copies(scored, sums.rows)
     leaders = scored.copies[copies] if scored.copies is not None else copies
