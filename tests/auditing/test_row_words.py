@@ -54,7 +54,7 @@ def test_a_value_within_the_usual_range_is_not_said_to_be_outside() -> None:
 
 def _numbers(headline: str) -> tuple[str, str, str]:
     value = headline.split(" = ")[1].split(",")[0]
-    low, high = re.split("–| to ", headline.split("rows like it have ")[1].split(";")[0])
+    low, high = re.split("–| to ", headline.split("similar rows have ")[1].split(";")[0])
     return value, low, high
 
 

@@ -102,11 +102,11 @@ def test_of_a_long_table_all_rows_are_scored_and_the_worst_are_listed(
     out = tmp_path / "out"
     done = likely_command("audit", parts, "--target", "price", "--out", out)
     assert done.exit_code == 0, done.output
-    assert "The models were fitted on 400 of 1,600 rows" in done.output
+    assert "The models were fitted to 400 of 1,600 rows" in done.output
     summary = json.loads((out / "summary.json").read_text())
     assert {"rows": 1600, "rows_read": 400}.items() <= summary.items()
     page = (out / "report.html").read_text()
-    assert "The models were fitted on 400 of 1,600 rows" in page
+    assert "The models were fitted to 400 of 1,600 rows" in page
     assert len(page) < 5_000_000
     scores = scores_of(out)
     assert len(scores) == ROWS
