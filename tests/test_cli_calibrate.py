@@ -63,7 +63,7 @@ def test_calibrate_says_what_it_found_and_predict_uses_it(
     assert scores["ECE"][0] == pytest.approx(ece, abs=1e-4)
     assert scores["NLL"][1] < scores["NLL"][0]
     assert scores["accuracy"][0] == pytest.approx((arrays["logits"].argmax(1) == arrays["labels"]).mean(), abs=1e-4)
-    assert lines[7] == "Out of fold: every row is judged by a fit to the other 4 of 5 parts."
+    assert lines[7] == "Cross-validated: each row is scored by a fit to the other 4 of 5 folds."
     assert lines[-1] == str(model)
 
     done = likely_command("predict", model, outputs, "--out", tmp_path / "p.npz")
@@ -129,7 +129,7 @@ def test_predict_scores_rows_whose_labels_are_named(outputs: Path, tmp_path: Pat
     words = ("predict", tmp_path / "m.json", outputs, "--out", tmp_path / "p.npz")
     assert "NLL" not in likely_command(*words).stdout
     done = likely_command(*words, "--labels", "labels")
-    assert "These scores mean something if m.json was fitted to other rows." in done.stdout
+    assert "These scores are valid only if m.json was fitted to other rows." in done.stdout
     assert "The NLL falls by" in done.stdout
 
 
@@ -180,7 +180,7 @@ def test_probabilities_are_taken_for_what_they_are(arrays: dict[str, np.ndarray]
     words = ("--method", "global", "--out", tmp_path / "m.json")
     done = likely_command("calibrate", tmp_path / "wrong.npz", *words)
     assert done.exit_code == 2
-    assert "they are probabilities: say --probabilities" in done.stderr
+    assert "they are probabilities: add --probabilities" in done.stderr
     done = likely_command("calibrate", tmp_path / "l.npz", "--probabilities", *words)
     assert done.exit_code == 2
     assert "are they logits?" in done.stderr
@@ -248,17 +248,17 @@ BAD = {
     "y holds classes -1 to 2": labelled(labels=np.arange(60) % 4 - 1),
     "row 1 has 0.5 (1 such rows)": labelled(labels=np.r_[0, 0.5, np.ones(58)]),
     "labels must be whole numbers: row 0 has nan": labelled(labels=np.r_[np.nan, np.ones(59)]),
-    "labels must be numbers, a row for each row; found <U3 of 60, such as": labelled(labels=["cat"] * 60),
-    "all 60 labels are 1: one class alone": labelled(labels=np.ones(60, int)),
-    "logits hold one number a row; for two classes give two columns": labelled(logits=np.zeros(60)),
+    "labels must be numbers, one entry per row; found <U3 of 60, such as": labelled(labels=["cat"] * 60),
+    "all 60 labels are 1: calibration needs": labelled(labels=np.ones(60, int)),
+    "logits have one number per row; for two classes give two columns": labelled(logits=np.zeros(60)),
     "logits must be rows × classes, found 60 × 3 × 2": labelled(logits=np.zeros((60, 3, 2))),
-    "labels must be one class number a row, found 60 × 2": labelled(labels=np.zeros((60, 2))),
-    "logits must be numbers, a row for each row; found int64 of one number": labelled(logits=5),
+    "labels must be one class number per row, found 60 × 2": labelled(labels=np.zeros((60, 2))),
+    "logits must be numbers, one entry per row; found int64 of one number": labelled(logits=5),
     "logits have no rows": labelled(logits=np.zeros((0, 3)), labels=np.zeros(0)),
     "there are 6 rows, and 5 folds need 10": labelled(logits=np.eye(3)[[0, 1, 2] * 2] * 4, labels=[0, 1, 2] * 2),
     "logits hold NaN or +∞": labelled(logits=np.full((60, 3), np.nan)),
     "features hold NaN or infinities": labelled(features=np.full((60, 2), np.nan)),
-    "has logits and means: say --task": labelled(mean=np.zeros(60), target=np.zeros(60)),
+    "has logits and means: choose --task": labelled(mean=np.zeros(60), target=np.zeros(60)),
     "is not read: it holds pickled objects": labelled(labels=np.array([{}] * 60)),
 }
 
@@ -294,8 +294,8 @@ def test_files_that_are_no_outputs(tmp_path: Path) -> None:
         "bad.npz": "is not read",
         "o.xyz": "has no ending this reads",
         "gap.csv": "numbered 0, 2: one is missing",
-        "text.csv": "column 'logit_1' holds something other than numbers",
-        "alone.npy": "it is one array of 60 × 3, so name a second .npy; name yours by --labels",
+        "text.csv": "column 'logit_1' has values that are not numbers",
+        "alone.npy": "it is a single array of 60 × 3, so the others need an .npy file each; name yours by --labels",
     }.items():
         done = likely_command("calibrate", tmp_path / name, "--out", tmp_path / "m.json")
         assert done.exit_code == 2
@@ -306,7 +306,7 @@ def test_files_that_are_no_outputs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--method", "magic"], "--method for classification must be of auto, global"),
+        (["--method", "magic"], "--method for classification must be one of auto, global"),
         (["--method", "feature"], "--method feature needs features"),
         (["--folds", "1"], "--folds must be 0, or 2 or more"),
         (["--task", "cooking"], "--task must be auto, classification or regression, got 'cooking'"),
@@ -331,8 +331,8 @@ def test_predict_refuses_what_the_model_was_not_fitted_to(
     logits, features = arrays["logits"], arrays["features"]
     wrong: dict[str, tuple[str, dict[str, np.ndarray]]] = {
         "m.json was fitted to 3 classes, new.npz has 2": ("m.json", {"logits": logits[:, :2], "features": features}),
-        "m.json reads 4 features a row; new.npz has none": ("m.json", {"logits": logits}),
-        "m.json reads 4 features a row; new.npz has 3": ("m.json", {"logits": logits, "features": features[:, :3]}),
+        "m.json reads 4 features per row; new.npz has none": ("m.json", {"logits": logits}),
+        "m.json reads 4 features per row; new.npz has 3": ("m.json", {"logits": logits, "features": features[:, :3]}),
         "new.npz has no logits": ("m.json", forecasts),
         "they are probabilities": ("m.json", {"logits": softmax(logits), "features": features}),
         "s.json reads the regressor's scales; new.npz has none": ("s.json", {"mean": forecasts["mean"]}),

@@ -331,6 +331,6 @@ def test_a_mistake_of_our_own_has_one_line_too(folder: Path, monkeypatch: pytest
         raise KeyError("lost")
 
     monkeypatch.setattr(auditing, "audit", fail)
-    refused("a mistake of likely's own, KeyError: 'lost'", "audit", "a.csv")
+    refused("a bug in likely, KeyError: 'lost'", "audit", "a.csv")
     monkeypatch.setenv("LIKELY_TRACEBACK", "1")
     assert isinstance(likely_command("audit", "a.csv").exception, KeyError)

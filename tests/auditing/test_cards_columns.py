@@ -109,7 +109,7 @@ def test_columns_that_say_the_same() -> None:
     assert twins == {
         "age in months": "age in months = 12 × age",
         "copy": "copy equals city",
-        "code": "code and city tell each other, one to one",
+        "code": "code and city determine each other, one to one",
         "other": "other = −income + 5",
     }
 

@@ -47,7 +47,7 @@ def test_copies_that_differ_as_neighbours_do_are_said_to_be_noise() -> None:
     noisy = copies(measured(noise=5.0), "y")
     assert noisy.numbers["other_target"] == 44
     assert noisy.numbers["by_noise"]
-    assert "that is how y scatters" in noisy.summary
+    assert "that is the usual spread of y" in noisy.summary
 
 
 def test_copies_that_differ_by_more_than_neighbours_are_not() -> None:

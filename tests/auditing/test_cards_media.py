@@ -67,7 +67,7 @@ def test_planted_faults_of_texts_are_found_and_named() -> None:
     assert found[20].headline == "comment is in Cyrillic script, most are in Latin"
     assert found[21].headline == "comment is in German, most are in English"
     assert "almost equals that of row 30" in found[40].headline
-    assert "signs, most have" in found[31].headline
+    assert "characters, most have" in found[31].headline
     assert not found[20].wrong
 
 
@@ -150,10 +150,10 @@ def test_brightness_that_gives_the_label_away_is_told() -> None:
     images = photos(120)
     labels = np.arange(120) // 60
     told = odd_pictures(measure(lambda row: images[row], 120), 120, labels.astype(float))
-    assert "alone tells" not in told.summary
+    assert "alone explains" not in told.summary
     brighter = [image.point(lambda value: 170 + value // 3) if labels[i] else image for i, image in enumerate(images)]
     told = odd_pictures(measure(lambda row: brighter[row], 120), 120, labels.astype(float))
-    assert "alone tells" in told.summary
+    assert "alone explains" in told.summary
     assert max(told.numbers["tell_the_label"].values()) > 0.4
 
 
@@ -165,7 +165,7 @@ def test_a_column_of_paths_beside_a_csv(tmp_path: Path) -> None:
     audit = likely.audit(tmp_path / "t.csv")
     found = next(finding for finding in audit.findings if finding.name == "images")
     assert {7, 40} <= set(found.rows.tolist())
-    assert "photo names images, which are looked at." in audit.notes
+    assert "photo names images, which are checked." in audit.notes
     assert audit.thumbnails is not None
     assert str(audit.thumbnails(3)).startswith("data:image")
 

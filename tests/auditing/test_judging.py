@@ -100,7 +100,7 @@ def test_too_many_differences_are_told_as_such() -> None:
     y = np.where(rng.uniform(size=2000) < 0.35, (best + 1) % 3, best)
     labels = finding(likely.audit(logits=logits, labels=y), "labels")
     assert not len(labels.rows)
-    assert "cannot be told from labels that are hard to predict" in labels.summary
+    assert "cannot be distinguished from labels that are hard to predict" in labels.summary
     assert labels.numbers["share_wrong"] is None
 
 
@@ -156,7 +156,7 @@ def test_a_class_that_cannot_be_told_from_the_others_is_not_accused_as_a_whole()
     labels = finding(audit, "labels")
     assert not np.isin(labels.rows, np.flatnonzero(chance == 2)).any()
     assert labels.numbers["classes_not_judged"] == ["either"]
-    assert labels.summary.endswith("Not judged, because the logits do not tell them from the others: either.")
+    assert labels.summary.endswith("Not judged, because the logits do not distinguish them from the others: either.")
 
 
 TARGETS = {
@@ -285,7 +285,7 @@ def test_rows_that_share_a_name_are_told_apart(names: str) -> None:
     table = pd.DataFrame({"code": code, "x": x, "y": y})
     report = likely.audit(table, target="y", id="code")
     count = 3 if names == "twice" else 2
-    assert f"In code, {count} rows have no name of their own; these are called by their place as well." in report.notes
+    assert f"In code, {count} rows have names that others share; they are shown with their row number." in report.notes
     assert {report.names.called(row) for row in (7, 30)} == (
         {"code h1 (row 7)", "code h1 (row 30)"} if names == "twice" else {"row 7", "row 30"}
     )
@@ -307,5 +307,5 @@ def test_rows_that_share_a_name_are_told_apart(names: str) -> None:
 def test_marks_that_mark_nothing_are_refused(content: str, tmp_path: Path) -> None:
     path = tmp_path / "known.json"
     path.write_text(content)
-    with pytest.raises(ValueError, match=r"known\.json is no file of findings"):
+    with pytest.raises(ValueError, match=r"known\.json is not a file of findings"):
         likely.audit({"x": np.arange(30.0)}, known=path)

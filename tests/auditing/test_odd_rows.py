@@ -90,13 +90,13 @@ def test_headlines_are_in_the_words_of_the_data() -> None:
     told = {suspect.row: suspect for suspect in found(frame).suspects}
     assert all(told[row].wrong for row in range(3, 10))
     assert told[3].headline.startswith("width = ")
-    assert ", where rows like it have " in told[3].headline
+    assert ", where similar rows have " in told[3].headline
     assert told[3].headline.endswith("; ÷10 would fit")
     assert told[4].headline.endswith("; ×1,000 would fit")
     assert told[5].headline.endswith("; the other sign would fit")
     assert told[6].headline in ("length and width look swapped", "width and length look swapped")
-    assert told[7].headline.startswith("weight = 0, where rows like it have ")
-    assert told[7].group == told[8].group == told[9].group == "weight = 0, unlike rows like these"
+    assert told[7].headline.startswith("weight = 0, where similar rows have ")
+    assert told[7].group == told[8].group == told[9].group == "weight = 0, unlike similar rows"
     assert told[3].group == ""
     assert told[3].reasons[0].what == "width"
     assert told[3].reasons[0].share > 0.5
@@ -110,7 +110,7 @@ def test_the_end_of_a_heavy_tail_and_oddity_in_many_columns_may_be_right() -> No
     joint.iloc[0] = rng.permutation(joint.to_numpy()[:8].T.ravel())[:8]  # every value is of another row
     told = {suspect.row: suspect for suspect in found(joint).suspects}
     assert not told[0].wrong
-    assert told[0].headline.endswith("are odd together")
+    assert told[0].headline.endswith("are an odd combination")
 
 
 def test_a_missing_value_makes_no_row_odd() -> None:
@@ -135,7 +135,7 @@ def test_a_level_that_does_not_go_with_the_numbers_is_told() -> None:
     frame["height"] = 20 * np.cbrt(frame["weight"]) + rng.normal(size=2000)
     frame.loc[5, "kind"] = "cat" if kind[5] == "horse" else "horse"
     told = {suspect.row: suspect for suspect in found(frame).suspects}
-    assert told[5].headline == f"kind = {frame.loc[5, 'kind']}, where rows like it have {kind[5]} (100%)"
+    assert told[5].headline == f"kind = {frame.loc[5, 'kind']}, where similar rows have {kind[5]} (100%)"
 
 
 def normal(rng: np.random.Generator) -> pd.DataFrame:

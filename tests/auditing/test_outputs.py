@@ -70,7 +70,7 @@ def test_multiplying_the_logits_changes_nothing() -> None:
         ({"logits": np.zeros(5)}, "shape"),
         ({"logits": np.full((600, 4), np.nan)}, "NaN"),
         ({"logits": np.zeros((5, 4)), "labels": np.zeros(5, int)}, "20 or more"),
-        ({"labels": np.zeros(5, int)}, "one class a row"),
+        ({"labels": np.zeros(5, int)}, "one class per row"),
         ({"labels": np.full(600, 9)}, "from 0 to 3"),
         ({"labels": np.full(600, 0.5)}, "from 0 to 3"),
         ({"labels": None}, "go together"),
@@ -175,6 +175,6 @@ def test_loaders_that_cannot_be_used() -> None:
         likely.audit(model, [])
     with pytest.raises(ValueError, match="batches"):
         likely.audit(model, [torch.zeros(5, 3)])
-    with pytest.raises(ValueError, match="one number a row"):
+    with pytest.raises(ValueError, match="one number per row"):
         likely.audit(model, [(torch.zeros(30, 3), torch.zeros(30))])
     assert not model[2]._forward_pre_hooks

@@ -239,5 +239,5 @@ def test_thousands_of_entries_are_saved_and_known_again(tmp_path: Path) -> None:
     finding = Finding("rows", "Rows", "All.", np.arange(3000), np.full(3000, 0.95), suspects)
     report = Audit("big", 3000, "none", None, (finding,), values=table)
     report.save(tmp_path)
-    assert report.lede() == "of 3,000 rows, 2,000 are probably wrong and 1,000 are odd, but may be right."
+    assert report.lede() == "of 3,000 rows, 2,000 are probably wrong and 1,000 are odd but may be right."
     assert not report.without(Known.read(tmp_path / "summary.json", "since")).entries

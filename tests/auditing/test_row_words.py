@@ -27,7 +27,7 @@ def test_a_value_apart_from_the_others_is_one_entry_and_a_usual_one_is_not() -> 
     table.loc[[50, 60, 70, 80, 90], "x"] = 0.0  # a gap that was written as a number
     entries = likely.audit(table).entries
     (zeros,) = [entry for entry in entries if len(entry.rows) > 1]
-    assert zeros.headline == "5 rows: x = 0, unlike rows like these"
+    assert zeros.headline == "5 rows: x = 0, unlike similar rows"
     alone = {int(entry.rows[0]) for entry in entries if len(entry.rows) == 1}
     assert {10, 20, 30, 40} & alone
     assert not any("carat = 0.35" in entry.group for entry in entries)
@@ -47,14 +47,14 @@ def test_a_value_within_the_usual_range_is_not_said_to_be_outside() -> None:
         table = pd.DataFrame({"x": x, "z": z, "sum": x + z + 0.01 * rng.normal(size=300)})
         table.loc[:4, "sum"] /= 10
         for suspect in likely.audit(table).suspects:
-            if "where rows like it have" in suspect.headline:
+            if "where similar rows have" in suspect.headline:
                 value, low, high = (float(own) for own in _numbers(suspect.headline))
                 assert not low <= value <= high
 
 
 def _numbers(headline: str) -> tuple[str, str, str]:
     value = headline.split(" = ")[1].split(",")[0]
-    low, high = re.split("–| to ", headline.split("rows like it have ")[1].split(";")[0])
+    low, high = re.split("–| to ", headline.split("similar rows have ")[1].split(";")[0])
     return value, low, high
 
 
@@ -86,7 +86,7 @@ def test_years_have_no_thousands_and_negative_ranges_have_words() -> None:
     table = pd.DataFrame({"year": rng.integers(1999, 2009, 300), "heat": heat, "load": rng.normal(size=300)})
     first = likely.audit(table).suspects[0]
     assert first.row == 5
-    assert re.fullmatch(r"heat = 9, where rows like it have -2\d[.\d]* to -(19|20)[.\d]*.*", first.headline)
+    assert re.fullmatch(r"heat = 9, where similar rows have -2\d[.\d]* to -(19|20)[.\d]*.*", first.headline)
     report = found(likely.audit(table), "overview").tables[0].frame
     assert report.loc["year", "holds"].startswith("1999 to 2008")
 
@@ -122,4 +122,4 @@ def test_a_label_is_as_surely_another_as_it_is_wrong() -> None:
     logits = np.column_stack([np.zeros(400), (2 * truth - 1) * rng.gamma(4, 1, 400)])
     for suspect in likely.audit(logits=logits, labels=given, classes=["no", "yes"]).suspects:
         if suspect.kind == "labels" and suspect.score < 0.9995:
-            assert f"{suspect.score:.1%} sure it is" in suspect.headline
+            assert f"with probability {suspect.score:.1%}" in suspect.headline

@@ -38,7 +38,7 @@ def test_half_a_sign_is_shown_by_its_code(column: str, tmp_path: Path) -> None:
         data = np.array(words, dtype=object)
     report = likely.audit(data)
     report.save(tmp_path)
-    assert any("no Unicode" in note for note in report.notes) or column in ("mapping", "array")
+    assert any("not valid Unicode" in note for note in report.notes) or column in ("mapping", "array")
     assert report.values is not None
     assert report.values.iloc[3, -1] == "half \\ud83d"
     assert json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))["rows"] == 60

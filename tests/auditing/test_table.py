@@ -114,7 +114,7 @@ def test_copies_near_copies_and_contradictions() -> None:
     table.loc[70, "kind"] = "rose" if table.loc[30, "kind"] != "rose" else "lily"
     audit = likely.audit(table, target="kind")
     assert rows(audit, "duplicates") == [70, 50, 60]
-    assert "another kind" in next(s for s in audit.suspects if s.row == 70 and s.kind == "duplicates").headline
+    assert "a different kind" in next(s for s in audit.suspects if s.row == 70 and s.kind == "duplicates").headline
     assert audit.scores["repeats_row"][[50, 60, 70]].tolist() == [10, 20, 30]
 
 

@@ -201,7 +201,7 @@ def test_a_label_says_how_sure_another_one_is() -> None:
     assert len(set(range(25)) & set(found)) >= 22
     wrong = found[3]
     assert wrong.headline.startswith(f"label {table['kind'][3]}, ")
-    assert "sure it is" in wrong.headline
+    assert "with probability" in wrong.headline
     assert wrong.far > 2
     groups = [own.group for own in found.values()]
     assert any(groups)

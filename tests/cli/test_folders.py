@@ -102,11 +102,11 @@ def test_of_a_long_table_all_rows_are_scored_and_the_worst_are_listed(
     out = tmp_path / "out"
     done = likely_command("audit", parts, "--target", "price", "--out", out)
     assert done.exit_code == 0, done.output
-    assert "The models were fitted on 400 of 1,600 rows" in done.output
+    assert "The models were fitted to 400 of 1,600 rows" in done.output
     summary = json.loads((out / "summary.json").read_text())
     assert {"rows": 1600, "rows_read": 400}.items() <= summary.items()
     page = (out / "report.html").read_text()
-    assert "The models were fitted on 400 of 1,600 rows" in page
+    assert "The models were fitted to 400 of 1,600 rows" in page
     assert len(page) < 5_000_000
     scores = scores_of(out)
     assert len(scores) == ROWS
@@ -182,7 +182,8 @@ def test_an_audit_writes_over_none_of_several_inputs(tmp_path: Path) -> None:
 def test_engines(tmp_path: Path) -> None:
     parts = in_files(table(), tmp_path / "parts", 2)
     refused("--engine must be threads or dask", "audit", parts, "--engine", "spark", "--out", tmp_path / "out")
-    refused("say --engine dask as well", "audit", parts, "--scheduler", "tcp://127.0.0.1:1", "--out", tmp_path / "out")
+    where = ("--scheduler", "tcp://127.0.0.1:1", "--out", tmp_path / "out")
+    refused("--scheduler needs --engine dask", "audit", parts, *where)
 
 
 def test_a_dask_cluster_gives_the_same_audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,7 +263,7 @@ def test_what_folders_cannot_be_predicted_is_said_and_nothing_is_written(
     assert likely_command("calibrate", "parts", "--method", "global", "--folds", 0, "--out", "m.json").exit_code == 0
     refused("--out must end in .parquet, got p.csv", "predict", "m.json", "parts", "--out", "p.csv")
     refused("given as DATA, which would be lost", "predict", "m.json", "parts", "--out", "parts/001.parquet")
-    refused("--labels is a file of its own", "calibrate", "parts", "--labels", "labels.npy", "--out", "n.json")
+    refused("--labels names a separate file", "calibrate", "parts", "--labels", "labels.npy", "--out", "n.json")
     refused("does not exist", "predict", "m.json", "nowhere/*.parquet", "--out", "p.parquet")
     likely_command("calibrate", "parts", "--method", "vector", "--folds", 0, "--out", "v.json")
     refused("was fitted to 3 classes, four has 4", "predict", "v.json", "four", "--out", "p.parquet")

@@ -138,7 +138,7 @@ def test_what_blocks_cannot_do_is_said_in_one_line(tmp_path: Path) -> None:
     frame = table().drop(columns=["kind", "word"])
     source = in_files(frame, tmp_path / "files", 2)
     model = LikelihoodRegressor("linear", random_state=0).fit(source, "y")
-    with pytest.raises(ValueError, match="predict_dist keeps what it returns in memory; of tables in blocks ask"):
+    with pytest.raises(ValueError, match="predict_dist holds its result in memory; for a table that is not, call"):
         model.predict_dist(source)
     with pytest.raises(ValueError, match="there is no column 'z'"):
         LikelihoodRegressor("linear").fit(source, "z")

@@ -194,7 +194,7 @@ def test_any_module_any_number_of_features() -> None:
         ({"scale": "local"}, "scale must be one of fixed"),
         ({"shape": "local"}, "shape must be one of fixed"),
         ({"objective": "mse"}, "objective must be one of two_stage"),
-        ({"cv": None}, "two_stage' learns from rows left out"),
+        ({"cv": None}, "two_stage' needs held-out rows"),
         ({"cv": 1}, "cv must be at least 2"),
         ({"ensemble": 0}, "ensemble == 0, must be >= 1"),
         ({"batch_size": 0}, "batch_size == 0, must be >= 1"),

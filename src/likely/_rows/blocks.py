@@ -35,11 +35,14 @@ def row_blocks(rows: int, width: int = 1, *, numbers: int = 2**20, least: int = 
     """Yield slices that cover the rows.
 
     Args:
-        rows: how many rows there are.
-        width: how many numbers each row has.
-        numbers: how many numbers a block has at most.
-        least: how many rows a block has at least, however wide they are.
-        stride: every how many rows one is read.
+        rows: number of rows.
+        width: numbers per row.
+        numbers: largest number of numbers in a block.
+        least: smallest number of rows in a block, however wide they are.
+        stride: every ``stride``-th row is read.
+
+    Yields:
+        slice: the rows of a block.
     """
     step = stride * max(least, numbers // max(1, width))
     for start in range(0, rows, step):
@@ -108,6 +111,9 @@ class Rows:
             width: how many numbers of temporaries each row has, if not as many as it has columns.
             numbers: how many numbers a block has at most, if not as many as stay in the cache.
             add: how two results become one, if not as a sum.
+
+        Returns:
+            The sum of the results.
         """
         return summed(map(compute, self.blocks(stride, width, numbers)), add)
 
@@ -123,8 +129,11 @@ class Rows:
         """Return rows that are computed from these as they are read.
 
         Args:
-            compute: what makes a block of the place and the numbers of one; each row for itself.
-            width: how many columns there are then, where it is another number.
+            compute: function of the place and the numbers of a block that returns the new block, row by row.
+            width: number of columns of the result, if it differs.
+
+        Returns:
+            The computed rows.
         """
         return _MappedRows(self, compute, self.shape[1:] if width is None else (width,))
 

@@ -65,6 +65,9 @@ def canonical(X: Any, y: Array, weight: Array | None) -> Table:
         X: array or sparse array of shape (n, d), finite.
         y: array of shape (n,).
         weight: array of shape (n,), the number of rows that each counts for, or None for one.
+
+    Returns:
+        The table.
     """
     weight = np.ones(len(y)) if weight is None else weight
     if not weight.all():

@@ -51,11 +51,14 @@ def check_sample_weight(sample_weight: Any, X: Any, *, counts: bool = True) -> N
 
 
 def check_features(features: Any, n: int) -> Rows | None:
-    """Return rows of features, after a look at every value, block by block.
+    """Check every value of the features, block by block, and return them as rows.
 
     Args:
         features: tensor, array or data frame of shape (n, d), finite; None where there are none.
         n: the number of rows.
+
+    Returns:
+        The rows, or None without features.
 
     Raises:
         ValueError: the shape does not fit, or a value is NaN or infinite.

@@ -21,9 +21,9 @@ def contents(*tables: Blocks | None, rounded: bool = False) -> Keys:
     Values are taken in units of a power of two near the largest of their table, so that its unit does not matter.
 
     Args:
-        tables: columns of the same rows; None is passed over.
-        rounded: whether to look at the first 16 binary digits only. What a model says of a row depends on the order of
-            the rows it was fitted on by rounding, which is not to deal rows to other folds.
+        *tables: columns of the same rows; None is skipped.
+        rounded: whether to use the first 16 binary digits only. Predictions depend, by rounding, on the order of the
+            rows that a model was fitted to; this must not move rows to other folds.
 
     Returns:
         Array of shape (rows,), uint64. Rows that hold the same numbers, to single precision, have the same one.
@@ -58,7 +58,10 @@ def exact_keys(table: NDArray[np.floating]) -> tuple[Keys, Keys]:
     """Return two numbers per row: one that only equal rows share, and one that ignores the order of columns too.
 
     Args:
-        table: array of shape (rows, columns); gaps are equal to one another.
+        table: array of shape (rows, columns); missing values are equal to one another.
+
+    Returns:
+        Two arrays of shape (rows,), uint64.
     """
     draw = np.random.RandomState(0).randint(0, 2**63, size=table.shape[1], dtype=np.uint64)
     odd = draw * np.uint64(2) + np.uint64(1)

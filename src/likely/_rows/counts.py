@@ -45,7 +45,10 @@ class RowCounts:
         return self.whole and self.largest * self.rows < 2.0**53
 
     def checked(self) -> RowCounts:
-        """Return itself, after a word on weights that may mean something else.
+        """Warn of weights that may have been meant otherwise, and return these counts.
+
+        Returns:
+            The object itself.
 
         Raises:
             ValueError: all weights are zero.
@@ -64,7 +67,13 @@ class RowCounts:
 
 
 def counts_of(source: Source) -> RowCounts:
-    """Return the rule for the weights that stand last beside the blocks of a table.
+    """Return the rule for the weights of a table in blocks.
+
+    Args:
+        source: the table; its weights are the last of what stands beside its blocks.
+
+    Returns:
+        The rule, which turns the weights of a block into numbers of rows.
 
     Raises:
         ValueError: a weight is negative, NaN or infinite, or all are zero.

@@ -61,14 +61,17 @@ class Split:
 def split_source(
     main: str, source: Source, others: dict[str, Any], columns: Sequence[str] | None = None
 ) -> tuple[Source, Split]:
-    """Return the source with everything beside it that belongs to its rows, and what tells these apart.
+    """Attach further arguments to the blocks of a table.
 
     Args:
-        main: what the table itself holds.
-        source: where it is.
-        others: what else there is: a column's name, a list of these, an array in memory or something of the kind the
-            table is; None is passed over.
-        columns: the table's own columns at an earlier time: those of its columns are taken, if it has them all.
+        main: name of the argument that the table is.
+        source: the table.
+        others: further arguments by name: the name of a column, a list of names, an array in memory or something of
+            the table's kind; None is skipped.
+        columns: columns of the table in an earlier call; they are selected if the table has them all.
+
+    Returns:
+        The source with the arguments beside its blocks, and the rule that splits a block into arguments.
     """
     beside, named = [], {}
     for name, value in others.items():
@@ -100,17 +103,20 @@ def _names(value: Any) -> list[str]:
 def opened(
     main: str, X: Any, check: Check, *, labels: bool = False, sample_weight: Any = None, **others: Any
 ) -> dict[str, Any] | None:
-    """Return the columns of a table in blocks by name, after a look at all of it, or None for one that is in memory.
+    """Check a table in blocks, and return its columns by name.
 
-    There is always a column ``weight``, of how many rows each row counts for; rows of no weight are left out.
+    There is always a column ``weight``, the number of rows that each row counts for; rows of weight zero are left out.
 
     Args:
-        main: what the table itself holds.
+        main: name of the argument that the table is.
         X: the table.
-        check: a function of a block's arrays, by name, which raises what is wrong with them.
+        check: function of a block's arrays, by name, that raises an error if they are invalid.
         labels: whether ``y`` holds class numbers.
-        sample_weight: as in ``fit``: a number, a column's name, or a number per row.
-        others: what else there is, as in :func:`split_source`.
+        sample_weight: as in ``fit``: a number, the name of a column, or a number per row.
+        **others: further arguments, as in :func:`split_source`.
+
+    Returns:
+        The columns by name, or None for a table in memory.
     """
     source = source_of(X)
     if source is None:

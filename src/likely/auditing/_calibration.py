@@ -43,7 +43,7 @@ def classifier_calibration(logits: NDArray[np.floating], y: NDArray[np.int64], v
         }
         for p in probabilities
     ]
-    what = "ECE (the mean gap of confidence and accuracy)"
+    what = "ECE (expected calibration error, the mean gap between confidence and accuracy)"
     return _finding(numbers, "ece", what, partial(_reliability, labels, *probabilities))
 
 
@@ -57,7 +57,7 @@ def regressor_calibration(mean: Array, u: Array, verdict: TargetVerdict) -> Find
         {"area": miscalibration_area(targets, own), "nll": float(negative_log_likelihood(targets, own))}
         for own in forecasts
     ]
-    what = "miscalibration area (the mean gap of promised and observed coverage)"
+    what = "miscalibration area (the mean gap between nominal and observed coverage)"
     return _finding(numbers, "area", what, partial(_pit, *(pit_values(targets, own) for own in forecasts)))
 
 
@@ -65,15 +65,17 @@ def _finding(numbers: list[dict[str, float]], key: str, name: str, picture: Call
     """What is told of two forecasts, before and after, by the number that matters most."""
     frame = pd.DataFrame(numbers, index=pd.Index(["before", "after recalibration"], name="predictions"))
     was, now = (own[key] for own in numbers)
-    what = f"Recalibrated row by row, the {name}"
+    what = f"After recalibration, the {name}"
     return Finding(
         "calibration",
-        "How sure the model should be",
+        "Calibration of the model",
         f"{what} stays about the same: {was:.3f} before, {now:.3f} after."
         if was <= now < 1.1 * was
         else f"{what} {'falls' if now < was else 'rises'} from {was:.3f} to {now:.3f}.",
         numbers=dict(zip(("before", "after"), numbers, strict=True)),
-        tables=(Table(frame, "On rows held out from both the model and the recalibration; less is better.", digits=3),),
+        tables=(
+            Table(frame, "On rows held out from both the model and the recalibration; lower is better.", digits=3),
+        ),
         pictures=(picture,),
     )
 
@@ -86,7 +88,7 @@ def _reliability(y: NDArray[np.int64], before: Array, after: Array) -> Picture:
     return Picture(
         to_svg(figure),
         "Accuracy over confidence before and after recalibration",
-        "On the dashed line, confidence is right.",
+        "On the dashed line, confidence equals accuracy.",
     )
 
 
@@ -100,5 +102,5 @@ def _pit(before: Array, after: Array) -> Picture:
     return Picture(
         to_svg(figure),
         "Histogram of the levels at which targets fell",
-        "Flat is calibrated; a hump means too unsure, a U too sure.",
+        "Flat is calibrated; a hump means underconfident, a U overconfident.",
     )

@@ -89,7 +89,7 @@ def _hugged(data: Any, target: str | None) -> Opened:
     apart = [name for name, kind in kinds.items() if kind in ("Image", "Audio", "Video", "Pdf")]
     frame = data.remove_columns(apart).with_format(None).to_pandas() if len(apart) < len(kinds) else pd.DataFrame()
     frame = frame if len(frame.columns) else _named({}, len(data))
-    notes = [f"{name} is {kinds[name].lower()}, which is not looked at." for name in apart if kinds[name] != "Image"]
+    notes = [f"{name} is {kinds[name].lower()}, which is not checked." for name in apart if kinds[name] != "Image"]
     labels = [name for name, kind in kinds.items() if kind == "ClassLabel"]
     for name in labels:
         names = np.array([*data.features[name].names, None], dtype=object)
@@ -104,7 +104,7 @@ def _hugged(data: Any, target: str | None) -> Opened:
     images = None
     if pictures:
         images = _Lazy(data.with_format("arrow"), pictures[0])
-        notes += [f"Of the images, {pictures[0]} are looked at."] if len(pictures) > 1 else []
+        notes += [f"Of the image columns, only {pictures[0]} is checked."] if len(pictures) > 1 else []
     return Opened(frame, target, images=images, notes=tuple(notes))
 
 
@@ -158,7 +158,7 @@ def _torch(data: Any, target: str | None) -> Opened:
         array = np.stack([np.asarray(own, np.float32) for own in inputs])
     except (TypeError, ValueError):
         raise ValueError(
-            "the inputs are no numbers of one shape, pictures or text: give a model as well, audit(model, loader)"
+            "the inputs are not numbers of one shape, images or text: give a model as well, audit(model, loader)"
         ) from None
     if _is_picture(array):
         return Opened(_named(y, len(inputs)), named if y else None, images=array, notes=tuple(notes))

@@ -45,7 +45,7 @@ def find_encoding(path: Path, head: bytes) -> Encoding:
                 lines += 1
     except UnicodeDecodeError:
         told = f"begins as {marked.removesuffix('-sig').upper()}, but is damaged or was cut short"
-        raise ValueError(f"{path.name} {told} after line {lines:,}: save it once more") from None
+        raise ValueError(f"{path.name} {told} after line {lines:,}: save it again") from None
     return Encoding(marked)
 
 

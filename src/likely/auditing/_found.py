@@ -179,11 +179,11 @@ class Found:
             rows["copy" if entry.kind in ("duplicates", "overlap") else verdict(entry.wrong)].append(entry.rows)
         copies, wrong, odd = (np.unique(np.concatenate([np.zeros(0, np.int64), *own])) for own in rows.values())
         parts = [
-            (len(wrong), "probably wrong"),
-            (len(np.setdiff1d(odd, wrong)), "odd, but may be right"),
-            (len(copies), "there more than once"),
+            (len(wrong), "is probably wrong", "are probably wrong"),
+            (len(np.setdiff1d(odd, wrong)), "is odd but may be right", "are odd but may be right"),
+            (len(copies), "repeats another row", "repeat other rows"),
         ]
-        told = [f"{count:,} {'is' if count == 1 else 'are'} {what}" for count, what in parts if count]
+        told = [counted(count, one, many) for count, one, many in parts if count]
         news = f"; {counted(self.hidden, 'known before is', 'known before are')} not shown" if self.hidden else ""
         if not told:
             judged = "" if all(finding.judged for finding in self.findings) else ", as far as could be judged"

@@ -39,11 +39,14 @@ class Known:
 
     @classmethod
     def read(cls, source: str | os.PathLike[str] | Mapping[str, Any], what: str) -> Known:
-        """Read the file that a page saves, or the summary of an earlier audit, or what either holds.
+        """Read the file that a page saves, or the summary of an earlier audit, or the content of either.
 
         Args:
             source: a path, or the content of such a file.
-            what: what an error calls the source.
+            what: name of the source in error messages.
+
+        Returns:
+            The findings that are left out.
 
         Raises:
             ValueError: if the source is neither.
@@ -54,13 +57,17 @@ class Known:
         try:
             if isinstance(fine, list):
                 if content.get("version") != VERSION:
-                    raise ValueError(f"{name} was written by another version of likely: mark what is fine once more")
+                    raise ValueError(
+                        f"{name} was written by another version of likely: mark the findings as fine again"
+                    )
                 return cls._of(fine, groups=True)
             if isinstance(earlier, list):
                 return cls._of([row for entry in earlier for row in entry["marks"]], groups=False)
         except (KeyError, TypeError, AttributeError):
             pass
-        raise ValueError(f"{name} is no file of findings: give summary.json of an earlier audit, or what a page saved")
+        raise ValueError(
+            f"{name} is not a file of findings: give summary.json of an earlier audit, or what a page saved"
+        )
 
     @classmethod
     def _of(cls, marks: Iterable[Mapping[str, Any]], *, groups: bool) -> Known:

@@ -229,12 +229,12 @@ def wrong_labels(
             reasons = [Reason("given", classes[y[i]], _percent(p[y[i]]), float(p[y[i]]))]
             reasons += [Reason("predicted", classes[c], _percent(p[c]), float(p[c])) for c in likeliest]
             hard = verdict.temperature[i] / usual
-            reasons.append(Reason("temperature", f"{hard:.2f} × the usual", "how hard rows like this one are"))
-            # If it is wrong, it is one of the others; the page says beside it how sure that is.
+            reasons.append(Reason("temperature", f"{hard:.2f} × the median", "noise of similar rows"))
+            # If the label is wrong, it is one of the others, in proportion to their probabilities.
             sure = float(verdict.wrong[i] * p[guess[i]] / max(1 - p[y[i]], 1e-12))
             mistaken = swaps[f"{classes[y[i]]} → {classes[guess[i]]}"] >= _SHARED
             yield Explained(
-                f"label {classes[y[i]]}, {_percent(sure)} sure it is {classes[guess[i]]}",
+                f"label {classes[y[i]]}, but {classes[guess[i]]} with probability {_percent(sure)}",
                 reasons,
                 far=float(np.sqrt(2 * verdict.nll[i])),
                 group=f"given {classes[y[i]]}, looks like {classes[guess[i]]}" if mistaken else "",
@@ -268,7 +268,7 @@ def wrong_labels(
             "classes_not_judged": unjudged,
         },
         judged=verdict.judged,
-        tables=(Table(table, "What is most often given for what is predicted."),) if count else (),
+        tables=(Table(table, "The most frequent pairs of given and predicted label."),) if count else (),
         pictures=(partial(_histogram, verdict.nll, verdict.wrong > 0.5),) if verdict.judged else (),
         **worst_first("labels", certainty, suspicious, explain),
     )
@@ -279,24 +279,24 @@ def _sentence(verdict: LabelVerdict, count: int, rows: int, unjudged: list[str],
     if not verdict.judged:
         return f"These labels cannot be predicted from {by}, so they are not judged."
     if verdict.too_many:
-        many = f"{verdict.share:.0%} of the labels differ even from sure predictions"
+        many = f"{verdict.share:.0%} of the labels differ from confident predictions"
         few = "Predictions differ from many of the labels, or too few rows show how many are wrong"
         return (
-            f"{many if verdict.share >= _MANY else few}: wrong labels cannot be told from labels that are hard to "
-            "predict, so none is named."
+            f"{many if verdict.share >= _MANY else few}: wrong labels cannot be distinguished from labels that are "
+            "hard to predict, so none is listed."
         )
     are = "is" if count == 1 else "are"
-    found = f"{count:,} of {rows:,} labels {are} more likely wrong than right{overall(verdict.share)}."
+    sentence = f"{count:,} of {rows:,} labels {are} more likely wrong than right{overall(verdict.share)}."
     if not unjudged:
-        return found
-    return f"{found} Not judged, because {by} do not tell them from the others: {listed(unjudged)}."
+        return sentence
+    return f"{sentence} Not judged, because {by} do not distinguish them from the others: {listed(unjudged)}."
 
 
 def spread_out(values: NDArray[np.float64], rows: NDArray[np.int64], n: int, elsewhere: float) -> NDArray[np.float64]:
-    """Values of some rows, among all."""
-    found = np.full(n, elsewhere)
-    found[rows] = values
-    return found
+    """Values of some rows, in an array of all rows."""
+    array = np.full(n, elsewhere)
+    array[rows] = values
+    return array
 
 
 def overall(share: float) -> str:
@@ -320,11 +320,11 @@ def _histogram(nll: NDArray[np.float64], wrong: NDArray[np.bool_]) -> Picture:
         color=[SERIES[1], SERIES[4]],
         label=["right", "wrong"],
     )
-    axes.set(yscale="log", xlabel="Surprise: −log of the probability of the given label (nats)", ylabel="Rows")
+    axes.set(yscale="log", xlabel="Negative log-probability of the given label (nats)", ylabel="Rows")
     axes.legend(title="probably", title_fontproperties={"size": 8}, labelcolor=INK)
     axes.grid(axis="x", visible=False)
     return Picture(
         to_svg(figure),
-        "Histogram of the surprise of labels",
-        "How surprising each label is at the temperature of its row.",
+        "Histogram of the negative log-probability of labels",
+        "The further right, the less probable is the given label.",
     )

@@ -50,12 +50,12 @@ def leaking_columns(
     leaks = [str(name) for name in told.index[told["share"] >= _GIVES_AWAY]]
     first = told.head(12)
     said = [percent(share, error) for share, error in zip(first["share"], first["error"], strict=True)]
-    shown = pd.DataFrame({"told alone": said}, index=pd.Index(first.index, name="column"))
+    shown = pd.DataFrame({"explained alone": said}, index=pd.Index(first.index, name="column"))
     return Finding(
         "leaks",
         "Columns that give the target away",
-        f"{listed(leaks, last=' and ')} alone tell{'s' if len(leaks) == 1 else ''} nearly all about {target}. "
-        "Would that be known when the model is used?"
+        f"{listed(leaks, last=' and ')} alone predict{'s' if len(leaks) == 1 else ''} {target} almost perfectly. "
+        "Will it be known when the model is used?"
         if leaks
         else f"No column alone gives {target} away." + _most(told),
         numbers={
@@ -66,8 +66,8 @@ def leaking_columns(
         tables=(
             Table(
                 shown,
-                f"Share of what there is to know about {target} that a column tells alone, on rows held out, "
-                "with the standard error of that share.",
+                f"Share of the variation of {target} that a column explains alone, on held-out rows, "
+                "with its standard error.",
             ),
         )
         if len(shown)
@@ -80,7 +80,7 @@ def _most(told: pd.DataFrame) -> str:
     if not len(told) or told["share"].iloc[0] <= 2 * told["error"].iloc[0]:
         return ""
     share, error = told.iloc[0]
-    return f" The most is told by {told.index[0]}: {percent(share, error)}."
+    return f" {told.index[0]} alone explains most: {percent(share, error)}."
 
 
 def _follows(X: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:

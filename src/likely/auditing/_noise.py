@@ -48,9 +48,9 @@ def noisy_regions(
     return Finding(
         "noise",
         "Where targets are noisy",
-        f"Where {noisy[0].rule}, {what} is {noisy[0].level:.1f} times the usual."
+        f"Where {noisy[0].rule}, {what} is {noisy[0].level:.1f} times the average."
         if noisy
-        else f"No region stands out: {what} is much the same everywhere.",
+        else f"No region stands out: {what} is similar everywhere.",
         numbers={"regions": [{"where": r.rule, "rows": r.rows, "noise": round(r.level, 3)} for r in noisy]},
         tables=(Table(frame, f"{what.capitalize()} by region, in units of the mean over all rows.", digits=2),)
         if len(regions) > 1

@@ -28,7 +28,7 @@ def one_entry_per_row(findings: Sequence[Finding]) -> list[Finding]:
     Returns:
         The findings, in their order.
 
-    >>> size = Suspect(7, "rows", 0.99, "x = 0, where rows like it have 4–5", (Reason("x", "0"),))
+    >>> size = Suspect(7, "rows", 0.99, "x = 0, where similar rows have 4–5", (Reason("x", "0"),))
     >>> price = Suspect(7, "targets", 0.9, "price = 900, expected 20 ± 3", (Reason("price", "900"),))
     >>> def holding(name, suspect):
     ...     return Finding(name, "", "1 row.", np.array([7]), np.array([suspect.score]), (suspect,))

@@ -61,7 +61,7 @@ def audit_model(
         )
     if outputs.numel() != len(targets) or targets.numel() != len(targets):
         raise ValueError(
-            f"a regressor must give one number a row, got {tuple(outputs.shape)} for targets {tuple(targets.shape)}"
+            f"a regressor must give one number per row, got {tuple(outputs.shape)} for targets {tuple(targets.shape)}"
         )
     mean, y = (own.reshape(-1).double().numpy() for own in (outputs, targets))
     if not (np.isfinite(mean).all() and np.isfinite(y).all()):
@@ -141,7 +141,7 @@ def audit_logits(
     if not np.isfinite(z).all():
         raise ValueError("logits hold NaN or infinities: clean them first")
     if y.shape != (len(z),):
-        raise ValueError(f"labels must hold one class a row, shape ({len(z)},); got {y.shape}")
+        raise ValueError(f"labels must hold one class per row, shape ({len(z)},); got {y.shape}")
     if y.dtype.kind not in "iub" or y.min() < 0 or y.max() >= z.shape[1]:
         raise ValueError(f"labels must be class numbers from 0 to {z.shape[1] - 1}")
     if classes is not None and len(classes) != z.shape[1]:
@@ -163,7 +163,9 @@ def audit_logits(
     ]
     shown, looked = _looked_at(images, len(z), y.astype(np.float64), progress)
     found = tuple(finding for finding in (*findings, *looked) if finding is not None)
-    notes = () if h is not None else ("No features were given, so odd rows and temperatures are read off the logits.",)
+    notes = (
+        () if h is not None else ("No features were given, so odd rows and temperatures are computed from the logits.",)
+    )
     return Audit(name, len(z), "classification", "label", found, notes, thumbnails=shown)
 
 
@@ -216,9 +218,7 @@ def _balance(y: NDArray[np.int64], classes: list[str]) -> list[Finding]:
     sentence, numbers, tables = balance(np.bincount(y, minlength=len(classes)), classes, "label")
     numbers = {"rows": len(y), **numbers}
     return [
-        Finding(
-            "overview", "What is in it", f"{counted(len(y), 'row')}.{sentence}", numbers=numbers, tables=tuple(tables)
-        )
+        Finding("overview", "Overview", f"{counted(len(y), 'row')}.{sentence}", numbers=numbers, tables=tuple(tables))
     ]
 
 
@@ -259,9 +259,9 @@ def _noisy_classes(temperature: NDArray[np.float64], y: NDArray[np.int64], class
     return Finding(
         "noise",
         "Where labels are noisy",
-        "The temperature is much the same for all labels."
+        "The temperature is similar for all labels."
         if flat
-        else f"The temperature is highest for {frame.index[0]}: {worst['temperature']:.2f} times the usual.",
+        else f"The temperature is highest for {frame.index[0]}: {worst['temperature']:.2f} times the median.",
         numbers={"temperature": {str(k): round(float(v), 4) for k, v in frame["temperature"].items()}},
         tables=(Table(frame.head(12), "Predicted temperature by label, in units of the median.", digits=2),),
     )

@@ -61,7 +61,7 @@ def _of_one(finding: Finding) -> list[Entry]:
         found.append(
             Entry(
                 finding.name,
-                f"{counted(len(rest), 'more row')} of this kind ({chip(finding.name).word}), less sure than the others",
+                f"{counted(len(rest), 'more row')} of this kind ({chip(finding.name).word}), less certain than others",
                 rest,
                 (),
                 score=float(finding.certainty[len(finding.suspects)]),

@@ -69,20 +69,20 @@ def extract(audit: Found) -> str:
 def meaning(entry: Entry | Suspect) -> tuple[str, str]:
     """What the certainty of an entry says, in two words and in a sentence.
 
-    >>> meaning(Suspect(3, "labels", 0.984, "7, 98% sure it is 1"))[0]
+    >>> meaning(Suspect(3, "labels", 0.984, "label 7, but 1 with probability 98%"))[0]
     '98% wrong'
     """
     share = _percent(entry.score)
     if entry.kind in ("labels", "targets"):
         return f"{share} wrong", f"Given the other columns, this value is wrong with a probability of {share}."
     if entry.kind == "cells":
-        return "wrong kind", "The value is not of its column's kind, and was left out."
+        return "wrong type", "The value does not have the type of its column, and was left out."
     if entry.kind in ("duplicates", "overlap"):
-        return ("copy" if entry.score > 0.95 else "near copy"), "Copies are no errors by themselves: decide once."
-    chance = f"Of rows as odd as this, about {_percent(1 - entry.score)} are so by chance"
+        return ("copy" if entry.score > 0.95 else "near copy"), "Copies are not errors by themselves: decide once."
+    chance = f"Of rows as odd as this, about {_percent(1 - entry.score)} are ordinary rows"
     if entry.wrong:
-        return "likely wrong", f"{chance}; one mended value would make it ordinary, so it is probably an error."
-    return "odd", f"{chance}. It may still be right: look before you mend."
+        return "likely wrong", f"{chance}; changing one value would make it ordinary, so it is probably an error."
+    return "odd", f"{chance}. It may be right: check it before you change it."
 
 
 def who(audit: Found, entry: Entry) -> str:

@@ -56,9 +56,9 @@ class Trial(NamedTuple):
 
 
 def slips(table: Neighbours, row: int, z: Array, blamed: NDArray[np.intp]) -> Iterator[Trial]:
-    """Factors and signs of each blamed number, and swaps of it with each other.
+    """Yield factors and signs for each blamed number, and swaps of it with each other number.
 
-    A value in the range that rows like it have needs no factor, and two such values need no swap.
+    A value in the range of similar rows needs no factor, and two such values need no swap.
 
     Args:
         table: the table.
@@ -66,8 +66,8 @@ def slips(table: Neighbours, row: int, z: Array, blamed: NDArray[np.intp]) -> It
         z: the row, squashed.
         blamed: places of the columns that may be wrong.
 
-    Returns:
-        The changes that undo a slip.
+    Yields:
+        Trial: a change that may undo a slip.
     """
     values = np.clip([float(own[row]) for own in table.values], -FAR, FAR)
     numbers = [j for j, unit in enumerate(table.units) if unit is not None and table.names[j] not in table.dates]

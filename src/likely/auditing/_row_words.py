@@ -48,13 +48,13 @@ class RowWords:
     slips: Mapping[int, Change] = field(default_factory=dict)
 
     def explain(self, rows: NDArray[np.int64]) -> Iterator[Explained]:
-        """What is said of some rows.
+        """Explain some rows.
 
         Args:
             rows: places of the rows.
 
-        Returns:
-            Headline, reasons, distance, verdict and group of each.
+        Yields:
+            Explained: headline, reasons, distance, verdict and group of each row.
         """
         z = self.table.points(rows)
         judged = self.pattern.judge(z, rows)
@@ -102,26 +102,26 @@ class RowWords:
         return bool(unit(value) < others[0] - margin or unit(value) > others[-1] + margin)
 
     def _headline(self, row: int, change: Change, nats: Array, mended: bool) -> tuple[str, str]:
-        """What is said of a row that breaks the pattern, and what of that it may share with others."""
+        """The headline of a row that breaks the pattern, and the group that it may share with others."""
         j = change.column
         name, usual = self.table.names[j], self.table.usual(row, self.table.names[j])
         if not mended and not change.hint and (nats > RARE).sum() > 2:
             worst = [self.table.names[k] for k in np.argsort(-nats, kind="stable")[:3]]
-            return f"{worst[0]}, {worst[1]} and {worst[2]} are odd together", ""
+            return f"{worst[0]}, {worst[1]} and {worst[2]} are an odd combination", ""
         if change.swapped >= 0:
             pair = f"{name} and {self.table.names[change.swapped]} look swapped"
             return pair, pair
         value = f"{name} = {self.table.shown(row, name)}"
-        beside = f", where rows like it have {usual}" if usual is not None else ""
+        beside = f", where similar rows have {usual}" if usual is not None else ""
         if isinstance(usual, Usual) and usual.low <= self.table.values[j][row] <= usual.high and len(nats) > 1:
             other = self.table.names[int(self.table.weights[j].argmax())]
-            beside = f" does not go with {other} = {self.table.shown(row, other)}"
+            beside = f" does not match {other} = {self.table.shown(row, other)}"
         if change.hint:
             return f"{value}{beside}; {change.hint} would fit", f"{change.hint} would fit {name}"
-        return f"{value}{beside}", f"{value}, unlike rows like these" if self._sentinel(row, j) else ""
+        return f"{value}{beside}", f"{value}, unlike similar rows" if self._sentinel(row, j) else ""
 
     def _sentinel(self, row: int, j: int) -> bool:
-        """Whether a value lies apart from the column's others, so that all rows that have it have one problem."""
+        """Whether a value is isolated in its column, so that all rows with it share one problem."""
         value, column = self.table.values[j][row], self.table.values[j][self.table.sample]
         others = column[(column != value) & ~np.isnan(column)]
         if self.table.units[j] is None:  # a level: apart if next to no row has it
@@ -132,18 +132,18 @@ class RowWords:
         return not low - _OFF * (high - low) <= value <= high + _OFF * (high - low)
 
     def _far_out(self, row: int, z: Array) -> str:
-        """What is said of a row that lies far out, but in line with others."""
+        """The headline of a row that is extreme, but consistent with the others."""
         out = np.array([0.0 if unit is None else abs(own) for unit, own in zip(self.table.units, z, strict=True)])
         first, second = (*np.argsort(-np.nan_to_num(out), kind="stable")[:2], -1)[:2]
         names = [self.table.names[j] for j in (first, second) if j == first or (j >= 0 and out[j] >= _OUT)]
-        return " and ".join(f"{name} = {self.table.shown(row, name)}" for name in names) + ": far out, but in line"
+        return " and ".join(f"{name} = {self.table.shown(row, name)}" for name in names) + ": extreme, but consistent"
 
     def _reasons(self, row: int, at: int, change: Change, judged: Judged) -> list[Reason]:
-        """The values that are to blame, that which explains the others first, beside those of similar rows."""
+        """The values to blame, the one that explains the others first, with those of similar rows."""
         nats = judged.nats[at]
         order = [change.column, *(j for j in np.argsort(-nats, kind="stable").tolist() if j != change.column)]
         blamed = [j for j in order[:_REASONS] if nats[j] > RARE or j == change.column]
-        # One value that is wrong makes others look so: what its change mends is its share.
+        # One wrong value makes others look wrong: its share is the part that changing it removes.
         before = max(float(surprise(nats)), 1e-300)
         mended = float(np.clip(1 - change.left / before, 0, 1))
         rest = np.square(nats[blamed]) / max(float(np.square(nats[blamed]).sum()), 1e-300)
@@ -151,6 +151,6 @@ class RowWords:
         names = [self.table.names[j] for j in blamed]
         compared = self.table.compare([row], names)[0]
         return [
-            Reason(cell.column, cell.value, f"rows like it have {cell.usual}" if cell.usual else "", float(share))
+            Reason(cell.column, cell.value, f"similar rows have {cell.usual}" if cell.usual else "", float(share))
             for cell, share in zip(compared, shares, strict=True)
         ]

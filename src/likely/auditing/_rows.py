@@ -94,7 +94,7 @@ def _finding(
     return Finding(
         "rows",
         "Rows that do not fit the rest",
-        _told(count, wrong, len(scale)) if count else "No row lies further out than so many ordinary ones would.",
+        _told(count, wrong, len(scale)) if count else "No row is further out than chance explains.",
         scores={"row_scale": scale, "row_odd": certainty},
         numbers={"rows": count, "wrong": wrong, "columns": columns},
         tables=_blamed(found["suspects"]),
@@ -112,7 +112,7 @@ def _told(count: int, wrong: int, rows: int) -> str:
 
 
 def _by_scale(scale: float) -> Explained:
-    return Explained(f"{scale:,.1f} × the usual scale", far=float(scale), wrong=False)
+    return Explained(f"{scale:,.1f} times as far from the centre as usual", far=float(scale), wrong=False)
 
 
 def _squashed(table: pd.DataFrame) -> pd.DataFrame:
@@ -214,4 +214,4 @@ def _blamed(suspects: tuple[Suspect, ...]) -> tuple[Table, ...]:
     counts = pd.Series([own.reasons[0].what for own in suspects if own.reasons], dtype=object).value_counts().head(10)
     frame = counts.to_frame("rows")
     frame.index.name = "column"
-    return (Table(frame, "The column that sets a row apart most, by how many rows."),) if len(frame) else ()
+    return (Table(frame, "Number of rows that each column sets apart most."),) if len(frame) else ()

@@ -101,7 +101,7 @@ def audit(
         for name, other in (("test", test), ("images", images)):
             if other is not None:
                 raise ValueError(
-                    f"{name} is for tables that fit in memory, and this one is read by blocks: leave it out"
+                    f"{name} is for tables that fit in memory, and this one is read in blocks: leave it out"
                 )
         found = audit_source(blocks, data, target, task, seed, progress, id)
     else:

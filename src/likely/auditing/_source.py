@@ -92,7 +92,7 @@ def mend_text(frame: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:
                 mended[str(name)] = pd.Series([_mended(value) for value in values], frame.index, object)
     if not mended:
         return frame, ()
-    told = f"Text that is no Unicode is shown by its codes, such as \\ud800, in {listed(list(mended))}."
+    told = f"Text that is not valid Unicode is shown by its codes, such as \\ud800, in {listed(list(mended))}."
     return frame.assign(**mended), (told,)
 
 

@@ -176,7 +176,9 @@ def settle(columns: Columns, target: str, task: str) -> str:
         raise ValueError(f"the target {target!r} has a different value in nearly every row: name another column")
     words = not pd.api.types.is_numeric_dtype(values.dtype)
     if task == "regression" and words:
-        raise ValueError(f"the target {target!r} holds words, which cannot be regressed: use task='classification'")
+        raise ValueError(
+            f"the target {target!r} holds text, which cannot be a regression target: use task='classification'"
+        )
     if task != "auto":
         return task
     few = not words and values.nunique() <= min(20, max(2, len(values) // 20)) and bool((values % 1 == 0).all())
@@ -186,13 +188,13 @@ def settle(columns: Columns, target: str, task: str) -> str:
 def _shared_names(frame: pd.DataFrame, id: str | None) -> list[str]:
     """What is to be told of names of rows that do not tell rows apart."""
     shared = int(RowNames(frame, id).shared.sum())
-    rows = counted(shared, "row has no name of its own", "rows have no name of their own")
-    return [f"In {id}, {rows}; these are called by their place as well."] if shared else []
+    rows = counted(shared, "row has a name that others share", "rows have names that others share")
+    return [f"In {id}, {rows}; they are shown with their row number."] if shared else []
 
 
 def _left_out(columns: Columns, target: str | None) -> list[str]:
     reasons = {
-        "identifier": ("has a value of its own in every row", "have a value of their own in every row"),
+        "identifier": ("has a different value in every row", "have a different value in every row"),
         "text": ("is text", "are text"),
         "constant": ("has the same value in every row", "have the same value in every row"),
         "empty": ("is empty", "are empty"),

@@ -40,7 +40,7 @@ def check_target(
     n = len(columns.typed)
     rows = np.flatnonzero(columns.typed[target].notna().to_numpy())
     if len(rows) < n:
-        notes.append(f"{n - len(rows):,} rows have no {target}; they are not judged by it.")
+        notes.append(f"{n - len(rows):,} rows have no {target}; they are not judged.")
     if len(rows) < _FEWEST:
         raise ValueError(f"only {len(rows)} rows have a {target}: {_FEWEST} or more are needed to judge it")
     X, _ = design(columns.typed, {name: kind for name, kind in columns.kinds.items() if name != target})
@@ -96,7 +96,7 @@ def _regression(data: _Data) -> list[Finding]:
     factor = verdict.scale if forecast.scale is None else verdict.scale / forecast.scale
     return [
         wrong_targets(verdict, u, squash, target, rows, len(data.columns.typed), swaps=swapped, factor=factor),
-        noisy_regions(data.columns, {target}, rows, noise, f"the scatter of {target}"),
+        noisy_regions(data.columns, {target}, rows, noise, f"the spread of {target}"),
         regressor_calibration(forecast.mean, u, verdict),
         data.leaks(u, labels=False),
     ]

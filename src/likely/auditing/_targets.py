@@ -107,7 +107,7 @@ def _explained(
         Reason("expected", _about(expected, noise), f"90% between {number(low)} and {number(high)}"),
     ]
     if hint is not None:
-        reasons.append(Reason("unit", hint.value, "would bring it to where it is expected"))
+        reasons.append(Reason("unit", hint.value, "would make it as expected"))
     return Explained(
         f"{target} = {number(y)}, expected {_about(expected, noise)}" + (f"; {hint.headline}" if hint else ""),
         reasons,
@@ -132,7 +132,7 @@ def _sentence(verdict: TargetVerdict, count: int, target: str, by: str) -> str:
     """How many targets are called wrong, or why none is."""
     rows = len(verdict.nll)
     if verdict.too_many:
-        why = f"is far from expected in {verdict.far:.0%} of the rows: that is how it is spread; none is named."
+        why = f"is far from expected in {verdict.far:.0%} of the rows: such values are normal, so none is listed."
         return f"{target} {why}" if verdict.predictable else f"{target} cannot be predicted from {by}, and {why}"
     if verdict.predictable:
         return f"{count:,} of {rows:,} values of {target} are more likely wrong than right{overall(verdict.share)}."
@@ -181,5 +181,5 @@ def _scatter(verdict: TargetVerdict, u: NDArray[np.float64], squash: Squash, tar
     return Picture(
         to_svg(figure),
         "Given over expected targets",
-        "Each row once; the axes are stretched in the middle and shrunk far out.",
+        "One point per row; both axes are compressed far from the middle.",
     )

@@ -56,7 +56,7 @@ def mend_words(frame: pd.DataFrame, read_raw: Raw) -> list[str]:
     if not words:
         return []
     kinds = listed([f"“{word}”" for word in sorted(set().union(*words.values()))])
-    return [f"In {listed(list(words))}, {kinds} is taken for a word like the others; only empty cells are gaps there."]
+    return [f"In {listed(list(words))}, {kinds} is read as text; only empty cells count as missing there."]
 
 
 def _doubtful(column: pd.Series[Any]) -> bool:

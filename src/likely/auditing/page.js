@@ -81,7 +81,7 @@ function details(row) {
       if (compared) line.append(make("td", {}, usual), make("td", { className: "flag" }, unusual ? "differs" : ""));
       body.append(line);
     }
-    const heads = compared ? ["column", "here", "rows like it", ""] : ["column", "here"];
+    const heads = compared ? ["column", "here", "similar rows", ""] : ["column", "here"];
     const head = make("thead", {}, make("tr", {}, ...heads.map((name) => make("th", { scope: "col" }, name))));
     box.append(make("div", { className: "scroll", tabIndex: 0, role: "group", "aria-label": `values of ${row.name}` }, make("table", { className: "cells" }, head, body)));
   }

@@ -37,7 +37,8 @@ def build() -> "typer.Typer":
 
     app = typer.Typer(
         cls=Commands,
-        help="Losses are likelihoods: free their parameters and learn them with the model.",
+        help="Find wrong rows and labels in tables, and calibrate the probabilities or intervals that models predict.",
+        epilog="Each command has its own help, with examples: likely audit --help",
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
@@ -54,7 +55,7 @@ def build() -> "typer.Typer":
     @app.callback()
     def likely_command(
         show: Annotated[
-            bool, typer.Option("--version", help="Print the version and stop.", callback=version, is_eager=True)
+            bool, typer.Option("--version", help="Print the version and exit.", callback=version, is_eager=True)
         ] = False,
     ) -> None:
         pass
@@ -66,12 +67,11 @@ def build() -> "typer.Typer":
 
         typer.echo(shown(as_json))
 
-    from likely.cli.audit import audit_command
-    from likely.cli.calibrate import calibrate_command, predict_command
+    from likely.cli import audit, calibrate
 
-    app.command("audit")(audit_command)
-    app.command("calibrate")(calibrate_command)
-    app.command("predict")(predict_command)
+    app.command("audit", help=audit.HELP, epilog=audit.EXAMPLES)(audit.audit_command)
+    app.command("calibrate", help=calibrate.HELP, epilog=calibrate.EXAMPLES)(calibrate.calibrate_command)
+    app.command("predict", help=calibrate.PREDICT_HELP, epilog=calibrate.PREDICT_EXAMPLES)(calibrate.predict_command)
     return app
 
 

@@ -1,4 +1,4 @@
-"""The arguments of `likely audit`, and what it prints."""
+"""The arguments and the printed output of `likely audit`."""
 
 from __future__ import annotations
 
@@ -11,52 +11,136 @@ import typer
 
 from likely.cli.terminal import progress, safe
 
-# What only a table has, and what only a model's outputs have; given with the other it would be ignored.
+HELP = (
+    "Find wrong labels and targets, unusual rows, duplicates and leaks in a table, or in a classifier's outputs.\n\n"
+    "Writes a report for the browser (report.html), a score per row (scores.csv) and the findings as JSON "
+    "(summary.json) to the folder OUT. A table of more than 67 million numbers is read in blocks: models are fitted "
+    "to about 100,000 of its rows, all rows are scored, and the scores are written to scores.parquet.\n\n"
+    "Exit codes: 0 done, 1 the data failed --fail-above or --since, 2 error."
+)
+EXAMPLES = "\n\n".join(
+    (
+        "Examples:",
+        "likely audit houses.csv --target price",
+        "likely audit train.csv --target label --test test.csv --out report",
+        "likely audit 'parts/*.parquet' --target price --fail-above 0.01",
+        "likely audit --logits logits.npy --labels labels.npy --images photos/",
+    )
+)
+# Options for tables only, and for a model's outputs only; given with the other they would be ignored.
 _OF_TABLES = ("DATA", "--target", "--test", "--id")
 _OF_OUTPUTS = ("--logits", "--labels", "--features", "--images", "--classes")
+_TABLE, _OUTPUTS, _REPORT, _RUN = "For a table", "For a classifier's outputs", "Report", "Computation"
 
 
 def audit_command(
     data: Annotated[
         list[str] | None,
         typer.Argument(
-            help="A table: CSV, TSV, Parquet, Arrow or npz; or Parquet, Feather or CSV files, a folder, a glob or a "
-            "URL of such files.",
+            help="A table (CSV, TSV, Parquet, Arrow or npz), or several files, a folder, a glob or a URL of Parquet, "
+            "Feather or CSV.",
             metavar="DATA…",
         ),
     ] = None,
-    target: Annotated[str | None, typer.Option(help="The column to predict and to judge.")] = None,
-    task: Annotated[str, typer.Option(help="auto, classification or regression.")] = "auto",
-    test: Annotated[Path | None, typer.Option(help="A second table that should share no row.")] = None,
-    id_column: Annotated[str | None, typer.Option("--id", help="The column that names rows.")] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            help="Column that the others should predict; its values are checked too.",
+            metavar="COLUMN",
+            rich_help_panel=_TABLE,
+        ),
+    ] = None,
+    task: Annotated[
+        str,
+        typer.Option(
+            help="Kind of target: auto, classification or regression.", metavar="KIND", rich_help_panel=_TABLE
+        ),
+    ] = "auto",
+    test: Annotated[
+        Path | None,
+        typer.Option(
+            help="Second table, whose rows should not occur in the first.", metavar="FILE", rich_help_panel=_TABLE
+        ),
+    ] = None,
+    id_column: Annotated[
+        str | None,
+        typer.Option("--id", help="Column that names the rows.", metavar="COLUMN", rich_help_panel=_TABLE),
+    ] = None,
     known: Annotated[
-        Path | None, typer.Option(help="Findings marked as fine, which the page saves: they are left out.")
+        Path | None,
+        typer.Option(
+            help="File of findings that you marked as fine in an earlier report; they are left out.",
+            metavar="FILE",
+            rich_help_panel=_REPORT,
+        ),
     ] = None,
     since: Annotated[
         Path | None,
-        typer.Option(help="summary.json of an earlier audit: only what is new is shown, and is exit code 1."),
+        typer.Option(
+            help="summary.json of an earlier audit: report new findings only, and exit with code 1 if there are any.",
+            metavar="FILE",
+            rich_help_panel=_REPORT,
+        ),
     ] = None,
-    logits: Annotated[Path | None, typer.Option(help="A classifier's outputs, .npy (rows, classes).")] = None,
-    labels: Annotated[Path | None, typer.Option(help="Their labels, .npy (rows,).")] = None,
-    features: Annotated[Path | None, typer.Option(help="The last layer's inputs, .npy (rows, width).")] = None,
-    images: Annotated[Path | None, typer.Option(help="A folder of images in row order, or an .npy.")] = None,
-    classes: Annotated[str | None, typer.Option(help="Names of the classes, with commas between.")] = None,
-    out: Annotated[Path, typer.Option(help="The folder to write to.", file_okay=False)] = Path("audit"),
+    logits: Annotated[
+        Path | None,
+        typer.Option(help="Logits, .npy of shape (rows, classes).", metavar="FILE", rich_help_panel=_OUTPUTS),
+    ] = None,
+    labels: Annotated[
+        Path | None, typer.Option(help="Labels, .npy of shape (rows,).", metavar="FILE", rich_help_panel=_OUTPUTS)
+    ] = None,
+    features: Annotated[
+        Path | None,
+        typer.Option(
+            help="Inputs of the last layer, .npy of shape (rows, features).", metavar="FILE", rich_help_panel=_OUTPUTS
+        ),
+    ] = None,
+    images: Annotated[
+        Path | None,
+        typer.Option(
+            help="Images to show: a folder, sorted as the rows are, or an .npy.",
+            metavar="PATH",
+            rich_help_panel=_OUTPUTS,
+        ),
+    ] = None,
+    classes: Annotated[
+        str | None,
+        typer.Option(help="Names of the classes, separated by commas.", metavar="NAMES", rich_help_panel=_OUTPUTS),
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(help="Folder to write to.", metavar="FOLDER", file_okay=False, rich_help_panel=_REPORT)
+    ] = Path("audit"),
     fail_above: Annotated[
         float | None,
-        typer.Option(help="End with exit code 1 if more than this share of rows is suspicious.", min=0, max=1),
+        typer.Option(
+            help="Exit with code 1 if more than this share of rows, between 0 and 1, is suspicious.",
+            min=0,
+            max=1,
+            metavar="SHARE",
+            rich_help_panel=_REPORT,
+        ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="The seed everything random starts from.", min=0, max=2**32 - 1)] = 0,
-    engine: Annotated[str, typer.Option(help="What reads a table beyond memory: threads or dask.")] = "threads",
+    seed: Annotated[
+        int,
+        typer.Option(help="Random seed.", min=0, max=2**32 - 1, metavar="NUMBER", rich_help_panel=_RUN),
+    ] = 0,
+    engine: Annotated[
+        str,
+        typer.Option(
+            help="Where a table in blocks is computed: threads or dask.", metavar="NAME", rich_help_panel=_RUN
+        ),
+    ] = "threads",
     scheduler: Annotated[
-        str | None, typer.Option(help="A Dask scheduler, tcp://HOST:PORT.", show_default="workers on this machine")
+        str | None,
+        typer.Option(
+            help="Address of a Dask scheduler, tcp://HOST:PORT.",
+            show_default="workers on this machine",
+            metavar="URL",
+            rich_help_panel=_RUN,
+        ),
     ] = None,
 ) -> None:
-    """Find odd rows, wrong labels and targets, copies and leaks; write OUT/report.html, scores.csv, summary.json.
-
-    A table of more than 67 million numbers is read by blocks: models are fitted on some 100,000 of its rows, all rows
-    are scored, and the scores are written as scores.parquet.
-    """
+    """Run an audit and print its findings; the options are described in their help."""
     from likely._destination import keep_inputs, writable
     from likely.auditing import audit
     from likely.auditing._audit import FILES
@@ -64,15 +148,15 @@ def audit_command(
     from likely.cli.engines import engine as computing
     from likely.cli.paths import one_or_several
 
-    given = {"--test": test, "--logits": logits, "--labels": labels, "--features": features, "--images": images}
-    _check_together(given | {"DATA": data or None, "--target": target, "--classes": classes, "--id": id_column}, task)
+    files = {"--test": test, "--logits": logits, "--labels": labels, "--features": features, "--images": images}
+    _check_together(files | {"DATA": data or None, "--target": target, "--classes": classes, "--id": id_column}, task)
     table, inputs = one_or_several(data)
     outputs = [out / name for name in dict.fromkeys((*FILES, *FILES_OF_BLOCKS))]
-    keep_inputs(outputs, {"--known": known, "--since": since, **given})
+    keep_inputs(outputs, {"--known": known, "--since": since, **files})
     for path in inputs:
         keep_inputs(outputs, {"DATA": path})
     with writable(out, create=True), progress() as tell, computing(engine, scheduler):
-        found = audit(
+        report = audit(
             table,
             target,
             task=task,
@@ -89,27 +173,27 @@ def audit_command(
             progress=tell,
         )
         tell("writing", 1.0)
-        page = found.save(out, shlex.join(["likely", *sys.argv[1:]]))
-    for line in str(found).splitlines():
+        page = report.save(out, shlex.join(["likely", *sys.argv[1:]]))
+    for line in str(report).splitlines():
         typer.echo(safe(line))
-    for finding in found.findings:
+    for finding in report.findings:
         typer.echo(safe(f"{finding.title}: {finding.summary}"))
-    for note in found.notes:
+    for note in report.notes:
         typer.echo(safe(f"note: {note}"))
     typer.echo(safe(str(page)))
     new = "new and " if since is not None else ""
-    if fail_above is not None and found.share > fail_above:
-        told = f"{found.share:.2%} of rows are {new}suspicious, more than the {fail_above:.2%} allowed"
-        typer.echo(f"likely: {told}", err=True)
+    if fail_above is not None and report.share > fail_above:
+        verdict = f"{report.share:.2%} of rows are {new}suspicious, more than the {fail_above:.2%} allowed"
+        typer.echo(f"likely: {verdict}", err=True)
         raise typer.Exit(1)
-    if fail_above is None and since is not None and found.entries:
-        typer.echo(f"likely: {len(found.suspicious):,} rows are suspicious that were not in {since}", err=True)
+    if fail_above is None and since is not None and report.entries:
+        typer.echo(f"likely: {len(report.suspicious):,} rows are suspicious that were not in {since}", err=True)
         raise typer.Exit(1)
 
 
-def _check_together(given: dict[str, object], task: str) -> None:
-    """Refuse options of which some would be ignored."""
-    table, outputs = ([name for name in names if given[name] is not None] for names in (_OF_TABLES, _OF_OUTPUTS))
+def _check_together(options: dict[str, object], task: str) -> None:
+    """Raise an error for combinations in which an option would be ignored."""
+    table, outputs = ([name for name in names if options[name] is not None] for names in (_OF_TABLES, _OF_OUTPUTS))
     if outputs and task != "auto":
         table.append("--task")
     if not table and not outputs:
@@ -118,7 +202,7 @@ def _check_together(given: dict[str, object], task: str) -> None:
         raise ValueError(
             f"{table[0]} is for a table and {outputs[0]} for a model's outputs: give a table, or --logits and --labels"
         )
-    if table and given["DATA"] is None:
+    if table and options["DATA"] is None:
         raise ValueError(f"{table[0]} needs a table")
-    if outputs and (given["--logits"] is None or given["--labels"] is None):
+    if outputs and (options["--logits"] is None or options["--labels"] is None):
         raise ValueError("--logits and --labels go together: give both")

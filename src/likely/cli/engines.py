@@ -1,4 +1,4 @@
-"""Where the blocks of a long table are computed on: threads of this process, or the workers of a Dask cluster."""
+"""Where the blocks of a table are computed: threads of this process, or the workers of a Dask cluster."""
 
 from __future__ import annotations
 
@@ -6,25 +6,28 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 ENGINES = ("threads", "dask")
-_SECONDS = 10  # in which a scheduler has to answer
+_SECONDS = 10  # how long to wait for a scheduler
 
 
 @contextmanager
 def engine(name: str, scheduler: str | None) -> Iterator[None]:
-    """Let tables in files be read where the command line says.
+    """Choose where tables in blocks are computed, for the duration of a context.
 
     Args:
         name: "threads" or "dask".
-        scheduler: the address of a Dask scheduler, such as tcp://scheduler:8786, whose workers see the same files; None
-            for workers on this machine.
+        scheduler: address of a Dask scheduler, such as tcp://scheduler:8786, whose workers see the same files; None
+            starts workers on this machine.
+
+    Yields:
+        None: the context has no value.
 
     Raises:
-        ValueError: if there is no such engine, or no scheduler there, or it is lost on the way.
+        ValueError: if there is no such engine, no scheduler at the address, or the connection to it is lost.
     """
     if name not in ENGINES:
         raise ValueError(f"--engine must be {' or '.join(ENGINES)}, got {name!r}")
     if scheduler is not None and name != "dask":
-        raise ValueError("--scheduler is Dask's: say --engine dask as well")
+        raise ValueError("--scheduler needs --engine dask")
     if name == "threads":
         yield
         return
@@ -53,5 +56,5 @@ def engine(name: str, scheduler: str | None) -> Iterator[None]:
 
 def _is_dask_s(error: BaseException) -> bool:
     """Whether an error is about the cluster, and not about what was computed on it."""
-    kinds = (type(error), *(type(own) for own in (error.__cause__, error.__context__) if own is not None))
+    kinds = (type(error), *(type(reason) for reason in (error.__cause__, error.__context__) if reason is not None))
     return any(kind.__module__.startswith("distributed") or kind.__name__ == "CancelledError" for kind in kinds)

@@ -1,4 +1,4 @@
-"""A model's outputs in a file: what is needed of them, found by name and looked at."""
+"""Reading a model's outputs from a file: arrays or columns are found by their names, and checked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from likely._files import loading
 
 Array = NDArray[Any]
 TASKS = ("auto", "classification", "regression")
-# What a model says of a row and what was so, and the names that arrays of them usually have.
+# The predictions and the truth of each task, and the usual names of their arrays.
 USUAL: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
     "classification": (("logits", ("logits",)), ("labels", ("labels", "label"))),
     "regression": (("mean", ("mean",)), ("target", ("target", "y"))),
@@ -24,7 +24,7 @@ USUAL: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
 
 @dataclass(frozen=True)
 class Names:
-    """What the command line says of where things are; None where it says nothing."""
+    """The names that the command line gives to arrays; None where it gives none."""
 
     task: str = "auto"
     logits: str | None = None
@@ -36,12 +36,12 @@ class Names:
     probabilities: bool = False
 
     def files(self) -> dict[str, Path]:
-        """The files among them, by option."""
+        """The names that are files, by option."""
         named = {name: value for name, value in vars(self).items() if name not in ("task", "probabilities") and value}
         return {f"--{name}": Path(value) for name, value in named.items() if value.lower().endswith(".npy")}
 
     def check_used(self, task: str) -> None:
-        """Refuse names of what the other task has: they would be ignored."""
+        """Raise an error for names of the other task's arrays, which would be ignored."""
         others = ("mean", "scale", "target") if task == "classification" else ("logits", "labels", "probabilities")
         for field in others:
             if getattr(self, field):
@@ -51,20 +51,20 @@ class Names:
 
 @dataclass(frozen=True)
 class Outputs:
-    """What a model says of some rows, and what was so: logits and labels, or means, scales and targets."""
+    """Predictions of a model and the truth: logits and labels, or means, scales and targets."""
 
     predicted: Array  # logits, probabilities or means
     truth: Array | None
     features: Array | None
     scale: Array | None
     task: str
-    notes: tuple[str, ...] = ()  # of what had to be mended to read them
+    notes: tuple[str, ...] = ()  # repairs that reading the file needed
 
     def __len__(self) -> int:
         return len(self.predicted)
 
     def unusual_row(self) -> str | None:
-        """The first row that holds what few fits can do with: an infinity, or a number beyond single precision."""
+        """The first row with a value that makes most fits fail: an infinity, or a number beyond single precision."""
         limit = float(np.finfo(np.float32).max)
         word = USUAL[self.task][0][0]
         parts = {word: self.predicted, "truth": self.truth, "scale": self.scale, "features": self.features}
@@ -82,17 +82,15 @@ class Outputs:
 class Arrays:
     """The arrays of an npz or npy file, or the columns of a table; nothing is unpickled.
 
-    A table's matrix is the columns of one name and a number, such as ``logit_0``, ``logit_1``, …, a column of lists, or
-    columns named with commas between.
+    A matrix in a table is several columns with one name and a number, such as ``logit_0``, ``logit_1``, …, a column of
+    lists, or columns whose names are separated by commas.
+
+    Args:
+        path: the file, or the name of the table.
+        table: a table that was read already; None reads the file.
     """
 
     def __init__(self, path: Path, table: Any = None) -> None:
-        """Open a file, or take a table that was read already.
-
-        Args:
-            path: the file, or what the table is called.
-            table: the table; None to read the file.
-        """
         self.path = path
         self.table: Any = None
         self.arrays: Any = {}
@@ -109,24 +107,24 @@ class Arrays:
         self.single = isinstance(self.arrays, np.ndarray)
 
     def close(self) -> None:
-        """Close the file, where one is open."""
+        """Close the file, if one is open."""
         if hasattr(self.arrays, "close"):
             self.arrays.close()
 
     def find(self, asked: str | None, names: tuple[str, ...], option: str, *, needed: bool = False) -> Array | None:
-        """The array that was asked for, else the one of a usual name, else None, or an error that says what there is.
+        """The array named on the command line, else one with a usual name; else None, or an error if it is needed.
 
-        What is asked for is a name in the file, or another file that ends in ``.npy``.
+        ``asked`` is a name in the file, or another file that ends in ``.npy``.
         """
         if asked is not None and asked.lower().endswith(".npy"):
             return np.asarray(_loaded(Path(asked)))
         candidates = names if asked is None else (asked,)
-        found = next((array for name in candidates if (array := self._named(name)) is not None), None)
-        if found is None and asked is not None:
+        values = next((array for name in candidates if (array := self._named(name)) is not None), None)
+        if values is None and asked is not None:
             raise ValueError(f"{self.path.name} has no {asked!r} for --{option}: {self._inventory()}")
-        if found is None and needed:
+        if values is None and needed:
             raise ValueError(f"{self.path.name} has no {names[0]}: {self._inventory()}; name yours by --{option}")
-        return found
+        return values
 
     def _named(self, name: str) -> Array | None:
         if self.single:
@@ -149,22 +147,22 @@ class Arrays:
 
     def _inventory(self) -> str:
         if self.single:
-            return f"it is one array of {times(self.arrays)}, so name a second .npy"
+            return f"it is a single array of {times(self.arrays)}, so the others need an .npy file each"
         if self.table is not None:
             columns = self.table.frame.columns
             return f"its columns are {', '.join(map(repr, columns[:12]))}" + (" …" if len(columns) > 12 else "")
-        held = [f"{name} ({times(self._member(name))})" for name in self.arrays]
-        return f"it holds {', '.join(held)}" if held else "it holds no arrays"
+        names = [f"{name} ({times(self._member(name))})" for name in self.arrays]
+        return f"it holds {', '.join(names)}" if names else "it holds no arrays"
 
 
 def read_outputs(path: Path, names: Names, *, truth: bool, table: Any = None) -> Outputs:
-    """A model's outputs, with their labels or targets if ``truth`` asks for them or they are named.
+    """Read a model's outputs, with labels or targets if they are needed or named.
 
     Args:
-        path: the file, or what the table is called.
-        names: where things are.
+        path: the file, or the name of the table.
+        names: names of the arrays, from the command line.
         truth: whether labels or targets are needed.
-        table: rows that were read already; None to read the file.
+        table: rows that were read already; None reads the file.
 
     Returns:
         The outputs.
@@ -177,32 +175,34 @@ def read_outputs(path: Path, names: Names, *, truth: bool, table: Any = None) ->
 
 def _read(arrays: Arrays, names: Names, truth: bool) -> Outputs:
     task = names.task if names.task != "auto" else _task(arrays, names)
-    (said, usual), (so, usual_truth) = USUAL[task]
-    asked, asked_truth = getattr(names, said), getattr(names, so)
+    (prediction, usual), (true, usual_truth) = USUAL[task]
+    asked, asked_truth = getattr(names, prediction), getattr(names, true)
     if names.probabilities:
         usual = ("probabilities", *usual)
     alone = arrays.single and asked is None
-    found: dict[str, Any] = {
-        said: arrays.arrays if alone else arrays.find(asked, usual, said, needed=True),
-        so: arrays.find(asked_truth, usual_truth, so, needed=True) if truth or asked_truth is not None else None,
+    parts: dict[str, Any] = {
+        prediction: arrays.arrays if alone else arrays.find(asked, usual, prediction, needed=True),
+        true: arrays.find(asked_truth, usual_truth, true, needed=True) if truth or asked_truth is not None else None,
         "features": arrays.find(names.features, ("features",), "features"),
         "scale": arrays.find(names.scale, ("scale",), "scale") if task == "regression" else None,
     }
-    predicted = found[said]
-    for name, array in found.items():
+    predicted = parts[prediction]
+    for name, array in parts.items():
         if array is not None:
             _check_numbers(name, array)
             if len(array) != len(predicted):
-                raise ValueError(f"{name} are {times(array)}, but {said} {times(predicted)}: as many rows are needed")
+                raise ValueError(
+                    f"{name} are {times(array)}, but {prediction} {times(predicted)}: as many rows are needed"
+                )
     vectors = {
         name: array[:, 0] if array is not None and array.ndim == 2 and array.shape[1] == 1 else array
-        for name, array in found.items()
+        for name, array in parts.items()
     }
     if task == "classification":
-        _check_classes(predicted, vectors[so], names.probabilities)
+        _check_classes(predicted, vectors[true], names.probabilities)
     else:
-        predicted = vectors[said]
-    return Outputs(predicted, vectors[so], found["features"], vectors["scale"], task, arrays.notes)
+        predicted = vectors[prediction]
+    return Outputs(predicted, vectors[true], parts["features"], vectors["scale"], task, arrays.notes)
 
 
 def _task(arrays: Arrays, names: Names) -> str:
@@ -212,34 +212,34 @@ def _task(arrays: Arrays, names: Names) -> str:
     logits = names.logits or names.labels or names.probabilities or arrays.find(None, usual, "logits") is not None
     mean = names.mean or names.target or arrays.find(None, ("mean",), "mean") is not None
     if logits and mean:
-        raise ValueError(f"{arrays.path.name} has logits and means: say --task classification or --task regression")
+        raise ValueError(f"{arrays.path.name} has logits and means: choose --task classification or --task regression")
     return "regression" if mean else "classification"
 
 
 def _check_numbers(name: str, array: Array) -> None:
     if array.dtype.kind not in "fiub" or array.ndim == 0:
         shown = f", such as {array.flat[0]!r}" if array.size else ""
-        raise ValueError(f"{name} must be numbers, a row for each row; found {array.dtype} of {times(array)}{shown}")
+        raise ValueError(f"{name} must be numbers, one entry per row; found {array.dtype} of {times(array)}{shown}")
     if len(array) == 0:
         raise ValueError(f"{name} have no rows")
 
 
 def _check_classes(logits: Array, labels: Array | None, probabilities: bool) -> None:
     if logits.ndim == 1 or (logits.ndim == 2 and logits.shape[1] == 1):
-        raise ValueError("logits hold one number a row; for two classes give two columns: zeros and these numbers")
+        raise ValueError("logits have one number per row; for two classes give two columns: zeros and these numbers")
     if logits.ndim != 2:
         raise ValueError(f"logits must be rows × classes, found {times(logits)}")
     normal = bool((logits >= 0).all()) and bool((np.abs(logits.sum(1, dtype=np.float64) - 1) < 1e-2).all())
     if normal and not probabilities:
         raise ValueError(
-            "every row of the logits is ≥ 0 and sums to one, so they are probabilities: say --probabilities"
+            "every row of the logits is ≥ 0 and sums to one, so they are probabilities: add --probabilities"
         )
     if probabilities and not normal:
         raise ValueError("with --probabilities every row must be ≥ 0 and sum to one; these do not: are they logits?")
     if labels is None:
         return
     if labels.ndim != 1:
-        raise ValueError(f"labels must be one class number a row, found {times(labels)}")
+        raise ValueError(f"labels must be one class number per row, found {times(labels)}")
     wrong = np.flatnonzero(~np.isfinite(labels) | (labels != np.floor(labels)))
     if len(wrong):
         raise ValueError(
@@ -248,27 +248,27 @@ def _check_classes(logits: Array, labels: Array | None, probabilities: bool) -> 
 
 
 def _loaded(path: Path) -> Any:
-    """An array, or an open archive of some."""
+    """An array, or an open archive of arrays."""
     with loading(path):
         return np.load(path, mmap_mode="r" if path.suffix.lower() == ".npy" else None, allow_pickle=False)
 
 
 def _numbered(name: str, columns: list[str]) -> list[str]:
-    """Columns of the name and a number, in the order of their numbers, without a gap."""
+    """The columns with this name and a number, sorted by number; an error if a number is missing."""
     pattern = re.compile(rf"{re.escape(name.removesuffix('s'))}s?[ _.-]?(\d+)")
-    found = {int(match.group(1)): column for column in columns if (match := pattern.fullmatch(column))}
-    order = sorted(found)
+    by_number = {int(match.group(1)): column for column in columns if (match := pattern.fullmatch(column))}
+    order = sorted(by_number)
     if order and (order[0] > 1 or order != list(range(order[0], order[0] + len(order)))):
         numbers = ", ".join(map(str, order[:12]))
         raise ValueError(f"the columns of {name} are numbered {numbers}: one is missing")
-    return [found[number] for number in order]
+    return [by_number[number] for number in order]
 
 
 def _column(column: Any) -> Array:
     values = column.to_numpy()
     if values.dtype == object and len(values) and isinstance(values[0], list | tuple | np.ndarray):
         if len({len(row) for row in values}) > 1:
-            raise ValueError(f"the lists of column {column.name!r} are not of one length")
+            raise ValueError(f"the lists of column {column.name!r} differ in length")
         return np.stack([np.asarray(row) for row in values])
     return np.asarray(values)
 
@@ -276,10 +276,10 @@ def _column(column: Any) -> Array:
 def _numbers(column: Any) -> Array:
     values = column.to_numpy()
     if values.dtype.kind not in "fiub":
-        raise ValueError(f"column {column.name!r} holds something other than numbers")
+        raise ValueError(f"column {column.name!r} has values that are not numbers")
     return np.asarray(values)
 
 
 def times(array: Array) -> str:
-    """Its shape in words."""
+    """The shape of an array in words."""
     return " × ".join(map(str, array.shape)) or "one number"

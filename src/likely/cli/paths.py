@@ -1,4 +1,4 @@
-"""The tables that a command line names: one file, or several by their names, a folder, a glob or a URL."""
+"""The tables that a command line names: one file, or several files, a folder, a glob or a URL."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Any
 from likely._rows.sources import ENDINGS, Source, is_one_file, source_of
 from likely.cli.outputs import Names, Outputs, read_outputs
 
-MOST = 1 << 26  # numbers of outputs that a calibrator is fitted to
+MOST = 1 << 26  # largest number of values that a calibrator is fitted to
 
 
 @dataclass(frozen=True)
 class Outside:
-    """A model's outputs that are not in one file, and are read by blocks.
+    """A model's outputs in several files, which are read in blocks.
 
     Args:
         source: the blocks.
-        name: what they are called.
+        name: name to show.
     """
 
     source: Source
@@ -28,12 +28,12 @@ class Outside:
 
     @classmethod
     def of(cls, data: str | Path) -> Outside | None:
-        """Of a folder, a glob or a URL; None of one file."""
+        """The outputs in a folder, a glob or a URL; None for a single file."""
         source = None if is_one_file(data) else source_of(str(data))
         return None if source is None else cls(source, Path(data).name)
 
     def sample(self, names: Names) -> Outputs:
-        """Every so many-th row, with its label or target, and a note that says so."""
+        """A regular sample of the rows with their labels or targets, and a note about it."""
         stride = max(1, -(-len(self.source) * self.source.width // MOST))
         (table,) = self.source.every(stride)
         outputs = read_outputs(Path(self.name), names, truth=True, table=table)
@@ -44,13 +44,14 @@ class Outside:
 
 
 def one_or_several(named: list[str] | None) -> tuple[Any, list[Path]]:
-    """What the arguments name, and the files here that they stand for.
+    """Resolve the DATA arguments of a command.
 
     Args:
-        named: the arguments; a glob is expanded where the shell did not do so.
+        named: the arguments; a glob is expanded if the shell did not do so.
 
     Returns:
-        A path if they are one file, else a string or a list of them; and local files, which must not be written to.
+        A path for a single file, else a string or a list of strings; and the local files, which must not be
+        overwritten.
     """
     if not named:
         return None, []
@@ -63,4 +64,4 @@ def one_or_several(named: list[str] | None) -> tuple[Any, list[Path]]:
 def _files(name: str) -> list[Path]:
     names = [name] if os.path.exists(name) else glob.glob(name, recursive=True)
     inside = [path.rglob("*") if path.is_dir() else [path] for path in map(Path, names)]
-    return [file for own in inside for file in own if file.suffix.lower() in ENDINGS]
+    return [file for files in inside for file in files if file.suffix.lower() in ENDINGS]

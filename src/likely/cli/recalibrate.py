@@ -1,4 +1,4 @@
-"""What `likely calibrate` and `likely predict` do: from a file of outputs to a model, and with a model to answers."""
+"""The work of `likely calibrate` and `likely predict`: fit a calibrator to a file of outputs, and apply it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def calibrate(
     seed: int,
     tell: Callable[[str, float], None],
 ) -> dict[str, Any]:
-    """Fit, judge on rows left out, and save; what is to be told of it."""
+    """Fit a calibrator, score it on held-out rows, and save it; return what is printed."""
     if folds == 1:
         raise ValueError("--folds must be 0, or 2 or more")
     table = Outside.of(data)
@@ -46,7 +46,7 @@ def calibrate(
     outputs = table.sample(names) if table else read_outputs(Path(data), names, truth=True)
     names.check_used(outputs.task)
     if outputs.task == "classification" and likelihood is not None:
-        raise ValueError("--likelihood is for regressors, and these outputs are a classifier's")
+        raise ValueError("--likelihood is for regressors, and these are the outputs of a classifier")
     calibrator = _made(method, outputs, likelihood or "normal", seed)
     _check_rows(outputs, folds)
     if names.probabilities:
@@ -67,14 +67,14 @@ def calibrate(
 def predict(
     model: Path, data: str | Path, out: Path, names: Names, *, coverage: float | None, quantiles: str | None
 ) -> dict[str, Any]:
-    """Write a model's answers to the outputs in a file; what is to be told of them."""
+    """Apply a calibrator to the outputs in a file, and write its predictions; return what is printed."""
     levels = _levels(quantiles)
     if out.suffix.lower() not in ENDINGS:
         raise ValueError(f"--out must end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}, got {out.name}")
     table = Outside.of(data)
     if table and out.suffix.lower() != ".parquet":
         raise ValueError(
-            f"what is predicted for several files is written as Parquet: --out must end in .parquet, got {out.name}"
+            f"predictions for several files are written as Parquet: --out must end in .parquet, got {out.name}"
         )
     if coverage is not None and not 0 < coverage < 1:
         raise ValueError(f"--coverage must be between 0 and 1, got {coverage}")
@@ -83,7 +83,7 @@ def predict(
     classifier = isinstance(fitted, Calibrator)
     for option, value in (("--coverage", coverage), ("--quantiles", quantiles)):
         if classifier and value is not None:
-            raise ValueError(f"{option} is for regressors, and {model.name} is a classifier's: it has probabilities")
+            raise ValueError(f"{option} is for regressors, and {model.name} belongs to a classifier")
     task = "classification" if classifier else "regression"
     names.check_used(task)
     names = replace(names, task=task, probabilities=classifier and fitted.inputs == "probabilities")
@@ -100,7 +100,7 @@ def predict(
 
 @dataclass(frozen=True)
 class _Answer:
-    """What a model says of outputs, in one file or in a block of many."""
+    """The predictions of a calibrator for outputs, in one file or in a block of several."""
 
     fitted: Any
     model: Path
@@ -116,7 +116,7 @@ class _Answer:
         return outputs, answers
 
     def block(self, frame: Any) -> dict[str, Any]:
-        """What is written of a block, and what it is judged by."""
+        """The columns to write for a block, and its scores."""
         outputs, answers = self(read_outputs(Path(self.name), self.names, truth=False, table=frame))
         judged = outputs.truth is not None
         return {
@@ -128,12 +128,12 @@ class _Answer:
 
     @property
     def judged(self) -> dict[str, Any]:
-        """What the scores are worth."""
-        return {"judged": f"These scores mean something if {self.model.name} was fitted to other rows."}
+        """The caveat of the scores."""
+        return {"judged": f"These scores are valid only if {self.model.name} was fitted to other rows."}
 
 
 def _predict_blocks(table: Outside, answer: _Answer, out: Path) -> dict[str, Any]:
-    """Write a model's answers to a table in blocks, as they come, beside their place until all are there."""
+    """Write the predictions for a table in blocks, one block at a time, to a file that replaces OUT at the end."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -157,7 +157,7 @@ def _predict_blocks(table: Outside, answer: _Answer, out: Path) -> dict[str, Any
         old, new = (
             None
             if parts[0][when] is None
-            else summed_up(answer.fitted, np.concatenate([own[when] for own in parts], 1))
+            else summed_up(answer.fitted, np.concatenate([part[when] for part in parts], 1))
             for when in ("before", "after")
         )
         assert new is not None
@@ -166,30 +166,30 @@ def _predict_blocks(table: Outside, answer: _Answer, out: Path) -> dict[str, Any
 
 
 def _check_output(out: Path, inputs: dict[str, Any], table: Outside | None = None) -> None:
-    """Refuse, before any work, a file that is one of the inputs, or is a folder, or that cannot be written."""
+    """Raise an error, before any work, if OUT is one of the inputs or a folder, or cannot be written."""
     for path in table.source.paths if table else ():
         keep_inputs([out], {"DATA": path})
     for option in inputs if table else ():
         if option.startswith("--"):
             raise ValueError(
-                f"{option} is a file of its own, which goes with one file of outputs: put it into the table"
+                f"{option} names a separate file, which works with a single file of outputs only: put it into the table"
             )
     if not out.parent.is_dir():
         raise FileNotFoundError(f"the folder {out.parent} of --out does not exist")
     keep_inputs([out], inputs)
-    if not out.exists() or out.is_file():  # else a pipe or a device, which is written to as it is
+    if not out.exists() or out.is_file():  # otherwise a pipe or a device, which is written to directly
         with writable(out.parent):
             pass
 
 
 def _made(method: str, outputs: Outputs, likelihood: str, seed: int) -> Any:
-    """The calibrator of that name, or those of several in a row."""
+    """The calibrator of that name, or the composition of several."""
     classifier = outputs.task == "classification"
     known = METHODS if classifier else SCALE_METHODS
     names = method.split("+")
     if not set(names) <= set(known):
         raise ValueError(
-            f"--method for {outputs.task} must be of {', '.join(known)}, or some joined by +; got {method}"
+            f"--method for {outputs.task} must be one of {', '.join(known)}, or several joined by +; got {method}"
         )
     if "feature" in names and outputs.features is None:
         raise ValueError("--method feature needs features, and the file has none: name them by --features")
@@ -205,25 +205,27 @@ def _made(method: str, outputs: Outputs, likelihood: str, seed: int) -> Any:
 def _check_rows(outputs: Outputs, folds: int) -> None:
     assert outputs.truth is not None
     if len(outputs) < max(2 * folds, 2):
-        raise ValueError(f"there are {len(outputs)} rows, and {folds} folds need {2 * folds}: say --folds")
+        raise ValueError(
+            f"there are {len(outputs)} rows, and {folds} folds need {2 * folds}: choose fewer with --folds"
+        )
     if outputs.task == "classification" and bool((outputs.truth == outputs.truth[0]).all()):
-        raise ValueError(f"all {len(outputs)} labels are {outputs.truth[0]}: one class alone calibrates nothing")
+        raise ValueError(f"all {len(outputs)} labels are {outputs.truth[0]}: calibration needs at least two classes")
 
 
 def _fitting(outputs: Outputs, fitted: Any, model: Path, data: str) -> Outputs:
-    """The outputs, without what the model does not read; an error where they lack what it does."""
+    """The outputs that the model reads; an error where one is missing."""
     wanted = needs(fitted)
     if "classes" in wanted and outputs.predicted.shape[1] != wanted["classes"]:
         raise ValueError(
             f"{model.name} was fitted to {wanted['classes']} classes, {data} has {outputs.predicted.shape[1]}"
         )
     columns = wanted["features"]
-    found = 0 if outputs.features is None else math.prod(outputs.features.shape[1:])
-    if columns and found != columns:
-        has = f"has {found}" if found else "has none, or under another name: say --features"
-        raise ValueError(f"{model.name} reads {columns} features a row; {data} {has}")
+    width = 0 if outputs.features is None else math.prod(outputs.features.shape[1:])
+    if columns and width != columns:
+        has = f"has {width}" if width else "has none, or under another name: name them by --features"
+        raise ValueError(f"{model.name} reads {columns} features per row; {data} {has}")
     if wanted.get("scale") and outputs.scale is None:
-        raise ValueError(f"{model.name} reads the regressor's scales; {data} has none: say --scale")
+        raise ValueError(f"{model.name} reads the regressor's scales; {data} has none: name them by --scale")
     scale = outputs.scale if wanted.get("scale") else None
     return replace(outputs, features=outputs.features if columns else None, scale=scale)
 
@@ -245,32 +247,32 @@ def _answers(fitted: Any, outputs: Outputs, coverage: float, levels: list[float]
 def _judged(
     calibrator: Any, outputs: Outputs, folds: int, seed: int, tell: Callable[[str, float], None]
 ) -> dict[str, Any]:
-    """Scores on rows left out."""
+    """Cross-validated scores."""
     new = out_of_fold(
         calibrator, outputs, folds, seed, lambda fold: tell(f"fold {fold + 1} of {folds}", (1 + fold) / (1 + folds))
     )
-    judged = f"Out of fold: every row is judged by a fit to the other {folds - 1} of {folds} parts."
+    judged = f"Cross-validated: each row is scored by a fit to the other {folds - 1} of {folds} folds."
     return _compared(before(outputs, calibrator), new) | {"judged": judged}
 
 
 @contextmanager
 def _naming_the_row(outputs: Outputs, method: str) -> Iterator[None]:
-    """Where a fit fails, name the row that is likely to be the reason: the user may have chosen no method."""
+    """If a fit fails, name the row that is probably the reason."""
     try:
         yield
     except (ValueError, ArithmeticError) as error:
         if (row := outputs.unusual_row()) is None:
             raise
-        raise ValueError(f"{row}, with which --method {method} fails: {error}") from None
+        raise ValueError(f"{row}, which makes --method {method} fail: {error}") from None
 
 
 def _check_answers(answers: dict[str, Any], model: Path) -> None:
-    """Refuse to write what is no number, which a CSV would show as nothing at all."""
+    """Raise an error instead of writing NaN, which a CSV would show as an empty cell."""
     for name, array in answers.items():
         rows = np.flatnonzero(np.isnan(array).reshape(len(array), -1).any(1))
         if len(rows):
             raise ValueError(
-                f"{model.name} gives no {name} for row {rows[0]} ({len(rows)} such rows): nothing is written"
+                f"{model.name} predicts NaN as {name} of row {rows[0]} ({len(rows)} such rows): nothing is written"
             )
 
 
@@ -290,7 +292,7 @@ def _write(out: Path, answers: dict[str, Any]) -> None:
 
 
 def _flat(answers: dict[str, Any]) -> dict[str, Any]:
-    """A column for each number of a row."""
+    """One column per number of a row."""
     levels = answers.get("levels", ())
     columns: dict[str, Any] = {}
     for name, array in answers.items():
@@ -324,7 +326,7 @@ def _compared(old: Scores | None, new: Scores) -> dict[str, Any]:
 
 
 def _finite(scores: dict[str, float]) -> dict[str, float | None]:
-    """The scores, with None for ∞, which JSON does not have."""
+    """The scores, with None for infinity, which JSON does not have."""
     return {name: value if math.isfinite(value) else None for name, value in scores.items()}
 
 
@@ -334,5 +336,5 @@ def _levels(quantiles: str | None) -> list[float]:
     except ValueError:
         levels = [math.nan]
     if not all(0 < level < 1 for level in levels):
-        raise ValueError(f"--quantiles must be numbers between 0 and 1 with commas between, got {quantiles}")
+        raise ValueError(f"--quantiles must be numbers between 0 and 1 separated by commas, got {quantiles}")
     return levels

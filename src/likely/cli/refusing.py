@@ -1,4 +1,4 @@
-"""How every command ends that cannot do what it was asked: in one line, with the exit code 2, never in a traceback."""
+"""How commands report errors: in one line, with exit code 2, without a traceback."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from typer.core import TyperGroup
 
 from likely.cli.terminal import safe
 
-TRACEBACK = "LIKELY_TRACEBACK"  # the variable that asks for one
-# The errors of the command line itself, which typer prints: click's or, in later versions, those of typer's own copy.
+TRACEBACK = "LIKELY_TRACEBACK"  # the environment variable that turns tracebacks on
+# Errors of usage, which typer prints: click's or, in later versions, those of typer's copy of click.
 _USAGE: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 
 
 class Refusing:
-    """What commands and groups of them are made with; what goes wrong in any of them is told here."""
+    """Mixin of the command group that reports every error in one line."""
 
     def make_context(self, *args: Any, **options: Any) -> Any:
-        """Read the command line; ``--help`` and ``--version`` are answered here."""
+        """Parse the command line; ``--help`` and ``--version`` print here."""
         with refusing():
             return super().make_context(*args, **options)  # type: ignore[misc]
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command that was asked for."""
+        """Run the command."""
         with refusing():
-            found = super().invoke(ctx)  # type: ignore[misc]
-            sys.stdout.flush()  # at the end of the process it would be too late for a line and an exit code
-            return found
+            result = super().invoke(ctx)  # type: ignore[misc]
+            sys.stdout.flush()  # an error here can still be reported; at the end of the process it cannot
+            return result
 
 
 class Commands(Refusing, TyperGroup):
@@ -47,7 +47,7 @@ def refusing() -> Iterator[None]:
     except (_USAGE, typer.Exit, typer.Abort):
         raise
     except SystemExit as ended:
-        if not isinstance(ended.__context__, BrokenPipeError):  # of which rich makes the exit code 1
+        if not isinstance(ended.__context__, BrokenPipeError):  # which rich turns into exit code 1
             raise
         _tell(ended.__context__)
         raise typer.Exit(2) from None
@@ -66,7 +66,7 @@ def _tell(error: BaseException) -> None:
 
 
 def said(error: BaseException) -> str:
-    r"""An error in one line for people, safe to print.
+    r"""An error message in one line, safe to print.
 
     >>> said(OSError(28, "No space left on device", "out/scores.csv"))
     'out/scores.csv: No space left on device'
@@ -82,11 +82,11 @@ def said(error: BaseException) -> str:
     elif isinstance(error, RecursionError):
         text = "something in the input is nested too deeply"
     elif not isinstance(error, ValueError | OSError | ImportError):
-        text = f"a mistake of likely's own, {type(error).__name__}: {text}; please report it with {TRACEBACK}=1 set"
+        text = f"a bug in likely, {type(error).__name__}: {text}; please report it with {TRACEBACK}=1 set"
     return safe(" ".join(text.split()) or type(error).__name__)
 
 
 def _abandon_output() -> None:
-    """Send what is still waiting for standard output nowhere, or the end of the process would fail once more."""
+    """Discard buffered output, which would otherwise raise the error again when the process ends."""
     with suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""How good a model's outputs are before and after calibration, on rows that the calibrator was not fitted to."""
+"""Scores of a model's outputs before and after calibration, on rows that the calibrator was not fitted to."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from likely.calibration import Calibrator
 from likely.cli.outputs import Outputs
 from likely.metrics import expected_calibration_error, negative_log_likelihood, quantile_calibration_error
 
-COVERAGE = 0.9  # of the interval that is scored
+COVERAGE = 0.9  # nominal coverage of the interval that is scored
 Rows = NDArray[np.float64]
 
 
 class Scores(NamedTuple):
-    """The NLL of every row, and what is told of all of them together."""
+    """The NLL of every row, and the scores that are printed."""
 
     nll: Rows
     told: dict[str, float]
@@ -34,13 +34,13 @@ def fit(calibrator: Any, outputs: Outputs) -> Any:
 
 
 def before(outputs: Outputs, calibrator: Any) -> Scores | None:
-    """Scores of the outputs as they are; None for means without scales, which forecast no distribution."""
+    """Scores of the uncalibrated outputs; None for means without scales, which are not distributions."""
     rows = rows_before(outputs, calibrator)
     return None if rows is None else summed_up(calibrator, rows)
 
 
 def rows_before(outputs: Outputs, calibrator: Any) -> Rows | None:
-    """What scores of the outputs as they are are made of, for each row; None where there are none."""
+    """Per-row parts of the scores of the uncalibrated outputs; None for means without scales."""
     predicted = np.asarray(outputs.predicted, dtype=np.float64)
     if isinstance(calibrator, Calibrator):
         if calibrator.inputs == "probabilities":
@@ -56,17 +56,17 @@ def rows_before(outputs: Outputs, calibrator: Any) -> Rows | None:
 
 
 def after(fitted: Any, outputs: Outputs) -> Scores:
-    """Scores of a fitted calibrator's answers to rows that are new to it."""
+    """Scores of a fitted calibrator on rows that are new to it."""
     return summed_up(fitted, rows_after(fitted, outputs))
 
 
 def out_of_fold(calibrator: Any, outputs: Outputs, folds: int, seed: int, tell: Callable[[int], None]) -> Scores:
-    """Scores of answers to each fold by a fit to the others; ``tell`` is called with the number of every fold."""
+    """Cross-validated scores; ``tell`` is called with the number of every fold."""
     everyone, parts, order = np.arange(len(outputs)), [], []
-    for number, (kept, out) in enumerate(KFold(folds, shuffle=True, random_state=seed).split(everyone)):
+    for number, (train, held_out) in enumerate(KFold(folds, shuffle=True, random_state=seed).split(everyone)):
         tell(number)
-        parts.append(rows_after(fit(calibrator, _rows_of(outputs, kept)), _rows_of(outputs, out)))
-        order.append(out)
+        parts.append(rows_after(fit(calibrator, _rows_of(outputs, train)), _rows_of(outputs, held_out)))
+        order.append(held_out)
     return summed_up(calibrator, np.concatenate(parts, axis=1)[:, np.argsort(np.concatenate(order))])
 
 
@@ -76,14 +76,14 @@ def _rows_of(outputs: Outputs, rows: NDArray[np.intp]) -> Outputs:
 
 
 def rows_after(fitted: Any, outputs: Outputs) -> Rows:
-    """What scores of a fitted calibrator's answers are made of, for each row."""
+    """Per-row parts of the scores of a fitted calibrator."""
     if isinstance(fitted, Calibrator):
         return _by_logits(fitted.transform(outputs.predicted, outputs.features), outputs.truth)
     return _by_distribution(fitted.distribution(outputs.predicted, outputs.scale, outputs.features), outputs.truth)
 
 
 def _by_logits(logits: Any, truth: Any) -> Rows:
-    """The NLL of every row, the probability of its likeliest class, and whether that is right."""
+    """The NLL of every row, the probability of its most probable class, and whether that class is right."""
     labels = np.asarray(truth).astype(np.int64)
     nll = negative_log_likelihood(labels, logits=logits, reduction="none")
     probabilities = torch.softmax(torch.as_tensor(np.asarray(logits, dtype=np.float64)), 1).numpy()
@@ -97,7 +97,7 @@ def _by_distribution(distribution: Any, truth: Any) -> Rows:
 
 
 def summed_up(calibrator: Any, rows: Rows) -> Scores:
-    """The scores of rows, of which each has a column."""
+    """The scores from their per-row parts, one column per row."""
     return _of_classes(rows) if isinstance(calibrator, Calibrator) else _of_forecasts(rows)
 
 
@@ -109,7 +109,7 @@ def _of_classes(rows: Rows) -> Scores:
 
 def _of_forecasts(rows: Rows) -> Scores:
     nll, level = rows
-    # The CDF at the target is uniform where forecasts are right.
+    # The CDF at the target is uniform if the forecasts are calibrated.
     uniform = torch.distributions.Uniform(torch.zeros(len(level)).double(), torch.ones(len(level)).double())
     covered = np.abs(level - 0.5) <= COVERAGE / 2
     cal = quantile_calibration_error(level, uniform)

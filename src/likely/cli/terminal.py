@@ -1,4 +1,4 @@
-"""What commands show on a terminal: a bar while they work, and text, some of which a terminal would obey."""
+"""Terminal output of commands: a progress bar, and text without control characters."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-# Signs of direction, with which text can be made to look like other text, and tags, which are not seen at all.
+# Direction marks, which can make text look like other text, and tags, which are invisible.
 _DIRECTIONS = {0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0xFEFF, *range(0xE0000, 0xE0080)}
 
 
 def accept_any_sign() -> None:
-    """Have standard output and errors escape signs that names have and a terminal may lack."""
+    """Make standard output and error escape characters that the terminal's encoding lacks."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -23,7 +23,7 @@ def accept_any_sign() -> None:
 
 @contextmanager
 def progress() -> Iterator[Callable[[str, float], None]]:
-    """A function that is told what is being done and what share of it is done; silent where there is no terminal."""
+    """A function of the current step and the share done that updates a bar; silent if there is no terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -35,7 +35,7 @@ def progress() -> Iterator[Callable[[str, float], None]]:
 
 
 def safe(text: str) -> str:
-    r"""One line in which nothing is a command to a terminal: control characters and the like as Python writes them.
+    r"""One line in which control characters, which a terminal would act on, are escaped as in Python.
 
     >>> safe("price\x1b[31m\n"), safe("größe in €"), safe("abc\u202ecba")
     ('price\\x1b[31m\\n', 'größe in €', 'abc\\u202ecba')
@@ -44,7 +44,7 @@ def safe(text: str) -> str:
 
 
 def safe_json(value: Any) -> str:
-    r"""JSON, laid out for people, in which nothing is a command to a terminal.
+    r"""Indented JSON in which control characters are escaped.
 
     >>> safe_json({"größe": "\x9b31m"})
     '{\n "größe": "\\u009b31m"\n}'

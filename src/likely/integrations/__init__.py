@@ -1,4 +1,4 @@
-"""Thin adapters to other libraries, each of which must be there; and ``.monitor``, which needs none.
+"""Adapters to other libraries, each of which has to be installed; and ``.monitor``, which needs none.
 
 ``likely.integrations.lightning``, ``.transformers``, ``.skorch``, ``.torchmetrics``, ``.mapie``, ``.pyod``,
 ``.export`` (torch.export and ONNX) and ``.tensorboard``.

@@ -1,4 +1,4 @@
-"""What loggers want to know of the likelihood parameters in a module: their names, values and whether they collapse."""
+"""Names and values of the likelihood parameters in a module, for loggers, and a warning where one collapses."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from likely.parameters import Data, Fixed, Global, Parameter, Predicted
 
 
 def learned(module: nn.Module) -> Iterator[tuple[str, Parameter]]:
-    """Every Global, Data and Predicted parameter by its name."""
-    for name, found in module.named_modules():
-        if isinstance(found, Parameter) and not isinstance(found, Fixed):
-            yield name or "parameter", found
+    """Yield the name of every Global, Data and Predicted parameter, and the parameter."""
+    for name, part in module.named_modules():
+        if isinstance(part, Parameter) and not isinstance(part, Fixed):
+            yield name or "parameter", part
 
 
 class Caught:
-    """The latest values of all parameters: a Global's own, a Data's and a Predicted's of the last training batch."""
+    """The latest values of all parameters; those of Data and Predicted parameters are of the last training batch."""
 
     def __init__(self, module: nn.Module) -> None:
         self.parameters = dict(learned(module))
@@ -40,12 +40,12 @@ class Caught:
         return catch
 
     def values(self) -> dict[str, Tensor]:
-        """By name, detached."""
-        own = {name: p.value.detach() for name, p in self.parameters.items() if isinstance(p, Global)}
-        return {**own, **self.last}
+        """Detached values by the name of their parameter."""
+        values = {name: p.value.detach() for name, p in self.parameters.items() if isinstance(p, Global)}
+        return {**values, **self.last}
 
     def report(self) -> dict[str, float]:
-        """Numbers for a logger; of a parameter that collapses it warns once."""
+        """Return numbers for a logger, and warn once of each parameter that collapses."""
         numbers: dict[str, float] = {}
         for name, value in self.values().items():
             numbers |= summary(f"likelihood/{name}", value)
@@ -56,13 +56,13 @@ class Caught:
         return numbers
 
     def remove(self) -> None:
-        """Take the hooks away."""
+        """Remove the hooks."""
         for handle in self.handles:
             handle.remove()
 
 
 def summary(name: str, value: Tensor) -> dict[str, float]:
-    """One number under the name itself, or the mean, least and greatest of many."""
+    """One number under its name; for several numbers their mean, minimum and maximum."""
     if value.numel() == 1:
         return {name: float(value)}
     kinds = {"mean": value.mean(), "min": value.min(), "max": value.max()}

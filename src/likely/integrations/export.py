@@ -1,4 +1,4 @@
-"""Networks with their likelihood or calibrator behind them, as ``torch.export`` programs and ONNX files."""
+"""Export of networks, together with their likelihood or calibrator, to ``torch.export`` programs and ONNX files."""
 
 from __future__ import annotations
 
@@ -34,18 +34,29 @@ _LOWEST = -100.0  # below the highest logit a class counts as ruled out, as in t
 
 
 def export(module: nn.Module, example_inputs: Sequence[Any]) -> torch.export.ExportedProgram:
-    """A program of plain torch operations, in evaluation mode, for any number of rows.
+    """Export a module as a program of plain torch operations, in evaluation mode, for any number of rows.
 
-    * of a fitted :class:`likely.calibration.CalibratedModule`: calibrated logits. Its calibrator may be a
+    What the program returns depends on the module:
+
+    * a fitted :class:`likely.calibration.CalibratedModule` returns calibrated logits. Its calibrator may be a
       temperature (global, linear, by features), vector or structured matrix scaling, or made of these by ``compose``
       or ``AutoCalibrator``;
-    * of a :class:`likely.Supervised`: the prediction and then the values of the loss's parameters, such as the scale,
-      in the order of the loss's arguments and in a shape that broadcasts to the prediction;
-    * of any other module: what it returns.
+    * a :class:`likely.Supervised` returns the prediction and then the values of the loss's parameters, such as the
+      scale, in the order of the loss's arguments and in a shape that broadcasts to the prediction;
+    * any other module returns what it returns.
+
+    See also :func:`to_onnx`.
 
     Args:
-        module: what to export; it stays as it is.
-        example_inputs: a tuple of positional arguments, with two rows or more.
+        module: the module to export; it is not changed.
+        example_inputs: tuple of positional arguments, each tensor with two rows or more.
+
+    Returns:
+        The exported program; its ``module()`` is called as the module is.
+
+    Raises:
+        ValueError: if the example inputs have fewer than two rows, or a Data parameter has no fallback.
+        TypeError: if the loss or the calibrator cannot be exported.
 
     >>> import torch, likely
     >>> from likely.integrations.export import export
@@ -74,10 +85,19 @@ def _exported(module: nn.Module, example_inputs: Sequence[Any]) -> tuple[torch.e
 
 
 def to_onnx(module: nn.Module, example_inputs: Sequence[Any], path: str | os.PathLike[str]) -> None:
-    """Write what :func:`export` makes as an ONNX file, for onnxruntime and others.
+    """Write a module to an ONNX file, with the outputs that :func:`export` gives it.
 
-    The inputs are named ``input``, or ``input_0``, ``input_1`` … where there are several; the outputs ``logits`` of a
-    CalibratedModule, ``prediction`` and then the loss's parameters of a Supervised.
+    The inputs are named ``input``, or ``input_0``, ``input_1`` … where there are several; the outputs are ``logits``
+    for a CalibratedModule, and ``prediction`` and the names of the loss's parameters for a Supervised.
+
+    Args:
+        module: the module to export; it is not changed.
+        example_inputs: tuple of positional arguments, each tensor with two rows or more.
+        path: path of the file to write.
+
+    Raises:
+        ValueError: if the example inputs have fewer than two rows, or a Data parameter has no fallback.
+        TypeError: if the loss or the calibrator cannot be exported.
 
     >>> import torch, tempfile, onnxruntime
     >>> from likely.integrations.export import to_onnx
@@ -90,7 +110,7 @@ def to_onnx(module: nn.Module, example_inputs: Sequence[Any], path: str | os.Pat
     count = len(program.graph_signature.user_inputs)
     inputs = ["input"] if count == 1 else [f"input_{i}" for i in range(count)]
     with warnings.catch_warnings():
-        # torch deprecates what its own exporter still calls.
+        # torch's exporter still calls functions that torch has deprecated.
         warnings.simplefilter("ignore", FutureWarning)
         warnings.simplefilter("ignore", DeprecationWarning)
         written = torch.onnx.export(program, dynamo=True, input_names=inputs, output_names=outputs, verbose=False)
@@ -112,7 +132,7 @@ class _Predictive(nn.Module):
     def __init__(self, supervised: Supervised) -> None:
         super().__init__()
         if not isinstance(supervised.loss_fn, LikelihoodLoss):
-            raise TypeError(f"export knows the likelihood losses of likely, not {type(supervised.loss_fn).__name__}")
+            raise TypeError(f"export supports the likelihood losses of likely, not {type(supervised.loss_fn).__name__}")
         if any(isinstance(part, Data) and part.fallback is None for part in supervised.loss_fn.modules()):
             raise ValueError("Data parameters belong to training rows: give them fallback='mean' or 'init' to export")
         self.supervised = copy.deepcopy(supervised)
@@ -134,7 +154,7 @@ class _Calibrated(nn.Module):
         self.calibrate = _in_torch(calibrated.calibrator)
 
     def forward(self, *inputs: Any) -> Tensor:
-        # CalibratedModule would compare numbers of rows, and so fix them.
+        # CalibratedModule compares numbers of rows, which would fix them in the program.
         caught: list[Tensor] = []
         layer = self.model.get_submodule(self.layer or "")
         handle = layer.register_forward_pre_hook(lambda module, args: caught.append(args[0]))
@@ -159,7 +179,7 @@ def _in_torch(calibrator: Calibrator) -> nn.Module:
     if isinstance(calibrator, AutoCalibrator):
         return _Several(calibrator.members_.values(), mean=True)
     known = (GlobalTemperature, LinearTemperature, FeatureTemperature, VectorScaling, StructuredMatrixScaling)
-    names = ", ".join(each.__name__ for each in known)
+    names = ", ".join(kind.__name__ for kind in known)
     raise TypeError(f"{type(calibrator).__name__} cannot be exported: calibrate with {names}, or several by compose")
 
 
@@ -215,7 +235,7 @@ class _Affine(nn.Module):
 
 
 class _Several(nn.Module):
-    """Calibrators one after the other, or the mean of what they say."""
+    """Calibrators one after the other, or the mean of their outputs."""
 
     def __init__(self, calibrators: Iterable[Calibrator], *, mean: bool) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Likelihood losses under Lightning: a module that trains a model with its loss, and a callback that watches φ."""
+"""Likelihood losses in Lightning: a module that trains a model with its loss, and a callback that logs φ."""
 
 from __future__ import annotations
 
@@ -17,27 +17,32 @@ __all__ = ["LikelihoodModule", "LikelihoodMonitor"]
 
 
 class LikelihoodModule(LightningModule):
-    """A model and its likelihood loss, ready for a Lightning ``Trainer``.
+    """A model and its likelihood loss as a LightningModule, ready for a Lightning ``Trainer``.
 
     Batches are ``(inputs, target)`` or, for :class:`likely.Data`, ``(inputs, target, index)`` as
-    :class:`likely.IndexedDataset` makes them; override :meth:`unpack` for others. It logs ``train_loss``,
-    ``val_loss`` and ``test_loss``; ``Trainer.predict`` returns the predictive distribution of every batch. The
-    rows of Data parameters are in checkpoints, as everything else is.
+    :class:`likely.IndexedDataset` returns them; override :meth:`unpack` for others. The module logs ``train_loss``,
+    ``val_loss`` and ``test_loss``; ``Trainer.predict`` returns the predictive distribution of every batch. Checkpoints
+    include the rows of Data parameters.
+
+    See also :class:`likely.Supervised`, the same without Lightning, and :class:`LikelihoodMonitor`.
 
     Args:
         model: any module.
         loss_fn: any likelihood loss.
-        lr: the model's learning rate; the likelihood's is ``multiplier`` times as high.
+        lr: learning rate of the model; that of the likelihood is ``multiplier`` times as high.
         features: what Predicted parameters read, as in :class:`likely.Supervised`: the name of a submodule,
-            ``"input"``, None if the model returns ``(prediction, features)``; or a function of the inputs.
-        optimizer: makes the optimizer from parameter groups: a class of ``torch.optim`` or a ``functools.partial``.
-        multiplier, weight_decay: as in :func:`likely.param_groups`.
-        clip: the norm to which the likelihood's gradient is clipped, or None. The Trainer's clipping is separate.
+            ``"input"``, or a function of the inputs; None if the model returns ``(prediction, features)``.
+        optimizer: function of parameter groups that returns the optimizer: a class of ``torch.optim`` or a
+            ``functools.partial``.
+        multiplier: learning rate of the likelihood parameters as a share of ``lr``.
+        weight_decay: weight decay of the model; likelihood parameters have none.
+        clip: norm to which the gradient of the likelihood parameters is clipped; None does not clip. The Trainer's
+            clipping is separate.
 
     >>> import torch, warnings, likely
     >>> from lightning.pytorch import Trainer
     >>> from likely.integrations.lightning import LikelihoodModule
-    >>> warnings.simplefilter("ignore")    # Lightning would have workers for this loader
+    >>> warnings.simplefilter("ignore")    # Lightning advises more workers for this loader
     >>> _ = torch.manual_seed(0)
     >>> x = torch.randn(64, 3)
     >>> loader = torch.utils.data.DataLoader(list(zip(x, x[:, :1])), batch_size=64)
@@ -64,7 +69,7 @@ class LikelihoodModule(LightningModule):
         if clip is not None:
             check_positive("clip", clip)
         self.supervised = Supervised(model, loss_fn, features)
-        # Lightning hands DDP this module, and DDP reads the list off what it is handed.
+        # Lightning wraps this module in DDP, which reads the list from the module that it wraps.
         self._ddp_params_and_buffers_to_ignore = [
             f"supervised.{name}" for name in self.supervised._ddp_params_and_buffers_to_ignore
         ]
@@ -82,7 +87,17 @@ class LikelihoodModule(LightningModule):
         return self.supervised.loss_fn
 
     def unpack(self, batch: Any) -> tuple[Any, Any, Tensor | None]:
-        """Inputs, target and row numbers of a batch; override it if your batches look different."""
+        """Split a batch into inputs, target and row numbers; override it if your batches look different.
+
+        Args:
+            batch: what the data loader returns.
+
+        Returns:
+            The inputs, the target, and the row numbers of shape (rows,), or None without them.
+
+        Raises:
+            TypeError: if the batch is not a tuple or list of two or three.
+        """
         if isinstance(batch, tuple | list) and len(batch) in (2, 3):
             return batch[0], batch[1], batch[2] if len(batch) == 3 else None
         raise TypeError(
@@ -90,36 +105,84 @@ class LikelihoodModule(LightningModule):
         )
 
     def forward(self, *inputs: Any) -> Any:
-        """The model's prediction."""
+        """Call the model.
+
+        Args:
+            *inputs: the model's arguments.
+
+        Returns:
+            The model's prediction.
+        """
         return self.supervised.predict(*inputs)[0]
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
-        """The loss of a batch, logged as ``train_loss``."""
+        """Compute the loss of a training batch, and log it as ``train_loss``.
+
+        Args:
+            batch: what the data loader returns, as :meth:`unpack` takes it.
+            batch_idx: number of the batch; not used.
+
+        Returns:
+            The loss, a scalar.
+        """
         return self._loss("train", batch)
 
     def validation_step(self, batch: Any, batch_idx: int) -> Tensor:
-        """The loss of a batch, logged as ``val_loss``."""
+        """Compute the loss of a validation batch, and log it as ``val_loss``.
+
+        Args:
+            batch: what the data loader returns, as :meth:`unpack` takes it.
+            batch_idx: number of the batch; not used.
+
+        Returns:
+            The loss, a scalar.
+        """
         return self._loss("val", batch)
 
     def test_step(self, batch: Any, batch_idx: int) -> Tensor:
-        """The loss of a batch, logged as ``test_loss``."""
+        """Compute the loss of a test batch, and log it as ``test_loss``.
+
+        Args:
+            batch: what the data loader returns, as :meth:`unpack` takes it.
+            batch_idx: number of the batch; not used.
+
+        Returns:
+            The loss, a scalar.
+        """
         return self._loss("test", batch)
 
     def predict_step(self, batch: Any, batch_idx: int = 0, dataloader_idx: int = 0) -> Any:
-        """The predictive distribution; the bare prediction where the loss has none."""
+        """Predict the distribution of each target in a batch.
+
+        Args:
+            batch: the inputs, or a tuple or list that starts with them.
+            batch_idx: number of the batch; not used.
+            dataloader_idx: number of the data loader; not used.
+
+        Returns:
+            A torch ``Distribution``; the prediction alone where the loss has no distribution.
+        """
         inputs = batch[0] if isinstance(batch, tuple | list) else batch
         prediction, features = self.supervised.predict(inputs)
         distribution: Any = getattr(self.loss_fn, "distribution", None)
         return prediction if distribution is None else distribution(prediction, features=features)
 
     def on_before_optimizer_step(self, optimizer: Any) -> None:
-        """Clip the likelihood's gradient, unscaled."""
+        """Clip the gradient of the likelihood parameters, after it was unscaled.
+
+        Args:
+            optimizer: the optimizer that is about to step; not used.
+        """
         # likely.clip_gradients acts before the optimizer's step, and Lightning differentiates inside it.
         if self.clip is not None:
             nn.utils.clip_grad_norm_([p for p in self.loss_fn.parameters() if p.requires_grad], self.clip)
 
     def configure_optimizers(self) -> Any:
-        """One optimizer with a group for the model and one for the likelihood."""
+        """Make one optimizer, with a parameter group for the model and one for the likelihood.
+
+        Returns:
+            The optimizer.
+        """
         rates: Any = self.hparams
         return self.optimizer(
             param_groups(
@@ -136,17 +199,16 @@ class LikelihoodModule(LightningModule):
 
 
 class LikelihoodMonitor(Callback):
-    """Logs every likelihood parameter of a module, any module's, and warns once when one collapses.
+    """A Lightning callback that logs the likelihood parameters of any module, and warns once when one collapses.
 
-    A single value is logged under its name, ``likelihood/scale``; many as ``likelihood/scale/mean``, ``/min`` and
-    ``/max``: those of a Data or Predicted parameter over the last batch. Collapsed is what is not finite, or lies at
-    the floor of its constraint for every row, and a temperature above 100 for every row. For loops of your own there is
-    :class:`likely.integrations.monitor.LikelihoodMonitor`.
+    A single value is logged under its name, ``likelihood/scale``; several as ``likelihood/scale/mean``, ``/min`` and
+    ``/max``, for a Data or Predicted parameter over the last batch. A parameter has collapsed if a value is not finite,
+    or if in every row it is at the floor of its constraint or is a temperature above 100. For your own training loop
+    use :class:`likely.integrations.monitor.LikelihoodMonitor`.
 
     Args:
-        every_n_steps: how often; the Trainer's ``log_every_n_steps`` if None.
+        every_n_steps: number of steps between logs; None is the Trainer's ``log_every_n_steps``.
 
-    >>> import torch, likely
     >>> from lightning.pytorch import Trainer
     >>> from likely.integrations.lightning import LikelihoodMonitor
     >>> trainer = Trainer(callbacks=[LikelihoodMonitor()], logger=False, enable_checkpointing=False, accelerator="cpu")
@@ -162,13 +224,24 @@ class LikelihoodMonitor(Callback):
         self._last_step = 0
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Start to look."""
+        """Attach to the parameters; Lightning calls this.
+
+        Args:
+            trainer: the Trainer.
+            pl_module: the module that it trains.
+        """
         whole = getattr(pl_module, "loss_fn", pl_module)
         self._caught = Caught(whole if isinstance(whole, nn.Module) else pl_module)
         self._last_step = trainer.global_step
 
-    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
-        """Log, every few steps."""
+    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
+        """Log every ``every_n_steps``; Lightning calls this.
+
+        Args:
+            trainer: the Trainer.
+            pl_module: the module that it trains.
+            *args: what Lightning passes besides; not used.
+        """
         every: int = self.every_n_steps or trainer.log_every_n_steps  # type: ignore[attr-defined]
         if trainer.global_step - self._last_step < every:
             return
@@ -176,18 +249,29 @@ class LikelihoodMonitor(Callback):
         self._report(trainer)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Look a last time, and leave no hooks behind."""
+        """Log a last time, and remove all hooks; Lightning calls this.
+
+        Args:
+            trainer: the Trainer.
+            pl_module: the module that it trained.
+        """
         if self._last_step != trainer.global_step:
             self._report(trainer)
         self._forget()
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
-        """Leave no hooks behind."""
+        """Remove all hooks; Lightning calls this.
+
+        Args:
+            trainer: the Trainer.
+            pl_module: the module that it trained.
+            exception: the error that ended the training.
+        """
         self._forget()
 
     def _report(self, trainer: Trainer) -> None:
         assert self._caught is not None
-        self._caught.warned = self._warned  # of an earlier fit too
+        self._caught.warned = self._warned  # includes earlier fits
         numbers = self._caught.report()
         for logger in trainer.loggers:
             logger.log_metrics(numbers, step=trainer.global_step)

@@ -1,4 +1,4 @@
-"""Likelihood parameters in a training loop of your own: their values every few steps, and a warning on collapse."""
+"""Likelihood parameters in your own training loop: their values every few steps, and a warning on collapse."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ __all__ = ["LikelihoodMonitor"]
 class LikelihoodMonitor:
     """Reports every likelihood parameter of a loss every few steps, and warns once when one collapses.
 
-    It is what :class:`likely.integrations.lightning.LikelihoodMonitor` is, for a plain loop. A single value is reported
-    under its name, ``likelihood/scale``; many as ``likelihood/scale/mean``, ``/min`` and ``/max``: those of a Data or
-    Predicted parameter over the last training batch. Collapsed is what is not finite, or lies at the floor of its
-    constraint for every row, and a temperature above 100 for every row. Between reports a step costs no look at any
-    value; on a GPU a report waits for the device.
+    A single value is reported under its name, ``likelihood/scale``; several as ``likelihood/scale/mean``, ``/min`` and
+    ``/max``, for a Data or Predicted parameter over the last training batch. A parameter has collapsed if a value is
+    not finite, or if in every row it is at the floor of its constraint or is a temperature above 100. Values are read
+    at reports only; on a GPU a report waits for the device. Losses check for collapse by themselves too, once in a
+    hundred steps and on the CPU only.
 
-    Losses look for the same by themselves, once in a hundred steps and on the CPU only.
+    For Lightning use :class:`likely.integrations.lightning.LikelihoodMonitor`.
 
     Args:
-        loss_fn: a likelihood loss, or any module that has some.
-        every_n_steps: number of calls of :meth:`step` between reports, 50 by default.
-        log: called with the numbers (a dict) and the step number, such as ``wandb.log``; None by default.
+        loss_fn: a likelihood loss, or any module that contains one.
+        every_n_steps: number of calls of :meth:`step` between reports.
+        log: function that is called with the numbers (a dict) and the step number, such as ``wandb.log``; None calls
+            none.
 
     Attributes:
         steps: number of calls of :meth:`step` so far.
@@ -67,7 +68,7 @@ class LikelihoodMonitor:
             )
 
     def step(self) -> dict[str, float] | None:
-        """Count a step; call it after the optimizer's.
+        """Count a step, and report if it is time; call it after the optimizer's step.
 
         Returns:
             The numbers by name at every ``every_n_steps``-th call, else None.
@@ -78,7 +79,7 @@ class LikelihoodMonitor:
         return self.report()
 
     def report(self) -> dict[str, float]:
-        """Look now, log, and warn of what collapses.
+        """Read the parameters now, log them, and warn of those that collapse.
 
         Returns:
             The numbers by name.
@@ -89,7 +90,7 @@ class LikelihoodMonitor:
         return numbers
 
     def close(self) -> None:
-        """Take the hooks away that catch values of Data and Predicted parameters."""
+        """Remove the hooks that record values of Data and Predicted parameters."""
         self._caught.remove()
 
     def __enter__(self) -> LikelihoodMonitor:

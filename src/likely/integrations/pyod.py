@@ -1,4 +1,4 @@
-"""Our detectors as PyOD's: higher scores and the label 1 for outliers."""
+"""The detectors of :mod:`likely.outliers` in PyOD's interface: higher scores and the label 1 for outliers."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ __all__ = ["LikelyDetector"]
 
 
 class LikelyDetector(BaseDetector):
-    """A detector of :mod:`likely.outliers` that PyOD's combinations, thresholds and plots accept.
+    """Wraps a detector of :mod:`likely.outliers`, so that PyOD's combinations, thresholds and plots accept it.
 
     Args:
-        detector: any detector of ours; a :class:`likely.outliers.LikelihoodDetector` if None.
-        contamination: the share of rows to call outliers, or a PyThresh object, as for all of PyOD's detectors.
+        detector: a detector of :mod:`likely.outliers`; None is a :class:`likely.outliers.LikelihoodDetector`.
+        contamination: share of rows to label as outliers, or a PyThresh object, as for all of PyOD's detectors.
 
     Attributes:
         detector_: the fitted detector.
-        decision_scores_, threshold_, labels_: as PyOD's, of the training rows.
+        decision_scores_: outlier scores of the training rows, of shape (rows,).
+        threshold_: score above which a row is labelled as an outlier.
+        labels_: 1 for training rows above the threshold, else 0, of shape (rows,).
 
     >>> import numpy as np
     >>> from likely.integrations.pyod import LikelyDetector
@@ -38,7 +40,15 @@ class LikelyDetector(BaseDetector):
         self.detector = detector
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Learn what rows are like; ``y`` is ignored."""
+        """Fit the detector, and score the training rows.
+
+        Args:
+            X: table of shape (rows, columns).
+            y: not used; PyOD passes it.
+
+        Returns:
+            The fitted detector itself.
+        """
         self._set_n_classes(y)
         self.detector_ = clone(self.detector if self.detector is not None else LikelihoodDetector()).fit(X)
         self.decision_scores_ = self.detector_.outlier_score(X)
@@ -46,11 +56,25 @@ class LikelyDetector(BaseDetector):
         return self
 
     def decision_function(self, X: Any) -> Any:
-        """The outlier score: higher is worse."""
+        """Compute outlier scores.
+
+        Args:
+            X: table of shape (rows, columns).
+
+        Returns:
+            Array of shape (rows,): the higher, the more unusual the row.
+        """
         check_is_fitted(self, ["decision_scores_", "threshold_", "labels_"])
         return self.detector_.outlier_score(X)
 
     def explain(self, X: Any) -> Any:
-        """What each feature adds, as the detector has it."""
+        """Compute how much each column contributes to the score of each row.
+
+        Args:
+            X: table of shape (rows, columns).
+
+        Returns:
+            What the wrapped detector's ``explain`` returns.
+        """
         check_is_fitted(self, ["decision_scores_", "threshold_", "labels_"])
         return self.detector_.explain(X)

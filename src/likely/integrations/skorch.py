@@ -1,4 +1,4 @@
-"""Likelihood losses as criteria of skorch's nets, which scikit-learn's searches and pipelines take."""
+"""Likelihood losses as criteria of skorch's nets, for scikit-learn's searches and pipelines."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ __all__ = ["LikelihoodHistory", "LikelihoodNetClassifier", "LikelihoodNetRegress
 
 
 class LikelihoodHistory(Callback):
-    """Writes every likelihood parameter into the net's history, once an epoch: ``likelihood/scale`` and so on.
+    """A skorch callback that records the likelihood parameters in the net's history, once per epoch.
 
-    Predicted parameters are recorded by their mean, least and greatest value over the epoch's last batch. The nets
-    of this module have it already; add it to a net of your own.
+    They are named ``likelihood/scale`` and so on. Predicted parameters are recorded by their mean, minimum and maximum
+    over the last batch of the epoch. :class:`LikelihoodNetRegressor` and :class:`LikelihoodNetClassifier` have this
+    callback already; add it to other nets.
 
     >>> from skorch import NeuralNetRegressor
     >>> import torch, likely
@@ -36,20 +37,35 @@ class LikelihoodHistory(Callback):
 
     _caught: Caught | None = None
 
-    def on_train_begin(self, net: Any, **_: Any) -> None:
-        """Start to look."""
+    def on_train_begin(self, net: Any, **kwargs: Any) -> None:
+        """Attach to the parameters; skorch calls this.
+
+        Args:
+            net: the net.
+            **kwargs: what skorch passes besides; not used.
+        """
         self._forget()
         self._caught = Caught(net.criterion_)
 
-    def on_epoch_end(self, net: Any, **_: Any) -> None:
-        """Record."""
+    def on_epoch_end(self, net: Any, **kwargs: Any) -> None:
+        """Record the parameters; skorch calls this.
+
+        Args:
+            net: the net.
+            **kwargs: what skorch passes besides; not used.
+        """
         assert self._caught is not None
         for name, value in self._caught.values().items():
             for key, number in summary(f"likelihood/{name}", value).items():
                 net.history.record(key, number)
 
-    def on_train_end(self, net: Any, **_: Any) -> None:
-        """Leave no hooks behind."""
+    def on_train_end(self, net: Any, **kwargs: Any) -> None:
+        """Remove all hooks; skorch calls this.
+
+        Args:
+            net: the net.
+            **kwargs: what skorch passes besides; not used.
+        """
         self._forget()
 
     def _forget(self) -> None:
@@ -79,35 +95,58 @@ class _LikelihoodNet:
     @property
     def _default_callbacks(self) -> list[tuple[str, Any]]:
         first, last = super()._default_callbacks[:-1], super()._default_callbacks[-1:]  # type: ignore[misc]
-        return [*first, ("likelihood", LikelihoodHistory()), *last]  # before what prints
+        return [*first, ("likelihood", LikelihoodHistory()), *last]  # before the callback that prints
 
     def initialize_criterion(self: Any) -> Any:
-        """A loss of its own for every fit: parameters handed over as objects would carry on from the last."""
+        """Make a new loss for every fit, so that none starts from the parameters of the last; skorch calls this.
+
+        Returns:
+            The net itself.
+
+        Raises:
+            ValueError: if the loss has a Data parameter, which needs row numbers.
+        """
         options = copy.deepcopy(self.get_params_for("criterion"))
         self.criterion_ = self.initialized_instance(copy.deepcopy(self.criterion), options)
         if any(isinstance(part, Data) for part in self.criterion_.modules()):
             raise ValueError(
-                "Data parameters need row numbers, which skorch does not hand on: use Global or Predicted, or train "
-                "with likely.integrations.lightning"
+                "Data parameters need row numbers, which skorch does not pass: use Global or Predicted, or train with "
+                "likely.integrations.lightning"
             )
         return self
 
     def get_params_for_optimizer(self: Any, prefix: str, named_parameters: Any) -> Any:
-        """The groups, with φ at ``multiplier`` times the rate and without weight decay."""
+        """Make parameter groups, with φ at ``multiplier`` times the learning rate and without weight decay.
+
+        Args:
+            prefix: prefix of the optimizer's options, as in skorch.
+            named_parameters: names and parameters to optimize, as in skorch.
+
+        Returns:
+            The positional and the keyword arguments of the optimizer.
+        """
         check_positive("multiplier", self.multiplier)
         (groups,), options = super().get_params_for_optimizer(prefix, named_parameters)  # type: ignore[misc]
-        own = {id(p) for p in self.criterion_.parameters()}
+        of_loss = {id(p) for p in self.criterion_.parameters()}
         slow = {"lr": options["lr"] * self.multiplier, "weight_decay": 0.0}
         split = []
         for group in groups:
             for likelihood in (False, True):
-                part = [p for p in group["params"] if (id(p) in own) == likelihood]
+                part = [p for p in group["params"] if (id(p) in of_loss) == likelihood]
                 if part:
                     split.append({**(slow if likelihood else {}), **group, "params": part})
         return (split,), options
 
     def infer(self: Any, x: Any, **fit_params: Any) -> Any:
-        """What the module returns, and the features."""
+        """Call the module on a batch, and read the features.
+
+        Args:
+            x: the inputs of a batch.
+            **fit_params: further arguments of the module, as in skorch.
+
+        Returns:
+            The module's output; with ``features`` a pair of it and the features.
+        """
         if self.features is None:
             return super().infer(x, **fit_params)  # type: ignore[misc]
         if self.features == "input":
@@ -117,7 +156,17 @@ class _LikelihoodNet:
         return prediction, caught[-1]
 
     def get_loss(self: Any, y_pred: Any, y_true: Tensor, X: Any = None, training: bool = False) -> Tensor:
-        """The likelihood loss of a batch."""
+        """Compute the likelihood loss of a batch.
+
+        Args:
+            y_pred: what :meth:`infer` returned.
+            y_true: targets; for losses other than softmax they are reshaped to the prediction.
+            X: inputs of the batch; not used.
+            training: whether the batch is one of training; not used.
+
+        Returns:
+            The loss, a scalar.
+        """
         prediction, features = y_pred if isinstance(y_pred, tuple) else (y_pred, None)
         y_true = to_tensor(y_true, device=self.device)
         if not isinstance(self.criterion_, SoftmaxLoss) and y_true.numel() == prediction.numel():
@@ -126,24 +175,35 @@ class _LikelihoodNet:
 
     @torch.no_grad()
     def predict_dist(self: Any, X: Any) -> Distribution:
-        """The predictive distribution of every row."""
-        found = self.forward(X, training=False, device=self.device)
-        prediction, features = found if isinstance(found, tuple) else (found, None)
+        """Predict the distribution of each row's target.
+
+        Args:
+            X: inputs of shape (rows, …), as ``predict`` takes them.
+
+        Returns:
+            A ``torch.distributions.Distribution`` whose batch shape is that of the prediction; for a softmax, (rows,).
+        """
+        output = self.forward(X, training=False, device=self.device)
+        prediction, features = output if isinstance(output, tuple) else (output, None)
         return self.criterion_.eval().distribution(prediction, features=features)
 
 
 class LikelihoodNetRegressor(_LikelihoodNet, NeuralNetRegressor):
-    """skorch's ``NeuralNetRegressor`` with a likelihood loss, whose parameters learn.
+    """skorch's ``NeuralNetRegressor`` with a likelihood loss, whose parameters are learned.
 
-    All of skorch's arguments hold; ``criterion__scale`` and its like go to the loss, and searches may choose among
-    losses by ``criterion``. Targets may be a vector. Besides ``predict`` there is ``predict_dist``.
+    Arguments such as ``criterion__scale`` go to the loss, and searches may choose among losses by ``criterion``.
+    Targets may be a vector. Besides ``predict`` there is ``predict_dist``.
+
+    See also :class:`LikelihoodNetClassifier`, and :class:`likely.tabular.NetworkRegressor`, which needs no skorch.
 
     Args:
         module: a module class or instance, as in skorch.
-        criterion: a likelihood loss, class or instance; by default :class:`likely.NormalLoss`.
-        features: what Predicted parameters read: the name of a submodule, ``"input"``, or None where the module
-            returns ``(prediction, features)``.
-        multiplier: the likelihood's learning rate as a share of ``lr``.
+        *args: further positional arguments of skorch's ``NeuralNetRegressor``.
+        criterion: a likelihood loss, class or instance; None is :class:`likely.NormalLoss`.
+        features: what Predicted parameters read: the name of a submodule or ``"input"``; None where the module returns
+            ``(prediction, features)``.
+        multiplier: learning rate of the likelihood parameters as a share of ``lr``.
+        **kwargs: further keyword arguments of skorch's ``NeuralNetRegressor``, such as ``lr`` and ``max_epochs``.
 
     >>> import numpy as np, torch, likely
     >>> from likely.integrations.skorch import LikelihoodNetRegressor
@@ -158,19 +218,43 @@ class LikelihoodNetRegressor(_LikelihoodNet, NeuralNetRegressor):
     """
 
     def check_data(self, X: Any, y: Any) -> None:
-        """Whatever the loss takes; skorch would refuse a vector."""
+        """Accept any data, where skorch would reject a vector of targets.
+
+        Args:
+            X: inputs.
+            y: targets.
+        """
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """R², as scikit-learn's regressors have it."""
+        """Compute R², the coefficient of determination, as scikit-learn's regressors do.
+
+        Args:
+            X: inputs of shape (rows, …).
+            y: targets of shape (rows,) or (rows, targets).
+            sample_weight: one weight per row; None weights all rows equally.
+
+        Returns:
+            R², at most 1.
+        """
         y = np.asarray(y)
         return float(super().score(X, y.reshape(len(y), -1), sample_weight))
 
 
 class LikelihoodNetClassifier(_LikelihoodNet, NeuralNetClassifier):
-    """skorch's ``NeuralNetClassifier`` with a likelihood loss, whose temperature learns; the module returns logits.
+    """skorch's ``NeuralNetClassifier`` with a likelihood loss, whose temperature is learned.
 
-    Arguments are those of :class:`LikelihoodNetRegressor`; the ``criterion`` is by default a
-    :class:`likely.SoftmaxLoss`. ``predict_proba`` divides logits by their temperature.
+    The module returns logits; ``predict_proba`` divides them by their temperature.
+
+    See also :class:`LikelihoodNetRegressor`, and :class:`likely.tabular.NetworkClassifier`, which needs no skorch.
+
+    Args:
+        module: a module class or instance, as in skorch.
+        *args: further positional arguments of skorch's ``NeuralNetClassifier``.
+        criterion: a likelihood loss, class or instance; None is :class:`likely.SoftmaxLoss`.
+        features: what Predicted parameters read: the name of a submodule or ``"input"``; None where the module returns
+            ``(logits, features)``.
+        multiplier: learning rate of the likelihood parameters as a share of ``lr``.
+        **kwargs: further keyword arguments of skorch's ``NeuralNetClassifier``, such as ``lr`` and ``max_epochs``.
 
     >>> import numpy as np, torch, likely
     >>> from likely.integrations.skorch import LikelihoodNetClassifier
@@ -183,7 +267,14 @@ class LikelihoodNetClassifier(_LikelihoodNet, NeuralNetClassifier):
     usual = SoftmaxLoss
 
     def predict_proba(self, X: Any) -> Any:
-        """The probability of every class."""
+        """Predict the probability of each class.
+
+        Args:
+            X: inputs of shape (rows, …).
+
+        Returns:
+            Array of shape (rows, classes).
+        """
         probabilities: Any = self.predict_dist(X).probs  # type: ignore[attr-defined]
         if isinstance(self.criterion_, BernoulliLoss):
             probabilities = probabilities.reshape(-1, 1)

@@ -1,4 +1,4 @@
-"""Likelihood parameters in TensorBoard, or in anything with its two methods."""
+"""Likelihood parameters in TensorBoard, or in any logger with two of its methods."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from likely.parameters import Data, Global, Parameter, Predicted
 
 __all__ = ["Writer", "log_parameters"]
 
-_MOST = 2**20  # numbers of a table that a histogram is made of
+_MOST = 2**20  # largest number of values of a Data parameter in a histogram
 
 
 class Writer(Protocol):
-    """What is asked of a writer; ``torch.utils.tensorboard.SummaryWriter`` has it.
+    """The two methods that :func:`log_parameters` calls; ``torch.utils.tensorboard.SummaryWriter`` has both.
 
     >>> from likely.integrations.tensorboard import Writer
     >>> class Print:
@@ -27,21 +27,51 @@ class Writer(Protocol):
     >>> writer: Writer = Print()
     """
 
+    def __init__(self) -> None: ...  # shown instead of Protocol's (*args, **kwargs)
+
     def add_scalar(self, tag: str, value: float, step: int, /) -> Any:
-        """Take a number in."""
+        """Record a number.
+
+        Args:
+            tag: name of the number.
+            value: the number.
+            step: step that it belongs to.
+
+        Returns:
+            Anything; it is ignored.
+        """
 
     def add_histogram(self, tag: str, values: Tensor, step: int, /) -> Any:
-        """Take many numbers in."""
+        """Record a histogram of numbers.
+
+        Args:
+            tag: name of the histogram.
+            values: tensor of shape (numbers,).
+            step: step that they belong to.
+
+        Returns:
+            Anything; it is ignored.
+        """
 
 
 def log_parameters(
     writer: Writer, loss_fn: nn.Module, step: int, *, features: Tensor | None = None, prefix: str = "likelihood"
 ) -> None:
-    """Write every likelihood parameter of a loss, or of any module that has some, at a step.
+    """Write the likelihood parameters of a loss, or of any module that contains one, to TensorBoard.
 
-    A Global of one value is a scalar, one of several values a histogram. A Data parameter is a histogram of its rows
-    (of a regular million of them, where there are more), a Predicted one of its values at ``features``; without
-    features it is left out. Tags are ``likelihood/scale`` and the like.
+    A Global parameter of one value is written as a scalar, one of several values as a histogram. A Data parameter is a
+    histogram of its rows (of about a million of them, where there are more), a Predicted parameter one of its values at
+    ``features``. Tags are ``likelihood/scale`` and so on.
+
+    See also :class:`likely.integrations.monitor.LikelihoodMonitor`, which warns of collapse too.
+
+    Args:
+        writer: a ``torch.utils.tensorboard.SummaryWriter``, or any object with the methods of :class:`Writer`.
+        loss_fn: a likelihood loss, or any module that contains one.
+        step: number of the training step.
+        features: features at which Predicted parameters are evaluated, of shape (rows, features); None leaves them
+            out.
+        prefix: what tags start with.
 
     >>> import torch, likely
     >>> from likely.integrations.tensorboard import log_parameters
@@ -82,7 +112,7 @@ def _some_rows(parameter: Data) -> Tensor:
 
 
 def _predicted(parameter: Predicted, features: Tensor) -> Tensor:
-    # In training mode it would take these features into its running moments.
+    # In training mode these features would enter its running moments.
     modes = {part: part.training for part in parameter.modules()}
     parameter.eval()
     try:

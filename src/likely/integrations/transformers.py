@@ -1,4 +1,4 @@
-"""Likelihood losses under Hugging Face's Trainer: a model and its likelihood as one module."""
+"""Likelihood losses in Hugging Face's Trainer: a model and its likelihood as one module."""
 
 from __future__ import annotations
 
@@ -14,25 +14,27 @@ from likely.optim import Supervised, outputs_of
 __all__ = ["LikelihoodModel"]
 
 _AFTER_THE_OUTPUT_LAYER = ("final_logit_softcapping", "logit_scale", "logits_scaling")
-_IGNORED = -100  # how the Trainer marks, and does not count, labels that are none
+_IGNORED = -100  # marks labels that the Trainer ignores
 
 
 class LikelihoodModel(Supervised):
-    """A transformer and its likelihood as one module that a ``Trainer`` trains, saves and loads.
+    """A transformer and its likelihood loss as one module that a ``Trainer`` trains, saves and loads.
 
-    It is called as the transformer is and answers with ``loss`` and the transformer's own ``logits``. The loss is made
-    inside the forward pass, so that DDP and FSDP see φ; and over a step's accumulated batches it is their mean over all
-    labels, however they are spread. Where the transformer is causal, state i predicts label i + 1. With
-    :class:`likely.TokenTemperature` it reads the last hidden states; logits then exist only in evaluation, and come
-    divided by their temperatures.
+    It is called as the transformer is and returns ``loss`` and the transformer's ``logits``. The loss is computed in
+    the forward pass, so that DDP and FSDP synchronize φ; with gradient accumulation it is the mean over all labels of
+    a step. If the transformer is causal, state i predicts label i + 1. With :class:`likely.TokenTemperature`, which
+    reads the last hidden states, logits are computed only in evaluation, divided by their temperatures.
 
-    Hand the Trainer ``remove_unused_columns=False``, and ``optimizers=`` made from :func:`likely.param_groups`: its
-    own optimizer would move φ at the model's rate. ``wrapped.model.save_pretrained`` saves the transformer alone.
+    Give the Trainer ``remove_unused_columns=False``, and ``optimizers=`` made from :func:`likely.param_groups`: its
+    default optimizer would train φ at the model's learning rate. ``wrapped.model.save_pretrained`` saves the
+    transformer alone.
+
+    See also :class:`likely.Supervised`, the same for your own training loop.
 
     Args:
-        model: any transformer that answers with ``logits``.
+        model: any transformer whose output has ``logits``.
         loss_fn: a likelihood loss, or a TokenTemperature for a causal language model.
-        features: the submodule whose output Predicted parameters read.
+        features: name of the submodule whose output Predicted parameters read; None without such parameters.
 
     >>> import torch, likely
     >>> from transformers import LlamaConfig, LlamaForCausalLM
@@ -50,13 +52,15 @@ class LikelihoodModel(Supervised):
     def __init__(self, model: PreTrainedModel, loss_fn: nn.Module, features: str | None = None) -> None:
         super().__init__(model, loss_fn, features)
         if features == "input":
-            raise ValueError("token ids are no features: name the submodule whose output Predicted parameters read")
+            raise ValueError(
+                "token ids cannot be features: give the name of the submodule whose output Predicted parameters read"
+            )
         if getattr(loss_fn, "reduction", "mean") != "mean":
-            raise ValueError(f"the Trainer takes means: use reduction='mean' in place of {loss_fn.reduction!r}")
+            raise ValueError(f"the Trainer needs a mean: use reduction='mean' instead of {loss_fn.reduction!r}")
         changed = [name for name in _AFTER_THE_OUTPUT_LAYER if getattr(model.config, name, None) not in (None, 1)]
         if changed and isinstance(loss_fn, TokenTemperature):
-            raise ValueError(f"TokenTemperature knows no {changed[0]}: use SoftmaxLoss with this model")
-        # What the Trainer looks up: whether labels are shifted, and what evaluation leaves out.
+            raise ValueError(f"TokenTemperature does not support {changed[0]}: use SoftmaxLoss with this model")
+        # The Trainer reads these: whether labels are shifted, and what evaluation leaves out.
         self.config, self.loss_type = model.config, getattr(model, "loss_type", None)
         self.register_state_dict_post_hook(_untie)
 
@@ -72,10 +76,24 @@ class LikelihoodModel(Supervised):
         num_items_in_batch: Tensor | int | None = None,
         **inputs: Any,
     ) -> ModelOutput:
-        """``loss`` if there are labels, and ``logits``."""
+        """Run the transformer, and compute the loss if there are labels.
+
+        Args:
+            labels: targets of the loss, as the transformer takes them; None computes no loss.
+            index: row numbers of the batch, of shape (rows,), for Data parameters.
+            num_items_in_batch: number of labels in all batches of the step, as the Trainer passes it; None takes the
+                mean over this batch.
+            **inputs: the transformer's arguments, such as ``input_ids`` and ``attention_mask``.
+
+        Returns:
+            A ``ModelOutput`` with ``loss``, a scalar, if there are labels, and ``logits``.
+
+        Raises:
+            ValueError: if there are no inputs.
+        """
         if not inputs:
             raise ValueError(
-                "the model was given no inputs: the Trainer removes columns it does not know; "
+                "the model was given no inputs, because the Trainer removes columns that it cannot match to arguments: "
                 "use TrainingArguments(remove_unused_columns=False)"
             )
         if isinstance(self.loss_fn, TokenTemperature):
@@ -100,7 +118,7 @@ class LikelihoodModel(Supervised):
         return answer
 
     def _run(self, inputs: dict[str, Any]) -> tuple[Tensor, Tensor | None]:
-        """Logits, and the output of the submodule named."""
+        """The logits, and the output of the submodule ``features``."""
         if self.features is None:
             return self.model(**inputs).logits, None
         with outputs_of(self.model, str(self.features)) as caught:
@@ -118,15 +136,15 @@ class LikelihoodModel(Supervised):
         return self.loss_fn(logits, labels, features=features, index=index)
 
     def _share(self, loss: Tensor, labels: Tensor, items: Tensor | int | None) -> Tensor:
-        """A batch's part of the mean over all ``items`` labels of the step."""
+        """The share of a batch in the mean over all ``items`` labels of the step."""
         if items is None:
             return loss
-        own = (labels[..., 1:] if self.causal else labels).ne(_IGNORED).sum()
-        return loss * own / items
+        count = (labels[..., 1:] if self.causal else labels).ne(_IGNORED).sum()
+        return loss * count / items
 
 
 def _untie(module: nn.Module, state_dict: dict[str, Any], prefix: str, metadata: Any) -> None:
-    """Copy tensors that are there twice, as tied embeddings are: safetensors refuses them otherwise."""
+    """Copy tensors that occur twice, such as tied embeddings, which safetensors does not accept."""
     seen: set[int] = set()
     for name, value in state_dict.items():
         if name.startswith(prefix) and type(value) is Tensor and value.numel():

@@ -1,4 +1,4 @@
-"""Likelihood models of tables: estimators as scikit-learn's that say how sure they are."""
+"""Regressors and classifiers for tables, in scikit-learn's interface, that predict a distribution for every row."""
 
 from likely._solvers.training import Progress
 from likely.tabular._classifier import LikelihoodClassifier

@@ -1,4 +1,4 @@
-"""What the regressor and the classifier share: arguments, fitting, members mixed."""
+"""What the two network estimators share: arguments, training, and the mixture of an ensemble's members."""
 
 from __future__ import annotations
 
@@ -76,20 +76,23 @@ class LikelihoodModel(BaseEstimator):
 
     @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learn the model and its likelihood's parameters.
+        """Train the networks and the parameters of their likelihood.
 
-        The order of the rows does not matter. A row of weight two counts twice in every loss, but it is in one batch
-        and fold where two equal rows may be in two: the fits are alike in distribution, not number by number.
+        The order of the rows does not matter. A row of weight two counts twice in every loss. It is in one batch and
+        one fold, though, where two equal rows may be in different ones, so the two fits agree in distribution only.
 
         Args:
-            X: table of shape (rows, inputs). Of one that is not in memory (a path, glob or URL of files, a Dask array
-                or frame) every so many-th row is read, at most 2²⁵ numbers in all.
-            y: targets of shape (rows,) or (rows, targets); for a classifier labels of shape (rows,). Of a table that is
-                not in memory also a column's name, or a Dask series.
-            sample_weight: one weight per row; only their ratios matter.
+            X: table of shape (rows, inputs), without missing values. From a table that is not in memory (a path, glob
+                or URL of files, a Dask array or frame) a regular sample of rows is read, at most 2²⁵ numbers in all.
+            y: targets of shape (rows,) or (rows, targets); for a classifier labels of shape (rows,). For a table that
+                is not in memory also the name of a column, or a Dask series.
+            sample_weight: one weight per row, of which only the ratios matter; None weights all rows equally.
 
         Returns:
-            The fitted estimator.
+            The fitted estimator itself.
+
+        Raises:
+            ValueError: if an argument is out of its range, or X or y contains NaN or infinite values.
         """
         X, y, (sample_weight,), _ = read_sample(X, y, sample_weight)
         X, y = self._checked(X, y, reset=True)
@@ -112,7 +115,7 @@ class LikelihoodModel(BaseEstimator):
         else:
             self.training_, folds, history = fit_members(rows, likelihood, self.objective, recipe)
             self.second_ = None
-            # Where no rows were left out the only member speaks for all of them.
+            # Where no rows were held out, the only member predicts all of them.
             folds = torch.arange(len(X), device=rows.x.device)[None] if folds is None else folds
             blind, phi = self.training_.blind(rows, folds), self.training_.blind_phi(rows, folds)
         self.n_steps_, self.best_steps_ = history.step, history.best_step.numpy()
@@ -125,23 +128,37 @@ class LikelihoodModel(BaseEstimator):
         return self
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """One pass over more rows.
+        """Train on further rows, in one pass over them.
 
-        A stream has no rows to leave out: where nothing was fitted before, ``"two_stage"`` learns as ``"faithful"``
-        does, and units are those of the first rows. After :meth:`fit` the model learns on; its second stage stays.
+        A stream has no rows to hold out: where nothing was fitted before, ``"two_stage"`` trains as ``"faithful"``
+        does, and inputs are standardized by the first rows. After :meth:`fit` the networks are trained further, and
+        their second stage stays as it is.
+
+        Args:
+            X: table of shape (rows, inputs), without missing values.
+            y: targets of shape (rows,) or (rows, targets), as in :meth:`fit`.
+            sample_weight: one weight per row, of which only the ratios matter; None weights all rows equally.
+
+        Returns:
+            The estimator itself.
+
+        Raises:
+            ValueError: if ``ensemble`` is not None, or a parameter is ``"data"``.
         """
         fresh_start = not hasattr(self, "training_")
         X, y = self._checked(X, y, reset=fresh_start)
         weight = _weights(sample_weight, X)
         if self.ensemble is not None:
-            raise ValueError("an ensemble is not fitted in parts: set ensemble=None")
+            raise ValueError("partial_fit does not train an ensemble: set ensemble=None")
         rows = self._rows(X, y, weight, reset=fresh_start)
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         recipe = replace(self._recipe(rows, seed), checkpoint=None)
         if fresh_start:
             likelihood = self._settings().at(rows.y)
             if likelihood.having("data"):
-                raise ValueError("a stream has no fixed rows to have parameters of their own: give predicted ones")
+                raise ValueError(
+                    "partial_fit has no fixed set of rows, so no parameter can be 'data': use 'predicted' or 'global'"
+                )
             objective = "faithful" if self.objective == "two_stage" else self.objective
             self.training_, self.second_, self.n_steps_ = start_members(rows, likelihood, objective, recipe), None, 0
         passed = -(-len(X) // (recipe.batch_size or len(X)))
@@ -207,15 +224,15 @@ class LikelihoodModel(BaseEstimator):
     def _phi_shape(self, prediction: Tensor) -> torch.Size: ...
 
     def _settings(self) -> Likelihood:
-        """The likelihood, once all arguments make sense."""
+        """The likelihood, after a check of all arguments."""
         if self.objective not in OBJECTIVES:
             raise ValueError(f"objective must be one of {', '.join(OBJECTIVES)}; got {self.objective!r}")
         if self.objective == "two_stage" and self.cv is None:
-            raise ValueError("objective='two_stage' learns from rows left out: give cv, or choose objective='joint'")
+            raise ValueError("objective='two_stage' needs held-out rows: set cv, or choose objective='joint'")
         if self.cv is not None and self.cv < 2:
             raise ValueError(f"cv must be at least 2, or None to train one model on all rows; got {self.cv}")
         if not np.iterable(self.hidden) or isinstance(self.hidden, str):
-            raise TypeError(f"hidden must list the units of each hidden layer, as in (64, 64); got {self.hidden!r}")
+            raise TypeError(f"hidden must be the sizes of the hidden layers, such as (64, 64); got {self.hidden!r}")
         for units in self.hidden:
             check_scalar(units, "a hidden layer", Integral, min_val=1)
         for name, least in (("cv", 2), ("ensemble", 1), ("batch_size", 1), ("max_steps", 0), ("patience", 1)):
@@ -259,7 +276,7 @@ class LikelihoodModel(BaseEstimator):
         if callable(model):
             return partial(model, rows.x.shape[1], rows.outputs)
         raise TypeError(
-            f"model must be an nn.Module, a function (inputs, outputs) that makes one, or None; got {model!r}"
+            f"model must be an nn.Module, a function (inputs, outputs) that returns one, or None; got {model!r}"
         )
 
 
@@ -269,7 +286,7 @@ def _weights(sample_weight: Any, X: NDArray[np.floating]) -> Array:
 
 
 def _canonical(X: NDArray[np.floating], y: NDArray[Any], weight: Array) -> NDArray[np.intp]:
-    """An order of the rows that follows from what they hold: the same for the same rows in any order."""
+    """An order of the rows that depends on their values only, not on the order they came in."""
     ties = contents(TableRows(y)) if y.ndim > 1 else np.unique(y, return_inverse=True)[1]
     return np.lexsort((weight, ties.reshape(-1), contents(TableRows(X))))
 
@@ -279,10 +296,10 @@ def _fitted(member: Any, X: Any, y: Any, weight: Array) -> Any:
 
 
 class Bar:
-    """A line on the error stream that says how far training is."""
+    """A progress bar on the error stream."""
 
     def __call__(self, progress: Progress) -> None:
-        """Draw it anew."""
+        """Redraw it."""
         held = f", held out {np.mean(progress.held_out):.4f}" if progress.held_out else ""
         share = progress.step / progress.max_steps
         bar = ("█" * round(24 * share)).ljust(24, "░")

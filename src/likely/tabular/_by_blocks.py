@@ -1,4 +1,4 @@
-"""Tables beyond memory: estimators are fitted to a sample of their rows, and answer all of them block by block."""
+"""Tables that are not in memory: estimators are fitted to a sample of the rows, and predict all of them by blocks."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import numpy as np
 
 from likely._rows.sources import Answer, Asked, Source, source_of
 
-MOST = 1 << 25  # numbers of a table that is not in memory that a fit reads: 1.6 million rows of 20 columns
+MOST = 1 << 25  # numbers that a fit reads from a table that is not in memory: 1.6 million rows of 20 columns
 
 
 class Read(NamedTuple):
-    """What a fit is given, in memory.
+    """The arguments of a fit, in memory.
 
     Args:
         X: the table.
         y: its targets.
-        beside: what else there is for each row.
-        of: the number of rows of the whole table; None where it was in memory anyway.
+        beside: further arguments with one entry per row.
+        of: number of rows of the whole table; None where it was in memory already.
     """
 
     X: Any
@@ -32,28 +32,27 @@ class Read(NamedTuple):
 
 
 def read_sample(X: Any, y: Any, *beside: Any) -> Read:
-    """Return what is in memory as it is, and of a table that is not every so many-th row.
+    """Return arguments in memory unchanged, and a regular sample of the rows of a table that is not.
 
     Args:
         X: a table.
         y: its targets: something in memory, a Dask series or array, or the name of a column.
-        beside: further things with one entry per row, or names of columns; None where there is none.
+        *beside: further arguments with one entry per row, or names of columns; or None.
 
     Returns:
-        The rows to fit to, spread evenly over the table, and so many that they hold at most ``MOST`` numbers.
+        The rows to fit to: every k-th row, with the smallest k that reads at most ``MOST`` numbers.
     """
     source = source_of(X)
     if source is None:
         return Read(X, y, beside, None)
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None")
-    given = [own for own in (y, *beside) if own is not None]
-    for own in given:
-        source = source.beside(own)
+    for argument in (y, *beside):
+        source = source if argument is None else source.beside(argument)
     stride = max(1, -(-_numbers(source) // MOST))
     table, target, *others = source.every(stride)
     rest = iter(others)
-    return Read(table, target, tuple(None if own is None else next(rest) for own in beside), len(source))
+    return Read(table, target, tuple(None if argument is None else next(rest) for argument in beside), len(source))
 
 
 def _numbers(source: Source) -> int:
@@ -69,14 +68,18 @@ def by_blocks(
     dtype: Callable[[Any], Any] = lambda _: np.float64,
     beside: tuple[str, ...] = (),
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorate a method that answers each row by itself, with one array or several, so that it takes blocks of rows.
+    """Decorate a method that treats each row by itself, so that it accepts tables that are not in memory.
 
-    Columns of a table in files that the fit did not see, such as the target's, are left out.
+    Columns of a table that were not in the fit, such as the target's, are left out.
 
     Args:
-        parts: of the options of a call, how many arrays are returned; each has ``_width()`` columns.
-        dtype: of the fitted estimator, the type of an answer.
-        beside: names of arguments that hold something for each row.
+        parts: function of a call's options that returns the number of arrays the method returns; each has
+            ``_width()`` columns.
+        dtype: function of the fitted estimator that returns the type of the method's result.
+        beside: names of the arguments with one entry per row.
+
+    Returns:
+        The decorator.
     """
 
     def decorate(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -112,28 +115,28 @@ class _OfBlock:
         names = getattr(self.asked.fitted, "feature_names_in_", None)
         if names is not None and hasattr(block, "columns") and set(names) < set(block.columns):
             block = block[list(names)]
-        given = dict(zip(self.names, beside, strict=True))
-        said = self.asked(block, **given, **self.options)
-        return np.column_stack(said) if isinstance(said, tuple) else said
+        arguments = dict(zip(self.names, beside, strict=True))
+        result = self.asked(block, **arguments, **self.options)
+        return np.column_stack(result) if isinstance(result, tuple) else result
 
 
 def _split(answers: Any, count: int, width: int | None) -> Any:
-    """The arrays of an answer, which stand side by side."""
+    """Split a result into its arrays, which stand side by side."""
     if count == 1:
         return answers
-    columns = [own if width is None else slice(own * width, (own + 1) * width) for own in range(count)]
+    columns = [part if width is None else slice(part * width, (part + 1) * width) for part in range(count)]
     if hasattr(answers, "columns"):
-        return tuple(answers[own] if width is None else answers[list(answers.columns[own])] for own in columns)
-    return tuple(answers[:, own] for own in columns)
+        return tuple(answers[part] if width is None else answers[list(answers.columns[part])] for part in columns)
+    return tuple(answers[:, part] for part in columns)
 
 
 def refuse_blocks(X: Any, method: str, instead: str) -> None:
-    """Raise an error where a table is not in memory and the answer of a method always is.
+    """Raise an error if a table is not in memory, for a method whose result always is.
 
     Args:
         X: a table.
-        method: the name of the method.
-        instead: the methods to call.
+        method: name of the method.
+        instead: the methods to call instead.
     """
     if source_of(X) is not None:
-        raise ValueError(f"{method} keeps what it returns in memory; of tables in blocks ask {instead}")
+        raise ValueError(f"{method} holds its result in memory; for a table that is not, call {instead}")

@@ -1,4 +1,4 @@
-"""A classifier of tables as they come whose probabilities can be taken at their word."""
+"""A classifier for tables of mixed columns, with calibrated probabilities."""
 
 from __future__ import annotations
 
@@ -23,33 +23,39 @@ from likely.tabular._table_estimator import TableEstimator, canonical, read_weig
 
 
 class LikelihoodClassifier(ClassifierMixin, TableEstimator):
-    r"""Predicts the probability of each class for each row of a table as it comes.
+    r"""Predicts calibrated class probabilities for the rows of a table with numbers, categories, dates and gaps.
 
-    Members of different kinds — a line whose prior learns, kernels whose metric learns, boosted and randomised trees, a
-    network — are fitted on the same folds; how much each is heard, and the temperature of all, are those under which
-    the labels of rows that no member had seen are likeliest.
+    Members of different kinds — a linear model with a learned prior, kernels with a learned metric, boosted and
+    randomised trees, a neural network — are fitted on the same folds. Their weights and a common temperature maximise
+    the likelihood of the held-out labels.
+
+    See also :class:`~likely.tabular.LikelihoodRegressor` for numeric targets,
+    :class:`~likely.tabular.NetworkClassifier` for a single network, and
+    :class:`~likely.calibration.CalibratedClassifier` to calibrate a classifier you have.
 
     Args:
-        model: ``"auto"``, as above, where a member that does not help on the first fold is dropped; or one member by
-            name (``"linear"``, ``"kernel"``, ``"boosting"``, ``"shallow"`` (boosting of few leaves), ``"trees"``,
-            ``"network"``), an ``nn.Module``, a function
-            of (inputs, classes) that makes one, any scikit-learn classifier or pipeline; or a list of these.
-            Boosting is LightGBM's where it is installed, else scikit-learn's.
-        cv: number of folds, None for five, or three from 200,000 rows on; or a splitter of scikit-learn that holds out
-            each row once.
-        time_limit: seconds after which no further member is begun, and one that is not whole is dropped.
-        device: where kernels and networks are fitted, for example ``"cuda"``.
-        n_jobs: number of threads; None for as many as torch uses.
+        model: ``"auto"`` fits all members and drops those that do not help on the first fold; or one member by name
+            (``"linear"``, ``"kernel"``, ``"boosting"``, ``"shallow"`` (boosting with few leaves), ``"trees"``,
+            ``"network"``), an ``nn.Module``, a function of (inputs, classes) that returns one, any scikit-learn
+            classifier or pipeline; or a list of these. Boosting is LightGBM's where it is installed, else
+            scikit-learn's.
+        cv: number of folds, or a scikit-learn splitter that holds out each row once; None is 5 folds, and 3 from
+            200,000 rows on.
+        time_limit: seconds after which no further member is started and an unfinished one is dropped; None sets no
+            limit.
+        device: torch device on which kernels and networks are fitted, for example ``"cuda"``; None is the CPU.
+        n_jobs: number of threads, as joblib counts them; None is torch's number of threads.
         random_state: seed or generator; the same seed gives the same model.
-        verbose: whether to say what is done on the error stream; or a function that is given each line.
+        verbose: whether to report progress on the error stream; or a function that is called with each line.
 
     Attributes:
-        classes_: the labels.
-        summary_: what was chosen and why, as JSON takes it.
-        n_rows_read_: how many rows were read: all, but for a table that is not in memory.
-        outlier_scores_: how much likelier another label would be, for every training row, by models that have not
-            seen it.
-        out_of_fold_: the probabilities of every training row by models that have not seen it.
+        classes_: the labels, sorted, of shape (classes,).
+        summary_: the members, their weights and the temperature that were chosen, as a dict that JSON can hold.
+        n_rows_read_: number of rows read: all of them, unless the table was not in memory.
+        outlier_scores_: score of each training label, of shape (rows,), from members that were fitted without the row:
+            higher means that another label is more probable.
+        out_of_fold_: class probabilities of each training row, of shape (rows, classes), from members that were fitted
+            without it.
 
     >>> from sklearn.datasets import load_iris
     >>> from likely.tabular import LikelihoodClassifier
@@ -80,21 +86,25 @@ class LikelihoodClassifier(ClassifierMixin, TableEstimator):
 
     @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
-        """Learn members and their weights.
+        """Fit the members, their weights and the temperature.
 
-        The order of the rows does not matter. A row of weight two counts twice in every loss, but it is in one fold
-        where two equal rows may be in two: the fits are alike in distribution, not number by number.
+        The order of the rows does not matter. A row of weight two counts twice in every loss. It is in one fold,
+        though, where two equal rows may be in different ones, so the two fits agree in distribution only.
 
         Args:
-            X: table of shape (rows, columns): an array, a sparse matrix, a frame of pandas or Polars, Arrow's table.
-                Categories, booleans, dates and gaps are taken as they are. Of a table that is not in memory (a path,
-                glob or URL of files, a Dask array or frame) every so many-th row is read, at most 2²⁵ numbers in all.
-            y: labels of shape (rows,); of a table that is not in memory also a column's name, or a Dask series.
-            sample_weight: one weight per row; only their ratios matter.
-            groups: the group of each row: rows of a group are held out together.
+            X: table of shape (rows, columns): an array, a sparse matrix, a pandas or Polars frame, or an Arrow table.
+                Categories, booleans, dates and missing values need no preparation. From a table that is not in memory
+                (a path, glob or URL of files, a Dask array or frame) a regular sample of rows is read, at most 2²⁵
+                numbers in all.
+            y: labels of shape (rows,); for a table that is not in memory also the name of a column, or a Dask series.
+            sample_weight: one weight per row, of which only the ratios matter; None weights all rows equally.
+            groups: group of each row, of shape (rows,): rows of one group are held out together. None: no groups.
 
         Returns:
-            The fitted estimator.
+            The fitted estimator itself.
+
+        Raises:
+            ValueError: if all labels are equal, an argument is out of its range, or shapes do not match.
         """
         self._check_arguments()
         X, y, sample_weight, groups = self._gather(X, y, sample_weight, groups)
@@ -117,8 +127,8 @@ class LikelihoodClassifier(ClassifierMixin, TableEstimator):
         order = counted[canonical(plain[counted], labels[counted], weight[counted])]
         folds = self._folds(X, labels, None if groups is None else np.asarray(groups), order, seed)
         target = np.eye(len(self.classes_))[labels[order]]
-        told = target[:, 1:] if len(self.classes_) == 2 else target  # of two classes one says all
-        self.views_, task = self._task(X, plain[order], told, weight[order], folds, order, seed)
+        encoded = target[:, 1:] if len(self.classes_) == 2 else target  # one of two classes determines the other
+        self.views_, task = self._task(X, plain[order], encoded, weight[order], folds, order, seed)
         task = task.having(target, "softmax")
         fits, chosen = self._members(task.table.smooth[0].shape[1], len(self.classes_))
         self.council_ = assemble(task, fits, chosen, self._say, {})
@@ -143,27 +153,59 @@ class LikelihoodClassifier(ClassifierMixin, TableEstimator):
 
     @by_blocks()
     def predict_log_proba(self, X: Any) -> Array:
-        """The logarithm of the probability of each class."""
+        """Predict the logarithm of the probability of each class.
+
+        Args:
+            X: table with the columns that :meth:`fit` was given, of shape (rows, columns).
+
+        Returns:
+            Array of shape (rows, classes), in the order of ``classes_``.
+        """
         check_is_fitted(self)
         table = self._table(self._checked(X), self.views_)
         return self.pool_(np.stack([member(table) for member in self.council_.members.values()]))
 
     @by_blocks()
     def predict_proba(self, X: Any) -> Array:
-        """The probability of each class."""
+        """Predict the probability of each class.
+
+        Args:
+            X: table with the columns that :meth:`fit` was given, of shape (rows, columns).
+
+        Returns:
+            Array of shape (rows, classes), in the order of ``classes_``.
+        """
         return np.exp(self.predict_log_proba(X))
 
     @by_blocks(dtype=lambda classifier: classifier.classes_.dtype)
     def predict(self, X: Any) -> NDArray[Any]:
-        """The likeliest class of every row."""
+        """Predict the most probable class of each row.
+
+        Args:
+            X: table with the columns that :meth:`fit` was given, of shape (rows, columns).
+
+        Returns:
+            Array of labels, of shape (rows,).
+        """
         best = self.predict_log_proba(X).argmax(1)
         return self.classes_[best]
 
     @by_blocks(beside=("y",))
     def outlier_score(self, X: Any, y: Any) -> Array:
-        """How much likelier another label would be: the higher, the less a label fits.
+        """Score how poorly each label fits its row: the higher, the more probable is another label.
 
-        For training rows see ``outlier_scores_``.
+        The score is the difference between the largest probability of another class and that of the label, plus a
+        tenth of the logarithm of their ratio. For training rows use ``outlier_scores_``, which are held-out scores.
+
+        Args:
+            X: table with the columns that :meth:`fit` was given, of shape (rows, columns).
+            y: labels of shape (rows,), from ``classes_``.
+
+        Returns:
+            Array of shape (rows,).
+
+        Raises:
+            ValueError: if y has a label that is not in ``classes_``.
         """
         proba, y = self.predict_proba(X), column_or_1d(y)
         unknown = np.setdiff1d(y, self.classes_)
@@ -172,23 +214,25 @@ class LikelihoodClassifier(ClassifierMixin, TableEstimator):
         return odds_against(proba, np.searchsorted(self.classes_, y))
 
     def importances(self, X: Any = None, *, n_repeats: int = 3) -> Importances:
-        """How much each column matters to the probabilities, and to how sure they are.
+        """Measure how much each column matters for the probabilities, and for how sure they are.
+
+        One column at a time is shuffled among the rows, and the change of the predictions is measured.
 
         Args:
-            X: rows to look at; None for some of the training rows.
+            X: rows to shuffle, of shape (rows, columns); None uses a sample of about 500 training rows.
             n_repeats: how often each column is shuffled.
 
         Returns:
-            The columns and their importances: what changes where a column is shuffled among rows.
+            The names of the columns and their importances.
         """
         return importances(self, X, n_repeats)
 
     def _width(self, method: str, **_: Any) -> int | None:
-        """How many numbers a method returns per row; None for one that has no axis of its own."""
+        """How many numbers a method returns per row; None where it returns an array of shape (rows,)."""
         return len(self.classes_) if method in ("predict_proba", "predict_log_proba") else None
 
     def _said(self, X: Any) -> tuple[Array, Array]:
-        """The probabilities, and the logarithm of the odds against the likeliest class."""
+        """The probabilities, and the logarithm of the odds against the most probable class."""
         logs = self.predict_log_proba(X)
         best = logs.max(1)
         return np.exp(logs), (np.log(-np.expm1(np.minimum(best, -1e-9))) - best)[:, None]

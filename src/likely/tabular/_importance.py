@@ -1,4 +1,4 @@
-"""Which columns matter, to the mean and to the scale: what changes where one is shuffled among rows."""
+"""Importances of columns, for the mean and for the scale, by shuffling one column at a time among rows."""
 
 from __future__ import annotations
 
@@ -18,32 +18,35 @@ ROWS = 500
 
 @dataclass(frozen=True)
 class Sample:
-    """Some of the training rows."""
+    """A sample of the training rows."""
 
     X: Any
 
     @classmethod
     def draw(cls, X: Any, order: Index) -> Self:
-        """Spread over all of them."""
+        """A regular sample of all rows."""
         return cls(_safe_indexing(X, np.sort(order[:: -(-len(order) // ROWS)])))
 
 
 @dataclass(frozen=True)
 class Importances:
-    """What shuffling a column changes.
+    """How much the predictions change when one column is shuffled among the rows.
 
-    Attributes:
-        columns: the names of the columns.
-        mean: by how much the mean of a row changes, in deviations of the means of all rows; for a classifier, by how
-            much its probabilities do.
-        scale: by how much the logarithm of a row's scale changes; for a classifier, of its least and its greatest
-            probability.
+    Returned by ``importances`` of :class:`~likely.tabular.LikelihoodRegressor` and
+    :class:`~likely.tabular.LikelihoodClassifier`.
+
+    Args:
+        columns: names of the columns; ``"x0"``, ``"x1"`` … where the table had none.
+        mean: root mean square change of the predicted mean, of shape (columns,), in standard deviations of the
+            predicted means; for a classifier, the change of its probabilities.
+        scale: root mean square change of the logarithm of the predicted scale, of shape (columns,); for a classifier,
+            of the logarithm of the odds against the most probable class.
 
     >>> import numpy as np
     >>> from likely.tabular import LikelihoodRegressor
     >>> X = np.random.default_rng(0).normal(size=(200, 2))
-    >>> found = LikelihoodRegressor("linear", random_state=0).fit(X, 3 * X[:, 1]).importances()
-    >>> found.columns[found.mean.argmax()]
+    >>> importances = LikelihoodRegressor("linear", random_state=0).fit(X, 3 * X[:, 1]).importances()
+    >>> importances.columns[importances.mean.argmax()]
     'x1'
     """
 
@@ -52,7 +55,12 @@ class Importances:
     scale: Array
 
     def to_frame(self) -> Any:
-        """A pandas frame, the column that matters most to the mean first."""
+        """Convert to a pandas frame.
+
+        Returns:
+            A frame with the columns ``mean`` and ``scale``, one row per column of the table, sorted by ``mean``,
+            largest first.
+        """
         import pandas as pd
 
         frame = pd.DataFrame({"mean": self.mean, "scale": self.scale}, index=list(self.columns))
@@ -60,7 +68,7 @@ class Importances:
 
 
 def importances(estimator: Any, X: Any, n_repeats: int) -> Importances:
-    """By shuffling one column after the other."""
+    """Shuffle one column after the other, and measure how much the predictions change."""
     check_is_fitted(estimator)
     check_scalar(n_repeats, "n_repeats", Integral, min_val=1)
     X = estimator._sample.X if X is None else estimator._checked(X)
@@ -68,13 +76,13 @@ def importances(estimator: Any, X: Any, n_repeats: int) -> Importances:
     location, log_scale = estimator._said(X)
     spread = np.sqrt(np.mean(np.square(location - location.mean(0)))) or 1.0
     random = np.random.RandomState(0)
-    found = np.zeros((2, len(names)))
+    changes = np.zeros((2, len(names)))
     for place in range(len(names)):
         for _ in range(n_repeats):
             moved, stretched = estimator._said(_shuffled(X, place, random))
-            found[0, place] += np.sqrt(np.mean(np.square(moved - location))) / spread / n_repeats
-            found[1, place] += np.sqrt(np.mean(np.square(stretched - log_scale))) / n_repeats
-    return Importances(tuple(names), found[0], found[1])
+            changes[0, place] += np.sqrt(np.mean(np.square(moved - location))) / spread / n_repeats
+            changes[1, place] += np.sqrt(np.mean(np.square(stretched - log_scale))) / n_repeats
+    return Importances(tuple(names), changes[0], changes[1])
 
 
 def _shuffled(X: Any, place: int, random: np.random.RandomState) -> Any:

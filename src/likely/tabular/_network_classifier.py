@@ -1,4 +1,4 @@
-"""A classifier whose temperature depends on the row."""
+"""A neural network classifier whose temperature depends on the row."""
 
 from __future__ import annotations
 
@@ -22,43 +22,51 @@ from likely.tabular._rows import Rows, Units
 
 
 class NetworkClassifier(ClassifierMixin, LikelihoodModel):
-    r"""A network with a temperature that learns: :math:`p(y \mid x) = \mathrm{softmax}(z(x) / T(x))_y`.
+    r"""A neural network classifier with a learned temperature: :math:`p(y \mid x) = \mathrm{softmax}(z(x) / T(x))_y`.
 
-    By default five networks are trained by cross-entropy, each blind to a fifth of the rows; they stop when the rows
-    they have not seen stop gaining, and the mean of their logits predicts. Then the temperature is learned from the
-    logits of rows that were left out, and varies with the input as far as left-out rows surely gain by it.
+    By default five networks are trained by cross-entropy, each without one fifth of the rows; each stops when the loss
+    of its held-out rows stops falling, and the mean of their logits predicts. Then the temperature is learned from the
+    held-out logits. It varies with the input by as much as the held-out gain exceeds its standard error.
+
+    See also :class:`~likely.tabular.NetworkRegressor` for numeric targets,
+    :class:`~likely.tabular.LikelihoodClassifier` for tables with categories and missing values, and
+    :class:`likely.SoftmaxLoss`, the loss.
 
     Args:
-        model: None for an MLP; an ``nn.Module`` that maps (rows, inputs) in standard units to predictions, or to
-            ``(predictions, features)``; or a function of (inputs, outputs) that makes one.
-        hidden: units of each hidden layer of the MLP; ``()`` is a linear model.
+        model: None is a multilayer perceptron (MLP); or an ``nn.Module`` that maps standardized inputs of shape
+            (rows, inputs) to logits, or to ``(logits, features)``; or a function of (inputs, classes) that returns one.
+        hidden: sizes of the hidden layers of the MLP; ``()`` is a linear model.
         temperature: what the temperature depends on: ``"fixed"``, ``"global"`` (one value for all), ``"data"`` (one
             value per training row) or ``"predicted"`` (the input).
-        objective: ``"two_stage"``, as above; ``"joint"``, the paper's: everything at once down one NLL; ``"beta"``,
-            that NLL tempered by β = .5; ``"faithful"``, the logits by cross-entropy, without the temperature.
+        objective: ``"two_stage"``, as above; ``"joint"``, the paper's, trains everything by one negative
+            log-likelihood (NLL); ``"beta"`` weights that NLL with β = .5; ``"faithful"`` trains the logits by
+            cross-entropy, without the temperature.
         cv: number of networks, each of which is trained without one fold; None trains one network on all rows for
             ``max_steps``.
-        ensemble: number of such models from different seeds, whose distributions are mixed; trained through joblib.
+        ensemble: number of such models, trained from different seeds by joblib, whose distributions are mixed; None
+            is one.
         optimizer: ``"adamw"``, ``"adam"``, ``"sgd"``, ``"rmsprop"`` or a class of ``torch.optim``.
         learning_rate: learning rate of the optimizer.
         weight_decay: weight decay of the optimizer.
-        dropout: share of the hidden units dropped in training.
-        batch_size: rows per step; None for all of them, as in the paper.
+        dropout: share of the hidden units that is dropped in training.
+        batch_size: rows per step; None takes all rows, as in the paper.
         max_steps: largest number of steps.
-        patience: number of steps without a gain on the left-out rows after which training ends.
-        device: where to train, for example ``"cuda"``.
+        patience: number of steps without a lower held-out loss after which training ends.
+        device: torch device to train on, for example ``"cuda"``; None is the CPU.
         random_state: seed or generator; the same seed gives the same model.
-        callbacks: functions of a :class:`~likely.tabular.Progress`; one that returns True ends the training.
-        checkpoint: file from which a killed fit goes on when it is called again.
-        n_jobs: number of members of an ensemble trained at once, as joblib counts.
+        callbacks: functions that are called with a :class:`~likely.tabular.Progress`; training ends when one returns
+            True.
+        checkpoint: path of a file from which an interrupted fit resumes when it is called again; None writes none.
+        n_jobs: number of members of an ensemble that are trained at once, as joblib counts them.
         verbose: whether to draw a progress bar.
 
     Attributes:
-        classes_: the labels.
-        outlier_scores_: how much likelier another label would be than the one given, for every training row, by
-            networks that have not seen it: the higher, the more likely the label is wrong.
-        out_of_fold_: the class probabilities of every training row by networks that have not seen it.
-        n_rows_read_: how many rows were read: all, but for a table that is not in memory.
+        classes_: the labels, sorted, of shape (classes,).
+        outlier_scores_: score of each training label, of shape (rows,), from networks that were trained without the
+            row: the higher, the more likely the label is wrong.
+        out_of_fold_: class probabilities of each training row, of shape (rows, classes), from networks that were
+            trained without it.
+        n_rows_read_: number of rows read: all of them, unless the table was not in memory.
 
     >>> import numpy as np
     >>> from likely.tabular import NetworkClassifier
@@ -115,7 +123,23 @@ class NetworkClassifier(ClassifierMixin, LikelihoodModel):
         self.verbose = verbose
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None) -> Self:
-        """One pass over more rows; where the first of them lack some classes, ``classes`` names all."""
+        """Train on further rows, in one pass over them.
+
+        Where nothing was fitted before, ``"two_stage"`` trains as ``"faithful"`` does, because a stream has no rows to
+        hold out. After :meth:`fit` the networks are trained further, and their second stage stays as it is.
+
+        Args:
+            X: table of shape (rows, inputs), without missing values.
+            y: labels of shape (rows,).
+            sample_weight: one weight per row, of which only the ratios matter; None weights all rows equally.
+            classes: all labels, needed in the first call if its rows lack some of them.
+
+        Returns:
+            The estimator itself.
+
+        Raises:
+            ValueError: if ``ensemble`` is not None, the temperature is ``"data"``, or a label is new.
+        """
         self._named = classes
         try:
             return super().partial_fit(X, y, sample_weight)
@@ -124,33 +148,65 @@ class NetworkClassifier(ClassifierMixin, LikelihoodModel):
 
     @by_blocks()
     def predict_proba(self, X: Any) -> Array:
-        """The probability of each class; of several models their mean."""
+        """Predict the probability of each class; an ensemble predicts the mean of its members.
+
+        Args:
+            X: table of shape (rows, inputs).
+
+        Returns:
+            Array of shape (rows, classes), in the order of ``classes_``.
+        """
         logits, phi = self._components(X)
         return np.asarray(torch.softmax(logits / phi["temperature"][..., None], -1).mean(0), dtype=np.float64)
 
     @by_blocks(dtype=lambda classifier: classifier.classes_.dtype)
     def predict(self, X: Any) -> NDArray[Any]:
-        """The likeliest class of every row."""
+        """Predict the most probable class of each row.
+
+        Args:
+            X: table of shape (rows, inputs).
+
+        Returns:
+            Array of labels, of shape (rows,).
+        """
         best = self.predict_proba(X).argmax(1)
         return self.classes_[best]
 
     @by_blocks()
     def predict_temperature(self, X: Any) -> Array:
-        """What each row's logits are divided by: high where labels are hard to tell or often wrong."""
+        """Predict the temperature that divides each row's logits: high where labels are ambiguous or often wrong.
+
+        Args:
+            X: table of shape (rows, inputs).
+
+        Returns:
+            Array of shape (rows,).
+        """
         _, phi = self._components(X)
         return np.asarray(phi["temperature"].mean(0), dtype=np.float64)
 
     @by_blocks(beside=("y",))
     def outlier_score(self, X: Any, y: Any) -> Array:
-        """How much likelier another label would be: the higher, the less a label fits.
+        """Score how poorly each label fits its row: the higher, the more probable is another label.
 
-        For training rows see ``outlier_scores_``.
+        The score is the difference between the largest probability of another class and that of the label, plus a
+        tenth of the logarithm of their ratio. For training rows use ``outlier_scores_``, which are held-out scores.
+
+        Args:
+            X: table of shape (rows, inputs).
+            y: labels of shape (rows,), from ``classes_``.
+
+        Returns:
+            Array of shape (rows,).
+
+        Raises:
+            ValueError: if y has a label that is not in ``classes_``.
         """
         proba = self.predict_proba(X)
         return odds_against(proba, self._encoded(column_or_1d(y)))
 
     def _width(self, method: str, **_: Any) -> int | None:
-        """How many numbers a method returns per row; None for one that has no axis of its own."""
+        """How many numbers a method returns per row; None where it returns an array of shape (rows,)."""
         return len(self.classes_) if method == "predict_proba" else None
 
     def _likelihood(self) -> Likelihood:
@@ -176,8 +232,8 @@ class NetworkClassifier(ClassifierMixin, LikelihoodModel):
             self.units_ = Units.standard(X, weight)
         device = torch.device(self.device or "cpu")
         labels = torch.as_tensor(self._encoded(y), device=device)
-        own = torch.as_tensor(weight, dtype=torch.float32, device=device)
-        return Rows(self.units_.inputs(X, device), labels, own, len(self.classes_))
+        weights = torch.as_tensor(weight, dtype=torch.float32, device=device)
+        return Rows(self.units_.inputs(X, device), labels, weights, len(self.classes_))
 
     def _out_of_fold(self, prediction: Tensor, phi: dict[str, Tensor]) -> Array:
         return np.asarray(torch.softmax(prediction / phi["temperature"].expand(len(prediction))[:, None], -1))
@@ -190,17 +246,18 @@ class NetworkClassifier(ClassifierMixin, LikelihoodModel):
 
 
 def odds_against(proba: Array, labels: NDArray[np.intp]) -> Array:
-    """The best other class against the one given.
+    """Compare the most probable other class with the label.
 
-    The difference of their probabilities and, to order those that are nearly zero or one, a tenth of their log-odds.
+    The score is the difference of their probabilities plus, to order those near zero or one, a tenth of the logarithm
+    of their ratio.
 
     >>> import numpy as np
     >>> odds_against(np.array([[0.5, 0.5], [0.9, 0.1]]), np.array([0, 1])).round(2)
     array([0.  , 1.02])
     """
     proba, rows = proba.clip(min=np.finfo(np.float64).tiny), np.arange(len(labels))
-    own = proba[rows, labels]
+    label = proba[rows, labels]
     others = proba.copy()
     others[rows, labels] = 0
     best = others.max(1)
-    return best - own + 0.1 * np.log(best / own)
+    return best - label + 0.1 * np.log(best / label)

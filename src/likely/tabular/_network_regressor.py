@@ -1,4 +1,4 @@
-"""A regressor that says how sure it is."""
+"""A neural network regressor that predicts a distribution for every row."""
 
 from __future__ import annotations
 
@@ -24,46 +24,55 @@ from likely.tabular._rows import Rows, Units
 
 
 class NetworkRegressor(RegressorMixin, LikelihoodModel):
-    r"""A network whose loss is a likelihood: it predicts a distribution, :math:`p(y \mid x)`, for every row.
+    r"""A neural network regressor whose loss is a likelihood: it predicts a distribution :math:`p(y \mid x)` per row.
 
-    By default five networks are trained by squared error, each blind to a fifth of the rows; they stop when the rows
-    they have not seen stop gaining, and their mean predicts. Then a scale is learned from the residuals of rows that
-    were left out, and varies with the input as far as left-out rows surely gain by it. So the mean is never worse for
-    the scale, and the scale has not been fooled by a fit.
+    By default five networks are trained by squared error, each without one fifth of the rows; each stops when the loss
+    of its held-out rows stops falling, and their mean predicts. Then a scale is learned from the held-out residuals.
+    It varies with the input by as much as the held-out gain exceeds its standard error. So learning the scale does not
+    change the mean, and overfitted residuals do not make the scale too small.
+
+    See also :class:`~likely.tabular.NetworkClassifier` for labels, :class:`~likely.tabular.LikelihoodRegressor` for
+    tables with categories and missing values, and :class:`likely.NormalLoss`, the default loss.
 
     Args:
-        model: None for an MLP; an ``nn.Module`` that maps (rows, inputs) in standard units to predictions, or to
-            ``(predictions, features)``; or a function of (inputs, outputs) that makes one.
-        hidden: units of each hidden layer of the MLP; ``()`` is a linear model.
+        model: None is a multilayer perceptron (MLP); or an ``nn.Module`` that maps standardized inputs of shape
+            (rows, inputs) to predictions, or to ``(predictions, features)``; or a function of (inputs, outputs) that
+            returns one.
+        hidden: sizes of the hidden layers of the MLP; ``()`` is a linear model.
         likelihood: name of a likelihood: ``"normal"``, ``"laplace"``, ``"student_t"``, ``"robust"`` (ρ) and others for
             real targets; further ones for positive targets, counts, shares and angles: see :mod:`likely.likelihoods`.
         scale: what the scale of a row's error (or a dispersion or concentration) depends on: ``"fixed"``,
             ``"global"`` (one value for all), ``"data"`` (one value per training row) or ``"predicted"`` (the input).
-        shape: the same for all other parameters of the likelihood, such as degrees of freedom; None: as ``scale``.
-        objective: ``"two_stage"``, as above; ``"joint"``, the paper's: everything at once down one NLL; ``"beta"``,
-            that NLL tempered by β = .5; ``"faithful"``, the mean by squared error, the scale without touching it.
+        shape: the same for all other parameters of the likelihood, such as degrees of freedom; None is ``scale``'s.
+        objective: ``"two_stage"``, as above; ``"joint"``, the paper's, trains everything by one negative
+            log-likelihood (NLL); ``"beta"`` weights that NLL with β = .5; ``"faithful"`` trains the mean by squared
+            error, and the scale without changing the mean.
         cv: number of networks, each of which is trained without one fold; None trains one network on all rows for
             ``max_steps``.
-        ensemble: number of such models from different seeds, whose distributions are mixed; trained through joblib.
+        ensemble: number of such models, trained from different seeds by joblib, whose distributions are mixed; None
+            is one.
         optimizer: ``"adamw"``, ``"adam"``, ``"sgd"``, ``"rmsprop"`` or a class of ``torch.optim``.
         learning_rate: learning rate of the optimizer.
         weight_decay: weight decay of the optimizer.
-        dropout: share of the hidden units dropped in training.
-        batch_size: rows per step; None for all of them, as in the paper.
+        dropout: share of the hidden units that is dropped in training.
+        batch_size: rows per step; None takes all rows, as in the paper.
         max_steps: largest number of steps.
-        patience: number of steps without a gain on the left-out rows after which training ends.
-        device: where to train, for example ``"cuda"``.
+        patience: number of steps without a lower held-out loss after which training ends.
+        device: torch device to train on, for example ``"cuda"``; None is the CPU.
         random_state: seed or generator; the same seed gives the same model.
-        callbacks: functions of a :class:`~likely.tabular.Progress`; one that returns True ends the training.
-        checkpoint: file from which a killed fit goes on when it is called again.
-        n_jobs: number of members of an ensemble trained at once, as joblib counts.
+        callbacks: functions that are called with a :class:`~likely.tabular.Progress`; training ends when one returns
+            True.
+        checkpoint: path of a file from which an interrupted fit resumes when it is called again; None writes none.
+        n_jobs: number of members of an ensemble that are trained at once, as joblib counts them.
         verbose: whether to draw a progress bar.
 
     Attributes:
-        outlier_scores_: the NLL of every training row by networks that have not seen it.
-        out_of_fold_: the prediction for every training row by networks that have not seen it.
-        n_rows_read_: how many rows were read: all, but for a table that is not in memory.
-        n_steps_, best_steps_: steps taken, and the step each network was best at.
+        outlier_scores_: NLL of each training row, of shape (rows,), from networks that were trained without it.
+        out_of_fold_: predicted mean of each training row, of shape (rows,) or (rows, targets), from networks that were
+            trained without it.
+        n_rows_read_: number of rows read: all of them, unless the table was not in memory.
+        n_steps_: number of steps taken.
+        best_steps_: step with the lowest held-out loss, one per network.
 
     >>> import numpy as np
     >>> from likely.tabular import NetworkRegressor
@@ -125,7 +134,16 @@ class NetworkRegressor(RegressorMixin, LikelihoodModel):
 
     @by_blocks(parts=lambda return_std: 1 + return_std)
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """The mean of each row's distribution; with ``return_std`` also its standard deviation."""
+        """Predict the mean of each row's distribution.
+
+        Args:
+            X: table of shape (rows, inputs).
+            return_std: whether to return the standard deviations too.
+
+        Returns:
+            Array of means, of shape (rows,) or (rows, targets); with ``return_std`` a pair of arrays, the means and
+            the standard deviations.
+        """
         location, phi = self._restored(X)
         mean = self._shaped(self._mean(location, phi))
         if not return_std:
@@ -133,13 +151,31 @@ class NetworkRegressor(RegressorMixin, LikelihoodModel):
         return mean, self._shaped(self._mixed(location, phi).stddev)
 
     def predict_dist(self, X: Any) -> Distribution:
-        """Each row's distribution, as torch's; of several models their mixture."""
+        """Predict the distribution of each row's target; for an ensemble, the mixture of its members.
+
+        Args:
+            X: table of shape (rows, inputs), in memory.
+
+        Returns:
+            A ``torch.distributions.Distribution`` of batch shape (rows,) or (rows, targets).
+
+        Raises:
+            ValueError: if X is not in memory.
+        """
         refuse_blocks(X, "predict_dist", "predict or predict_interval")
         return self._mixed(*self._restored(X))
 
     @by_blocks(parts=lambda **_: 2)
     def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[Array, Array]:
-        """The lower and upper ends of the central interval that holds ``coverage`` of each row's distribution."""
+        """Predict the central interval that holds ``coverage`` of each row's distribution.
+
+        Args:
+            X: table of shape (rows, inputs).
+            coverage: share of the distribution that the interval holds, in (0, 1).
+
+        Returns:
+            Two arrays, the lower and the upper ends, each of shape (rows,) or (rows, targets).
+        """
         if not 0 < coverage < 1:
             raise ValueError(f"coverage must lie in (0, 1), got {coverage}")
         distribution = self.predict_dist(X)
@@ -148,28 +184,55 @@ class NetworkRegressor(RegressorMixin, LikelihoodModel):
 
     @by_blocks()
     def predict_scale(self, X: Any) -> Array:
-        """Each row's scale: a normal's standard deviation, without the spread between models."""
+        """Predict the scale of each row, such as a normal's standard deviation, without the spread between members.
+
+        Args:
+            X: table of shape (rows, inputs).
+
+        Returns:
+            Array of shape (rows,) or (rows, targets).
+
+        Raises:
+            ValueError: if the likelihood has no scale.
+        """
         _, phi = self._restored(X)
         if "scale" not in phi:
             raise ValueError(f"the {self.likelihood} likelihood has no scale: call likelihood_parameters(X)")
         return self._shaped(phi["scale"].mean(0))
 
     def likelihood_parameters(self, X: Any) -> dict[str, Array]:
-        """Each parameter of the likelihood for each row, averaged over models."""
+        """Predict each parameter of the likelihood for each row, averaged over an ensemble's members.
+
+        Args:
+            X: table of shape (rows, inputs), in memory.
+
+        Returns:
+            Dict from the name of a parameter, such as ``"scale"``, to an array of shape (rows,) or (rows, targets).
+        """
         refuse_blocks(X, "likelihood_parameters", "predict or predict_scale")
         _, phi = self._restored(X)
         return {name: self._shaped(value.mean(0)) for name, value in phi.items()}
 
     @by_blocks(beside=("y",))
     def outlier_score(self, X: Any, y: Any) -> Array:
-        """The NLL of every target: the higher, the less it fits. For training rows see ``outlier_scores_``."""
+        """Score how poorly each target fits its row, by its negative log-likelihood (NLL).
+
+        For training rows use ``outlier_scores_``, which are held-out scores.
+
+        Args:
+            X: table of shape (rows, inputs).
+            y: targets of shape (rows,) or (rows, targets).
+
+        Returns:
+            Array of shape (rows,), the mean over targets: the higher, the worse the fit.
+        """
         distribution = self.predict_dist(X)
         targets = torch.tensor(np.asarray(y, dtype=np.float64)).reshape(distribution.batch_shape)
         nll = -distribution.log_prob(targets)
         return np.asarray(nll if nll.ndim == 1 else nll.mean(-1))
 
     def _width(self, method: str, **_: Any) -> int | None:
-        """How many numbers a method returns per row; None for one that has no axis of its own."""
+        """How many numbers a method returns per row; None where it returns an array of shape (rows,)."""
         return int(self.out_of_fold_.shape[1]) if self._many() and method != "outlier_score" else None
 
     def _restored(self, X: Any) -> tuple[Tensor, dict[str, Tensor]]:
@@ -181,7 +244,7 @@ class NetworkRegressor(RegressorMixin, LikelihoodModel):
         return location * spread + torch.from_numpy(units.centre), restored
 
     def _mean(self, location: Tensor, phi: dict[str, Tensor]) -> Tensor:
-        """Real numbers are predicted by their location, which also Cauchy's tails have; others by their mean."""
+        """The location of real targets, which exists for Cauchy tails too; the mean of all others."""
         if self._likelihood().record.start is None:
             return location.mean(0)
         mean = self._mixed(location, phi).mean
@@ -244,9 +307,9 @@ class NetworkRegressor(RegressorMixin, LikelihoodModel):
             raise ValueError(f"y has {targets.shape[1]} targets, the first rows had {len(self.target_units_.centre)}")
         device = torch.device(self.device or "cpu")
         z = (targets - self.target_units_.centre) / self.target_units_.spread
-        own = torch.as_tensor(weight, dtype=torch.float32, device=device)
+        weights = torch.as_tensor(weight, dtype=torch.float32, device=device)
         goal = torch.as_tensor(z, dtype=torch.float32, device=device)
-        return Rows(self.units_.inputs(X, device), goal, own, targets.shape[1])
+        return Rows(self.units_.inputs(X, device), goal, weights, targets.shape[1])
 
     def _out_of_fold(self, prediction: Tensor, phi: dict[str, Tensor]) -> Array:
         spread, centre = torch.from_numpy(self.target_units_.spread), torch.from_numpy(self.target_units_.centre)

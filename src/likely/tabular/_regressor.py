@@ -1,4 +1,4 @@
-"""A regressor of tables as they come that says how sure it is."""
+"""A regressor for tables of mixed columns that predicts a distribution for every row."""
 
 from __future__ import annotations
 
@@ -31,41 +31,46 @@ Outcome = tuple[Views, Real | Counts]
 
 
 class LikelihoodRegressor(RegressorMixin, TableEstimator):
-    r"""Predicts a distribution, :math:`p(y \mid x)`, for each row of a table as it comes.
+    r"""Predicts a distribution :math:`p(y \mid x)` for the rows of a table with numbers, categories, dates and gaps.
 
-    Members of different kinds — a line whose prior learns, kernels whose metric learns, boosted and randomised trees, a
-    network — are fitted on the same folds; how much each is heard, the scale of every row's error, its tails and the
-    likelihood itself are those under which rows that no member had seen are likeliest. Targets that are far off what
-    all others say are left out where that tells the others better.
+    Members of different kinds — a linear model with a learned prior, kernels with a learned metric, boosted and
+    randomised trees, a neural network — are fitted on the same folds. Their weights, the scale of each row's error, the
+    tails and the likelihood itself maximise the likelihood of the held-out targets. Gross errors in the targets are
+    left out of the fit where that improves the held-out predictions of the others.
+
+    See also :class:`~likely.tabular.LikelihoodClassifier` for labels, :class:`~likely.tabular.NetworkRegressor` for a
+    single network, and :class:`~likely.calibration.CalibratedRegressor` to add a scale to a regressor you have.
 
     Args:
-        model: ``"auto"``, as above, where a member that does not help on the first fold is dropped; or one member by
-            name (``"linear"``, ``"kernel"``, ``"boosting"``, ``"shallow"`` (boosting of few leaves), ``"trees"``,
-            ``"network"``), an ``nn.Module``, a function
-            of (inputs, outputs) that makes one, any scikit-learn regressor or pipeline; or a list of these.
-            Boosting is LightGBM's where it is installed, else scikit-learn's.
-        likelihood: ``"auto"`` chooses by held-out rows among those that the values of the target allow: a normal,
-            Student's t, skewed or not, of the target, of its logarithm or of its log odds; for counts a Poisson or a
-            negative binomial, with further zeros or not. Or any by name: see :mod:`likely.likelihoods`.
-        scale: ``"predicted"`` from the input, or ``"global"``, one for all rows; with ``objective="joint"`` also
-            ``"data"``, one for each training row, or ``"fixed"``.
-        objective: ``"auto"``, as above; ``"joint"``, the paper's, trains one network down the NLL of all parameters;
-            ``"data"`` the same with one scale per training row; ``"beta"``, ``"faithful"`` and ``"two_stage"`` as in
-            :class:`~likely.tabular.NetworkRegressor`, which these use.
-        cv: number of folds, None for five, or three from 200,000 rows on; or a splitter of scikit-learn that holds out
-            each row once.
-        time_limit: seconds after which no further member is begun, and one that is not whole is dropped.
-        device: where kernels and networks are fitted, for example ``"cuda"``.
-        n_jobs: number of threads; None for as many as torch uses.
+        model: ``"auto"`` fits all members and drops those that do not help on the first fold; or one member by name
+            (``"linear"``, ``"kernel"``, ``"boosting"``, ``"shallow"`` (boosting with few leaves), ``"trees"``,
+            ``"network"``), an ``nn.Module``, a function of (inputs, outputs) that returns one, any scikit-learn
+            regressor or pipeline; or a list of these. Boosting is LightGBM's where it is installed, else
+            scikit-learn's.
+        likelihood: ``"auto"`` chooses, by held-out likelihood, among those that the target's values allow: a normal or
+            Student's t, skewed or not, of the target, its logarithm or its log odds; for counts a Poisson or negative
+            binomial, zero-inflated or not. Or a likelihood by name: see :mod:`likely.likelihoods`.
+        scale: what the scale depends on: ``"predicted"`` (the input) or ``"global"`` (one value for all rows); with
+            ``objective="joint"`` also ``"data"`` (one value per training row) or ``"fixed"``.
+        objective: ``"auto"``, as above; ``"joint"``, the paper's, trains one network by the negative log-likelihood
+            (NLL) of all parameters; ``"data"`` is the same with one scale per training row; ``"beta"``,
+            ``"faithful"`` and ``"two_stage"`` are those of :class:`~likely.tabular.NetworkRegressor`.
+        cv: number of folds, or a scikit-learn splitter that holds out each row once; None is 5 folds, and 3 from
+            200,000 rows on.
+        time_limit: seconds after which no further member is started and an unfinished one is dropped; None sets no
+            limit.
+        device: torch device on which kernels and networks are fitted, for example ``"cuda"``; None is the CPU.
+        n_jobs: number of threads, as joblib counts them; None is torch's number of threads.
         random_state: seed or generator; the same seed gives the same model.
-        verbose: whether to say what is done on the error stream; or a function that is given each line.
+        verbose: whether to report progress on the error stream; or a function that is called with each line.
 
     Attributes:
-        summary_: what was chosen and why, for each target, as JSON takes it.
-        n_rows_read_: how many rows were read: all, but for a table that is not in memory.
-        outlier_scores_: the NLL of every training row by models that have not seen it.
-        out_of_fold_: the prediction for every training row by models that have not seen it.
-        out_of_fold_std_: the standard deviation that goes with it (with ``objective="auto"``).
+        summary_: the likelihood, members and weights chosen for each target, as a dict that JSON can hold.
+        n_rows_read_: number of rows read: all of them, unless the table was not in memory.
+        outlier_scores_: NLL of each training row, of shape (rows,), from members that were fitted without it.
+        out_of_fold_: predicted mean of each training row, of shape (rows,) or (rows, targets), from members that were
+            fitted without it.
+        out_of_fold_std_: the standard deviations to ``out_of_fold_``; only with ``objective="auto"``.
 
     >>> import numpy as np
     >>> from likely.tabular import LikelihoodRegressor
@@ -105,22 +110,27 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
 
     @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
-        """Learn members, their weights and the likelihood.
+        """Fit the members, their weights and the likelihood.
 
-        The order of the rows does not matter. A row of weight two counts twice in every loss, but it is in one fold
-        where two equal rows may be in two: the fits are alike in distribution, not number by number.
+        The order of the rows does not matter. A row of weight two counts twice in every loss. It is in one fold,
+        though, where two equal rows may be in different ones, so the two fits agree in distribution only.
 
         Args:
-            X: table of shape (rows, columns): an array, a sparse matrix, a frame of pandas or Polars, Arrow's table.
-                Categories, booleans, dates and gaps are taken as they are. Of a table that is not in memory (a path,
-                glob or URL of files, a Dask array or frame) every so many-th row is read, at most 2²⁵ numbers in all.
-            y: targets of shape (rows,) or (rows, targets); of a table that is not in memory also a column's name, or a
-                Dask series.
-            sample_weight: one weight per row; only their ratios matter.
-            groups: the group of each row: rows of a group are held out together.
+            X: table of shape (rows, columns): an array, a sparse matrix, a pandas or Polars frame, or an Arrow table.
+                Categories, booleans, dates and missing values need no preparation. From a table that is not in memory
+                (a path, glob or URL of files, a Dask array or frame) a regular sample of rows is read, at most 2²⁵
+                numbers in all.
+            y: targets of shape (rows,) or (rows, targets), without missing values; for a table that is not in memory
+                also the name of a column, or a Dask series.
+            sample_weight: one weight per row, of which only the ratios matter; None weights all rows equally.
+            groups: group of each row, of shape (rows,): rows of one group are held out together. None: no groups.
 
         Returns:
-            The fitted estimator.
+            The fitted estimator itself.
+
+        Raises:
+            ValueError: if the likelihood does not allow a target's value, an argument is out of its range, or shapes
+                do not match.
         """
         self._check_arguments()
         self._check_likelihood()
@@ -138,7 +148,7 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
             self.out_of_fold_, self.outlier_scores_ = self._path.out_of_fold, self._path.outlier_scores
             self.summary_ = self._path.summary()
             self._sample = Sample.draw(X, np.arange(len(targets)))
-            for name in ("conformity_", "out_of_fold_std_"):  # an earlier fit's
+            for name in ("conformity_", "out_of_fold_std_"):  # of an earlier fit
                 self.__dict__.pop(name, None)
             return self
         self.columns_ = Columns.learn(X, weight)
@@ -147,10 +157,11 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
         ties = np.unique(targets.squeeze(1) if targets.shape[1] == 1 else targets, axis=0, return_inverse=True)[1]
         order = counted[canonical(plain[counted], ties.reshape(-1)[counted], weight[counted])]
         folds = self._folds(X, None, None if groups is None else np.asarray(groups), order, seed)
-        fitted = [self._fit_target(X, plain[order], own[order], weight[order], folds, order, seed) for own in targets.T]
+        fitted = [self._fit_target(X, plain[order], y[order], weight[order], folds, order, seed) for y in targets.T]
         self.outcomes_ = [outcome for outcome, _ in fitted]
         self._look_back(X, targets, order, weight)
-        self.summary_ = {"rows": len(targets), "folds": int(folds.max()) + 1, "targets": [own for _, own in fitted]}
+        summaries = [summary for _, summary in fitted]
+        self.summary_ = {"rows": len(targets), "folds": int(folds.max()) + 1, "targets": summaries}
         return self
 
     def _fit_target(
@@ -165,30 +176,30 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
             link, family = NAMED[self.likelihood]
         varying = self.scale == "predicted"
         fits, chosen = self._members(task.table.smooth[0].shape[1], 1)
-        found: Real | Counts
+        model: Real | Counts
         if link == "counts":
-            found = fit_counts(task, y, family, varying, fits, chosen, self._say)
+            model = fit_counts(task, y, family, varying, fits, chosen, self._say)
         else:
-            found = fit_real(task, y, link, family, varying, fits, chosen, self._say)
-        return (views, found), found.summary() | ({"held_out_nll": looked} if looked else {})
+            model = fit_real(task, y, link, family, varying, fits, chosen, self._say)
+        return (views, model), model.summary() | ({"held_out_nll": looked} if looked else {})
 
     def _look_back(self, X: Any, targets: Array, order: Any, weight: Array) -> None:
-        """What models that had not seen a row say of it; rows without weight were seen by none."""
+        """Held-out predictions and scores of the training rows; rows of weight zero are predicted by all members."""
         means, scores, deviations = (np.empty(targets.shape) for _ in range(3))
         levels = []
         rest = np.flatnonzero(weight == 0)
-        for number, (views, found) in enumerate(self.outcomes_):
-            parts = [(order, found.blind)]
+        for number, (views, model) in enumerate(self.outcomes_):
+            parts = [(order, model.blind)]
             if len(rest):
                 table = self._table(X, views)
-                parts.append((rest, {name: own[rest] for name, own in found.parameters(table).items()}))
+                parts.append((rest, {name: values[rest] for name, values in model.parameters(table).items()}))
             for rows, parameters in parts:
-                distribution, y = found.distribution(**parameters), torch.as_tensor(targets[rows, number])
-                means[rows, number] = found.mean(**parameters)
+                distribution, y = model.distribution(**parameters), torch.as_tensor(targets[rows, number])
+                means[rows, number] = model.mean(**parameters)
                 deviations[rows, number] = _deviation(distribution)
                 scores[rows, number] = -np.asarray(distribution.log_prob(y))
                 if rows is order:
-                    levels.append(found.conformity(targets[rows, number], **parameters))
+                    levels.append(model.conformity(targets[rows, number], **parameters))
         self.conformity_ = levels
         self.out_of_fold_, self.out_of_fold_std_ = self._shaped(means), self._shaped(deviations)
         self.outlier_scores_ = scores.mean(1)
@@ -196,49 +207,83 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
 
     @by_blocks(parts=lambda return_std: 1 + return_std)
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """The mean of each row's distribution; with ``return_std`` also its standard deviation."""
+        """Predict the mean of each row's distribution.
+
+        Args:
+            X: table with the columns that :meth:`fit` was given, of shape (rows, columns).
+            return_std: whether to return the standard deviations too.
+
+        Returns:
+            Array of means, of shape (rows,) or (rows, targets); with ``return_std`` a pair of arrays, the means and
+            the standard deviations.
+        """
         X = self._checked(X)
         if self._path is not None:
             return self._path.predict(X, return_std)
-        told = self._told(X)
-        mean = self._shaped(np.column_stack([found.mean(**own) for found, own in told]))
+        forecasts = self._forecasts(X)
+        mean = self._shaped(np.column_stack([model.mean(**parameters) for model, parameters in forecasts]))
         if not return_std:
             return mean
-        return mean, self._shaped(np.column_stack([_deviation(found.distribution(**own)) for found, own in told]))
+        deviations = [_deviation(model.distribution(**parameters)) for model, parameters in forecasts]
+        return mean, self._shaped(np.column_stack(deviations))
 
     def predict_dist(self, X: Any) -> Distribution:
-        """Each row's distribution, as torch's."""
+        """Predict the distribution of each row's target.
+
+        Args:
+            X: table with the columns that :meth:`fit` was given, of shape (rows, columns), in memory.
+
+        Returns:
+            A ``torch.distributions.Distribution`` of batch shape (rows,) or (rows, targets).
+
+        Raises:
+            ValueError: if X is not in memory.
+        """
         refuse_blocks(X, "predict_dist", "predict, predict_quantile or predict_interval")
         X = self._checked(X)
         if self._path is not None:
             return self._path.predict_dist(X)
-        parts = [found.distribution(**own) for found, own in self._told(X)]
+        parts = [model.distribution(**parameters) for model, parameters in self._forecasts(X)]
         return Several(parts) if self.several_targets_ else parts[0]
 
     @by_blocks()
     def predict_quantile(self, X: Any, q: Any = 0.5) -> Array:
-        """The quantile of each row's distribution at ``q`` in (0, 1); at several a column for each."""
+        """Predict quantiles of each row's distribution.
+
+        Args:
+            X: table with the columns that :meth:`fit` was given, of shape (rows, columns).
+            q: a level in (0, 1), or several; the default is the median.
+
+        Returns:
+            Array of shape (rows,) or (rows, targets); for several levels they are the last axis.
+
+        Raises:
+            ValueError: if a level is not in (0, 1).
+        """
         levels = np.atleast_1d(np.asarray(q, dtype=np.float64))
         if not ((levels > 0) & (levels < 1)).all():
             raise ValueError(f"q must lie in (0, 1); got {q!r}")
         distribution = self.predict_dist(X)
-        found = [quantile(distribution, float(level)) for level in levels]
-        return found[0] if np.ndim(q) == 0 else np.stack(found, -1)
+        quantiles = [quantile(distribution, float(level)) for level in levels]
+        return quantiles[0] if np.ndim(q) == 0 else np.stack(quantiles, -1)
 
     @by_blocks(parts=lambda **_: 2)
     def predict_interval(self, X: Any, coverage: float = 0.9, *, conformal: bool = False) -> tuple[Array, Array]:
-        """The ends of the central interval that holds ``coverage`` of each row's distribution.
+        """Predict the central interval that holds ``coverage`` of each row's distribution.
 
         Args:
-            X: table of shape (rows, columns).
-            coverage: share of targets that intervals are to hold, in (0, 1).
-            conformal: whether to widen or narrow the intervals so that they would have held ``coverage`` of the rows
-                given to :meth:`conformalize`, which guarantees that share of exchangeable new rows on average; of the
-                training rows, by models that had not seen them, where none were given. That comes without a
-                guarantee: the models are as blind, but not quite those that predict.
+            X: table with the columns that :meth:`fit` was given, of shape (rows, columns).
+            coverage: share of targets that the intervals are to hold, in (0, 1).
+            conformal: whether to rescale the intervals so that they hold ``coverage`` of the rows given to
+                :meth:`conformalize`, which guarantees that share of exchangeable new rows on average. Without such
+                rows, held-out predictions of the training rows are used, and there is no guarantee: they come from
+                members fitted on fewer rows than those that predict.
 
         Returns:
-            The lower and the upper ends, of shape (rows,) or (rows, targets).
+            Two arrays, the lower and the upper ends, each of shape (rows,) or (rows, targets).
+
+        Raises:
+            ValueError: if ``coverage`` is not in (0, 1), or there are no rows to rescale by.
         """
         if not 0 < coverage < 1:
             raise ValueError(f"coverage must lie in (0, 1), got {coverage}")
@@ -248,26 +293,28 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
             return lower, upper
         X = self._checked(X)
         if not hasattr(self, "conformity_"):
-            raise ValueError("call conformalize(X, y) with rows that were not in fit: a network has no others to offer")
-        reach = [reach_of(own, coverage) for own in self.conformity_]
+            raise ValueError("call conformalize(X, y) first, with rows that were not in fit")
+        reach = [reach_of(levels, coverage) for levels in self.conformity_]
         if self._path is not None:
             return self._path.interval(X, reach)
-        ends = [found.interval(own, **told) for own, (found, told) in zip(reach, self._told(X), strict=True)]
+        forecasts = zip(reach, self._forecasts(X), strict=True)
+        ends = [model.interval(level, **parameters) for level, (model, parameters) in forecasts]
         lower, upper = (self._shaped(np.column_stack(side)) for side in zip(*ends, strict=True))
         return lower, upper
 
     def conformalize(self, X: Any, y: Any) -> Self:
-        """Let conformal intervals be those that hold on rows that no model has seen.
+        """Calibrate conformal intervals on rows that were not in :meth:`fit`.
 
-        Whatever their distribution, ``predict_interval(…, conformal=True)`` then holds at least its coverage of new
-        rows that are drawn as these are, on average over both.
+        Whatever the distribution of the rows, the intervals of ``predict_interval(…, conformal=True)`` then hold, on
+        average, at least their coverage of new rows that are drawn as these were.
 
         Args:
-            X: table of rows that were not in :meth:`fit`; of one that is not in memory some are read, as in ``fit``.
-            y: their targets.
+            X: table of rows that were not in :meth:`fit`, of shape (rows, columns); from one that is not in memory a
+                sample is read, as in ``fit``.
+            y: their targets, of shape (rows,) or (rows, targets).
 
         Returns:
-            The estimator, its predictions as they were.
+            The estimator itself; its other predictions stay the same.
         """
         X, y, *_ = read_sample(X, y)
         X = self._checked(X)
@@ -277,18 +324,37 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
         if self._path is not None:
             self.conformity_ = list(self._path.conformity(X, y).reshape(len(y), -1).T)
         else:
-            told = zip(targets.T, self._told(X), strict=True)
-            self.conformity_ = [found.conformity(own, **parameters) for own, (found, parameters) in told]
+            forecasts = zip(targets.T, self._forecasts(X), strict=True)
+            self.conformity_ = [model.conformity(target, **parameters) for target, (model, parameters) in forecasts]
         return self
 
     @by_blocks()
     def predict_scale(self, X: Any) -> Array:
-        """Each row's standard deviation, or where there is none half the interval of a normal's share of it."""
+        """Predict the standard deviation of each row's distribution.
+
+        Where the tails are too heavy for a standard deviation, it is half the width of the central 68% interval.
+
+        Args:
+            X: table with the columns that :meth:`fit` was given, of shape (rows, columns).
+
+        Returns:
+            Array of shape (rows,) or (rows, targets).
+        """
         return self.predict(X, return_std=True)[1]
 
     @by_blocks(beside=("y",))
     def outlier_score(self, X: Any, y: Any) -> Array:
-        """The NLL of every target: the higher, the less it fits. For training rows see ``outlier_scores_``."""
+        """Score how poorly each target fits its row, by its negative log-likelihood (NLL).
+
+        For training rows use ``outlier_scores_``, which are held-out scores.
+
+        Args:
+            X: table with the columns that :meth:`fit` was given, of shape (rows, columns).
+            y: targets of shape (rows,) or (rows, targets).
+
+        Returns:
+            Array of shape (rows,), the mean over targets: the higher, the worse the fit.
+        """
         distribution = self.predict_dist(X)
         y = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")
         shape = tuple(distribution.batch_shape)
@@ -298,32 +364,31 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
         return np.asarray(nll if nll.ndim == 1 else nll.mean(-1))
 
     def importances(self, X: Any = None, *, n_repeats: int = 3) -> Importances:
-        """How much each column matters to the mean, and to the scale: which columns make rows noisy.
+        """Measure how much each column matters for the mean, and for the scale: which columns make rows noisy.
 
-        A column is shuffled among rows, and what is said of them changes: by so much, in units of the target's
-        deviation for the mean, and as a factor's logarithm for the scale.
+        One column at a time is shuffled among the rows, and the change of the predictions is measured.
 
         Args:
-            X: rows to look at; None for some of the training rows.
+            X: rows to shuffle, of shape (rows, columns); None uses a sample of about 500 training rows.
             n_repeats: how often each column is shuffled.
 
         Returns:
-            The columns and their importances.
+            The names of the columns and their importances.
         """
         return importances(self, X, n_repeats)
 
     def _width(self, method: str, q: Any = 0.5, **_: Any) -> int | None:
-        """How many numbers a method returns per row; None for one that has no axis of its own."""
+        """How many numbers a method returns per row; None where it returns an array of shape (rows,)."""
         levels = np.size(q) if np.ndim(q) else None
         if method == "outlier_score" or not self.several_targets_:
             return levels if method == "predict_quantile" else None
         if levels is not None and method == "predict_quantile":
-            raise ValueError("of several targets and a table in blocks, predict_quantile takes one q at a time")
+            raise ValueError("with several targets and a table that is not in memory, predict_quantile takes one q")
         return int(self.out_of_fold_.shape[1])
 
-    def _told(self, X: Any) -> list[tuple[Real | Counts, dict[str, Array]]]:
-        """What each target's models say of rows that were checked."""
-        return [(found, found.parameters(self._table(X, views))) for views, found in self.outcomes_]
+    def _forecasts(self, X: Any) -> list[tuple[Real | Counts, dict[str, Array]]]:
+        """The model of each target, and its distribution parameters at checked rows."""
+        return [(model, model.parameters(self._table(X, views))) for views, model in self.outcomes_]
 
     def _said(self, X: Any) -> tuple[Array, Array]:
         """The mean and the log scale of each row and target, in standard units."""
@@ -348,14 +413,14 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
             )
 
     def _check_network(self, groups: Any) -> None:
-        """Refuse what a network alone would leave unheard."""
+        """Raise an error for arguments that a single network would ignore."""
         why = f"likelihood={self.likelihood!r}" if self.objective == "auto" else f"objective={self.objective!r}"
         if isinstance(self.model, list | tuple) or (
             isinstance(self.model, str) and self.model not in ("auto", "network")
         ):
             raise ValueError(f"{why} trains a network: model must be 'auto' or a module, got {self.model!r}")
         if groups is not None:
-            raise ValueError(f"{why} trains a network, whose folds know no groups: give groups=None")
+            raise ValueError(f"{why} trains a network, which does not support groups: leave groups=None")
 
     def _targets(self, X: Any, y: Any) -> Array:
         if y is None:
@@ -375,14 +440,14 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
 
 
 def _deviation(distribution: Distribution) -> Array:
-    """The standard deviation, or what stands for it where the tails leave none."""
+    """The standard deviation, or half the central 68% interval where it does not exist."""
     try:
-        found = np.asarray(distribution.stddev)
+        deviation = np.asarray(distribution.stddev)
     except NotImplementedError:
-        found = np.full(distribution.batch_shape, np.nan)
-    known = np.isfinite(found) & (found > 0)  # of very large and very small numbers squares are neither
-    if known.all():
-        return found
+        deviation = np.full(distribution.batch_shape, np.nan)
+    valid = np.isfinite(deviation) & (deviation > 0)  # squares of very large and very small numbers are neither
+    if valid.all():
+        return deviation
     low, high = (quantile(distribution, level) for level in (0.1587, 0.8413))
     least = np.finfo(np.float64).tiny
-    return np.where(known, found, np.maximum(high / 2 - low / 2, least))
+    return np.where(valid, deviation, np.maximum(high / 2 - low / 2, least))

@@ -33,12 +33,12 @@ from likely.tabular.members._task import Table, Task
 from likely.tabular.members.estimator import fit_estimator
 from likely.tabular.members.network import fit_networks
 
-FOLDS, FEWER, MANY = 5, 3, 200_000  # folds, and how many from so many rows on
-DENSE = 200_000_000  # numbers that a sparse table may have once it is dense
+FOLDS, FEWER, MANY = 5, 3, 200_000  # number of folds, and the smaller number from this many rows on
+DENSE = 200_000_000  # largest number of values in a sparse table that is made dense
 
 
 class TableEstimator(BaseEstimator):
-    """An estimator of members of different kinds on one table."""
+    """An estimator that combines members of different kinds, fitted to one table."""
 
     model: Any
     cv: Any
@@ -49,16 +49,16 @@ class TableEstimator(BaseEstimator):
     verbose: Any
 
     def _gather(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> tuple[Any, Any, Any, Any]:
-        """What a fit reads, in memory; of a table that is not, a sample."""
+        """The arguments of a fit, in memory; a sample of a table that is not."""
         X, y, (sample_weight, groups), whole = read_sample(X, y, sample_weight, groups)
         if whole is not None:
             self._say(f"read {len(X):,} of {whole:,} rows")
-        X = _as_frame(X)  # what is lazy has no length
+        X = _as_frame(X)  # lazy frames have no length
         self.n_rows_read_ = _num_samples(X)
         return X, y, sample_weight, groups
 
     def _read(self, X: Any, *, reset: bool) -> Any:
-        """The table, checked: a frame as it is, anything else as an array of numbers with gaps."""
+        """The checked table: a frame unchanged, anything else as an array of numbers, NaN where one is missing."""
         least = 2 if reset else 1
         X = _as_frame(X)
         if is_frame(X):
@@ -73,11 +73,11 @@ class TableEstimator(BaseEstimator):
         if not sparse.issparse(X):
             return X
         if X.shape[0] * X.shape[1] > DENSE:
-            raise ValueError(f"X is sparse with {X.shape[1]} columns: keep fewer of them, for example by TruncatedSVD")
+            raise ValueError(f"X is sparse with {X.shape[1]} columns, too many: reduce them, e.g. with TruncatedSVD")
         return X.toarray()
 
     def _table(self, X: Any, views: Views) -> Table:
-        """Rows that may be new."""
+        """The inputs of the members for rows that may be new."""
         plain = self.columns_(X)
         return Table(plain, views(plain), self.columns_.categories, X, np.arange(len(plain)))
 
@@ -98,13 +98,14 @@ class TableEstimator(BaseEstimator):
         if groups is not None:
             names, group = np.unique(column_or_1d(groups)[order], return_inverse=True)
             if len(names) < 2:
-                raise ValueError("groups names one group only: give groups=None, or at least two of them")
+                raise ValueError("groups has one group only: give at least two, or groups=None")
             sizes, load = np.bincount(group), np.zeros(min(cv, len(names)))
             fold_of = np.empty(len(names), dtype=np.intp)
             shuffled = random.permutation(len(names))
-            for own in shuffled[np.argsort(-sizes[shuffled], kind="stable")]:  # the largest first, to the emptiest fold
-                fold_of[own] = load.argmin()
-                load[fold_of[own]] += sizes[own]
+            # The largest group first, to the fold with the fewest rows.
+            for place in shuffled[np.argsort(-sizes[shuffled], kind="stable")]:
+                fold_of[place] = load.argmin()
+                load[fold_of[place]] += sizes[place]
             return fold_of[group]
         shuffled = random.permutation(n)
         if strata is not None:
@@ -118,16 +119,16 @@ class TableEstimator(BaseEstimator):
         folds = np.full(n, -1)
         for number, (_, held) in enumerate(splits):
             if (folds[held] >= 0).any():
-                raise ValueError("cv holds some rows out twice: give a splitter that holds each row out once")
+                raise ValueError("cv holds out some rows twice: give a splitter that holds out each row once")
             folds[held] = number
         if (folds < 0).any():
-            raise ValueError("cv never holds some rows out: give a splitter that holds each row out once")
-        return np.unique(folds[order], return_inverse=True)[1].reshape(-1)  # a fold of rows without weight is none
+            raise ValueError("cv never holds out some rows: give a splitter that holds out each row once")
+        return np.unique(folds[order], return_inverse=True)[1].reshape(-1)  # folds without positive weight vanish
 
     def _task(
         self, X: Any, plain: Array, target: Array, weight: Array, folds: Index, order: Index, seed: int
     ) -> tuple[Views, Task]:
-        """What members learn from, targets (rows, outputs) being those that categories are told by."""
+        """The task that members are fitted to; categories are encoded by the targets (rows, outputs)."""
         device = str(torch.device(self.device or "cpu"))
         views, smooth = Views.learn(plain, self.columns_.categories, target, weight, folds, device)
         table = Table(plain, smooth, self.columns_.categories, X, order)
@@ -136,15 +137,15 @@ class TableEstimator(BaseEstimator):
         return views, Task(table, target, weight, folds, "identity", seed, threads, limit)
 
     def _members(self, inputs: int, outputs: int) -> tuple[dict[str, Fit], bool]:
-        """The members to try, and whether all of them were asked for."""
+        """The members to fit, and whether the user named them."""
         if isinstance(self.model, str) and self.model == "auto":
             return dict(KINDS), False
-        given = self.model if isinstance(self.model, list | tuple) else [self.model]
-        if not given:
+        models = self.model if isinstance(self.model, list | tuple) else [self.model]
+        if not models:
             raise ValueError("model is an empty list: give at least one member, or 'auto'")
         fits: dict[str, Fit] = {}
-        for own in given:
-            name, fit = _member(own, inputs, outputs)
+        for model in models:
+            name, fit = _member(model, inputs, outputs)
             fits[name if name not in fits else f"{name} {len(fits) + 1}"] = fit
         return fits, True
 
@@ -163,35 +164,35 @@ class TableEstimator(BaseEstimator):
         return int(check_random_state(self.random_state).randint(2**30))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model to a file of plain numbers, in which nothing is run when it is read.
+        """Write the fitted model to a file that holds only numbers and text, so that loading it runs no code.
 
-        The file is NumPy's ``.npz`` with a header of JSON. Predictions come back the same; parameters that are no
-        plain values, such as a splitter or a random generator, come back as their defaults. A file that is there
-        already is replaced at once or not at all.
+        The file is NumPy's ``.npz`` with a header of JSON. A loaded model makes the same predictions; parameters that
+        are not plain values, such as a splitter or a random generator, are loaded as their defaults. An existing file
+        is replaced in one step, or stays as it was if writing fails.
 
         Args:
-            path: where to write; the name is taken as it is.
+            path: path of the file; no ending is added.
 
         Raises:
-            TypeError: if a member cannot be saved in that way: another library's estimator, a module of your own, or
-                an ``objective`` other than ``"auto"``. The error names it; joblib and skops keep such models.
+            TypeError: if a part cannot be saved in this way: an estimator of another library, a module of your own, or
+                an ``objective`` other than ``"auto"``. The message names it; joblib and skops can save such models.
         """
         save_model(self, path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """The fitted model in a file that :meth:`save` wrote.
+        """Load a fitted model from a file that :meth:`save` wrote.
 
         Args:
-            path: the file.
+            path: path of the file.
 
         Returns:
-            The fitted estimator; kernels and networks are on the CPU.
+            The fitted estimator; its kernels and networks are on the CPU.
 
         Raises:
             ValueError: if the file is damaged, or was not written by :meth:`save` of this class.
-            ImportError: if the model has trees of LightGBM, or was fitted on a frame of a library, and that is not
-                installed.
+            ImportError: if the model needs a library that is not installed: LightGBM for its trees, or the library of
+                the frame that it was fitted to.
         """
         return load_model(cls, path)
 
@@ -205,7 +206,7 @@ class TableEstimator(BaseEstimator):
 
 
 def _as_frame(X: Any) -> Any:
-    """Arrow's tables as pandas' frames, and Polars' lazy frames collected."""
+    """Arrow tables converted to pandas frames, and lazy Polars frames collected."""
     if type(X).__module__.split(".")[0] == "polars" and hasattr(X, "collect"):
         return X.collect()
     if type(X).__module__.split(".")[0] == "pyarrow" and hasattr(X, "to_pandas"):
@@ -229,11 +230,11 @@ def _member(model: Any, inputs: int, outputs: int) -> tuple[str, Fit]:
 
 
 def read_weight(sample_weight: Any, X: Any) -> Array:
-    """Weights whose mean is one; ones where there are none."""
+    """Weights scaled to a mean of one over the positive ones; ones where none are given."""
     weight = check_sample_weight(sample_weight, X)
     return np.ones(len(X)) if weight is None else np.asarray(weight / weight[weight > 0].mean())
 
 
 def canonical(plain: Array, ties: Index, weight: Array) -> Index:
-    """An order of the rows that follows from what they hold."""
+    """An order of the rows that depends on their values only."""
     return np.lexsort((weight, ties, exact_keys(plain)[0]))

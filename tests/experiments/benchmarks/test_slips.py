@@ -19,9 +19,9 @@ def test_slips_are_planted_far_off_and_their_hints_are_read() -> None:
     swap = _audit_slips.Slip("swap", 0, "length", "width")
     assert swap.told("width and length look swapped")
     assert swap.told("length = 50, expected 100 ± 2; looks swapped with width")
-    assert not swap.told("width = 100, where rows like it have 20–30; ÷10 would fit")
+    assert not swap.told("width = 100, where similar rows have 20–30; ÷10 would fit")
     assert _audit_slips.Slip("sign", 0, "length").told(
-        "length = -9, where rows like it have 8–10; the other sign would fit"
+        "length = -9, where similar rows have 8–10; the other sign would fit"
     )
     assert _audit_slips.Slip("× 1000", 0, "length").told("length = 9,000, expected 9 ± 1; ÷1,000 would fit")
     told = list(_audit_slips.slips_in_columns(frame, range(1)))

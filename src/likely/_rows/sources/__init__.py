@@ -26,11 +26,14 @@ __all__ = ["ENDINGS", "Answer", "Asked", "Source", "by_blocks", "is_one_file", "
 
 
 def source_of(X: Any) -> Source | None:
-    """Return where the rows of X are, or None if they are in memory.
+    """Open a table that is not in memory.
 
     Args:
         X: a path, glob or URL of Parquet, Feather or CSV, a list of paths, a pyarrow dataset, a Dask array or frame,
             a Spark frame, a Ray data set, or anything in memory.
+
+    Returns:
+        The blocks of the table, or None if it is in memory.
     """
     if isinstance(X, Source):
         return X
@@ -43,12 +46,15 @@ def source_of(X: Any) -> Source | None:
 def by_blocks(
     width: Callable[[Any], int] | None = None, dtype: Callable[[Any], Any] = lambda _: np.float64, beside: str = ""
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorate a method that answers each row by itself, so that it takes tables that are in blocks.
+    """Decorate a method that treats each row by itself, so that it accepts tables in blocks.
 
     Args:
-        width: of the fitted estimator, how many numbers an answer has; None for one.
-        dtype: of the fitted estimator, the type of an answer.
-        beside: names of further arguments that hold something for each row, with spaces between.
+        width: function of the fitted estimator that returns the numbers per row of the result; None for one.
+        dtype: function of the fitted estimator that returns the type of the result.
+        beside: names of further arguments with one entry per row, separated by spaces.
+
+    Returns:
+        The decorator.
     """
 
     def decorate(method: Callable[..., Any]) -> Callable[..., Any]:

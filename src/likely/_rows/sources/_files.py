@@ -71,6 +71,12 @@ class Files(Source):
     def opened(cls, X: Any) -> Files:
         """Return the rows of a path, glob, URL, list of these, or dataset.
 
+        Args:
+            X: what names the files, or a pyarrow dataset.
+
+        Returns:
+            The rows.
+
         Raises:
             FileNotFoundError: there is no such file.
             ValueError: files differ in their columns, or are of a kind that is not read.

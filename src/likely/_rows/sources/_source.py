@@ -73,16 +73,22 @@ class Source(ABC):
 
         Args:
             compute: a function of a block and of what stands beside it.
-            beside: further arguments, each with one entry per block.
+            *beside: further arguments, each with one entry per block.
+
+        Returns:
+            An iterator over the results.
         """
 
     @abstractmethod
     def answers(self, compute: Callable[..., Any], answer: Answer) -> Any:
-        """Return what ``compute`` makes of every row, as the kind of thing that the table is.
+        """Return the results of ``compute`` for all rows, in the table's own kind of array or frame.
 
         Args:
             compute: a function of a block that returns an array with as many rows.
-            answer: what that array holds.
+            answer: width, type and name of that array.
+
+        Returns:
+            An array or a frame, lazy if the table is.
         """
 
     @abstractmethod
@@ -90,8 +96,11 @@ class Source(ABC):
         """Return a source whose blocks have one argument more, the same rows of something else.
 
         Args:
-            other: the name of a column, which is taken out of the blocks; an array in memory; or something of the kind
-                this table is.
+            other: the name of a column, which is taken out of the blocks; an array in memory; or something of the
+                table's own kind.
+
+        Returns:
+            The new source.
         """
 
     def total(self, compute: Callable[..., T], add: Callable[[T, T], T] = operator.add) -> T:
@@ -100,6 +109,9 @@ class Source(ABC):
         Args:
             compute: a function of a block.
             add: how two of its results become one; the result must not depend on where blocks begin.
+
+        Returns:
+            The sum.
         """
         return functools.reduce(add, self.each(compute))
 
@@ -158,10 +170,17 @@ def joined(parts: Sequence[Any]) -> Any:
 
 
 def cut(array: Any, sizes: Sequence[int]) -> list[Any]:
-    """Return the rows of an array that belong to each block.
+    """Cut an array into the rows of each block.
+
+    Args:
+        array: an array or frame with one entry per row of the table.
+        sizes: number of rows of each block.
+
+    Returns:
+        One part per block.
 
     Raises:
-        ValueError: there are other than as many rows.
+        ValueError: the number of rows differs from the table's.
     """
     if len(array) != sum(sizes):
         raise ValueError(f"the table has {sum(sizes):,} rows, and what belongs to it has {len(array):,}")

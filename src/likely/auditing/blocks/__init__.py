@@ -22,10 +22,13 @@ _NUMBERS, _LEAST = 1 << 23, 10_000  # that the sample holds at most, but for so 
 
 
 def beyond_memory(data: Any) -> Source | None:
-    """Return the blocks of a table that is not read at once, or None.
+    """Return the blocks of a table that is too large to be read at once.
 
     Args:
-        data: anything that can be audited. Text in one file is read at once in any case.
+        data: anything that can be audited. Text in one file is always read at once.
+
+    Returns:
+        The blocks, or None for a table that is read at once.
     """
     if is_one_file(data) and Path(os.fspath(data)).suffix.lower() not in (".parquet", ".pq"):
         return None
@@ -56,7 +59,7 @@ def audit_source(
     sums, frame = first_pass(source, stride, rows, progress)
     table = read_table(frame)
     if list(table.frame.columns) != list(frame.columns):
-        raise ValueError("columns of a table that is read by blocks need names, each another: rename them")
+        raise ValueError("columns of a table that is read in blocks need unique names: rename them")
     target, id = _settled_names(table, target, id)
     sample = audit_data(table.frame, target, task, None, seed, progress, id)
     columns = read_columns(table.frame, id)

@@ -46,11 +46,14 @@ class KeptRows:
         return self
 
     def below(self, rows: Sequence[int], places: NDArray[np.int64]) -> list[int]:
-        """The places of rows in a sample that these rows were put below.
+        """The places of rows in a sample to which these rows were appended.
 
         Args:
             rows: places in the table.
-            places: of each its place in the sample, or the number of rows of the sample if it is none of it.
+            places: place of each in the sample, or the number of rows of the sample if it is not in it.
+
+        Returns:
+            One place per row.
         """
         n = self.sampled
         return [int(at) if at < n else n + self.place[int(row)] for row, at in zip(rows, places, strict=True)]
@@ -137,7 +140,7 @@ class BlocksAudit(Audit):
         """What was found, in one sentence."""
         more = self.flagged - self.hidden - self.listed
         told = super().lede()
-        return told if more <= 0 else f"{told[:-1]}; {more:,} more, less surely so, are in {SCORES}."
+        return told if more <= 0 else f"{told[:-1]}; {more:,} more, with less certainty, are in {SCORES}."
 
     def summary(self) -> dict[str, Any]:
         """What was found, in numbers and in the order of the list."""

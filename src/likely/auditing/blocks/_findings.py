@@ -42,6 +42,9 @@ def tell_all(
         sums: over all rows.
         fitted: the models of the sample.
         scored: the scores of all rows.
+
+    Returns:
+        The audit.
     """
     copies = _copies(scored, sums.rows)
     leaders = scored.copies[copies] if scored.copies is not None else copies
@@ -115,8 +118,8 @@ class _Told:
         n, rows, stride = self.fitted.sampled, self.sums.rows, self.fitted.stride
         every = f": one in {stride:,}, evenly spread" if stride > 1 else ""
         told = [
-            f"The models were fitted on {n:,} of {rows:,} rows{every}. All rows were scored by them; gaps, ranges, "
-            f"columns that never change and exact copies are those of all rows, and everything else is of the {n:,}."
+            f"The models were fitted to {n:,} of {rows:,} rows{every}. They scored all rows. Missing values, ranges, "
+            f"constant columns and exact copies are those of all rows; everything else is of the {n:,}."
         ]
         if self.scored.copies is None:
             told.append("Copies were not looked for: there are too many rows.")
@@ -146,7 +149,7 @@ class _Told:
             return None
         rows, frame = self._listed(self.scored.odd.rows)
         if not len(rows):
-            told = "No row lies further out than so many ordinary ones would."
+            told = "No row is further out than chance explains."
             numbers = {"rows": 0, "wrong": 0, "columns": len(self.fitted.columns.kinds)}
             return Finding("rows", "Rows that do not fit the rest", told, numbers=numbers)
         typed, places = self.fitted.columns.typed(frame), self.fitted.places(rows)
@@ -169,7 +172,7 @@ class _Told:
         if not len(rows):
             numbers = {**drawn.numbers, "rows": 0}
             none = replace(drawn, rows=rows, certainty=np.zeros(0), suspects=(), scores={}, numbers=numbers)
-            return none if not drawn.numbers["rows"] else replace(none, summary="None of all rows is named.")
+            return none if not drawn.numbers["rows"] else replace(none, summary="No row of the whole table is listed.")
         typed, places = self.fitted.columns.typed(frame), self.fitted.places(rows)
         given: Any = judge.given(frame)
         found = judge.finding(typed, given, places, self.scored.wrong.count, self.sums.rows)
@@ -180,9 +183,9 @@ class _Told:
         count = 0 if self.scored.copies is None else int((self.scored.copies >= 0).sum())
         if not count:
             return None
-        title, sentence = "Rows that are there twice", f"{counted(count, 'row repeats', 'rows repeat')} an earlier one"
+        title, sentence = "Duplicate rows", f"{counted(count, 'row repeats', 'rows repeat')} an earlier one"
         if not len(copies):
-            told = f"{sentence}: in so few columns, or values, that is no wonder."
+            told = f"{sentence}: with so few columns or values, that is expected."
             return Finding("duplicates", title, told, numbers={"rows": 0, "repeated": count})
         target = self.sample.target
         shown = self.kept.frame[target].to_numpy(object) if target is not None else np.zeros(len(self.kept.frame))
@@ -195,7 +198,7 @@ class _Told:
                 reasons = [Reason("all columns", f"as in {which}", share=1.0)]
                 headline, group, far = f"equals {which}", "equals another row", _ALIKE
                 if differ[at]:
-                    headline, far = f"{headline}, but has another {target}", _CONTRARY
+                    headline, far = f"{headline}, but has a different {target}", _CONTRARY
                     group = f"{group} but for the target"
                     reasons.append(Reason(str(target), str(own[at]), f"{other[at]} in {which}", 1.0))
                 yield Explained(headline, reasons, far, wrong=False, group=group)

@@ -86,10 +86,13 @@ class Fitted:
             target: the target's column, or None.
             task: "classification", "regression" or "none".
             id: the column that names the rows, or None.
-            stride: every so many-th row of the table is one of the sample.
-            rows: how many rows the table has.
-            seed: of the models.
-            tell: is told the share that is done.
+            stride: every ``stride``-th row of the table is in the sample.
+            rows: number of rows in the table.
+            seed: seed of the models.
+            tell: function that is called with the share done.
+
+        Returns:
+            The fitted models.
         """
         leave_out = {target} if target else set()
         judge: TargetScores | LabelScores | None = None

@@ -48,12 +48,15 @@ class RowScores:
 
     @classmethod
     def of(cls, columns: Columns, leave_out: set[str], first: NDArray[np.bool_]) -> Self | None:
-        """Fit the models to a sample; None where it has no column that can be modelled.
+        """Fit the models to a sample.
 
         Args:
             columns: the sample.
-            leave_out: columns that are not looked at.
+            leave_out: columns that are not modelled.
             first: marks one of every group of equal rows.
+
+        Returns:
+            The fitted models, or None if the sample has no column that can be modelled.
         """
         names = [name for name in columns.named(*MODELLED) if name not in leave_out]
         if not names:
@@ -77,44 +80,47 @@ class RowScores:
             return cls(known, units, parts, common, None, None)
         neighbours = Neighbours.of(columns, leave_out)
         pattern = Pattern.of(neighbours, first)
-        # One row more than the sample has, which stands for all others: the fit to the whole sample judges it.
+        # One further row stands for all rows outside the sample: the fit to the whole sample judges it.
         pattern = replace(pattern, fold=np.append(pattern.fold, len(pattern.mean) - 1))
         return cls(known, units, parts, common, neighbours, pattern)
 
     def __call__(self, typed: pd.DataFrame, places: NDArray[np.int64]) -> dict[str, NDArray[np.float32]]:
-        """σ of each row and how rare its rarest value is, in nats.
+        """Compute the scale σ of each row, and how rare its rarest value is, in nats.
 
         Args:
             typed: a block, as ``columns`` reads it.
-            places: of each row its place in the sample, or the number of rows of the sample.
+            places: place of each row in the sample, or the number of rows of the sample if it is not in it.
+
+        Returns:
+            Arrays of shape (rows,) by name: ``row_scale`` and, where there is a pattern, ``nats``.
         """
         squashed = _squashed(typed, self.units)
         with np.errstate(over="ignore", invalid="ignore"):
             squares = [self._squares(squashed[names], detector, near) for names, detector, near in self.parts]
-        found = {"row_scale": np.sqrt(np.mean(squares, axis=0)).astype(np.float32)}
+        scores = {"row_scale": np.sqrt(np.mean(squares, axis=0)).astype(np.float32)}
         if self.pattern is not None:
-            found["nats"] = self._surprises(typed, places)
-        return found
+            scores["nats"] = self._surprises(typed, places)
+        return scores
 
     def _squares(self, table: pd.DataFrame, detector: ScatterDetector, near: float) -> Array:
-        found = np.square(detector.scale(_rows._read(table)))
-        far = np.flatnonzero(found > near) if self.common.concerns(table) else np.zeros(0, np.int64)
+        squares = np.square(detector.scale(_rows._read(table)))
+        far = np.flatnonzero(squares > near) if self.common.concerns(table) else np.zeros(0, np.int64)
         for start in range(0, len(far), _CHUNK):
             rows = far[start : start + _CHUNK]
             push = detector.explain(_rows._read(table.iloc[rows]))
             held = np.minimum(push, self.common.limits(table.iloc[rows]))
-            found[rows] *= (detector.df + held.sum(1)) / (detector.df + push.sum(1))
-        return np.asarray(found)
+            squares[rows] *= (detector.df + held.sum(1)) / (detector.df + push.sum(1))
+        return np.asarray(squares)
 
     def _surprises(self, typed: pd.DataFrame, places: NDArray[np.int64]) -> NDArray[np.float32]:
         assert self.pattern is not None
-        found = np.empty(len(typed), np.float32)
+        nats = np.empty(len(typed), np.float32)
         for start in range(0, len(typed), _CHUNK):
             rows = slice(start, start + _CHUNK)
             z = self._points(typed.iloc[rows])
             count = np.maximum((~np.isnan(z)).sum(1), 1)
-            found[rows] = self.pattern.judge(z, places[rows]).nats.max(1) - np.log(count)
-        return found
+            nats[rows] = self.pattern.judge(z, places[rows]).nats.max(1) - np.log(count)
+        return nats
 
     def _points(self, typed: pd.DataFrame) -> Array:
         assert self.table is not None
@@ -126,14 +132,17 @@ class RowScores:
     def finding(
         self, typed: pd.DataFrame, places: NDArray[np.int64], scores: pd.DataFrame, count: int, rows: int
     ) -> Finding:
-        """The finding about the worst rows, whose places in it are those among the rows given.
+        """The finding about the worst rows; it refers to them by their places among these rows.
 
         Args:
             typed: these rows.
             places: their places in the sample, or the number of its rows.
             scores: their ``row_scale``, ``broken`` and ``row_odd``.
-            count: how many rows are as odd, in the whole table.
-            rows: how many rows it has.
+            count: number of odd rows in the whole table.
+            rows: number of rows in the whole table.
+
+        Returns:
+            The finding.
         """
         scale, certainty = (scores[name].to_numpy(np.float64) for name in ("row_scale", "row_odd"))
         explain: Any = lambda own: (_rows._by_scale(scale[row]) for row in own)  # noqa: E731
@@ -165,12 +174,15 @@ def _squashed(table: pd.DataFrame, units: dict[str, Squash]) -> pd.DataFrame:
 
 
 def extended(table: Neighbours, columns: BlockColumns, typed: pd.DataFrame) -> Neighbours:
-    """A sample with further rows below it, which are compared with the sample.
+    """A sample with further rows appended, which are compared with the sample.
 
     Args:
         table: the sample.
         columns: how rows are read.
         typed: the further rows.
+
+    Returns:
+        The longer table.
     """
     levels = dict(table.levels)
     values: list[NDArray[np.floating]] = []

@@ -59,7 +59,7 @@ class ScoreFile:
                 start += batch.num_rows
 
     def __getstate__(self) -> Any:
-        raise TypeError("the scores of a table that was read by blocks are in a file: call save(folder) on the audit")
+        raise TypeError("the scores of a table that was read in blocks are in a file: call save(folder) on the audit")
 
 
 @dataclass

@@ -46,7 +46,7 @@ def odd_cells(columns: Columns, ragged: dict[int, str], rows: int) -> Finding | 
 
     return Finding(
         "cells",
-        "Cells that are not of their column's kind",
+        "Cells of another type than their column",
         counted(len(reasons), "row holds", "rows hold") + " a value that does not belong in its column.",
         numbers={"rows": len(reasons), "cells": len(columns.odd), "ragged": len(ragged)},
         **worst_first("cells", suspicious.astype(np.float64), suspicious, explain, most=None),

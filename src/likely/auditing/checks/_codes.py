@@ -40,7 +40,7 @@ class Code(NamedTuple):
         others = (
             "" if self.shown != number(self.value) else f", the others are {number(self.low)} to {number(self.high)}"
         )
-        return f"{self.shown} in {counted(self.rows, 'row')}{others}: it may stand for a gap"
+        return f"{self.shown} in {counted(self.rows, 'row')}{others}: it may stand for a missing value"
 
 
 def codes(columns: Columns, leave_out: set[str]) -> list[Code]:
@@ -58,7 +58,7 @@ def codes(columns: Columns, leave_out: set[str]) -> list[Code]:
     >>> age = np.random.default_rng(0).integers(18, 80, 200)
     >>> age[:9] = -999
     >>> [code.sentence for code in codes(read_columns(pd.DataFrame({"age": age})), set())]
-    ['-999 in 9 rows, the others are 18 to 79: it may stand for a gap']
+    ['-999 in 9 rows, the others are 18 to 79: it may stand for a missing value']
     """
     found: list[Code] = []
     for name in columns.named("number", "date"):

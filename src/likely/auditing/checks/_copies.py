@@ -40,8 +40,8 @@ def repeated_rows(columns: Columns, twins: Twins, target: str | None) -> Finding
     if count > len(columns.typed) * ORDINARY:
         return Finding(
             "duplicates",
-            "Rows that are there twice",
-            f"{count:,} rows repeat an earlier one: in so few columns, or values, that is no wonder.",
+            "Duplicate rows",
+            f"{count:,} rows repeat an earlier one: with so few columns or values, that is expected.",
             numbers={"rows": 0, "repeated": count},
         )
     near, disagree = int((suspicious & ~twins.exact).sum()), int(twins.disagree.sum())
@@ -52,12 +52,12 @@ def repeated_rows(columns: Columns, twins: Twins, target: str | None) -> Finding
 
     almost, differ = "almost " if near == count else "", _but(columns.named("identifier"))
     parts = [f"{counted(count, f'row {almost}repeats', f'rows {almost}repeat')} an earlier one{differ}"]
-    parts += [f"{near:,} of them not quite exactly"] if 0 < near < count else []
-    parts += [f"{disagree:,} with another {target}"] if disagree else []
+    parts += [f"{near:,} of them almost"] if 0 < near < count else []
+    parts += [f"{disagree:,} with a different {target}"] if disagree else []
     certainty = np.where(twins.disagree, 1.0, np.where(twins.exact, 0.99, 0.9)) * suspicious
     return Finding(
         "duplicates",
-        "Rows that are there twice",
+        "Duplicate rows",
         ", ".join(parts) + "." + explained,
         scores={"repeats_row": twins.of},
         numbers={"rows": count, "near": near, "other_target": disagree, "by_noise": bool(explained)},
@@ -79,7 +79,7 @@ def _told(
         headline, group = f"{how} {which}{_but(differ)}", f"{how} another row{_but(differ)}"
         far = _ALIKE if same else _NEARLY
         if contradicts and target is not None:
-            headline, far = f"{headline}, but has another {target}", contrary
+            headline, far = f"{headline}, but has a different {target}", contrary
             group = f"{how} another row{_but([*differ, 'the target'])}"
             reasons.append(Reason(target, _shown(values[row]), f"{_shown(values[other])} in {which}", 1.0))
         yield Explained(headline, reasons, far, wrong=False, group=group)
@@ -117,16 +117,16 @@ def scatter_of_copies(columns: Columns, twins: Twins, target: str) -> str:
         if usual < _NOISY or here < _OFTEN * usual or len(copies) < 3:
             return ""
         return (
-            f" Copies have another {target} in {here:.0%} of cases, neighbouring rows in {usual:.0%}: the columns do "
-            f"not determine {target}, so this alone makes none of them wrong."
+            f" Copies have a different {target} in {here:.0%} of cases, neighbouring rows in {usual:.0%}: the columns "
+            f"do not determine {target}, so this alone is no sign of an error."
         )
     own = np.abs(values[copies] - values[twins.of[copies]])
     usual, here = float(np.nanmedian(apart)), float(np.nanmedian(own))
     if not here <= _USUAL * usual:
         return ""
     return (
-        f" Copies with another {target} are {number(here)} apart, neighbouring rows {number(usual)}: that is how "
-        f"{target} scatters, and makes none of them wrong."
+        f" Copies with a different {target} are {number(here)} apart, neighbouring rows {number(usual)}: that is the "
+        f"usual spread of {target}, and no sign of an error."
     )
 
 
@@ -174,13 +174,13 @@ def across(frame: pd.DataFrame, test: Table, target: str | None, id: str | None 
         for row in rows:
             other = partner[int(row)]
             reasons = [Reason("all columns", f"as in row {other} of {test.name}")]
-            headline = f"is row {other} of {test.name}, too"
-            yield Explained(headline, reasons, _NEARLY, wrong=False, group=f"is in {test.name}, too")
+            headline = f"is also row {other} of {test.name}"
+            yield Explained(headline, reasons, _NEARLY, wrong=False, group=f"is also in {test.name}")
 
     return Finding(
         "overlap",
         "Rows that are in both tables",
-        f"{len(later):,} of the {len(test.frame):,} rows of {test.name} are in the first table, too."
+        f"{len(later):,} of the {len(test.frame):,} rows of {test.name} are also in the first table."
         if len(later)
         else f"No row of {test.name} is in the first table.",
         numbers={"rows": int(shared.sum()), "test_rows": len(later)},

@@ -76,7 +76,7 @@ def drift(frame: pd.DataFrame, test: Table, target: str | None, id: str | None =
         more = len(moved) - _TOLD
         parts.append(f"{more:,} more columns differ." if more > 1 else "One more column differs.")
     if not moved:
-        parts.append("No column differs by itself.")
+        parts.append("No single column differs.")
     lines = pd.DataFrame(
         {
             "what differs": [found[name].words for name in moved],
@@ -104,9 +104,9 @@ def drift(frame: pd.DataFrame, test: Table, target: str | None, id: str | None =
 def _verdict(auc: float, error: float, name: str) -> str:
     shown = f"AUC {auc:.2f} ± {error:.2f}"
     if norm.sf((auc - 0.5) / max(error, 1e-12)) >= SURE:
-        return f"Trees cannot tell rows of {name} from these ({shown}, by chance 0.50)."
+        return f"A classifier (trees) cannot distinguish rows of {name} from these ({shown}, by chance 0.50)."
     how = "hardly" if auc < 0.6 else "to some extent" if auc < 0.8 else "well"
-    return f"Trees tell rows of {name} from these {how} ({shown}, by chance 0.50)."
+    return f"A classifier (trees) distinguishes rows of {name} from these {how} ({shown}, by chance 0.50)."
 
 
 def _some(frame: pd.DataFrame) -> pd.DataFrame:
@@ -196,7 +196,7 @@ def _numbers(column: pd.Series[Any], second: NDArray[np.bool_], name: str, *, da
         words = f"{column.name} is spread {how} in {name}: half of the rows within {number(width[1])}, here "
         words += number(width[0])
     else:
-        words = f"{column.name} is spread otherwise in {name}"
+        words = f"{column.name} is distributed differently in {name}"
     return Difference(float(test.pvalue), float(test.statistic), words)
 
 
@@ -221,7 +221,7 @@ def _levels(column: pd.Series[Any], second: NDArray[np.bool_], name: str, *, dat
     share_new = counts[1, new].sum() / counts[1].sum()
     if len(new) and share_new > 0.5 * distance:
         named = listed([f"{levels[j]} ({counts[1, j]:,})" for j in new[np.argsort(-counts[1, new])]], most=3)
-        return Difference(p, distance, f"{column.name} has levels in {name} that are new: {named}")
+        return Difference(p, distance, f"{column.name} has new levels in {name}: {named}")
     all_shares = counts / counts.sum(1, keepdims=True)
     j = int(np.argmax(np.abs(all_shares[0] - all_shares[1])))
     words = f"{column.name} is {levels[j]} in {all_shares[1, j]:.0%} of {name}, here in {all_shares[0, j]:.0%}"

@@ -24,10 +24,10 @@ _SAMPLE = 10_000
 _WORDS = {
     "constant": "the same value in every row",
     "empty": "empty",
-    "identifier": "one value of its own per row",
-    "twin": "says what another column says",
-    "code": "a number that is no amount",
-    "spelling": "one level in several spellings",
+    "identifier": "a different value in every row",
+    "twin": "repeats another column",
+    "code": "a number that may be a code",
+    "spelling": "one level spelled in several ways",
     "written": "numbers or dates as text",
 }
 
@@ -60,7 +60,7 @@ def faulty_columns(frame: pd.DataFrame, columns: Columns, target: str | None) ->
         "Columns to look at",
         " ".join(parts)
         if parts
-        else "No column is constant, repeats another, names the rows, or holds codes or numbers as words.",
+        else "No column is constant, repeats another, names the rows, or holds codes or numbers as text.",
         numbers={kind: [{"column": name, "why": told} for name, told in every] for kind, every in found.items()},
         tables=(Table(table, "Columns to look at, and why."),) if lines else (),
     )
@@ -73,10 +73,12 @@ def _part(kind: str, names: list[str]) -> str:
     verbs = {
         "constant": "is constant" if one else "are constant",
         "empty": "is empty" if one else "are empty",
-        "identifier": "has a value of its own in every row" if one else "have a value of their own in every row",
-        "twin": "says what another column says" if one else "say what other columns say",
-        "code": "holds a number that may stand for a gap" if one else "hold numbers that may stand for gaps",
-        "spelling": "has levels in several spellings" if one else "have levels in several spellings",
+        "identifier": "has a different value in every row" if one else "have a different value in every row",
+        "twin": "repeats another column" if one else "repeat other columns",
+        "code": "holds a number that may stand for a missing value"
+        if one
+        else "hold numbers that may stand for missing values",
+        "spelling": "has levels spelled in several ways" if one else "have levels spelled in several ways",
         "written": "holds numbers or dates as text" if one else "hold numbers or dates as text",
     }
     return f"{listed(names, last=' and ')} {verbs[kind]}."

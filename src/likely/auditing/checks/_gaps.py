@@ -74,14 +74,16 @@ def gaps(columns: Columns, target: str | None, task: str) -> Finding | None:
     frame = frame.iloc[np.argsort(-share[names].to_numpy(), kind="stable")[:_SHOWN]]
     return Finding(
         "gaps",
-        "Values that are missing",
+        "Missing values",
         _sentence(share, names, by, target, len(empty_rows)),
         numbers={
             "missing": {str(name): round(float(share[name]), 4) for name in names},
             "depend_on_target": list(by),
             "empty_rows": empty_rows[:100].tolist(),
         },
-        tables=(Table(frame, "Gaps by column, and the target where there is a gap and where there is none."),)
+        tables=(
+            Table(frame, "Missing values by column, and the target where the value is missing and where it is not."),
+        )
         if names
         else (),
     )
@@ -100,17 +102,18 @@ def _sentence(
 ) -> str:
     most = sorted(names, key=lambda name: -share[name])
     shown = listed([f"{name} {share[name]:.1%}" for name in most], most=3) if most else ""
-    parts = [f"{len(names):,} column{'s have' if len(names) > 1 else ' has'} gaps: {shown}."] if names else []
+    parts = [f"{len(names):,} column{'s have' if len(names) > 1 else ' has'} missing values: {shown}."] if names else []
     if empty_rows:
         parts.append(counted(empty_rows, "row is", "rows are") + " empty throughout.")
     if by:
         first, own = min(by.items(), key=lambda item: item[1].p_value)
         parts.append(
-            f"Gaps in {listed(list(by), last=' and ')} depend on {target}: where {first} is missing, {own.what} is "
-            f"{own.with_gap}, elsewhere {own.without}. A model can read {target} off the gap; would it be there in use?"
+            f"Missing values in {listed(list(by), last=' and ')} depend on {target}: where {first} is missing, "
+            f"{own.what} is {own.with_gap}, elsewhere {own.without}. A model could use this: will the same values be "
+            "missing in use?"
         )
     elif target is not None and names:
-        parts.append(f"None of these gaps depends on {target}, as far as {counted(len(names), 'test')} can tell.")
+        parts.append(f"None of this depends on {target}, by {counted(len(names), 'test')}.")
     return " ".join(parts)
 
 

@@ -115,7 +115,7 @@ def failing_groups(
         f"other rows ({round(failing[0].rows * share):,} rows)."
         + ("" if len(failing) < 2 else f" {len(failing) - 1} more stand{'s' if len(failing) == 2 else ''} out.")
         if failing
-        else f"No group of one or two columns stands out: {what} is much the same everywhere.",
+        else f"No group of one or two columns stands out: {what} is similar everywhere.",
         numbers={
             "groups": [
                 {
@@ -129,7 +129,7 @@ def failing_groups(
                 for own in failing
             ]
         },
-        tables=(Table(frame, f"{what[0].upper()}{what[1:]}, on rows by which the groups were not picked."),)
+        tables=(Table(frame, f"{what[0].upper()}{what[1:]}, on rows that were not used to choose the groups."),)
         if groups
         else (),
     )

@@ -111,7 +111,7 @@ def _of_column(columns: Columns, name: str) -> Dependence | None:
 
 def _sentence(found: dict[str, Dependence], clear: list[str], target: str | None) -> str:
     if not clear:
-        return "Rows look shuffled: no column tells where in the table a row stands."
+        return "Rows look shuffled: no column depends on the position in the table."
     ordered = [name for name in clear if abs(found[name].trend) >= _SORTED]
     alike = [name for name in clear if abs(found[name].trend) < _SORTED]
     if target in ordered:
@@ -122,9 +122,7 @@ def _sentence(found: dict[str, Dependence], clear: list[str], target: str | None
     if alike:
         parts.append(f"In {listed(alike, most=3, last=' and ')} {_how(found[alike[0]], alike[0])}.")
     if target in clear:
-        parts.append(
-            f"The order tells {target}: a random split tests a model on neighbours of the rows it has learned from."
-        )
+        parts.append(f"{target} depends on the order: in a random split, test rows are neighbours of training rows.")
     parts.append("If rows follow each other in time, or belong to groups, split by time or by group.")
     return " ".join(parts)
 

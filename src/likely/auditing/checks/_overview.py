@@ -54,7 +54,7 @@ def overview(columns: Columns, target: str | None, task: str) -> Finding:
     told = f" {_share(missing)} of the cells are empty." if missing else " No cell is empty."
     return Finding(
         "overview",
-        "What is in it",
+        "Overview",
         f"{counted(n, 'row')}, {counted(width, 'column')}: {listed(parts, most=9, last=' and ')}.{told}{sentence}",
         numbers={
             "rows": n,
@@ -150,7 +150,7 @@ def _spread(y: Any, target: str) -> tuple[str, dict[str, Any], list[Table]]:
     low, first, middle, third, high = np.quantile(y, [0.05, 0.25, 0.5, 0.75, 0.95])
     z = y / (float(np.abs(y).max()) or 1.0)  # powers of large numbers would overflow
     skew = float(np.mean(((z - z.mean()) / (float(z.std()) or 1.0)) ** 3))
-    sentence = f" {target}: median {number(middle)}, nine rows in ten from {number(low)} to {number(high)}"
+    sentence = f" {target}: median {number(middle)}, 90% of rows from {number(low)} to {number(high)}"
     if abs(skew) > _SKEWED:
         sentence += f", with a long tail of {'high' if skew > 0 else 'low'} values (skewness {skew:.1f})"
     zeros = float(np.mean(y == 0))

@@ -74,14 +74,14 @@ def find_pictures(columns: Columns, images: Any, table: Path | None, notes: list
     if name is None:
         return None
     if find_spec("PIL") is None:
-        notes.append(f"{name} names images; to look at them, install Pillow.")
+        notes.append(f"{name} names images; to check them, install Pillow.")
         return None
     folder = table.parent if table is not None else Path()
     paths = [None if pd.isna(own) else folder / str(own) for own in columns.typed[name]]
     if not any(path.is_file() for path in paths if path is not None):
         notes.append(f"{name} names images, none of which is there; relative names are looked up beside the table.")
         return None
-    notes.append(f"{name} names images, which are looked at.")
+    notes.append(f"{name} names images, which are checked.")
     return pictures(paths, n)
 
 
@@ -161,7 +161,7 @@ def odd_pictures(facts: Facts, n: int, labels: Array | None = None) -> Finding:
     strong = {name: own for name, own in gives.items() if own.share >= _GIVES and own.share > 2 * own.error}
     if strong:
         name, (share, error) = max(strong.items(), key=lambda item: item[1].share)
-        sentence += f" The {name} alone tells {percent(share, error)} of the label: a model may learn that instead."
+        sentence += f" The {name} alone explains {percent(share, error)} of the label: a model may learn that instead."
     return Finding(
         "images",
         "Images",

@@ -132,7 +132,9 @@ def _finding(odd: dict[int, list[_Odd]], n: int, frame: pd.DataFrame, parts: lis
         "Texts",
         sentence,
         numbers={"rows": len(odd), **{what: counts[what] for what in words}},
-        tables=(Table(frame, "Columns of text: signs per text (median, and nine in ten), languages, and copies."),),
+        tables=(
+            Table(frame, "Columns of text: characters per text (median, and the range of 90%), languages, and copies."),
+        ),
         **worst_first("texts", certainty, certainty > 0, explain, most=None),
     )
 
@@ -150,8 +152,8 @@ def _damaged(texts: list[str], name: str) -> Iterator[tuple[int, _Odd]]:
         elif text.isascii():
             continue
         elif LOST in text:
-            group = f"{name} has signs that were lost when it was read"
-            yield place, _Odd("damaged", name, f"{name} has lost {text.count(LOST)} signs", group, _short(text))
+            group = f"{name} has characters that were lost when it was read"
+            yield place, _Odd("damaged", name, f"{name} has lost {text.count(LOST)} characters", group, _short(text))
         elif (meant := misread(text)) is not None:
             start = max(0, next(i for i, (a, b) in enumerate(zip(text, meant, strict=False)) if a != b) - 20)
             group = f"{name} was UTF-8, and read as Windows-1252"
@@ -172,7 +174,7 @@ def _lengths(texts: list[str], name: str) -> Iterator[tuple[int, _Odd]]:
     for place in np.flatnonzero((size > 0) & ((far > _FAR) | beyond)):
         how = "longer" if np.log(size[place]) > middle else "shorter"
         expected = f"most have {np.exp(low):,.0f} to {np.exp(high):,.0f}"
-        headline = f"{name} has {size[place]:,.0f} signs, {expected}"
+        headline = f"{name} has {size[place]:,.0f} characters, {expected}"
         yield (
             int(place),
             _Odd("length", name, headline, f"{name} is far {how} than most", _short(texts[place]), expected),

@@ -103,7 +103,7 @@ def _same(first: pd.Series[Any], second: pd.Series[Any]) -> TwinColumns | None:
     if equal:
         return TwinColumns(one, two, f"{two} equals {one}")
     amounts = any(numeric) and codes[0].max() > 1
-    how = f"{two} and {one} tell each other, one to one" if amounts else f"{two} is {one} under other names"
+    how = f"{two} and {one} determine each other, one to one" if amounts else f"{two} is {one} under other names"
     return TwinColumns(one, two, how)
 
 

@@ -43,8 +43,7 @@ class PlainBoosting:
     def of(cls, model: Any) -> Self:
         """From a fitted HistGradientBoostingRegressor or HistGradientBoostingClassifier.
 
-        Raises:
-            AttributeError: (or another error) if this scikit-learn keeps its trees in another way.
+        An AttributeError or another error is raised if this scikit-learn stores its trees in another way.
         """
         trees = [tree for turn in model._predictors for tree in turn]
         nodes = [tree.nodes for tree in trees]
