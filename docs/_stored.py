@@ -4,10 +4,10 @@ A number stands between two comments, which no reader sees. The first says where
 
     <!-- stored: bar | audit | wrong targets, mean AP | 3 -->.826<!-- end -->
 
-``bar | FILE | FIGURE | DIGITS`` is a figure of ``experiments/benchmarks/results/FILE.json``; ``bound`` is the bar it is
-held against; ``bars | FILE`` a table of all of them; ``table | FILE | CAPTION | COLUMNS | DIGITS`` part of the table whose
-caption begins so; ``versus | LIBRARY`` what is measured beside a library. The other names are functions of this file.
-``tests/test_stored.py`` fails where a page is older than a result.
+``bar | FILE | FIGURE | DIGITS`` is a figure of ``experiments/benchmarks/results/FILE.json``, ``bound`` the bar it is held
+against, ``bars | FILE`` a table of all of them, ``table | FILE | CAPTION | COLUMNS | DIGITS`` part of the table whose
+caption begins so, and ``versus | LIBRARY`` what is measured beside a library. The other names are functions of this
+file. ``tests/test_guide.py`` fails where a page is older than a result.
 """
 
 from __future__ import annotations
@@ -164,8 +164,8 @@ def audit_block() -> str:
     for planted in dict.fromkeys(row["planted"] for row in targets):
         some = [row for row in targets if row["planted"] == planted]
         body.append([f"targets, {planted}", f"{len(some)} regression sets, 5% planted", *_means(some, "residual")])
-    for row in rows("audit", "Average precision of labels that people found wrong"):
-        body.append([f"labels, {row['labels']}", row["data"], *_means([row], "1 - max")])
+    human = rows("audit", "Average precision of labels that people found wrong")
+    body += [[f"labels, {row['labels']}", row["data"], *_means([row], "1 - max")] for row in human]
     return markdown(["wrong", "data", "likely", "cleanlab", "plain"], body)
 
 
@@ -247,8 +247,8 @@ def _temperature() -> tuple[str, str, str, str]:
     timed = dict.fromkeys(row["what"].split()[0] for row in rows("calibration", "50,000 × 1,000"))
     peers = " and ".join(name for name in timed if name != "likely")
     here = (
-        f"one temperature fitted {figure['GS, faster than the fastest peer'].value:.0f} × faster than by the fastest of "
-        f"{peers}, in {figure['GS, extra memory'].value:.0f} MB"
+        f"one temperature fitted {figure['GS, faster than the fastest peer'].value:.0f} × faster than by the fastest "
+        f"of {peers}, in {figure['GS, extra memory'].value:.0f} MB"
     )
     return "one temperature, wrapped around any classifier", here, misses("calibration"), "calibration"
 
@@ -258,7 +258,7 @@ def _composition() -> tuple[str, str, str, str]:
     gain = figure["Auto, below probmetrics' best"].value
     count = len({row["network"] for row in rows("composition", "Test NLL by calibration rows")})
     here = (
-        f"negative log-likelihood (NLL) lower by {short(gain)} in the mean over {count} networks, chosen automatically"
+        f"negative log-likelihood (NLL) lower by {short(gain)} on average over {count} networks, chosen automatically"
     )
     return "calibration with a low NLL", here, misses("composition"), "composition"
 
@@ -310,7 +310,8 @@ def _linear() -> tuple[str, str, str, str]:
 def _ngboost() -> tuple[str, str, str, str]:
     figure = bars("networks")
     rank, time = figure["mean rank, beside NGBoost"], figure["time over NGBoost's"]
-    here = f"networks: mean rank by NLL {rank.value:.1f} against {rank.bar:.1f} on {len(rows('networks', 'Test NLL'))} sets"
+    sets = len(rows("networks", "Test NLL"))
+    here = f"networks: mean rank by NLL {rank.value:.1f} against {rank.bar:.1f} on {sets} sets"
     return "distributions for tables, by boosting", here, f"takes up to {time.value:.1f} × its time", "networks"
 
 

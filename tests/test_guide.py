@@ -35,15 +35,8 @@ def test_every_extra_is_explained() -> None:
 @pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
 def test_a_tutorial_has_all_its_parts(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    parts = [
-        "**The question.**",
-        "**The data.**",
-        "## Ten lines",
-        "## How to read it",
-        "## What can go wrong",
-        "## Next",
-    ]
-    places = [text.find(part) for part in parts]
+    parts = ["**The question.**", "**The data.**", "## Ten lines", "## How to read it", "## What can go wrong"]
+    places = [text.find(part) for part in [*parts, "## Next"]]
     assert places == sorted(places)
     assert places[0] > 0
     assert f"\n{page.stem}\n" in page.with_name("index.md").read_text(encoding="utf-8")
