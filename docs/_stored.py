@@ -4,10 +4,14 @@ A number stands between two comments, which no reader sees. The first says where
 
     <!-- stored: bar | audit | wrong targets, mean AP | 3 -->.826<!-- end -->
 
-``bar | FILE | FIGURE | DIGITS`` is a figure of ``experiments/benchmarks/results/FILE.json``, ``bound`` the bar it is held
-against, ``bars | FILE`` a table of all of them, ``table | FILE | CAPTION | COLUMNS | DIGITS`` part of the table whose
-caption begins so, and ``versus | LIBRARY`` what is measured beside a library. The other names are functions of this
-file. ``tests/test_guide.py`` fails where a page is older than a result.
+- ``bar | FILE | FIGURE | DIGITS``: a figure of ``experiments/benchmarks/results/FILE.json``; ``bound``: its bar;
+- ``bars | FILE``: a table of all figures;
+- ``table | FILE | CAPTION | COLUMNS | DIGITS``: columns of the table whose caption begins so;
+- ``versus | LIBRARY``: what is measured beside a library;
+- other names are functions of this file.
+
+A comment that begins a line is a block by itself: inside a sentence it stands after a word. ``tests/test_guide.py`` fails
+where a page is older than a result.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ def test_numbers_are_those_of_the_stored_results(name: str) -> None:
 def test_every_stored_number_is_closed(name: str) -> None:
     text = PAGES[name].read_text(encoding="utf-8")
     assert text.count("<!-- stored") == text.count("<!-- end -->") == len(_stored.BLOCK.findall(text))
+    assert not re.search(r"^ +<!-- stored", text, re.MULTILINE)  # it would end the paragraph
 
 
 def test_the_readme_and_the_comparison_give_the_same_figures() -> None:
