@@ -10,8 +10,8 @@ A number stands between two comments, which no reader sees. The first says where
 - ``versus | LIBRARY``: what is measured beside a library;
 - other names are functions of this file.
 
-A comment that begins a line is a block by itself: inside a sentence it stands after a word. ``tests/test_guide.py`` fails
-where a page is older than a result.
+A comment that begins a line is a block by itself; inside a sentence it stands after a word. ``tests/test_guide.py``
+fails where a page is older than a result.
 """
 
 from __future__ import annotations
@@ -95,7 +95,9 @@ def cell(value: Any, digits: int) -> str:
     """A value of a stored table."""
     if value is None:
         return ""
-    return short(value, digits) if isinstance(value, float) else words(str(value))
+    if not isinstance(value, float):
+        return words(str(value))
+    return f"{value:g}".removeprefix("0") if 0 < value == float(f"{value:.3g}") else short(value, digits)
 
 
 def bar_block(file: str, figure: str, digits: str) -> str:
@@ -125,6 +127,17 @@ def table_block(file: str, caption: str, columns: str, digits: str = "3") -> str
     names = [name.strip() for name in columns.split(";")]
     body = [[cell(row.get(name), int(digits)) for name in names] for row in rows(file, caption)]
     return markdown([words(name) for name in names], body)
+
+
+def losses_block(file: str, where: str) -> str:
+    """The figures of the large tensors measured at one place."""
+    prefix = f"{where}, "
+    body = [
+        [words(bar.name.removeprefix(prefix)), bar.measured, bar.set_at]
+        for bar in bars(file).values()
+        if bar.name.startswith(prefix) and "by hand" not in bar.name
+    ]
+    return markdown(["", "measured", "bar"], body)
 
 
 def mean_block(file: str, caption: str, column: str, digits: str = "3") -> str:
@@ -402,6 +415,7 @@ BLOCKS: dict[str, Callable[..., str]] = {
     "bound": bound_block,
     "bars": bars_block,
     "table": table_block,
+    "losses": losses_block,
     "mean": mean_block,
     "composition": composition_block,
     "audit": audit_block,
