@@ -230,6 +230,12 @@ def noisy_block() -> str:
     return markdown(header, [[row["labels"], *(f"{row[column]:.1f}%" for column in columns)] for row in table])
 
 
+def wine_block() -> str:
+    """The squared error of a linear model on white wine."""
+    found = rows("robust-regression-linear", "MSE of the standardised target")
+    return short(mean(found, "base", set="wine", MSE="here"), 2)
+
+
 def letter_block(model: str) -> str:
     """The median AUC of a model of the paper, built to its letter, beside the paper's."""
     (row,) = [row for row in rows("outlier-detection", "21 sets") if row["method"] == model]
@@ -422,6 +428,7 @@ BLOCKS: dict[str, Callable[..., str]] = {
     "networks": networks_block,
     "regressors": regressors_block,
     "noisy labels": noisy_block,
+    "wine": wine_block,
     "letter": letter_block,
     "comparison": comparison_block,
     "versus": versus_block,
