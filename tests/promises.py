@@ -397,11 +397,11 @@ def losses() -> list[Subject]:
 
 
 # Reasons for promises that are not kept, as docs/promises.md gives them.
-DRAWN = "its network starts from weights drawn column by column, so that another order of columns is another start"
-BATCHES = "it is trained on batches drawn by row, so that a row of weight two is not drawn as a row that is there twice"
-SPLITS = "its trees draw, by their number, the columns that a split looks at, so that another order is another draw"
-FOLDS = "a row of weight two is in one fold, and a row that is there twice may be in two"
-RUNNING = "its features are standardised by their running mean and spread, which count rows and not their weights"
+DRAWN = "initial weights are drawn column by column, so that another order of columns is another start"
+BATCHES = "batches are drawn by row, so that a row of weight two is not drawn like two equal rows"
+SPLITS = "trees draw the columns of a split by position, so that another order is another draw"
+FOLDS = "a row of weight two is in one fold, while two equal rows may be in two"
+RUNNING = "features are standardised by a running mean and spread that ignore the weights"
 
 _RIDGE = LinearRegression()
 _LOGISTIC = LogisticRegression(C=1.0, tol=1e-10, max_iter=1000)

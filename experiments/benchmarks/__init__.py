@@ -31,7 +31,7 @@ BENCHES: tuple[Entry, ...] = (
         "safety",
         "Benchmark",
         3,
-        "One temperature per row is never worse than one for all",
+        "One temperature per row is as safe as one for all",
         "From 1000 calibration rows on LS, LFS and DS are never clearly worse than GS and better in the mean; with 250 "
         "or 500 they are worse on at most one split in ten, and by at most .005.",
         module("experiments.benchmarks.safety"),
