@@ -124,5 +124,5 @@ bench: $(PEERS) ## what we claim, measured against the libraries we compare with
 	$(BIN)/python -m experiments.benchmarks
 
 clean: ## remove everything made here, .venv included
-	rm -rf .venv runs dist build docs/_build docs/_generated docs/gallery .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv runs dist build docs/_build docs/_generated docs/api/generated docs/gallery .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

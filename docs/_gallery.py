@@ -1,6 +1,9 @@
-"""The gallery's order and look. conf.py gives sphinx-gallery these by name, for it wants settings it can pickle."""
+"""The gallery's order, look and pictures. conf.py gives sphinx-gallery these by name: it pickles its settings."""
 
+from pathlib import Path
 from typing import Any
+
+from _pictures import themed_svg
 
 # First the idea, then estimators by what they are for.
 ORDER = [
@@ -63,3 +66,17 @@ def reset(gallery_conf: dict[str, Any], fname: str) -> None:
     matplotlib.rcParams["axes.prop_cycle"] = matplotlib.cycler(color=COLOURS)
     np.random.seed(0)  # noqa: NPY002 (scikit-learn's default is the global generator)
     torch.manual_seed(0)
+
+
+def scrape(block: Any, block_vars: dict[str, Any], gallery_conf: dict[str, Any]) -> str:
+    """Save the open figures as pictures for light and dark pages, and return the text that shows them."""
+    import matplotlib.pyplot as plt
+    from sphinx_gallery.scrapers import figure_rst
+
+    figures = [plt.figure(number) for number in plt.get_fignums()]
+    paths = [Path(next(block_vars["image_path_iterator"])).with_suffix(".svg") for _ in figures]
+    for figure, path in zip(figures, paths, strict=True):
+        path.write_text(themed_svg(figure), encoding="utf-8")
+    titles = [axes.get_title(loc) for figure in figures for axes in figure.axes for loc in ("left", "center", "right")]
+    plt.close("all")
+    return figure_rst([str(path) for path in paths], gallery_conf["src_dir"], ", ".join(filter(None, titles)))

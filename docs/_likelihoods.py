@@ -8,6 +8,8 @@ from likely.likelihoods import LIKELIHOODS, Likelihood
 
 WORDS = {"softmax": "classes", "ordinal": "ordered classes", "von_mises": "angles in radians"}
 LEAST = {"ShiftedSoftplus": "above {floor:.3g}", "Interval": "from {low:g} to {high:g}", "Exp": "above 0"}
+# The same folder from docs/_generated, where this is written, and from docs/api, where it is shown.
+TABLE = ".. autosummary::\n   :toctree: ../api/generated\n   :nosignatures:\n\n"
 
 
 def page() -> str:
@@ -35,7 +37,7 @@ def targets(record: Likelihood) -> str:
 
 
 def section(record: Likelihood) -> str:
-    """One likelihood: its parameters, then its loss, function and distribution as they document themselves."""
+    """One likelihood: its parameters, then a table of its loss, function and distribution."""
     home = sys.modules[record.nll.__module__]
     others = [other for other in LIKELIHOODS.values() if other is not record]
     taken = {thing.__name__ for other in others for thing in (other.nll, other.loss, other.distribution)}
@@ -44,19 +46,19 @@ def section(record: Likelihood) -> str:
         if name in taken:
             continue
         if isinstance(getattr(home, name), FunctionType):
-            parts.append(f".. autofunction:: likely.functional.{name}")
+            parts.append(f"likely.functional.{name}")
         elif name.endswith("Loss"):
-            parts.insert(0, f".. autoclass:: likely.{name}")
+            parts.insert(0, f"likely.{name}")
         else:
-            parts.append(f".. autoclass:: likely.distributions.{name}")
+            parts.append(f"likely.distributions.{name}")
     title = inspect.getdoc(home).splitlines()[0]
     slots = "".join(
         f"- `{name}`: {bounds(slot.constraint)}; starts at {slot.init}\n" for name, slot in record.loss.slots.items()
     )
     listed = f"Parameters that learn:\n\n{slots}\n" if slots else ""
-    body = "\n".join(parts)
+    body = TABLE + "".join(f"   ~{name}\n" for name in parts)
     return (
-        f"({record.name.replace('_', '-')})=\n\n## `{record.name}`\n\n{title}\n\n{listed}```{{eval-rst}}\n{body}\n```\n"
+        f"({record.name.replace('_', '-')})=\n\n## `{record.name}`\n\n{title}\n\n{listed}```{{eval-rst}}\n{body}```\n"
     )
 
 

@@ -2,52 +2,49 @@
 
 from html import escape
 
-LOSSES = "api/likelihoods.html#likely."
-PARAMETERS = "api/parameters.html#likely."
-
-# (depth, answer, the name it leads to, where that is described)
+# (depth, answer, the name it leads to)
 TARGET = (
-    (0, "a number", "", ""),
-    (1, "errors of one size and kind", "NormalLoss", LOSSES),
-    (1, "the median counts, not the mean", "LaplaceLoss", LOSSES),
-    (1, "some targets are wrong", "RobustLoss", LOSSES),
-    (1, "tails are heavy", "StudentTLoss", LOSSES),
-    (1, "errors are larger on one side", "SkewStudentTLoss", LOSSES),
-    (1, "a quantile counts", "AsymmetricLaplaceLoss", LOSSES),
-    (0, "a positive number, errors as ratios", "GammaLoss", LOSSES),
-    (0, "a share between 0 and 1", "BetaLoss", LOSSES),
-    (0, "an angle", "VonMisesLoss", LOSSES),
-    (0, "a count", "", ""),
-    (1, "as spread as Poisson's", "PoissonLoss", LOSSES),
-    (1, "more spread than that", "NegativeBinomialLoss", LOSSES),
-    (1, "with more zeros than that", "ZeroInflatedPoissonLoss", LOSSES),
-    (0, "one of several ordered grades", "OrdinalLoss", LOSSES),
-    (0, "one of several classes", "SoftmaxLoss", LOSSES),
-    (0, "yes or no, perhaps for many", "BernoulliLoss", LOSSES),
-    (0, "the next token", "TokenTemperature", "api/kernels.html#likely."),
-    (0, "several of these at once", "MultiTaskLoss", "api/losses.html#likely."),
+    (0, "a number", ""),
+    (1, "errors of one size and kind", "NormalLoss"),
+    (1, "the median counts, not the mean", "LaplaceLoss"),
+    (1, "some targets are wrong", "RobustLoss"),
+    (1, "tails are heavy", "StudentTLoss"),
+    (1, "errors are larger on one side", "SkewStudentTLoss"),
+    (1, "a quantile counts", "AsymmetricLaplaceLoss"),
+    (0, "a positive number, errors as ratios", "GammaLoss"),
+    (0, "a share between 0 and 1", "BetaLoss"),
+    (0, "an angle", "VonMisesLoss"),
+    (0, "a count", ""),
+    (1, "as spread as Poisson's", "PoissonLoss"),
+    (1, "more spread than that", "NegativeBinomialLoss"),
+    (1, "with more zeros than that", "ZeroInflatedPoissonLoss"),
+    (0, "one of several ordered grades", "OrdinalLoss"),
+    (0, "one of several classes", "SoftmaxLoss"),
+    (0, "yes or no, perhaps for many", "BernoulliLoss"),
+    (0, "the next token", "TokenTemperature"),
+    (0, "several of these at once", "MultiTaskLoss"),
 )
 NOISE = (
-    (0, "on nothing: it is one number", "Global()", PARAMETERS),
-    (0, "on the input, and the input shows it", "Predicted(width)", PARAMETERS),
-    (0, "on the row: some rows are wrong", "Data(rows)", PARAMETERS),
-    (0, "I know it already", "Fixed(2.0)", PARAMETERS),
+    (0, "on nothing: it is one number", "Global()"),
+    (0, "on the input, and the input shows it", "Predicted(width)"),
+    (0, "on the row: some rows are wrong", "Data(rows)"),
+    (0, "I know it already", "Fixed(2.0)"),
 )
 WIDTH, STEP, LEAF, HEADING = 600, 40, 342, 46
 
 
-def tree(question: str, answers: tuple[tuple[int, str, str, str], ...], top: int) -> tuple[list[str], int]:
+def tree(question: str, answers: tuple[tuple[int, str, str], ...], top: int) -> tuple[list[str], int]:
     """A question and the answers below it, each tied to the one it refines; and where it ends."""
     drawn = [f'<text x="0" y="{top + 24}" class="question">{escape(question)}</text>']
     y, last = top + HEADING, {}
-    for depth, answer, leaf, page in answers:
+    for depth, answer, leaf in answers:
         x, middle = 34 + 30 * depth, y + STEP // 2
         start = last.get(depth, top + HEADING - 8 if depth == 0 else y - STEP // 2 + 9)
         drawn.append(f'<path d="M{x - 24} {start} V{middle} H{x - 6}" class="branch"/>')
         drawn.append(f'<text x="{x}" y="{middle + 6}">{escape(answer)}</text>')
         last = {d: at for d, at in last.items() if d < depth} | {depth: middle}
         if leaf:
-            drawn.append(f'<a href="{page}{leaf.split("(")[0]}">')
+            drawn.append(f'<a href="api/generated/likely.{leaf.split("(")[0]}.html">')
             drawn.append(f'<rect x="{LEAF}" y="{y + 4}" width="{WIDTH - LEAF - 1}" height="{STEP - 8}" rx="6"/>')
             drawn.append(f'<text x="{LEAF + 14}" y="{middle + 6}" class="leaf">{escape(leaf)}</text></a>')
         y += STEP

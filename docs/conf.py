@@ -22,6 +22,7 @@ sys.path[:0] = [str(HERE), str(ROOT)]
 import _benchmarks  # noqa: E402
 import _likelihoods  # noqa: E402
 import _paper  # noqa: E402
+import _reference  # noqa: E402
 import _which_loss  # noqa: E402
 
 from experiments.benchmarks import _size_page  # noqa: E402
@@ -31,28 +32,27 @@ from likely._page.svg import css_variables, inline, to_svg  # noqa: E402
 project = "likely"
 author = "The likely developers"
 project_copyright = author
-release = importlib.metadata.version("likely")
+version = release = importlib.metadata.version("likely")
 
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
     "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
     "sphinx_copybutton",
     "sphinx_gallery.gen_gallery",
 ]
-myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
+myst_enable_extensions = ["dollarmath", "colon_fence", "deflist", "substitution"]
+myst_substitutions = {"release": release}
 myst_heading_anchors = 3
-exclude_patterns = ["_build", "_generated"]
+exclude_patterns = ["_build", "_generated", "_templates"]
 
-# scikit-learn writes a set_…_request method for every method with arguments of its own; they are its business.
-REQUESTS = [
-    f"set_{method}_request" for method in ("fit", "predict", "predict_proba", "score", "temperature", "transform")
-]
-autodoc_default_options = {
-    "members": True,
-    "member-order": "bysource",
-    "exclude-members": ", ".join(["extra_repr", "nll", "get_metadata_routing", *REQUESTS]),
-}
+# The tables of docs/api, and those of the likelihoods, which `generate` writes: each name in them gets a page.
+TABLES = [*sorted(str(path.relative_to(HERE)) for path in HERE.glob("api/*.md")), "_generated/likelihoods.md"]
+templates_path = ["_templates"]
+autosummary_generate = TABLES
+autodoc_default_options = {"member-order": "bysource"}
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 python_use_unqualified_type_names = True
@@ -65,6 +65,7 @@ html_theme = "furo"
 html_title = "likely"
 html_static_path = ["_static"]
 html_css_files = ["likely.css"]
+html_js_files = ["site.js"]
 html_copy_source = False
 html_show_sphinx = False
 html_math_renderer = "mathml"
@@ -78,11 +79,14 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples/gallery",
     "gallery_dirs": "gallery",
     "within_subsection_order": "_gallery.Order",
+    "backreferences_dir": "_generated/backreferences",
+    "doc_module": ("likely",),
+    "reference_url": {"likely": None},
     "reset_modules": ("matplotlib", "_gallery.reset"),
     "abort_on_example_error": True,
     "parallel": 2,
     "capture_repr": (),
-    "image_srcset": ["2x"],
+    "image_scrapers": ("_gallery.scrape",),
     "download_all_examples": False,
     "show_signature": False,
     "write_computation_times": False,
@@ -152,9 +156,15 @@ def generate(app: Sphinx) -> None:
         options = {"env": environment, "cwd": ROOT, "capture_output": True, "text": True, "check": True}
         shown = subprocess.run(command, **options).stdout
         folder.joinpath(f"{words}.txt".replace(" ", "-")).write_text(shown.strip() + "\n")
+    pages = _reference.pages([HERE / name for name in TABLES])
+    app.config.autosummary_context = {"pages": pages}
+    for stub in HERE.joinpath("api", "generated").glob("*.rst"):  # of a name that is gone
+        if stub.stem not in pages:
+            stub.unlink()
 
 
 def setup(app: Sphinx) -> None:
     app.connect("builder-inited", generate, priority=100)  # before the gallery, which changes matplotlib's look
     app.connect("doctree-read", trim)
+    app.connect("autodoc-skip-member", _reference.skip)
     app.add_html_math_renderer("mathml", inline_renderers=(mathml, None), block_renderers=(mathml, None))

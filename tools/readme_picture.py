@@ -1,5 +1,6 @@
-"""Draw the picture of the README, docs/_static/likely.png: `python tools/readme_picture.py`."""
+"""Draw the picture of the README and the site, docs/_static/likely.{png,svg}: `python tools/readme_picture.py`."""
 
+import sys
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -7,6 +8,11 @@ import numpy as np
 import torch
 
 import likely
+
+STATIC = Path(__file__).parents[1] / "docs" / "_static"
+sys.path.insert(0, str(STATIC.parent))
+
+from _pictures import themed_svg  # noqa: E402
 
 INK, BLUE, RED, GREY = "#1f2430", "#2a6fbb", "#c8503c", "#9aa0aa"
 
@@ -99,7 +105,8 @@ def main():
         ax.set_yticks([])
         ax.set_anchor("N")
         ax.spines[["top", "right"]].set_visible(False)
-    figure.savefig(Path(__file__).parents[1] / "docs" / "_static" / "likely.png", dpi=130)
+    figure.savefig(STATIC / "likely.png", dpi=130)
+    STATIC.joinpath("likely.svg").write_text(themed_svg(figure), encoding="utf-8")
 
 
 if __name__ == "__main__":
