@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ from sklearn.utils.validation import validate_data
 
 from likely._rows.counts import RowCounts, block_weight, counts_of
 from likely._rows.sources import Source
-from likely._rows.sources._source import joined
 from likely._solvers.factor import Factor
 from likely._typing import Array
 
@@ -106,29 +104,6 @@ def with_targets(source: Source, y: Any, sample_weight: Any) -> tuple[Source, Ro
         return source, None
     source = source.beside(sample_weight)
     return source, counts_of(source)
-
-
-def sample_of(source: Source, stride: int) -> tuple[Any, ...]:
-    """Return one of every ``stride`` rows, in memory: the block, and its targets and weights.
-
-    The row is as good as drawn at random, so that patterns in the table, such as every tenth row, are sampled in
-    proportion; but it is the same row however the table is split into blocks.
-    """
-    if stride == 1:
-        return source.every(1)
-    parts = list(source.each(partial(_drawn, stride=stride), source.starts))
-    return tuple(joined(part) for part in zip(*parts, strict=True))
-
-
-def _drawn(*blocks: Any, stride: int) -> tuple[Any, ...]:
-    *parts, start = blocks
-    first, stop = start // stride, -(-(start + len(parts[0])) // stride)
-    group = np.arange(first, stop, dtype=np.uint64)
-    mixed = (group + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)  # Fibonacci hashing: wraps around
-    place = (mixed >> np.uint64(32)) % np.uint64(stride)
-    rows = (group * np.uint64(stride) + place).astype(np.int64) - start
-    rows = rows[(rows >= 0) & (rows < len(parts[0]))]
-    return tuple(part.iloc[rows] if hasattr(part, "iloc") else part[rows] for part in parts)
 
 
 def summarised(estimator: Any, source: Source, y: Any, sample_weight: Any, least: int) -> Summary:

@@ -18,7 +18,7 @@ from likely._rows.sources import Answer, Source, by_blocks, source_of
 from likely._rows.units import median
 from likely._solvers.reweighting import row_precision
 from likely._typing import Array
-from likely.linear._blocks import CheckedBlock, sample_of, with_targets
+from likely.linear._blocks import CheckedBlock, with_targets
 from likely.linear._pca_blocks import (
     SAMPLE,
     EndsOfBlock,
@@ -131,7 +131,7 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self._unit = float(units_of(np.array([peak]))[0])
         self._varying = int((ends.high > ends.low).sum())
         stride = max(1, ends.rows // SAMPLE)
-        _, sample, _, weight = checked(*sample_of(source, stride))
+        _, sample, _, weight = checked(*source.sample(stride))
         if weight is not None and not weight.any():
             raise ValueError("no row of the initial sample has a positive weight: shuffle the table")
         best = self._best(*self._distinct(sample, weight))

@@ -19,7 +19,7 @@ from likely._rows.canonical import Line
 from likely._rows.sources import Answer, Source, by_blocks
 from likely._typing import Array
 from likely.linear._base import LinearRegressor, in_memory
-from likely.linear._blocks import CheckedBlock, sample_of, with_targets
+from likely.linear._blocks import CheckedBlock, with_targets
 from likely.linear._robust_blocks import SAMPLE, OfRows, RowsOfBlock, climb_blocks, reweight_blocks
 from likely.linear._robust_density import Density
 from likely.linear._robust_mixture import Mixture, fit_mixture
@@ -133,7 +133,7 @@ class RobustLinearRegression(LinearRegressor):
             raise ValueError(
                 f"scale={self.scale!r} takes tables in blocks of up to {2 * SAMPLE - 1:,} rows: pass a sample"
             )
-        head, x, targets, weight = checked(*sample_of(source, stride))
+        head, x, targets, weight = checked(*source.sample(stride))
         if targets.shape[1] != 1 or len(x) < self._least:
             raise ValueError(
                 f"y has {targets.shape[1]} columns and {len(x)} rows: give one column, and at least two rows"

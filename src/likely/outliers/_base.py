@@ -7,11 +7,12 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, OutlierMixin
+from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from likely._rows.checks import check_sample_weight
 from likely._rows.columns import is_frame
-from likely._rows.sources import by_blocks, source_of
+from likely._rows.sources import by_blocks, drawn, source_of
 from likely._typing import Array
 from likely.outliers._columns import Columns
 from likely.outliers._distinct import Distinct
@@ -43,7 +44,7 @@ class OutlierDetector(OutlierMixin, BaseEstimator):
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn what rows are like. A weight of two counts a row twice; ``y`` is ignored.
 
-        From 65,536 rows on every second row is read, from 98,304 on every third, and so on.
+        From 65,536 rows on one of every two rows is drawn, from 98,304 on one of three, and so on.
         """
         fitted, unseen, weight = self._fit(X, sample_weight)
         self._set_offset(fitted, unseen, weight)
@@ -64,15 +65,15 @@ class OutlierDetector(OutlierMixin, BaseEstimator):
         source = source_of(X)
         if source is not None:
             source = source if sample_weight is None else source.beside(sample_weight)
-            X, *weights = source.every(max(1, len(source) // _SAMPLE))
+            X, *weights = source.sample(max(1, len(source) // _SAMPLE))
             sample_weight = weights[0] if weights else None
         X = self._checked(X, reset=True)
         weight = check_sample_weight(sample_weight, X, counts=False)
         stride = max(1, len(X) // _SAMPLE)
-        if weight is None:
-            return X[::stride], None
-        stride = stride if weight[::stride].any() else 1
-        return X[::stride], weight[::stride]
+        rows = drawn(0, len(X), stride)
+        if stride == 1 or (weight is not None and not weight[rows].any()):
+            return X, weight
+        return _safe_indexing(X, rows), None if weight is None else weight[rows]
 
     @number_per_row
     def outlier_score(self, X: Any) -> Any:

@@ -63,9 +63,9 @@ class Columns:
     """How each feature becomes one number: in standard units, or the surprise of its level. NaN where it is missing."""
 
     levels: tuple[Levels | Exceptions | None, ...]  # of each feature; None for a number
-    peak: Array  # the largest size in each column: divided by it, nothing overflows; of categories without a meaning
-    centre: Array
-    spread: Array
+    unit: Array  # a power of two by which numbers become at most one, about; of categories without a meaning
+    centre: Array  # in these units
+    inverse: Array  # of the spread
 
     @classmethod
     def learn(cls, X: Any, weight: Array | None, exceptions: bool = False) -> tuple[Self, Array, Distinct]:
@@ -113,16 +113,25 @@ class Columns:
         """Numbers in standard units and levels as nats; as if each row had been left out, if ``unseen``."""
         rows = rows.astype(np.float64, order="C")
         with np.errstate(over="ignore"):
-            z: Array = np.clip((rows / self.peak - self.centre) / self.spread, -_FAR, _FAR)
-        for j, own in enumerate(self.levels):
-            if own is not None:
-                z[:, j] = own.surprise(rows[:, j], unseen)
+            z: Array = np.clip((rows * self.unit - self.centre) * self.inverse, -_FAR, _FAR)
+        z[:, self.categories] = self.surprise(rows, unseen)
         return z
+
+    def surprise(self, rows: Array, unseen: bool = False) -> Array:
+        """The nats of the categories, rows × categories; as if each row had been left out, if ``unseen``."""
+        found = np.empty((len(rows), len(self.categories)))
+        for j, feature in enumerate(self.categories):
+            level = self.levels[feature]
+            assert level is not None
+            found[:, j] = level.surprise(rows[:, feature], unseen)
+        return found
 
 
 def _numbers(X: Any, codes: Sequence[dict[Any, int] | None]) -> Array:
     if not is_frame(X):
         return X
+    if all(own is None for own in codes) and all(map(_is_float, X.dtypes)):
+        return check_array(X.to_numpy(), ensure_all_finite="allow-nan")
     found = [
         as_numbers(column) if own is None else as_codes(column, own)
         for column, own in zip(each_column(X), codes, strict=True)
@@ -130,15 +139,25 @@ def _numbers(X: Any, codes: Sequence[dict[Any, int] | None]) -> Array:
     return check_array(np.column_stack(found), ensure_all_finite="allow-nan")
 
 
+def _is_float(kind: Any) -> bool:
+    """Whether a column is of NumPy's floats, of a width that is read as it is."""
+    return isinstance(kind, np.dtype) and kind in (np.float32, np.float64)
+
+
 def _units(table: Array, weight: Array) -> tuple[Array, Array, Array]:
     peak: Any = 0.0
     for rows in slices(table):
         peak = np.maximum(peak, np.nan_to_num(np.abs(table[rows].astype(np.float64)), nan=0.0).max(0))
-    peak = np.where(peak > 0, peak, 1.0)
-    count, mean, square = np.zeros(len(peak)), np.zeros(len(peak)), np.zeros(len(peak))
+    unit = np.ldexp(1.0, -np.frexp(peak)[1].clip(-1000, 1000))  # rounds nothing, and squares do not overflow
+    count, mean, square = np.zeros((3, len(unit)))
+    low, high = np.full(len(unit), np.inf), np.full(len(unit), -np.inf)
     for rows in slices(table):
-        x = table[rows].astype(np.float64, order="C") / peak
+        x = table[rows].astype(np.float64, order="C") * unit
         seen = np.isfinite(x) * weight[rows, None]
+        low, high = (
+            np.minimum(low, np.where(seen > 0, x, np.inf).min(0)),
+            np.maximum(high, np.where(seen > 0, x, -np.inf).max(0)),
+        )
         x = np.nan_to_num(x)
         own = seen.sum(0)
         total = count + own
@@ -147,10 +166,11 @@ def _units(table: Array, weight: Array) -> tuple[Array, Array, Array]:
         gap = middle - mean
         square += (seen * np.square(x - middle)).sum(0) + np.square(gap) * count * share
         mean, count = mean + share * gap, total
+    mean = np.where(low == high, low, mean)  # exactly: a constant less its mean is zero, not rounding
     spread = np.sqrt(square / np.where(count > 0, count, 1.0))
     # A constant column's unit is its size, or a new value there would be no news at all.
     varies = spread > 1e-12 * np.abs(mean)
-    return peak, mean, np.where(varies, spread, np.where(mean != 0, np.abs(mean), 1.0))
+    return unit, mean, 1 / np.where(varies, spread, np.where(mean != 0, np.abs(mean), 1.0))
 
 
 def slices(table: Array) -> Iterator[slice]:

@@ -69,7 +69,7 @@ class EnsembleDetector(OutlierDetector):
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit every detector; those that take no ``sample_weight`` are fitted without. ``y`` is ignored.
 
-        From 65,536 rows on every second row is read, from 98,304 on every third, and so on.
+        From 65,536 rows on one of every two rows is drawn, from 98,304 on one of three, and so on.
         """
         X, weight = self._sample(X, sample_weight)
         _, _, rows = Columns.learn(X, weight)

@@ -11,6 +11,7 @@ from sklearn.utils import check_random_state
 from likely._typing import Array
 from likely.outliers._base import OutlierDetector, number_per_feature, number_per_row
 from likely.outliers._columns import slices
+from likely.outliers._compiled import Compiled
 from likely.outliers._distinct import Distinct
 from likely.outliers._scatter import ScatterDetector
 from likely.outliers._threshold import Contamination, threshold, units
@@ -57,6 +58,7 @@ class LikelihoodDetector(OutlierDetector):
     """
 
     scatter_: ScatterDetector
+    _compiled: Compiled | None
     _exceptions = True
 
     def __init__(self, *, contamination: Contamination = "auto", random_state: Any = None) -> None:
@@ -84,13 +86,13 @@ class LikelihoodDetector(OutlierDetector):
         turned = np.concatenate([w[block] @ self._turn for block in blocks])
         self._nearest = Nearest.learn(w, rows, check_random_state(self.random_state))
         self._learn_densities(z, turned, rows.weight)
-        views = np.concatenate([self._views(z[block]) for block in blocks])
+        views = self._views(table)
         self._middle, self._unit = units(views, rows.weight)
         # As under Student's t, a row counts the less the worse it fits: outliers are not to make each other look usual.
         self._judged = self._of_three(views)
         trust = 1 / (1 + np.square(self._judged.clip(min=0) / _DOUBTFUL))
         self._learn_densities(z, turned, rows.weight * trust)
-        views[:, 2:] = np.concatenate([self._densities(z[block]) for block in blocks])
+        views = self._views(table)
         self._middle, self._unit = units(views, rows.weight)
         unseen = self._unseen(table, w, views, rows.left_out * trust, stretch)
         return self._of_three(views), self._of_three(unseen)
@@ -104,6 +106,15 @@ class LikelihoodDetector(OutlierDetector):
         numbers = z[:, self.columns_.measured]
         self._tails, self._columns = Tails.learn(numbers, weight), Histograms.learn(numbers, weight)
         self._components = Histograms.learn(turned, weight)
+        self._compiled = Compiled.of(
+            np.arange(self.n_features_in_)[self.columns_.measured],
+            self.columns_,
+            self.scatter_,
+            self._tails,
+            self._columns,
+            self._components,
+            self._nearest,
+        )
 
     def _unseen(self, table: Array, w: Array, views: Array, left_out: Array, stretch: Array) -> Array:
         """The five scores of training rows as if each had been left out.
@@ -128,21 +139,36 @@ class LikelihoodDetector(OutlierDetector):
         return unseen
 
     def _scores(self, table: Array) -> Array:
-        scores = np.empty(len(table))
-        for rows, z in self.columns_.blocks(table):
-            scores[rows] = self._of_three(self._views(z))
-        return scores
+        if self._compiled is not None:
+            return self._compiled.scores(table, self._level_sums(table), self._middle, self._unit)
+        return np.concatenate([self._of_three(views) for views in self._view_blocks(table)])
 
     def _of_three(self, views: Array) -> Array:
         """The mean of the three highest, each in its units."""
         own = (views - self._middle) / self._unit
         return np.partition(own, own.shape[1] - _HEARD, axis=1)[:, -_HEARD:].mean(1)
 
-    def _views(self, z: Array) -> Array:
-        """The five scores of standard rows, in nats."""
-        w, seen, _ = self.scatter_._whitened(z)
-        distances = self.scatter_._log_scale(w, seen, z), self._nearest.log_scale(w)
-        return np.column_stack([*distances, self._densities(z, w=w)])
+    def _views(self, table: Array) -> Array:
+        """The five scores of rows, in nats."""
+        if self._compiled is not None:
+            return self._compiled.views(table, self._level_sums(table))
+        return np.concatenate(list(self._view_blocks(table)))
+
+    def _view_blocks(self, table: Array) -> Iterator[Array]:
+        """The five scores by NumPy, a block of rows at a time."""
+        for _, z in self.columns_.blocks(table):
+            w, seen, _ = self.scatter_._whitened(z)
+            distances = self.scatter_._log_scale(w, seen, z), self._nearest.log_scale(w)
+            yield np.column_stack([*distances, self._densities(z, w=w)])
+
+    def _level_sums(self, table: Array) -> Array | None:
+        """What the levels of each row add to its squared distance, to its dimensions, and to its densities in nats."""
+        if not len(self.columns_.categories):
+            return None
+        surprise = self.columns_.surprise(table)
+        there = ~np.isnan(surprise)
+        sums = 2 * np.where(there, surprise, 0.0).sum(1), 2 * there @ self.columns_.usual, self._words(surprise).sum(1)
+        return np.column_stack(sums)
 
     def _densities(
         self, z: Array, left_out: Array | None = None, stretch: Array | None = None, w: Array | None = None
@@ -154,7 +180,8 @@ class LikelihoodDetector(OutlierDetector):
         """
         turned = (self.scatter_._whitened(z)[0] if w is None else w) @ self._turn
         moved = None if stretch is None else turned * np.sqrt(np.sqrt(stretch))[:, None]
-        numbers, words = z[:, self.columns_.measured], self._words(z).sum(1)
+        numbers = z[:, self.columns_.measured]
+        words = self._words(z[:, self.columns_.categories]).sum(1)
         return np.column_stack(
             [
                 self._components.each(turned, left_out, moved).sum(1),
@@ -163,16 +190,15 @@ class LikelihoodDetector(OutlierDetector):
             ]
         )
 
-    def _words(self, z: Array) -> Array:
+    def _words(self, surprise: Array) -> Array:
         """The surprise of each category; what is usual where it is missing."""
-        words = z[:, self.columns_.categories]
-        return np.where(np.isnan(words), self.columns_.usual, words)
+        return np.where(np.isnan(surprise), self.columns_.usual, surprise)
 
     def _contributions(self, table: Array) -> Array:
         """A third of each of the three, shared out by what each column adds above what is usual there."""
         found = np.empty(table.shape)
         for rows, z in self.columns_.blocks(table):
-            own = (self._views(z) - self._middle) / self._unit
+            own = (self._views(table[rows]) - self._middle) / self._unit
             rank = own.argsort(1).argsort(1)
             heard = np.where(rank >= own.shape[1] - _HEARD, own / _HEARD, 0.0)
             found[rows] = sum(
@@ -185,7 +211,7 @@ class LikelihoodDetector(OutlierDetector):
         w, _, missing = self.scatter_._whitened(z)
         numbers = z[:, self.columns_.measured]
         odd = np.maximum(self._components.each(w @ self._turn) - self._components.usual, 0)
-        words = np.maximum(self._words(z) - self.columns_.usual, 0)
+        words = np.maximum(self._words(z[:, self.columns_.categories]) - self.columns_.usual, 0)
         for parts, factor in (
             (np.square(w), 2),
             (self._nearest.each(w), 0),

@@ -142,7 +142,7 @@ class Histograms:
         Arrays are changed in place: this is read for every value of a table.
         """
         place = z - self.low
-        place /= self.width
+        place *= 1 / self.width
         place += 1
         np.fmax(place, 0, out=place)  # not a number is no number at all
         np.fmin(place, _BINS + 1, out=place)

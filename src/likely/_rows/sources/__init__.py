@@ -13,7 +13,7 @@ import numpy as np
 from likely._rows.sources._dask import Dask, is_dask
 from likely._rows.sources._files import ENDINGS, Files, is_files, is_one_file
 from likely._rows.sources._ray import Ray, is_ray
-from likely._rows.sources._source import Answer, Asked, Source
+from likely._rows.sources._source import Answer, Asked, Source, drawn
 from likely._rows.sources._spark import Spark, is_spark
 
 _KINDS: tuple[tuple[Callable[[Any], bool], Any], ...] = (
@@ -22,7 +22,7 @@ _KINDS: tuple[tuple[Callable[[Any], bool], Any], ...] = (
     (is_spark, Spark),
     (is_ray, Ray),
 )
-__all__ = ["ENDINGS", "Answer", "Asked", "Source", "by_blocks", "is_one_file", "source_of"]
+__all__ = ["ENDINGS", "Answer", "Asked", "Source", "by_blocks", "drawn", "is_one_file", "source_of"]
 
 
 def source_of(X: Any) -> Source | None:

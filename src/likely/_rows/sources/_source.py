@@ -138,6 +138,13 @@ class Source(ABC):
     def __len__(self) -> int:
         return sum(self.sizes)
 
+    def sample(self, stride: int) -> tuple[Any, ...]:
+        """Return one of every ``stride`` rows, by :func:`drawn`, in memory: the block, and what stands beside it."""
+        if stride == 1:
+            return self.every(1)
+        parts = list(self.each(functools.partial(_sampled, stride=stride), self.starts))
+        return tuple(joined(part) for part in zip(*parts, strict=True))
+
     def every(self, stride: int) -> tuple[Any, ...]:
         """Return every ``stride``-th row of the table, in memory: the block, and what stands beside it."""
         parts = list(self.each(functools.partial(thinned, stride=stride), self.starts))
@@ -158,6 +165,28 @@ def thinned(*blocks: Any, stride: int) -> tuple[Any, ...]:
     rows = slice(-start % stride, None, stride)
     # Copied, or the few would keep the whole block in memory.
     return tuple((part.iloc[rows] if hasattr(part, "iloc") else part[rows]).copy() for part in parts)
+
+
+def drawn(start: int, rows: int, stride: int) -> NDArray[np.int64]:
+    """Return which of the ``rows`` from ``start`` on are drawn: one of every ``stride`` rows of a table.
+
+    Which one is as good as drawn at random, so that what recurs in the table, such as every tenth row, is sampled as
+    often as it is there; but it is the same row however the table is cut.
+
+    >>> drawn(0, 12, 3), drawn(5, 7, 3) + 5
+    (array([ 0,  5,  6, 11]), array([ 5,  6, 11]))
+    """
+    group = np.arange(start // stride, -(-(start + rows) // stride), dtype=np.uint64)
+    mixed = (group + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)  # Fibonacci hashing: wraps around
+    place = (mixed >> np.uint64(32)) % np.uint64(stride)
+    found = (group * np.uint64(stride) + place).astype(np.int64) - start
+    return found[(found >= 0) & (found < rows)]
+
+
+def _sampled(*blocks: Any, stride: int) -> tuple[Any, ...]:
+    *parts, start = blocks
+    rows = drawn(start, len(parts[0]), stride)
+    return tuple(part.iloc[rows] if hasattr(part, "iloc") else part[rows] for part in parts)
 
 
 def joined(parts: Sequence[Any]) -> Any:

@@ -1,0 +1,158 @@
+"""The views and scores of LikelihoodDetector by compiled code, from rows as they are read (scores.cpp)."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from likely._typing import Array
+from likely.kernels._native import load
+from likely.outliers._columns import Columns
+from likely.outliers._scatter import ScatterDetector
+from likely.outliers._views import Histograms, Nearest, Tails
+
+VIEWS = 5
+_WIDEST, _KNOTS = 128, 128  # as in scores.cpp
+
+
+@cache
+def _library() -> Any:
+    """The compiled function, or None where the wheel was built without it."""
+    library = load("outliers/scores")
+    if library is None:
+        return None
+    library.likely_outlier_scores.argtypes = [ctypes.c_void_p] * 2
+    library.likely_outlier_scores.restype = None
+    return library.likely_outlier_scores
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A fitted detector as the compiled code reads it: the struct ``Detector`` of scores.cpp, field by field."""
+
+    width: int
+    draws: int
+    count: int
+    column: NDArray[np.int64]
+    unit: Array
+    centre: Array
+    inverse: Array
+    location: Array
+    precision: Array
+    turns: Array
+    knots: Array
+    nats: Array
+    slopes: Array
+    tails_usual: Array
+    columns_low: Array
+    columns_inverse: Array
+    columns_nats: Array
+    columns_usual: Array
+    components_low: Array
+    components_inverse: Array
+    components_nats: Array
+    components_usual: Array
+    centres: Array
+    df: float
+
+    @classmethod
+    def of(
+        cls,
+        column: NDArray[np.intp],
+        units: Columns,
+        scatter: ScatterDetector,
+        tails: Tails,
+        columns: Histograms,
+        components: Histograms,
+        nearest: Nearest,
+    ) -> Self | None:
+        """Return the tables of a detector, or None if there is no compiled code for it.
+
+        Args:
+            column: which columns of a table are numbers.
+            units: the standard units of all columns.
+            scatter: the covariance of these.
+            tails: of the columns.
+            columns: densities of the columns.
+            components: densities of the principal coordinates.
+            nearest: centres in whitened coordinates.
+        """
+        width = len(column)
+        if _library() is None or not 1 <= width <= _WIDEST:
+            return None
+        curves = zip(*(_curve(*own) for own in zip(tails.knots, tails.nats, strict=True)), strict=True)
+        arrays = (
+            *(own[column] for own in (units.unit, units.centre, units.inverse)),
+            scatter.location_,
+            scatter._root @ scatter._root,
+            np.concatenate([scatter._root, scatter._root @ scatter._axes], axis=1),
+            *map(np.array, curves),
+            tails.usual,
+            *_densities(columns),
+            *_densities(components),
+            nearest.centres,
+        )
+        numbers = (np.ascontiguousarray(own, np.float64) for own in arrays)
+        return cls(width, *nearest.centres.shape[:2], column.astype(np.int64), *numbers, scatter.df)
+
+    def views(self, table: Array, levels: Array | None) -> Array:
+        """Return the five views of each row, in nats.
+
+        Args:
+            table: rows as they are, NaN where a number is missing.
+            levels: of each row, what its levels add to the squared distance, to its dimensions, and to the densities;
+                None if there are no categories.
+        """
+        found = np.empty((len(table), VIEWS))
+        self._run(table, levels, found)
+        return found
+
+    def scores(self, table: Array, levels: Array | None, middle: Array, unit: Array) -> Array:
+        """Return the outlier score of each row.
+
+        Args:
+            table: as for :meth:`views`.
+            levels: as for :meth:`views`.
+            middle: the median of each view.
+            unit: what each view is divided by.
+        """
+        found = np.empty(len(table))
+        self._run(table, levels, None, found, middle, unit)
+        return found
+
+    def _run(self, table: Array, levels: Array | None, *others: Array | None) -> None:
+        if table.dtype not in (np.float32, np.float64) or any(stride % table.itemsize for stride in table.strides):
+            table = np.ascontiguousarray(table, np.float64)
+        strides = (stride // table.itemsize for stride in table.strides)
+        job = (_at(table), table.itemsize == 8, len(table), *strides, *map(_at, (levels, *others)))
+        _library()(self._struct(), (ctypes.c_int64 * 10)(*job))
+
+    def _struct(self) -> Any:
+        class Detector(ctypes.Structure):
+            _fields_ = [(own.name, ctypes.c_double if own.name == "df" else ctypes.c_int64) for own in fields(self)]
+
+        values = (getattr(self, own.name) for own in fields(self))
+        return ctypes.byref(Detector(*(_at(own) if isinstance(own, np.ndarray) else own for own in values)))
+
+
+def _at(array: Array | None) -> int:
+    return 0 if array is None else array.ctypes.data
+
+
+def _curve(knots: Array, nats: Array) -> tuple[Array, Array, Array]:
+    """Where each interval of a curve begins, and last where the curve ends; the nats there, and the slope."""
+    intervals = len(knots) - 1
+    starts, level, slopes = np.full(_KNOTS + 1, np.inf), np.zeros(_KNOTS), np.zeros(_KNOTS)
+    starts[0], starts[-1], level[0] = knots[0], knots[-1], nats[0]
+    starts[:intervals], level[:intervals] = knots[:-1], nats[:-1]
+    slopes[:intervals] = np.diff(nats) / np.diff(knots)
+    return starts, level, slopes
+
+
+def _densities(own: Histograms) -> tuple[Array, ...]:
+    return own.low, 1 / own.width, own.nats, own.usual
