@@ -119,8 +119,8 @@ def tables(found: Comparison, splits: int) -> list[Table]:
             caption += (
                 " The paper's networks are Keras's, trained for 300 epochs on all rows; its values are of one split. "
                 "Where there are features of some rows only, every method uses those rows. Ours on CIFAR-10 and SVHN, "
-                "where they are not in the data folder, learned from 17,500 rows until they knew them; their features "
-                "are kept along 64 directions, on which LFS without a penalty errs less than it would on all."
+                "where they are not in the data folder, learned from 17,500 rows, for 300 epochs too; their "
+                "features are kept along 64 directions, on which LFS without a penalty errs less than it would on all."
             )
         learned = found.means(measure, "network", [UNCALIBRATED, *(m for m in METHODS if not m.startswith("plain"))])
         made += [

@@ -63,8 +63,6 @@ def test_comparison_knows_what_a_set_lacks() -> None:
     assert found.records(["LS"], ["GS"]).loc["GS"].tolist() == ["1 – 0 – 0", "1 – 0 – 0"]
     counted = found.differences_and_records(["LS"], ["GS", "VS"])
     assert counted.columns.tolist() == [f"{m}, {w}" for m in ("ECE", "NLL") for w in ("mean difference", "record")]
-        f"{m}, {what}" for m in ("ECE", "NLL") for what in ("mean difference", "record")
-    ]
     assert counted.loc[("LS", "GS"), "ECE, record"] == "1 – 0 – 0"
     assert counted.loc[("LS", "VS"), "NLL, mean difference"] == "–"
     assert beside_paper(found.means("ECE", "set"), {"one": {"GS": 0.2}}, "ECE").index.tolist() == [
