@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -139,13 +140,25 @@ class Comparison:
     def records(self, ours: Iterable[str], rivals: Iterable[str]) -> pd.DataFrame:
         """On how many sets ours is clearly better – neither – clearly worse than each rival."""
         rivals = list(rivals)
-
-        def record(own: str, rival: str, measure: str) -> str:
-            found = self.signs(own, rival, measure)
-            return f"{found.count(-1)} – {found.count(0)} – {found.count(1)}" if found else "–"
-
-        table = pd.DataFrame({f"{o}, {m}": {r: record(o, r, m) for r in rivals} for o in ours for m in self.measures})
+        table = pd.DataFrame(
+            {f"{o}, {m}": {r: _record(self.signs(o, r, m)) for r in rivals} for o in ours for m in self.measures}
+        )
         table.index.name = "against"
+        return table
+
+    def differences_and_records(self, ours: Iterable[str], rivals: Iterable[str]) -> pd.DataFrame:
+        """For each of ours and each rival: the mean difference over sets, and on how many it is clear."""
+        rows: dict[tuple[str, str], dict[str, str]] = {}
+        for own, rival in product(ours, rivals):
+            row = rows[own, rival] = {}
+            for measure in self.measures:
+                every = self.differences(own, rival, measure)
+                signs = [one.sign for one in every]
+                mean = np.mean([one.mean for one in every]) if every else math.nan
+                row[f"{measure}, mean difference"] = f"{mean:+z.4f}".replace("-", "−") if every else "–"
+                row[f"{measure}, record"] = _record(signs)
+        table = pd.DataFrame.from_dict(rows, orient="index")
+        table.index = pd.MultiIndex.from_tuples(rows, names=["ours", "against"])
         return table
 
     @styled
@@ -178,6 +191,11 @@ class Comparison:
             f"{measure}: mean paired difference to {self.baseline} over splits, and two standard errors.",
             wide=True,
         )
+
+
+def _record(signs: Sequence[int]) -> str:
+    """How many are clearly better – neither – clearly worse."""
+    return f"{signs.count(-1)} – {signs.count(0)} – {signs.count(1)}" if signs else "–"
 
 
 def beside_paper(means: pd.DataFrame, paper: Mapping[str, Mapping[str, float]], label: str) -> pd.DataFrame:

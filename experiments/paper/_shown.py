@@ -28,13 +28,13 @@ class Shown:
         entry: The table or figure.
         stored: Its stored full run, by which the paper is judged; None for an entry that has none.
         run: What a run here came to, if there was one.
-        records: Where the records of that run are, seen from the page; "" on a page about the stored run alone.
+        folder: Where the records of that run are, seen from the page; "" on a page about the stored run alone.
     """
 
     entry: Entry
     stored: Published | None
     run: Record | None = None
-    records: str = ""
+    folder: str = ""
 
     @property
     def state(self) -> str:
@@ -77,6 +77,17 @@ class Shown:
             return ""
         return ", ".join(f"{name} {value}" for name, value in {**self.run.versions, **self.run.machine}.items())
 
+    @property
+    def records(self) -> Table | None:
+        """Of the stored run, the table that counts clear differences, if it has one: it is part of the reasons."""
+        tables = self.stored.result.tables if self.stored else ()
+        return next((table for table in tables if "clearly better – neither – clearly worse" in table.caption), None)
+
+    @property
+    def tables(self) -> list[Table]:
+        """The other tables of the stored run."""
+        return [table for table in self.stored.result.tables if table is not self.records] if self.stored else []
+
     @staticmethod
     def named(table: Table) -> str:
         """What is in a table: how its caption begins."""
@@ -85,7 +96,7 @@ class Shown:
     @property
     def body(self) -> Markup:
         """The entry as HTML: the claim, the verdict, a picture, a small table, and the rest folded."""
-        return Markup(render(HERE / "entry.html.jinja", item=self, records=self.records))
+        return Markup(render(HERE / "entry.html.jinja", item=self, folder=self.folder))
 
 
 def entry_css() -> Markup:

@@ -41,7 +41,7 @@ from experiments.paper._vision import Recipe, digits
 from likely._page import Picture, Table
 from likely._page.svg import MUTED, PALETTE, styled, to_svg
 
-QUICK = Effort(2, 500, (1, 3, 6), Recipe((16, 32), 6, 64, 1e-2))
+QUICK = Effort(2, 400, (1, 2, 4), Recipe((12, 24), 4, 64, 1e-2))
 FULL = Effort(5, 6000, (1, 3, 6), Recipe((32, 64, 128, 256), 6, 128, 3e-3))
 ON_GPU = Effort(5, 50_000, (1, 4, 12), Recipe((64, 128, 256, 256), 12, 512, 3e-3, residual=True))
 FRESH = 2000  # rows that no network was trained on

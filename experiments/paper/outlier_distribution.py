@@ -24,15 +24,20 @@ def run(context: Context) -> Result:
     return Result(
         verdict,
         notes,
-        tables=(Table(auc.describe().T.drop(columns="count"), _caption(scores, len(auc))),),
+        tables=(
+            Table(auc.describe().T.drop(columns="count"), _caption(scores, len(auc))),
+            Table(auc, "AUC of every detector on every set, mean over seeds where it draws.", {tuple(auc): "higher"}),
+        ),
         pictures=(picture(auc),),
     )
 
 
 def _caption(scores: pd.DataFrame, sets: int) -> str:
     drawn = over_seeds(scores)
+    seeds = scores.groupby("method")["seed"].nunique()
+    counts = " or ".join(str(count) for count in sorted({*seeds[seeds > 1]}))
     return (
-        f"AUC over {sets} sets, mean over {scores['seed'].nunique()} seeds where a detector draws; over seeds the "
+        f"AUC over {sets} sets, mean over {counts} seeds where a detector draws; over seeds the "
         f"standard deviation of the median is at most {drawn.max():.3f} ({drawn.idxmax()})."
     )
 

@@ -10,7 +10,8 @@ RIVALS = ["Platt", "Isotonic", "GS", "plain VS"]
 def classifier_calibration(numbers: Numbers) -> Headline:
     """Table 4."""
     here, paper = numbers.rows("here", 1), numbers.rows("paper", 1)
-    penalised, nll = (numbers.frames[table].loc[here.index] for table in (2, 5))
+    penalties = numbers.frames[2]
+    penalised, nll = penalties.loc[here.index], numbers.frames[5].loc[here.index]
     plain_nll = numbers.frames[4].loc[here.index]
     rival = best(here[RIVALS].mean())
     rows = [
@@ -40,7 +41,8 @@ def classifier_calibration(numbers: Numbers) -> Headline:
         "fits them, "
         f"and {rows[0].ours} and {rows[1].ours} with an evidence ridge; the best rival has {rival}."
     )
-    return Headline(sentence, "CIFAR-10, CIFAR-100 and SVHN; 12 networks, 5 splits.", tuple(rows))
+    data = f"CIFAR-10, CIFAR-100 and SVHN; {len(penalties)} networks, {numbers.count('splits', 1)} splits."
+    return Headline(sentence, data, tuple(rows), picture=2)
 
 
 def regressor_calibration(numbers: Numbers) -> Headline:

@@ -145,7 +145,7 @@ def vae_shape_scale(numbers: Numbers) -> Headline:
         f"{halves(frame.loc['scale σ', 'between pictures'])[0]}% of the variance); in the paper's ranges are "
         f"{halves(frame.loc['shape α', 'in it'])[0]} and {halves(frame.loc['scale σ', 'in it'])[0]}% of them."
     )
-    return Headline(sentence, "Validation faces of CelebA, 3 seeds.", tuple(rows))
+    return Headline(sentence, f"Validation faces of CelebA, {numbers.count('seeds')} seeds.", tuple(rows))
 
 
 def adaptive_regularization(numbers: Numbers) -> Headline:

@@ -75,6 +75,11 @@ class Numbers:
         found = re.search(r"quartiles are at most ([\d.]*\d) apart", caption)
         return f"≤ {found[1]} (quartiles)" if found else NOTHING
 
+    def count(self, what: str, table: int = 0) -> str:
+        """How many of them, as in "5 seeds", the caption of a table names."""
+        found = re.search(rf"(\d+) {what}", self.captions[table])
+        return found[1] if found else NOTHING
+
     def rows(self, kind: str, table: int) -> pd.DataFrame:
         """The rows ``kind`` ("here" or "paper") of the sets that the paper has too, by set."""
         frame = self.frames[table]

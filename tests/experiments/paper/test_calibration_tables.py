@@ -61,6 +61,10 @@ def test_comparison_knows_what_a_set_lacks() -> None:
     assert found.means("NLL", "set").columns.tolist() == ["GS", "LS"]
     assert found.against_baseline("NLL", "set", ["LS", "VS"]).loc["two"].tolist() == ["–"]
     assert found.records(["LS"], ["GS"]).loc["GS"].tolist() == ["1 – 0 – 0", "1 – 0 – 0"]
+    counted = found.differences_and_records(["LS"], ["GS", "VS"])
+    assert counted.columns.tolist() == [f"{m}, {w}" for m in ("ECE", "NLL") for w in ("mean difference", "record")]
+    assert counted.loc[("LS", "GS"), "ECE, record"] == "1 – 0 – 0"
+    assert counted.loc[("LS", "VS"), "NLL, mean difference"] == "–"
     assert beside_paper(found.means("ECE", "set"), {"one": {"GS": 0.2}}, "ECE").index.tolist() == [
         ("one", "here"),
         ("one", "paper"),
@@ -141,7 +145,7 @@ def test_classifier_calibration_without_data() -> None:
     result = classifier_calibration.run(Context(quick=True, progress=told.append))
     check_presentable(result)
     assert told[-1] == 1.0
-    assert len(told) == classifier_calibration.SPLITS
+    assert len(told) == classifier_calibration.QUICK_SPLITS
     assert "Auto" not in result.tables[2].frame.columns
     assert result.tables[1].frame.index.tolist() == [("svhn_resnet50", "here"), ("svhn_resnet50", "paper")]
     assert "Temperatures that learn with the network" in result.notes

@@ -45,7 +45,9 @@ def test_the_papers_training_is_judged_against_both_bases(temp, verdict: str) ->
     found = made(**{UNIT: (0.5, 0.2, 2.0), FITTED: (0.2, 0.2, 1.0), TEMP: other, LEVEL: temp, OURS: (0.1, 0.1, 0.5)})
     judged, notes = _regression_tables.judge(found, missing=["cpu"])
     assert judged == verdict
-    assert "`ours` is clearly better in CAL on 2 and worse on 0" in notes
+    met = {"holds": 6, "does not hold": 0}.get(verdict)
+    assert (f"in {met} of 6 comparisons" in notes) == (met is not None)
+    assert _regression_tables.records(found).loc[(OURS, FITTED), "CAL"] == "2 – 0 – 0"
     assert f"`temp, from σ = 1` {temp[2]:.2f}" in notes
     assert "Not in the data folder: cpu." in notes
     assert "stand-ins" in _regression_tables.judge(found, missing=None)[1]
