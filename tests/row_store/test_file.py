@@ -99,14 +99,14 @@ def test_what_save_and_load_refuse(tmp_path):
     table = open_table(tmp_path / "rows.table")
     with pytest.raises(ValueError, match="takes no path"):
         table.save(tmp_path / "other")
-    with pytest.raises(ValueError, match="is kept in"):
+    with pytest.raises(ValueError, match="is stored in"):
         table.load(tmp_path / "other")
     memory = RowStore(torch.zeros(10, 2))
     with pytest.raises(ValueError, match=r"save\(path\)"):
         memory.save()
     with pytest.raises(FileNotFoundError, match="no table"):
         memory.load(tmp_path / "nothing")
-    with pytest.raises(ValueError, match="begin alike"):
+    with pytest.raises(ValueError, match="must start equal"):
         RowStore(torch.randn(3), store=tmp_path / "new")
     with pytest.raises(ValueError, match=r"'device', 'host' or a path.*'cpu'"):
         RowStore(torch.zeros(3), store="cpu")
