@@ -126,7 +126,7 @@ class RowStore(nn.Module):
         """Iterate over all rows that this process stores, with their mean squares.
 
         Yields:
-            Pairs ``(rows, mean_square)`` of consecutive rows.
+            Pair: consecutive rows and their mean squares.
         """
         self.flush()
         if isinstance(self.store, File):
