@@ -37,7 +37,7 @@ def trouble(name: str, parameter: Parameter, value: Tensor) -> str | None:
     if floor is not None and float(value.max()) <= floor * _NEAR + 1e-6:
         fits = f"lies at the floor {floor:.4g} of its constraint and cannot fall further: the model fits its training"
         if is_temperature:
-            return f"{fits} labels perfectly; learn it on held-out rows (likely.calibration), or fix it at 1"
+            return f"{fits} labels perfectly; learn it on held-out rows (likely.calibration), or hold it fixed at 1"
         return (
             f"{fits} rows perfectly, or targets need standardising; hold out rows, or choose a constraint with a lower "
             "floor"
@@ -45,7 +45,7 @@ def trouble(name: str, parameter: Parameter, value: Tensor) -> str | None:
     if is_temperature and float(value.min()) >= _HOTTEST:
         return (
             f"has grown to {float(value.min()):.4g}, and predictions are almost uniform: check that labels match their "
-            "inputs, lower its learning rate (multiplier= of likely.param_groups), or fix it (temperature=1.0)"
+            "inputs, lower its learning rate (multiplier= of likely.param_groups), or hold it fixed (temperature=1.0)"
         )
     return None
 
