@@ -118,7 +118,7 @@ MISTAKES = {
             torch.zeros(2, 1, 4, 4), torch.zeros(2, 1, 4, 4), features=torch.zeros(2, 5, 3, 3)
         ),
         ValueError,
-        r"maps of \(3, 3\), shape wants \(4, 4\)",
+        r"maps of \(3, 3\), but shape is \(4, 4\)",
     ),
     "net and hidden": (lambda: likely.Predicted(5, net=nn.Linear(5, 1), hidden=(3,)), ValueError, "not both"),
     "a net of the wrong size": (
@@ -147,7 +147,7 @@ MISTAKES = {
     "an unknown parameter": (
         lambda: likely.NormalLoss(sigma=1.0),
         TypeError,
-        "NormalLoss has no parameter sigma; it has scale",
+        "unexpected keyword argument 'sigma'",
     ),
     "a constraint that is none": (
         lambda: likely.Global(constraint=torch.exp),

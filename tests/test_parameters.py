@@ -178,6 +178,6 @@ def test_indexed_dataset():
 @pytest.mark.parametrize("parameter", [likely.Global(), likely.Data(4), likely.Predicted(3, hidden=(2,))])
 def test_unsettled_parameters_copy_and_say_what_they_lack(parameter):
     twin = copy.deepcopy(parameter)
-    with pytest.raises(RuntimeError, match="hand it to a loss"):
+    with pytest.raises(RuntimeError, match="pass it to a loss"):
         twin(features=torch.randn(2, 3), index=torch.tensor([0]))
     assert likely.NormalLoss(scale=twin).scale is twin

@@ -281,7 +281,7 @@ def test_which_weights():
         (lambda m: NormalPrior(m, method="bayes"), ValueError, "method must be"),
         (lambda m: NormalPrior(m, which=["2.weight"]), ValueError, "no parameter 2.weight; it has 0.weight"),
         (lambda m: NormalPrior(m, which="0.weight"), TypeError, "list of names"),
-        (lambda m: NormalPrior(m, which=lambda *_: False), ValueError, "no parameter was chosen"),
+        (lambda m: NormalPrior(m, which=lambda *_: False), ValueError, "no parameter is selected"),
         (lambda m: NormalPrior(m, n=0), ValueError, "n must be > 0"),
         (lambda m: NormalPrior([m]), TypeError, "nn.Module"),
         (lambda m: NormalPrior(nn.LazyLinear(2)), ValueError, "run the model once"),
@@ -393,7 +393,7 @@ def test_the_order_of_parameters_changes_nothing(kind, per, method):
 
 @pytest.mark.parametrize("model", [nn.ReLU(), nn.LayerNorm(3), nn.Linear(4, 3).requires_grad_(False)])
 def test_a_module_with_nothing_to_learn_is_refused(model):
-    with pytest.raises(ValueError, match=r"no parameter was chosen.*which="):
+    with pytest.raises(ValueError, match=r"no parameter is selected.*which="):
         NormalPrior(model)
 
 

@@ -1,7 +1,7 @@
-r"""Maps from the real line onto the values a likelihood parameter may take.
+r"""Transforms from the real numbers to the values that a likelihood parameter may take.
 
-Each is a :class:`torch.distributions.transforms.Transform`: ``constraint(raw)`` gives the value the likelihood
-sees, ``constraint.inv(value)`` the raw number that is stored and optimised.
+Each is a :class:`torch.distributions.transforms.Transform`: ``constraint(raw)`` is the value in the likelihood,
+``constraint.inv(value)`` the raw number that is stored and optimised.
 """
 
 import math
@@ -27,13 +27,25 @@ class _Bijection(Transform):
 
 
 class ShiftedSoftplus(_Bijection):
-    r"""The softplus, lifted off zero by ``offset`` and scaled so that :math:`f(0) = 1`.
+    r"""The softplus, shifted above zero by ``offset`` and scaled so that :math:`f(0) = 1`.
 
     .. math:: f(x) = \frac{\log(1 + e^x) + s}{\log 2 + s}
 
-    It grows linearly, so a large scale keeps its gradient, and it never falls below
-    ``floor`` :math:`= s / (\log 2 + s)`, so a small one cannot make the loss explode. (The paper says it
-    decays to :math:`s`; it decays to that floor: .224 at :math:`s = .2`, .0142 at :math:`s = .01`.)
+    It grows linearly, so that a large scale keeps its gradient, and stays above
+    ``floor`` :math:`= s / (\log 2 + s)`, which bounds the loss: .224 at :math:`s = .2`, .0142 at :math:`s = .01`. (The
+    paper states :math:`s` as the lower bound.)
+
+    Args:
+        offset: finite number :math:`s \ge 0`, 0.01 by default; the losses use 0.01 for scales and 0.2 for temperatures.
+
+    Attributes:
+        floor: lower bound of the values.
+
+    Raises:
+        ValueError: ``offset`` is negative or not finite.
+
+    See Also:
+        :class:`Exp`, :class:`Interval`.
 
     >>> import torch
     >>> from likely.constraints import ShiftedSoftplus
@@ -53,11 +65,11 @@ class ShiftedSoftplus(_Bijection):
 
     @property
     def codomain(self) -> domains.Constraint:  # type: ignore[override]
-        """The values it reaches: above ``floor``."""
+        """The set of values: above ``floor``."""
         return domains.greater_than(self.floor)
 
     def _call(self, x: Tensor) -> Tensor:
-        # It turns linear at 20 by default, where that is still wrong by 2e-9; at 40 it is right in double precision.
+        # By default torch switches to a line at 20, with an error of 2e-9; at 40 it is exact in double precision.
         return (torch.nn.functional.softplus(x, threshold=40.0) + self.offset) / (math.log(2) + self.offset)
 
     def _inverse(self, y: Tensor) -> Tensor:
@@ -65,11 +77,26 @@ class ShiftedSoftplus(_Bijection):
         return soft + torch.log(-torch.expm1(-soft))
 
     def slope(self, x: Tensor) -> Tensor:
-        """f'(x)."""
+        """The derivative f'(x).
+
+        Args:
+            x: raw numbers, any shape.
+
+        Returns:
+            Positive numbers, in the shape of ``x``.
+        """
         return torch.sigmoid(x) / (math.log(2) + self.offset)
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        """log f'(x)."""
+        """The logarithm of the derivative, log f'(x).
+
+        Args:
+            x: raw numbers, any shape.
+            y: the transformed numbers, which are not needed here.
+
+        Returns:
+            Real numbers, in the shape of ``x``.
+        """
         return torch.nn.functional.logsigmoid(x) - math.log(math.log(2) + self.offset)
 
     def __repr__(self) -> str:
@@ -77,7 +104,12 @@ class ShiftedSoftplus(_Bijection):
 
 
 class Exp(ExpTransform):
-    """The exponential: the field's usual choice for a scale, and the one that runs away (see the docs).
+    """The exponential function: the usual choice for a scale, which has no lower bound above zero.
+
+    Without a bound, a scale that falls towards zero makes the loss diverge; :class:`ShiftedSoftplus` prevents that.
+
+    Args:
+        cache_size: 1 keeps the last value for the inverse, 0 (the default) does not, as in torch.
 
     >>> import torch
     >>> from likely.constraints import Exp
@@ -92,7 +124,14 @@ class Exp(ExpTransform):
 class Interval(_Bijection):
     r"""The sigmoid, stretched over the open interval ``(low, high)``.
 
-    Beyond ±17 in float32 the sigmoid rounds to its ends; the value then *is* ``low`` or ``high``.
+    Beyond ±17 the sigmoid rounds to 0 or 1 in float32, and the value is ``low`` or ``high``.
+
+    Args:
+        low: finite lower end.
+        high: finite upper end, above ``low``.
+
+    Raises:
+        ValueError: the ends are not finite, or not in order.
 
     >>> import torch
     >>> from likely.constraints import Interval
@@ -108,7 +147,7 @@ class Interval(_Bijection):
 
     @property
     def codomain(self) -> domains.Constraint:  # type: ignore[override]
-        """The values it reaches: from ``low`` to ``high``."""
+        """The set of values: from ``low`` to ``high``."""
         return domains.interval(self.low, self.high)
 
     def _call(self, x: Tensor) -> Tensor:
@@ -119,7 +158,15 @@ class Interval(_Bijection):
         return torch.log(y - self.low) - torch.log(self.high - y)
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        """log f'(x)."""
+        """The logarithm of the derivative, log f'(x).
+
+        Args:
+            x: raw numbers, any shape.
+            y: the transformed numbers, which are not needed here.
+
+        Returns:
+            Real numbers, in the shape of ``x``.
+        """
         log_sigmoid = torch.nn.functional.logsigmoid
         return math.log(self.high - self.low) + log_sigmoid(x) + log_sigmoid(-x)
 

@@ -1,4 +1,4 @@
-r"""Distributions of likelihoods that torch lacks, or has without a CDF or quantiles."""
+r"""Distributions that torch does not have, or has without a CDF or quantiles."""
 
 from torch.distributions import Distribution
 

@@ -1,4 +1,4 @@
-"""A dataset that also says which row it hands out."""
+"""A dataset that adds the row number to every item."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,9 +9,18 @@ __all__ = ["IndexedDataset"]
 
 
 class IndexedDataset(Dataset[Any]):
-    """Appends the row number to every item of a map-style dataset, for :class:`likely.Data`.
+    """A map-style dataset whose items have their row number appended, for :class:`likely.Data`.
 
-    A tuple or list gains a last element, a mapping the key ``"index"``, anything else becomes a pair.
+    A tuple or list gets a last element, a mapping the key ``"index"``; any other item becomes a pair.
+
+    Args:
+        dataset: map-style dataset, with ``__getitem__`` and ``__len__``.
+
+    Raises:
+        TypeError: the dataset is not map-style.
+
+    See Also:
+        :class:`~likely.row_store.LookAhead`, which prefetches the values of the rows.
 
     >>> import torch
     >>> from likely import IndexedDataset

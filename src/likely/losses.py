@@ -1,8 +1,8 @@
-r"""Losses that are likelihoods: ``nn.Module`` losses whose parameters are free to learn.
+r"""Losses that are likelihoods: ``nn.Module`` losses whose parameters can learn.
 
 ``loss_fn(prediction, target)`` is the negative log-likelihood. Each parameter of a likelihood is one of
 :class:`~likely.Fixed` (or just a number), :class:`~likely.Global` (the default), :class:`~likely.Data` or
-:class:`~likely.Predicted`; the last two ask for ``index=`` or ``features=`` in the call.
+:class:`~likely.Predicted`; the last two need ``index=`` or ``features=`` in the call.
 """
 
 from torch import nn

@@ -1,4 +1,4 @@
-"""Handing likelihood parameters to an optimizer, and a module whose forward pass is the loss."""
+"""Parameter groups for an optimizer, gradient clipping, and a module whose forward pass returns the loss."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -25,11 +25,28 @@ def param_groups(
     likelihood_weight_decay: float = 0.0,
     **options: Any,
 ) -> list[dict[str, Any]]:
-    """Two groups for any torch optimizer: the model's parameters at ``lr``, the likelihood's at ``multiplier × lr``.
+    """Two parameter groups for a torch optimizer: the model at ``lr``, the likelihood at ``multiplier × lr``.
 
-    The paper's multiplier is .1. ``weight_decay`` is the model's; the likelihood's own pulls its parameters
-    towards 1 and is off. Further ``options`` go to both groups. A loss with nothing to hand over (all fixed, or
-    rows of :class:`likely.Data`, which step by themselves) adds no group.
+    Args:
+        model: module, or parameters, to be trained.
+        loss_fn: loss module, such as :class:`~likely.NormalLoss`. If it has no parameters for an optimizer (all are
+            fixed, or belong to :class:`~likely.Data`, which updates itself), it adds no group.
+        lr: learning rate of the model.
+        multiplier: learning rate of the likelihood's parameters relative to ``lr``; 0.1 by default, as in the paper.
+        weight_decay: weight decay of the model, 0 by default.
+        likelihood_weight_decay: weight decay of the likelihood's parameters, 0 by default; it pulls scales and
+            temperatures towards 1.
+        **options: further options of the optimizer, for both groups.
+
+    Returns:
+        One or two dictionaries, named ``"model"`` and ``"likelihood"``, for any optimizer of :mod:`torch.optim`.
+
+    Raises:
+        TypeError: ``loss_fn`` is not a module.
+        ValueError: ``lr`` or ``multiplier`` is not positive.
+
+    See Also:
+        :func:`~likely.clip_gradients`.
 
     >>> import torch, likely
     >>> model, loss_fn = torch.nn.Linear(3, 1), likely.NormalLoss()
@@ -43,11 +60,11 @@ def param_groups(
     if not isinstance(loss_fn, nn.Module):
         raise TypeError(f"loss_fn must be a loss module such as likely.NormalLoss(), got {type(loss_fn).__name__}")
     likelihood = [p for p in loss_fn.parameters() if p.requires_grad]
-    own = {id(p) for p in likelihood}
-    given = model.parameters() if isinstance(model, nn.Module) else model
-    theirs = [p for p in given if p.requires_grad and id(p) not in own]
+    shared = {id(p) for p in likelihood}
+    parameters = model.parameters() if isinstance(model, nn.Module) else model
+    rest = [p for p in parameters if p.requires_grad and id(p) not in shared]
     groups = [
-        {"name": "model", "params": theirs, "lr": lr, "weight_decay": weight_decay, **options},
+        {"name": "model", "params": rest, "lr": lr, "weight_decay": weight_decay, **options},
         {
             "name": "likelihood",
             "params": likelihood,
@@ -60,11 +77,24 @@ def param_groups(
 
 
 def clip_gradients(optimizer: torch.optim.Optimizer, loss_fn: nn.Module, max_norm: float = 1.0) -> RemovableHandle:
-    """Clip the likelihood's gradient to the norm ``max_norm`` before every step of ``optimizer``.
+    """Clip the gradient of the likelihood's parameters before every step of an optimizer.
 
-    The paper clips at 1. The returned handle's ``remove()`` ends it. What a closure handed to ``optimizer.step``
-    differentiates, as Lightning does, is too late for it: clip there, or use
-    :class:`likely.integrations.lightning.LikelihoodModule`.
+    Gradients that a closure computes inside ``optimizer.step``, as in Lightning, are not clipped: clip in the closure,
+    or use :class:`likely.integrations.lightning.LikelihoodModule`.
+
+    Args:
+        optimizer: optimizer that has the likelihood's parameters.
+        loss_fn: loss module.
+        max_norm: largest norm of the gradient; 1 by default, as in the paper.
+
+    Returns:
+        A handle; its method ``remove()`` ends the clipping.
+
+    Raises:
+        ValueError: ``max_norm`` is not positive.
+
+    See Also:
+        :func:`~likely.param_groups`.
 
     >>> import torch, likely
     >>> loss_fn = likely.NormalLoss()
@@ -87,7 +117,7 @@ def clip_gradients(optimizer: torch.optim.Optimizer, loss_fn: nn.Module, max_nor
 
 @contextmanager
 def outputs_of(model: nn.Module, name: str) -> Iterator[list[Any]]:
-    """What the submodule of that name returns while the block runs, call by call."""
+    """The outputs of the submodule of that name in the calls during the block."""
     caught: list[Any] = []
     handle = model.get_submodule(name).register_forward_hook(lambda module, args, output: caught.append(output))
     try:
@@ -100,9 +130,20 @@ class Supervised(nn.Module):
     """A model and its loss as one module whose forward pass returns the loss.
 
     Wrap this, not the model, in DDP, FSDP or a Trainer: parameters used outside the wrapped forward pass are
-    neither synchronised nor sharded. Predicted parameters find their features in what the model returns, if it
-    returns ``(prediction, features)``; or in the output of the submodule that ``features`` names; or, with
-    ``features="input"``, in the input itself; or in what a function ``features`` makes of the input.
+    neither synchronised nor sharded.
+
+    Args:
+        model: module that returns the prediction, or ``(prediction, features)``.
+        loss_fn: loss module, such as :class:`~likely.NormalLoss`.
+        features: source of the features for Predicted parameters: the name of a submodule, whose output is used;
+            ``"input"``, the input itself; a function of the input; or None (the default), the second output of the
+            model, if it has one.
+
+    Raises:
+        ValueError: the model has no submodule of that name.
+
+    See Also:
+        :class:`~likely.Predicted`, :func:`~likely.param_groups`.
 
     >>> import torch, likely
     >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
@@ -117,7 +158,7 @@ class Supervised(nn.Module):
         if isinstance(features, str) and features != "input" and features not in dict(model.named_modules()):
             names = ", ".join(name for name, _ in model.named_modules() if name)
             raise ValueError(f"the model has no submodule {features!r}; it has {names}")
-        # Tables keep themselves equal across processes; DDP would copy all of rank 0's rows at every step.
+        # Row stores synchronise themselves across processes; DDP would copy all of rank 0's rows at every step.
         self._ddp_params_and_buffers_to_ignore = [
             f"{name}.{buffer}"
             for name, module in self.named_modules()
@@ -126,7 +167,14 @@ class Supervised(nn.Module):
         ]
 
     def predict(self, *inputs: Any) -> tuple[Any, Any]:
-        """The model's prediction, and the features that Predicted parameters read."""
+        """The model's prediction, and the features for Predicted parameters.
+
+        Args:
+            *inputs: arguments of the model.
+
+        Returns:
+            The prediction, and the features or None.
+        """
         if callable(self.features):
             return self.model(*inputs), self.features(*inputs)
         if self.features in (None, "input"):
@@ -141,7 +189,20 @@ class Supervised(nn.Module):
     def forward(
         self, inputs: Any, target: Any, *, index: Tensor | None = None, sample_weight: Tensor | None = None
     ) -> Tensor:
-        """The loss of a batch."""
+        """Compute the loss of a batch.
+
+        Args:
+            inputs: argument of the model.
+            target: argument of the loss.
+            index: row numbers in the training set, shape (batch,), for Data parameters; None by default.
+            sample_weight: weights ≥ 0, one per row; None by default.
+
+        Returns:
+            The loss, reduced as ``loss_fn`` reduces it.
+
+        Raises:
+            ValueError: the loss has a Predicted parameter, and there are no features.
+        """
         prediction, features = self.predict(inputs)
         if features is None and any(isinstance(m, Predicted) for m in self.loss_fn.modules()):
             raise ValueError(

@@ -1,18 +1,19 @@
-r"""Likelihood parameters φ: *who* they depend on × *how many* there are.
+r"""Parameters φ of a likelihood, such as a scale or a temperature: what they depend on, and how many there are.
 
 ========================  ==================================================================================
-:class:`Fixed`            nobody: a number that does not learn, as in the losses everybody uses
-:class:`Global`           nobody: one value (or one a target, channel, pixel) that learns
-:class:`Data`             the row number: every training example has its own
-:class:`Predicted`        the input: a small network reads it off features
+:class:`Fixed`            a constant that does not learn, as in the losses of ``torch.nn``
+:class:`Global`           learned values shared by all rows: one, or one per target, channel or pixel
+:class:`Data`             learned values per training row
+:class:`Predicted`        values predicted from the input by a small network
 ========================  ==================================================================================
 
 ``shape`` is the shape of one example's φ and broadcasts to one example's prediction: ``()`` is a single value,
-``(C, 1, 1)`` one a channel, ``(C, H, W)`` one a pixel. ``init`` and ``constraint`` may be left to the loss that
-takes the parameter: it knows where its parameter may go, and starts it where the loss is the familiar one.
+``(C, 1, 1)`` one per channel, ``(C, H, W)`` one per pixel. ``init`` and ``constraint`` may be left to the loss, which
+starts most parameters where it equals the familiar loss of ``torch.nn``.
 """
 
 import math
+import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import pairwise
@@ -34,7 +35,21 @@ Start = float | Sequence[float] | Tensor
 
 
 class Parameter(nn.Module):
-    """What the four kinds share: a shape, a start, and a constraint between storage and use.
+    """Base class of the four kinds of parameters: a shape, an initial value and a constraint.
+
+    Args:
+        shape: shape of one example's values, which must broadcast to one example's prediction: ``()`` (the default) for
+            one value, ``(C, 1, 1)`` for one per channel, ``(C, H, W)`` for one per pixel.
+        init: initial value: a number, or values that broadcast to ``shape``; by default (None) the loss chooses it.
+        constraint: :class:`torch.distributions.transforms.Transform` from the real numbers to the allowed values, such
+            as :class:`likely.constraints.Exp`; by default (None) the loss chooses it.
+        validate_args: whether tensor values are checked; by default (None) on the CPU only.
+
+    Raises:
+        TypeError: ``constraint`` is not a transform.
+
+    See Also:
+        :class:`~likely.Fixed`, :class:`~likely.Global`, :class:`~likely.Data`, :class:`~likely.Predicted`.
 
     >>> import likely
     >>> isinstance(likely.Global(), likely.parameters.Parameter)
@@ -63,7 +78,18 @@ class Parameter(nn.Module):
             self.settle("parameter", constraint, init)
 
     def settle(self, name: str, constraint: Transform, init: Start) -> None:
-        """Fill in what was left open and make the storage; a parameter shared by two losses settles once."""
+        """Set the constraint and the initial value where they were left open, and allocate the storage.
+
+        The loss calls it. If two losses share a parameter, the second call has no effect.
+
+        Args:
+            name: name of the parameter, for errors.
+            constraint: default constraint.
+            init: default initial value.
+
+        Raises:
+            ValueError: the initial value does not broadcast to the shape, or the constraint does not allow it.
+        """
         if self.ready:
             return
         self.constraint = self.constraint or constraint
@@ -75,11 +101,11 @@ class Parameter(nn.Module):
             start = start.expand(self.shape)
         except RuntimeError:
             raise ValueError(f"init of {name} has shape {tuple(start.shape)}, its shape is {self.shape}") from None
-        # The inverse is taken in double, so that the start is the number named, to rounding.
+        # The inverse is taken in double precision, so that the initial value is exact to rounding.
         raw = self.constraint.inv(start.double()).to(start.dtype)
         if may_look(raw, True) and not bool(raw.isfinite().all()):
             raise ValueError(
-                f"{name} cannot start at {self.init}: {self.constraint!r} does not reach it; name another constraint"
+                f"{name} cannot start at {self.init}: {self.constraint!r} does not reach it; choose another constraint"
             )
         self._build(raw.clone())
         self.ready = True
@@ -88,7 +114,15 @@ class Parameter(nn.Module):
         raise TypeError("use Fixed, Global, Data or Predicted")
 
     def unconstrained(self, features: Tensor | None, index: Tensor | None) -> Tensor:
-        """What ``forward`` returns before its constraint; of Fixed, which has none, the value."""
+        """The values before the constraint; those of Fixed, which has none.
+
+        Args:
+            features: inputs of a Predicted parameter, otherwise ignored.
+            index: row numbers for a Data parameter, otherwise ignored.
+
+        Returns:
+            Real numbers in the shape that ``forward`` returns.
+        """
         raise TypeError("use Fixed, Global, Data or Predicted")
 
     def _constrain(self, raw: Tensor) -> Tensor:
@@ -100,11 +134,15 @@ class Parameter(nn.Module):
     def _check_ready(self) -> None:
         if not self.ready:
             raise RuntimeError(
-                f"this {type(self).__name__} has no constraint or init yet: hand it to a loss, or name both"
+                f"this {type(self).__name__} has no constraint or init yet: pass it to a loss, or give both"
             )
 
     def extra_repr(self) -> str:
-        """Shape, start and constraint, for ``repr``."""
+        """Show shape, initial value and constraint in ``repr``.
+
+        Returns:
+            ``name=value`` pairs, separated by commas.
+        """
         start = f"{self.init:g}" if isinstance(self.init, int | float) else "…"
         return ", ".join(
             ([f"shape={self.shape}"] if self.shape else [])
@@ -116,9 +154,12 @@ class Fixed(Parameter):
     """A value that does not learn: ``NormalLoss(scale=Fixed(1))`` is half the squared error.
 
     Args:
-        value: A number, a sequence of numbers or a tensor, one for each target, channel or pixel. It is kept in
-            double precision beside the buffer ``value``, which has the module's dtype: a loss of float64 data, and
-            the module after ``.double()``, use the number itself and not what float32 left of it.
+        value: number (1 by default), sequence of numbers or tensor, such as one value per target, channel or pixel. It
+            is stored in double precision beside the buffer ``value``, which has the module's dtype, so that losses of
+            float64 data, and the module after ``.double()``, use the exact number.
+
+    See Also:
+        :class:`~likely.Global`, which learns.
 
     >>> import torch, likely
     >>> likely.NormalLoss(scale=likely.Fixed(2.0)).scale.value
@@ -141,17 +182,34 @@ class Fixed(Parameter):
     def forward(
         self, features: Tensor | None = None, index: Tensor | None = None, *, dtype: torch.dtype | None = None
     ) -> Tensor:
-        """The value, whatever is asked; where ``dtype`` holds more digits than the buffer, in that."""
+        """The value.
+
+        Args:
+            features: ignored.
+            index: ignored.
+            dtype: floating-point type of the result, if it is more precise than the buffer; None by default.
+
+        Returns:
+            A tensor of shape ``shape``.
+        """
         if dtype is None or dtype == self.value.dtype or dtype.itemsize < self.value.dtype.itemsize:
             return self.value
         return self._in(dtype, self.value)
 
     def unconstrained(self, features: Tensor | None, index: Tensor | None) -> Tensor:
-        """The value."""
+        """The value, which has no constraint.
+
+        Args:
+            features: ignored.
+            index: ignored.
+
+        Returns:
+            A tensor of shape ``shape``.
+        """
         return self.value
 
     def _in(self, dtype: torch.dtype, value: Tensor) -> Tensor:
-        """``value`` in ``dtype``, with all its digits unless somebody has written another number into the buffer."""
+        """``value`` in ``dtype``, with all digits unless the buffer was overwritten with another number."""
         if value.is_meta:
             return value.to(dtype)
         wide = self._wide.to(value.device)
@@ -167,12 +225,30 @@ class Fixed(Parameter):
         return self
 
     def extra_repr(self) -> str:
-        """The value, for ``repr``."""
+        """Show the value, or its shape, in ``repr``.
+
+        Returns:
+            The value, or ``shape=…`` if there are several.
+        """
         return f"{self.value.item():g}" if self.value.numel() == 1 else f"shape={self.shape}"
 
 
 class Global(Parameter):
-    """One φ for all examples, learned with the model; defined in training and testing alike.
+    """A value shared by all rows, learned with the model; the same in training and evaluation.
+
+    Args:
+        shape: shape of one example's values, which must broadcast to one example's prediction: ``()`` (the default) for
+            one value, ``(C, 1, 1)`` for one per channel, ``(C, H, W)`` for one per pixel.
+        init: initial value: a number, or values that broadcast to ``shape``; by default (None) the loss chooses it.
+        constraint: :class:`torch.distributions.transforms.Transform` from the real numbers to the allowed values, such
+            as :class:`likely.constraints.Exp`; by default (None) the loss chooses it.
+        validate_args: whether tensor values are checked; by default (None) on the CPU only.
+
+    Attributes:
+        raw: the stored :class:`torch.nn.Parameter`, before the constraint.
+
+    See Also:
+        :class:`~likely.Data` (one value per training row), :class:`~likely.Predicted` (values from features).
 
     >>> import torch, likely
     >>> scale = likely.Global(init=2.0, constraint=likely.constraints.Exp())
@@ -190,30 +266,74 @@ class Global(Parameter):
 
     @property
     def value(self) -> Tensor:
-        """The constrained value, in the graph."""
+        """The constrained value, shape ``shape``, with gradient."""
         return self.forward()
 
     def unconstrained(self, features: Tensor | None, index: Tensor | None) -> Tensor:
-        """The raw number, or numbers."""
+        """The raw value, before the constraint.
+
+        Args:
+            features: ignored.
+            index: ignored.
+
+        Returns:
+            A tensor of shape ``shape``.
+        """
         self._check_ready()
         return self.raw
 
     def forward(self, features: Tensor | None = None, index: Tensor | None = None) -> Tensor:
-        """The value, whatever is asked."""
+        """The constrained value.
+
+        Args:
+            features: ignored.
+            index: ignored.
+
+        Returns:
+            A tensor of shape ``shape``.
+        """
         if not self.ready:
             self._check_ready()
         return self._constrain(self.raw)
 
 
 class Data(Parameter):
-    """One φ a training row. It is undefined for rows outside the training set.
+    """One value per training row; rows outside the training set have none.
 
-    The rows live in a :class:`likely.row_store.RowStore` and step during ``backward``: there is nothing to hand to an
-    optimizer. ``table_options`` reach it: ``optimizer``, ``lr``, ``clip``, ``weight_decay``; and, for many rows,
-    ``store`` (``"device"``, ``"host"`` or the path of a file), ``dtype`` and ``sharded``. In evaluation mode it
-    refuses to answer, unless ``fallback`` says what stands in for a row's own value: the ``"mean"`` over the table
-    or the ``"init"``. Under a ``GradScaler`` rows see gradients that are scaled up: give ``clip=None`` and keep the
-    RMSProp that is the default, which does not mind; bfloat16 needs no scaler.
+    The values are stored in a :class:`likely.row_store.RowStore` and updated during ``backward``, so they are not
+    passed to an optimizer. Under a ``GradScaler`` their gradients are scaled up: set ``clip=None`` and keep the default
+    RMSProp, which does not depend on the scale; bfloat16 needs no scaler.
+
+    Args:
+        n: number of training rows.
+        shape: shape of one example's values, which must broadcast to one example's prediction: ``()`` (the default) for
+            one value, ``(C, 1, 1)`` for one per channel, ``(C, H, W)`` for one per pixel.
+        init: initial value: a number, or values that broadcast to ``shape``; by default (None) the loss chooses it.
+        constraint: :class:`torch.distributions.transforms.Transform` from the real numbers to the allowed values, such
+            as :class:`likely.constraints.Exp`; by default (None) the loss chooses it.
+        fallback: value in evaluation mode: ``"mean"`` over all rows, or ``"init"``; by default (None) evaluation raises
+            an error.
+        validate_args: whether tensor values are checked; by default (None) on the CPU only.
+        store: where the values are: ``"device"`` (the default), with the model; ``"host"``, in the memory of the host;
+            or the path of a file.
+        dtype: floating-point type of the stored values; by default (None) torch's default. With ``torch.bfloat16``
+            steps are rounded at random, so that small ones add up.
+        sharded: whether each process of :mod:`torch.distributed` stores a part of the rows; by default each stores all.
+        optimizer: rule of the updates: ``"rmsprop"`` (the default, as in the paper), ``"adagrad"`` or ``"sgd"``.
+        lr: learning rate of the rows, 0.1 by default.
+        decay: decay of RMSProp's running mean square, 0.9 by default.
+        eps: added to the root of the mean square, 1e-8 by default.
+        clip: largest norm of a row's gradient, 1 by default; None does not clip.
+        weight_decay: pull of the raw values towards zero at each update of a row, 0 by default.
+
+    Attributes:
+        table: the :class:`likely.row_store.RowStore` with the unconstrained values, once a loss has the parameter.
+
+    Raises:
+        ValueError: ``n`` is not a positive integer, or ``fallback`` is unknown.
+
+    See Also:
+        :class:`~likely.IndexedDataset`, which adds row numbers to batches.
 
     >>> import torch, likely
     >>> loss_fn = likely.SoftmaxLoss(temperature=likely.Data(3, lr=0.5))
@@ -235,15 +355,34 @@ class Data(Parameter):
         constraint: Transform | None = None,
         fallback: str | None = None,
         validate_args: bool | None = None,
-        **table_options: Any,
+        store: str | os.PathLike[str] = "device",
+        dtype: torch.dtype | None = None,
+        sharded: bool = False,
+        optimizer: str = "rmsprop",
+        lr: float = 0.1,
+        decay: float = 0.9,
+        eps: float = 1e-8,
+        clip: float | None = 1.0,
+        weight_decay: float = 0.0,
     ) -> None:
         if not hasattr(n, "__index__") or n < 1:
             raise ValueError(f"n must be the number of training rows, a positive integer; got {n!r}")
         if fallback not in (None, "mean", "init"):
             raise ValueError(f"fallback must be None, 'mean' or 'init'; got {fallback!r}")
-        if fallback == "mean" and table_options.get("sharded"):
-            raise ValueError("fallback='mean' needs all rows, and a sharded table has its part: use fallback='init'")
-        self.n, self.fallback, self.table_options = int(n), fallback, table_options
+        if fallback == "mean" and sharded:
+            raise ValueError("fallback='mean' needs all rows, and a sharded table has a part of them: use 'init'")
+        self.n, self.fallback = int(n), fallback
+        self.table_options: dict[str, Any] = {
+            "store": store,
+            "dtype": dtype,
+            "sharded": sharded,
+            "optimizer": optimizer,
+            "lr": lr,
+            "decay": decay,
+            "eps": eps,
+            "clip": clip,
+            "weight_decay": weight_decay,
+        }
         super().__init__(shape, init=init, constraint=constraint, validate_args=validate_args)
 
     def _build(self, raw: Tensor) -> None:
@@ -253,18 +392,37 @@ class Data(Parameter):
 
     @property
     def value(self) -> Tensor:
-        """All rows, constrained; shape ``(n, *shape)``. Of a sharded table those of this process."""
+        """The constrained values of all rows, shape ``(n, *shape)``; of a sharded table those of this process."""
         self._check_ready()
         return self._constrain(_at_least_float32(self.table.rows))
 
     def unconstrained(self, features: Tensor | None, index: Tensor | None) -> Tensor:
-        """The raw rows of ``index``, in training."""
+        """The raw values of the rows ``index``, for training.
+
+        Args:
+            features: ignored.
+            index: row numbers, shape (batch,).
+
+        Returns:
+            A tensor of shape ``(batch, *shape)``, whose gradient updates the rows.
+        """
         self._check_ready()
         rows: Tensor = self.table(index)
         return rows
 
     def forward(self, features: Tensor | None = None, index: Tensor | None = None) -> Tensor:
-        """The rows of ``index`` in training, the fallback in evaluation."""
+        """The values of the rows ``index`` in training, the fallback in evaluation.
+
+        Args:
+            features: ignored.
+            index: row numbers, shape (batch,); not needed in evaluation.
+
+        Returns:
+            A tensor of shape ``(batch, *shape)`` in training, ``shape`` in evaluation.
+
+        Raises:
+            RuntimeError: in evaluation mode without a fallback.
+        """
         if self.training:
             return self._constrain(self.unconstrained(features, index))
         self._check_ready()
@@ -278,16 +436,20 @@ class Data(Parameter):
             "'init' to Data, or use Global or Predicted"
         )
 
-    # What torch.compiler.disable sets; the decorator itself would load the compiler with `import likely`.
+    # As torch.compiler.disable does; the decorator itself would load the compiler with `import likely`.
     forward._torchdynamo_disable = True  # type: ignore[attr-defined]
 
     def extra_repr(self) -> str:
-        """Rows, shape, start and constraint, for ``repr``."""
+        """Show number of rows, shape, initial value and constraint in ``repr``.
+
+        Returns:
+            ``name=value`` pairs, separated by commas.
+        """
         return ", ".join(filter(None, [f"n={self.n}", super().extra_repr()]))
 
 
 def _in_full_precision(device: str) -> AbstractContextManager[Any]:
-    """Without autocast, which would round a network's small numbers; entering that takes time of its own."""
+    """A context without autocast, which would round small numbers; none where autocast is off already."""
     return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
 
 
@@ -296,18 +458,37 @@ def _at_least_float32(rows: Tensor) -> Tensor:
 
 
 class Predicted(Parameter):
-    r"""φ as a function of the input, read off ``features`` by a small network.
+    r"""Values predicted from ``features`` by a small network.
 
-    ``in_features`` numbers go through ``hidden`` ReLU layers (none: a linear map) to ``shape``; or ``net``, any
-    module, does it, and what it returns is added to the unconstrained start. ``normalize`` standardises the
-    features by their running mean and deviation, as the paper found it needs. ``weights`` draws the last layer:
-    ``"glorot"``, ``"he"``, or ``"zero"``, which starts φ exactly at ``init``. ``isolated`` stops the gradient at
-    the features, so that φ learns without touching the model. A batch that is refused, or whose features are not
-    finite, leaves the running mean and deviation as they were.
+    Features have the shape ``(batch, in_features)``, or ``(batch, …, in_features)`` for one value per position of a
+    sequence. A batch that raises an error, or whose features are not finite, leaves the running mean and standard
+    deviation of the features unchanged.
 
-    Features have the shape ``(batch, in_features)``, or ``(batch, …, in_features)`` for φ at every position of a
-    sequence. With ``spatial=True`` they are maps ``(batch, in_features, H, W)`` and the network is a 1×1
-    convolution; axes that are 1 or missing in ``shape`` are averaged over, as the paper does for one φ an image.
+    Args:
+        in_features: number of features per row; None is possible with ``net`` and ``normalize=False``.
+        shape: shape of one example's values, which must broadcast to one example's prediction: ``()`` (the default) for
+            one value, ``(C, 1, 1)`` for one per channel, ``(C, H, W)`` for one per pixel.
+        net: module that maps features to raw values, which are added to the raw initial value; by default (None) a
+            network with ``hidden`` layers.
+        hidden: sizes of the hidden ReLU layers; none (the default) make the network linear.
+        isolated: whether the gradient stops at the features, so that the parameter does not affect the model; ``False``
+            by default.
+        normalize: whether features are standardised by their running mean and standard deviation, as in the paper;
+            ``True`` by default.
+        weights: initial weights of the network: ``"glorot"`` (the default), ``"he"``, or ``"zero"`` for the last layer,
+            which makes all values start at ``init``.
+        spatial: whether features are maps ``(batch, in_features, H, W)`` and the network is a 1×1 convolution; axes
+            that are 1 or missing in ``shape`` are averaged over. ``False`` by default.
+        init: initial value: a number, or values that broadcast to ``shape``; by default (None) the loss chooses it.
+        constraint: :class:`torch.distributions.transforms.Transform` from the real numbers to the allowed values, such
+            as :class:`likely.constraints.Exp`; by default (None) the loss chooses it.
+        validate_args: whether tensor values are checked; by default (None) on the CPU only.
+
+    Raises:
+        ValueError: ``weights`` or ``shape`` is not one of the above, or both ``net`` and ``hidden`` are given.
+
+    See Also:
+        :class:`~likely.Global`, :class:`~likely.Supervised` (which takes features from a layer of the model).
 
     >>> import torch, likely
     >>> loss_fn = likely.NormalLoss(scale=likely.Predicted(8, weights="zero"))
@@ -354,7 +535,7 @@ class Predicted(Parameter):
         (net,) = self._given_net
         if net is not None:
             self.net, self._given_net = net, (None,)
-            if not may_look(raw, True) or raw.any():  # else there is nothing to add to what the network says
+            if not may_look(raw, True) or raw.any():  # else there is nothing to add to the network's output
                 self.register_buffer("start", raw)
         else:
             self.net = self._mlp(channels, raw.flatten())
@@ -378,14 +559,33 @@ class Predicted(Parameter):
         return nn.Sequential(*layers[:-1])
 
     def forward(self, features: Tensor | None = None, index: Tensor | None = None) -> Tensor:
-        """φ of every row of ``features``."""
+        """Predict the values of every row.
+
+        Args:
+            features: inputs of the network, shape (batch, …, in_features), or (batch, in_features, H, W) if spatial.
+            index: ignored.
+
+        Returns:
+            A tensor of shape ``(batch, …, *shape)``.
+
+        Raises:
+            ValueError: features are missing or have another shape.
+        """
         with unchanged_on_error([self]):
             raw = self.unconstrained(features, index)
             with _in_full_precision(raw.device.type):
                 return self._constrain(raw)
 
     def unconstrained(self, features: Tensor | None, index: Tensor | None) -> Tensor:
-        """What the network says of every row of ``features``."""
+        """Predict the raw values of every row, before the constraint.
+
+        Args:
+            features: as in :meth:`forward`.
+            index: ignored.
+
+        Returns:
+            A tensor of shape ``(batch, …, *shape)``.
+        """
         self._check_ready()
         features = self._check_features(features)
         with _in_full_precision(features.device.type):
@@ -396,13 +596,19 @@ class Predicted(Parameter):
             return self._shaped(self.net(self.normalizer(inputs)), inputs.shape[:-1])
 
     def head(self, features: Tensor | None) -> kernels.Head | None:
-        """What a kernel needs to compute the raw values of a small batch; None where the network is called.
+        """The arguments of a kernel that computes the raw values of a small batch; for internal use.
 
-        It learns from the features what ``forward`` learns.
+        Like ``forward``, it updates the running statistics of the features.
+
+        Args:
+            features: as in :meth:`forward`.
+
+        Returns:
+            The kernel's arguments; None if the network must be called instead.
         """
         self._check_ready()
         features = self._check_features(features)
-        modules: dict[str, Any] = self._modules  # read past Module's __getattr__, which takes its time
+        modules: dict[str, Any] = self._modules  # faster than Module's __getattr__
         net, normalizer = modules["net"], modules["normalizer"]
         if type(net) is not nn.Sequential or len(net) != 1 or self.spatial:
             return None
@@ -420,7 +626,11 @@ class Predicted(Parameter):
         return None if moments is None else kernels.Head(features, weight, bias, moments, shape)
 
     def forget(self, head: kernels.Head) -> None:
-        """Undo what :meth:`head` learned from a batch that is refused."""
+        """Restore the running statistics that :meth:`head` updated; for internal use.
+
+        Args:
+            head: what :meth:`head` returned.
+        """
         if isinstance(self.normalizer, Standardize):
             self.normalizer.put_back(head.moments)
 
@@ -432,7 +642,7 @@ class Predicted(Parameter):
             raw = raw.mean(-2, keepdim=True) if height == 1 else raw
             raw = raw.mean(-1, keepdim=True) if width == 1 else raw
             if raw.shape[-2:] != (height, width):
-                raise ValueError(f"features give maps of {tuple(raw.shape[-2:])}, shape wants {(height, width)}")
+                raise ValueError(f"features give maps of {tuple(raw.shape[-2:])}, but shape is {(height, width)}")
             return raw.reshape(raw.shape[0], *self.shape)
         try:
             raw = raw.reshape(*outer, *self.shape)
@@ -443,7 +653,7 @@ class Predicted(Parameter):
     def _check_features(self, features: Tensor | None) -> Tensor:
         if features is None:
             raise ValueError(
-                "a Predicted parameter needs features=, what its network reads (e.g. the last hidden layer)"
+                "a Predicted parameter needs features=, the inputs of its network (e.g. the last hidden layer)"
             )
         check_floating("features", features)
         axis = 1 if self.spatial else -1
@@ -456,6 +666,10 @@ class Predicted(Parameter):
         return features
 
     def extra_repr(self) -> str:
-        """Sizes, start and constraint, for ``repr``."""
+        """Show sizes, initial value and constraint in ``repr``.
+
+        Returns:
+            ``name=value`` pairs, separated by commas.
+        """
         flags = [name for name in ("isolated", "spatial") if getattr(self, name)]
         return ", ".join(filter(None, [str(self.in_features), super().extra_repr(), *flags]))

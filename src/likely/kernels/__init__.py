@@ -1,4 +1,4 @@
-"""Fused kernels behind :mod:`likely.functional`, which alone decides when they are used.
+"""Fused kernels for the functions of :mod:`likely.functional`, which decide when they are used.
 
 On CUDA they are written in Triton, on the CPU in C++; each has a plain formula in torch beside it that gives the same
 numbers and takes over wherever a kernel does not apply: other dtypes and devices, ``torch.func``, forward-mode
@@ -51,7 +51,14 @@ _ON_CUDA = (torch.float32, torch.bfloat16, torch.float16)
 
 
 def applies(*tensors: Any) -> bool:
-    """Whether kernels exist for these, here and now: tensors that are not empty, of one device and a known dtype."""
+    """Whether a kernel can compute these tensors: not empty, on one device, of a supported dtype, not transformed.
+
+    Args:
+        *tensors: prediction, target and parameters.
+
+    Returns:
+        ``True`` if a kernel applies.
+    """
     if torch.compiler.is_compiling() or transformed():
         return False
     if not all(type(t) in PLAIN_TYPES and is_bare(t) and t.numel() for t in tensors):
@@ -65,14 +72,26 @@ def applies(*tensors: Any) -> bool:
 
 
 def available(tensor: Tensor, validate_args: bool | None = None) -> bool:
-    """Whether there are kernels where this tensor is; on CUDA they do not check values."""
+    """Whether there are kernels for the tensor's device.
+
+    Args:
+        tensor: any tensor on that device.
+        validate_args: whether values must be checked, which kernels on CUDA do not do; None by default.
+
+    Returns:
+        ``True`` if there are kernels.
+    """
     if tensor.is_cpu:
         return _native.library() is not None
     return tensor.is_cuda and not validate_args and _has_triton()
 
 
 def transformed() -> bool:
-    """Whether someone follows the operations one by one: ``torch.func``, forward-mode differentiation or a tracer."""
+    """Whether ``torch.func``, forward-mode differentiation or a tracer is active.
+
+    Returns:
+        ``True`` if operations are transformed or traced.
+    """
     return bool(
         torch._C._are_functorch_transforms_active()
         or torch._C._get_tracing_state()
@@ -81,7 +100,11 @@ def transformed() -> bool:
 
 
 def undisturbed() -> bool:
-    """Whether no transform, tracer or dispatch mode follows the operations."""
+    """Whether no transform, tracer or dispatch mode is active.
+
+    Returns:
+        ``True`` if operations run as they are.
+    """
     return not (transformed() or torch._C._len_torch_dispatch_stack())
 
 

@@ -1,9 +1,9 @@
 """From stored parameters to a loss in one node of the graph, for the batches most people have.
 
 A loss of a few thousand numbers takes less time than the operations around it: constraint, broadcasting, checks, and a
-node for each of them on the way back. Here the kernel on the CPU does all of that. It is used where nobody looks on (no
-``torch.func``, no tracer, no compiler, no dispatch mode), and a result that is not finite is not trusted: whoever asked
-goes the long way then, which finds out why.
+node for each of them in the backward pass. Here one kernel does all of that. It is used without ``torch.func``, tracer,
+compiler or dispatch mode, and a result that is not finite is discarded: the caller then takes the slow path, which
+raises an error that explains the cause.
 """
 
 import math
@@ -22,24 +22,41 @@ from likely.kernels._location import rescale_
 from likely.kernels._native import Layout
 from likely.kernels._operator import is_bare
 
-_LARGE = 1 << 20  # elements from which on a kernel that does nothing if the factor is one is worth its launch
+_LARGE = 1 << 20  # elements from which a kernel that returns early at a factor of one is faster
 
 Plain = Callable[..., Tensor]
-Result = tuple[Tensor, Tensor | None]  # the loss, and a number that the gradients are yet to be multiplied by
-Moments = list[Tensor | None]  # of the parameters that are read off features
+Result = tuple[Tensor, Tensor | None]  # the loss, and a factor that the gradients still need
+Moments = list[Tensor | None]  # of the parameters that are predicted from features
 
 
 class Location(NamedTuple):
-    """The likelihood of a batch of one form: which one, how its parameters are read, and what multiplies a sum."""
+    """A location likelihood and how a kernel reads its parameters, for batches of one form.
+
+    Args:
+        kind: number of the likelihood, its place in ``KINDS``.
+        layouts: one layout per parameter.
+        constant: constant added to every NLL.
+        factor: factor of the sum.
+        plain: function of prediction, target and raw parameters that computes the same loss, differentiable any number
+            of times.
+    """
 
     kind: int
     layouts: tuple[Layout, ...]
     constant: float
     factor: float
-    plain: Plain  # of prediction, target and raw parameters: the same loss, differentiable any number of times
+    plain: Plain
 
     def run(self, tensors: Sequence[Tensor], slopes: Sequence[Tensor | None]) -> Result:
-        """The loss; gradients of the prediction and the raw parameters are written into ``slopes``."""
+        """Compute the loss, and write the gradients.
+
+        Args:
+            tensors: prediction, target and raw parameters.
+            slopes: tensors for the gradients of the prediction and the raw parameters, or None where not needed.
+
+        Returns:
+            The loss, and a factor that the gradients still need, or None.
+        """
         if tensors[0].is_cuda:
             return _triton("location").location_direct(self, tensors, slopes), None
         prediction, target, *raw = tensors
@@ -62,7 +79,17 @@ class Location(NamedTuple):
 
 
 class Softmax(NamedTuple):
-    """The softmax likelihood of logits (rows, classes) with class numbers."""
+    """The softmax likelihood of logits (rows, classes) with class numbers, and how a kernel reads the temperature.
+
+    Args:
+        layout: layout of the temperature.
+        ignore_index: class number of rows that are left out.
+        smoothing: share of the label that is spread over all classes.
+        mean: whether the loss is a mean over rows, or else a sum.
+        multiplier: factor of the loss.
+        plain: function of logits, target and raw temperature that computes the same loss, differentiable any number of
+            times.
+    """
 
     layout: Layout
     ignore_index: int
@@ -72,7 +99,15 @@ class Softmax(NamedTuple):
     plain: Plain
 
     def run(self, tensors: Sequence[Tensor], slopes: Sequence[Tensor | None]) -> Result:
-        """The loss; gradients of the logits and the raw temperature are written into ``slopes``."""
+        """Compute the loss, and write the gradients.
+
+        Args:
+            tensors: logits, target and raw temperature.
+            slopes: tensors for the gradients of the logits and the raw temperature, or None where not needed.
+
+        Returns:
+            The loss, and a factor that the gradients still need, or None.
+        """
         if tensors[0].is_cuda:
             return _triton("softmax").softmax_direct(self, tensors, slopes)
         logits, target, raw = tensors
@@ -100,7 +135,17 @@ def _triton(name: str) -> Any:
 
 
 def direct(job: Job, prediction: Tensor, target: Tensor, *parameters: Tensor | Head) -> Tensor | None:
-    """The loss of prediction, target and raw parameters; None if it is not finite, and so wants an explanation."""
+    """Compute a loss from the prediction, the target and raw parameters in one node of the graph.
+
+    Args:
+        job: the likelihood and its options.
+        prediction: means, or logits.
+        target: targets, or class numbers.
+        *parameters: raw parameters, or the heads that predict them, in the kernel's order.
+
+    Returns:
+        A scalar; None if it is not finite on the CPU, where the slow path raises an error.
+    """
     moments: list[Tensor | None] = []
     tensors: list[Tensor] = []
     for parameter in parameters:
@@ -118,7 +163,15 @@ def direct(job: Job, prediction: Tensor, target: Tensor, *parameters: Tensor | H
 
 
 def layout_of(shape: Sequence[int], within: Sequence[int], constraint: Transform | None) -> Layout | None:
-    """How a kernel reads a parameter that broadcasts to ``within``; None where it cannot.
+    """The layout of a parameter that broadcasts to ``within``.
+
+    Args:
+        shape: shape of the parameter.
+        within: shape of the prediction.
+        constraint: constraint of the parameter, or None.
+
+    Returns:
+        How a kernel reads the parameter; None if it cannot.
 
     >>> layout_of((256, 1), (256, 10), None), layout_of((2, 1, 3), (2, 5, 3), None)
     (Layout(inner=10, numbers=256, constraint=0, low=0.0, width=0.0), None)
@@ -127,10 +180,10 @@ def layout_of(shape: Sequence[int], within: Sequence[int], constraint: Transform
     if code is None:
         return None
     padded = (1,) * (len(within) - len(shape)) + tuple(shape)
-    own = [axis for axis, size in enumerate(padded) if size > 1]
-    if not own:
+    axes = [axis for axis, size in enumerate(padded) if size > 1]
+    if not axes:
         return Layout(1, 1, *code)
-    first, last = own[0], own[-1] + 1
+    first, last = axes[0], axes[-1] + 1
     if tuple(padded[first:last]) != tuple(within[first:last]):
         return None
     return Layout(math.prod(within[last:]), math.prod(within[first:last]), *code)
@@ -159,7 +212,7 @@ class _Direct(torch.autograd.Function):
         if torch.is_grad_enabled():  # the gradient may be differentiated again
             return None, None, *_by_torch(ctx.job, ctx.moments, ctx.saved_tensors, grad)
         slopes, ctx.slopes = ctx.slopes, None
-        if slopes is None:  # the graph was kept, and the first pass has given them away
+        if slopes is None:  # retain_graph: the first backward pass has used them
             _, slopes, ctx.factor = _run(ctx.job, ctx.moments, ctx.saved_tensors, ctx.needs_input_grad[2:])
         grad = grad if ctx.factor is None else grad * ctx.factor
         if not is_bare(grad):  # a batch of gradients
@@ -180,13 +233,13 @@ def _multiply(slopes: list[Tensor], grad: Tensor) -> None:
 def _run(
     job: Job, moments: Moments, tensors: Sequence[Tensor], needs: Sequence[bool]
 ) -> tuple[Tensor, list[Tensor | None], Tensor | None]:
-    """The loss, the gradients somebody needs, in the order of the tensors (a target has none), and their factor."""
+    """The loss, the gradients that are needed, in the order of the tensors (a target has none), and their factor."""
     slopes = [torch.empty_like(t) if n else None for t, n in zip(tensors, needs, strict=True)]
     raw, d_raw = list(tensors[2:]), slopes[2:]
     heads = []
-    for place, own in enumerate(moments):
-        if own is not None:
-            head = (*raw[place : place + 3], own)
+    for place, moment in enumerate(moments):
+        if moment is not None:
+            head = (*raw[place : place + 3], moment)
             wanted = d_raw[place : place + 3]
             raw[place : place + 3] = [by_kernel(*head)]
             d_raw[place : place + 3] = [torch.empty_like(raw[place]) if any(needs) else None]
@@ -199,12 +252,12 @@ def _run(
 
 
 def _by_torch(job: Job, moments: Moments, tensors: Sequence[Tensor], grad: Tensor) -> tuple[Tensor | None, ...]:
-    """Gradients in the graph."""
+    """Gradients that can be differentiated again."""
     raw = list(tensors[2:])
-    for place, own in enumerate(moments):
-        if own is not None:
+    for place, moment in enumerate(moments):
+        if moment is not None:
             features, weight, bias = raw[place : place + 3]
-            raw[place : place + 3] = [by_torch(features, weight, bias, own)]
+            raw[place : place + 3] = [by_torch(features, weight, bias, moment)]
     asked = [t for t in tensors if t.requires_grad]
     slopes = iter(torch.autograd.grad(job.plain(*tensors[:2], *raw), asked, grad, create_graph=True))
     return tuple(next(slopes) if t.requires_grad else None for t in tensors)

@@ -1,7 +1,7 @@
-"""Parameters read off features by one linear layer, for batches of a few thousand numbers.
+"""Parameters predicted from features by one linear layer, for batches of a few thousand numbers.
 
 Standardising, the layer and their gradients are three calls of compiled code; torch would take some twenty operations.
-On CUDA, features as they are go through the layer by torch's own products, without nodes of their own in the graph.
+On CUDA, features that are not standardised go through the layer by torch's products, without nodes in the graph.
 """
 
 from collections.abc import Sequence
@@ -19,9 +19,14 @@ _MOST = 1 << 17  # multiplications; beyond, torch's product of matrices is worth
 
 
 class Head(NamedTuple):
-    """A parameter's raw values before they are computed: features (…, width), a linear layer, and ``moments`` of them.
+    """The arguments from which a parameter's raw values are computed: features, a linear layer, and moments.
 
-    ``shape`` is that of the values.
+    Args:
+        features: inputs, shape (…, width).
+        weight: weight of the layer, shape (outputs, width).
+        bias: bias of the layer, shape (outputs,).
+        moments: means and standard deviations of the features, as :func:`moments` returns them.
+        shape: shape of the values.
     """
 
     features: Tensor
@@ -31,12 +36,25 @@ class Head(NamedTuple):
     shape: tuple[int, ...]
 
     def values(self) -> Tensor:
-        """The raw values by torch's own operations, in the graph."""
+        """Compute the raw values by torch's operations, with gradient.
+
+        Returns:
+            A tensor of shape ``shape``.
+        """
         return by_torch(self.features, self.weight, self.bias, self.moments).reshape(self.shape)
 
 
 def head_applies(features: Tensor, weight: Tensor, bias: Tensor) -> bool:
-    """Whether the kernel takes these: few, and as it can read them."""
+    """Whether the kernel can compute a layer: few enough numbers, in float32, contiguous, on one device.
+
+    Args:
+        features: inputs, shape (…, width).
+        weight: weight of the layer, shape (outputs, width).
+        bias: bias of the layer, shape (outputs,).
+
+    Returns:
+        ``True`` if the kernel applies.
+    """
     few = features.numel() * len(weight) <= _MOST
     if features.is_cuda:
         few = not torch.is_autocast_enabled("cuda")  # which would round a network's small numbers
@@ -45,12 +63,21 @@ def head_applies(features: Tensor, weight: Tensor, bias: Tensor) -> bool:
 
 
 def moments(x: Tensor, mean: Tensor, var: Tensor, batches: Tensor, *, momentum: float, learning: bool) -> Tensor:
-    """The mean and deviation to standardise x by, after learning from x; and the three buffers as they were.
+    """Update the running statistics from x, and return the mean and standard deviation to standardise x by.
 
-    The shape is (5, width): mean, deviation, the old mean and variance, and the old number of batches.
+    Args:
+        x: features, shape (…, width).
+        mean: running mean, shape (width,), updated in place.
+        var: running variance, shape (width,), updated in place.
+        batches: number of batches so far, updated in place.
+        momentum: weight of a new batch.
+        learning: whether the statistics are updated.
+
+    Returns:
+        A tensor of shape (5, width): mean, standard deviation, and the previous mean, variance and number of batches.
     """
     width = len(mean)
-    found = mean.new_empty((5, width))
+    result = mean.new_empty((5, width))
     _native.built().moments(
         x.data_ptr(),
         x.numel() // width,
@@ -60,19 +87,26 @@ def moments(x: Tensor, mean: Tensor, var: Tensor, batches: Tensor, *, momentum: 
         mean.data_ptr(),
         var.data_ptr(),
         batches.data_ptr(),
-        found.data_ptr(),
+        result.data_ptr(),
     )
-    return found
+    return result
 
 
 @cache
 def as_they_are(width: int) -> Tensor:
-    """Moments that leave features as they are. On CUDA they are not read."""
+    """Moments that leave features unchanged. On CUDA they are not read.
+
+    Args:
+        width: number of features.
+
+    Returns:
+        Zeros and ones, shape (2, width).
+    """
     return torch.stack([torch.zeros(width), torch.ones(width)])
 
 
 def by_torch(features: Tensor, weight: Tensor, bias: Tensor, moments: Tensor) -> Tensor:
-    """What the layer says of standardised features, shape (rows, outputs); differentiable any number of times."""
+    """The layer's output for standardised features, shape (rows, outputs); differentiable any number of times."""
     rows = features.reshape(-1, features.shape[-1])
     if features.is_cuda:
         return F.linear(rows, weight, bias)
@@ -101,7 +135,7 @@ def by_kernel(features: Tensor, weight: Tensor, bias: Tensor, moments: Tensor) -
 
 
 def write_slopes(head: Sequence[Tensor], d_raw: Tensor, slopes: Sequence[Tensor | None]) -> None:
-    """Write the gradients of features, weight and bias, where they are asked for."""
+    """Write the gradients of features, weight and bias into those of ``slopes`` that are tensors."""
     features, weight, _, moments = head
     outputs, width = weight.shape
     if features.is_cuda:

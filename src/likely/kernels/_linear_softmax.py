@@ -1,4 +1,4 @@
-"""The softmax NLL of a linear layer, a chunk of rows at a time: its logits never exist all at once."""
+"""The softmax NLL of a linear layer in chunks of rows, so that not all logits exist at once."""
 
 from typing import Any
 
@@ -21,7 +21,22 @@ def linear_softmax_nll(
     reduction: str,
     chunk: int,
 ) -> Tensor:
-    """The NLL of hidden (rows, width), reduced; ``temperature`` is one number or one a row."""
+    """The softmax NLL of a linear layer, reduced.
+
+    Args:
+        hidden: hidden states, shape (rows, width).
+        weight: weight of the layer, shape (classes, width).
+        bias: bias of the layer, shape (classes,), or None.
+        target: class numbers, shape (rows,).
+        temperature: one number, or one per row.
+        ignore_index: class number of rows that are left out.
+        smoothing: share of the label that is spread over all classes.
+        reduction: ``"mean"`` or ``"sum"``.
+        chunk: number of rows per chunk.
+
+    Returns:
+        A scalar.
+    """
     factor = row_weight(target, ignore_index, reduction, torch.promote_types(hidden.dtype, torch.float32))
     with torch.autocast(hidden.device.type, enabled=False):
         total: Tensor = _LinearSoftmax.apply(
@@ -34,8 +49,8 @@ class _LinearSoftmax(torch.autograd.Function):
     """The sum over rows of weighted NLLs; gradients are computed chunk by chunk in the forward pass."""
 
     @staticmethod
-    def forward(ctx: Any, *given: Any) -> Tensor:
-        hidden, weight, bias, target, temperature, ignore_index, smoothing, factor, chunk = given
+    def forward(ctx: Any, *inputs: Any) -> Tensor:
+        hidden, weight, bias, target, temperature, ignore_index, smoothing, factor, chunk = inputs
         wants_hidden, wants_weight, wants_bias, _, wants_temperature, *_ = ctx.needs_input_grad
         learning = any(ctx.needs_input_grad)
         d_hidden = torch.empty_like(hidden) if wants_hidden else None
@@ -43,14 +58,14 @@ class _LinearSoftmax(torch.autograd.Function):
         d_bias = torch.zeros_like(bias) if wants_bias and bias is not None else None
         d_temperature = torch.zeros_like(temperature) if wants_temperature else None
         total = torch.zeros((), device=hidden.device, dtype=torch.promote_types(hidden.dtype, torch.float32))
-        # In float16 one row's share of a mean is too small a number: it waits for the factor of the backward pass.
+        # In float16 one row's share of a mean is too small: the factor is applied in the backward pass.
         later = factor if hidden.dtype == torch.float16 else torch.ones_like(factor)
         factor = factor / later
         for start in range(0, len(hidden), chunk):
             rows = slice(start, start + chunk)
-            own = temperature if temperature.numel() == 1 else temperature[rows]
+            divisor = temperature if temperature.numel() == 1 else temperature[rows]
             logits = hidden[rows] @ weight.T if bias is None else torch.addmm(bias, hidden[rows], weight.T)
-            options = (target[rows], own, ignore_index, smoothing, factor)
+            options = (target[rows], divisor, ignore_index, smoothing, factor)
             if not learning:
                 total += softmax_sum(logits, *options, False)[0]
                 continue
@@ -71,7 +86,7 @@ class _LinearSoftmax(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         if ctx.slopes is None or torch.is_grad_enabled():
             raise RuntimeError(
-                "linear_softmax_nll keeps no graph: go through its backward pass once, or compute the logits and call "
+                "linear_softmax_nll keeps no graph: call backward once only, or compute the logits and call "
                 "softmax_nll, to keep the graph or to differentiate again"
             )
         slopes, ctx.slopes = ctx.slopes, None

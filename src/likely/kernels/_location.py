@@ -31,7 +31,20 @@ def location_nll(
     constant: float,
     reduction: str,
 ) -> Tensor:
-    """The NLL, reduced, of tensors that broadcast; a parameter is read as one number or as one an element."""
+    """The NLL of a location likelihood, reduced.
+
+    Args:
+        kind: name of the likelihood, such as ``"normal"``.
+        prediction: locations, any shape.
+        target: real numbers that broadcast with the prediction.
+        scale: positive scale that broadcasts with the prediction.
+        shape: shape parameter that broadcasts with the prediction; None (the default) for likelihoods without one.
+        constant: constant added to every NLL.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+
+    Returns:
+        A scalar, or one value per element under ``reduction="none"``.
+    """
     parameters = [scale] if shape is None else [scale, shape]
     if target.shape != prediction.shape or any(p.ndim and p.shape != prediction.shape for p in parameters):
         named = dict(zip(("scale", "shape"), parameters, strict=False))
@@ -52,7 +65,7 @@ def location_nll(
 
 
 def in_memory(tensor: Tensor) -> tuple[int, ...]:
-    """The axes in the order they have in memory: read in it, pictures whose channels come last need no copy.
+    """The axes in their order in memory; read in this order, images in channels-last format need no copy.
 
     >>> in_memory(torch.zeros(2, 3, 4, 5).to(memory_format=torch.channels_last))
     (0, 2, 3, 1)
@@ -66,7 +79,7 @@ def in_half(*tensors: Tensor | None) -> bool:
 
 
 def outputs(inputs: Sequence[Any], wanted: Sequence[bool]) -> list[Tensor]:
-    """Room for the slopes of prediction, scale and shape; none for those that nobody asked for."""
+    """Empty tensors for the slopes of prediction, scale and shape; without elements for those that are not wanted."""
     _, prediction, _, scale, shape = inputs
     like = (prediction, scale, prediction if shape is None else shape)
     return [torch.empty_like(t) if asked else t.new_empty(0) for t, asked in zip(like, wanted, strict=True)]
@@ -135,8 +148,8 @@ def _plain_gradients(ctx: Any, grad: Tensor, factor: float) -> tuple[Tensor | No
     nll = PLAIN[ctx.kind](*inputs)
     asked = [t for t in inputs if t.requires_grad]
     weight = factor * (grad if grad.ndim == nll.ndim else grad.expand_as(nll))
-    found = iter(torch.autograd.grad(nll, asked, weight, create_graph=True))
-    gradients = [next(found) if t.requires_grad else None for t in inputs]
+    slopes = iter(torch.autograd.grad(nll, asked, weight, create_graph=True))
+    gradients = [next(slopes) if t.requires_grad else None for t in inputs]
     return gradients[0], gradients[1], gradients[2], gradients[3] if len(inputs) > 3 else None
 
 

@@ -1,4 +1,4 @@
-"""Compiled code, where the wheel brought it (see hatch_build.py), and how its kernels on the CPU are called."""
+"""Compiled code, where the wheel contains it (see hatch_build.py), and how its kernels on the CPU are called."""
 
 import ctypes
 import math
@@ -18,16 +18,21 @@ from likely.kernels._coefficients import partition
 KINDS = ("normal", "laplace", "student_t", "robust", "bernoulli")
 PARTS, TERMS = 4, 10  # as in location.cpp
 MOST_CLASSES = 1024  # as in softmax.cpp
-_A_THREAD = 1 << 16  # elements worth a thread of their own
+_A_THREAD = 1 << 16  # fewest elements per thread
 
 # The structs of location.cpp and softmax.cpp, whose parameters are "2P3q2f".
 _LOCATION, _SOFTMAX = Struct("6P2P3q2f2P3q2fq2f"), Struct("4P2P3q2f3q2f")
 
 
 class Layout(NamedTuple):
-    """How a kernel reads a parameter: each number serves ``inner`` elements, and after all ``numbers`` it begins again.
+    """How a kernel reads a parameter: each number applies to ``inner`` elements, and ``numbers`` of them repeat.
 
-    ``constraint`` is one of parameters.h, with its two numbers; 0 takes the values as they are.
+    Args:
+        inner: consecutive elements per number, 1 by default.
+        numbers: number of values, 1 by default; after the last one the first follows.
+        constraint: code of a constraint in parameters.h; 0 (the default) uses the values unchanged.
+        low: first number of the constraint.
+        width: second number of the constraint.
 
     >>> Layout(inner=10, numbers=256)   # one number per row of ten columns
     Layout(inner=10, numbers=256, constraint=0, low=0.0, width=0.0)
@@ -41,11 +46,25 @@ class Layout(NamedTuple):
 
     @classmethod
     def of(cls, parameter: Tensor | None) -> "Layout":
-        """That of values as they are, one number or one per element; a parameter that is not there counts as one."""
+        """The layout of an unconstrained parameter: one number, or one per element.
+
+        Args:
+            parameter: tensor; None stands for one number.
+
+        Returns:
+            Its layout.
+        """
         return ONE if parameter is None or parameter.numel() == 1 else cls(1, parameter.numel())
 
     def is_each(self, n: int) -> bool:
-        """Whether every one of n elements, of several, has a number of its own."""
+        """Whether there is one number per element.
+
+        Args:
+            n: number of elements.
+
+        Returns:
+            ``True`` if so, and there are several elements.
+        """
         return self.inner == 1 and self.numbers == n > 1
 
 
@@ -64,7 +83,7 @@ def load(source: str) -> ctypes.CDLL | None:
 
 
 class Library(NamedTuple):
-    """The kernels, ready to be called."""
+    """The functions of the compiled libraries."""
 
     location: Callable[..., int]
     softmax: Callable[..., None]
@@ -106,7 +125,7 @@ def library() -> Library | None:
 
 
 def built() -> Library:
-    """The kernels, where it is known that they are there."""
+    """The kernels, if they are known to exist."""
     native = library()
     assert native is not None
     return native
@@ -122,7 +141,7 @@ if hasattr(os, "register_at_fork"):  # threads do not survive a fork
 
 
 def _workers(elements: int, unit: int = 1) -> int:
-    """How many threads a batch is worth that can be parted at multiples of ``unit`` only."""
+    """The number of threads for a batch that can be divided at multiples of ``unit`` only."""
     if elements < 2 * _A_THREAD:
         return 1
     return max(1, min(torch.get_num_threads(), elements // max(_A_THREAD, unit)))
@@ -147,11 +166,11 @@ def location(
     takes their gradients, ``d_prediction`` that of the prediction and ``each`` every NLL, where they are given.
     """
     native = built()
-    n, unit = prediction.numel(), math.lcm(*(own.inner for _, own in parameters))
+    n, unit = prediction.numel(), math.lcm(*(layout.inner for _, layout in parameters))
     workers = _workers(n, unit)
     loss = prediction.new_empty(workers) if workers > 1 else prediction.new_empty(())
     (raw, layout), (shape, shape_layout) = parameters
-    room = [_room(s, own, n, workers) for s, (_, own) in zip(slopes, parameters, strict=True)]
+    room = [_room(s, read, n, workers) for s, (_, read) in zip(slopes, parameters, strict=True)]
     job = _LOCATION.pack(
         prediction.data_ptr(),
         target.data_ptr(),
@@ -194,8 +213,8 @@ def softmax(
     """The NLL of logits (rows, classes), summed or averaged over the labels that count; NaN if a label is no class."""
     native = built()
     rows, classes = logits.shape
-    kept = native.labels(target.data_ptr(), rows, classes, ignore_index)
-    if kept < 0:
+    counted = native.labels(target.data_ptr(), rows, classes, ignore_index)
+    if counted < 0:
         return logits.new_full((), math.nan)
     workers = _workers(rows * classes, classes)
     loss = logits.new_empty(workers) if workers > 1 else logits.new_empty(())
@@ -211,7 +230,7 @@ def softmax(
         rows,
         classes,
         ignore_index,
-        multiplier / max(kept, 1) if mean else multiplier,
+        multiplier / max(counted, 1) if mean else multiplier,
         smoothing,
     )
     if workers == 1:
@@ -228,7 +247,7 @@ def _at(tensor: Tensor | None) -> int:
 
 
 def _room(slope: Tensor | None, layout: Layout, n: int, workers: int) -> Tensor | None:
-    """Where workers write a slope: by themselves where they would meet in a number."""
+    """Where threads write a slope: separate places if several threads add to the same number."""
     if slope is None or workers == 1 or (layout.numbers > 1 and layout.inner * layout.numbers >= n):
         return slope
     return slope.new_empty(workers, layout.numbers)

@@ -1,4 +1,4 @@
-r"""The softmax NLL with a temperature a row, as torch operators that keep no copy of the logits.
+r"""The softmax NLL with one temperature per row, as torch operators that keep no copy of the logits.
 
 With :math:`u = z/T` and labels smoothed to :math:`y`, :math:`\ell = \log\sum e^u - \langle y, u\rangle`, so that
 :math:`\partial\ell/\partial z = (p - y)/T` and :math:`\partial\ell/\partial T = -\langle p - y, u\rangle / T`: the
@@ -29,7 +29,20 @@ def softmax_nll(
     reduction: str,
     overwrite: bool = False,
 ) -> Tensor:
-    """The NLL of logits (rows, classes), reduced; ``temperature`` is one number or one a row."""
+    """The softmax NLL, reduced.
+
+    Args:
+        logits: shape (rows, classes).
+        target: class numbers, shape (rows,).
+        temperature: one number, or one per row.
+        ignore_index: class number of rows that are left out.
+        smoothing: share of the label that is spread over all classes.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        overwrite: whether the gradient may be written over the logits; ``False`` by default.
+
+    Returns:
+        A scalar, or one value per row under ``reduction="none"``.
+    """
     logits = logits if logits.stride(1) == 1 else logits.contiguous()
     temperature = temperature.to(torch.promote_types(temperature.dtype, torch.float32))
     rows = (logits, target, temperature, ignore_index, smoothing)
@@ -45,11 +58,11 @@ def softmax_nll(
 
 
 def row_weight(target: Tensor, ignore_index: int, reduction: str, dtype: torch.dtype = torch.float32) -> Tensor:
-    """What every row's NLL is multiplied by: one over the rows that count, or one."""
+    """The factor of every row's NLL: one over the number of rows that count, or one."""
     if reduction == "sum":
         return torch.ones((), device=target.device, dtype=dtype)
-    kept: Tensor = target != ignore_index
-    return kept.sum().clamp(min=1).to(dtype).reciprocal()
+    counted: Tensor = target != ignore_index
+    return counted.sum().clamp(min=1).to(dtype).reciprocal()
 
 
 class _Overwriting(torch.autograd.Function):
@@ -122,7 +135,7 @@ def _sum_cpu_(*given: Any) -> tuple[Tensor, Tensor]:
 
 
 def gathered(slope: Tensor, temperature: Tensor) -> Tensor:
-    """A slope a row, as the gradient of a temperature that may be one number."""
+    """One slope per row as the gradient of the temperature, summed if that is one number."""
     return slope.sum().view(temperature.shape) if temperature.numel() == 1 else slope.clone()
 
 
@@ -153,8 +166,8 @@ def _plain_gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | No
     ignore_index, smoothing = ctx.options[:2]
     nll = PLAIN["softmax"](logits, target, temperature, ignore_index=ignore_index, label_smoothing=smoothing)
     asked = [t for t in (logits, temperature) if t.requires_grad]
-    found = iter(torch.autograd.grad(nll, asked, grad.expand_as(nll), create_graph=True))
-    return next(found) if logits.requires_grad else None, next(found) if temperature.requires_grad else None
+    slopes = iter(torch.autograd.grad(nll, asked, grad.expand_as(nll), create_graph=True))
+    return next(slopes) if logits.requires_grad else None, next(slopes) if temperature.requires_grad else None
 
 
 def _sum_backward(ctx: Any, grad: Tensor | None, *_: None) -> tuple[Any, ...]:

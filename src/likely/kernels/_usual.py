@@ -1,4 +1,4 @@
-"""Which tensors a kernel can read where they lie."""
+"""Whether a kernel can read a tensor in place."""
 
 from typing import Any
 
@@ -11,7 +11,14 @@ PLAIN_TYPES = (Tensor, nn.Parameter)  # not a subclass, which may stand for some
 
 
 def usual(tensor: Any, dtype: torch.dtype | None = torch.float32) -> bool:
-    """Whether it is real numbers in memory, one after the other, of ``dtype`` or, where that is None, of any.
+    """Whether a kernel can read a tensor in place: real numbers, contiguous, without special dispatch.
+
+    Args:
+        tensor: any object.
+        dtype: required dtype, float32 by default; None allows all.
+
+    Returns:
+        ``True`` if a kernel can read it.
 
     >>> usual(torch.ones(2)), usual(torch.ones(2).double()), usual(torch.ones(2, 3).T), usual(2.0)
     (True, False, False, False)

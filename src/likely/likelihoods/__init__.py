@@ -1,8 +1,7 @@
 r"""Likelihoods, one file each: density, parameters, functional form, loss, distribution, CRPS.
 
-:mod:`likely.functional`, :mod:`likely.losses` and :mod:`likely.distributions` are three doors to what is here, and
-``LIKELIHOODS`` holds every likelihood by name. A new one is a file in this folder and a line of its
-``__init__``.
+:mod:`likely.functional`, :mod:`likely.losses` and :mod:`likely.distributions` re-export what is defined here, and
+``LIKELIHOODS`` maps names to likelihoods. A new one is one file in this folder and one line in its ``__init__``.
 
 >>> from likely.likelihoods import LIKELIHOODS
 >>> LIKELIHOODS["normal"].loss.__name__, list(LIKELIHOODS["student_t"].loss.slots)
@@ -41,7 +40,7 @@ from likely.likelihoods.multi_task import *
 
 
 def exported(kind: type) -> list[str]:
-    """List the public names of a kind, for the door that leads to them.
+    """List the public names of one kind, for the module that re-exports them.
 
     Args:
         kind: ``FunctionType``, or a base class such as ``torch.nn.Module``.

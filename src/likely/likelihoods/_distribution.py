@@ -1,4 +1,4 @@
-"""What distributions that torch lacks are built from: a location and a scale, and functions that SciPy has."""
+"""Base classes of distributions with a location and a scale, and distribution functions by SciPy."""
 
 from abc import abstractmethod
 from collections.abc import Callable
@@ -24,7 +24,15 @@ class OfForm(Distribution):
             cls.nll = staticmethod(nll)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        """The same distribution over a larger batch."""
+        """The same distribution with parameters expanded to a larger batch.
+
+        Args:
+            batch_shape: the new batch shape, to which the old one broadcasts.
+            _instance: for internal use by torch.
+
+        Returns:
+            A new distribution of the same class.
+        """
         new = self._get_checked_instance(type(self), _instance)
         shape = torch.Size(batch_shape)
         for name, constraint in self.arg_constraints.items():
@@ -35,7 +43,14 @@ class OfForm(Distribution):
         return new
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """The log density."""
+        """The logarithm of the density, or of the probability of a class.
+
+        Args:
+            value: values of a shape that broadcasts with the batch.
+
+        Returns:
+            Log densities, in the broadcast shape.
+        """
         if self._validate_args:
             self._validate_sample(value)
         parameters = {name: getattr(self, name) for name in self.arg_constraints if name != "loc"}
@@ -74,17 +89,38 @@ class LocationScale(OfForm):
         return self.scale.square() * self._standard_variance()
 
     def cdf(self, value: Tensor) -> Tensor:
-        """P(X ≤ value), differentiable in the value and all parameters."""
+        """P(X ≤ value), differentiable in the value and all parameters.
+
+        Args:
+            value: real numbers of a shape that broadcasts with the batch.
+
+        Returns:
+            Probabilities, in the broadcast shape.
+        """
         if self._validate_args:
             self._validate_sample(value)
         return self._standard_cdf((value - self.loc) / self.scale)
 
     def icdf(self, value: Tensor) -> Tensor:
-        """The quantile of a probability, differentiable in it and all parameters."""
+        """The quantile of a probability, differentiable in it and all parameters.
+
+        Args:
+            value: probabilities from 0 to 1, of a shape that broadcasts with the batch.
+
+        Returns:
+            Quantiles, in the broadcast shape.
+        """
         return self.loc + self.scale * self._standard_icdf(value)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        """A sample with gradients to all parameters."""
+        """Draw a sample that is differentiable in all parameters.
+
+        Args:
+            sample_shape: shape of independent draws, () by default.
+
+        Returns:
+            Real numbers, in the shape ``sample_shape + batch_shape``.
+        """
         shape = self._extended_shape(sample_shape)
         return self.loc + self.scale * self._standard_rsample(shape)
 
@@ -124,14 +160,14 @@ def icdf_by_scipy(
 
 
 def _with_slope(value: Tensor, slope: Callable[[], Tensor], argument: Tensor) -> Tensor:
-    """The value, differentiable in the argument where somebody asks for it."""
+    """The value, differentiable in the argument if that requires a gradient."""
     if not (torch.is_grad_enabled() and argument.requires_grad):
         return value
     return _Monotone.apply(value, slope().detach(), argument)
 
 
 class _Monotone(torch.autograd.Function):
-    """A value that is there already, with its slope in one argument."""
+    """A value that is already computed, with its slope in one argument."""
 
     @staticmethod
     def forward(ctx: Any, value: Tensor, slope: Tensor, argument: Tensor) -> Tensor:

@@ -23,14 +23,14 @@ from likely._validation import (
 )
 from likely.likelihoods._short import Fused
 
-Value = Tensor | Any  # a number or a tensor for whoever calls; the formula is given a tensor
+Value = Tensor | Any  # callers pass a number or a tensor; the formula receives a tensor
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 Check = Callable[[str, Any, bool | None], None]
 Formula = TypeVar("Formula", bound=Callable[..., Tensor])
 
 
 class How(TypedDict, total=False):
-    """What every functional form takes besides its parameters; see :mod:`likely.functional`."""
+    """Options that every functional form has besides its parameters."""
 
     reduction: str
     full: bool
@@ -46,22 +46,36 @@ def functional_form(
     fused: bool = False,
     **checks: Check,
 ) -> Callable[[Formula], Formula]:
-    """Make a functional form of the formula of a density, ``name_nll(prediction, target, *, parameters)``.
+    """Decorator that turns the formula of a density into a function ``name_nll(prediction, target, *, parameters)``.
 
-    The formula is given tensors that broadcast, of one dtype that is at least float32, and returns the negative
-    log-likelihood of every element without its constant. The functional form takes numbers for parameters too, and
-    ``reduction``, ``full`` and ``validate_args``. Keywords of the formula that are True or False by default are options
-    and handed on as they are; ``log_input`` tells whether the prediction is the logarithm of a mean.
+    The formula receives tensors that broadcast, of one dtype that is at least float32, and returns the negative
+    log-likelihood of every element without its constant. The decorated function accepts numbers for parameters too, and
+    has the options ``reduction``, ``full`` and ``validate_args``. Keywords of the formula whose default is True or
+    False are options and passed on unchanged; ``log_input`` tells whether the prediction is the logarithm of a mean.
 
-    A docstring of the formula that lists its arguments under ``Args:`` gets those three, and ``Returns:``, added.
+    If the formula's docstring has a section ``Args``, the three options are added to it (in place of an entry
+    ``**how``), and what is returned and raised.
 
     Args:
-        constant: number, or function of the target, that no parameter moves; ``full=True`` adds it.
-        target: check of the target's values, such as ``check_counts``.
-        log_target: whether formula and constant are given the logarithm of the target, which must be positive.
-        mean: check of the prediction under ``log_input=False``.
-        fused: whether :mod:`likely.kernels` has a kernel of this name, for a location with a scale and maybe a shape.
-        **checks: checks of parameters by name; a parameter that is not named must be positive.
+        constant: term that does not depend on a parameter, added under ``full=True``: a number (0 by default), or a
+            function of the target.
+        target: check of the target's values, ``check(name, values, validate_args)``; None (the default) allows all.
+        log_target: whether formula and constant receive the logarithm of the target, which must be positive.
+        mean: check of the prediction under ``log_input=False``; by default it must be ≥ 0.
+        fused: whether :mod:`likely.kernels` has a kernel of this name, for a location with a scale and at most one
+            shape.
+        **checks: checks of parameters by name; a parameter without one must be positive.
+
+    Returns:
+        The decorator.
+
+    >>> import torch
+    >>> from likely.likelihoods import functional_form
+    >>> @functional_form()
+    ... def exponential_nll(prediction, target, *, rate):
+    ...     return rate * (target - prediction) - rate.log()
+    >>> exponential_nll(torch.zeros(2), torch.tensor([1.0, 3.0]), rate=0.5)
+    tensor(1.6931)
     """
 
     def decorate(formula: Formula) -> Formula:
@@ -82,19 +96,19 @@ def functional_form(
             reduction: str = "mean",
             full: bool = True,
             validate_args: bool | None = None,
-            **given: Any,
+            **parameters: Any,
         ) -> Tensor:
-            chosen = {name: given.pop(name, default) for name, default in options.items()} if options else options
+            chosen = {name: parameters.pop(name, default) for name, default in options.items()} if options else options
             for name, value in starts.items():
-                given.setdefault(name, value)
-            if given.keys() != ranges.keys():
+                parameters.setdefault(name, value)
+            if parameters.keys() != ranges.keys():
                 try:
-                    signature.bind(prediction, target, **given)  # says what is missing, or too much
+                    signature.bind(prediction, target, **parameters)  # raises an error that names what is missing
                 except TypeError as error:
                     raise TypeError(f"{formula.__name__}() {error}") from None
             if kernel:
-                return kernel(prediction, target, given, constant if full else 0.0, reduction, validate_args)
-            check(given, validate_args)
+                return kernel(prediction, target, parameters, constant if full else 0.0, reduction, validate_args)
+            check(parameters, validate_args)
             if not chosen.get("log_input", True):
                 check_floating("prediction", prediction)
                 mean("prediction", prediction, validate_args)
@@ -102,8 +116,8 @@ def functional_form(
                 within("target", target, validate_args)
             if log_target:
                 target = logarithm(prediction, target)
-            prediction, target, *values = prepare(prediction, target, **given)
-            nll = formula(prediction, target, **dict(zip(given, values, strict=True)), **chosen)
+            prediction, target, *values = prepare(prediction, target, **parameters)
+            nll = formula(prediction, target, **dict(zip(parameters, values, strict=True)), **chosen)
             if full and constant:
                 nll = nll + (constant(target) if callable(constant) else constant)
             return reduce(nll, reduction)
@@ -118,23 +132,33 @@ def functional_form(
     return decorate
 
 
-_SHARED = """
-    reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-    full: whether constants that no parameter moves are included.
-    validate_args: whether tensor values are checked; by default on the CPU only.
-
+_OPTIONS = """
+    reduction: ``"mean"`` (the default), ``"sum"`` or ``"none"``.
+    full: whether terms that do not depend on any parameter are included; ``True`` by default.
+    validate_args: whether tensor values are checked; by default (None) on the CPU only."""
+_RETURNS = """
 Returns:
     A scalar, or one value per element under ``reduction="none"``."""
+_RAISES = """
+Raises:
+    ValueError: shapes do not broadcast, a value is out of range, or the reduction is unknown."""
 
 
 def _documented(text: str | None) -> str | None:
-    """A docstring whose ``Args`` are complete: what every form takes is written down here, once."""
+    """Complete a docstring that has a section ``Args``: what all forms share is written here, once."""
     start = re.search(r"^( *)Args:$", text or "", re.MULTILINE)
     if text is None or start is None:
         return text
-    end = text.find("\n\n", start.end())
-    end = len(text.rstrip()) if end < 0 else end
-    return text[:end] + textwrap.indent(_SHARED, start.group(1)) + text[end:]
+    options, returns, raises = (textwrap.indent(part, start[1]) for part in (_OPTIONS, _RETURNS, _RAISES))
+    sections = text.rstrip().split("\n\n")
+    args = next(place for place, section in enumerate(sections) if section.lstrip("\n").startswith(start[0]))
+    sections[args] = re.sub(r"\n *\*\*how: .*", "", sections[args]) + options
+    if f"\n{start[1]}Returns:\n" in text:
+        args += 1
+    else:
+        sections[args] += "\n" + returns
+    sections[args] += "\n" + raises
+    return "\n\n".join(sections) + f"\n{start[1]}"
 
 
 def logarithm(prediction: Tensor, target: Tensor) -> Tensor:
@@ -144,7 +168,7 @@ def logarithm(prediction: Tensor, target: Tensor) -> Tensor:
 
 
 def _keywords(formula: Callable[..., Tensor]) -> tuple[dict[str, bool], dict[str, float], list[str]]:
-    """Options of a formula, the values that parameters have if nobody says, and the names of all parameters."""
+    """Options of a formula, default values of parameters, and the names of all parameters."""
     _, _, *keywords = (p for p in inspect.signature(formula).parameters.values() if p.kind is not p.VAR_KEYWORD)
     if any(p.kind is not p.KEYWORD_ONLY for p in keywords):
         raise TypeError(f"{formula.__name__} must take its parameters by name: (prediction, target, *, …)")
@@ -154,13 +178,13 @@ def _keywords(formula: Callable[..., Tensor]) -> tuple[dict[str, bool], dict[str
 
 
 def _signature(formula: Callable[..., Tensor], form: Callable[..., Tensor]) -> inspect.Signature:
-    """The formula's own arguments, numbers allowed, and then what every form takes."""
+    """The arguments of the formula, numbers allowed, followed by the options of every form."""
     plain, general = inspect.signature(formula), inspect.signature(form, follow_wrapped=False)
-    own = [p for p in plain.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    own = [p.replace(annotation=Tensor | float) if p.annotation is Value else p for p in own]
+    parameters = [p for p in plain.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    parameters = [p.replace(annotation=Tensor | float) if p.annotation is Value else p for p in parameters]
     # The general one's annotations are the formula's, by functools.wraps.
     how = [general.parameters[name].replace(annotation=kind) for name, kind in How.__annotations__.items()]
-    return plain.replace(parameters=[*own, *how])
+    return plain.replace(parameters=[*parameters, *how])
 
 
 def kernel_order(names: Sequence[str]) -> tuple[str, ...]:
@@ -190,8 +214,7 @@ def _kernel(formula: Callable[..., Tensor], names: Sequence[str], check: Callabl
         fused = kernels.applies(*inputs)
         if fused and reduction != "none" and prediction.device.type == "cpu":
             total = kernels.location_nll(kind, *inputs, constant=constant, reduction=reduction)
-            # A parameter out of range makes the sum infinite or NaN: only then is a pass over memory to find it well
-            # spent.
+            # A parameter out of range makes the sum infinite or NaN: only then is a pass over memory spent to find it.
             if not math.isfinite(total.item()):
                 check(parameters, validate_args)
             return total
@@ -209,7 +232,7 @@ def _kernel(formula: Callable[..., Tensor], names: Sequence[str], check: Callabl
 
 
 def _as_tensors(prediction: Any, values: Sequence[Tensor | float]) -> Sequence[Any]:
-    """Numbers filled in on the device: copied there, they would make it wait."""
+    """Numbers as tensors filled on the device; copying them there would make it wait."""
     if not isinstance(prediction, Tensor):  # refused later, by name
         return values
     wide = torch.float32 if prediction.dtype.itemsize < 4 else prediction.dtype

@@ -1,6 +1,7 @@
-"""From a loss of ``torch.nn`` to the likelihood that it is, with the likelihood's parameter freed."""
+"""Convert a loss of ``torch.nn`` into the equivalent likelihood, whose parameter learns."""
 
 from collections.abc import Callable
+from inspect import signature
 from typing import Any
 
 import torch
@@ -23,7 +24,7 @@ __all__ = ["from_torch"]
 def from_torch(
     loss: nn.Module, *, full: bool | None = None, validate_args: bool | None = None, **parameters: ParameterLike
 ) -> LikelihoodLoss:
-    r"""The likelihood that a loss of ``torch.nn`` is, with its parameter free to learn.
+    r"""Convert a loss of ``torch.nn`` into the equivalent likelihood loss, whose parameter learns.
 
     ============================  =======================================  ==================================
     loss                          becomes                                  parameter, and where it starts
@@ -46,20 +47,20 @@ def from_torch(
     ``log_input`` and ``eps`` are carried over, and the result is on the device of the weights.
 
     Args:
-        loss: one of the above, itself and not a subclass.
-        full: whether constants are included that no parameter moves. By default what the original's own ``full`` says,
-            where it has one, else ``False``.
-        validate_args: whether tensor values are checked; by default on the CPU only.
-        **parameters: the likelihood's parameter by name, where it is to be other than one learned number:
-            ``scale=1.0`` holds it, ``temperature=likely.Predicted(64)`` predicts it from features.
-            ``dispersion=0.0`` gives a ``PoissonLoss``.
+        loss: instance of one of the classes above (not of a subclass).
+        full: whether constants that do not depend on any parameter are included; by default (None) as in the original,
+            if that has an option ``full``, otherwise ``False``.
+        validate_args: whether tensor values are checked; by default (None) on the CPU only.
+        **parameters: the likelihood's parameter by name, if it should not be one learned number: ``scale=1.0`` fixes
+            it, ``temperature=likely.Predicted(64)`` predicts it from features. ``dispersion=0.0`` gives a
+            ``PoissonLoss``.
 
     Returns:
-        A :class:`~likely.LikelihoodLoss`, called as the original is. Hand its parameters to the optimizer:
+        A :class:`~likely.LikelihoodLoss`, called like the original. Pass its parameters to the optimizer by
         :func:`likely.param_groups`.
 
     Raises:
-        TypeError: the loss is none of those above, or has no parameter of that name.
+        TypeError: the loss is none of those above, or the likelihood has no parameter of that name.
 
     >>> import torch, likely
     >>> logits, target = torch.tensor([[2.0, 0.0], [0.0, 1.0]]), torch.tensor([0, 0])
@@ -79,6 +80,10 @@ def from_torch(
         dispersion = parameters.setdefault("dispersion", Global(init=0.1))
         if isinstance(dispersion, int | float) and dispersion == 0:
             likelihood, parameters = PoissonLoss, {k: v for k, v in parameters.items() if k != "dispersion"}
+    if unknown := [name for name in parameters if name not in signature(likelihood).parameters]:
+        raise TypeError(
+            f"{likelihood.__name__} has no parameter {', '.join(unknown)}; it has {', '.join(likelihood.slots)}"
+        )
     full = bool(getattr(loss, "full", False)) if full is None else full
     options |= {"reduction": loss.reduction, "full": full, "validate_args": validate_args, **parameters}
     converted = likelihood(**options)
@@ -105,13 +110,18 @@ def _smooth_l1(loss: nn.SmoothL1Loss) -> tuple[type[LikelihoodLoss], dict[str, A
 
 
 class GivenVarianceLoss(NormalLoss):
-    """The normal likelihood of a variance that is given in the call, as to :class:`torch.nn.GaussianNLLLoss`.
+    """The normal likelihood with a variance that is an argument of the call, as in :class:`torch.nn.GaussianNLLLoss`.
 
-    The scale that learns multiplies the square root of the variance: above 1 the variances given were too small.
+    The scale that learns multiplies the square root of the variance: if it exceeds 1, the variances were too small.
 
     Args:
+        scale: positive factor of the standard deviation: a number, which is fixed, or one of :class:`~likely.Fixed`,
+            :class:`~likely.Global` (the default), :class:`~likely.Data` and :class:`~likely.Predicted`.
         eps: smallest variance; smaller ones are raised to it, and keep their gradient.
-        **options: those of :class:`~likely.NormalLoss`.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"`` (one value per element).
+        full: whether the constant ½ log 2π is included.
+        multiplier: positive factor of the loss; the predictive distribution does not depend on it.
+        validate_args: whether tensor values are checked; by default (None) on the CPU only, where that is cheap.
 
     >>> import torch, likely
     >>> loss_fn = likely.from_torch(torch.nn.GaussianNLLLoss())
@@ -119,8 +129,17 @@ class GivenVarianceLoss(NormalLoss):
     tensor(1.1591, grad_fn=<MeanBackward0>)
     """
 
-    def __init__(self, *, eps: float = 1e-6, **options: Any) -> None:
-        super().__init__(**options)
+    def __init__(
+        self,
+        scale: ParameterLike = None,
+        *,
+        eps: float = 1e-6,
+        reduction: str = "mean",
+        full: bool = True,
+        multiplier: float = 1.0,
+        validate_args: bool | None = None,
+    ) -> None:
+        super().__init__(scale, reduction=reduction, full=full, multiplier=multiplier, validate_args=validate_args)
         self.eps = eps
 
     def forward(  # type: ignore[override]
@@ -133,15 +152,15 @@ class GivenVarianceLoss(NormalLoss):
         index: Tensor | None = None,
         sample_weight: Tensor | None = None,
     ) -> Tensor:
-        """The negative log-likelihood, reduced.
+        """Compute the negative log-likelihood, reduced.
 
         Args:
             prediction: means, any shape.
             target: targets of the same shape.
-            var: variances that broadcast to it, or have its shape without the last axis.
-            features: what a Predicted scale reads.
-            index: row numbers for a Data scale.
-            sample_weight: one weight per row.
+            var: variances that broadcast to the prediction, or have its shape without the last axis.
+            features: inputs of a Predicted scale; None by default.
+            index: row numbers for a Data scale; None by default.
+            sample_weight: one weight per row; None by default.
 
         Returns:
             A scalar, or one value per element under ``reduction="none"``.
@@ -154,14 +173,24 @@ class GivenVarianceLoss(NormalLoss):
     def distribution(  # type: ignore[override]
         self, prediction: Tensor, var: Tensor | float, *, features: Features = None, index: Tensor | None = None
     ) -> torch.distributions.Distribution:
-        """The predictive distribution of means and variances."""
+        """The predictive distribution of means and variances.
+
+        Args:
+            prediction: means, any shape.
+            var: variances that broadcast to the prediction, or have its shape without the last axis.
+            features: inputs of a Predicted scale; None by default.
+            index: row numbers for a Data scale; None by default.
+
+        Returns:
+            A normal distribution in the shape of the prediction.
+        """
         check_floating("prediction", prediction)
         with self._unchanged_on_error():
             return self._distribution(prediction, self._scaled(prediction, var, self._phi(prediction, features, index)))
 
     def excess(self, *args: Any, **kwargs: Any) -> Tensor:
-        """Not defined here: the variance is the model's to choose."""
-        raise NotImplementedError("the excess of a loss whose variance is given in the call is not defined")
+        """Not defined here, because the variance is chosen by the model."""
+        raise NotImplementedError("the excess of a loss whose variance is an argument of the call is not defined")
 
     def _scaled(self, prediction: Tensor, var: Tensor | float, phi: Phi) -> Phi:
         if not isinstance(var, Tensor):

@@ -1,4 +1,4 @@
-"""What all likelihood losses share: slots for parameters, one forward pass, reductions, weights."""
+"""The base class of likelihood losses: slots for parameters, the forward pass, reductions and weights."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -38,14 +38,14 @@ Features = Tensor | Mapping[str, Tensor] | None  # for all parameters, or by nam
 
 
 class Slot(NamedTuple):
-    """Where a likelihood's parameter may go, and where it starts if nobody says.
+    """The constraint and the default initial value of a likelihood's parameter.
 
-    A value that is given as a fixed number must be positive, or may be zero under ``zero_allowed``; where the
-    constraint reaches below zero, it is any finite number.
+    A fixed number must be positive, or may be zero under ``zero_allowed``; where the constraint allows negative values,
+    it is any finite number.
 
     Args:
-        constraint: transform from all real numbers to where the parameter may go.
-        init: value to start at.
+        constraint: transform from the real numbers to the values that the parameter may take.
+        init: initial value.
         zero_allowed: whether a fixed value may be zero, False by default.
 
     >>> import likely
@@ -64,21 +64,29 @@ TEMPERATURE = Slot(ShiftedSoftplus(0.2), 1.0)
 
 
 class LikelihoodLoss(nn.Module):
-    r"""What all likelihood losses share.
+    r"""Base class of all likelihood losses: ``loss_fn(prediction, target)`` is a negative log-likelihood.
 
     A subclass names its functional form ``nll``, the ``family`` of its distribution and a :class:`Slot` for each of its
-    parameters. Where the family does not take the prediction as ``loc`` and the parameters by name, it writes
-    ``_distribution``.
+    parameters: ``class GumbelLoss(LikelihoodLoss, nll=…, family=…, scale=Slot(…))``. If the family does not take the
+    prediction as ``loc`` and the parameters by name, the subclass defines ``_distribution(prediction, phi)``.
 
     Args:
         reduction: ``"mean"``, ``"sum"`` or ``"none"`` (one value per element), as in ``torch.nn``.
-        full: whether constants that no parameter moves are included. ``True`` (the default) gives minus a log density;
-            ``False`` leaves them out, as the losses of ``torch.nn`` do.
-        multiplier: what the loss is multiplied by, 1 by default. ``NormalLoss(1.0, full=False, multiplier=2.0)`` is
-            the squared error. It changes neither the optimum nor :meth:`distribution`.
-        validate_args: whether tensor values are checked; by default on the CPU only, where that is cheap.
-        **parameters: the likelihood's parameters by name, such as ``scale``: a number (fixed) or one of
-            :class:`~likely.Fixed`, :class:`~likely.Global`, :class:`~likely.Data` and :class:`~likely.Predicted`.
+        full: whether constants that do not depend on any parameter are included. ``True`` (the default) gives minus a
+            log density; ``False`` leaves them out, as the losses of ``torch.nn`` do.
+        multiplier: positive factor of the loss, 1 by default: ``NormalLoss(1.0, full=False, multiplier=2.0)`` is the
+            squared error. It changes neither the optimum nor :meth:`distribution`.
+        validate_args: whether tensor values are checked; by default (None) on the CPU only, where that is cheap.
+        **parameters: the likelihood's parameters by name, such as ``scale``: a number, which is fixed, or one of
+            :class:`~likely.Fixed`, :class:`~likely.Global` (the default), :class:`~likely.Data` and
+            :class:`~likely.Predicted`.
+
+    Raises:
+        TypeError: the likelihood has no parameter of that name.
+        ValueError: a parameter or an option is out of range.
+
+    See Also:
+        :func:`~likely.param_groups`, which passes the parameters to an optimizer.
 
     >>> import torch, likely
     >>> loss_fn = likely.NormalLoss()
@@ -101,12 +109,12 @@ class LikelihoodLoss(nn.Module):
         **slots: Slot,
     ) -> None:
         super().__init_subclass__()
-        # Not those of the class above, of which this one may change anything.
+        # Not inherited, because a subclass may change what the kernel computes.
         cls._fused = getattr(nll, "fused", None)
         cls._formula = getattr(nll, "__wrapped__", None) if cls._fused else None
-        given = {"nll": nll and staticmethod(nll), "family": family, "slots": slots}
-        for name, value in given.items():
-            if value:  # else it is that of the class above
+        attributes = {"nll": nll and staticmethod(nll), "family": family, "slots": slots}
+        for name, value in attributes.items():
+            if value:  # otherwise inherited
                 setattr(cls, name, value)
 
     def __init__(
@@ -140,26 +148,32 @@ class LikelihoodLoss(nn.Module):
         index: Tensor | None = None,
         sample_weight: Tensor | None = None,
     ) -> Tensor:
-        r"""The negative log-likelihood, reduced; a weighted mean is :math:`\sum w \ell / \sum w`.
+        r"""Compute the negative log-likelihood, reduced; a weighted mean is :math:`\sum w \ell / \sum w`.
 
         Args:
-            prediction: what the model returns, such as means or logits, in floating point.
-            target: what is to be predicted, of the same shape (class numbers have none for the class axis).
-            features: what Predicted parameters read, shape (batch, …, width); a mapping gives each parameter its own,
-                by name, such as the heads of a network.
-            index: row numbers of this batch in the training set, shape (batch,), for Data parameters.
-            sample_weight: weights ≥ 0, one per row or of any shape that fits the loss from its first axis on.
+            prediction: output of the model, such as means or logits, in floating point.
+            target: true values of the same shape (class numbers: without the class axis).
+            features: inputs of Predicted parameters, shape (batch, …, width), or a mapping from names of parameters to
+                such tensors; None by default.
+            index: row numbers of this batch in the training set, shape (batch,), for Data parameters; None by default.
+            sample_weight: weights ≥ 0, one per row, or of any shape that matches the loss from its first axis on; None
+                (the default) weights all rows equally.
 
         Returns:
-            A scalar; under ``reduction="none"`` one value per element.
+            A scalar, or one value per element under ``reduction="none"``.
+
+        Raises:
+            TypeError: an argument is not a tensor of the right dtype.
+            ValueError: shapes do not match, a value is out of range, or ``features`` or ``index`` is missing.
+            RuntimeError: a Data parameter without ``fallback`` is used in evaluation mode.
         """
         if torch.compiler.is_compiling():
             if has_rows(self):
                 from likely.likelihoods._uncompiled import uncompiled  # which loads the compiler
 
                 return uncompiled(self, prediction, target, features, index, sample_weight)
-            if sample_weight is None and (found := traced(self, prediction, target, features, index)) is not None:
-                return found
+            if sample_weight is None and (value := traced(self, prediction, target, features, index)) is not None:
+                return value
             return self._by_form(prediction, target, features, index, sample_weight)
         watched = self.training and not torch._C._are_functorch_transforms_active()
         if watched:
@@ -177,7 +191,7 @@ class LikelihoodLoss(nn.Module):
     def _by_form(
         self, prediction: Tensor, target: Tensor, features: Features, index: Any, sample_weight: Any, due: bool = False
     ) -> Tensor:
-        """The loss by its functional form; ``due`` tells whether values of the parameters are looked at."""
+        """The loss by its functional form; ``due`` tells whether values of the parameters are inspected."""
         self._check(prediction, target)
         phi = self._phi(prediction, features, index)
         if due:
@@ -199,10 +213,10 @@ class LikelihoodLoss(nn.Module):
         index: Tensor | None = None,
         sample_weight: Tensor | None = None,
     ) -> Tensor:
-        """The NLL above its value at a zero residual: never negative, so fit for logging.
+        """Compute the NLL minus its value at a zero residual, which is never negative, for logging.
 
-        A likelihood of real numbers is a density and its NLL may fall below zero; that is no error, but it
-        makes a poor curve.
+        The likelihood of real numbers is a density, so its NLL may be negative. That is not an error, but such values
+        cannot be shown on a logarithmic scale.
 
         Args:
             prediction: as in :meth:`forward`.
@@ -223,11 +237,11 @@ class LikelihoodLoss(nn.Module):
     def distribution(
         self, prediction: Tensor, *, features: Features = None, index: Tensor | None = None
     ) -> Distribution:
-        """The predictive distribution.
+        """The predictive distribution of the target.
 
         Args:
-            prediction: what the model returns.
-            features: what Predicted parameters read.
+            prediction: output of the model.
+            features: inputs of Predicted parameters, as in :meth:`forward`.
             index: row numbers of this batch, for Data parameters.
 
         Returns:
@@ -238,7 +252,11 @@ class LikelihoodLoss(nn.Module):
             return self._distribution(prediction, self._phi(prediction, features, index))
 
     def extra_repr(self) -> str:
-        """The options that differ from their defaults, for ``repr``."""
+        """Show the options that differ from their defaults in ``repr``.
+
+        Returns:
+            ``name=value`` pairs, separated by commas.
+        """
         options = {"reduction": "mean", "full": True, "multiplier": 1.0, "beta": 0.0, "label_smoothing": 0.0}
         options |= {"log_input": True, "logits": True}
         return ", ".join(f"{k}={getattr(self, k)!r}" for k, v in options.items() if getattr(self, k, v) != v)
@@ -247,7 +265,7 @@ class LikelihoodLoss(nn.Module):
         raise unscriptable(self)
 
     def _unchanged_on_error(self) -> AbstractContextManager[None]:
-        """Only networks of parameters keep statistics; those of a refused batch are undone."""
+        """Restore the statistics of Predicted parameters if the batch raises an error."""
         return unchanged_on_error([module for module in self._modules.values() if isinstance(module, Predicted)])
 
     def _is_short(self, prediction: Tensor, target: Tensor) -> bool:
@@ -273,7 +291,7 @@ class LikelihoodLoss(nn.Module):
     def _short_job(
         self, prediction: Tensor, target: Tensor, layouts: Sequence[Layout], plain: Callable[..., Tensor]
     ) -> Job | None:
-        """What such a kernel is told."""
+        """The arguments of such a kernel."""
         assert self._fused is not None
         factor = self.multiplier / prediction.numel() if self.reduction == "mean" else self.multiplier
         constant = self._fused.constant if self.full else 0.0
@@ -292,8 +310,8 @@ class LikelihoodLoss(nn.Module):
             if isinstance(parameter, Fixed):
                 value = parameter(dtype=dtype)
             else:
-                own = features.get(name) if isinstance(features, Mapping) else features
-                value = parameter(features=own, index=index)
+                inputs = features.get(name) if isinstance(features, Mapping) else features
+                value = parameter(features=inputs, index=index)
             phi[name] = self._placed(name, value, outer)
         return phi
 
@@ -316,15 +334,15 @@ class LikelihoodLoss(nn.Module):
         weight = counted
         if sample_weight is not None:
             check_real("sample_weight", sample_weight)
-            own = sample_weight.to(nll.dtype).reshape(sample_weight.shape + (1,) * (nll.ndim - sample_weight.ndim))
-            if not fits(own.shape, nll.shape):
+            factor = sample_weight.to(nll.dtype).reshape(sample_weight.shape + (1,) * (nll.ndim - sample_weight.ndim))
+            if not fits(factor.shape, nll.shape):
                 raise ValueError(
                     f"sample_weight has shape {tuple(sample_weight.shape)}, the loss {tuple(nll.shape)}: "
                     "give one weight per row"
                 )
             check_not_negative("sample_weight", sample_weight, self.validate_args)
-            nll = nll * own
-            weight = own if counted is None else own * counted
+            nll = nll * factor
+            weight = factor if counted is None else factor * counted
         if weight is None or self.reduction != "mean":
             return reduce(nll, self.reduction)
         total = weight.expand_as(nll).sum()
@@ -339,7 +357,7 @@ class LikelihoodLoss(nn.Module):
         check_same_shape(prediction, target)
 
     def _counted(self, target: Tensor) -> Tensor | None:
-        """What each element adds to the denominator of a mean; None where it is one for all."""
+        """The weights of the elements in the denominator of a mean; None if all are one."""
         return None
 
     def _options(self, reduction: str) -> dict[str, Any]:
@@ -351,7 +369,7 @@ class LikelihoodLoss(nn.Module):
         return type(self).nll(prediction, target, **phi, **self._options(reduction))
 
     def _lowest(self, prediction: Tensor, target: Tensor, phi: Phi) -> Tensor:
-        """The NLL of the best prediction there is for this target."""
+        """The NLL of the best possible prediction for this target."""
         return self._nll(target.to(prediction.dtype), target, phi)
 
     def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
@@ -360,20 +378,21 @@ class LikelihoodLoss(nn.Module):
         return self.family(loc=prediction, **phi)  # type: ignore[call-arg]
 
 
-def as_parameter(name: str, given: ParameterLike, slot: Slot) -> Parameter:
-    if isinstance(given, Parameter):
-        parameter = given
-    elif given is None:
+def as_parameter(name: str, value: ParameterLike, slot: Slot) -> Parameter:
+    """The parameter of a slot: a number is fixed, None is Global; constraint and initial value are filled in."""
+    if isinstance(value, Parameter):
+        parameter = value
+    elif value is None:
         parameter = Global()
-    elif isinstance(given, nn.Parameter):
+    elif isinstance(value, nn.Parameter):
         raise TypeError(
             f"{name} is an nn.Parameter: use likely.Global(init=…), which keeps it positive while it learns"
         )
-    elif isinstance(given, int | float | Tensor):
-        parameter = Fixed(given)
+    elif isinstance(value, int | float | Tensor):
+        parameter = Fixed(value)
     else:
-        raise TypeError(f"{name} must be a number or one of likely.Fixed, Global, Data, Predicted; got {given!r}")
-    if isinstance(parameter, Fixed) and not slot.constraint.codomain.event_dim:  # vectors have a rule of their own
+        raise TypeError(f"{name} must be a number or one of likely.Fixed, Global, Data, Predicted; got {value!r}")
+    if isinstance(parameter, Fixed) and not slot.constraint.codomain.event_dim:  # vectors are checked by their loss
         signed = getattr(slot.constraint.codomain, "lower_bound", -math.inf) < 0
         check = check_finite if signed else check_not_negative if slot.zero_allowed else check_positive
         check(name, parameter.value, True)
@@ -381,15 +400,15 @@ def as_parameter(name: str, given: ParameterLike, slot: Slot) -> Parameter:
     return parameter
 
 
-def as_weight(name: str, given: Tensor | None) -> Tensor | None:
-    """A weight as a loss keeps it: a buffer that does not learn."""
-    if given is not None:
-        check_real(name, given)
-    return None if given is None else given.detach()
+def as_weight(name: str, weight: Tensor | None) -> Tensor | None:
+    """A weight as a loss stores it: a buffer that does not learn."""
+    if weight is not None:
+        check_real(name, weight)
+    return None if weight is None else weight.detach()
 
 
 class ScaleLoss(LikelihoodLoss):
-    """Likelihoods of a real target with a scale, which β-NLL can temper."""
+    """Likelihoods of a real target with a scale, which have the option ``beta`` of the β-NLL."""
 
     def __init__(self, *, beta: float = 0.0, **options: Any) -> None:
         if not 0 <= beta <= 1:

@@ -15,9 +15,9 @@ NODES = 24
 
 
 def through_torch(thing: Any, method: str, x: Array) -> Array:
-    """``thing.method(x)`` in the thing's own precision and place, back as float64."""
-    found = _tensor_of(thing)
-    value = torch.as_tensor(x) if found is None else torch.as_tensor(x).to(found)
+    """``thing.method(x)`` in the precision and on the device of ``thing``, back as float64."""
+    parameter = _tensor_of(thing)
+    value = torch.as_tensor(x) if parameter is None else torch.as_tensor(x).to(parameter)
     with torch.no_grad():
         result: Tensor = getattr(thing, method)(value)
     return result.double().numpy(force=True)
@@ -25,15 +25,15 @@ def through_torch(thing: Any, method: str, x: Array) -> Array:
 
 def in_double(distribution: Distribution) -> bool:
     """Whether the distribution computes in float64."""
-    found = _tensor_of(distribution)
-    return found is None or found.dtype == torch.float64
+    parameter = _tensor_of(distribution)
+    return parameter is None or parameter.dtype == torch.float64
 
 
 def _tensor_of(thing: Any) -> Tensor | None:
     for value in vars(thing).values():
-        found = _tensor_of(value) if isinstance(value, Distribution) else value
-        if isinstance(found, Tensor) and found.is_floating_point():
-            return found
+        parameter = _tensor_of(value) if isinstance(value, Distribution) else value
+        if isinstance(parameter, Tensor) and parameter.is_floating_point():
+            return parameter
     return None
 
 
@@ -60,7 +60,7 @@ def quantile(distribution: Distribution, p: float) -> Array:
 
 
 def _inverted(distribution: Distribution, p: Array) -> Array:
-    """Quantiles by bisection, for distributions that know their CDF only; of counts over whole numbers."""
+    """Quantiles by bisection, for distributions that have a CDF only; of counts over whole numbers."""
     low, high = _bracket(distribution, p)
     whole = is_discrete(distribution)
     for _ in range(1000):
@@ -79,13 +79,13 @@ def _inverted(distribution: Distribution, p: Array) -> Array:
 
 
 def _bracket(distribution: Distribution, p: Array) -> tuple[Array, Array]:
-    """Numbers that the quantiles are most likely between: of a mixture, its components' own."""
+    """Numbers between which the quantiles most likely lie: for a mixture, the quantiles of its components."""
     if isinstance(distribution, MixtureSameFamily):
         parts = distribution.component_distribution
         with suppress(NotImplementedError):
-            own = through_torch(parts, "icdf", np.broadcast_to(p[..., None], parts.batch_shape).copy())
-            if np.isfinite(own).all():
-                return own.min(-1) - is_discrete(distribution), own.max(-1)
+            ends = through_torch(parts, "icdf", np.broadcast_to(p[..., None], parts.batch_shape).copy())
+            if np.isfinite(ends).all():
+                return ends.min(-1) - is_discrete(distribution), ends.max(-1)
     return np.full_like(p, -1.0), np.full_like(p, 1.0)
 
 
@@ -100,7 +100,7 @@ def bounds(distribution: Distribution) -> tuple[Array, Array]:
 
 
 def check_support(distribution: Distribution, y: Array) -> None:
-    """Whether the target can be what the distribution is about, as far as it says."""
+    """Raise an error if the target lies outside the support, where the distribution states one."""
     try:
         supported = bool(through_torch(distribution.support, "check", y).all())
     except NotImplementedError:

@@ -1,7 +1,7 @@
-"""What a likelihood is made of, and the registry that everything else reads.
+"""The record of a likelihood, and the registry of all likelihoods.
 
-A file of this package writes one likelihood down and registers it. Losses, distributions, scores, estimators, the
-contract test and the reference find it there by name, so a new likelihood is one new file and one line in
+Each file of this package defines one likelihood and registers it. Losses, distributions, scores, estimators, the
+contract test and the reference look it up by name, so a new likelihood is one new file and one line in
 ``likelihoods/__init__.py``.
 """
 
@@ -20,16 +20,21 @@ from likely.likelihoods._loss import LikelihoodLoss
 
 @dataclass(frozen=True)
 class Residuals:
-    r"""What iteratively reweighted least squares asks of a symmetric density of :math:`z = r / \sigma`.
+    r"""Functions of a symmetric density of :math:`z = r / \sigma` for iteratively reweighted least squares.
 
     Args:
-        loss: :math:`\rho(z)`, the NLL less its constants, of ``(z, shape)``.
-        weight: :math:`\rho'(z) / z`: what a row weighs in the least squares whose parabola touches the loss.
-        deviation: standard deviation at scale one, of ``shape``; infinite where the tails are too heavy.
-        shape: name of the shape parameter, such as ``"df"``; None where the density has none.
-        start: shape to begin with.
-        shapes: shapes to choose from where the shape is learned.
-        largest: largest shape whose loss grows no faster than a parabola.
+        loss: :math:`\rho(z)`, the NLL without its constants, as a function of ``(z, shape)``.
+        weight: :math:`\rho'(z) / z`, the weight of a row in the least-squares problem, as a function of ``(z, shape)``.
+        deviation: standard deviation at scale one as a function of ``shape``; infinite where the tails are too heavy.
+        shape: name of the shape parameter, such as ``"df"``; None (the default) if the density has none.
+        start: initial shape.
+        shapes: candidate values where the shape is learned.
+        largest: largest shape whose loss grows no faster than a parabola; infinite by default.
+
+    >>> from likely.likelihoods import LIKELIHOODS
+    >>> residuals = LIKELIHOODS["student_t"].residuals
+    >>> residuals.shape, residuals.weight(10.0, 4.0)
+    ('df', 0.04807692307692308)
     """
 
     loss: Callable[[Array, float], Array]
@@ -43,16 +48,23 @@ class Residuals:
 
 @dataclass(frozen=True)
 class Likelihood:
-    """Everything about one likelihood.
+    """One likelihood: its loss, functional form, distribution, score and starting values.
 
     Args:
-        loss: module whose parameters learn; it has the functional form and the distribution.
-        support: where targets lie, one of ``torch.distributions.constraints``.
-        crps: continuous ranked probability score of ``(distribution, y)`` in NumPy and float64; None for quadrature.
-        start: constant prediction to begin with, of ``(y, weight)`` along the first axis; None where the target is
-            shifted and scaled to standard units instead.
-        residuals: what reweighting solvers ask, where the density is symmetric.
-        parameter_axes: further axes of parameters that depend on the targets, such as one cut point per class.
+        loss: loss class; it names the functional form and the distribution.
+        support: set of possible targets, one of ``torch.distributions.constraints``; real numbers by default.
+        crps: continuous ranked probability score as a function of ``(distribution, y)`` in NumPy and float64; None (the
+            default) computes it by quadrature.
+        start: initial constant prediction as a function of ``(y, weight)``, along the first axis; None (the default)
+            standardises the target instead.
+        residuals: functions for reweighting solvers, where the density is symmetric; None by default.
+        parameter_axes: function of the targets that returns additional axes of parameters by name, such as one cut
+            point per class; None by default.
+
+    >>> from likely.likelihoods import LIKELIHOODS
+    >>> likelihood = LIKELIHOODS["gamma"]
+    >>> likelihood.name, likelihood.loss.__name__, likelihood.support
+    ('gamma', 'GammaLoss', GreaterThan(lower_bound=0.0))
     """
 
     loss: type[LikelihoodLoss]
@@ -69,7 +81,7 @@ class Likelihood:
 
     @property
     def name(self) -> str:
-        """What users call it, such as ``"student_t"`` for ``student_t_nll``."""
+        """The name in the registry, such as ``"student_t"`` for ``student_t_nll``."""
         return self.nll.__name__.removesuffix("_nll")
 
     @property
@@ -81,11 +93,11 @@ class Likelihood:
         return self.name
 
     def __reduce__(self) -> tuple[Callable[[str], "Likelihood"], tuple[str]]:
-        """Pickled by name, as a class is: the registry has the functions."""
+        """Pickled by name, as a class is; the functions are looked up in the registry."""
         return _registered, (self.name,)
 
     def check_target(self, y: Array) -> None:
-        """Refuse targets that this likelihood gives no probability.
+        """Raise an error if a target lies outside the support.
 
         Args:
             y: targets of any shape.
@@ -95,10 +107,10 @@ class Likelihood:
         """
         inside = self.support.check(torch.as_tensor(y))
         if not bool(inside.all()):
-            odd = torch.as_tensor(y)[~inside].flatten()[0].item()
+            outside = torch.as_tensor(y)[~inside].flatten()[0].item()
             raise ValueError(
-                f"the {self.name} likelihood is for targets in {self.support}, and y holds {odd:.6g}: choose another "
-                "likelihood, or transform y"
+                f"the {self.name} likelihood is for targets in {self.support}, and y holds {outside:.6g}: choose "
+                "another likelihood, or transform y"
             )
 
 
@@ -113,17 +125,33 @@ def register(loss: type[LikelihoodLoss], **parts: Any) -> Likelihood:
     """Add a likelihood to the registry.
 
     Args:
-        loss: its loss module; the name of its functional form must be new.
-        **parts: what else :class:`Likelihood` holds.
+        loss: loss class; the name of its functional form must be new.
+        **parts: further fields of :class:`Likelihood` by name: ``support``, ``crps``, ``start``, ``residuals`` and
+            ``parameter_axes``.
 
     Returns:
-        Its record.
+        The record, a :class:`Likelihood`.
+
+    Raises:
+        TypeError: ``loss`` is not a loss class with a functional form and a distribution.
+        ValueError: another likelihood has the same name.
+
+    >>> import torch
+    >>> from likely.likelihoods import LIKELIHOODS, LikelihoodLoss, functional_form, register
+    >>> @functional_form()
+    ... def unit_nll(prediction, target):
+    ...     return 0.5 * (target - prediction) ** 2
+    >>> class UnitLoss(LikelihoodLoss, nll=unit_nll, family=torch.distributions.Normal):
+    ...     pass
+    >>> register(UnitLoss).name
+    'unit'
+    >>> del LIKELIHOODS["unit"]
     """
     if not isinstance(loss, type) or not hasattr(loss, "nll") or not hasattr(loss, "family"):
         raise TypeError("register takes a loss class that names its nll and its family, and the rest by keyword")
     likelihood = Likelihood(loss, **parts)
-    known = LIKELIHOODS.get(likelihood.name)
-    if known and (known.loss.__module__, known.loss.__name__) != (loss.__module__, loss.__name__):  # or loaded again
+    other = LIKELIHOODS.get(likelihood.name)
+    if other and (other.loss.__module__, other.loss.__name__) != (loss.__module__, loss.__name__):  # not a reload
         raise ValueError(
             f"there is a likelihood called {likelihood.name!r} already: give {loss.__name__} a functional form (nll=…) "
             "of another name"

@@ -33,11 +33,7 @@ def local_part(tensor: Any) -> Tensor:
 
 
 def shards_of(name: str, tensor: Any, axis: int) -> Shards | None:
-    """This process's part of a DTensor that is spread along ``axis``; None if every process has all of it.
-
-    Raises:
-        ValueError: it is spread along another axis, or along several axes of the mesh.
-    """
+    """This process's part of a DTensor that is spread along ``axis``; None if every process has all of it."""
     spread = [place for place, how in enumerate(tensor.placements) if not how.is_replicate()]
     if not spread:
         return None
@@ -55,8 +51,8 @@ def shards_of(name: str, tensor: Any, axis: int) -> Shards | None:
 
 def copied(tensor: Tensor, group: Any) -> Tensor:
     """A tensor that every process has, where each will use it for its own part: its gradients are summed."""
-    own: Tensor = _Copied.apply(tensor, group)
-    return own
+    same: Tensor = _Copied.apply(tensor, group)
+    return same
 
 
 def spread_nll(
@@ -93,11 +89,11 @@ def spread_nll(
     total = _Summed.apply((u - highest.unsqueeze(axis)).exp().sum(axis), group)
     place = target - first
     here = (place >= 0) & (place < u.shape[axis])
-    own = u.gather(axis, torch.where(here, place, 0).unsqueeze(axis)).squeeze(axis)
-    own = _Summed.apply(torch.where(here, own, 0.0), group)
+    chosen = u.gather(axis, torch.where(here, place, 0).unsqueeze(axis)).squeeze(axis)
+    chosen = _Summed.apply(torch.where(here, chosen, 0.0), group)
     if label_smoothing:
-        own = (1 - label_smoothing) * own + label_smoothing / classes * _Summed.apply(u.sum(axis), group)
-    return torch.where(target != ignore_index, total.log() + highest - own, 0.0)
+        chosen = (1 - label_smoothing) * chosen + label_smoothing / classes * _Summed.apply(u.sum(axis), group)
+    return torch.where(target != ignore_index, total.log() + highest - chosen, 0.0)
 
 
 @torch.no_grad()

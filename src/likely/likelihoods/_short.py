@@ -1,4 +1,4 @@
-"""The short way through a loss: one fused kernel, past checks that a batch of the same form has passed before."""
+"""The fast path of a loss: one fused kernel, without checks that a batch of the same form has passed before."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -12,7 +12,7 @@ from likely._hooks import has_hooks
 from likely.kernels import Head, Job, layout_of
 from likely.parameters import Data, Fixed, Global, Parameter, Predicted
 
-Loss = Any  # a likelihood loss, whose class is built upon this file
+Loss = Any  # a likelihood loss, whose class imports this file
 Raw = dict[str, Tensor | Head]
 
 _KINDS = (Global, Predicted, Data, Fixed)
@@ -31,9 +31,9 @@ class Fused(NamedTuple):
 
 
 class Shortcut:
-    """One per loss: the form of the last batch that went the short way, and the job that was made of it.
+    """One per loss: the form of the last batch on the fast path, and the kernel's arguments for it.
 
-    What a copy or a pickle of the loss gets is an empty one.
+    It is empty in a copy or a pickle of the loss.
     """
 
     def __init__(self) -> None:
@@ -50,27 +50,27 @@ class Shortcut:
         features: Tensor | Mapping[str, Tensor] | None,
         index: Tensor | None,
     ) -> tuple[Tensor | None, Raw]:
-        """The loss, and the raw parameters it was made of.
+        """The loss, and the raw parameters it was computed from.
 
-        The loss is None where the long way must be gone, to another kernel or to an error that says what is wrong. What
-        was learned from the features is forgotten then.
+        The loss is None if the slow path must be taken, to another kernel or to an error that explains the cause. The
+        statistics of the features are restored then.
         """
         raw: Raw = {}
-        found = None
+        value = None
         try:
             if _read(loss, features, index, raw):
-                found = self._by_kernel(loss, prediction, target, raw)
+                value = self._by_kernel(loss, prediction, target, raw)
         finally:
-            if found is None:
-                for name, own in reversed(raw.items()):  # one parameter may serve twice
-                    if isinstance(own, Head):
-                        loss._modules[name].forget(own)
-        return found, raw
+            if value is None:
+                for name, values in reversed(raw.items()):  # one parameter may occur twice
+                    if isinstance(values, Head):
+                        loss._modules[name].forget(values)
+        return value, raw
 
     def _by_kernel(self, loss: Loss, prediction: Tensor, target: Tensor, raw: Raw) -> Tensor | None:
         parameters = raw.values()
-        for own in parameters:
-            if not isinstance(own, Head) and not (kernels.usual(own) and same_device(own, prediction)):
+        for values in parameters:
+            if not isinstance(values, Head) and not (kernels.usual(values) and same_device(values, prediction)):
                 return None
         form = (
             prediction.shape,
@@ -95,21 +95,21 @@ def _read(loss: Loss, features: Tensor | Mapping[str, Tensor] | None, index: Ten
     if isinstance(features, Mapping) and not features.keys() <= parameters.keys():
         return False
     for name, parameter in parameters.items():
-        own = features.get(name) if isinstance(features, Mapping) else features
-        head = parameter.head(own) if isinstance(parameter, Predicted) else None
+        inputs = features.get(name) if isinstance(features, Mapping) else features
+        head = parameter.head(inputs) if isinstance(parameter, Predicted) else None
         if head is None and isinstance(parameter, Predicted) and _learns(parameter):
             return False
-        into[name] = parameter.unconstrained(own, index) if head is None else head
+        into[name] = parameter.unconstrained(inputs, index) if head is None else head
     return True
 
 
 def _learns(parameter: Predicted) -> bool:
-    """Whether its network keeps statistics of a batch: twice, if the long way must be gone after all."""
+    """Whether its network updates statistics, which the slow path would do a second time."""
     return parameter.training and next(parameter.buffers(), None) is not None
 
 
 def same_device(one: Tensor, other: Tensor) -> bool:
-    """Whether both are on one device; a tensor's ``device`` takes longer than the question whether it is the CPU."""
+    """Whether both are on one device; reading ``device`` takes longer than ``is_cpu``."""
     return (one.is_cpu and other.is_cpu) or one.device == other.device
 
 
@@ -117,19 +117,19 @@ def same_device(one: Tensor, other: Tensor) -> bool:
 def constrained(loss: Loss, raw: Raw) -> dict[str, Tensor]:
     """The parameters' values, constrained."""
     parameters: dict[str, Any] = {name: loss._modules[name] for name in raw}
-    plain: dict[str, Any] = {name: own.values() if isinstance(own, Head) else own for name, own in raw.items()}
+    plain: dict[str, Any] = {name: v.values() if isinstance(v, Head) else v for name, v in raw.items()}
     return {name: v if type(p := parameters[name]) is Fixed else p._constrain(v) for name, v in plain.items()}
 
 
 def _open(parameter: Any) -> bool:
-    """Whether it is one of ours, in a state in which it has raw values, and no hook waits for its call."""
+    """Whether it is a known kind with raw values, and has no hooks."""
     if type(parameter) not in _KINDS or has_hooks(parameter):
         return False
     return type(parameter) is not Data or (parameter.training and parameter.table.shard is None)
 
 
 def aligned(shape: Sequence[int], parameter: Parameter, outer: Sequence[int]) -> tuple[int, ...]:
-    """The shape of a parameter's values with axes added, so that those of a row stand beside its predictions."""
+    """The shape of a parameter's values with axes added, so that they broadcast to the predictions of their row."""
     batch = shape[: len(shape) - len(parameter.shape)]
     gap = len(outer) - len(shape)
     return (*batch, *(1,) * gap, *parameter.shape) if batch and gap > 0 else tuple(shape)

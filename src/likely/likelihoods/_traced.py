@@ -30,6 +30,9 @@ def traced(loss: Loss, prediction: Tensor, target: Tensor, features: Any, index:
         target: as in its ``forward``.
         features: as in its ``forward``.
         index: as in its ``forward``.
+
+    Returns:
+        A scalar, or None.
     """
     formula = type(loss)._formula
     if (

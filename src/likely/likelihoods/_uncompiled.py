@@ -12,8 +12,8 @@ from likely import kernels
 def uncompiled(loss: Any, prediction: Tensor, target: Tensor, *rest: Any) -> Tensor:
     """The loss of rows that step in the backward pass, at which a compiler's graph would end."""
     features, index, sample_weight = rest
-    found: Tensor = loss.forward(prediction, target, features=features, index=index, sample_weight=sample_weight)
-    return found
+    value: Tensor = loss.forward(prediction, target, features=features, index=index, sample_weight=sample_weight)
+    return value
 
 
 @torch.compiler.assume_constant_result

@@ -1,4 +1,4 @@
-"""The asymmetric Laplace likelihood: quantile regression whose scale, and level if asked, learn."""
+"""The asymmetric Laplace likelihood: quantile regression whose scale, and optionally level, learn."""
 
 from typing import Any, Unpack
 
@@ -27,20 +27,28 @@ def _check_level(name: str, value: Value, validate_args: bool | None) -> None:
 def asymmetric_laplace_nll(
     prediction: Tensor, target: Tensor, *, scale: Value, quantile: Value = 0.5, **how: Unpack[How]
 ) -> Tensor:
-    r"""The asymmetric Laplace likelihood: the pinball loss of quantile regression, whose scale is free to move.
+    r"""Negative log-likelihood of an asymmetric Laplace distribution: the pinball loss with a scale.
 
     For a residual :math:`r`, scale :math:`b > 0` and level :math:`0 < q < 1`,
 
     .. math:: \ell = \rho_q(r) / b + \log b - \log q - \log(1 - q), \quad \rho_q(r) = \max(q r, (q - 1) r),
 
     and the best prediction is the :math:`q`-quantile of the target. ``quantile=0.5`` is a Laplace of scale
-    :math:`2b`. Nothing here is constant, so ``full`` changes nothing.
+    :math:`2b`. No term is constant, so ``full`` has no effect.
 
     Args:
         prediction: quantiles, any shape.
         target: real numbers of a shape that broadcasts with the prediction's.
         scale: positive scale: a number, or a tensor that broadcasts to the prediction.
-        quantile: level of the quantile, between 0 and 1: a number, or a tensor that broadcasts to the prediction.
+        quantile: level of the quantile, between 0 and 1 (0.5 by default): a number, or a tensor that broadcasts to the
+            prediction.
+        **how: ``reduction``, ``full`` and ``validate_args``, as in every function of :mod:`likely.functional`.
+
+    Returns:
+        A scalar, or one value per element under ``reduction="none"``.
+
+    See Also:
+        :class:`~likely.AsymmetricLaplaceLoss`, the module with parameters that learn.
 
     >>> import torch
     >>> from likely.functional import asymmetric_laplace_nll
@@ -54,6 +62,12 @@ def asymmetric_laplace_nll(
 
 class AsymmetricLaplace(LocationScale, nll=asymmetric_laplace_nll, quantile=constraints.unit_interval):
     r"""The asymmetric Laplace distribution: exponential on both sides of its ``quantile``-quantile ``loc``.
+
+    Args:
+        quantile: probability of a value below ``loc``, between 0 and 1.
+        loc: mode, and the quantile at that level.
+        scale: positive scale.
+        validate_args: whether parameters and values are checked; None (the default) follows torch's setting.
 
     >>> import torch
     >>> from likely.distributions import AsymmetricLaplace
@@ -95,17 +109,23 @@ class AsymmetricLaplaceLoss(
 ):
     r"""The asymmetric Laplace likelihood: quantile regression (the pinball loss) whose ``scale`` learns.
 
-    ``quantile`` is the level to predict, fixed at the median unless it is given; ``quantile=likely.Global()`` learns
-    it with the rest, and with it the skewness of the residuals.
+    ``quantile=likely.Global()`` learns the level too, and with it the skewness of the residuals.
 
     Args:
         quantile: level to predict, 0.5 by default: a number, which is fixed, or one of :class:`~likely.Fixed`,
             :class:`~likely.Global`, :class:`~likely.Data` and :class:`~likely.Predicted`.
         scale: positive scale of the errors: a number, which is fixed, or one of :class:`~likely.Fixed`,
             :class:`~likely.Global` (the default), :class:`~likely.Data` and :class:`~likely.Predicted`.
-        **options: ``beta`` from 0 (the default) to 1, which multiplies each term by the scale to the power 2β, held
-            constant (β-NLL); ``reduction``, ``full``, ``multiplier`` and ``validate_args`` of
-            :class:`~likely.LikelihoodLoss`.
+        beta: from 0 (the default, the plain NLL) to 1; multiplies each term by ``scale ** (2 * beta)``, held constant
+            (β-NLL), so that elements with a large predicted scale still count in the gradient of the mean.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"`` (one value per element).
+        full: has no effect, because this likelihood has no constant term; accepted as in all losses.
+        multiplier: positive factor of the loss; the predictive distribution does not depend on it.
+        validate_args: whether tensor values are checked; by default (None) on the CPU only, where that is cheap.
+
+    See Also:
+        :class:`~likely.LaplaceLoss`, :class:`~likely.SkewStudentTLoss`,
+        :func:`~likely.functional.asymmetric_laplace_nll` (the function).
 
     >>> import torch
     >>> from likely.losses import AsymmetricLaplaceLoss
@@ -113,8 +133,26 @@ class AsymmetricLaplaceLoss(
     tensor(2.9079, grad_fn=<MeanBackward0>)
     """
 
-    def __init__(self, quantile: ParameterLike = 0.5, scale: ParameterLike = None, **options: Any) -> None:
-        super().__init__(quantile=quantile, scale=scale, **options)
+    def __init__(
+        self,
+        quantile: ParameterLike = 0.5,
+        scale: ParameterLike = None,
+        *,
+        beta: float = 0.0,
+        reduction: str = "mean",
+        full: bool = True,
+        multiplier: float = 1.0,
+        validate_args: bool | None = None,
+    ) -> None:
+        super().__init__(
+            quantile=quantile,
+            scale=scale,
+            beta=beta,
+            reduction=reduction,
+            full=full,
+            multiplier=multiplier,
+            validate_args=validate_args,
+        )
 
 
 def _crps(distribution: AsymmetricLaplace, y: Array) -> Array:

@@ -27,24 +27,27 @@ def bernoulli_nll(
     reduction: str = "mean",
     validate_args: bool | None = None,
 ) -> Tensor:
-    r"""The Bernoulli likelihood of a logit: binary cross-entropy whose temperature is free to move.
+    r"""Negative log-likelihood of binary labels: the cross-entropy of logits divided by a temperature.
 
     :math:`\ell = \log(1 + e^{z/T}) - y z / T`, for labels :math:`y` from 0 to 1. Others are refused on the CPU; on a
-    GPU, where values are looked at under ``validate_args=True`` only, the formula is applied to them as it stands.
+    GPU values are checked under ``validate_args=True`` only.
 
     Args:
         logits: any shape; with several labels per row, (batch, labels).
         target: labels from 0 to 1, of the logits' shape.
         temperature: a number, or a tensor that broadcasts to the logits.
-        weight: what each element's loss is multiplied by, broadcasts to the logits. A mean divides by the number of
-            elements, as in torch.
-        pos_weight: what the term of a positive label is multiplied by, broadcasts to the logits; such as one number per
-            label. Like ``weight``, it is no part of the likelihood.
+        weight: factors of the elements' losses, which broadcast to the logits; None by default. A mean divides by the
+            number of elements, as in torch.
+        pos_weight: factors of the terms of positive labels, which broadcast to the logits, such as one number per
+            label; None by default. Like ``weight``, it is not part of the likelihood.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
         validate_args: whether tensor values are checked; by default on the CPU only.
 
     Returns:
         A scalar, or one value per element under ``reduction="none"``.
+
+    See Also:
+        :class:`~likely.BernoulliLoss`, the module with parameters that learn.
 
     >>> import torch
     >>> from likely.functional import bernoulli_nll
@@ -76,7 +79,12 @@ def _check_weight(name: str, weight: Tensor, nll: Tensor) -> None:
 
 
 class Bernoulli(td.Bernoulli):
-    """torch's Bernoulli with the ``cdf`` and ``icdf`` it lacks.
+    """The Bernoulli distribution of torch with ``cdf`` and ``icdf``.
+
+    Args:
+        probs: probability of 1; give this or ``logits``.
+        logits: log odds of 1.
+        validate_args: whether parameters and values are checked; None (the default) follows torch's setting.
 
     >>> import torch
     >>> from likely.distributions import Bernoulli
@@ -86,11 +94,25 @@ class Bernoulli(td.Bernoulli):
     """
 
     def cdf(self, value: Tensor) -> Tensor:
-        """P(X ≤ value)."""
+        """P(X ≤ value).
+
+        Args:
+            value: real numbers, of a shape that broadcasts with the batch.
+
+        Returns:
+            Probabilities, in the broadcast shape.
+        """
         return torch.where(value < 0, 0.0, torch.where(value < 1, torch.sigmoid(-self.logits), 1.0))
 
     def icdf(self, value: Tensor) -> Tensor:
-        """0 up to the probability of 0, then 1."""
+        """The quantile: 0 up to the probability of 0, then 1.
+
+        Args:
+            value: probabilities from 0 to 1, of a shape that broadcasts with the batch.
+
+        Returns:
+            Zeros and ones, in the broadcast shape.
+        """
         return (value > torch.sigmoid(-self.logits)).to(self.logits.dtype)
 
 
@@ -101,14 +123,23 @@ class BernoulliLoss(LikelihoodLoss, nll=bernoulli_nll, family=Bernoulli, tempera
     r"""The Bernoulli likelihood: :class:`torch.nn.BCEWithLogitsLoss` with a temperature that learns.
 
     Args:
-        temperature: a positive number, or one of :class:`~likely.Fixed`, :class:`~likely.Global` (the default),
-            :class:`~likely.Data` and :class:`~likely.Predicted`.
-        weight: what each element's loss is multiplied by, broadcasts to the prediction, kept as a buffer. It is no part
-            of the likelihood, and a mean divides by the number of elements, as in torch.
-        pos_weight: what the term of a positive label is multiplied by, such as one number per label, kept as a buffer.
-        logits: whether predictions are logits. With ``False`` they are probabilities, as in
+        temperature: positive number that divides the logits: a number, which is fixed, or one of
+            :class:`~likely.Fixed`, :class:`~likely.Global` (the default), :class:`~likely.Data` and
+            :class:`~likely.Predicted`.
+        weight: factors of the elements' losses, which broadcast to the prediction; None by default. Stored as a buffer.
+            It is not part of the likelihood, and a mean divides by the number of elements, as in torch.
+        pos_weight: factors of the terms of positive labels, such as one number per label; None by default. Stored as a
+            buffer.
+        logits: whether predictions are logits (the default). With ``False`` they are probabilities, as in
             :class:`torch.nn.BCELoss`, and the temperature divides their logits, which are kept within ±100.
-        **options: ``reduction``, ``multiplier`` and ``validate_args`` of :class:`~likely.LikelihoodLoss`.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"`` (one value per element).
+        full: has no effect, because this likelihood has no constant term; accepted as in all losses.
+        multiplier: positive factor of the loss; the predictive distribution does not depend on it.
+        validate_args: whether tensor values are checked; by default (None) on the CPU only, where that is cheap.
+
+    See Also:
+        :class:`~likely.SoftmaxLoss`, :class:`~likely.BetaLoss`, :func:`~likely.functional.bernoulli_nll` (the
+        function).
 
     >>> import torch, likely
     >>> likely.BernoulliLoss()(torch.tensor([3.0]), torch.tensor([1.0]))
@@ -125,9 +156,14 @@ class BernoulliLoss(LikelihoodLoss, nll=bernoulli_nll, family=Bernoulli, tempera
         weight: Tensor | None = None,
         pos_weight: Tensor | None = None,
         logits: bool = True,
-        **options: Any,
+        reduction: str = "mean",
+        full: bool = True,
+        multiplier: float = 1.0,
+        validate_args: bool | None = None,
     ) -> None:
-        super().__init__(temperature=temperature, **options)
+        super().__init__(
+            temperature=temperature, reduction=reduction, full=full, multiplier=multiplier, validate_args=validate_args
+        )
         self.logits = logits
         self.register_buffer("weight", as_weight("weight", weight))
         self.register_buffer("pos_weight", as_weight("pos_weight", pos_weight))
@@ -137,8 +173,8 @@ class BernoulliLoss(LikelihoodLoss, nll=bernoulli_nll, family=Bernoulli, tempera
         return self.logits and not weighted and super()._is_short(prediction, target)
 
     def _options(self, reduction: str) -> dict[str, Any]:
-        own = {"weight": self.weight, "pos_weight": self.pos_weight}
-        return {**own, "reduction": reduction, "validate_args": self.validate_args}
+        weights = {"weight": self.weight, "pos_weight": self.pos_weight}
+        return {**weights, "reduction": reduction, "validate_args": self.validate_args}
 
     def _nll(self, prediction: Tensor, target: Tensor, phi: Phi, reduction: str = "none") -> Tensor:
         if not self.logits:

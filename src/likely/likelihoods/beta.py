@@ -1,7 +1,7 @@
 """The Beta likelihood of a share between 0 and 1, whose concentration learns."""
 
 import math
-from typing import Any, Unpack
+from typing import Unpack
 
 import numpy as np
 import torch
@@ -34,19 +34,26 @@ def _check_inside(name: str, target: Tensor, validate_args: bool | None) -> None
 
 @functional_form(constant=lambda y: y.log() + torch.log1p(-y), target=_check_inside)
 def beta_nll(prediction: Tensor, target: Tensor, *, concentration: Value, **how: Unpack[How]) -> Tensor:
-    r"""The Beta likelihood of a share in (0, 1), from the logit of its mean.
+    r"""Negative log-likelihood of a Beta distribution of a share in (0, 1), given the logit of its mean.
 
     With the mean :math:`m = \sigma(x)` and the ``concentration`` :math:`\varphi = \alpha + \beta > 0`, it is
     :math:`\ell = \log B(\varphi m, \varphi (1 - m)) - (\varphi m - 1) \log y - (\varphi (1 - m) - 1) \log(1 - y)`,
-    of variance :math:`m (1 - m) / (1 + \varphi)`; no concentration is too large for it. At 0 and 1 the density is zero
-    or infinite, so these targets are refused on the CPU; on a GPU, where values are looked at under
-    ``validate_args=True`` only, they make the loss infinite or NaN. ``full=False`` leaves out
-    :math:`\log y (1 - y)`, which no parameter moves.
+    of variance :math:`m (1 - m) / (1 + \varphi)`; it is accurate at any concentration. At 0 and 1 the density is zero
+    or infinite, so these targets are refused on the CPU; on a GPU values are checked under
+    ``validate_args=True`` only, and such targets make the loss infinite or NaN. ``full=False`` leaves out
+    :math:`\log y (1 - y)`, which does not depend on any parameter.
 
     Args:
         prediction: logits of means, any shape.
         target: shares between 0 and 1 of a shape that broadcasts with the prediction's.
         concentration: positive concentration: a number, or a tensor that broadcasts to the prediction.
+        **how: ``reduction``, ``full`` and ``validate_args``, as in every function of :mod:`likely.functional`.
+
+    Returns:
+        A scalar, or one value per element under ``reduction="none"``.
+
+    See Also:
+        :class:`~likely.BetaLoss`, the module with parameters that learn.
 
     >>> import torch
     >>> from likely.functional import beta_nll
@@ -73,7 +80,12 @@ def _log_ratio(log_mean: Tensor, y: Tensor, excess: Tensor) -> Tensor:
 
 
 class Beta(td.Beta):
-    """torch's Beta with the ``cdf`` and ``icdf`` it lacks (SciPy's), and a density exact at any concentration.
+    """The Beta distribution of torch with ``cdf`` and ``icdf`` by SciPy and a density exact at any concentration.
+
+    Args:
+        concentration1: positive first parameter, often called alpha.
+        concentration0: positive second parameter, often called beta.
+        validate_args: whether parameters and values are checked; None (the default) follows torch's setting.
 
     >>> import torch
     >>> from likely.distributions import Beta
@@ -83,7 +95,14 @@ class Beta(td.Beta):
     """
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """The logarithm of the density, inside (0, 1)."""
+        """The logarithm of the density.
+
+        Args:
+            value: numbers between 0 and 1, of a shape that broadcasts with the batch.
+
+        Returns:
+            Log densities, in the broadcast shape.
+        """
         if self._validate_args:
             self._validate_sample(value)
         logit = self.concentration1.log() - self.concentration0.log()
@@ -91,12 +110,26 @@ class Beta(td.Beta):
         return -beta_nll(logit, value, concentration=total, reduction="none", validate_args=False)
 
     def cdf(self, value: Tensor) -> Tensor:
-        """P(X ≤ value)."""
+        """P(X ≤ value).
+
+        Args:
+            value: real numbers, of a shape that broadcasts with the batch.
+
+        Returns:
+            Probabilities, in the broadcast shape.
+        """
         inside = value.clamp(0, 1)
         return cdf_by_scipy(lambda x, a, b: special.betainc(a, b, x), self._density, inside, *self._shapes())
 
     def icdf(self, value: Tensor) -> Tensor:
-        """The quantile of a probability."""
+        """The quantile of a probability.
+
+        Args:
+            value: probabilities from 0 to 1, of a shape that broadcasts with the batch.
+
+        Returns:
+            Quantiles, in the broadcast shape.
+        """
         return icdf_by_scipy(lambda p, a, b: special.betaincinv(a, b, p), self._density, value, *self._shapes())
 
     def _shapes(self) -> tuple[Tensor, Tensor]:
@@ -110,14 +143,21 @@ class Beta(td.Beta):
 class BetaLoss(LikelihoodLoss, nll=beta_nll, family=Beta, concentration=Slot(ShiftedSoftplus(0.01), 2.0)):
     r"""The Beta likelihood of a share in (0, 1); ``prediction`` is the logit of its mean, the ``concentration`` learns.
 
-    It starts at 2, where a mean of one half gives the uniform distribution. Targets of 0 and 1 are refused: move all
-    inside, such as by ``(y * (n - 1) + 0.5) / n`` for n rows.
+    At a concentration of 2, the start, a mean of one half gives the uniform distribution. Targets of 0 and 1 are
+    refused: move all targets inside, for example by ``(y * (n - 1) + 0.5) / n`` for n rows.
 
     Args:
         concentration: positive concentration, starting at 2; the larger, the narrower: a number, which is fixed, or one
             of :class:`~likely.Fixed`, :class:`~likely.Global` (the default), :class:`~likely.Data` and
             :class:`~likely.Predicted`.
-        **options: ``reduction``, ``full``, ``multiplier`` and ``validate_args`` of :class:`~likely.LikelihoodLoss`.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"`` (one value per element).
+        full: whether :math:`\log y (1 - y)`, which does not depend on any parameter, is included. ``True`` (the
+            default) gives minus a log density.
+        multiplier: positive factor of the loss; the predictive distribution does not depend on it.
+        validate_args: whether tensor values are checked; by default (None) on the CPU only, where that is cheap.
+
+    See Also:
+        :class:`~likely.BernoulliLoss`, :func:`~likely.functional.beta_nll` (the function).
 
     >>> import torch
     >>> from likely.losses import BetaLoss
@@ -125,8 +165,22 @@ class BetaLoss(LikelihoodLoss, nll=beta_nll, family=Beta, concentration=Slot(Shi
     tensor(-0.3177, grad_fn=<MeanBackward0>)
     """
 
-    def __init__(self, concentration: ParameterLike = None, **options: Any) -> None:
-        super().__init__(concentration=concentration, **options)
+    def __init__(
+        self,
+        concentration: ParameterLike = None,
+        *,
+        reduction: str = "mean",
+        full: bool = True,
+        multiplier: float = 1.0,
+        validate_args: bool | None = None,
+    ) -> None:
+        super().__init__(
+            concentration=concentration,
+            reduction=reduction,
+            full=full,
+            multiplier=multiplier,
+            validate_args=validate_args,
+        )
 
     def _lowest(self, prediction: Tensor, target: Tensor, phi: Phi) -> Tensor:
         """At the mean where ψ(φm) - ψ(φ(1 - m)) is the logit of the target, found by bisection."""

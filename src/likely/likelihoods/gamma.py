@@ -1,6 +1,6 @@
 """The Gamma likelihood of a positive target, from the logarithm of its mean; its concentration learns."""
 
-from typing import Any, Unpack
+from typing import Unpack
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from likely.likelihoods._form import HALF_LOG_2PI, How, Value, functional_form
 from likely.likelihoods._loss import ParameterLike, Phi, Slot
 from likely.likelihoods._numeric import Array, cdf
 from likely.likelihoods._record import register
-from likely.likelihoods.poisson import PoissonLoss
+from likely.likelihoods.poisson import RateLoss
 
 __all__ = ["Gamma", "GammaLoss", "gamma_nll"]
 
@@ -26,22 +26,29 @@ __all__ = ["Gamma", "GammaLoss", "gamma_nll"]
 def gamma_nll(
     prediction: Tensor, target: Tensor, *, concentration: Value, log_input: bool = True, **how: Unpack[How]
 ) -> Tensor:
-    r"""The Gamma likelihood of a positive target, from the logarithm of its mean (or the mean: ``log_input=False``).
+    r"""Negative log-likelihood of a Gamma distribution of a positive target, given the logarithm of its mean.
 
     For :math:`u = \log(y / \mu)` and ``concentration`` :math:`\alpha > 0`, which makes the variance
     :math:`\mu^2 / \alpha`,
 
     .. math:: \ell = \alpha (e^u - 1 - u) + \log y + \log\Gamma(\alpha) - \alpha\log\alpha + \alpha.
 
-    It is written such that nothing cancels as :math:`\alpha` grows and :math:`\log y` becomes normal;
-    :math:`\alpha = 1` is the exponential distribution. Targets ≤ 0 are refused on the CPU; on a GPU, where values are
-    looked at under ``validate_args=True`` only, they give NaN or infinity.
+    It keeps all digits as :math:`\alpha` grows and :math:`\log y` becomes normal;
+    :math:`\alpha = 1` is the exponential distribution. Targets ≤ 0 are refused on the CPU; on a GPU
+    values are checked under ``validate_args=True`` only, and such targets give NaN or infinity.
 
     Args:
         prediction: logarithms of means, or the means under ``log_input=False``; any shape.
         target: positive numbers of a shape that broadcasts with the prediction's.
         concentration: positive concentration: a number, or a tensor that broadcasts to the prediction.
-        log_input: whether predictions are logarithms of means; with ``False`` they are the means.
+        log_input: whether predictions are logarithms of means (the default); with ``False`` they are the means.
+        **how: ``reduction``, ``full`` and ``validate_args``, as in every function of :mod:`likely.functional`.
+
+    Returns:
+        A scalar, or one value per element under ``reduction="none"``.
+
+    See Also:
+        :class:`~likely.GammaLoss`, the module with parameters that learn.
 
     >>> import torch
     >>> from likely.functional import gamma_nll
@@ -53,7 +60,12 @@ def gamma_nll(
 
 
 class Gamma(td.Gamma):
-    """torch's Gamma with quantiles, and a ``cdf`` by SciPy with gradients in all but the concentration.
+    """The Gamma distribution of torch with ``cdf`` and ``icdf`` by SciPy, differentiable in all but the concentration.
+
+    Args:
+        concentration: positive shape.
+        rate: positive rate, one over the scale.
+        validate_args: whether parameters and values are checked; None (the default) follows torch's setting.
 
     >>> import torch
     >>> from likely.distributions import Gamma
@@ -63,19 +75,40 @@ class Gamma(td.Gamma):
     """
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """The log density, exact for a large concentration too."""
+        """The logarithm of the density, exact for a large concentration too.
+
+        Args:
+            value: numbers ≥ 0, of a shape that broadcasts with the batch.
+
+        Returns:
+            Log densities, in the broadcast shape.
+        """
         inside, log_mean = value > 0, self.concentration.log() - self.rate.log()
         x, at_zero = torch.where(inside, value, 1.0), super().log_prob(torch.where(inside, 1.0, value))
         nll = gamma_nll(log_mean, x, concentration=self.concentration, reduction="none", validate_args=False)
         return torch.where(inside, -nll, at_zero)
 
     def cdf(self, value: Tensor) -> Tensor:
-        """P(X ≤ value)."""
+        """P(X ≤ value).
+
+        Args:
+            value: real numbers, of a shape that broadcasts with the batch.
+
+        Returns:
+            Probabilities, in the broadcast shape.
+        """
         x = self.rate * value.clamp(min=0)
         return cdf_by_scipy(lambda x, a: special.gammainc(a, x), self._standard_density, x, self.concentration)
 
     def icdf(self, value: Tensor) -> Tensor:
-        """The quantile of a probability."""
+        """The quantile of a probability.
+
+        Args:
+            value: probabilities from 0 to 1, of a shape that broadcasts with the batch.
+
+        Returns:
+            Quantiles, in the broadcast shape.
+        """
         x = icdf_by_scipy(lambda p, a: special.gammaincinv(a, p), self._standard_density, value, self.concentration)
         return x / self.rate
 
@@ -83,7 +116,7 @@ class Gamma(td.Gamma):
         return Gamma(self.concentration, torch.ones_like(self.rate), validate_args=False).log_prob(x).exp()
 
 
-class GammaLoss(PoissonLoss, nll=gamma_nll, family=Gamma, concentration=Slot(ShiftedSoftplus(0.01), 1.0)):
+class GammaLoss(RateLoss, nll=gamma_nll, family=Gamma, concentration=Slot(ShiftedSoftplus(0.01), 1.0)):
     r"""The Gamma likelihood of a positive target, whose ``concentration`` learns: errors count as ratios.
 
     ``prediction`` is the logarithm of the mean, or the mean itself under ``log_input=False``; the standard deviation is
@@ -93,8 +126,17 @@ class GammaLoss(PoissonLoss, nll=gamma_nll, family=Gamma, concentration=Slot(Shi
         concentration: positive concentration α, starting at 1: a number, which is fixed, or one of
             :class:`~likely.Fixed`, :class:`~likely.Global` (the default), :class:`~likely.Data` and
             :class:`~likely.Predicted`.
-        **options: ``log_input`` and ``eps`` of :class:`~likely.PoissonLoss`; ``reduction``, ``full``, ``multiplier``
-            and ``validate_args`` of :class:`~likely.LikelihoodLoss`.
+        log_input: whether predictions are logarithms of means; with ``False`` they are the means.
+        eps: added to the mean under ``log_input=False``, so that a mean of zero has a finite loss; 0 by default.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"`` (one value per element).
+        full: whether terms that do not depend on any parameter, :math:`\log y` among them, are included. ``True`` (the
+            default) gives minus a log density.
+        multiplier: positive factor of the loss; the predictive distribution does not depend on it.
+        validate_args: whether tensor values are checked; by default (None) on the CPU only, where that is cheap.
+
+    See Also:
+        :class:`~likely.LogNormalLoss`, :class:`~likely.PoissonLoss`, :func:`~likely.functional.gamma_nll` (the
+        function).
 
     >>> import torch
     >>> from likely.losses import GammaLoss
@@ -102,8 +144,26 @@ class GammaLoss(PoissonLoss, nll=gamma_nll, family=Gamma, concentration=Slot(Shi
     tensor(2.0644)
     """
 
-    def __init__(self, concentration: ParameterLike = None, **options: Any) -> None:
-        super().__init__(concentration=concentration, **options)
+    def __init__(
+        self,
+        concentration: ParameterLike = None,
+        *,
+        log_input: bool = True,
+        eps: float = 0.0,
+        reduction: str = "mean",
+        full: bool = True,
+        multiplier: float = 1.0,
+        validate_args: bool | None = None,
+    ) -> None:
+        super().__init__(
+            concentration=concentration,
+            log_input=log_input,
+            eps=eps,
+            reduction=reduction,
+            full=full,
+            multiplier=multiplier,
+            validate_args=validate_args,
+        )
 
     def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
         return Gamma(phi["concentration"], phi["concentration"] / self._rate(prediction))

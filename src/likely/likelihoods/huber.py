@@ -1,4 +1,4 @@
-"""Huber's density: normal in the middle, Laplace beyond, with a scale that learns."""
+"""Huber's likelihood: normal in the middle, Laplace beyond, with a scale that learns."""
 
 import math
 from typing import Any, Unpack
@@ -32,19 +32,26 @@ def huber_nll(
     partition: bool = True,
     **how: Unpack[How],
 ) -> Tensor:
-    r"""Huber's least favourable density: normal within ``delta`` scales of the prediction, Laplace beyond.
+    r"""Negative log-likelihood of Huber's density: normal within ``delta`` scales, Laplace beyond.
 
-    :math:`\ell = H_\delta(r/\sigma) + \log\sigma + \log Z(\delta)` with :math:`H_\delta(z) = z^2/2` up to
-    :math:`|z| = \delta` and :math:`\delta(|z| - \delta/2)` after. At the default ``delta`` it keeps 95% of the
-    normal's efficiency. :math:`\log Z` is constant only where ``delta`` does not learn, so ``full`` leaves it in.
+    :math:`\ell = H_\delta(r/\sigma) + \log\sigma + \log Z(\delta)` with :math:`H_\delta(z) = z^2/2` up to :math:`|z| =
+    \delta` and :math:`\delta(|z| - \delta/2)` after. At the default ``delta`` it has 95% of the normal's efficiency.
+    ``partition`` controls :math:`\log Z`, which is constant only if ``delta`` is; ``full`` does not.
 
     Args:
         prediction: where the density is centred, any shape.
         target: real numbers of a shape that broadcasts with the prediction's.
         scale: positive scale: a number, or a tensor that broadcasts to the prediction.
-        delta: where the density turns from normal to Laplace, in scales: a number, or a tensor that broadcasts to the
-            prediction.
-        partition: whether :math:`\log Z(\delta)` is included.
+        delta: where the density changes from normal to Laplace, in units of the scale: a number, or a tensor that
+            broadcasts to the prediction; 1.345 by default.
+        partition: whether :math:`\log Z(\delta)` is included; ``True`` by default.
+        **how: ``reduction``, ``full`` and ``validate_args``, as in every function of :mod:`likely.functional`.
+
+    Returns:
+        A scalar, or one value per element under ``reduction="none"``.
+
+    See Also:
+        :class:`~likely.HuberLoss`, the module with parameters that learn.
 
     >>> import torch
     >>> from likely.functional import huber_nll
@@ -58,12 +65,12 @@ def huber_nll(
 
 
 def huber_log_partition(delta: Tensor) -> Tensor:
-    r"""log Z(δ) of Huber's density.
+    r"""Logarithm of the normalising constant Z(δ) of Huber's density.
 
     :math:`Z = \sqrt{2\pi}\,\mathrm{erf}(\delta/\sqrt2) + \tfrac2\delta e^{-\delta^2/2}`, from Laplace to normal.
 
     Args:
-        delta: where the density turns from normal to Laplace, in scales; any shape.
+        delta: where the density changes from normal to Laplace, in units of the scale; any shape.
 
     Returns:
         A tensor of the shape of ``delta``.
@@ -79,6 +86,12 @@ def huber_log_partition(delta: Tensor) -> Tensor:
 
 class Huber(LocationScale, nll=huber_nll, delta=constraints.positive):
     r"""Huber's least favourable distribution: normal within ``delta`` scales, exponential tails beyond.
+
+    Args:
+        delta: where the density changes from normal to exponential, in units of the scale.
+        loc: location, the centre.
+        scale: positive scale.
+        validate_args: whether parameters and values are checked; None (the default) follows torch's setting.
 
     >>> import torch
     >>> from likely.distributions import Huber
@@ -120,15 +133,23 @@ class Huber(LocationScale, nll=huber_nll, delta=constraints.positive):
 
 
 class HuberLoss(ScaleLoss, nll=huber_nll, family=Huber, delta=Slot(ShiftedSoftplus(0.01), 1.345), scale=SCALE):
-    r"""Huber's density: :class:`torch.nn.HuberLoss` whose scale learns, so that ``delta`` counts in scales.
+    r"""Huber's likelihood: :class:`torch.nn.HuberLoss` with a scale that learns, the unit of ``delta``.
 
     Args:
-        delta: where the density turns from normal to Laplace, in scales. A number (1.345 by default) is fixed; it
-            may be a parameter such as :class:`~likely.Global` as well.
-        scale: a positive number, or one of :class:`~likely.Fixed`, :class:`~likely.Global` (the default),
-            :class:`~likely.Data` and :class:`~likely.Predicted`.
-        **options: ``beta``, and ``reduction``, ``full``, ``multiplier`` and ``validate_args`` of
-            :class:`~likely.LikelihoodLoss`. ``full=False`` leaves out :math:`\log Z(\delta)` if ``delta`` is fixed.
+        delta: where the density changes from normal to Laplace, in units of the scale: a number, which is fixed (1.345
+            by default), or a parameter such as :class:`~likely.Global`.
+        scale: positive scale of the errors: a number, which is fixed, or one of :class:`~likely.Fixed`,
+            :class:`~likely.Global` (the default), :class:`~likely.Data` and :class:`~likely.Predicted`.
+        beta: from 0 (the default, the plain NLL) to 1; multiplies each term by ``scale ** (2 * beta)``, held constant
+            (β-NLL), so that elements with a large predicted scale still count in the gradient of the mean.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"`` (one value per element).
+        full: whether :math:`\log Z(\delta)` is included although ``delta`` is fixed, so that the loss is minus a log
+            density; ``False`` leaves it out, as :class:`torch.nn.HuberLoss` does.
+        multiplier: positive factor of the loss; the predictive distribution does not depend on it.
+        validate_args: whether tensor values are checked; by default (None) on the CPU only, where that is cheap.
+
+    See Also:
+        :class:`~likely.RobustLoss`, :class:`~likely.LogisticLoss`, :func:`~likely.functional.huber_nll` (the function).
 
     >>> import torch, likely
     >>> loss_fn = likely.HuberLoss()
@@ -136,8 +157,26 @@ class HuberLoss(ScaleLoss, nll=huber_nll, family=Huber, delta=Slot(ShiftedSoftpl
     tensor(7.5013, grad_fn=<...>)
     """
 
-    def __init__(self, delta: ParameterLike = 1.345, scale: ParameterLike = None, **options: Any) -> None:
-        super().__init__(delta=delta, scale=scale, **options)
+    def __init__(
+        self,
+        delta: ParameterLike = 1.345,
+        scale: ParameterLike = None,
+        *,
+        beta: float = 0.0,
+        reduction: str = "mean",
+        full: bool = True,
+        multiplier: float = 1.0,
+        validate_args: bool | None = None,
+    ) -> None:
+        super().__init__(
+            delta=delta,
+            scale=scale,
+            beta=beta,
+            reduction=reduction,
+            full=full,
+            multiplier=multiplier,
+            validate_args=validate_args,
+        )
 
     def _options(self, reduction: str) -> dict[str, Any]:
         return {**super()._options(reduction), "partition": self.full or not isinstance(self.delta, Fixed)}

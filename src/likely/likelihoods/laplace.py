@@ -1,7 +1,7 @@
 """The Laplace likelihood: absolute error whose scale learns."""
 
 import math
-from typing import Any, Unpack
+from typing import Unpack
 
 import numpy as np
 from torch import Tensor
@@ -17,16 +17,22 @@ __all__ = ["LaplaceLoss", "laplace_nll"]
 
 @functional_form(constant=math.log(2), fused=True)
 def laplace_nll(prediction: Tensor, target: Tensor, *, scale: Value, **how: Unpack[How]) -> Tensor:
-    r"""The Laplace likelihood: absolute error whose scale is free to move.
+    r"""Negative log-likelihood of a Laplace distribution: the absolute error with a scale.
 
-    For a residual :math:`r` and scale :math:`b > 0`, :math:`\ell = |r|/b + \log b + \log 2`. Holding
-    :math:`b = 1` gives back the L1 loss; at a fixed residual the best scale is :math:`b = |r|`, so a free
-    scale is what prices an outlier.
+    For a residual :math:`r` and scale :math:`b > 0`, :math:`\ell = |r|/b + \log b + \log 2`. With
+    :math:`b = 1` it is the L1 loss plus a constant; for a given residual the best scale is :math:`b = |r|`.
 
     Args:
         prediction: medians, any shape.
         target: real numbers of a shape that broadcasts with the prediction's.
         scale: positive scale: a number, or a tensor that broadcasts to the prediction.
+        **how: ``reduction``, ``full`` and ``validate_args``, as in every function of :mod:`likely.functional`.
+
+    Returns:
+        A scalar, or one value per element under ``reduction="none"``.
+
+    See Also:
+        :class:`~likely.LaplaceLoss`, the module with parameters that learn.
 
     >>> import torch
     >>> from likely.functional import laplace_nll
@@ -44,9 +50,17 @@ class LaplaceLoss(ScaleLoss, nll=laplace_nll, family=td.Laplace, scale=SCALE):
     Args:
         scale: positive scale of the errors: a number, which is fixed, or one of :class:`~likely.Fixed`,
             :class:`~likely.Global` (the default), :class:`~likely.Data` and :class:`~likely.Predicted`.
-        **options: ``beta`` from 0 (the default) to 1, which multiplies each term by the scale to the power 2β, held
-            constant (β-NLL); ``reduction``, ``full``, ``multiplier`` and ``validate_args`` of
-            :class:`~likely.LikelihoodLoss`.
+        beta: from 0 (the default, the plain NLL) to 1; multiplies each term by ``scale ** (2 * beta)``, held constant
+            (β-NLL), so that elements with a large predicted scale still count in the gradient of the mean.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"`` (one value per element).
+        full: whether constants that do not depend on any parameter are included. ``True`` (the default) gives minus a
+            log density; ``False`` leaves them out, as the losses of ``torch.nn`` do.
+        multiplier: positive factor of the loss; the predictive distribution does not depend on it.
+        validate_args: whether tensor values are checked; by default (None) on the CPU only, where that is cheap.
+
+    See Also:
+        :class:`~likely.NormalLoss`, :class:`~likely.AsymmetricLaplaceLoss`, :func:`~likely.functional.laplace_nll` (the
+        function).
 
     >>> import torch, likely
     >>> loss_fn = likely.LaplaceLoss()
@@ -54,8 +68,19 @@ class LaplaceLoss(ScaleLoss, nll=laplace_nll, family=td.Laplace, scale=SCALE):
     tensor(2.6931, grad_fn=<...>)
     """
 
-    def __init__(self, scale: ParameterLike = None, **options: Any) -> None:
-        super().__init__(scale=scale, **options)
+    def __init__(
+        self,
+        scale: ParameterLike = None,
+        *,
+        beta: float = 0.0,
+        reduction: str = "mean",
+        full: bool = True,
+        multiplier: float = 1.0,
+        validate_args: bool | None = None,
+    ) -> None:
+        super().__init__(
+            scale=scale, beta=beta, reduction=reduction, full=full, multiplier=multiplier, validate_args=validate_args
+        )
 
 
 def _crps(distribution: td.Laplace, y: Array) -> Array:

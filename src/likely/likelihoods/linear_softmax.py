@@ -1,4 +1,4 @@
-"""The softmax of a linear layer over a large vocabulary, and a temperature for every token of a language model."""
+"""The softmax likelihood of a linear layer over a large vocabulary, and a temperature per token of a language model."""
 
 from collections.abc import Sequence
 from typing import cast
@@ -31,32 +31,36 @@ def linear_softmax_nll(
     chunk: int = 1024,
     validate_args: bool | None = None,
 ) -> Tensor:
-    r"""The softmax likelihood of a linear layer over a large vocabulary, whose logits never exist all at once.
+    r"""Softmax negative log-likelihood of a linear layer with many classes, computed in chunks of rows.
 
-    ``softmax_nll(hidden @ weight.T + bias, target, temperature=temperature)``, with ``hidden`` (…, width), ``weight``
-    (classes, width), ``target`` (…) and a temperature that broadcasts to it, such as one per token. The rows are taken
-    in chunks of ``chunk``, each of which leaves nothing but its part of the gradients, in the dtypes of the
-    inputs: one backward pass can go through the result, and gradients of gradients cannot. Under ``torch.func`` and in
-    forward-mode differentiation the logits are computed as they are.
+    It equals ``softmax_nll(hidden @ weight.T + bias, target, temperature=temperature)``, but the logits of at most
+    ``chunk`` rows exist at a time. Gradients are computed in the forward pass, so a single backward pass is possible
+    and second derivatives are not. Under ``torch.func`` and in forward-mode differentiation all logits are computed.
 
-    ``weight`` may be a DTensor that is spread over its classes, ``Shard(0)``, as a tensor-parallel output layer is.
-    Each process then makes the logits of its own part, all rows at once; hidden states, targets and temperatures are
-    the same in every process.
+    ``weight`` may be a DTensor that is sharded over its classes, ``Shard(0)``, as in a tensor-parallel output layer.
+    Each process then computes the logits of its classes, all rows at once; hidden states, targets and temperatures must
+    be the same in every process.
 
     Args:
         hidden: hidden states, shape (…, width).
         weight: weight of the output layer, shape (classes, width).
         target: class numbers, shape (…).
-        temperature: a number, or a tensor that broadcasts to the target, such as one value per token.
+        temperature: positive number (1 by default), or a tensor that broadcasts to the target, such as one per token.
         bias: bias of the output layer, shape (classes,); None by default.
-        ignore_index: class number of rows that are left out.
-        label_smoothing: share of the label, from 0 to 1, that is spread evenly over all classes.
-        reduction: ``"mean"`` or ``"sum"``.
-        chunk: number of rows whose logits exist at a time.
-        validate_args: whether tensor values are checked; by default on the CPU only.
+        ignore_index: class number of rows that are left out, -100 by default.
+        label_smoothing: share of the label, from 0 (the default) to 1, that is spread evenly over all classes.
+        reduction: ``"mean"`` (the default) or ``"sum"``.
+        chunk: number of rows whose logits exist at a time; fewer need less memory and more time.
+        validate_args: whether tensor values are checked; by default (None) on the CPU only.
 
     Returns:
         A scalar.
+
+    Raises:
+        ValueError: shapes do not match, a class is out of range, or the reduction is another.
+
+    See Also:
+        :func:`~likely.functional.softmax_nll`, :class:`~likely.TokenTemperature`.
 
     >>> import torch, likely
     >>> hidden, weight, target = torch.randn(2, 5, 8), torch.randn(1000, 8), torch.randint(0, 1000, (2, 5))
@@ -131,8 +135,8 @@ def _spread(
         raise ValueError("weight is a DTensor that every process has all of: give its local tensor, weight.to_local()")
     offsets = None
     if bias is not None:
-        own = shards_of("bias", bias, 0) if is_spread(bias) else None
-        offsets = own.local if own else bias[shards.first : shards.first + len(shards.local)]
+        part = shards_of("bias", bias, 0) if is_spread(bias) else None
+        offsets = part.local if part else bias[shards.first : shards.first + len(shards.local)]
     logits = F.linear(copied(hidden, shards.group), shards.local, offsets)
     nll = spread_nll(
         shards._replace(local=logits),
@@ -148,20 +152,24 @@ def _spread(
 
 
 class TokenTemperature(nn.Module):
-    r"""The softmax likelihood of a causal language model, with a temperature predicted for every token.
+    r"""The softmax likelihood of a causal language model with one predicted temperature per token.
 
-    The head starts at a temperature of 1 everywhere. The call takes the last hidden states, the output layer's weight
-    and the token ids: state :math:`i` predicts token :math:`i + 1`. Logits never exist all at once
+    All temperatures start at 1. The module is called with the last hidden states, the output layer's weight and the
+    token ids: state :math:`i` predicts token :math:`i + 1`. The logits are computed in chunks of rows
     (:func:`~likely.functional.linear_softmax_nll`).
 
     At generation, divide logits by :meth:`temperature`, or equally the hidden states before the output layer.
 
     Args:
         width: number of features of a hidden state.
-        hidden: sizes of the head's ReLU layers; none (the default) make it linear.
-        isolated: whether the head learns without touching the model.
-        ignore_index: token id that is left out.
-        label_smoothing: share of the label, from 0 to 1, that is spread evenly over all tokens.
+        hidden: sizes of the hidden ReLU layers of the temperature's network; none (the default) make it linear.
+        isolated: whether the gradient stops at the hidden states, so that the temperature does not affect the model;
+            ``False`` by default.
+        ignore_index: token id that is left out, -100 by default.
+        label_smoothing: share of the label, from 0 (the default) to 1, that is spread evenly over all tokens.
+
+    See Also:
+        :class:`~likely.SoftmaxLoss`, :class:`~likely.Predicted`.
 
     >>> import torch, likely
     >>> head, output = likely.TokenTemperature(16), torch.nn.Linear(16, 1000, bias=False)
@@ -186,7 +194,7 @@ class TokenTemperature(nn.Module):
         self.ignore_index, self.label_smoothing = ignore_index, label_smoothing
 
     def temperature(self, states: Tensor) -> Tensor:
-        """The temperature of every token.
+        """Predict the temperature of every token.
 
         Args:
             states: hidden states, shape (…, tokens, width).
@@ -197,11 +205,11 @@ class TokenTemperature(nn.Module):
         return cast(Tensor, self.parameter(features=states.float()))
 
     def forward(self, states: Tensor, weight: Tensor, tokens: Tensor, *, bias: Tensor | None = None) -> Tensor:
-        """The mean NLL of every token given those before it.
+        """Compute the mean NLL of the tokens, each given those before it.
 
         Args:
             states: last hidden states, shape (…, tokens, width).
-            weight: weight of the output layer, shape (vocabulary, width); a DTensor may be spread over the vocabulary.
+            weight: weight of the output layer, shape (vocabulary, width); a DTensor may be sharded over the vocabulary.
             tokens: token ids, shape (…, tokens).
             bias: bias of the output layer, shape (vocabulary,); None by default.
 

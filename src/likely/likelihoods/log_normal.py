@@ -1,7 +1,6 @@
 """The log-normal likelihood of a positive target: a normal of its logarithm, whose scale learns."""
 
 import math
-from typing import Any
 
 import numpy as np
 import torch
@@ -29,11 +28,11 @@ def log_normal_nll(
     full: bool = True,
     validate_args: bool | None = None,
 ) -> Tensor:
-    r"""The log-normal likelihood of a positive target: squared error of its logarithm, whose scale is free to move.
+    r"""Negative log-likelihood of a log-normal distribution: the squared error of the target's logarithm.
 
     ``prediction`` is the mean of :math:`\log y`, so :math:`e^{prediction}` is the median of :math:`y`, and for
     :math:`r = \log y - prediction`, :math:`\ell = r^2 / 2\sigma^2 + \log\sigma + \log y + \tfrac12 \log 2\pi`.
-    Targets ≤ 0 are refused on the CPU; on a GPU, where values are looked at under ``validate_args=True`` only, they
+    Targets ≤ 0 are refused on the CPU; on a GPU values are checked under ``validate_args=True`` only, and such targets
     give NaN or infinity.
 
     Args:
@@ -42,11 +41,14 @@ def log_normal_nll(
         scale: positive standard deviation of the target's logarithm: a number, or a tensor that broadcasts to the
             prediction.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-        full: whether constants that no parameter moves, :math:`\log y` among them, are included.
+        full: whether terms that do not depend on any parameter, :math:`\log y` among them, are included.
         validate_args: whether tensor values are checked; by default on the CPU only.
 
     Returns:
         A scalar, or one value per element under ``reduction="none"``.
+
+    See Also:
+        :class:`~likely.LogNormalLoss`, the module with parameters that learn.
 
     >>> import torch
     >>> from likely.functional import log_normal_nll
@@ -60,7 +62,12 @@ def log_normal_nll(
 
 
 class LogNormal(td.LogNormal):
-    """torch's log-normal with a ``cdf`` that is zero up to zero, and digits kept in the lower tail.
+    """The log-normal distribution of torch with a ``cdf`` that is 0 up to 0 and accurate in the lower tail.
+
+    Args:
+        loc: mean of the logarithm.
+        scale: positive standard deviation of the logarithm.
+        validate_args: whether parameters and values are checked; None (the default) follows torch's setting.
 
     >>> import torch
     >>> from likely.distributions import LogNormal
@@ -70,13 +77,27 @@ class LogNormal(td.LogNormal):
     """
 
     def cdf(self, value: Tensor) -> Tensor:
-        """P(X ≤ value), differentiable in the value and all parameters."""
+        """P(X ≤ value), differentiable in the value and all parameters.
+
+        Args:
+            value: real numbers, of a shape that broadcasts with the batch.
+
+        Returns:
+            Probabilities, in the broadcast shape.
+        """
         inside = value > 0
         z = (torch.where(inside, value, 1.0).log() - self.loc) / self.scale
         return torch.where(inside, 0.5 * torch.erfc(-z / math.sqrt(2)), 0.0)
 
     def icdf(self, value: Tensor) -> Tensor:
-        """The quantile of a probability, differentiable in it and all parameters."""
+        """The quantile of a probability, differentiable in it and all parameters.
+
+        Args:
+            value: probabilities from 0 to 1, of a shape that broadcasts with the batch.
+
+        Returns:
+            Quantiles, in the broadcast shape.
+        """
         return torch.exp(self.loc + self.scale * torch.special.ndtri(value))
 
     @property
@@ -89,16 +110,24 @@ class LogNormal(td.LogNormal):
 class LogNormalLoss(ScaleLoss, nll=log_normal_nll, family=LogNormal, scale=SCALE):
     r"""The log-normal likelihood of a positive target: :class:`NormalLoss` of its logarithm, in units of the target.
 
-    ``prediction`` is the mean of :math:`\log y` and the ``scale`` that of :math:`\log y`, which learns: errors count
-    as ratios. With its term :math:`\log y` the loss can be compared with that of other likelihoods of :math:`y`.
+    ``prediction`` is the mean of :math:`\log y` and ``scale`` its standard deviation, so errors are measured as ratios.
+    The term :math:`\log y` makes the loss comparable with that of other likelihoods of :math:`y`.
 
     Args:
         scale: positive standard deviation of the target's logarithm: a number, which is fixed, or one of
             :class:`~likely.Fixed`, :class:`~likely.Global` (the default), :class:`~likely.Data` and
             :class:`~likely.Predicted`.
-        **options: ``beta`` from 0 (the default) to 1, which multiplies each term by the scale to the power 2β, held
-            constant (β-NLL); ``reduction``, ``full``, ``multiplier`` and ``validate_args`` of
-            :class:`~likely.LikelihoodLoss`.
+        beta: from 0 (the default, the plain NLL) to 1; multiplies each term by ``scale ** (2 * beta)``, held constant
+            (β-NLL), so that elements with a large predicted scale still count in the gradient of the mean.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"`` (one value per element).
+        full: whether terms that do not depend on any parameter, :math:`\log y` among them, are included. ``True`` (the
+            default) gives minus a log density.
+        multiplier: positive factor of the loss; the predictive distribution does not depend on it.
+        validate_args: whether tensor values are checked; by default (None) on the CPU only, where that is cheap.
+
+    See Also:
+        :class:`~likely.GammaLoss`, :class:`~likely.NormalLoss`, :func:`~likely.functional.log_normal_nll` (the
+        function).
 
     >>> import torch
     >>> from likely.losses import LogNormalLoss
@@ -106,8 +135,19 @@ class LogNormalLoss(ScaleLoss, nll=log_normal_nll, family=LogNormal, scale=SCALE
     tensor(3.0947)
     """
 
-    def __init__(self, scale: ParameterLike = None, **options: Any) -> None:
-        super().__init__(scale=scale, **options)
+    def __init__(
+        self,
+        scale: ParameterLike = None,
+        *,
+        beta: float = 0.0,
+        reduction: str = "mean",
+        full: bool = True,
+        multiplier: float = 1.0,
+        validate_args: bool | None = None,
+    ) -> None:
+        super().__init__(
+            scale=scale, beta=beta, reduction=reduction, full=full, multiplier=multiplier, validate_args=validate_args
+        )
 
     def _lowest(self, prediction: Tensor, target: Tensor, phi: Phi) -> Tensor:
         return self._nll(logarithm(prediction, target), target, phi)

@@ -20,7 +20,7 @@ _LOG_4 = math.log(4)
 
 @functional_form(constant=_LOG_4)
 def logistic_nll(prediction: Tensor, target: Tensor, *, scale: Value, **how: Unpack[How]) -> Tensor:
-    r"""The logistic likelihood: squared error for small residuals, absolute error for large ones, without a kink.
+    r"""Negative log-likelihood of a logistic distribution: an absolute error that is smooth at zero.
 
     For :math:`z = r / s` and scale :math:`s > 0`, :math:`\ell = 2 \log\cosh(z/2) + \log s + \log 4`. Its tails are
     those of the Laplace, its middle is that of a normal of variance :math:`2 s^2`.
@@ -29,6 +29,13 @@ def logistic_nll(prediction: Tensor, target: Tensor, *, scale: Value, **how: Unp
         prediction: where the density is centred, any shape.
         target: real numbers of a shape that broadcasts with the prediction's.
         scale: positive scale: a number, or a tensor that broadcasts to the prediction.
+        **how: ``reduction``, ``full`` and ``validate_args``, as in every function of :mod:`likely.functional`.
+
+    Returns:
+        A scalar, or one value per element under ``reduction="none"``.
+
+    See Also:
+        :class:`~likely.LogisticLoss`, the module with parameters that learn.
 
     >>> import torch
     >>> from likely.functional import logistic_nll
@@ -46,6 +53,11 @@ def logistic_nll(prediction: Tensor, target: Tensor, *, scale: Value, **how: Unp
 class Logistic(LocationScale, nll=logistic_nll):
     r"""The logistic distribution, whose CDF is the sigmoid of :math:`(x - \mu) / s`.
 
+    Args:
+        loc: location :math:`\mu`, mean and median.
+        scale: positive scale :math:`s`.
+        validate_args: whether parameters and values are checked; None (the default) follows torch's setting.
+
     >>> import torch
     >>> from likely.distributions import Logistic
     >>> d = Logistic(loc=1.0, scale=0.5)
@@ -57,7 +69,11 @@ class Logistic(LocationScale, nll=logistic_nll):
         super().__init__(validate_args, loc=loc, scale=scale)
 
     def entropy(self) -> Tensor:
-        """The differential entropy."""
+        """The differential entropy.
+
+        Returns:
+            Entropies in nats, in the batch shape.
+        """
         return self.scale.log() + 2
 
     def _standard_variance(self) -> Tensor:
@@ -78,9 +94,17 @@ class LogisticLoss(ScaleLoss, nll=logistic_nll, family=Logistic, scale=SCALE):
     Args:
         scale: positive scale of the errors: a number, which is fixed, or one of :class:`~likely.Fixed`,
             :class:`~likely.Global` (the default), :class:`~likely.Data` and :class:`~likely.Predicted`.
-        **options: ``beta`` from 0 (the default) to 1, which multiplies each term by the scale to the power 2β, held
-            constant (β-NLL); ``reduction``, ``full``, ``multiplier`` and ``validate_args`` of
-            :class:`~likely.LikelihoodLoss`.
+        beta: from 0 (the default, the plain NLL) to 1; multiplies each term by ``scale ** (2 * beta)``, held constant
+            (β-NLL), so that elements with a large predicted scale still count in the gradient of the mean.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"`` (one value per element).
+        full: whether constants that do not depend on any parameter are included. ``True`` (the default) gives minus a
+            log density; ``False`` leaves them out, as the losses of ``torch.nn`` do.
+        multiplier: positive factor of the loss; the predictive distribution does not depend on it.
+        validate_args: whether tensor values are checked; by default (None) on the CPU only, where that is cheap.
+
+    See Also:
+        :class:`~likely.LaplaceLoss`, :class:`~likely.HuberLoss`, :func:`~likely.functional.logistic_nll` (the
+        function).
 
     >>> import torch
     >>> from likely.losses import LogisticLoss
@@ -88,8 +112,19 @@ class LogisticLoss(ScaleLoss, nll=logistic_nll, family=Logistic, scale=SCALE):
     tensor(15.8133, grad_fn=<MeanBackward0>)
     """
 
-    def __init__(self, scale: ParameterLike = None, **options: Any) -> None:
-        super().__init__(scale=scale, **options)
+    def __init__(
+        self,
+        scale: ParameterLike = None,
+        *,
+        beta: float = 0.0,
+        reduction: str = "mean",
+        full: bool = True,
+        multiplier: float = 1.0,
+        validate_args: bool | None = None,
+    ) -> None:
+        super().__init__(
+            scale=scale, beta=beta, reduction=reduction, full=full, multiplier=multiplier, validate_args=validate_args
+        )
 
 
 def _loss(z: Array, _: float = 0.0) -> Array:

@@ -1,4 +1,4 @@
-"""Several likelihoods at once."""
+"""The sum of several losses, each with a learned scale."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,14 +14,16 @@ __all__ = ["MultiTaskLoss"]
 
 
 class MultiTaskLoss(nn.Module):
-    r"""A sum over tasks, each weighed by its own learned scale (Kendall, Gal & Cipolla 2018).
+    r"""The sum of the losses of several tasks, each weighted by a learned scale (Kendall, Gal & Cipolla 2018).
 
-    A likelihood loss brings its scale or temperature along. Any other loss :math:`L` is taken for a squared
-    error and enters as :math:`L / 2\sigma^2 + \log\sigma`, with a :class:`~likely.Global` σ of its own.
-    Predictions and targets come as mappings by task name; so may ``features``, ``index`` and ``sample_weight``.
+    A likelihood loss has its own scale or temperature. Any other loss :math:`L` is treated as a squared error and
+    enters as :math:`L / 2\sigma^2 + \log\sigma` with a :class:`~likely.Global` σ.
 
     Args:
-        losses: loss modules by the name of their task.
+        losses: mapping from names of tasks to loss modules, at least one.
+
+    Raises:
+        ValueError: ``losses`` is empty.
 
     >>> import torch, likely
     >>> loss_fn = likely.MultiTaskLoss({"depth": likely.LaplaceLoss(), "class": likely.SoftmaxLoss()})
@@ -42,21 +44,43 @@ class MultiTaskLoss(nn.Module):
         )
 
     def forward(self, prediction: Mapping[str, Tensor], target: Mapping[str, Tensor], **extras: Any) -> Tensor:
-        """The sum of all terms."""
+        """Compute the sum of the losses of all tasks.
+
+        Args:
+            prediction: mapping from names of tasks to predictions.
+            target: mapping from names of tasks to targets.
+            **extras: ``features``, ``index`` and ``sample_weight`` of the losses: one value for all tasks, or a mapping
+                from names of tasks to values.
+
+        Returns:
+            A scalar.
+
+        Raises:
+            ValueError: a task has no prediction or no target.
+        """
         terms = list(self.terms(prediction, target, **extras).values())
         return sum(terms[1:], start=terms[0])
 
     def terms(self, prediction: Mapping[str, Tensor], target: Mapping[str, Tensor], **extras: Any) -> dict[str, Tensor]:
-        """Every task's term by name, for logging."""
-        for what, given in (("prediction", prediction), ("target", target)):
-            if missing := [name for name in self.losses if name not in given]:
-                raise ValueError(f"{what} lacks the task {', '.join(missing)}; it has {', '.join(given)}")
+        """Compute the loss of every task, for logging.
+
+        Args:
+            prediction: mapping from names of tasks to predictions.
+            target: mapping from names of tasks to targets.
+            **extras: as in :meth:`forward`.
+
+        Returns:
+            One scalar per task, by name; :meth:`forward` returns their sum.
+        """
+        for argument, tasks in (("prediction", prediction), ("target", target)):
+            if missing := [name for name in self.losses if name not in tasks]:
+                raise ValueError(f"{argument} lacks the task {', '.join(missing)}; it has {', '.join(tasks)}")
 
         def extra(name: str) -> dict[str, Any]:
             picked = {k: v.get(name) if isinstance(v, Mapping) else v for k, v in extras.items()}
             return {k: v for k, v in picked.items() if v is not None}
 
-        # Of every task, if one refuses its batch.
+        # If one task refuses its batch, the statistics of all are restored.
         with unchanged_on_error([module for module in self.modules() if isinstance(module, Predicted)]):
             return {name: loss(prediction[name], target[name], **extra(name)) for name, loss in self.losses.items()}
 

@@ -1,7 +1,7 @@
 """The negative binomial: a count whose variance may exceed its mean, by a dispersion that learns."""
 
 import math
-from typing import Any, Unpack
+from typing import Unpack
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from likely.likelihoods._form import How, Value, functional_form
 from likely.likelihoods._loss import ParameterLike, Phi, Slot
 from likely.likelihoods._numeric import Array, cdf
 from likely.likelihoods._record import register
-from likely.likelihoods.poisson import PoissonLoss, log_factorial, log_mean
+from likely.likelihoods.poisson import RateLoss, log_factorial, log_mean
 
 __all__ = ["NegativeBinomial", "NegativeBinomialLoss", "negative_binomial_nll"]
 
@@ -28,16 +28,23 @@ __all__ = ["NegativeBinomial", "NegativeBinomialLoss", "negative_binomial_nll"]
 def negative_binomial_nll(
     prediction: Tensor, target: Tensor, *, dispersion: Value, log_input: bool = True, **how: Unpack[How]
 ) -> Tensor:
-    r"""The negative binomial: a Poisson count whose variance :math:`\mu + \kappa\mu^2` is free to exceed its mean.
+    r"""Negative log-likelihood of a negative binomial count, whose variance is :math:`\mu + \kappa\mu^2`.
 
     ``prediction`` is :math:`\log\mu` (or :math:`\mu`: ``log_input=False``) and ``dispersion`` is
-    :math:`\kappa > 0`. As it falls to zero the Poisson is left, without loss of accuracy.
+    :math:`\kappa > 0`. As it tends to zero the likelihood becomes the Poisson's, without loss of accuracy.
 
     Args:
         prediction: logarithms of means, or the means under ``log_input=False``; any shape.
         target: counts ≥ 0, which need not be whole, of a shape that broadcasts with the prediction's.
         dispersion: positive dispersion: a number, or a tensor that broadcasts to the prediction.
-        log_input: whether predictions are logarithms of means; with ``False`` they are the means.
+        log_input: whether predictions are logarithms of means (the default); with ``False`` they are the means.
+        **how: ``reduction``, ``full`` and ``validate_args``, as in every function of :mod:`likely.functional`.
+
+    Returns:
+        A scalar, or one value per element under ``reduction="none"``.
+
+    See Also:
+        :class:`~likely.NegativeBinomialLoss`, the module with parameters that learn.
 
     >>> import torch
     >>> from likely.functional import negative_binomial_nll
@@ -54,7 +61,13 @@ def negative_binomial_nll(
 
 
 class NegativeBinomial(td.NegativeBinomial):
-    """torch's negative binomial with the ``cdf`` and ``icdf`` it lacks (SciPy's).
+    """The negative binomial distribution of torch with ``cdf`` and ``icdf`` by SciPy.
+
+    Args:
+        total_count: number of failures ≥ 0, not necessarily whole.
+        probs: probability of success in [0, 1); give this or ``logits``.
+        logits: log odds of success.
+        validate_args: whether parameters and values are checked; None (the default) follows torch's setting.
 
     >>> import torch
     >>> from likely.distributions import NegativeBinomial
@@ -64,28 +77,51 @@ class NegativeBinomial(td.NegativeBinomial):
     """
 
     def cdf(self, value: Tensor) -> Tensor:
-        """P(X ≤ value), without gradients."""
+        """P(X ≤ value), without gradients.
+
+        Args:
+            value: real numbers, of a shape that broadcasts with the batch.
+
+        Returns:
+            Probabilities, in the broadcast shape.
+        """
         inside = by_scipy(
             special.betaincc, value.floor().clamp(min=0) + 1, self.total_count, torch.sigmoid(self.logits)
         )
         return torch.where(value < 0, 0.0, inside)
 
     def icdf(self, value: Tensor) -> Tensor:
-        """The smallest count with at least this probability at or below it."""
+        """The smallest count with at least this probability at or below it.
+
+        Args:
+            value: probabilities from 0 to 1, of a shape that broadcasts with the batch.
+
+        Returns:
+            Counts, in the broadcast shape.
+        """
         return by_scipy(stats.nbinom.ppf, value, self.total_count, torch.sigmoid(-self.logits))
 
 
 class NegativeBinomialLoss(
-    PoissonLoss, nll=negative_binomial_nll, family=NegativeBinomial, dispersion=Slot(ShiftedSoftplus(0.01), 1.0)
+    RateLoss, nll=negative_binomial_nll, family=NegativeBinomial, dispersion=Slot(ShiftedSoftplus(0.01), 1.0)
 ):
-    r"""Counts whose variance :math:`\mu + \kappa\mu^2` may exceed their mean; the ``dispersion`` κ learns.
+    r"""The negative binomial likelihood of a count, of variance :math:`\mu + \kappa\mu^2`; the ``dispersion`` κ learns.
 
     Args:
-        dispersion: positive dispersion κ, starting at 1; near 0 the Poisson is left: a number, which is fixed, or one
+        dispersion: positive dispersion κ, starting at 1; 0 would be the Poisson: a number, which is fixed, or one
             of :class:`~likely.Fixed`, :class:`~likely.Global` (the default), :class:`~likely.Data` and
             :class:`~likely.Predicted`.
-        **options: ``log_input`` and ``eps`` of :class:`~likely.PoissonLoss`; ``reduction``, ``full``, ``multiplier``
-            and ``validate_args`` of :class:`~likely.LikelihoodLoss`.
+        log_input: whether predictions are logarithms of means; with ``False`` they are the means.
+        eps: added to the mean under ``log_input=False``, so that a mean of zero has a finite loss; 0 by default.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"`` (one value per element).
+        full: whether constants that do not depend on any parameter are included. ``True`` (the default) gives minus a
+            log density; ``False`` leaves them out, as the losses of ``torch.nn`` do.
+        multiplier: positive factor of the loss; the predictive distribution does not depend on it.
+        validate_args: whether tensor values are checked; by default (None) on the CPU only, where that is cheap.
+
+    See Also:
+        :class:`~likely.PoissonLoss`, :class:`~likely.ZeroInflatedNegativeBinomialLoss`,
+        :func:`~likely.functional.negative_binomial_nll` (the function).
 
     >>> import torch, likely
     >>> loss_fn = likely.NegativeBinomialLoss()
@@ -93,8 +129,26 @@ class NegativeBinomialLoss(
     tensor([61.9872], grad_fn=<DivBackward0>)
     """
 
-    def __init__(self, dispersion: ParameterLike = None, **options: Any) -> None:
-        super().__init__(dispersion=dispersion, **options)
+    def __init__(
+        self,
+        dispersion: ParameterLike = None,
+        *,
+        log_input: bool = True,
+        eps: float = 0.0,
+        reduction: str = "mean",
+        full: bool = True,
+        multiplier: float = 1.0,
+        validate_args: bool | None = None,
+    ) -> None:
+        super().__init__(
+            dispersion=dispersion,
+            log_input=log_input,
+            eps=eps,
+            reduction=reduction,
+            full=full,
+            multiplier=multiplier,
+            validate_args=validate_args,
+        )
 
     def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
         odds = self._rate(prediction) * phi["dispersion"]

@@ -1,7 +1,7 @@
 """The normal likelihood: squared error whose scale learns."""
 
 import math
-from typing import Any, Unpack
+from typing import Unpack
 
 import numpy as np
 from scipy import special
@@ -18,16 +18,23 @@ __all__ = ["NormalLoss", "normal_nll"]
 
 @functional_form(constant=HALF_LOG_2PI, fused=True)
 def normal_nll(prediction: Tensor, target: Tensor, *, scale: Value, **how: Unpack[How]) -> Tensor:
-    r"""The normal likelihood: squared error whose scale is free to move.
+    r"""Negative log-likelihood of a normal distribution: the squared error with a scale.
 
     For a residual :math:`r` and scale :math:`\sigma > 0`,
-    :math:`\ell = r^2 / 2\sigma^2 + \log\sigma + \tfrac12 \log 2\pi`. Holding :math:`\sigma = 1` gives back half
-    the squared error; at a fixed residual the best scale is :math:`\sigma = |r|`.
+    :math:`\ell = r^2 / 2\sigma^2 + \log\sigma + \tfrac12 \log 2\pi`. With :math:`\sigma = 1` it is half the squared
+    error plus a constant; for a given residual the best scale is :math:`\sigma = |r|`.
 
     Args:
         prediction: means, any shape.
         target: real numbers of a shape that broadcasts with the prediction's.
         scale: positive scale: a number, or a tensor that broadcasts to the prediction.
+        **how: ``reduction``, ``full`` and ``validate_args``, as in every function of :mod:`likely.functional`.
+
+    Returns:
+        A scalar, or one value per element under ``reduction="none"``.
+
+    See Also:
+        :class:`~likely.NormalLoss`, the module with parameters that learn.
 
     >>> import torch
     >>> from likely.functional import normal_nll
@@ -42,15 +49,22 @@ def normal_nll(prediction: Tensor, target: Tensor, *, scale: Value, **how: Unpac
 class NormalLoss(ScaleLoss, nll=normal_nll, family=td.Normal, scale=SCALE):
     r"""The normal likelihood: :class:`torch.nn.MSELoss` with a scale that learns.
 
-    :math:`\ell = r^2/2\sigma^2 + \log\sigma + \tfrac12\log 2\pi`. A ``beta`` above 0 keeps a predicted scale from
-    starving the mean.
+    :math:`\ell = r^2/2\sigma^2 + \log\sigma + \tfrac12\log 2\pi`.
 
     Args:
         scale: positive scale of the errors: a number, which is fixed, or one of :class:`~likely.Fixed`,
             :class:`~likely.Global` (the default), :class:`~likely.Data` and :class:`~likely.Predicted`.
-        **options: ``beta`` from 0 (the default) to 1, which multiplies each term by the scale to the power 2β, held
-            constant (β-NLL); ``reduction``, ``full``, ``multiplier`` and ``validate_args`` of
-            :class:`~likely.LikelihoodLoss`.
+        beta: from 0 (the default, the plain NLL) to 1; multiplies each term by ``scale ** (2 * beta)``, held constant
+            (β-NLL), so that elements with a large predicted scale still count in the gradient of the mean.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"`` (one value per element).
+        full: whether constants that do not depend on any parameter are included. ``True`` (the default) gives minus a
+            log density; ``False`` leaves them out, as the losses of ``torch.nn`` do.
+        multiplier: positive factor of the loss; the predictive distribution does not depend on it.
+        validate_args: whether tensor values are checked; by default (None) on the CPU only, where that is cheap.
+
+    See Also:
+        :class:`~likely.LaplaceLoss`, :class:`~likely.StudentTLoss`, :func:`~likely.functional.normal_nll` (the
+        function).
 
     >>> import torch, likely
     >>> loss_fn = likely.NormalLoss(scale=1.0, full=False)   # a number is Fixed
@@ -60,8 +74,19 @@ class NormalLoss(ScaleLoss, nll=normal_nll, family=td.Normal, scale=SCALE):
     Normal(loc: torch.Size([4, 2]), scale: torch.Size([4, 2]))
     """
 
-    def __init__(self, scale: ParameterLike = None, **options: Any) -> None:
-        super().__init__(scale=scale, **options)
+    def __init__(
+        self,
+        scale: ParameterLike = None,
+        *,
+        beta: float = 0.0,
+        reduction: str = "mean",
+        full: bool = True,
+        multiplier: float = 1.0,
+        validate_args: bool | None = None,
+    ) -> None:
+        super().__init__(
+            scale=scale, beta=beta, reduction=reduction, full=full, multiplier=multiplier, validate_args=validate_args
+        )
 
 
 def _crps(distribution: td.Normal, y: Array) -> Array:

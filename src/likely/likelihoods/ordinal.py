@@ -22,7 +22,7 @@ __all__ = ["Ordinal", "OrdinalLoss", "ordinal_nll"]
 
 
 class Increasing(Transform):
-    """Free numbers on the last axis to increasing ones: the first stays, the others become distances.
+    """Map real numbers on the last axis to increasing ones: the first is unchanged, the others become distances.
 
     >>> import torch
     >>> from likely.likelihoods.ordinal import Increasing
@@ -56,25 +56,28 @@ def ordinal_nll(
     reduction: str = "mean",
     validate_args: bool | None = None,
 ) -> Tensor:
-    r"""The cumulative logit likelihood of ordered classes 0 … K - 1: :math:`P(y \le k) = \sigma(c_k - x)`.
+    r"""Negative log-likelihood of ordered classes 0 … K - 1 by cumulative logits.
 
-    ``cutpoints`` holds the K - 1 increasing numbers :math:`c_k` on its last axis; the axes before it broadcast to the
-    prediction. With :math:`c_{-1} = -\infty` and :math:`c_{K-1} = \infty`,
+    :math:`P(y \le k) = \sigma(c_k - x)` for a prediction :math:`x` and increasing cut points :math:`c_k`. With
+    :math:`c_{-1} = -\infty` and :math:`c_{K-1} = \infty`,
 
     .. math:: \ell = -\log \sigma(c_y - x) - \log \sigma(x - c_{y-1}) - \log(1 - e^{c_{y-1} - c_y}),
 
-    a form in which nothing cancels. Classes out of range and cut points that do not increase are refused on the CPU; on
-    a GPU, where values are looked at under ``validate_args=True`` only, such classes are taken for the nearest.
+    a form that keeps all digits. Classes out of range and cut points that do not increase are refused on the CPU; on a
+    GPU values are checked under ``validate_args=True`` only, and such classes are replaced by the nearest.
 
     Args:
         prediction: real numbers, any shape; the larger, the higher the class.
         target: class numbers from 0 to K - 1, of a shape that broadcasts with the prediction's.
-        cutpoints: K - 1 increasing numbers on the last axis.
+        cutpoints: K - 1 increasing numbers on the last axis; the axes before it broadcast to the prediction.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
         validate_args: whether tensor values are checked; by default on the CPU only.
 
     Returns:
         A scalar, or one value per element under ``reduction="none"``.
+
+    See Also:
+        :class:`~likely.OrdinalLoss`, the module with parameters that learn.
 
     >>> import torch
     >>> from likely.functional import ordinal_nll
@@ -131,7 +134,12 @@ def _ends(target: Tensor, cutpoints: Tensor) -> tuple[Tensor, Tensor, Tensor, Te
 
 
 class Ordinal(OfForm, nll=ordinal_nll):
-    """Ordered classes 0 … K - 1 by cumulative logits: P(X ≤ k) = σ(cutpoints[k] - loc).
+    """The distribution of ordered classes 0 … K - 1 by cumulative logits: P(X ≤ k) = σ(cutpoints[k] - loc).
+
+    Args:
+        loc: prediction; the larger, the higher the class.
+        cutpoints: K - 1 increasing numbers on the last axis.
+        validate_args: whether parameters and values are checked; None (the default) follows torch's setting.
 
     >>> import torch
     >>> from likely.distributions import Ordinal
@@ -170,30 +178,57 @@ class Ordinal(OfForm, nll=ordinal_nll):
         return (odd * beyond).sum(-1) - self.mean.square()
 
     def cdf(self, value: Tensor) -> Tensor:
-        """P(X ≤ value)."""
+        """P(X ≤ value).
+
+        Args:
+            value: real numbers, of a shape that broadcasts with the batch.
+
+        Returns:
+            Probabilities, in the broadcast shape.
+        """
         whole = value.floor()
         _, upper, _, last = _ends(whole.expand(torch.broadcast_shapes(whole.shape, self.batch_shape)), self.cutpoints)
         return torch.where(whole < 0, 0.0, torch.where(last, 1.0, torch.sigmoid(upper - self.loc)))
 
     def icdf(self, value: Tensor) -> Tensor:
-        """The first class with at least this probability at or below it."""
+        """The first class with at least this probability at or below it.
+
+        Args:
+            value: probabilities from 0 to 1, of a shape that broadcasts with the batch.
+
+        Returns:
+            Class numbers, in the broadcast shape.
+        """
         return (self._reached < value.unsqueeze(-1)).sum(-1).to(self.loc.dtype)
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
-        """Class numbers of shape ``sample_shape + batch_shape``, in the dtype of ``loc``."""
+        """Draw class numbers, without gradients.
+
+        Args:
+            sample_shape: shape of independent draws, () by default.
+
+        Returns:
+            Class numbers in the dtype of ``loc``, in the shape ``sample_shape + batch_shape``.
+        """
         with torch.no_grad():
             return self.icdf(torch.rand(self._extended_shape(sample_shape), device=self.loc.device))
 
 
 class OrdinalLoss(LikelihoodLoss, nll=ordinal_nll, family=Ordinal, cutpoints=Slot(Increasing(), 0.0)):
-    r"""Ordered classes by cumulative logits; the cut points between them learn.
+    r"""The cumulative logit likelihood of ordered classes, whose cut points learn.
 
     Args:
-        cutpoints: K - 1 increasing numbers that stay, or a parameter whose shape ends in K - 1, such as
-            ``Data(n, (K - 1,))``. Default: ``Global((classes - 1,))``, which starts at classes that are equally likely
-            for a prediction of zero.
-        classes: K, where ``cutpoints`` does not tell.
-        **options: ``reduction``, ``multiplier`` and ``validate_args`` of :class:`~likely.LikelihoodLoss`.
+        cutpoints: K - 1 increasing numbers, which are fixed, or a parameter whose shape ends in K - 1, such as
+            ``Data(n, (K - 1,))``. Default: ``Global((classes - 1,))``, where all classes start equally likely for a
+            prediction of zero.
+        classes: number of classes K; required if ``cutpoints`` is not given.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"`` (one value per element).
+        full: has no effect, because this likelihood has no constant term; accepted as in all losses.
+        multiplier: positive factor of the loss; the predictive distribution does not depend on it.
+        validate_args: whether tensor values are checked; by default (None) on the CPU only, where that is cheap.
+
+    See Also:
+        :class:`~likely.SoftmaxLoss`, :func:`~likely.functional.ordinal_nll` (the function).
 
     >>> import torch
     >>> from likely.losses import OrdinalLoss
@@ -207,7 +242,14 @@ class OrdinalLoss(LikelihoodLoss, nll=ordinal_nll, family=Ordinal, cutpoints=Slo
     cutpoints: Parameter
 
     def __init__(
-        self, cutpoints: ParameterLike | Sequence[float] = None, *, classes: int | None = None, **options: Any
+        self,
+        cutpoints: ParameterLike | Sequence[float] = None,
+        *,
+        classes: int | None = None,
+        reduction: str = "mean",
+        full: bool = True,
+        multiplier: float = 1.0,
+        validate_args: bool | None = None,
     ) -> None:
         if cutpoints is None:
             if classes is None or classes < 2:
@@ -221,7 +263,9 @@ class OrdinalLoss(LikelihoodLoss, nll=ordinal_nll, family=Ordinal, cutpoints=Slo
             _check_values(torch.zeros(()), parameter.value, True)
         elif isinstance(parameter, Parameter) and parameter.init is None:
             parameter.init = torch.linspace(0, 1, parameter.shape[-1] + 2)[1:-1].logit()
-        super().__init__(cutpoints=parameter, **options)
+        super().__init__(
+            cutpoints=parameter, reduction=reduction, full=full, multiplier=multiplier, validate_args=validate_args
+        )
 
     def _outer(self, prediction: Tensor) -> torch.Size:
         return torch.Size((*prediction.shape, self.cutpoints.shape[-1]))

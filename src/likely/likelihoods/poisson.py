@@ -26,16 +26,22 @@ def log_factorial(count: Tensor) -> Tensor:
 
 @functional_form(constant=log_factorial, target=check_counts)
 def poisson_nll(prediction: Tensor, target: Tensor, *, log_input: bool = True, **how: Unpack[How]) -> Tensor:
-    r"""The Poisson likelihood of a count, from the logarithm of its rate (or the rate: ``log_input=False``).
+    r"""Negative log-likelihood of a Poisson count, given the logarithm of its rate.
 
     :math:`\ell = \mu - y \log\mu + \log y!`, with :math:`\Gamma(y + 1)` for :math:`y!` where a count is not whole.
-    Negative counts are refused on the CPU; on a GPU, where values are looked at under ``validate_args=True`` only,
-    the formula is applied to them as it stands.
+    Negative counts are refused on the CPU; on a GPU values are checked under ``validate_args=True`` only.
 
     Args:
         prediction: logarithms of rates, or the rates under ``log_input=False``; any shape.
         target: counts ≥ 0, which need not be whole, of a shape that broadcasts with the prediction's.
-        log_input: whether predictions are logarithms of rates; with ``False`` they are the rates.
+        log_input: whether predictions are logarithms of rates (the default); with ``False`` they are the rates.
+        **how: ``reduction``, ``full`` and ``validate_args``, as in every function of :mod:`likely.functional`.
+
+    Returns:
+        A scalar, or one value per element under ``reduction="none"``.
+
+    See Also:
+        :class:`~likely.PoissonLoss`, the module with parameters that learn.
 
     >>> import torch
     >>> from likely.functional import poisson_nll
@@ -46,7 +52,11 @@ def poisson_nll(prediction: Tensor, target: Tensor, *, log_input: bool = True, *
 
 
 class Poisson(td.Poisson):
-    """torch's Poisson with the ``cdf`` and ``icdf`` it lacks (SciPy's).
+    """The Poisson distribution of torch with ``cdf`` and ``icdf`` by SciPy.
+
+    Args:
+        rate: mean ≥ 0.
+        validate_args: whether parameters and values are checked; None (the default) follows torch's setting.
 
     >>> import torch
     >>> from likely.distributions import Poisson
@@ -56,30 +66,31 @@ class Poisson(td.Poisson):
     """
 
     def cdf(self, value: Tensor) -> Tensor:
-        """P(X ≤ value), without gradients."""
+        """P(X ≤ value), without gradients.
+
+        Args:
+            value: real numbers, of a shape that broadcasts with the batch.
+
+        Returns:
+            Probabilities, in the broadcast shape.
+        """
         at_least_none = by_scipy(special.pdtr, value.floor().clamp(min=0), self.rate)
         return torch.where(value < 0, 0.0, at_least_none)
 
     def icdf(self, value: Tensor) -> Tensor:
-        """The smallest count with at least this probability at or below it."""
+        """The smallest count with at least this probability at or below it.
+
+        Args:
+            value: probabilities from 0 to 1, of a shape that broadcasts with the batch.
+
+        Returns:
+            Counts, in the broadcast shape.
+        """
         return by_scipy(stats.poisson.ppf, value, self.rate)
 
 
-class PoissonLoss(LikelihoodLoss, nll=poisson_nll, family=Poisson):
-    r"""The Poisson likelihood of a count: :class:`torch.nn.PoissonNLLLoss` with its constant.
-
-    It has nothing to learn; :class:`NegativeBinomialLoss` is the same with a free variance.
-
-    Args:
-        log_input: whether predictions are logarithms of rates; with ``False`` they are the rates.
-        eps: added to the rate under ``log_input=False``, so that a rate of zero has a finite loss; 0 by default
-            (:class:`torch.nn.PoissonNLLLoss`: 1e-8).
-        **options: ``reduction``, ``full``, ``multiplier`` and ``validate_args`` of :class:`~likely.LikelihoodLoss`.
-
-    >>> import torch, likely
-    >>> likely.PoissonLoss()(torch.tensor([0.0, 1.0]), torch.tensor([1.0, 3.0]))
-    tensor(1.2550)
-    """
+class RateLoss(LikelihoodLoss):
+    """Likelihoods of a target with a positive mean, which the prediction gives, or its logarithm."""
 
     def __init__(self, *, log_input: bool = True, eps: float = 0.0, **options: Any) -> None:
         super().__init__(**options)
@@ -105,6 +116,50 @@ class PoissonLoss(LikelihoodLoss, nll=poisson_nll, family=Poisson):
         # In half precision the sum would lose eps.
         return (
             prediction.to(torch.promote_types(prediction.dtype, torch.float32)) + self.eps if self.eps else prediction
+        )
+
+
+class PoissonLoss(RateLoss, nll=poisson_nll, family=Poisson):
+    r"""The Poisson likelihood of a count: :class:`torch.nn.PoissonNLLLoss` with its constant.
+
+    It has no parameter that learns; :class:`~likely.NegativeBinomialLoss` adds one for the variance.
+
+    Args:
+        log_input: whether predictions are logarithms of rates; with ``False`` they are the rates.
+        eps: added to the rate under ``log_input=False``, so that a rate of zero has a finite loss; 0 by default
+            (:class:`torch.nn.PoissonNLLLoss`: 1e-8).
+        reduction: ``"mean"``, ``"sum"`` or ``"none"`` (one value per element).
+        full: whether constants that do not depend on any parameter are included. ``True`` (the default) gives minus a
+            log density; ``False`` leaves them out, as the losses of ``torch.nn`` do.
+        multiplier: positive factor of the loss; the predictive distribution does not depend on it.
+        validate_args: whether tensor values are checked; by default (None) on the CPU only, where that is cheap.
+
+    See Also:
+        :class:`~likely.NegativeBinomialLoss`, :class:`~likely.ZeroInflatedPoissonLoss`,
+        :func:`~likely.functional.poisson_nll` (the function).
+
+    >>> import torch, likely
+    >>> likely.PoissonLoss()(torch.tensor([0.0, 1.0]), torch.tensor([1.0, 3.0]))
+    tensor(1.2550)
+    """
+
+    def __init__(
+        self,
+        *,
+        log_input: bool = True,
+        eps: float = 0.0,
+        reduction: str = "mean",
+        full: bool = True,
+        multiplier: float = 1.0,
+        validate_args: bool | None = None,
+    ) -> None:
+        super().__init__(
+            log_input=log_input,
+            eps=eps,
+            reduction=reduction,
+            full=full,
+            multiplier=multiplier,
+            validate_args=validate_args,
         )
 
     def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:

@@ -1,4 +1,4 @@
-"""Barron's robust likelihood ρ: from the Cauchy over the normal to lighter tails, by one shape that learns."""
+"""Barron's robust likelihood: from the Cauchy over the normal to lighter tails, by one shape that learns."""
 
 import math
 from typing import Any, Unpack
@@ -28,17 +28,24 @@ __all__ = ["Robust", "RobustLoss", "robust_log_partition", "robust_nll", "robust
 
 @functional_form(fused=True, alpha=check_not_negative)
 def robust_nll(prediction: Tensor, target: Tensor, *, alpha: Value, scale: Value, **how: Unpack[How]) -> Tensor:
-    r"""Barron's robust likelihood: one family from the Cauchy (α = 0) over the normal (α = 2) to lighter tails.
+    r"""Negative log-likelihood of Barron's robust density, whose shape ``alpha`` controls the tails.
 
-    :math:`\ell = \rho(r, \alpha, \sigma) + \log\sigma + \log Z(\alpha)`. The partition function keeps the shape
-    honest: without it α would always fall. It needs :math:`\alpha \ge 0`; below that :math:`Z` diverges.
-    Nothing here is constant, so ``full`` changes nothing.
+    :math:`\ell = \rho(r, \alpha, \sigma) + \log\sigma + \log Z(\alpha)`. :math:`\alpha = 0` is a
+    Cauchy, 2 the normal, larger values have lighter tails. Without the partition function :math:`Z` the best α would
+    always be the smallest; for :math:`\alpha < 0` it diverges. No term is constant, so ``full`` has no effect.
 
     Args:
         prediction: where the density is centred, any shape.
         target: real numbers of a shape that broadcasts with the prediction's.
         alpha: shape ≥ 0: a number, or a tensor that broadcasts to the prediction.
         scale: positive scale: a number, or a tensor that broadcasts to the prediction.
+        **how: ``reduction``, ``full`` and ``validate_args``, as in every function of :mod:`likely.functional`.
+
+    Returns:
+        A scalar, or one value per element under ``reduction="none"``.
+
+    See Also:
+        :class:`~likely.RobustLoss`, the module with parameters that learn.
 
     >>> import torch
     >>> from likely.functional import robust_nll
@@ -50,7 +57,7 @@ def robust_nll(prediction: Tensor, target: Tensor, *, alpha: Value, scale: Value
 
 
 def robust_rho(residual: Tensor, *, alpha: Tensor | float, scale: Tensor | float = 1.0) -> Tensor:
-    r"""Barron's general loss, without its partition function, for every real α and ±∞.
+    r"""Barron's general robust loss ρ, without its partition function, for every real α and ±∞.
 
     .. math:: \rho(r, \alpha, \sigma) = \frac{|\alpha-2|}\alpha
               \left(\left(\frac{(r/\sigma)^2}{|\alpha-2|} + 1\right)^{\alpha/2} - 1\right)
@@ -60,10 +67,10 @@ def robust_rho(residual: Tensor, *, alpha: Tensor | float, scale: Tensor | float
     Args:
         residual: real numbers, any shape.
         alpha: shape, any real number or ±∞: a number, or a tensor that broadcasts with the residual.
-        scale: positive scale: a number, or a tensor that broadcasts with the residual.
+        scale: positive scale, 1 by default: a number, or a tensor that broadcasts with the residual.
 
     Returns:
-        One value per element.
+        One value per element, in the broadcast shape.
 
     >>> import torch
     >>> from likely.functional import robust_rho
@@ -77,9 +84,9 @@ def robust_rho(residual: Tensor, *, alpha: Tensor | float, scale: Tensor | float
 
 
 def robust_log_partition(alpha: Tensor | float) -> Tensor:
-    r"""log Z(α) of the robust likelihood, :math:`Z(\alpha) = \int e^{-\rho(x, \alpha, 1)}\,dx`.
+    r"""Logarithm of the robust likelihood's partition function :math:`Z(\alpha) = \int e^{-\rho(x, \alpha, 1)}\,dx`.
 
-    Right to rounding on :math:`[0, \infty]`, with its gradient; +∞ below zero, where the integral diverges.
+    Exact to rounding on :math:`[0, \infty]`, with its gradient; +∞ below zero, where the integral diverges.
 
     Args:
         alpha: shape, a number or a tensor of any shape.
@@ -99,9 +106,17 @@ def robust_log_partition(alpha: Tensor | float) -> Tensor:
 class Robust(LocationScale, nll=robust_nll, alpha=constraints.nonnegative):
     r"""Barron's robust distribution, :math:`p(x) = e^{-\rho(x - \mu, \alpha, \sigma)} / \sigma Z(\alpha)`.
 
-    :math:`\alpha = 0` is a Cauchy of scale :math:`\sqrt2\sigma`, 2 the normal, larger α lighter tails. The CDF is
-    a Gauss–Legendre sum in :math:`\sinh^{-1} z` (in float64 right to 1e-14 up to 1e4 scales out, to 1e-8 beyond), the
-    quantile its inverse by safeguarded Newton steps, samples come by rejection and carry implicit gradients.
+    :math:`\alpha = 0` is a Cauchy of scale :math:`\sqrt2\sigma`, 2 the normal; larger α have lighter tails. The CDF is
+    a Gauss–Legendre sum in :math:`\sinh^{-1} z` (in float64 accurate to 1e-14 up to 1e4 scales from the centre, to 1e-8
+    beyond), the quantile its inverse by safeguarded Newton steps; samples are drawn by rejection, with implicit
+    gradients.
+
+
+    Args:
+        alpha: shape ≥ 0, a number or a tensor.
+        loc: location, the centre.
+        scale: positive scale :math:`\sigma`.
+        validate_args: whether parameters and values are checked; None (the default) follows torch's setting.
 
     >>> import torch
     >>> from likely.distributions import Robust
@@ -125,7 +140,11 @@ class Robust(LocationScale, nll=robust_nll, alpha=constraints.nonnegative):
         return torch.where(self.alpha == 0, torch.nan, self.loc)
 
     def entropy(self) -> Tensor:
-        """The differential entropy."""
+        """The differential entropy.
+
+        Returns:
+            Entropies in nats, in the batch shape.
+        """
         return self.scale.log() + log_partition(self.alpha) + self._expect(rho)
 
     def _standard_variance(self) -> Tensor:
@@ -184,9 +203,9 @@ class Robust(LocationScale, nll=robust_nll, alpha=constraints.nonnegative):
 class RobustLoss(
     ScaleLoss, nll=robust_nll, family=Robust, alpha=Slot(Interval(0, 3), 2.0, zero_allowed=True), scale=SCALE
 ):
-    r"""Barron's robust likelihood ρ: shape ``alpha`` and ``scale`` learn how much outliers may weigh.
+    r"""Barron's robust likelihood: the shape ``alpha`` and the ``scale`` learn how much outliers count.
 
-    ``alpha`` moves in (0, 3), as in the paper, and starts at 2, the normal.
+    A learned ``alpha`` stays in (0, 3), as in the paper, and starts at 2, the normal.
 
     Args:
         alpha: shape from 0 (Cauchy's tails) over 2 (normal, where it starts) to 3: a number, which is fixed, or one of
@@ -194,9 +213,15 @@ class RobustLoss(
             :class:`~likely.Predicted`.
         scale: positive scale of the errors: a number, which is fixed, or one of :class:`~likely.Fixed`,
             :class:`~likely.Global` (the default), :class:`~likely.Data` and :class:`~likely.Predicted`.
-        **options: ``beta`` from 0 (the default) to 1, which multiplies each term by the scale to the power 2β, held
-            constant (β-NLL); ``reduction``, ``full``, ``multiplier`` and ``validate_args`` of
-            :class:`~likely.LikelihoodLoss`.
+        beta: from 0 (the default, the plain NLL) to 1; multiplies each term by ``scale ** (2 * beta)``, held constant
+            (β-NLL), so that elements with a large predicted scale still count in the gradient of the mean.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"`` (one value per element).
+        full: has no effect, because this likelihood has no constant term; accepted as in all losses.
+        multiplier: positive factor of the loss; the predictive distribution does not depend on it.
+        validate_args: whether tensor values are checked; by default (None) on the CPU only, where that is cheap.
+
+    See Also:
+        :class:`~likely.StudentTLoss`, :class:`~likely.HuberLoss`, :func:`~likely.functional.robust_nll` (the function).
 
     >>> import torch, likely
     >>> loss_fn = likely.RobustLoss(alpha=0.0)   # Cauchy's tails
@@ -204,8 +229,26 @@ class RobustLoss(
     tensor(4.7498, grad_fn=<...>)
     """
 
-    def __init__(self, alpha: ParameterLike = None, scale: ParameterLike = None, **options: Any) -> None:
-        super().__init__(alpha=alpha, scale=scale, **options)
+    def __init__(
+        self,
+        alpha: ParameterLike = None,
+        scale: ParameterLike = None,
+        *,
+        beta: float = 0.0,
+        reduction: str = "mean",
+        full: bool = True,
+        multiplier: float = 1.0,
+        validate_args: bool | None = None,
+    ) -> None:
+        super().__init__(
+            alpha=alpha,
+            scale=scale,
+            beta=beta,
+            reduction=reduction,
+            full=full,
+            multiplier=multiplier,
+            validate_args=validate_args,
+        )
 
 
 def _crps(distribution: Robust, y: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Student's t with a scale on either side: heavy tails, and heavier on one side than on the other."""
+"""Student's t likelihood with one scale per side, for heavy tails that are heavier on one side."""
 
 import math
 from typing import Any, Unpack
@@ -28,10 +28,10 @@ _FAR = 20.0  # in logarithms: log(1 + x²) is 2 log x to the last digit
 def skew_student_t_nll(
     prediction: Tensor, target: Tensor, *, df: Value, skew: Value, scale: Value, **how: Unpack[How]
 ) -> Tensor:
-    r"""The two-piece Student t of Fernández and Steel (1998): one scale below the prediction, another above.
+    r"""Negative log-likelihood of a two-piece Student t: one scale below the prediction, another above.
 
     The scale is :math:`\sigma e^{a}` above the prediction and :math:`\sigma e^{-a}` below it, for any real ``skew``
-    :math:`a`. With :math:`z` the residual over the scale of its side,
+    :math:`a` (Fernández and Steel, 1998). With :math:`z` the residual divided by the scale of its side,
 
     .. math:: \ell = \tfrac{\nu + 1}{2} \log(1 + z^2 / \nu) + \log \sigma + \log\cosh a + \tfrac12 \log 2\pi
               - \left(\log \frac{\Gamma((\nu+1)/2)}{\Gamma(\nu/2)} - \tfrac12 \log \tfrac{\nu}{2}\right).
@@ -46,6 +46,13 @@ def skew_student_t_nll(
         skew: half the logarithm of the ratio of the scales above and below: a number, or a tensor that broadcasts to
             the prediction.
         scale: positive scale: a number, or a tensor that broadcasts to the prediction.
+        **how: ``reduction``, ``full`` and ``validate_args``, as in every function of :mod:`likely.functional`.
+
+    Returns:
+        A scalar, or one value per element under ``reduction="none"``.
+
+    See Also:
+        :class:`~likely.SkewStudentTLoss`, the module with parameters that learn.
 
     >>> import torch
     >>> from likely.functional import skew_student_t_nll
@@ -76,8 +83,16 @@ def _log_largest(x: Tensor) -> float:
 class SkewStudentT(LocationScale, nll=skew_student_t_nll, df=constraints.positive, skew=constraints.real):
     r"""The two-piece Student t: scale :math:`\sigma e^{a}` above its mode ``loc``, :math:`\sigma e^{-a}` below it.
 
-    ``cdf`` and ``icdf`` have gradients in all but ``df``, samples in all. Moments are as Student's t has them: no mean
-    for df ≤ 1, and an infinite variance up to df = 2.
+    ``cdf`` and ``icdf`` are differentiable in all parameters but ``df``, samples in all. As for Student's t, there is
+    no mean for df ≤ 1, and the variance is infinite up to df = 2.
+
+
+    Args:
+        df: positive degrees of freedom, a number or a tensor.
+        skew: real number :math:`a`, positive where the upper side is wider.
+        loc: mode.
+        scale: positive scale :math:`\sigma`.
+        validate_args: whether parameters and values are checked; None (the default) follows torch's setting.
 
     >>> import torch
     >>> from likely.distributions import SkewStudentT
@@ -99,17 +114,35 @@ class SkewStudentT(LocationScale, nll=skew_student_t_nll, df=constraints.positiv
         return torch.where(self.df > 1, shift, torch.nan)
 
     def entropy(self) -> Tensor:
-        """The differential entropy: that of Student's t, and log cosh of the skew."""
+        """The differential entropy: that of Student's t plus log cosh of the skew.
+
+        Returns:
+            Entropies in nats, in the batch shape.
+        """
         x = 0.5 * self.df
         tails = (x + 0.5) * digamma_half_step(x) + HALF_LOG_2PI - log_gamma_ratio(x, 0.5)
         return tails + self.scale.log() + log_cosh(self.skew)
 
     def cdf(self, value: Tensor) -> Tensor:
-        """P(X ≤ value), differentiable in the value and all parameters but ``df``."""
+        """P(X ≤ value), differentiable in the value and all parameters but ``df``.
+
+        Args:
+            value: real numbers, of a shape that broadcasts with the batch.
+
+        Returns:
+            Probabilities, in the broadcast shape.
+        """
         return super().cdf(value)
 
     def icdf(self, value: Tensor) -> Tensor:
-        """The quantile of a probability, differentiable in it and all parameters but ``df``."""
+        """The quantile of a probability, differentiable in it and all parameters but ``df``.
+
+        Args:
+            value: probabilities from 0 to 1, of a shape that broadcasts with the batch.
+
+        Returns:
+            Quantiles, in the broadcast shape.
+        """
         return super().icdf(value)
 
     def _mean_size(self) -> Tensor:
@@ -168,11 +201,11 @@ class SkewStudentTLoss(
     skew=Slot(Interval(-3, 3), 0.0),
     scale=SCALE,
 ):
-    r"""Student's t whose two sides learn a scale each: for errors that are larger, or more often, on one side.
+    r"""Student's t likelihood with one scale per side, for errors that are larger on one side.
 
-    The degrees of freedom ``df`` (from 4), the ``skew`` (from 0, the symmetric t) and the ``scale`` learn. A learned
-    skew moves in (-3, 3), between which the sides' scales differ by up to :math:`e^6 \approx 400`; a fixed one is any
-    real number. The prediction is the mode; mean and quantiles are those of ``distribution``.
+    The degrees of freedom ``df``, the ``skew`` and the ``scale`` learn by default. A learned skew stays in (-3, 3),
+    where the scales of the two sides differ by a factor of up to :math:`e^6 \approx 400`; a fixed one is any real
+    number. The prediction is the mode; take mean and quantiles from ``distribution``.
 
     Args:
         df: degrees of freedom, starting at 4: a number, which is fixed, or one of :class:`~likely.Fixed`,
@@ -182,9 +215,17 @@ class SkewStudentTLoss(
             :class:`~likely.Data` and :class:`~likely.Predicted`.
         scale: positive scale of the errors: a number, which is fixed, or one of :class:`~likely.Fixed`,
             :class:`~likely.Global` (the default), :class:`~likely.Data` and :class:`~likely.Predicted`.
-        **options: ``beta`` from 0 (the default) to 1, which multiplies each term by the scale to the power 2β, held
-            constant (β-NLL); ``reduction``, ``full``, ``multiplier`` and ``validate_args`` of
-            :class:`~likely.LikelihoodLoss`.
+        beta: from 0 (the default, the plain NLL) to 1; multiplies each term by ``scale ** (2 * beta)``, held constant
+            (β-NLL), so that elements with a large predicted scale still count in the gradient of the mean.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"`` (one value per element).
+        full: whether constants that do not depend on any parameter are included. ``True`` (the default) gives minus a
+            log density; ``False`` leaves them out, as the losses of ``torch.nn`` do.
+        multiplier: positive factor of the loss; the predictive distribution does not depend on it.
+        validate_args: whether tensor values are checked; by default (None) on the CPU only, where that is cheap.
+
+    See Also:
+        :class:`~likely.StudentTLoss`, :class:`~likely.AsymmetricLaplaceLoss`,
+        :func:`~likely.functional.skew_student_t_nll` (the function).
 
     >>> import torch, likely
     >>> loss_fn = likely.SkewStudentTLoss(skew=0.5)
@@ -193,9 +234,27 @@ class SkewStudentTLoss(
     """
 
     def __init__(
-        self, df: ParameterLike = None, skew: ParameterLike = None, scale: ParameterLike = None, **options: Any
+        self,
+        df: ParameterLike = None,
+        skew: ParameterLike = None,
+        scale: ParameterLike = None,
+        *,
+        beta: float = 0.0,
+        reduction: str = "mean",
+        full: bool = True,
+        multiplier: float = 1.0,
+        validate_args: bool | None = None,
     ) -> None:
-        super().__init__(df=df, skew=skew, scale=scale, **options)
+        super().__init__(
+            df=df,
+            skew=skew,
+            scale=scale,
+            beta=beta,
+            reduction=reduction,
+            full=full,
+            multiplier=multiplier,
+            validate_args=validate_args,
+        )
 
 
 def _crps(distribution: SkewStudentT, y: Array) -> Array:
@@ -205,9 +264,9 @@ def _crps(distribution: SkewStudentT, y: Array) -> Array:
     side = np.where(z < 0, -skew, skew)
     narrow = np.maximum(side, -30.0)  # below, its own part is less than rounding
     along = np.minimum(size * np.exp(-narrow), np.finfo(np.float64).max)
-    own, centre = standard_crps(along, np.where(df > 0.5, df, 1.0))
-    own *= 2 * special.expit(2 * narrow) * np.exp(narrow)
-    crps = own - (size + 2 * centre * np.exp(-side)) * np.tanh(side)
+    score, centre = standard_crps(along, np.where(df > 0.5, df, 1.0))
+    score *= 2 * special.expit(2 * narrow) * np.exp(narrow)
+    crps = score - (size + 2 * centre * np.exp(-side)) * np.tanh(side)
     return np.asarray(np.where(df > 0.5, scale * crps, np.inf))
 
 

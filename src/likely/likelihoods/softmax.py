@@ -47,34 +47,37 @@ def softmax_nll(
     overwrite: bool = False,
     validate_args: bool | None = None,
 ) -> Tensor:
-    r"""The softmax likelihood: cross-entropy whose temperature is free to move.
+    r"""Negative log-likelihood of classes: the cross-entropy of logits divided by a temperature.
 
-    For logits :math:`z`, class :math:`y` and temperature :math:`T > 0`, which *divides*,
+    For logits :math:`z`, class :math:`y` and temperature :math:`T > 0`,
     :math:`\ell = -z_y / T + \log \sum_c e^{z_c / T}`; :math:`T = 1` is the cross-entropy. A logit of
-    -∞ rules its class out and leaves the temperature's gradient finite. Class numbers out of range, and probabilities
-    that are negative or do not sum to one, are refused on the CPU. On a GPU values are looked at under
-    ``validate_args=True`` only: there a class number out of range makes the loss NaN or stops the program by an
-    assertion on the device, and probabilities are used as they are.
+    -∞ gives its class probability zero and keeps the temperature's gradient finite. Class numbers out of range, and
+    probabilities that are negative or do not sum to one, are refused on the CPU. On a GPU values are checked under
+    ``validate_args=True`` only; without it a class number out of range makes the loss NaN or stops the program by an
+    assertion on the device.
 
     Args:
         logits: shape (classes,), (batch, classes) or (batch, classes, …), as in
             :func:`torch.nn.functional.cross_entropy`. A DTensor may be spread over its class axis (tensor parallel);
             the loss is then an ordinary tensor, the same in every process.
         target: class numbers in the shape of the logits without the class axis, or probabilities in their shape.
-        temperature: a number, or a tensor that broadcasts to the logits' shape without the class axis.
-        weight: one weight per class, shape (classes,). It is no part of the likelihood: a row of class y counts
-            ``weight[y]`` times, and a mean divides by the sum of the rows' weights. As in torch, the weights of
-            probabilities and of smoothed labels multiply the terms of the classes, and a mean over probabilities
-            divides by the number of rows.
+        temperature: positive number, or a tensor that broadcasts to the logits' shape without the class axis.
+        weight: one weight per class, shape (classes,); None by default. It is not part of the likelihood: a row of
+            class y counts ``weight[y]`` times, and a mean divides by the sum of the rows' weights. As in torch, the
+            weights of probabilities and of smoothed labels multiply the terms of the classes, and a mean over
+            probabilities divides by the number of rows.
         ignore_index: class number of rows that are left out. If all are, the mean is 0 (torch: NaN).
         label_smoothing: share of the label, from 0 to 1, that is spread evenly over all classes.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-        overwrite: whether a kernel may put the gradient where the logits were, which saves their memory once more;
-            what the logits held is then gone, and the backward pass goes through the loss once only.
+        overwrite: whether a kernel may write the gradient over the logits, which saves that much memory; the logits are
+            lost, and the backward pass can run once only.
         validate_args: whether tensor values are checked; by default on the CPU only.
 
     Returns:
         A scalar; one value per row, in the logits' shape without the class axis, under ``reduction="none"``.
+
+    See Also:
+        :class:`~likely.SoftmaxLoss`, the module with parameters that learn.
 
     >>> import torch
     >>> from likely.functional import softmax_nll
@@ -145,8 +148,8 @@ def _spread(logits: Tensor, target: Tensor, temperature: Tensor, weight: Tensor 
 
 def row_weights(target: Tensor, weight: Tensor, ignore_index: int) -> Tensor:
     """The class weight of every row; zero where its label is ignored."""
-    kept = target != ignore_index
-    return torch.where(kept, weight[torch.where(kept, target, 0).long()], 0.0)
+    counted = target != ignore_index
+    return torch.where(counted, weight[torch.where(counted, target, 0).long()], 0.0)
 
 
 def _plain(
@@ -184,11 +187,11 @@ def _spelled_out(
         log_p = log_p * weight.reshape(-1, *(1,) * (logits.ndim - axis - 1))
     if target.is_floating_point():
         return -(log_p * (target * (1 - label_smoothing) + label_smoothing / logits.shape[axis])).sum(axis)
-    kept = target != ignore_index
-    nll = -log_p.gather(axis, torch.where(kept, target, 0).unsqueeze(axis)).squeeze(axis)
+    counted = target != ignore_index
+    nll = -log_p.gather(axis, torch.where(counted, target, 0).unsqueeze(axis)).squeeze(axis)
     if label_smoothing:
         nll = (1 - label_smoothing) * nll - label_smoothing / logits.shape[axis] * log_p.sum(axis)
-    return torch.where(kept, nll, 0.0)
+    return torch.where(counted, nll, 0.0)
 
 
 kernels.PLAIN["softmax"] = _plain
@@ -249,10 +252,10 @@ def _check_probabilities(target: Tensor, axis: int, validate_args: bool | None) 
 
 def check_range(target: Tensor, classes: int, ignore_index: int, validate_args: bool | None) -> None:
     if may_look(target, validate_args):
-        kept = target[target != ignore_index]
-        if kept.numel() and (int(kept.min()) < 0 or int(kept.max()) >= classes):
+        labels = target[target != ignore_index]
+        if labels.numel() and (int(labels.min()) < 0 or int(labels.max()) >= classes):
             raise ValueError(
-                f"target holds class {int(kept.min())} to {int(kept.max())}, but the logits have classes 0 to "
+                f"target holds class {int(labels.min())} to {int(labels.max())}, but the logits have classes 0 to "
                 f"{classes - 1}: mask labels with ignore_index={ignore_index}"
             )
 
@@ -293,17 +296,25 @@ class SoftmaxLoss(LikelihoodLoss, nll=softmax_nll, family=td.Categorical, temper
     r"""The softmax likelihood: :class:`torch.nn.CrossEntropyLoss` with a temperature that learns.
 
     Labels are class numbers or probabilities in the shape of the logits; classes are on axis 1. The temperature
-    divides the logits: a hot row counts less.
+    divides the logits: rows with a high temperature count less.
 
     Args:
-        temperature: a positive number, or one of :class:`~likely.Fixed`, :class:`~likely.Global` (the default),
-            :class:`~likely.Data` and :class:`~likely.Predicted`.
-        weight: one weight per class, shape (classes,), kept as a buffer. It is no part of the likelihood: a row of
-            class y counts ``weight[y]`` times, in the temperature's gradient too, and a mean divides by the sum of the
-            rows' weights. Fused kernels are passed over.
-        ignore_index: class number of rows that are left out.
+        temperature: positive number that divides the logits: a number, which is fixed, or one of
+            :class:`~likely.Fixed`, :class:`~likely.Global` (the default), :class:`~likely.Data` and
+            :class:`~likely.Predicted`.
+        weight: one weight per class, shape (classes,), stored as a buffer; None by default. It is not part of the
+            likelihood: a row of class y counts ``weight[y]`` times, in the temperature's gradient too, and a mean
+            divides by the sum of the rows' weights. Fused kernels are not used with it.
+        ignore_index: class number of rows that are left out, -100 by default.
         label_smoothing: share of the label, from 0 to 1, that is spread evenly over all classes.
-        **options: ``reduction``, ``multiplier`` and ``validate_args`` of :class:`~likely.LikelihoodLoss`.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"`` (one value per element).
+        full: has no effect, because this likelihood has no constant term; accepted as in all losses.
+        multiplier: positive factor of the loss; the predictive distribution does not depend on it.
+        validate_args: whether tensor values are checked; by default (None) on the CPU only, where that is cheap.
+
+    See Also:
+        :class:`~likely.BernoulliLoss`, :class:`~likely.OrdinalLoss`, :class:`~likely.TokenTemperature`,
+        :func:`~likely.functional.softmax_nll` (the function).
 
     >>> import torch, likely
     >>> loss_fn = likely.SoftmaxLoss(temperature=2.0)
@@ -320,11 +331,16 @@ class SoftmaxLoss(LikelihoodLoss, nll=softmax_nll, family=td.Categorical, temper
         weight: Tensor | None = None,
         ignore_index: int = -100,
         label_smoothing: float = 0.0,
-        **options: Any,
+        reduction: str = "mean",
+        full: bool = True,
+        multiplier: float = 1.0,
+        validate_args: bool | None = None,
     ) -> None:
         if not 0 <= label_smoothing <= 1:
             raise ValueError(f"label_smoothing must lie in [0, 1], got {label_smoothing}")
-        super().__init__(temperature=temperature, **options)
+        super().__init__(
+            temperature=temperature, reduction=reduction, full=full, multiplier=multiplier, validate_args=validate_args
+        )
         self.ignore_index, self.label_smoothing = ignore_index, label_smoothing
         self.register_buffer("weight", as_weight("weight", weight))
 
@@ -361,8 +377,8 @@ class SoftmaxLoss(LikelihoodLoss, nll=softmax_nll, family=td.Categorical, temper
         return kernels.Softmax(layouts[0], self.ignore_index, self.label_smoothing, mean, self.multiplier, plain)
 
     def _options(self, reduction: str) -> dict[str, Any]:
-        own = {"ignore_index": self.ignore_index, "label_smoothing": self.label_smoothing, "weight": self.weight}
-        return {**own, "reduction": reduction, "validate_args": self.validate_args}
+        labels = {"ignore_index": self.ignore_index, "label_smoothing": self.label_smoothing, "weight": self.weight}
+        return {**labels, "reduction": reduction, "validate_args": self.validate_args}
 
     def _lowest(self, prediction: Tensor, target: Tensor, phi: Phi) -> Tensor:
         """The entropy of the labels themselves, smoothing included."""
@@ -370,8 +386,8 @@ class SoftmaxLoss(LikelihoodLoss, nll=softmax_nll, family=td.Categorical, temper
         classes = prediction.shape[axis]
         labels = target
         if not target.is_floating_point():
-            kept = torch.where(target == self.ignore_index, 0, target).long()
-            labels = F.one_hot(kept, classes).movedim(-1, axis)
+            numbers = torch.where(target == self.ignore_index, 0, target).long()
+            labels = F.one_hot(numbers, classes).movedim(-1, axis)
         labels = labels.to(torch.promote_types(prediction.dtype, torch.float32))
         labels = labels * (1 - self.label_smoothing) + self.label_smoothing / classes
         if self.weight is not None:

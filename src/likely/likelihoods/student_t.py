@@ -1,7 +1,7 @@
-"""Student's t: a normal that expects outliers."""
+"""Student's t likelihood: heavier tails than the normal, for data with outliers."""
 
 import math
-from typing import Any, Unpack
+from typing import Unpack
 
 import numpy as np
 import torch
@@ -22,20 +22,28 @@ __all__ = ["StudentT", "StudentTLoss", "student_t_nll"]
 
 @functional_form(constant=HALF_LOG_2PI, fused=True)
 def student_t_nll(prediction: Tensor, target: Tensor, *, df: Value, scale: Value, **how: Unpack[How]) -> Tensor:
-    r"""Student's t: a normal whose scale was itself drawn at random, so that outliers are expected.
+    r"""Negative log-likelihood of Student's t distribution, whose heavy tails allow for outliers.
 
     For :math:`z = r / \sigma` and :math:`\nu > 0` degrees of freedom,
 
     .. math:: \ell = \tfrac{\nu + 1}{2} \log(1 + z^2 / \nu) + \log \sigma + \tfrac12 \log 2\pi
               - \left(\log \frac{\Gamma((\nu+1)/2)}{\Gamma(\nu/2)} - \tfrac12 \log \tfrac{\nu}{2}\right).
 
-    The last bracket falls to zero as :math:`\nu` grows and the normal is left; :math:`\nu = 1` is the Cauchy.
+    The last bracket tends to zero as :math:`\nu` grows, which gives the normal; :math:`\nu = 1` is the Cauchy.
+    Student's t is a normal whose scale is itself random.
 
     Args:
         prediction: where the density is centred, any shape.
         target: real numbers of a shape that broadcasts with the prediction's.
         df: positive degrees of freedom: a number, or a tensor that broadcasts to the prediction.
         scale: positive scale: a number, or a tensor that broadcasts to the prediction.
+        **how: ``reduction``, ``full`` and ``validate_args``, as in every function of :mod:`likely.functional`.
+
+    Returns:
+        A scalar, or one value per element under ``reduction="none"``.
+
+    See Also:
+        :class:`~likely.StudentTLoss`, the module with parameters that learn.
 
     >>> import torch
     >>> from likely.functional import normal_nll, student_t_nll
@@ -48,7 +56,13 @@ def student_t_nll(prediction: Tensor, target: Tensor, *, df: Value, scale: Value
 
 
 class StudentT(td.StudentT):
-    """torch's Student t with the ``cdf`` and ``icdf`` it lacks (scipy's, with gradients in all but ``df``).
+    """Student's t distribution of torch with ``cdf`` and ``icdf`` by SciPy, differentiable in all but ``df``.
+
+    Args:
+        df: positive degrees of freedom, a number or a tensor.
+        loc: location, the centre; 0 by default.
+        scale: positive scale; 1 by default.
+        validate_args: whether parameters and values are checked; None (the default) follows torch's setting.
 
     >>> import torch
     >>> from likely.distributions import StudentT
@@ -58,12 +72,26 @@ class StudentT(td.StudentT):
     """
 
     def cdf(self, value: Tensor) -> Tensor:
-        """P(X ≤ value)."""
+        """P(X ≤ value).
+
+        Args:
+            value: real numbers, of a shape that broadcasts with the batch.
+
+        Returns:
+            Probabilities, in the broadcast shape.
+        """
         z = (value - self.loc) / self.scale
         return cdf_by_scipy(_cdf, self._standard_density, z, self.df)
 
     def icdf(self, value: Tensor) -> Tensor:
-        """The quantile of a probability."""
+        """The quantile of a probability.
+
+        Args:
+            value: probabilities from 0 to 1, of a shape that broadcasts with the batch.
+
+        Returns:
+            Quantiles, in the broadcast shape.
+        """
         return self.loc + self.scale * icdf_by_scipy(_icdf, self._standard_density, value, self.df)
 
     def _standard_density(self, z: Tensor) -> Tensor:
@@ -101,9 +129,9 @@ def _icdf(p: Array, df: Array) -> Array:
 
 
 class StudentTLoss(ScaleLoss, nll=student_t_nll, family=StudentT, df=Slot(ShiftedSoftplus(0.01), 4.0), scale=SCALE):
-    r"""Student's t: a squared error that forgives outliers, by as much as the data asks for.
+    r"""Student's t likelihood: a squared error that limits the effect of outliers, to a degree that learns.
 
-    Both the degrees of freedom ``df`` (from 4) and the ``scale`` learn.
+    Both the degrees of freedom ``df`` and the ``scale`` learn by default.
 
     Args:
         df: degrees of freedom, starting at 4; the fewer, the heavier the tails: a number, which is fixed, or one of
@@ -111,9 +139,17 @@ class StudentTLoss(ScaleLoss, nll=student_t_nll, family=StudentT, df=Slot(Shifte
             :class:`~likely.Predicted`.
         scale: positive scale of the errors: a number, which is fixed, or one of :class:`~likely.Fixed`,
             :class:`~likely.Global` (the default), :class:`~likely.Data` and :class:`~likely.Predicted`.
-        **options: ``beta`` from 0 (the default) to 1, which multiplies each term by the scale to the power 2β, held
-            constant (β-NLL); ``reduction``, ``full``, ``multiplier`` and ``validate_args`` of
-            :class:`~likely.LikelihoodLoss`.
+        beta: from 0 (the default, the plain NLL) to 1; multiplies each term by ``scale ** (2 * beta)``, held constant
+            (β-NLL), so that elements with a large predicted scale still count in the gradient of the mean.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"`` (one value per element).
+        full: whether constants that do not depend on any parameter are included. ``True`` (the default) gives minus a
+            log density; ``False`` leaves them out, as the losses of ``torch.nn`` do.
+        multiplier: positive factor of the loss; the predictive distribution does not depend on it.
+        validate_args: whether tensor values are checked; by default (None) on the CPU only, where that is cheap.
+
+    See Also:
+        :class:`~likely.NormalLoss`, :class:`~likely.SkewStudentTLoss`, :func:`~likely.functional.student_t_nll` (the
+        function).
 
     >>> import torch, likely
     >>> loss_fn = likely.StudentTLoss(df=1.0)
@@ -121,8 +157,26 @@ class StudentTLoss(ScaleLoss, nll=student_t_nll, family=StudentT, df=Slot(Shifte
     tensor(4.8931, grad_fn=<...>)
     """
 
-    def __init__(self, df: ParameterLike = None, scale: ParameterLike = None, **options: Any) -> None:
-        super().__init__(df=df, scale=scale, **options)
+    def __init__(
+        self,
+        df: ParameterLike = None,
+        scale: ParameterLike = None,
+        *,
+        beta: float = 0.0,
+        reduction: str = "mean",
+        full: bool = True,
+        multiplier: float = 1.0,
+        validate_args: bool | None = None,
+    ) -> None:
+        super().__init__(
+            df=df,
+            scale=scale,
+            beta=beta,
+            reduction=reduction,
+            full=full,
+            multiplier=multiplier,
+            validate_args=validate_args,
+        )
 
 
 def _crps(distribution: StudentT, y: Array) -> Array:

@@ -27,16 +27,23 @@ _NODES = _NODES + 0.5
 
 @functional_form(constant=math.log(2 * math.pi))
 def von_mises_nll(prediction: Tensor, target: Tensor, *, concentration: Value, **how: Unpack[How]) -> Tensor:
-    r"""The von Mises likelihood of an angle in radians, from its most likely direction.
+    r"""Negative log-likelihood of an angle in radians under a von Mises distribution.
 
     :math:`\ell = \kappa (1 - \cos(y - x)) + \log(2\pi e^{-\kappa} I_0(\kappa))` for a ``concentration``
-    :math:`\kappa > 0`. Whole turns of either angle change nothing. For large :math:`\kappa` it is the normal of scale
-    :math:`1 / \sqrt\kappa`, for small :math:`\kappa` all directions are alike.
+    :math:`\kappa > 0`. Adding full turns to either angle changes nothing. For large :math:`\kappa` it is close to a
+    normal of scale :math:`1 / \sqrt\kappa`; for small :math:`\kappa` all directions are equally likely.
 
     Args:
         prediction: angles in radians, any shape.
         target: angles in radians, of a shape that broadcasts with the prediction's.
         concentration: positive concentration: a number, or a tensor that broadcasts to the prediction.
+        **how: ``reduction``, ``full`` and ``validate_args``, as in every function of :mod:`likely.functional`.
+
+    Returns:
+        A scalar, or one value per element under ``reduction="none"``.
+
+    See Also:
+        :class:`~likely.VonMisesLoss`, the module with parameters that learn.
 
     >>> import torch
     >>> from likely.functional import von_mises_nll
@@ -58,10 +65,16 @@ def _log_scaled_bessel(x: Tensor) -> Tensor:
 
 
 class VonMises(td.VonMises):
-    """torch's von Mises with the ``cdf`` and ``icdf`` it lacks, and samples about its location.
+    """The von Mises distribution of torch with ``cdf`` and ``icdf``, and samples centred at its location.
 
-    The angle is a number in (loc - π, loc + π]: there lie quantiles and samples, and the CDF goes from 0 to 1. It is a
-    sum over 48 fixed nodes, right to a relative 1e-12, which far tails at high concentrations do not reach.
+    Angles are numbers in (loc - π, loc + π]: quantiles and samples lie there, and the CDF rises from 0 to 1. It is a
+    sum over 48 fixed nodes with a relative error of 1e-12, larger in the far tails at high concentrations.
+
+
+    Args:
+        loc: most likely angle in radians.
+        concentration: positive concentration, about one over the variance.
+        validate_args: whether parameters and values are checked; None (the default) follows torch's setting.
 
     >>> import torch
     >>> from likely.distributions import VonMises
@@ -71,22 +84,50 @@ class VonMises(td.VonMises):
     """
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """The logarithm of the density on the circle, exact in double precision too."""
+        """The logarithm of the density on the circle, exact in double precision too.
+
+        Args:
+            value: angles in radians, of a shape that broadcasts with the batch.
+
+        Returns:
+            Log densities, in the broadcast shape.
+        """
         if self._validate_args:
             self._validate_sample(value)
         return -von_mises_nll(self.loc, value, concentration=self.concentration, reduction="none", validate_args=False)
 
     def cdf(self, value: Tensor) -> Tensor:
-        """P(X ≤ value) of the angle in (loc - π, loc + π]."""
+        """P(X ≤ value) of the angle in (loc - π, loc + π].
+
+        Args:
+            value: angles in radians, of a shape that broadcasts with the batch.
+
+        Returns:
+            Probabilities, in the broadcast shape.
+        """
         angle = value - self.loc
         return cdf_by_scipy(_cdf, self._standard_density, angle, self.concentration)
 
     def icdf(self, value: Tensor) -> Tensor:
-        """The angle in [loc - π, loc + π] that is not exceeded with this probability."""
+        """The angle in [loc - π, loc + π] that is not exceeded with this probability.
+
+        Args:
+            value: probabilities from 0 to 1, of a shape that broadcasts with the batch.
+
+        Returns:
+            Angles in radians, in the broadcast shape.
+        """
         return self.loc + icdf_by_scipy(_quantile, self._standard_density, value, self.concentration)
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
-        """Angles in (loc - π, loc + π]."""
+        """Draw angles in (loc - π, loc + π], without gradients.
+
+        Args:
+            sample_shape: shape of independent draws, () by default.
+
+        Returns:
+            Angles in radians, in the shape ``sample_shape + batch_shape``.
+        """
         with torch.no_grad():
             angle = super().sample(torch.Size(sample_shape))
             return self.loc + torch.remainder(angle - self.loc + math.pi, 2 * math.pi) - math.pi
@@ -121,12 +162,12 @@ def _quantile(p: Array, concentration: Array) -> Array:
         high = 2 * np.arcsin(np.minimum(np.sqrt(-0.5 * np.log(2 * tail) / concentration), 1.0))
         angle = high = np.minimum(high, math.pi * (1 - 2 * tail))
         for _ in range(100):
-            found = _beyond(angle, concentration, 0)
-            low, high = np.where(found > tail, angle, low), np.where(found > tail, high, angle)
+            mass = _beyond(angle, concentration, 0)
+            low, high = np.where(mass > tail, angle, low), np.where(mass > tail, high, angle)
             slope = np.exp(-2 * concentration * np.sin(0.5 * angle) ** 2) / (2 * math.pi * special.i0e(concentration))
-            step = angle + np.log(found / tail) * found / slope
+            step = angle + np.log(mass / tail) * mass / slope
             before, angle = angle, np.where((step >= low) & (step <= high), step, 0.5 * (low + high))
-            noise = 1e-15 * (angle + found / slope)  # of rounding; Newton's next step is the square of this one
+            noise = 1e-15 * (angle + mass / slope)  # of rounding; Newton's next step is the square of this one
             if (np.abs(angle - before) <= 1e-9 * np.minimum(angle, math.pi - angle) + noise).all():
                 break
     return np.where(np.minimum(p, 1 - p) > 0, angle, math.pi) * np.sign(p - 0.5)
@@ -139,7 +180,14 @@ class VonMisesLoss(LikelihoodLoss, nll=von_mises_nll, family=VonMises, concentra
         concentration: positive concentration κ, starting at 1; the larger, the narrower: a number, which is fixed, or
             one of :class:`~likely.Fixed`, :class:`~likely.Global` (the default), :class:`~likely.Data` and
             :class:`~likely.Predicted`.
-        **options: ``reduction``, ``full``, ``multiplier`` and ``validate_args`` of :class:`~likely.LikelihoodLoss`.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"`` (one value per element).
+        full: whether constants that do not depend on any parameter are included. ``True`` (the default) gives minus a
+            log density; ``False`` leaves them out, as the losses of ``torch.nn`` do.
+        multiplier: positive factor of the loss; the predictive distribution does not depend on it.
+        validate_args: whether tensor values are checked; by default (None) on the CPU only, where that is cheap.
+
+    See Also:
+        :class:`~likely.NormalLoss`, :func:`~likely.functional.von_mises_nll` (the function).
 
     >>> import torch
     >>> from likely.losses import VonMisesLoss
@@ -147,8 +195,22 @@ class VonMisesLoss(LikelihoodLoss, nll=von_mises_nll, family=VonMises, concentra
     tensor(1.0780, grad_fn=<MeanBackward0>)
     """
 
-    def __init__(self, concentration: ParameterLike = None, **options: Any) -> None:
-        super().__init__(concentration=concentration, **options)
+    def __init__(
+        self,
+        concentration: ParameterLike = None,
+        *,
+        reduction: str = "mean",
+        full: bool = True,
+        multiplier: float = 1.0,
+        validate_args: bool | None = None,
+    ) -> None:
+        super().__init__(
+            concentration=concentration,
+            reduction=reduction,
+            full=full,
+            multiplier=multiplier,
+            validate_args=validate_args,
+        )
 
 
 def _crps(distribution: VonMises, y: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Zero-inflated counts: zero for a reason of its own with some probability, else Poisson or negative binomial."""
+"""Zero-inflated counts: zero with some probability, otherwise Poisson or negative binomial."""
 
 from typing import Any, ClassVar, Unpack
 
@@ -14,7 +14,7 @@ from likely.likelihoods._loss import ParameterLike, Phi, Slot
 from likely.likelihoods._numeric import Array
 from likely.likelihoods._record import LIKELIHOODS, register
 from likely.likelihoods.negative_binomial import NegativeBinomial, NegativeBinomialLoss, negative_binomial_nll
-from likely.likelihoods.poisson import Poisson, PoissonLoss, log_factorial, log_mean, poisson_nll
+from likely.likelihoods.poisson import Poisson, RateLoss, log_factorial, log_mean, poisson_nll
 
 __all__ = [
     "ZeroInflatedNegativeBinomial",
@@ -39,17 +39,24 @@ def _check_share(name: str, value: Value, validate_args: bool | None) -> None:
 def zero_inflated_poisson_nll(
     prediction: Tensor, target: Tensor, *, inflation: Value, log_input: bool = True, **how: Unpack[How]
 ) -> Tensor:
-    r"""The zero-inflated Poisson: a count that is zero for another reason with probability ``inflation``.
+    r"""Negative log-likelihood of a count that is zero with probability ``inflation``, and else Poisson.
 
     With :math:`\pi` for the inflation, :math:`P(0) = \pi + (1 - \pi) e^{-\mu}` and
     :math:`P(y) = (1 - \pi) e^{-\mu} \mu^y / y!` above. ``prediction`` is :math:`\log\mu` (or :math:`\mu`:
-    ``log_input=False``), the rate of the counts that are not zero for the other reason.
+    ``log_input=False``), the mean of the Poisson part.
 
     Args:
         prediction: logarithms of means, or the means under ``log_input=False``; any shape.
         target: counts ≥ 0, which need not be whole, of a shape that broadcasts with the prediction's.
         inflation: share of the further zeros, from 0 to 1: a number, or a tensor that broadcasts to the prediction.
         log_input: whether predictions are logarithms of means; with ``False`` they are the means.
+        **how: ``reduction``, ``full`` and ``validate_args``, as in every function of :mod:`likely.functional`.
+
+    Returns:
+        A scalar, or one value per element under ``reduction="none"``.
+
+    See Also:
+        :class:`~likely.ZeroInflatedPoissonLoss`, the module with parameters that learn.
 
     >>> import torch
     >>> from likely.functional import zero_inflated_poisson_nll
@@ -72,10 +79,11 @@ def zero_inflated_negative_binomial_nll(
     log_input: bool = True,
     **how: Unpack[How],
 ) -> Tensor:
-    r"""The zero-inflated negative binomial: zero for another reason with probability ``inflation``.
+    r"""Negative log-likelihood of a count that is zero with some probability, and else negative binomial.
 
-    Otherwise the count has mean :math:`\mu` and variance :math:`\mu + \kappa\mu^2`, where ``prediction`` is
-    :math:`\log\mu` (or :math:`\mu`: ``log_input=False``) and ``dispersion`` is :math:`\kappa > 0`.
+    The count is zero with probability ``inflation``; otherwise it has mean :math:`\mu` and variance :math:`\mu +
+    \kappa\mu^2`, where ``prediction`` is :math:`\log\mu` (or :math:`\mu`: ``log_input=False``) and ``dispersion`` is
+    :math:`\kappa > 0`.
 
     Args:
         prediction: logarithms of means, or the means under ``log_input=False``; any shape.
@@ -83,6 +91,13 @@ def zero_inflated_negative_binomial_nll(
         dispersion: positive dispersion: a number, or a tensor that broadcasts to the prediction.
         inflation: share of the further zeros, from 0 to 1: a number, or a tensor that broadcasts to the prediction.
         log_input: whether predictions are logarithms of means; with ``False`` they are the means.
+        **how: ``reduction``, ``full`` and ``validate_args``, as in every function of :mod:`likely.functional`.
+
+    Returns:
+        A scalar, or one value per element under ``reduction="none"``.
+
+    See Also:
+        :class:`~likely.ZeroInflatedNegativeBinomialLoss`, the module with parameters that learn.
 
     >>> import torch
     >>> from likely.functional import zero_inflated_negative_binomial_nll
@@ -124,7 +139,15 @@ class _ZeroInflated(Distribution):
         super().__init__(shape, validate_args=validate_args)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        """The same distribution over a larger batch."""
+        """The same distribution with parameters expanded to a larger batch.
+
+        Args:
+            batch_shape: the new batch shape, to which the old one broadcasts.
+            _instance: for internal use by torch.
+
+        Returns:
+            A new distribution of the same class.
+        """
         new = self._get_checked_instance(type(self), _instance)
         new.base, new.inflation = self.base.expand(batch_shape), self.inflation.expand(batch_shape)
         Distribution.__init__(new, torch.Size(batch_shape), validate_args=False)
@@ -142,30 +165,63 @@ class _ZeroInflated(Distribution):
         return (1 - self.inflation) * (self.base.variance + self.inflation * self.base.mean.square())
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """The logarithm of the probability of a count."""
+        """The logarithm of the probability of a count.
+
+        Args:
+            value: counts ≥ 0, of a shape that broadcasts with the batch.
+
+        Returns:
+            Log probabilities, in the broadcast shape.
+        """
         if self._validate_args:
             self._validate_sample(value)
         return -_inflated(-self.base.log_prob(value), value, self.inflation)
 
     def cdf(self, value: Tensor) -> Tensor:
-        """P(X ≤ value)."""
+        """P(X ≤ value).
+
+        Args:
+            value: real numbers, of a shape that broadcasts with the batch.
+
+        Returns:
+            Probabilities, in the broadcast shape.
+        """
         return torch.where(value < 0, 0.0, self.inflation + (1 - self.inflation) * self.base.cdf(value))
 
     def icdf(self, value: Tensor) -> Tensor:
-        """The smallest count with at least this probability at or below it."""
+        """The smallest count with at least this probability at or below it.
+
+        Args:
+            value: probabilities from 0 to 1, of a shape that broadcasts with the batch.
+
+        Returns:
+            Counts, in the broadcast shape.
+        """
         count = self.base.icdf(((value - self.inflation) / (1 - self.inflation)).clamp(0, 1)).clamp(min=0)
         count = torch.where(self.cdf(count - 1) >= value, count - 1, count)  # the share above was rounded
         return torch.where(self.cdf(count) < value, count + 1, count).clamp(min=0)
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
-        """Counts of shape ``sample_shape + batch_shape``."""
+        """Draw counts, without gradients.
+
+        Args:
+            sample_shape: shape of independent draws, () by default.
+
+        Returns:
+            Counts, in the shape ``sample_shape + batch_shape``.
+        """
         with torch.no_grad():
             count = self.base.sample(sample_shape)
             return torch.where(torch.rand_like(count) < self.inflation, 0.0, count)
 
 
 class ZeroInflatedPoisson(_ZeroInflated):
-    """A count that is zero with probability ``inflation``, and otherwise Poisson with ``rate``.
+    """The distribution of a count that is zero with probability ``inflation``, and otherwise Poisson.
+
+    Args:
+        rate: mean of the Poisson part.
+        inflation: probability of the additional zeros, from 0 to 1.
+        validate_args: whether parameters and values are checked; None (the default) follows torch's setting.
 
     >>> import torch
     >>> from likely.distributions import ZeroInflatedPoisson
@@ -179,7 +235,13 @@ class ZeroInflatedPoisson(_ZeroInflated):
 
 
 class ZeroInflatedNegativeBinomial(_ZeroInflated):
-    """A count that is zero with probability ``inflation``, and otherwise :class:`NegativeBinomial`.
+    """The distribution of a count that is zero with probability ``inflation``, and otherwise negative binomial.
+
+    Args:
+        total_count: number of failures of the negative binomial part.
+        logits: log odds of success of that part.
+        inflation: probability of the additional zeros, from 0 to 1.
+        validate_args: whether parameters and values are checked; None (the default) follows torch's setting.
 
     >>> import torch
     >>> from likely.distributions import ZeroInflatedNegativeBinomial
@@ -195,17 +257,24 @@ class ZeroInflatedNegativeBinomial(_ZeroInflated):
         super().__init__(base, inflation, validate_args)
 
 
-class ZeroInflatedPoissonLoss(
-    PoissonLoss, nll=zero_inflated_poisson_nll, family=ZeroInflatedPoisson, inflation=INFLATION
-):
-    r"""Counts with more zeros than a Poisson has; the ``inflation``, the share of those zeros, learns (from 0.1).
+class ZeroInflatedPoissonLoss(RateLoss, nll=zero_inflated_poisson_nll, family=ZeroInflatedPoisson, inflation=INFLATION):
+    r"""The zero-inflated Poisson likelihood of a count; the ``inflation``, the share of additional zeros, learns.
 
     Args:
         inflation: share of the further zeros, starting at 0.1: a number, which is fixed, or one of
             :class:`~likely.Fixed`, :class:`~likely.Global` (the default), :class:`~likely.Data` and
             :class:`~likely.Predicted`.
-        **options: ``log_input`` and ``eps`` of :class:`~likely.PoissonLoss`; ``reduction``, ``full``, ``multiplier``
-            and ``validate_args`` of :class:`~likely.LikelihoodLoss`.
+        log_input: whether predictions are logarithms of means; with ``False`` they are the means.
+        eps: added to the mean under ``log_input=False``, so that a mean of zero has a finite loss; 0 by default.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"`` (one value per element).
+        full: whether constants that do not depend on any parameter are included. ``True`` (the default) gives minus a
+            log density; ``False`` leaves them out, as the losses of ``torch.nn`` do.
+        multiplier: positive factor of the loss; the predictive distribution does not depend on it.
+        validate_args: whether tensor values are checked; by default (None) on the CPU only, where that is cheap.
+
+    See Also:
+        :class:`~likely.PoissonLoss`, :class:`~likely.ZeroInflatedNegativeBinomialLoss`,
+        :func:`~likely.functional.zero_inflated_poisson_nll` (the function).
 
     >>> import torch
     >>> from likely.losses import ZeroInflatedPoissonLoss
@@ -214,21 +283,39 @@ class ZeroInflatedPoissonLoss(
     tensor([6.6502], grad_fn=<MulBackward0>)
     """
 
-    def __init__(self, inflation: ParameterLike = None, **options: Any) -> None:
-        super().__init__(inflation=inflation, **options)
+    def __init__(
+        self,
+        inflation: ParameterLike = None,
+        *,
+        log_input: bool = True,
+        eps: float = 0.0,
+        reduction: str = "mean",
+        full: bool = True,
+        multiplier: float = 1.0,
+        validate_args: bool | None = None,
+    ) -> None:
+        super().__init__(
+            inflation=inflation,
+            log_input=log_input,
+            eps=eps,
+            reduction=reduction,
+            full=full,
+            multiplier=multiplier,
+            validate_args=validate_args,
+        )
 
     def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
         return ZeroInflatedPoisson(self._rate(prediction), phi["inflation"])
 
 
 class ZeroInflatedNegativeBinomialLoss(
-    ZeroInflatedPoissonLoss,
+    RateLoss,
     nll=zero_inflated_negative_binomial_nll,
     family=ZeroInflatedNegativeBinomial,
     **NegativeBinomialLoss.slots,
     inflation=INFLATION,
 ):
-    r"""Overdispersed counts with further zeros; the ``dispersion`` and the ``inflation`` (from 0.1) learn.
+    r"""The zero-inflated negative binomial likelihood of a count; the ``dispersion`` and the ``inflation`` learn.
 
     Args:
         dispersion: positive dispersion κ, starting at 1: a number, which is fixed, or one of :class:`~likely.Fixed`,
@@ -236,8 +323,17 @@ class ZeroInflatedNegativeBinomialLoss(
         inflation: share of the further zeros, starting at 0.1: a number, which is fixed, or one of
             :class:`~likely.Fixed`, :class:`~likely.Global` (the default), :class:`~likely.Data` and
             :class:`~likely.Predicted`.
-        **options: ``log_input`` and ``eps`` of :class:`~likely.PoissonLoss`; ``reduction``, ``full``, ``multiplier``
-            and ``validate_args`` of :class:`~likely.LikelihoodLoss`.
+        log_input: whether predictions are logarithms of means; with ``False`` they are the means.
+        eps: added to the mean under ``log_input=False``, so that a mean of zero has a finite loss; 0 by default.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"`` (one value per element).
+        full: whether constants that do not depend on any parameter are included. ``True`` (the default) gives minus a
+            log density; ``False`` leaves them out, as the losses of ``torch.nn`` do.
+        multiplier: positive factor of the loss; the predictive distribution does not depend on it.
+        validate_args: whether tensor values are checked; by default (None) on the CPU only, where that is cheap.
+
+    See Also:
+        :class:`~likely.NegativeBinomialLoss`, :class:`~likely.ZeroInflatedPoissonLoss`,
+        :func:`~likely.functional.zero_inflated_negative_binomial_nll` (the function).
 
     >>> import torch
     >>> from likely.losses import ZeroInflatedNegativeBinomialLoss
@@ -246,8 +342,28 @@ class ZeroInflatedNegativeBinomialLoss(
     tensor([6.6502], grad_fn=<MulBackward0>)
     """
 
-    def __init__(self, dispersion: ParameterLike = None, inflation: ParameterLike = None, **options: Any) -> None:
-        super().__init__(inflation, dispersion=dispersion, **options)
+    def __init__(
+        self,
+        dispersion: ParameterLike = None,
+        inflation: ParameterLike = None,
+        *,
+        log_input: bool = True,
+        eps: float = 0.0,
+        reduction: str = "mean",
+        full: bool = True,
+        multiplier: float = 1.0,
+        validate_args: bool | None = None,
+    ) -> None:
+        super().__init__(
+            dispersion=dispersion,
+            inflation=inflation,
+            log_input=log_input,
+            eps=eps,
+            reduction=reduction,
+            full=full,
+            multiplier=multiplier,
+            validate_args=validate_args,
+        )
 
     def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
         odds = self._rate(prediction) * phi["dispersion"]

@@ -1,4 +1,4 @@
-"""One module for all priors: the weights it looks at, the scales it owns, and the two objectives."""
+"""The base class of priors: the weights, their scales, and the two objectives."""
 
 import copy
 import math
@@ -16,24 +16,33 @@ from likely.constraints import Exp
 from likely.parameters import Global
 from likely.priors._select import Which, fan_in, select
 
-_DIRECTIONS = 1024  # rows that `observe` looks at: its cost, and the most directions it can tell apart
-_COLLAPSED = 0.03  # of its start: weights that learn grow, and only the fall to zero takes a scale there
+_DIRECTIONS = 1024  # rows that `observe` uses: it bounds the cost and the number of directions
+_COLLAPSED = 0.03  # of the initial scale, which is reached only in a collapse
 
 
 class Prior(nn.Module):
-    """What the priors share: which weights, how many scales, and how they learn.
+    """Base class of the priors: calling one returns the negative log-prior of a model's weights.
 
-    The weights stay the model's: ``prior.parameters()`` holds the scales only. Hand them to the optimizer without
-    weight decay.
+    ``prior.parameters()`` are the scales, not the weights. Pass them to the optimizer without weight decay.
 
     Args:
-        model: the module whose weights get the prior.
-        per: which weights share a scale: ``"all"``, those of a ``"tensor"``, or none (``"element"``).
-        which: the weights; by default all of two or more dimensions outside normalisation layers, otherwise a predicate
-            ``(name, parameter) -> bool`` or a list of names.
-        method: how scales are learned: by ``"evidence"``, or by ``"map"``, the paper's joint minimum over weights and
-            scales, which collapses.
-        n: number of training rows; its order of magnitude is enough.
+        model: module whose weights get the prior.
+        per: which weights share a scale: ``"all"``, those of a ``"tensor"`` (the default), or none (``"element"``, one
+            scale per weight).
+        which: weights with the prior: a function ``(name, parameter) -> bool`` or a list of names; by default (None)
+            all with two or more dimensions outside normalisation layers.
+        method: how scales are learned: ``"evidence"`` (the default), or ``"map"``, the paper's joint minimum over
+            weights and scales, which can collapse to zero.
+        n: number of training rows, 1000 by default; the order of magnitude is enough.
+
+    Attributes:
+        scales: one :class:`~likely.Global` per shared scale.
+
+    Raises:
+        ValueError: an option is unknown, or no weight is selected.
+
+    See Also:
+        :class:`NormalPrior`, :class:`LaplacePrior`, :class:`SpikeSlabPrior`.
 
     >>> import torch, likely
     >>> from likely.priors import NormalPrior
@@ -70,27 +79,31 @@ class Prior(nn.Module):
         kind = torch.empty(0, dtype=torch.promote_types(first.dtype, torch.float32), device=first.device)
         shapes = [weight.shape for weight in weights.values()] if per == "element" else [()] * len(self._groups())
         self.scales = nn.ModuleList(Global(tuple(s), init=1.0, constraint=Exp()) for s in shapes).to(kind)
-        # Until rows are observed, each input direction is taken to be known as well as n standardised rows know it.
+        # Until rows are observed, the information about each input direction is that of n standardised rows.
         known = [sum(fan_in(weights[name]) for name in group) for group in self._groups()]
         spectrum = torch.tensor([[float(n)] * min(k, _DIRECTIONS) + [0.0] * (_DIRECTIONS - k) for k in known])
         self.register_buffer("spectrum", spectrum.to(kind) if self._by_evidence else torch.empty(0))
-        # The evidence starts from wide scales: weights that start under a narrow one never get to show their worth.
+        # The evidence starts from wide scales: narrow ones would hold the weights near zero from the start.
         if method == "map":
             self.fit_()
         self._start = [float(s.value.detach().mean()) for s in self._scales()] if method == "map" else []
 
     @property
     def weights(self) -> dict[str, nn.Parameter]:
-        """The model's parameters that have this prior."""
+        """The model's parameters that have this prior, by name."""
         return {name: self._model[0].get_parameter(name) for name in self._names}
 
     @property
     def scale(self) -> dict[str, Tensor]:
-        """The scale of every weight tensor, in the graph."""
+        """The scale of every weight tensor, by name, with gradient."""
         return self._spread(self._scales())
 
     def forward(self) -> Tensor:
-        """The negative log-prior of the weights, in nats; divide it by the number of rows."""
+        """Compute the negative log-prior of the weights; divide it by the number of rows and add it to a mean loss.
+
+        Returns:
+            A scalar, in nats.
+        """
         terms = list(self._element_terms() if self.per == "element" else self._shared_terms())
         if not self._warned:
             self._warn_of_collapse()
@@ -114,12 +127,12 @@ class Prior(nn.Module):
 
     @torch.no_grad()
     def fit_(self) -> None:
-        """Set every scale to its best for the weights as they are, in closed form or a few fixed-point steps."""
+        """Set every scale to its optimum for the present weights, in closed form or by a few fixed-point steps."""
         every = self.weights
         for i, (group, scale) in enumerate(zip(self._groups(), self._scales(), strict=True)):
             weights = [every[name].to(scale.raw.dtype) for name in group]
             log_scale = self._best_log_scale(weights, scale.raw, i)
-            # Weights that are all zero, or NaN, say nothing of their scale, and it stays.
+            # Weights that are all zero, or NaN, do not determine their scale, which is left unchanged.
             scale.raw.copy_(torch.where(log_scale.isfinite(), log_scale, scale.raw))
 
     def _best_log_scale(self, weights: list[Tensor], log_scale: Tensor, index: int) -> Tensor:
@@ -132,15 +145,18 @@ class Prior(nn.Module):
         return (total / sum(weight.numel() for weight in weights)).log() / self.power
 
     def observe(self, rows: Tensor, n: int | None = None) -> None:
-        """Learn from the NLL of some rows how many directions the data determines, then fit the shared scales.
+        """Estimate from the losses of some rows how many directions the data determines, then fit the shared scales.
 
-        Once in ten epochs is enough. Under DDP every process must call it. Scales that nothing shares
-        (``per="element"``) and ``method="map"`` have no use for it.
+        Once in ten epochs is enough. Under DDP every process must call it. It has no effect on the scales under
+        ``per="element"`` and ``method="map"``.
 
         Args:
-            rows: unreduced losses of one batch, still in the graph. The first 1024 are used, at the price of a backward
-                pass and a copy of the weights each; more rows see more directions.
-            n: number of training rows, if it is not the one given at the start.
+            rows: unreduced losses of one batch, with gradient. The first 1024 are used, each at the cost of a backward
+                pass and a copy of the weights; more rows determine more directions.
+            n: number of training rows; by default (None) that of the constructor.
+
+        Raises:
+            ValueError: a loss or its gradient is not finite, or there are no rows.
 
         >>> import torch, likely
         >>> _ = torch.manual_seed(0)
@@ -148,7 +164,7 @@ class Prior(nn.Module):
         >>> prior = likely.priors.NormalPrior(model, n=40)
         >>> x = torch.randn(40, 50)
         >>> prior.observe(likely.NormalLoss(reduction="none")(model(x), x[:, :1]), n=40)
-        >>> int((prior.spectrum > 1e-3).sum())  # of 50 directions 40 rows can see 40
+        >>> int((prior.spectrum > 1e-3).sum())  # 40 rows determine 40 of 50 directions
         40
         """
         n = self.n if n is None else n
@@ -164,20 +180,20 @@ class Prior(nn.Module):
         self.spectrum.copy_(spectrum)
         before = [scale.raw.detach().clone() for scale in self._scales()]
         self.fit_()
-        with torch.no_grad():  # by a factor of e at most: the weights, too, have yet to follow
+        with torch.no_grad():  # by a factor of e at most, because the weights have yet to follow
             for scale, old in zip(self._scales(), before, strict=True):
                 scale.raw.copy_(torch.clamp(scale.raw, old - 1, old + 1))
 
     def _information(self, losses: Tensor, n: int) -> Tensor:
-        """The eigenvalues, of each group, of the rows' gradient products: the information of n such rows (Fisher)."""
+        """The eigenvalues of the rows' Gram matrix of gradients per group: the Fisher information of n such rows."""
         weights = self.weights
-        each = torch.eye(len(losses), dtype=losses.dtype, device=losses.device)
+        one_hot = torch.eye(len(losses), dtype=losses.dtype, device=losses.device)
         gradients = torch.autograd.grad(
-            losses, list(weights.values()), each, retain_graph=True, allow_unused=True, is_grads_batched=True
+            losses, list(weights.values()), one_hot, retain_graph=True, allow_unused=True, is_grads_batched=True
         )
         by_name = {name: g.flatten(1) for name, g in zip(weights, gradients, strict=True) if g is not None}
         if not len(losses) or not all(bool(gradient.isfinite().all()) for gradient in by_name.values()):
-            raise ValueError("rows must be finite losses with finite gradients, at least one: leave out what is not")
+            raise ValueError("rows must be finite losses with finite gradients, at least one: leave out the others")
         spectrum = torch.zeros_like(self.spectrum)
         for values, group in zip(spectrum, self._groups(), strict=True):
             parts = [by_name[name].to(values) for name in group if name in by_name]
@@ -189,9 +205,15 @@ class Prior(nn.Module):
 
     @torch.no_grad()
     def weight_decay(self, n: int | None = None) -> dict[str, Tensor]:
-        r"""What to hold the penalty at to get the same: λ of :math:`\frac\lambda2\theta^2` or :math:`\lambda|\theta|`.
+        r"""The equivalent fixed penalty: λ of :math:`\frac\lambda2\theta^2` or :math:`\lambda|\theta|`.
 
-        That is torch's ``weight_decay`` for a normal prior and a loss that is the mean of ``n`` terms.
+        For a normal prior it is torch's ``weight_decay`` for a loss that is the mean of ``n`` terms.
+
+        Args:
+            n: number of terms in the mean; by default (None) the number of training rows.
+
+        Returns:
+            One tensor per weight tensor, by name: a scalar, or one value per weight under ``per="element"``.
 
         >>> import torch, likely
         >>> prior = likely.priors.NormalPrior(torch.nn.Linear(3, 1), method="map")
@@ -209,10 +231,18 @@ class Prior(nn.Module):
 
     @torch.no_grad()
     def prune_(self, threshold: float | None = None) -> float:
-        """Set to zero the weights the prior takes for zero, or those below ``threshold``; the fraction that is zero.
+        """Set to zero, in place, the weights that the prior has shrunk to zero, or those below a threshold.
 
-        With ``per="element"`` a weight counts as zero where it no longer holds up its own scale: below the ε of the
-        hyperprior, less than a tenth of the size a weight is usually drawn with.
+        Args:
+            threshold: size below which weights are set to zero. By default (None) the prior decides: with
+                ``per="element"`` weights below the ε of the hyperprior, which is less than a tenth of the usual initial
+                size; for a :class:`SpikeSlabPrior` those more likely from the spike.
+
+        Returns:
+            The fraction of weights that are zero.
+
+        Raises:
+            ValueError: scales are shared, and there is no threshold.
 
         >>> import torch, likely
         >>> prior = likely.priors.LaplacePrior(torch.nn.Linear(64, 10), per="element")
@@ -229,7 +259,11 @@ class Prior(nn.Module):
         return zeros / total
 
     def extra_repr(self) -> str:
-        """The options, for ``repr``."""
+        """Show the options in ``repr``.
+
+        Returns:
+            ``name=value`` pairs, separated by commas.
+        """
         return f"{len(self._names)} tensors, per={self.per!r}, method={self.method!r}, n={self.n}"
 
     @property
@@ -239,9 +273,9 @@ class Prior(nn.Module):
     def _scales(self) -> list[Global]:
         return [scale for scale in self.scales if isinstance(scale, Global)]
 
-    def _spread(self, owned: list[Global]) -> dict[str, Tensor]:
+    def _spread(self, parameters: list[Global]) -> dict[str, Tensor]:
         """The values of parameters, one per group, under the names of the weights."""
-        values = [parameter.value for parameter in owned]
+        values = [parameter.value for parameter in parameters]
         return dict(zip(self._names, values * len(self._names) if self.per == "all" else values, strict=True))
 
     def _groups(self) -> list[tuple[str, ...]]:
@@ -251,9 +285,9 @@ class Prior(nn.Module):
         return 0.04 / math.sqrt(fan_in(weight))
 
     def _share(self, weight: Tensor) -> float:
-        """How much a weight counts, for the pull at zero (share / ε) to be the universal threshold.
+        """The factor of a weight's penalty at which the gradient at zero (share / ε) is the universal threshold.
 
-        A row's information about a layer is spread over its outputs, which leaves n / outputs for each weight.
+        The information of a row about a layer is divided among its outputs: n / outputs per weight.
         """
         total = sum(w.numel() for w in self.weights.values())
         information = self.n * fan_in(weight) / weight.numel()
@@ -261,7 +295,7 @@ class Prior(nn.Module):
 
     def _is_zero(self, name: str, weight: Tensor) -> Tensor:
         if self.per != "element":
-            raise ValueError("a shared scale does not say which weights are zero: give a threshold, or per='element'")
+            raise ValueError("a shared scale does not tell which weights are zero: give a threshold, or per='element'")
         return weight.abs() < self._epsilon(weight)
 
     def _warn_of_collapse(self) -> None:
@@ -273,7 +307,7 @@ class Prior(nn.Module):
                 self._warned = True
                 warnings.warn(
                     f"{type(self).__name__} collapses: the scale of {name} has fallen from {start:.3g} to {middle:.3g} "
-                    "and takes the weights with it, for method='map' has no lower bound; use method='evidence'",
+                    "and the weights with it, because method='map' has no lower bound; use method='evidence'",
                     UserWarning,
                     stacklevel=4,
                 )
@@ -297,5 +331,5 @@ class Prior(nn.Module):
         raise TypeError("use NormalPrior, LaplacePrior or SpikeSlabPrior")
 
     def _determined(self, spectrum: Tensor, scale: Tensor) -> Tensor:
-        """How much wider the prior is than what the data leaves open, in each direction, to the ``power``."""
+        """The ratio of the prior's width to that of the likelihood in each direction, to the ``power``."""
         raise TypeError("use NormalPrior, LaplacePrior or SpikeSlabPrior")

@@ -1,4 +1,4 @@
-"""The normal, the Laplace, and the spike and slab."""
+"""The normal, the Laplace, and the spike-and-slab prior."""
 
 import math
 from collections.abc import Iterator
@@ -17,10 +17,23 @@ _SHARE = Interval(1e-4, 1 - 1e-4)  # its logarithms, and their slopes, stay fini
 
 
 class NormalPrior(Prior):
-    r"""Weight decay that tunes itself: :math:`\theta \sim N(0, \sigma^2)`, with σ learned (the paper's D-Ridge).
+    r"""Weight decay whose strength is learned: :math:`\theta \sim N(0, \sigma^2)` (the paper's D-Ridge).
 
-    With a shared scale the best one is :math:`\sigma^2 = \sum\theta^2/\gamma`, where γ counts the directions that the
-    data determines, not the weights. ``per="element"`` is one scale per weight.
+    The best shared scale is :math:`\sigma^2 = \sum\theta^2/\gamma`, where γ is the number of directions that the data
+    determines, not the number of weights.
+
+    Args:
+        model: module whose weights get the prior.
+        per: which weights share a scale: ``"all"``, those of a ``"tensor"`` (the default), or none (``"element"``, one
+            scale per weight).
+        which: weights with the prior: a function ``(name, parameter) -> bool`` or a list of names; by default (None)
+            all with two or more dimensions outside normalisation layers.
+        method: how scales are learned: ``"evidence"`` (the default), or ``"map"``, the paper's joint minimum over
+            weights and scales, which can collapse to zero.
+        n: number of training rows, 1000 by default; the order of magnitude is enough.
+
+    See Also:
+        :class:`LaplacePrior`, which makes weights sparse.
 
     >>> import torch, likely
     >>> model = torch.nn.Linear(20, 1)
@@ -46,10 +59,23 @@ class NormalPrior(Prior):
 
 
 class LaplacePrior(Prior):
-    r"""L1 that tunes itself: :math:`\theta \sim \mathrm{Laplace}(0, b)`, with b learned (the paper's D-LASSO).
+    r"""An L1 penalty whose strength is learned: :math:`\theta \sim \mathrm{Laplace}(0, b)` (the paper's D-LASSO).
 
-    ``per="element"`` is the paper's M-LASSO: weights that matter widen their own scale and are hardly shrunk, the
-    others go to zero, where :meth:`prune_` finds them.
+    ``per="element"`` is the paper's M-LASSO: weights that matter get a wide scale and are hardly shrunk, the others
+    tend to zero, and :meth:`~likely.priors.Prior.prune_` sets them to zero.
+
+    Args:
+        model: module whose weights get the prior.
+        per: which weights share a scale: ``"all"``, those of a ``"tensor"`` (the default), or none (``"element"``, one
+            scale per weight).
+        which: weights with the prior: a function ``(name, parameter) -> bool`` or a list of names; by default (None)
+            all with two or more dimensions outside normalisation layers.
+        method: how scales are learned: ``"evidence"`` (the default), or ``"map"``, the paper's joint minimum over
+            weights and scales, which can collapse to zero.
+        n: number of training rows, 1000 by default; the order of magnitude is enough.
+
+    See Also:
+        :class:`NormalPrior`, :class:`SpikeSlabPrior`.
 
     >>> import torch, likely
     >>> model = torch.nn.Linear(20, 1)
@@ -72,11 +98,25 @@ class LaplacePrior(Prior):
 
 
 class SpikeSlabPrior(Prior):
-    r"""Some weights are zero and the rest are normal: :math:`(1-\pi)\,\mathrm{Laplace}(0, ε) + \pi\,N(0, \sigma^2)`.
+    r"""Each weight is zero or normal: :math:`(1-\pi)\,\mathrm{Laplace}(0, ε) + \pi\,N(0, \sigma^2)`.
 
-    The share π of weights in the slab and the slab's σ are learned, for ``"all"`` weights or for each ``"tensor"``. The
-    spike does not learn, and the slab stays wider than it, so that nothing can collapse; ``method="map"`` counts
-    every weight fully, where the default counts it for what the data can say of it.
+    The share π of weights in the slab and the slab's σ are learned. The spike does not learn, and the slab stays wider
+    than the spike, so that the prior cannot collapse.
+
+    Args:
+        model: module whose weights get the prior.
+        per: which weights share a scale: ``"all"``, or those of a ``"tensor"`` (the default).
+        which: weights with the prior: a function ``(name, parameter) -> bool`` or a list of names; by default (None)
+            all with two or more dimensions outside normalisation layers.
+        method: weight of the prior: with ``"evidence"`` (the default) each weight counts by the information that the
+            data has about it; with ``"map"`` each counts fully.
+        n: number of training rows, 1000 by default; the order of magnitude is enough.
+
+    Raises:
+        ValueError: an option is unknown, or ``per="element"``.
+
+    See Also:
+        :class:`LaplacePrior`.
 
     >>> import torch, likely
     >>> prior = likely.priors.SpikeSlabPrior(torch.nn.Linear(20, 1), n=500)
@@ -98,7 +138,7 @@ class SpikeSlabPrior(Prior):
         n: int = 1000,
     ) -> None:
         if per == "element":
-            raise ValueError("a spike and slab already decides for each weight: use per='tensor' or 'all'")
+            raise ValueError("a spike and slab already decides for every weight: use per='tensor' or 'all'")
         super().__init__(model, per=per, which=which, n=n)
         if method not in ("evidence", "map"):
             raise ValueError(f"method must be 'evidence' or 'map'; got {method!r}")
@@ -108,12 +148,16 @@ class SpikeSlabPrior(Prior):
 
     @property
     def scale(self) -> dict[str, Tensor]:
-        """The slab's scale for every weight tensor."""
+        """The slab's scale for every weight tensor, by name."""
         return {name: value + self._epsilon(self.weights[name]) for name, value in self._spread(self._scales()).items()}
 
     @torch.no_grad()
     def inclusion(self) -> dict[str, Tensor]:
-        """The probability of every weight to come from the slab."""
+        """The probability that each weight comes from the slab.
+
+        Returns:
+            One tensor per weight tensor, by name, in its shape.
+        """
         return {name: (slab - spike).sigmoid() for name, (spike, slab) in self._log_densities()}
 
     @torch.no_grad()
@@ -125,7 +169,7 @@ class SpikeSlabPrior(Prior):
             squares = torch.cat([weights[name].to(mass).square().flatten() for name in group])
             wide = (mass * squares).sum() / mass.sum().clamp(min=1e-6)
             narrow = max(self._epsilon(weights[name]) for name in group)
-            sound = wide.isfinite()  # a weight that is NaN says nothing of its scale, and it stays
+            sound = wide.isfinite()  # weights that are NaN leave the scale unchanged
             scale.raw.copy_(torch.where(sound, (wide.sqrt() - narrow).clamp(min=narrow).log(), scale.raw))
             share.raw.copy_(torch.where(sound, _SHARE.inv(mass.mean().clamp(1e-3, 1 - 1e-3)), share.raw))
 

@@ -1,4 +1,4 @@
-"""Which of a model's parameters get a prior."""
+"""Select the parameters of a model that get a prior."""
 
 from collections.abc import Callable, Iterable
 
@@ -32,8 +32,8 @@ def select(model: nn.Module, which: Which) -> list[str]:
         chosen = [name for name, p in named.items() if p.ndim >= 2 and p.requires_grad and id(p) not in norms]
     if not chosen:
         raise ValueError(
-            "no parameter was chosen: by default those of two or more dimensions outside norms that require gradients "
-            "are; name others by which="
+            "no parameter is selected: by default those with two or more dimensions outside norms that require "
+            "gradients are; select others by which="
         )
     whole = [name for name in chosen if not model.get_parameter(name).is_floating_point()]
     if whole:
@@ -42,5 +42,5 @@ def select(model: nn.Module, which: Which) -> list[str]:
 
 
 def fan_in(weight: Tensor) -> int:
-    """How many inputs one output of a weight tensor has; 1 for a bias."""
+    """The number of inputs per output of a weight tensor; 1 for a bias."""
     return max(1, weight.numel() // weight.shape[0]) if weight.ndim > 1 else 1

@@ -1,13 +1,13 @@
-r"""Where Data parameters live: a table with a row for every training example, and its row-wise optimizer.
+r"""Storage of Data parameters: a table with one row per training example, and its row-wise optimizer.
 
-The table is a buffer, not a parameter. A dense gradient would cost as much as the table is large, and a dense
-optimizer would move rows that were not seen. Instead the rows of a batch are gathered as a leaf of the graph,
-and as soon as ``backward`` has filled the leaf's gradient the rows, and only they, take a step.
+The table is a buffer, not a parameter. A dense gradient would be as large as the table, and a dense optimizer would
+change rows that are not in the batch. Instead the rows of a batch are gathered as a leaf of the graph, and as soon as
+``backward`` has computed the leaf's gradient, these rows, and no others, are updated.
 
 ====================  =======================================================================================
 ``store="device"``    with the model: the default, and the fastest
-``store="host"``      in the host's memory; :class:`LookAhead` fetches the next batch's rows ahead of need
-``store="a/path"``    in a file that takes room as rows are touched: a billion rows on a laptop
+``store="host"``      in the memory of the host; :class:`LookAhead` fetches the next batch's rows in advance
+``store="a/path"``    in a file that grows as rows are used: a billion rows on a laptop
 ``sharded=True``      a part of the rows in each process, in any of the three
 ====================  =======================================================================================
 """

@@ -62,8 +62,8 @@ class File:
             self._create(start, journal)
         flags = os.O_RDONLY if self.read_only else os.O_RDWR
         self._table = self._opened(open_locked(self.path, flags, exclusive=not self.read_only))
-        found, identity = read_format(self.path)  # again: it is ours only now
-        check_same_kind(self.path, self.form, found)
+        form, identity = read_format(self.path)  # again, now that the file is locked
+        check_same_kind(self.path, self.form, form)
         if not self.read_only and os.fstat(self._table).st_nlink > 1:
             raise ValueError(f"{self.path} has another name, a hard link, whose rows would change too: train in a copy")
         form = self.form

@@ -119,22 +119,22 @@ class Format:
 
 
 def read_format(path: Path) -> tuple[Format, bytes]:
-    """What a file says it holds, and the number it was given; an error if it is no table or not all of one."""
+    """The format and the identity in a file's header; an error if it is not a complete table."""
     with open(path, "rb") as file:
         header = file.read(HEADER)
         size = file.seek(0, os.SEEK_END)
     try:
         if not header.startswith(MAGIC):
             raise ValueError("it begins otherwise")
-        found = json.loads(header[len(MAGIC) :])
+        fields = json.loads(header[len(MAGIC) :])
         form = Format(
-            _whole(found["rows"]),
-            tuple(map(_whole, found["shape"])),
-            _NAMES[found["dtype"]],
-            bool(found["mean_square"]),
-            OPTIMIZERS[OPTIMIZERS.index(found["optimizer"])],  # one of them, or it is refused
+            _whole(fields["rows"]),
+            tuple(map(_whole, fields["shape"])),
+            _NAMES[fields["dtype"]],
+            bool(fields["mean_square"]),
+            OPTIMIZERS[OPTIMIZERS.index(fields["optimizer"])],  # one of them, or it is refused
         )
-        identity, expected = bytes.fromhex(found["id"]), form.size
+        identity, expected = bytes.fromhex(fields["id"]), form.size
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{path} is not a table that likely wrote ({error}); it was left as it is") from None
     if size != expected:
@@ -148,9 +148,9 @@ def _whole(number: object) -> int:
     return number
 
 
-def check_same_kind(path: Path, asked: Format, found: Format) -> None:
-    """Refuse a table of another kind: the mean squares of one optimizer mean nothing to another."""
-    if found != asked:
+def check_same_kind(path: Path, expected: Format, actual: Format) -> None:
+    """Raise an error for a table of another kind: optimizers cannot use each other's mean squares."""
+    if actual != expected:
         raise ValueError(
-            f"the table in {path} has {found}; asked for were {asked}: open it as what it is, or name another file"
+            f"the table in {path} has {actual}; expected {expected}: use the options it was made with, or another file"
         )

@@ -1,4 +1,4 @@
-"""A loader that says which rows come next, so that they can be fetched while this batch trains."""
+"""A loader that prefetches the rows of the next batch during the training step of the current one."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -10,11 +10,21 @@ from likely.row_store._store import RowStore
 
 
 class LookAhead:
-    """Runs a loader one batch ahead and has every table in ``module`` fetch the rows of the batch to come.
+    """A data loader that runs one batch ahead, so that every row store in ``module`` can prefetch rows.
 
-    The rows may be in the host's memory or in a file; a table on the device needs no looking ahead. The number of
-    a row is found where :class:`likely.IndexedDataset` puts it, or by ``index``, a function of the batch. Leave it
-    on the CPU: from a GPU it would have to come back.
+    It is useful if rows are in the memory of the host or in a file; rows on the device need no prefetching.
+
+    Args:
+        loader: data loader, whose dataset is an :class:`likely.IndexedDataset` unless ``index`` is given.
+        module: module that contains the row stores, such as a loss with :class:`~likely.Data` parameters.
+        index: function of a batch that returns its row numbers, which should be on the CPU; by default (None) they are
+            taken from where :class:`likely.IndexedDataset` puts them.
+
+    Raises:
+        TypeError: the row numbers of a batch are unknown.
+
+    See Also:
+        :class:`RowStore`.
 
     >>> import torch, likely
     >>> from likely.row_store import LookAhead
@@ -29,8 +39,8 @@ class LookAhead:
         self.loader, self.module = loader, module
         if index is None and not _is_indexed(getattr(loader, "dataset", None)):
             raise TypeError(
-                "the loader's batches do not say which rows they hold: wrap its dataset in likely.IndexedDataset, or "
-                "say where the row numbers are, as in index=lambda batch: batch[-1]"
+                "the loader's batches have no row numbers: wrap its dataset in likely.IndexedDataset, or give a "
+                "function that returns them, as in index=lambda batch: batch[-1]"
             )
         self.index = index or _last
 
@@ -47,13 +57,13 @@ class LookAhead:
                 yield from waiting
                 waiting = [batch]
             yield from waiting
-        finally:  # who leaves the loop early does not come for the next batch
+        finally:  # the loop may end before the next batch is used
             for table in tables:
                 table.drop_prefetched()
 
 
 def _is_indexed(dataset: Any) -> bool:
-    """Also a subset of an indexed dataset, whose numbers are those of the whole."""
+    """Whether items have row numbers; those of a subset are the numbers in the whole dataset."""
     return isinstance(dataset, IndexedDataset) or (hasattr(dataset, "dataset") and _is_indexed(dataset.dataset))
 
 

@@ -28,7 +28,7 @@ if hasattr(os, "register_at_fork"):  # Windows has no fork
 
 
 def processes() -> int:
-    """How many train together."""
+    """The number of processes that train together."""
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
@@ -37,20 +37,20 @@ def gathered(index: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
     world = processes()
     counts = [torch.zeros(1, dtype=torch.long, device=index.device) for _ in range(world)]
     dist.all_gather(counts, torch.tensor([len(index)], device=index.device))
-    kept = [int(c) for c in counts]
+    lengths = [int(c) for c in counts]
 
-    def collected(own: Tensor) -> Tensor:
-        padded = own.new_zeros(max(kept), *own.shape[1:])
-        padded[: len(own)] = own
+    def collected(local: Tensor) -> Tensor:
+        padded = local.new_zeros(max(lengths), *local.shape[1:])
+        padded[: len(local)] = local
         parts = [torch.empty_like(padded) for _ in range(world)]
         dist.all_gather(parts, padded)
-        return torch.cat([part[:k] for part, k in zip(parts, kept, strict=True)])
+        return torch.cat([part[:k] for part, k in zip(parts, lengths, strict=True)])
 
     return collected(index), collected(grad) / world
 
 
 class Shard:
-    """The rows that this process keeps, as many as the others or a few less, and the way to all others."""
+    """The rows that this process stores, and the exchange of rows and gradients with the others."""
 
     def __init__(self, n: int) -> None:
         self.world, self.rank = processes(), dist.get_rank() if processes() > 1 else 0
@@ -59,13 +59,13 @@ class Shard:
         self.rows = slice(self.first, min(self.first + self.size, n))
 
     def ask(self, index: Tensor, read: Callable[[Tensor], Tensor]) -> Tensor:
-        """The rows of ``index``, each from the process that keeps it."""
+        """The rows of ``index``, each from the process that stores it."""
         route = _Route(index // self.size, self.world)
         answers = route.back(read(route.there(index) - self.first))
         return torch.empty_like(answers).index_copy_(0, route.order, answers)
 
     def give(self, index: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
-        """The gradients that all processes have for the rows kept here; their mean over processes."""
+        """The gradients of all processes for the rows stored here, divided by the number of processes."""
         route = _Route(index // self.size, self.world)
         return route.there(index) - self.first, route.there(grad) / self.world
 
@@ -81,11 +81,11 @@ class _Route:
         self.sent, self.received = sent.tolist(), received.tolist()
 
     def there(self, values: Tensor) -> Tensor:
-        found = values.new_empty(sum(self.received), *values.shape[1:])
-        dist.all_to_all_single(found, values.index_select(0, self.order), self.received, self.sent)
-        return found
+        result = values.new_empty(sum(self.received), *values.shape[1:])
+        dist.all_to_all_single(result, values.index_select(0, self.order), self.received, self.sent)
+        return result
 
     def back(self, values: Tensor) -> Tensor:
-        found = values.new_empty(sum(self.sent), *values.shape[1:])
-        dist.all_to_all_single(found, values.contiguous(), self.sent, self.received)
-        return found
+        result = values.new_empty(sum(self.sent), *values.shape[1:])
+        dist.all_to_all_single(result, values.contiguous(), self.sent, self.received)
+        return result

@@ -45,8 +45,8 @@ def step(rule: Rule, index: Tensor, old: Pair, grad: Tensor) -> Pair:
     if grad.device.type != "cpu" or grad.numel() > _FEW:
         return Pair(*rule(rows, mean_square, summed(index, grad)))
     with np.errstate(all="ignore"):
-        found = rule(rows.numpy(), mean_square.numpy(), _summed_by_numpy(index.numpy(), grad.numpy()))
-    return Pair(*map(torch.from_numpy, found))
+        updated = rule(rows.numpy(), mean_square.numpy(), _summed_by_numpy(index.numpy(), grad.numpy()))
+    return Pair(*map(torch.from_numpy, updated))
 
 
 def _kernel(
@@ -74,10 +74,10 @@ class _Rule(ctypes.Structure):
 @cache
 def library() -> ctypes.CDLL | None:
     """The library for this processor, or None."""
-    found = _native.load("row_store/rule")
-    if found:
-        found.likely_step.argtypes = [ctypes.c_int64] * 2 + [ctypes.c_void_p] * 7 + [ctypes.c_int64]
-    return found
+    native = _native.load("row_store/rule")
+    if native:
+        native.likely_step.argtypes = [ctypes.c_int64] * 2 + [ctypes.c_void_p] * 7 + [ctypes.c_int64]
+    return native
 
 
 def _native_step(rule: Rule, index: Tensor, grad: Tensor, old: Pair, new: Pair) -> None:
@@ -86,10 +86,10 @@ def _native_step(rule: Rule, index: Tensor, grad: Tensor, old: Pair, new: Pair) 
     assert native is not None
     index, grad = index.contiguous(), grad.contiguous()
     clip = math.inf if rule.clip is None else rule.clip
-    given = _Rule(rule.number, rule.lr, 1 - rule.decay, rule.eps, clip, rule.weight_decay)
+    options = _Rule(rule.number, rule.lr, 1 - rule.decay, rule.eps, clip, rule.weight_decay)
     pointers = (t.data_ptr() for t in (index, grad, *old, *new))
     home = len(new.rows) if new is old else 0
-    missing = native.likely_step(len(index), grad[0].numel(), *pointers, ctypes.byref(given), home)
+    missing = native.likely_step(len(index), grad[0].numel(), *pointers, ctypes.byref(options), home)
     if missing == _NO_MEMORY:
         raise MemoryError(f"no memory for a step of {len(index)} rows")
     if missing == _NO_ROW:
@@ -112,8 +112,8 @@ def _summed_by_numpy(index: NDArray[Any], grad: NDArray[Any]) -> NDArray[Any]:
     ordered = np.sort(index)
     if (ordered[1:] != ordered[:-1]).all():
         return grad
-    found, place = np.unique(index, return_inverse=True)
-    total = np.zeros((len(found), *grad.shape[1:]), grad.dtype)
+    rows, place = np.unique(index, return_inverse=True)
+    total = np.zeros((len(rows), *grad.shape[1:]), grad.dtype)
     np.add.at(total, place, grad)
     return total[place]
 

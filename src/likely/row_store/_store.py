@@ -1,4 +1,4 @@
-"""A table of rows that step by themselves, wherever they are kept."""
+"""A table whose rows are updated during the backward pass, in memory or in a file."""
 
 import glob
 import os
@@ -21,22 +21,39 @@ from likely.row_store._rule import Rule
 from likely.row_store._staging import Staging
 from likely.row_store._step import move, rounded, step
 
-_CHUNK = 2**22  # numbers looked at a time where all rows are
+_CHUNK = 2**22  # numbers per chunk, where all rows are read
 
 
 class RowStore(nn.Module):
-    r"""``n`` rows of unconstrained values that step by themselves during ``backward``.
+    r"""A table of unconstrained values whose rows are updated during ``backward``, without an optimizer.
 
-    ``optimizer`` is one of ``"rmsprop"`` (the paper's), ``"adagrad"`` and ``"sgd"``, with ``lr``, ``decay`` and
-    ``eps``; the first two keep one running mean square per row. An index that occurs twice in a batch has its
-    gradients summed first. The gradient of a row is clipped to the norm ``clip``, and ``weight_decay`` pulls the
-    rows seen towards zero. A row whose gradient is not finite does not move.
+    If an index occurs twice in a batch, its gradients are added before the update. A row whose gradient is not finite
+    is not updated. RMSProp and Adagrad store one running mean square per row.
 
-    ``store`` says where the rows are: ``"device"``, with the model, which is fastest; ``"host"``, in the host's memory,
-    from where :class:`LookAhead` fetches them ahead of need; or the path of a file, made if it is not there, which
-    takes room as rows are touched and whose rows must begin alike: hand it ``row.expand(n, *row.shape)``. With
-    ``dtype=torch.bfloat16`` rows are rounded by chance, so that small steps add up. With ``sharded=True`` each process
-    of ``torch.distributed`` keeps its part of the rows; otherwise each keeps them all, and they stay equal.
+    Args:
+        rows: initial values in floating point, shape (n, …). In a file all rows must start equal: pass
+            ``row.expand(n, *row.shape)``.
+        store: where the rows are: ``"device"`` (the default), with the model, which is fastest; ``"host"``, in the
+            memory of the host, from where :class:`LookAhead` fetches them in advance; or the path of a file, created
+            if it does not exist, which grows as rows are used.
+        dtype: floating-point type of the rows; by default (None) that of ``rows``. With ``torch.bfloat16`` updates are
+            rounded at random, so that small ones add up.
+        sharded: whether each process of :mod:`torch.distributed` stores a part of the rows; by default (``False``) each
+            stores all, and they stay equal.
+        optimizer: rule of the updates: ``"rmsprop"`` (the default, as in the paper), ``"adagrad"`` or ``"sgd"``.
+        lr: learning rate, 0.1 by default.
+        decay: decay of RMSProp's running mean square, 0.9 by default.
+        eps: added to the root of the mean square, 1e-8 by default.
+        clip: largest norm of a row's gradient, 1 by default; None does not clip.
+        weight_decay: pull of the updated rows towards zero, 0 by default.
+        validate_args: whether indices are checked; by default (None) on the CPU only.
+
+    Raises:
+        TypeError: ``rows`` is not a tensor of floating-point numbers.
+        ValueError: an option is unknown or out of range, or the file belongs to a table of another kind.
+
+    See Also:
+        :class:`~likely.Data`, the parameter that uses it; :class:`LookAhead`.
 
     >>> import torch
     >>> from likely.row_store import RowStore
@@ -69,42 +86,48 @@ class RowStore(nn.Module):
         self.rule, self.validate_args = Rule(optimizer, lr, decay, eps, clip, weight_decay), validate_args
         self.n, self.shape, dtype = len(rows), tuple(rows.shape[1:]), dtype or rows.dtype
         self.shard = Shard(self.n) if sharded and processes() > 1 else None
-        own = rows[self.shard.rows] if self.shard else rows
+        local = rows[self.shard.rows] if self.shard else rows
         self.store: File | Memory | None = None  # None: in buffers, which move with the model
-        # It moves in any case, and so tells where the model is; and it counts, for rounding by chance.
+        # This buffer moves with the model and so tells its device; and it counts steps, for random rounding.
         self.register_buffer("step_number", torch.zeros((), dtype=torch.long), persistent=False)
         if store in ("device", "host"):
-            state = own.new_zeros(len(own) if self.rule.has_state else 0)
-            kept = Memory(own.to(dtype, copy=True).contiguous(), state.to(torch.promote_types(dtype, torch.float32)))
+            state = local.new_zeros(len(local) if self.rule.has_state else 0)
+            memory = Memory(
+                local.to(dtype, copy=True).contiguous(), state.to(torch.promote_types(dtype, torch.float32))
+            )
             if store == "host":
-                self.store = kept
+                self.store = memory
             else:
-                self.register_buffer("rows", kept.rows)
-                self.register_buffer("mean_square", kept.mean_square)
+                self.register_buffer("rows", memory.rows)
+                self.register_buffer("mean_square", memory.mean_square)
         else:
-            path, form = self._path(store, sharded=sharded), self._kind(len(own), dtype)
-            self.store = File(path, form, _first(own))
+            path, form = self._path(store, sharded=sharded), self._kind(len(local), dtype)
+            self.store = File(path, form, _first(local))
         self.staging = Staging(self.store) if self.store else None
         self._begin()
 
     @property
     def rows(self) -> Tensor:
-        """All rows that this process keeps, after the last step; a file's are read whole."""
-        return self._kept("rows")
+        """All rows that this process stores, after the last update; those of a file are read into memory."""
+        return self._stored("rows")
 
     @property
     def mean_square(self) -> Tensor:
-        """The running mean squares of the same rows."""
-        return self._kept("mean_square")
+        """The running mean squares of the same rows, shape (n,)."""
+        return self._stored("mean_square")
 
-    def _kept(self, name: str) -> Tensor:
+    def _stored(self, name: str) -> Tensor:
         self.flush()
         if isinstance(self.store, File):
             return torch.cat([getattr(pair, name) for pair in self.store.all()])
         return self.__getattr__(name) if self.store is None else getattr(self.store, name)  # type: ignore[return-value]
 
     def chunks(self) -> Iterator[Pair]:
-        """All rows that this process keeps and their mean squares, some at a time."""
+        """Iterate over all rows that this process stores, with their mean squares.
+
+        Yields:
+            Pair: consecutive rows and their mean squares.
+        """
         self.flush()
         if isinstance(self.store, File):
             yield from self.store.all()
@@ -115,10 +138,20 @@ class RowStore(nn.Module):
             yield Pair(rows[first : first + size], mean_square[first : first + size])
 
     def forward(self, index: Tensor) -> Tensor:
-        """The rows of ``index``, which step when a loss made from them is differentiated by ``backward``."""
+        """The rows of ``index``, which are updated when ``backward`` reaches them.
+
+        Args:
+            index: row numbers, shape (batch,).
+
+        Returns:
+            The raw values, shape (batch, …), in at least float32.
+
+        Raises:
+            ValueError: an index is out of range, on the CPU or under ``validate_args=True``.
+        """
         index = self._checked(index)
         rows = self.shard.ask(index, self._read) if self.shard else self._read(index)
-        # Under torch.func, whose functions are pure, rows are numbers that do not step.
+        # Under torch.func, whose functions are pure, rows are constants.
         if not torch.is_grad_enabled() or transformed():
             return rows
         leaf = rows.detach().requires_grad_()
@@ -126,7 +159,16 @@ class RowStore(nn.Module):
         return leaf
 
     def step(self, index: Tensor, grad: Tensor) -> None:
-        """Move the rows of ``index`` against ``grad``; all others stay as they are, to the bit."""
+        """Update the rows of ``index`` by one step of the optimizer; all others are unchanged.
+
+        Args:
+            index: row numbers, shape (batch,).
+            grad: gradient of these rows in floating point, shape (batch, …).
+
+        Raises:
+            TypeError: the gradient is not a tensor of floating-point numbers.
+            ValueError: the gradient has another shape, or an index is out of range.
+        """
         index = self._checked(index)
         wanted = (len(index), *self.shape)
         if not isinstance(grad, Tensor) or not grad.is_floating_point():
@@ -139,7 +181,7 @@ class RowStore(nn.Module):
 
     @torch.no_grad()
     def _step(self, index: Tensor, grad: Tensor) -> None:
-        """What was checked when the rows were read is not looked at again."""
+        """Update rows whose index was checked before."""
         if self.shard:
             index, grad = self.shard.give(index, grad)
         elif processes() > 1:
@@ -163,13 +205,17 @@ class RowStore(nn.Module):
         store.write(index, Pair(rounded(rows, old.rows.dtype, number, self.step_number), mean_square), old)
 
     def prefetch(self, index: Tensor) -> None:
-        """Begin to fetch the rows of a later batch; :class:`LookAhead` calls this."""
+        """Start fetching the rows of a later batch; :class:`LookAhead` calls this.
+
+        Args:
+            index: row numbers, shape (batch,).
+        """
         if self.staging and processes() == 1:
             self.staging.device = self.step_number.device
             self.staging.prefetch(check_index(index, self.n, self.validate_args))
 
     def drop_prefetched(self) -> None:
-        """Forget rows that were fetched for batches which will not come."""
+        """Discard rows that were fetched for batches that were not used."""
         if self.staging:
             self.staging.drop_prefetched()
 
@@ -181,28 +227,42 @@ class RowStore(nn.Module):
     def save(self, path: str | os.PathLike[str] | None = None) -> None:
         """Save all rows and mean squares, at once or not at all.
 
-        A table kept in a file saves in place: that is what it returns to when the process is killed and the file
-        is opened again. Others write ``path``, and an older table there stays whole until the new one is complete.
+        A table in a file is saved in place: it returns to this state if the process is killed and the file is opened
+        again. Other tables are written to ``path``; an older table there is replaced once the new one is complete.
+
+        Args:
+            path: file to write, for a table in memory; None (the default) for a table in a file.
+
+        Raises:
+            ValueError: the path is missing, or the table is in a file already.
         """
         self.flush()
         if isinstance(self.store, File):
             if path is not None:
-                raise ValueError(f"this table is kept in {self.store.path}: save() takes no path")
+                raise ValueError(f"this table is stored in {self.store.path}: save() takes no path")
             self.store.save()
         elif path is None:
-            raise ValueError("a table in memory is saved by its path: save(path)")
+            raise ValueError("a table in memory needs a path: save(path)")
         elif self.shard or processes() == 1 or dist.get_rank() == 0:  # one of equal copies will do
             self._format().create(self._own(path), torch.zeros(self.shape), self.chunks())
 
     @torch.no_grad()
     def load(self, path: str | os.PathLike[str]) -> None:
-        """Read what :meth:`save` wrote into a table of the same size, kind and optimizer."""
+        """Read what :meth:`save` wrote; size, dtype and optimizer must be the same.
+
+        Args:
+            path: file that :meth:`save` wrote.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+            ValueError: this table is itself in a file, or the saved table is of another kind.
+        """
         if isinstance(self.store, File):
-            raise ValueError(f"this table is kept in {self.store.path}: what was saved there was read when it was made")
-        rows, mean_square, own, first = self.rows, self.mean_square, self._own(path), 0
-        if not own.exists():
-            raise FileNotFoundError(f"there is no table {own}")
-        saved = File(own, self._format(), torch.zeros(self.shape), read_only=True)
+            raise ValueError(f"this table is stored in {self.store.path}, which was read when the table was created")
+        rows, mean_square, file, first = self.rows, self.mean_square, self._own(path), 0
+        if not file.exists():
+            raise FileNotFoundError(f"there is no table {file}")
+        saved = File(file, self._format(), torch.zeros(self.shape), read_only=True)
         for pair in saved.all():
             last = first + len(pair.rows)
             rows[first:last], mean_square[first:last] = pair
@@ -212,7 +272,7 @@ class RowStore(nn.Module):
             self.staging.forget()
 
     def close(self) -> None:
-        """Let go of a file, so that another table may open it; what was not saved is lost."""
+        """Close the file, so that another table may open it; updates that were not saved are lost."""
         self.flush()
         if isinstance(self.store, File):
             self.store.close()
@@ -223,9 +283,9 @@ class RowStore(nn.Module):
         if self.staging is None or self.shard:
             index = index.to(self.step_number.device, non_blocking=True)
         else:
-            index = index.detach()  # a tensor of our own, for rows are lent as long as it lives
+            index = index.detach()  # a new tensor, because staged rows are held as long as it exists
         if unseen:
-            # A wrong index ends the program when the device comes to it; to look here would make the host wait.
+            # A wrong index stops the program on the device; checking it here would make the host wait.
             valid = (index.clamp(0, self.n - 1) == index).all()
             torch._assert_async(valid, f"an index lies outside the {self.n} rows of a table: Data(n) too small?")
         return index
@@ -248,17 +308,17 @@ class RowStore(nn.Module):
         return Format(n, self.shape, dtype, self.rule.has_state, self.rule.optimizer)
 
     def _path(self, store: str | os.PathLike[str], *, sharded: bool) -> Path:
-        """The file of this process; refused where it would begin anew what other processes, or fewer, have begun."""
+        """The file of this process; an error if other files show that the number of processes has changed."""
         if isinstance(store, str) and not {os.sep, "."} & set(store):
             raise ValueError(f"store must be 'device', 'host' or a path such as 'rows.table', got {store!r}")
         if processes() > 1 and not sharded:
             raise ValueError("a table in a file has one owner: with several processes use sharded=True")
-        own, path, ours = self._own(store), Path(store), f"-of-{processes()}"
+        file, path, ending = self._own(store), Path(store), f"-of-{processes()}"
         parts = path.parent.glob(f"{glob.escape(path.name)}.*-of-*[0-9]")
-        others = sorted(p.name for p in (path, *parts) if p.exists() and not p.name.endswith(ours))
-        if others and not own.exists():
-            raise ValueError(f"there is no {own.name}, but {', '.join(others)}: start as many processes as made them")
-        return own
+        others = sorted(p.name for p in (path, *parts) if p.exists() and not p.name.endswith(ending))
+        if others and not file.exists():
+            raise ValueError(f"there is no {file.name}, but {', '.join(others)}: start as many processes as made them")
+        return file
 
     def _own(self, path: str | os.PathLike[str]) -> Path:
         return Path(f"{os.fspath(path)}.{self.shard.rank}-of-{self.shard.world}" if self.shard else path)
@@ -272,7 +332,7 @@ class RowStore(nn.Module):
         self._begin()
 
     def _begin(self) -> None:
-        self._turn = threading.Lock()  # a step reads rows and writes them, so of two threads the second waits
+        self._turn = threading.Lock()  # a step reads and writes rows, so a second thread must wait
         watch(self)
 
     def before_fork(self) -> None:
@@ -281,14 +341,14 @@ class RowStore(nn.Module):
             self.staging.wait()
 
     def in_child(self) -> None:
-        """Take a lock and a thread of this process."""
+        """Create a lock and a thread for this process."""
         self._turn = threading.Lock()
         if self.staging:
             self.staging.begin()
 
     @contextmanager
     def _as_buffers(self) -> Iterator[None]:
-        """Rows on the host, which must not move, are buffers only while a state_dict is made or read."""
+        """Make rows on the host buffers while a state_dict is written or read; otherwise they would move."""
         self.flush()
         if not isinstance(self.store, Memory) or self.staging is None:
             yield
@@ -311,7 +371,11 @@ class RowStore(nn.Module):
             self.staging.forget()
 
     def extra_repr(self) -> str:
-        """Shape and optimizer, for ``repr``."""
+        """Show shape and optimizer in ``repr``.
+
+        Returns:
+            The shape and ``name=value`` pairs, separated by commas.
+        """
         path = self.store.path if isinstance(self.store, File) else "host" if self.store else None
         where = f", store={str(path)!r}" if path else ""
         return f"{(self.n, *self.shape)}, optimizer={self.rule.optimizer!r}, lr={self.rule.lr:g}{where}"
@@ -322,11 +386,11 @@ def _check_rows(rows: Tensor) -> None:
         kind = rows.dtype if isinstance(rows, Tensor) else type(rows).__name__
         raise TypeError(f"rows must be a tensor of floating-point numbers, got {kind}: call rows.float()")
     if not rows.ndim:
-        raise ValueError("rows must have a first dimension, the rows, got a single number: row.expand(n) has n of them")
+        raise ValueError("rows must have a first dimension, the rows; got a single number: pass row.expand(n)")
 
 
 def _first(rows: Tensor) -> Tensor:
-    """The row that all others equal, as the strides tell."""
+    """The row that all others equal, according to the strides."""
     if len(rows) > 1 and rows.stride(0) != 0:
-        raise ValueError("the rows of a table in a file begin alike: hand it row.expand(n, *row.shape)")
+        raise ValueError("the rows of a table in a file must start equal: pass row.expand(n, *row.shape)")
     return rows[0] if len(rows) else rows.new_zeros(rows.shape[1:])
