@@ -77,7 +77,7 @@ class StructuredMatrixScaling(VectorScaling):
     r"""Structured matrix scaling (SMS): vector scaling plus a matrix W between classes.
 
     As :class:`VectorScaling`, with :math:`W x` added under a third ridge (Berta, Holzmüller, Jordan and Bach, 2025, fix
-    the three strengths; here they are learned).
+    the three strengths; here they are learned). The fitted W is ``mixing_``, shape (C, C).
 
     Args:
         inputs: ``"logits"``, or ``"probabilities"``, whose logarithm is taken.
@@ -88,7 +88,6 @@ class StructuredMatrixScaling(VectorScaling):
         global_temperature_: the temperature :math:`T_0`.
         factors_: :math:`1 + \delta`, shape (C,).
         bias_: b, shape (C,), of mean zero.
-        mixing_: W, shape (C, C).
         precision_: strength of each ridge.
         n_classes_: number C of classes.
 
