@@ -24,10 +24,10 @@ number_per_feature = by_blocks(width=lambda detector: detector.n_features_in_)
 
 
 class OutlierDetector(OutlierMixin, BaseEstimator):
-    """A likelihood of rows. Subclasses write ``_learn(table, rows)``, ``_scores(table)`` and ``_contributions``.
+    """The base of all detectors. Subclasses write ``_learn(table, rows)``, ``_scores(table)`` and ``_contributions``.
 
     Tables may be arrays, frames, paths of Parquet, Feather or CSV files (a folder or a glob too), or Dask's arrays and
-    frames, which are read by blocks; of Dask's, answers are Dask's too.
+    frames, which are read by blocks; for Dask's tables results are Dask's too.
 
     Signs are scikit-learn's: ``predict`` is 1 for inliers and -1 for outliers, ``score_samples`` and
     ``decision_function`` are lower for outliers. ``outlier_score`` is the other way round: higher is worse.
@@ -42,9 +42,18 @@ class OutlierDetector(OutlierMixin, BaseEstimator):
         self.contamination = contamination
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Learn what rows are like. A weight of two counts a row twice; ``y`` is ignored.
+        """Learn the distribution of the rows, and the threshold of ``predict``.
 
         From 65,536 rows on one of every two rows is drawn, from 98,304 on one of three, and so on.
+
+        Args:
+            X: the table, shape (rows, features): an array, a frame, the path of a file, a folder or a glob, or a Dask,
+                Spark or Ray table. Missing values are allowed.
+            y: ignored; pipelines pass it.
+            sample_weight: one weight ≥ 0 per row; a weight of two counts a row twice. By default all are one.
+
+        Returns:
+            The fitted detector itself.
         """
         fitted, unseen, weight = self._fit(X, sample_weight)
         self._set_offset(fitted, unseen, weight)
@@ -77,25 +86,60 @@ class OutlierDetector(OutlierMixin, BaseEstimator):
 
     @number_per_row
     def outlier_score(self, X: Any) -> Any:
-        """How badly each row fits. Higher is worse."""
+        """Return how badly each row fits: higher is worse.
+
+        Args:
+            X: a table, shape (rows, features), of any kind that ``fit`` takes.
+
+        Returns:
+            Scores, one per row, of shape (rows,) and of the kind of table given (a series for a frame, Dask for Dask).
+        """
         return self._scores(self._table(X))
 
     def score_samples(self, X: Any) -> Any:
-        """Minus the outlier score: lower is worse."""
+        """Return minus the outlier score, as scikit-learn's detectors do: lower is worse.
+
+        Args:
+            X: a table, shape (rows, features), of any kind that ``fit`` takes.
+
+        Returns:
+            Scores, one per row, of shape (rows,).
+        """
         return -self.outlier_score(X)
 
     def decision_function(self, X: Any) -> Any:
-        """``score_samples`` less ``offset_``: negative for outliers."""
+        """Return ``score_samples`` less ``offset_``: negative for outliers.
+
+        Args:
+            X: a table, shape (rows, features), of any kind that ``fit`` takes.
+
+        Returns:
+            Distances from the threshold, one per row, of shape (rows,).
+        """
         return self.score_samples(X) - self.offset_
 
     @by_blocks(dtype=lambda _: np.int64)
     def predict(self, X: Any) -> Any:
-        """-1 for outliers, 1 for the rest."""
+        """Return -1 for outliers and 1 for all other rows.
+
+        Args:
+            X: a table, shape (rows, features), of any kind that ``fit`` takes.
+
+        Returns:
+            Whole numbers, one per row, of shape (rows,).
+        """
         return np.where(self.decision_function(X) < 0, -1, 1)
 
     @number_per_feature
     def explain(self, X: Any) -> Any:
-        """How much each feature adds to the outlyingness of each row: one is usual, a hundred is ten deviations."""
+        """Return how much each feature adds to the outlyingness of each row.
+
+        Args:
+            X: a table, shape (rows, features), of any kind that ``fit`` takes.
+
+        Returns:
+            Squared deviations of shape (rows, features): one is usual, a hundred is ten standard deviations.
+        """
         return self._contributions(self._table(X))
 
     def _learn(self, table: Array, rows: Distinct) -> tuple[Array, Array]:

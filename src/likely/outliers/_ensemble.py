@@ -67,9 +67,18 @@ class EnsembleDetector(OutlierDetector):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Fit every detector; those that take no ``sample_weight`` are fitted without. ``y`` is ignored.
+        """Fit every detector; those that take no ``sample_weight`` are fitted without.
 
         From 65,536 rows on one of every two rows is drawn, from 98,304 on one of three, and so on.
+
+        Args:
+            X: the table, shape (rows, features): an array, a frame, the path of a file, a folder or a glob, or a Dask,
+                Spark or Ray table. Missing values are allowed.
+            y: ignored; pipelines pass it.
+            sample_weight: one weight ≥ 0 per row; a weight of two counts a row twice. By default all are one.
+
+        Returns:
+            The fitted detector itself.
         """
         X, weight = self._sample(X, sample_weight)
         _, _, rows = Columns.learn(X, weight)
@@ -98,13 +107,30 @@ class EnsembleDetector(OutlierDetector):
 
     @number_per_row
     def outlier_score(self, X: Any) -> Any:
-        """The average. Higher is worse."""
+        """Return the average over the detectors: higher is worse.
+
+        Args:
+            X: a table, shape (rows, features), of any kind that ``fit`` takes.
+
+        Returns:
+            Scores, one per row, of shape (rows,).
+        """
         check_is_fitted(self)
         return self._combined(self._each(self._checked(X, reset=False)))
 
     @number_per_row
     def scale(self, X: Any) -> Any:
-        """The geometric mean of σ over those detectors that have one."""
+        """Return the geometric mean of the scale σ over those detectors that have one.
+
+        Args:
+            X: a table, shape (rows, features), of any kind that ``fit`` takes.
+
+        Returns:
+            Scales, one per row, of shape (rows,).
+
+        Raises:
+            AttributeError: If none of the detectors has a scale.
+        """
         check_is_fitted(self)
         X = self._checked(X, reset=False)
         scales = [np.log(one.scale(X)) for one in self.detectors_ if hasattr(one, "scale")]
@@ -114,7 +140,17 @@ class EnsembleDetector(OutlierDetector):
 
     @number_per_feature
     def explain(self, X: Any) -> Any:
-        """The share of each feature in what makes a row odd: the mean over those detectors that explain."""
+        """Return the share of each feature in the outlyingness of each row, averaged over the detectors that explain.
+
+        Args:
+            X: a table, shape (rows, features), of any kind that ``fit`` takes.
+
+        Returns:
+            Shares of shape (rows, features) that add up to one per row.
+
+        Raises:
+            AttributeError: If none of the detectors can explain.
+        """
         check_is_fitted(self)
         X = self._checked(X, reset=False)
         found = [np.abs(one.explain(X)) + 1e-300 for one in self.detectors_ if hasattr(one, "explain")]

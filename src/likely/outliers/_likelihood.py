@@ -67,12 +67,26 @@ class LikelihoodDetector(OutlierDetector):
 
     @number_per_row
     def scale(self, X: Any) -> Any:
-        """σ of each row under one covariance: about one where it is ordinary."""
+        """Return the scale σ of each row under one covariance: about one for an ordinary row.
+
+        Args:
+            X: a table, shape (rows, features), of any kind that ``fit`` takes.
+
+        Returns:
+            Scales, one per row, of shape (rows,).
+        """
         return np.exp(self.scatter_._scores(self._table(X)))
 
     @number_per_feature
     def explain(self, X: Any) -> Any:
-        """What each feature adds to the score of each row. The sum over features is ``outlier_score``."""
+        """Return what each feature adds to the score of each row.
+
+        Args:
+            X: a table, shape (rows, features), of any kind that ``fit`` takes.
+
+        Returns:
+            Contributions of shape (rows, features); their sum over features is ``outlier_score``.
+        """
         return super().explain(X)
 
     def _learn(self, table: Array, rows: Distinct) -> tuple[Array, Array]:

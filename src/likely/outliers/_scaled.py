@@ -61,12 +61,26 @@ class ScaledDetector(OutlierDetector):
 
     @number_per_row
     def scale(self, X: Any) -> Any:
-        """σ of each row; with one for each feature, their geometric mean."""
+        """Return the scale σ of each row; with one per feature, their geometric mean.
+
+        Args:
+            X: a table, shape (rows, features), of any kind that ``fit`` takes.
+
+        Returns:
+            Scales, one per row, of shape (rows,).
+        """
         return np.exp(self._judged(self.module_, self._table(X))[0])
 
     @number_per_feature
     def explain(self, X: Any) -> Any:
-        """The squared error with which each feature is rebuilt, over the mean in training: one is usual."""
+        """Return the squared error with which each feature is reconstructed, over its mean in training.
+
+        Args:
+            X: a table, shape (rows, features), of any kind that ``fit`` takes.
+
+        Returns:
+            Ratios of shape (rows, features): one is usual.
+        """
         return super().explain(X)
 
     def _autoencoder(self, squares: Array, components: int, members: int | None) -> tuple[nn.Module, nn.Module]:

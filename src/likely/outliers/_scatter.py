@@ -81,7 +81,14 @@ class ScatterDetector(OutlierDetector):
 
     @number_per_row
     def scale(self, X: Any) -> Any:
-        """σ of each row: about one where it is ordinary."""
+        """Return the scale σ of each row: about one for an ordinary row.
+
+        Args:
+            X: a table, shape (rows, features), of any kind that ``fit`` takes.
+
+        Returns:
+            Scales, one per row, of shape (rows,).
+        """
         return np.exp(self.outlier_score(X))
 
     def _check_parameters(self) -> None:
