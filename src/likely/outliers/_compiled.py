@@ -81,6 +81,9 @@ class Compiled:
             columns: densities of the columns.
             components: densities of the principal coordinates.
             nearest: centres in whitened coordinates.
+
+        Returns:
+            The tables of one fitted detector, laid out for the compiled code.
         """
         width = len(column)
         if _library() is None or not 1 <= width <= _WIDEST:
@@ -107,6 +110,9 @@ class Compiled:
             table: rows as they are, NaN where a number is missing.
             levels: of each row, what its levels add to the squared distance, to its dimensions, and to the densities;
                 None if there are no categories.
+
+        Returns:
+            The views, shape (rows, 5).
         """
         found = np.empty((len(table), VIEWS))
         self._run(table, levels, found)
@@ -120,6 +126,9 @@ class Compiled:
             levels: as for :meth:`views`.
             middle: the median of each view.
             unit: what each view is divided by.
+
+        Returns:
+            Scores, one per row.
         """
         found = np.empty(len(table))
         self._run(table, levels, None, found, middle, unit)

@@ -139,6 +139,9 @@ class LikelihoodDetector(OutlierDetector):
             views: their five scores.
             left_out: how much weight is left out with each.
             stretch: how many times as large the squared distance of each is then.
+
+        Returns:
+            The scores, shape (rows, 5).
         """
         unseen = np.empty_like(views)
         for block, z in self.columns_.blocks(table, unseen=True):

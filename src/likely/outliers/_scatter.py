@@ -107,6 +107,9 @@ class ScatterDetector(OutlierDetector):
         Args:
             blocks: what goes through standard rows, a block at a time.
             rows: their weights.
+
+        Returns:
+            The ratio of squared distances, one per row.
         """
         width = self.n_features_in_ - len(self.columns_.categories)
         if width > _WIDEST:

@@ -227,6 +227,9 @@ def _nearest(
         size: the squared length of each row.
         squared: the squared length of each centre, draws × centres.
         stretch: of rows left out, how much longer the square of their distance to the mean is.
+
+    Returns:
+        Squared distances, one per row and draw.
     """
     nearest = squares.min(1) + size
     draw, row = np.nonzero(nearest <= _SAME * (1 + size))
