@@ -135,7 +135,8 @@ def _sentence(verdict: TargetVerdict, count: int, target: str, by: str) -> str:
         why = f"is far from expected in {verdict.far:.0%} of the rows: such values are normal, so none is listed."
         return f"{target} {why}" if verdict.predictable else f"{target} cannot be predicted from {by}, and {why}"
     if verdict.predictable:
-        return f"{count:,} of {rows:,} values of {target} are more likely wrong than right{overall(verdict.share)}."
+        are = "is" if count == 1 else "are"
+        return f"{count:,} of {rows:,} values of {target} {are} more likely wrong than right{overall(verdict.share)}."
     alone = f"{target} cannot be predicted from {by}, so values are judged only by how far they lie from the others"
     return f"{alone}: {count:,} of {rows:,} lie too far out."
 
