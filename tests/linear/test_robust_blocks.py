@@ -10,7 +10,6 @@ from sklearn.linear_model import LinearRegression
 
 from likely._rows.sources import source_of
 from likely.linear import RobustLinearRegression, RobustPCA, _robust_pca, _robust_regression
-from likely.linear._blocks import sample_of
 
 TIGHT = {"tol": 1e-9, "max_iter": 1000}
 
@@ -111,7 +110,7 @@ def test_a_pattern_that_recurs_is_sampled_as_often_as_it_is_there(monkeypatch):
 @pytest.mark.parametrize("stride", [2, 7, 10])
 def test_the_sample_does_not_depend_on_blocks(stride):
     rows = np.arange(1000)
-    first, *others = (sample_of(source_of(in_blocks(rows, blocks)), stride)[0] for blocks in (1, 3, 17, 400))
+    first, *others = (source_of(in_blocks(rows, blocks)).sample(stride)[0] for blocks in (1, 3, 17, 400))
     assert all((first == other).all() for other in others)
     assert (first // stride == np.arange(len(first))).all()
     assert len(first) >= 1000 // stride

@@ -100,8 +100,9 @@ class Compiled:
             *_densities(components),
             nearest.centres,
         )
-        numbers = (np.ascontiguousarray(own, np.float64) for own in arrays)
-        return cls(width, *nearest.centres.shape[:2], column.astype(np.int64), *numbers, scatter.df)
+        draws, count, _ = nearest.centres.shape
+        numbers: list[Any] = [np.ascontiguousarray(own, np.float64) for own in arrays]
+        return cls(width, draws, count, column.astype(np.int64), *numbers, df=scatter.df)
 
     def views(self, table: Array, levels: Array | None) -> Array:
         """Return the five views of each row, in nats.
