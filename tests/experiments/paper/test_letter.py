@@ -14,7 +14,17 @@ from experiments.paper._letter_table import readings
 from experiments.paper._residual import train_any
 from experiments.paper._vision import Recipe, digits, say
 from experiments.paper.letter import LETTERS
-from experiments.paper.outlier_letter import AS_READ, READINGS, SEEDS, letter, replicas, to_the_letter, train_all
+from experiments.paper.outlier_letter import (
+    AS_READ,
+    FREE,
+    READINGS,
+    SEEDS,
+    letter,
+    not_run,
+    replicas,
+    to_the_letter,
+    train_all,
+)
 from likely.parameters import Predicted
 
 CPU = torch.device("cpu")
@@ -108,6 +118,8 @@ def test_what_is_kept_of_the_letter_has_every_set_start_and_seed() -> None:
     assert len(read.loc[PCA_S]) == 6
     assert len(read.loc[AE_S]) == 3
     assert len(to_the_letter(table)) == 2 * 21 * 5
+    assert set(table["reading"]) == set(READINGS)
+    assert not_run(table) == [f"AE+S with {FREE}"]
     # By the paper's .868 and .846.
     assert abs(read.loc[(PCA_S, "torch", "PCA"), "median AUC"] - 0.868) < 0.02
     assert abs(read.loc[(AE_S, "torch", "–"), "median AUC"] - 0.846) < 0.02

@@ -17,6 +17,7 @@ from experiments.paper._published import RESULTS, Published, all_published, coun
 from experiments.paper._quotes import QUOTES
 from experiments.paper._report import write_report
 from experiments.paper._shown import Shown
+from experiments.paper.letter import LETTERS
 from experiments.paper.registry import find
 from pages import Page
 
@@ -135,6 +136,34 @@ def test_another_stored_number_is_another_number_on_the_page(run: list[Published
                 ]
         if any(frame.select_dtypes("float").size for frame in numbers.frames):
             assert HEADLINES[one.entry.name](numbers) != before, one.entry.name
+
+
+def test_the_numbers_of_what_saves_a_claim_are_those_of_the_stored_file(run: list[Published]) -> None:
+    for one in run:
+        said = [one.result.notes, *(table.caption for table in one.result.tables)]
+        values = set()
+        for frame in (table.frame for table in one.result.tables):
+            said += [str(cell) for cell in frame.select_dtypes(exclude="number").to_numpy().ravel()]
+            numbers = frame.select_dtypes("number")
+            values |= {*numbers.to_numpy(float).ravel(), *numbers.mean()}
+        values |= {float(text) for text in re.findall(r"\d+\.\d+|\d+", " ".join(said).replace(",", ""))}
+        for text in re.findall(r"(?<![\w.])\d*\.\d+", LETTERS[one.entry.name].saved):
+            half = 0.5 * 10.0 ** -len(text.split(".")[1]) + 1e-9
+            assert any(abs(abs(value) - float(text)) <= half for value in values), (one.entry.name, text)
+
+
+def test_clear_differences_are_counted_in_a_table_beside_the_reasons(bodies: dict[str, str]) -> None:
+    counted = [name for name, body in bodies.items() if f"{name}-records" in body]
+    assert counted == [
+        "robust-regression-deep",
+        "classifier-calibration",
+        "regressor-calibration",
+        "robust-regression-linear",
+    ]
+    for name in counted:
+        reasons = re.search(r"<details><summary>Why .*?</details>", bodies[name], flags=re.DOTALL)[0]
+        assert "<table" in reasons
+        assert Page(reasons).text.count("clearly better") <= 3
 
 
 def test_no_sentence_of_a_page_lists_what_a_table_says(bodies: dict[str, str]) -> None:
