@@ -101,8 +101,9 @@ class Compiled:
             nearest.centres,
         )
         draws, count, _ = nearest.centres.shape
-        numbers: list[Any] = [np.ascontiguousarray(own, np.float64) for own in arrays]
-        return cls(width, draws, count, column.astype(np.int64), *numbers, df=scatter.df)
+        numbers = (np.ascontiguousarray(own, np.float64) for own in arrays)
+        values: tuple[Any, ...] = (width, draws, count, column.astype(np.int64), *numbers, scatter.df)
+        return cls(*values)
 
     def views(self, table: Array, levels: Array | None) -> Array:
         """Return the five views of each row, in nats.
