@@ -12,6 +12,7 @@ from torch import Tensor
 from likely import kernels
 from likely.parameters import Data, Fixed
 
+_MANY = 65_536  # elements from which a step takes longer than the call of an operator
 Loss = Any  # a likelihood loss, whose class is built upon this file
 
 
@@ -53,7 +54,7 @@ def traced(loss: Loss, prediction: Tensor, target: Tensor, features: Any, index:
         value = parameter(dtype=torch.float32) if fixed else parameter(features=features, index=index)
         single = single and value.dtype is torch.float32
         phi[name] = loss._placed(name, value, prediction.shape) if value.ndim else value
-    if single and loss._fused.kind == "robust" and _has_kernel(prediction):
+    if single and _has_kernel(loss._fused.kind, prediction):
         constant = loss._fused.constant if loss.full else 0.0
         reduced = kernels.location_nll(
             loss._fused.kind, prediction, target, *phi.values(), constant=constant, reduction=loss.reduction
@@ -68,8 +69,14 @@ def traced(loss: Loss, prediction: Tensor, target: Tensor, features: Any, index:
     return reduced if loss.multiplier == 1 else reduced * loss.multiplier
 
 
-def _has_kernel(tensor: Tensor) -> bool:
-    """Whether ρ has a kernel here: for its formula the compiler would copy tables to the device in every step."""
+def _has_kernel(kind: str, tensor: Tensor) -> bool:
+    """Whether there is a kernel that is faster than what the compiler makes of the formula.
+
+    For ρ the compiler copies tables to the device in every step; for large residuals of Student's t, whose squares
+    would overflow, it evaluates two branches per element.
+    """
+    if kind != "robust" and (kind != "student_t" or tensor.numel() < _MANY):
+        return False
     if not torch.compiler.is_dynamo_compiling() or not tensor.numel():
         return False
     from likely.likelihoods._uncompiled import has_kernel
