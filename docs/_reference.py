@@ -95,6 +95,7 @@ def skip(app: Sphinx, what: str, name: str, thing: Any, skipped: bool, options: 
     home = getattr(function, "__module__", None) or "likely"
     if _internal(name) or not home.startswith("likely"):
         return True
-    page = app.env.docname.rpartition("/")[2]  # named for the class it describes
-    attributes = (inspect.getdoc(import_by_name(page)[1]) or "").partition("\nAttributes:\n")[2]
+    page = app.env.docname.rpartition("/")[2]  # named for the class it describes; empty while the pages are written
+    documented = inspect.getdoc(import_by_name(page)[1]) if page.startswith("likely.") else None
+    attributes = (documented or "").partition("\nAttributes:\n")[2]
     return True if re.search(rf"^    {name}( \(.*\))?:", attributes, re.MULTILINE) else None
