@@ -22,7 +22,7 @@ GUIDE = {
     "likely.IndexedDataset": "start",
     "likely.Predicted": "grid",
     "likely.Supervised": "scale",
-    "likely.TokenTemperature": "howto/token-temperatures",
+    "likely.TokenTemperature": "tutorials/token-temperatures",
     "likely.audit": "audit",
     "likely.auditing": "audit",
     "likely.calibration": "calibration",
