@@ -52,6 +52,8 @@ OWNERS = {"sklearn": "scikit-learn", "skorch": "skorch", "torchmetrics": "torchm
 # Methods that other code calls, and those that scikit-learn adds to whatever has arguments of its own.
 INTERNAL = ("extra_repr", "nll", "get_metadata_routing")
 
+BACKLINK = re.compile(r"(generated/([\w.]+\.(\w+))\.html#)[\w.]*?\b\3\b")
+
 
 def names(files: list[Path]) -> list[str]:
     """What the tables of these files list, by its public name."""
@@ -99,3 +101,9 @@ def skip(app: Sphinx, what: str, name: str, thing: Any, skipped: bool, options: 
     documented = inspect.getdoc(import_by_name(page)[1]) if page.startswith("likely.") else None
     attributes = (documented or "").partition("\nAttributes:\n")[2]
     return True if re.search(rf"^    {name}( \(.*\))?:", attributes, re.MULTILINE) else None
+
+
+def mend_backlinks(app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any) -> None:
+    """Lead the source pages' links back to the public names: viewcode takes one module for all that a file defines."""
+    if pagename.startswith("_modules/"):
+        context["body"] = BACKLINK.sub(r"\1\2", context["body"])
