@@ -52,7 +52,7 @@ OWNERS = {"sklearn": "scikit-learn", "skorch": "skorch", "torchmetrics": "torchm
 # Methods that other code calls, and those that scikit-learn adds to whatever has arguments of its own.
 INTERNAL = ("extra_repr", "nll", "get_metadata_routing")
 
-BACKLINK = re.compile(r"(generated/([\w.]+\.(\w+))\.html#)[\w.]*?\b\3\b")
+BACKLINK = re.compile(r"(generated/([\w.]+\.(\w+))\.html#)(?!\2\b)[\w.]*?\b\3\b")
 
 
 def names(files: list[Path]) -> list[str]:
