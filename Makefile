@@ -45,9 +45,10 @@ $(PEERS): $(INSTALLED)
 test: $(INSTALLED) ## unit tests and every doctest
 	$(BIN)/pytest -q -n $(JOBS) --dist worksteal
 
-lint: $(INSTALLED) ## ruff: rules and format
+lint: $(INSTALLED) ## ruff: rules and format; pydoclint: every argument documented
 	$(BIN)/ruff check --output-format concise
 	$(BIN)/ruff format --check
+	$(BIN)/pydoclint --quiet src/likely
 
 types: $(INSTALLED) ## mypy, strict
 	$(BIN)/mypy

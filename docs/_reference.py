@@ -22,7 +22,7 @@ GUIDE = {
     "likely.IndexedDataset": "start",
     "likely.Predicted": "grid",
     "likely.Supervised": "scale",
-    "likely.TokenTemperature": "howto/token-temperatures",
+    "likely.TokenTemperature": "tutorials/token-temperatures",
     "likely.audit": "audit",
     "likely.auditing": "audit",
     "likely.calibration": "calibration",
@@ -51,6 +51,8 @@ GUIDE = {
 OWNERS = {"sklearn": "scikit-learn", "skorch": "skorch", "torchmetrics": "torchmetrics", "pyod": "PyOD"}
 # Methods that other code calls, and those that scikit-learn adds to whatever has arguments of its own.
 INTERNAL = ("extra_repr", "nll", "get_metadata_routing")
+
+BACKLINK = re.compile(r"(generated/([\w.]+\.(\w+))\.html#)(?!\2\b)[\w.]*?\b\3\b")
 
 
 def names(files: list[Path]) -> list[str]:
@@ -95,6 +97,13 @@ def skip(app: Sphinx, what: str, name: str, thing: Any, skipped: bool, options: 
     home = getattr(function, "__module__", None) or "likely"
     if _internal(name) or not home.startswith("likely"):
         return True
-    page = app.env.docname.rpartition("/")[2]  # named for the class it describes
-    attributes = (inspect.getdoc(import_by_name(page)[1]) or "").partition("\nAttributes:\n")[2]
+    page = app.env.docname.rpartition("/")[2]  # named for the class it describes; empty while the pages are written
+    documented = inspect.getdoc(import_by_name(page)[1]) if page.startswith("likely.") else None
+    attributes = (documented or "").partition("\nAttributes:\n")[2]
     return True if re.search(rf"^    {name}( \(.*\))?:", attributes, re.MULTILINE) else None
+
+
+def mend_backlinks(app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any) -> None:
+    """Lead the source pages' links back to the public names: viewcode takes one module for all that a file defines."""
+    if pagename.startswith("_modules/"):
+        context["body"] = BACKLINK.sub(r"\1\2", context["body"])

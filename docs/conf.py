@@ -167,4 +167,5 @@ def setup(app: Sphinx) -> None:
     app.connect("builder-inited", generate, priority=100)  # before the gallery, which changes matplotlib's look
     app.connect("doctree-read", trim)
     app.connect("autodoc-skip-member", _reference.skip)
+    app.connect("html-page-context", _reference.mend_backlinks)
     app.add_html_math_renderer("mathml", inline_renderers=(mathml, None), block_renderers=(mathml, None))

@@ -1,0 +1,93 @@
+"""The reference is complete: each parameter described by itself, what is returned, an example, and a page per name."""
+
+import importlib
+import inspect
+import pkgutil
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import _likelihoods
+import _reference
+import pytest
+
+import likely
+from likely import integrations
+
+DOCS = Path(__file__).parents[1] / "docs"
+MODULES = [
+    "likely",
+    "likely.indexed",
+    "likely.kernels",
+    *(f"likely.{name}" for name in likely.__all__ if inspect.ismodule(getattr(likely, name))),
+    *(f"likely.integrations.{m.name}" for m in pkgutil.iter_modules(integrations.__path__) if m.name[0] != "_"),
+]
+
+
+def exported(module: ModuleType) -> dict[str, Any]:
+    """Our classes and functions among a module's public names."""
+    names = getattr(module, "__all__", [name for name in vars(module) if not name.startswith("_")])
+    things = {name: getattr(module, name) for name in names}
+    return {
+        name: thing
+        for name, thing in things.items()
+        if callable(thing) and getattr(thing, "__module__", "").startswith("likely")
+    }
+
+
+def methods(thing: Any) -> dict[str, Callable[..., Any]]:
+    """The public methods of a class that are ours, inherited ones included."""
+    if not inspect.isclass(thing):
+        return {}
+    routines = inspect.getmembers(thing, lambda member: inspect.isfunction(member) or inspect.ismethod(member))
+    return {name: f for name, f in routines if name[0] != "_" and f.__module__.startswith("likely")}
+
+
+def sections(text: str) -> dict[str, str]:
+    """The sections of a docstring in Google's style, by name."""
+    parts = re.split(
+        r"^(Args|Returns|Yields|Raises|Attributes|Examples?|Notes?|See [Aa]lso|References):\s*$", text, flags=re.M
+    )
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def problems(name: str, thing: Any) -> Iterator[str]:
+    """What the docstring of a callable lacks."""
+    signature, text = inspect.signature(thing), sections(inspect.getdoc(thing) or "")
+    described = re.findall(r"^ {4}\**(\w+)(?: \(.*?\))?:", text.get("Args", ""), re.MULTILINE)
+    for parameter in signature.parameters.values():
+        if parameter.name not in ("self", "cls") and parameter.name not in described:
+            yield f"{name}: no entry for {parameter.name}"
+        if parameter.kind is parameter.VAR_KEYWORD and parameter.name == "options":
+            yield f"{name}: **options instead of names"
+    returned = signature.return_annotation not in (None, "None", signature.empty) and not inspect.isclass(thing)
+    if returned and not {"Returns", "Yields"} & text.keys():
+        yield f"{name}: no Returns"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_docstrings_are_complete(module: str) -> None:
+    listed = []
+    for name, thing in exported(importlib.import_module(module)).items():
+        listed += problems(name, thing)
+        listed += [] if ">>> " in (inspect.getdoc(thing) or "") else [f"{name}: no example"]
+        for method, function in methods(thing).items():
+            listed += problems(f"{name}.{method}", function)
+    assert listed == []
+
+
+def test_every_name_has_a_page(tmp_path: Path) -> None:
+    likelihoods = tmp_path / "likelihoods.md"
+    likelihoods.write_text(_likelihoods.page(), encoding="utf-8")
+    names = _reference.names([*DOCS.glob("api/*.md"), likelihoods])
+    assert len({name.lower() for name in names}) == len(names)  # a page is a file, also where case does not count
+    shown = {id(_reference.import_by_name(name)[1]) for name in names}
+    public = {
+        f"{module}.{name}": thing
+        for module in MODULES
+        for name, thing in exported(importlib.import_module(module)).items()
+    }
+    hidden = ("likely.kernels.", "likely.likelihoods.")  # of kernels and the registry the page names what is for users
+    assert [name for name, thing in public.items() if id(thing) not in shown and not name.startswith(hidden)] == []
