@@ -128,7 +128,7 @@ def trim(app: Sphinx, doctree: nodes.document) -> None:
             block[:] = [nodes.Text(block.rawsource)]
 
 
-COMMANDS = ("--help", "audit --help", "calibrate --help", "predict --help")
+COMMANDS = ("--help", "audit --help", "calibrate --help", "predict --help", "info --help")
 EXPERIMENTS = [f"experiments.{name} --{what}" for name in ("paper", "benchmarks") for what in ("help", "list")]
 
 
