@@ -23,7 +23,7 @@ def param_groups(
     multiplier: float = 0.1,
     weight_decay: float = 0.0,
     likelihood_weight_decay: float = 0.0,
-    **options: Any,
+    **kwargs: Any,
 ) -> list[dict[str, Any]]:
     """Two parameter groups for a torch optimizer: the model at ``lr``, the likelihood at ``multiplier × lr``.
 
@@ -36,7 +36,7 @@ def param_groups(
         weight_decay: weight decay of the model, 0 by default.
         likelihood_weight_decay: weight decay of the likelihood's parameters, 0 by default; it pulls scales and
             temperatures towards 1.
-        **options: further options of the optimizer, for both groups.
+        **kwargs: further options of the optimizer, for both groups.
 
     Returns:
         One or two dictionaries, named ``"model"`` and ``"likelihood"``, for any optimizer of :mod:`torch.optim`.
@@ -64,13 +64,13 @@ def param_groups(
     parameters = model.parameters() if isinstance(model, nn.Module) else model
     rest = [p for p in parameters if p.requires_grad and id(p) not in shared]
     groups = [
-        {"name": "model", "params": rest, "lr": lr, "weight_decay": weight_decay, **options},
+        {"name": "model", "params": rest, "lr": lr, "weight_decay": weight_decay, **kwargs},
         {
             "name": "likelihood",
             "params": likelihood,
             "lr": lr * multiplier,
             "weight_decay": likelihood_weight_decay,
-            **options,
+            **kwargs,
         },
     ]
     return [group for group in groups if group["params"]]

@@ -26,6 +26,17 @@ class Audit(Found):
     """What was found in some data.
 
     Attributes:
+        name: the name of the data, such as that of its file.
+        rows: the number of rows.
+        task: ``"regression"``, ``"classification"`` or ``"none"``.
+        target: the name of the target, or None.
+        notes: sentences about what was read and left out.
+        values: a frame of the values that the page shows, or None.
+        thumbnails: a function from a row number to a picture of the row, or None.
+        source: the path of the data, or None for what was in memory.
+        id: the name of the column that identifies rows, or None for row numbers.
+        known: what was marked as fine before.
+        neighbours: the comparison of a row with similar ones, or None.
         findings: one :class:`Finding` per kind of problem, and per question about the table as a whole.
         entries: one list across kinds, what does most harm first; rows with the same problem are one entry.
         suspects: the suspicious rows with reasons, in the same order.

@@ -47,7 +47,13 @@ EXPLAINED = 500  # suspicious rows of a finding that get reasons, where these ta
 
 @dataclass(frozen=True)
 class Reason:
-    """One line of why a row is suspicious: what stands there, what was expected, and its share of the matter.
+    """One line of why a row is suspicious.
+
+    Args:
+        what: the column, or another name for what is compared.
+        value: its value in this row, as shown.
+        expected: what similar rows have, in words.
+        share: its share of the row's score, from 0 to 1.
 
     >>> Reason("age", "900", "usually 2 to 48", share=0.97).expected
     'usually 2 to 48'
@@ -104,12 +110,21 @@ class Explained(NamedTuple):
 
 @dataclass(frozen=True)
 class Finding:
-    """One kind of problem.
+    """One kind of problem, and the rows that have it.
 
-    ``rows`` are the suspicious ones, the worst first, with ``certainty`` from 0 to 1; ``suspects`` are the first of
-    them with reasons. ``scores`` are columns of the CSV, one value for every row of the data; ``numbers`` go into the
-    JSON summary. ``pictures`` are drawn when a page asks for them. Where it is not ``judged``, the data do not allow a
-    verdict of this kind, and ``summary`` says why. ``known`` rows were marked as fine before, and are left out.
+    Args:
+        name: the kind, such as ``"targets"``.
+        title: its heading on the page.
+        summary: the result in a sentence.
+        rows: numbers of the suspicious rows, the worst first.
+        certainty: how sure each of them is, from 0 to 1.
+        suspects: the first of them, with reasons.
+        scores: columns of the CSV, one value per row of the data.
+        numbers: entries of the JSON summary.
+        tables: tables of the page.
+        pictures: functions that draw the pictures of the page.
+        judged: False where the data allow no verdict of this kind; ``summary`` gives the reason.
+        known: the number of rows that were marked as fine before and are left out.
 
     >>> Finding("leaks", "Columns that give the target away", "None does.").rows.size
     0

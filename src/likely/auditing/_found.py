@@ -130,7 +130,12 @@ class Found:
         )
 
     def summary(self) -> dict[str, Any]:
-        """What was found, in numbers and in the order of the list."""
+        """Return the findings as numbers and words, for the JSON file.
+
+        Returns:
+            A dictionary with, among others, ``"rows"``, ``"findings"`` and ``"entries"``, the latter in the order of the
+            page.
+        """
         return {
             "data": self.name,
             "rows": self.rows,
@@ -169,7 +174,10 @@ class Found:
         return entry.headline if len(entry.rows) > 1 else f"{self.names.called(int(entry.rows[0]))}: {entry.headline}"
 
     def lede(self) -> str:
-        """What was found, in one sentence.
+        """Return the findings in one sentence.
+
+        Returns:
+            The sentence that the page begins with.
 
         >>> Found("tidy", 10, "none", None, ()).lede()
         'no row of 10 is suspicious.'

@@ -27,7 +27,7 @@ class Running:
         metric: a function of :mod:`likely.metrics`, except those that need all rows at once:
             :func:`miscalibration_area`, :func:`calibration_refinement`, and bins of equal weight
             (``strategy="quantile"``).
-        **options: arguments of that function that are the same for all rows, such as ``n_bins=15``.
+        **kwargs: arguments of that function that are the same for all rows, such as ``n_bins=15``.
 
     Raises:
         TypeError: the metric needs all rows at once, or has no option of that name.
@@ -42,21 +42,21 @@ class Running:
         0.1
     """
 
-    def __init__(self, metric: Callable[..., Any], **options: Any) -> None:
+    def __init__(self, metric: Callable[..., Any], **kwargs: Any) -> None:
         name = getattr(metric, "__name__", repr(metric))
         if metric in INDIVISIBLE:
             raise TypeError(INDIVISIBLE[metric])
         if metric not in RECIPES:
             raise TypeError(f"{name} is not a metric of likely.metrics that takes rows in blocks")
         allowed = [option for option in inspect.signature(metric).parameters if option not in ROWS]
-        for option in options:
+        for option in kwargs:
             if option not in allowed:
                 raise TypeError(
                     f"{option!r} is not an option of {name}: give one of {', '.join(allowed)}, and rows to update"
                 )
-        if options.get("reduction", "mean") != "mean":
+        if kwargs.get("reduction", "mean") != "mean":
             raise ValueError("Running returns a mean over rows: call the metric itself for reduction='none'")
-        self.metric, self.options = metric, options
+        self.metric, self.options = metric, kwargs
         self._sums: Sums | None = None
 
     def update(self, *rows: Any, **more_rows: Any) -> Self:

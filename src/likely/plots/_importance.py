@@ -63,7 +63,7 @@ class ImportanceDisplay(Display):
 
     @classmethod
     def from_estimator(
-        cls, model: Any, X: Any = None, *, ax: Axes | None = None, most: int = 15, **options: Any
+        cls, model: Any, X: Any = None, *, ax: Axes | None = None, most: int = 15, **kwargs: Any
     ) -> Self:
         """Draw the importances of a fitted model.
 
@@ -72,7 +72,7 @@ class ImportanceDisplay(Display):
             X: rows whose columns are shuffled, shape (n, d); None for some of the training rows.
             ax: axes to draw on; None for a new figure.
             most: maximum number of columns, those with the longest bars.
-            **options: passed to :meth:`plot`.
+            **kwargs: passed to :meth:`plot`.
 
         Returns:
             The display, drawn.
@@ -82,7 +82,7 @@ class ImportanceDisplay(Display):
         display = cls(
             importances.columns, importances.mean, importances.scale, **(named if hasattr(model, "classes_") else {})
         )
-        return display.plot(ax, most=most, **options)
+        return display.plot(ax, most=most, **kwargs)
 
     def plot(self, ax: Axes | None = None, *, most: int = 15, **bars: Any) -> Self:
         """Draw the bars, with the column of greatest importance for the mean on top.

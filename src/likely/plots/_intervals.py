@@ -66,7 +66,7 @@ class IntervalDisplay(Display):
         coverage: float | None = None,
         name: str | None = None,
         ax: Axes | None = None,
-        **options: Any,
+        **kwargs: Any,
     ) -> Self:
         """Draw the predicted intervals of any model.
 
@@ -78,7 +78,7 @@ class IntervalDisplay(Display):
             coverage: nominal share of targets inside, for the title; None where it is not known.
             name: name of the model, for the title; None for none.
             ax: axes to draw on; None for a new figure.
-            **options: passed to :meth:`plot`.
+            **kwargs: passed to :meth:`plot`.
 
         Returns:
             The display, drawn.
@@ -101,7 +101,7 @@ class IntervalDisplay(Display):
         if prediction is None:
             with np.errstate(invalid="ignore"):  # a row with infinite ends has no middle, and comes last
                 order = low / 2 + high / 2
-        return cls(y, low, high, order, coverage=coverage, name=name).plot(ax, **options)
+        return cls(y, low, high, order, coverage=coverage, name=name).plot(ax, **kwargs)
 
     @classmethod
     def from_estimator(
@@ -113,7 +113,7 @@ class IntervalDisplay(Display):
         coverage: float = 0.9,
         name: str | None = None,
         ax: Axes | None = None,
-        **options: Any,
+        **kwargs: Any,
     ) -> Self:
         """Draw the central intervals of a fitted regressor.
 
@@ -125,7 +125,7 @@ class IntervalDisplay(Display):
             coverage: probability of the intervals, in (0, 1).
             name: name of the model, for the title; None for that of its class.
             ax: axes to draw on; None for a new figure.
-            **options: passed to :meth:`plot`.
+            **kwargs: passed to :meth:`plot`.
 
         Returns:
             The display, drawn.
@@ -133,7 +133,7 @@ class IntervalDisplay(Display):
         lower, upper = model.predict_interval(X, coverage)
         name = type(model).__name__ if name is None else name
         return cls.from_predictions(
-            y, lower, upper, prediction=model.predict(X), coverage=coverage, name=name, ax=ax, **options
+            y, lower, upper, prediction=model.predict(X), coverage=coverage, name=name, ax=ax, **kwargs
         )
 
     @property

@@ -65,7 +65,7 @@ class PITDisplay(Display):
         sample_weight: Input | None = None,
         name: str | None = None,
         ax: Axes | None = None,
-        **options: Any,
+        **kwargs: Any,
     ) -> Self:
         """Draw the :func:`likely.metrics.pit_values` of targets and their forecasts.
 
@@ -78,14 +78,14 @@ class PITDisplay(Display):
             sample_weight: weight per row, shape (n,); None for equal weights.
             name: name of the model, for the legend; None for none.
             ax: axes to draw on; None for a new figure.
-            **options: passed to :meth:`plot`.
+            **kwargs: passed to :meth:`plot`.
 
         Returns:
             The display, drawn.
         """
         levels = pit_values(y_true, distribution, mean=mean, scale=scale)
         weight = np.repeat(as_weight(sample_weight, len(levels)), levels.size // len(levels))
-        return cls(levels.ravel(), n_bins=n_bins, weight=weight, name=name).plot(ax, **options)
+        return cls(levels.ravel(), n_bins=n_bins, weight=weight, name=name).plot(ax, **kwargs)
 
     @property
     def heights(self) -> Array:

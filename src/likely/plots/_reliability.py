@@ -68,7 +68,7 @@ class ReliabilityDisplay(Display):
         sample_weight: Input | None = None,
         name: str | None = None,
         ax: Axes | None = None,
-        **options: Any,
+        **kwargs: Any,
     ) -> Self:
         """Draw the diagram of predicted probabilities.
 
@@ -81,7 +81,7 @@ class ReliabilityDisplay(Display):
             sample_weight: weight per row, shape (n,); None for equal weights.
             name: name of the model, for the legend; None for none.
             ax: axes to draw on, those of another diagram for a comparison; None for a new figure.
-            **options: passed to :meth:`plot`.
+            **kwargs: passed to :meth:`plot`.
 
         Returns:
             The display, drawn.
@@ -89,10 +89,10 @@ class ReliabilityDisplay(Display):
         bins = make_bins(judged(classified(y_true, y_prob, sample_weight), pos_label), n_bins, strategy)
         edges = np.stack([bins.lower, bins.upper], 1)
         display = cls(bins.confidence, bins.accuracy, bins.mass, bins.size, edges, name=name, pos_label=pos_label)
-        return display.plot(ax, **options)
+        return display.plot(ax, **kwargs)
 
     @classmethod
-    def from_estimator(cls, estimator: Any, X: Any, y: Any, *, name: str | None = None, **options: Any) -> Self:
+    def from_estimator(cls, estimator: Any, X: Any, y: Any, *, name: str | None = None, **kwargs: Any) -> Self:
         """Draw the diagram of a fitted classifier's ``predict_proba``.
 
         Args:
@@ -100,7 +100,7 @@ class ReliabilityDisplay(Display):
             X: table of shape (n, d), of any kind that the estimator takes.
             y: labels, shape (n,), among ``classes_``.
             name: name of the model, for the legend; None for that of its class.
-            **options: passed to :meth:`from_predictions`.
+            **kwargs: passed to :meth:`from_predictions`.
 
         Returns:
             The display, drawn.
@@ -113,9 +113,7 @@ class ReliabilityDisplay(Display):
         unknown = y[classes[labels] != y]
         if len(unknown):
             raise ValueError(f"y holds labels the estimator was not fitted with: {', '.join(map(str, set(unknown)))}")
-        return cls.from_predictions(
-            labels, estimator.predict_proba(X), name=name or type(estimator).__name__, **options
-        )
+        return cls.from_predictions(labels, estimator.predict_proba(X), name=name or type(estimator).__name__, **kwargs)
 
     @property
     def ece(self) -> float:

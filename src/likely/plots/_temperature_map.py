@@ -59,7 +59,7 @@ class TemperatureMapDisplay(Display):
         margin: float = 0.1,
         resolution: int = 200,
         ax: Axes | None = None,
-        **options: Any,
+        **kwargs: Any,
     ) -> Self:
         """Evaluate a function on a grid around data points and draw the map.
 
@@ -70,7 +70,7 @@ class TemperatureMapDisplay(Display):
             margin: width of the border around the points, as a share of their range.
             resolution: number of grid points per input.
             ax: axes to draw on; None for a new figure.
-            **options: passed to :meth:`plot`.
+            **kwargs: passed to :meth:`plot`.
 
         Returns:
             The display, drawn.
@@ -93,7 +93,7 @@ class TemperatureMapDisplay(Display):
         if values.size != len(grid) or not (values > 0).all():
             raise ValueError(f"function must return one positive value per point, got {values.shape} from {grid.shape}")
         return cls(x_line, y_line, values.reshape(resolution, resolution), points=points, labels=labels).plot(
-            ax, **options
+            ax, **kwargs
         )
 
     def plot(self, ax: Axes | None = None, *, label: str = "Temperature", cmap: str = "viridis", **points: Any) -> Self:
@@ -130,7 +130,7 @@ class TemperatureMapDisplay(Display):
         assert self.points is not None
         labels = np.zeros(len(self.points)) if self.labels is None else self.labels
         for number, kind in enumerate(np.unique(labels)):
-            style = {"s": 22, "marker": "osD^vPX"[number % 7], "edgecolor": "white", "linewidth": 0.7, **options}
+            style = {"s": 22, "marker": "osD^vPX"[number % 7], "edgecolor": "white", "linewidth": 0.7, **kwargs}
             x, y = self.points[labels == kind].T
             ax.scatter(x, y, label=None if self.labels is None else f"class {kind:g}", **style)
         if self.labels is not None:
