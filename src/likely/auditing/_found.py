@@ -133,7 +133,7 @@ class Found:
         """Return the findings as numbers and words, for the JSON file.
 
         Returns:
-            A dictionary with, among others, ``"rows"``, ``"findings"`` and ``"entries"``, the latter in the order of the
+            A dictionary with, among others, ``"rows"``, ``"findings"`` and ``"entries"`` in the order of the
             page.
         """
         return {

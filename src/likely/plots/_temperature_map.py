@@ -130,7 +130,7 @@ class TemperatureMapDisplay(Display):
         assert self.points is not None
         labels = np.zeros(len(self.points)) if self.labels is None else self.labels
         for number, kind in enumerate(np.unique(labels)):
-            style = {"s": 22, "marker": "osD^vPX"[number % 7], "edgecolor": "white", "linewidth": 0.7, **kwargs}
+            style = {"s": 22, "marker": "osD^vPX"[number % 7], "edgecolor": "white", "linewidth": 0.7, **options}
             x, y = self.points[labels == kind].T
             ax.scatter(x, y, label=None if self.labels is None else f"class {kind:g}", **style)
         if self.labels is not None:
