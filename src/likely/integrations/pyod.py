@@ -62,7 +62,7 @@ class LikelyDetector(BaseDetector):
             X: table of shape (rows, columns).
 
         Returns:
-            Array of shape (rows,): the higher, the more unusual the row.
+            Array of shape (rows,); the higher, the more unusual the row.
         """
         check_is_fitted(self, ["decision_scores_", "threshold_", "labels_"])
         return self.detector_.outlier_score(X)

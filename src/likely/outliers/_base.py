@@ -138,7 +138,7 @@ class OutlierDetector(OutlierMixin, BaseEstimator):
             X: a table, shape (rows, features), of any kind that ``fit`` takes.
 
         Returns:
-            Squared deviations of shape (rows, features): one is usual, a hundred is ten standard deviations.
+            Squared deviations of shape (rows, features); one is usual, a hundred is ten standard deviations.
         """
         return self._contributions(self._table(X))
 

@@ -79,7 +79,7 @@ class ScaledDetector(OutlierDetector):
             X: a table, shape (rows, features), of any kind that ``fit`` takes.
 
         Returns:
-            Ratios of shape (rows, features): one is usual.
+            Ratios of shape (rows, features); one is usual.
         """
         return super().explain(X)
 

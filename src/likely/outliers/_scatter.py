@@ -22,13 +22,13 @@ _WIDEST = 4096  # columns
 
 
 class ScatterDetector(OutlierDetector):
-    r"""Outliers by a scale for each row, in closed form: the multivariate t.
+    r"""Detect outliers by a scale per row, in closed form: the multivariate t.
 
     Row :math:`i` is normal around one mean with covariance :math:`\sigma_i^2 C`. Free scales have no best value; under
     the hyperprior :math:`\nu / \sigma^2 \sim \chi^2_\nu` it is :math:`\sigma^2 = (\nu + \delta) / (\nu + d)`, where
     :math:`\delta` is the squared Mahalanobis distance, and a row weighs :math:`1 / \sigma^2` in the mean and in
     :math:`C`. Repeated, this is the maximum likelihood of Student's t in :math:`d` dimensions. The score is
-    :math:`\log \sigma`. It knows no randomness, takes a fraction of a second for 100,000 rows, and reads a
+    :math:`\log \sigma`. It is not random, takes a fraction of a second for 100,000 rows, and reads a
     memory-mapped array in blocks.
 
     A missing value is left out of the likelihood exactly (and of :math:`d`); in the fit it is filled with its
@@ -42,7 +42,8 @@ class ScatterDetector(OutlierDetector):
         tol: the steps end when no variance or covariance changes by more than this share of the deviations.
 
     Attributes:
-        location_, covariance_: μ and C in standardised columns, C so that the median row is as far away as under a
+        location_: the mean μ, in standardised columns.
+        covariance_: the covariance C of standardised columns, scaled such that the median row is as far away as under a
             normal: the scales of ordinary rows are about one.
         offset_: the score (of ``score_samples``) below which a row is an outlier.
         n_iter_: steps taken.

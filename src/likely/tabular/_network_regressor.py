@@ -224,7 +224,7 @@ class NetworkRegressor(RegressorMixin, LikelihoodModel):
             y: targets of shape (rows,) or (rows, targets).
 
         Returns:
-            Array of shape (rows,), the mean over targets: the higher, the worse the fit.
+            Array of shape (rows,), the mean over targets; the higher, the worse the fit.
         """
         distribution = self.predict_dist(X)
         targets = torch.tensor(np.asarray(y, dtype=np.float64)).reshape(distribution.batch_shape)

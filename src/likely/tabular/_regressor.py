@@ -353,7 +353,7 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
             y: targets of shape (rows,) or (rows, targets).
 
         Returns:
-            Array of shape (rows,), the mean over targets: the higher, the worse the fit.
+            Array of shape (rows,), the mean over targets; the higher, the worse the fit.
         """
         distribution = self.predict_dist(X)
         y = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")
