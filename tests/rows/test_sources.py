@@ -17,7 +17,7 @@ import pyarrow.dataset
 import pytest
 from pyarrow import feather
 
-from likely._rows.sources import Answer, by_blocks, source_of
+from likely._rows.sources import Answer, _files, by_blocks, source_of
 from likely.outliers import EnsembleDetector, LikelihoodDetector, ScaledPCADetector, ScatterDetector
 
 ROWS, BLOCKS = 70_001, (1, 3, 17)
@@ -222,3 +222,11 @@ def test_a_block_without_rows_is_answered_by_none(table: pd.DataFrame) -> None:
     detector = ScatterDetector().fit(lazy)
     np.testing.assert_array_equal(detector.outlier_score(lazy).compute(), detector.outlier_score(kept))
     assert detector.explain(lazy).compute().shape == kept.shape
+
+
+def test_files_take_every_core_unless_someone_says_otherwise(monkeypatch):
+    """joblib 1.6 has another default number of jobs, with which files were read and scored by one thread."""
+    monkeypatch.setattr(joblib, "cpu_count", lambda: 3)
+    assert _files._jobs() == 3
+    with joblib.parallel_config(backend="threading", n_jobs=2):
+        assert _files._jobs() is None  # joblib reads its own configuration

@@ -255,9 +255,11 @@ def _check_alike(dataset: Any) -> None:
                 raise ValueError(f"{fragment.path} has other columns: {told}")
 
 
+_UNSET = joblib.parallel.get_active_backend()[1]  # None, and 1 before joblib 1.6
+
+
 def _jobs() -> int | None:
     """As many threads as there are cores, unless ``joblib.parallel_config`` says otherwise."""
     backend, jobs = joblib.parallel.get_active_backend()
-    return (
-        (os.cpu_count() or 1) if jobs == 1 and type(backend).__name__ in ("LokyBackend", "ThreadingBackend") else None
-    )
+    local = type(backend).__name__ in ("LokyBackend", "ThreadingBackend")
+    return joblib.cpu_count() if jobs == _UNSET and local else None
