@@ -56,17 +56,17 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     """Load a name when it is first asked for, so that `likely --help` need not wait for torch."""
     if name == "__all__":
-        found: Any = sorted([*_MODULES, *_HOMES, *_losses()])
+        value: Any = sorted([*_MODULES, *_HOMES, *_losses()])
     elif name in _MODULES:
-        found = import_module(f"likely.{name}")
+        value = import_module(f"likely.{name}")
     elif name in _HOMES:
-        found = getattr(import_module(f"likely.{_HOMES[name]}"), name)
+        value = getattr(import_module(f"likely.{_HOMES[name]}"), name)
     elif name.endswith("Loss") and name in _losses():
-        found = getattr(import_module("likely.losses"), name)
+        value = getattr(import_module("likely.losses"), name)
     else:
         raise AttributeError(f"module 'likely' has no attribute {name!r}")
-    globals()[name] = found
-    return found
+    globals()[name] = value
+    return value
 
 
 def _losses() -> list[str]:

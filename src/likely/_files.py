@@ -36,18 +36,18 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     ...     path.read_text(), [file.name for file in Path(folder).iterdir()]
     ('whole', ['note.txt'])
     """
-    given, path = path, Path(path)
-    with naming(given):
+    as_given, path = path, Path(path)
+    with naming(as_given):
         mode = _mode(path)
     if mode is not None and not stat.S_ISREG(mode):
         yield path
         return
-    with naming(given):
+    with naming(as_given):
         target = Path(os.path.realpath(path))
         _remove_abandoned(target)
         beside, descriptor = _new_beside(target)
     try:
-        with naming(given, beside):
+        with naming(as_given, beside):
             yield beside
             if mode is not None:
                 os.chmod(beside, stat.S_IMODE(mode))

@@ -68,7 +68,7 @@ class Watch:
         self.done, self.start, self.model, self.parameters = True, [], [], []
 
 
-def _first_leaf(prediction: Tensor, own: set[int]) -> list[Tensor]:
+def _first_leaf(prediction: Tensor, loss_parameters: set[int]) -> list[Tensor]:
     """A trainable leaf behind ``prediction`` that is not one of the loss's own parameters."""
     if prediction.is_leaf:
         return [prediction] if prediction.requires_grad else []
@@ -79,7 +79,7 @@ def _first_leaf(prediction: Tensor, own: set[int]) -> list[Tensor]:
             continue
         seen.add(node)
         leaf = getattr(node, "variable", None)
-        if leaf is not None and id(leaf) not in own:
+        if leaf is not None and id(leaf) not in loss_parameters:
             return [leaf]
         queue += [parent for parent, _ in node.next_functions]
     return []

@@ -14,8 +14,8 @@ LIBRARIES = ("torch", "numpy", "scipy", "scikit-learn")
 
 def versions() -> dict[str, str]:
     """Versions of likely, Python and the libraries that decide the numbers, without importing any of them."""
-    found = {library: version(library) or "not installed" for library in ("likely", *LIBRARIES)}
-    return {"likely": found.pop("likely"), "python": platform.python_version(), **found}
+    installed = {library: version(library) or "not installed" for library in ("likely", *LIBRARIES)}
+    return {"likely": installed.pop("likely"), "python": platform.python_version(), **installed}
 
 
 def machine() -> dict[str, str | int]:
@@ -70,9 +70,9 @@ def version(distribution: str) -> str | None:
 def _cpu() -> str:
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
-        found = re.search(r"^model name\s*:\s*(.+)$", cpuinfo.read_text(errors="replace"), flags=re.MULTILINE)
-        if found:
-            return found.group(1).strip()
+        model_line = re.search(r"^model name\s*:\s*(.+)$", cpuinfo.read_text(errors="replace"), flags=re.MULTILINE)
+        if model_line:
+            return model_line.group(1).strip()
     if platform.system() == "Darwin":
         asked = subprocess.run(["sysctl", "-n", "machdep.cpu.brand_string"], capture_output=True, text=True)
         if asked.returncode == 0:

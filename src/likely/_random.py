@@ -51,8 +51,8 @@ class Seeded:
     def seed(self, seed: int) -> None:
         """Start the generators again."""
         self._seed = seed
-        for own in self._generators.values():
-            own.manual_seed(seed)
+        for source in self._generators.values():
+            source.manual_seed(seed)
 
     def only_asked(self) -> None:
         """From the next ``with`` on, redirect nothing: only those who ask get a generator."""
@@ -104,23 +104,23 @@ class _Redirect(TorchDispatchMode):
             return func(*args, **kwargs)
         self.owner.drew = True
         first = args[0] if args and isinstance(args[0], Tensor) else None
-        own = self.owner.on(torch.device(kwargs.get("device") or (first.device if first is not None else "cpu")))
+        source = self.owner.on(torch.device(kwargs.get("device") or (first.device if first is not None else "cpu")))
         if func is torch.ops.aten.native_dropout.default:
-            return _native_dropout(own, *args, **kwargs)
+            return _native_dropout(source, *args, **kwargs)
         taking = _taking_a_generator(func)
         if taking is not None:
-            return taking(*args, **{**kwargs, "generator": own})
+            return taking(*args, **{**kwargs, "generator": source})
         # An operation that takes no generator, such as attention with dropout.
-        with _global, torch.random.fork_rng(devices=[own.device] if own.device.type == "cuda" else []):
-            torch.manual_seed(int(torch.randint(2**62, (), generator=own, device=own.device)))
+        with _global, torch.random.fork_rng(devices=[source.device] if source.device.type == "cuda" else []):
+            torch.manual_seed(int(torch.randint(2**62, (), generator=source, device=source.device)))
             return func(*args, **kwargs)
 
 
-def _native_dropout(own: torch.Generator, x: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
+def _native_dropout(source: torch.Generator, x: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
     if train is False or p == 0:
         return x.clone(), torch.ones_like(x, dtype=torch.bool)
-    kept = torch.empty_like(x, dtype=torch.bool).bernoulli_(1 - p, generator=own)
-    return x * kept / (1 - p if p < 1 else 1), kept
+    mask = torch.empty_like(x, dtype=torch.bool).bernoulli_(1 - p, generator=source)
+    return x * mask / (1 - p if p < 1 else 1), mask
 
 
 @cache
@@ -154,8 +154,8 @@ class CheapDropout(nn.Module):
         if not self.training or self.p == 0:
             return x
         if x.device.type != "cpu" or 2 * x.numel() > COINS:
-            kept = torch.empty_like(x, requires_grad=False).bernoulli_(1 - self.p, generator=generator(x.device))
-            return x * kept.div_(1 - self.p)
+            mask = torch.empty_like(x, requires_grad=False).bernoulli_(1 - self.p, generator=generator(x.device))
+            return x * mask.div_(1 - self.p)
         start = int(torch.randint(COINS - x.numel(), (), generator=generator()))
         return x * _coins(self.p)[start : start + x.numel()].view(x.shape)
 
@@ -163,5 +163,5 @@ class CheapDropout(nn.Module):
 @cache
 def _coins(p: float) -> Tensor:
     """Zero, or what keeps the mean."""
-    kept = torch.rand(COINS, generator=torch.Generator().manual_seed(0)) >= p
-    return kept.float() / (1 - p)
+    heads = torch.rand(COINS, generator=torch.Generator().manual_seed(0)) >= p
+    return heads.float() / (1 - p)

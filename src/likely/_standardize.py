@@ -73,8 +73,8 @@ class Standardize(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """``x`` with every feature at mean zero and deviation one."""
-        if (found := self.moments(x)) is not None:
-            mean, deviation, *_ = found
+        if (statistics := self.moments(x)) is not None:
+            mean, deviation, *_ = statistics
             return (x - mean) / deviation
         if self.training and x.numel() > 0 and not transformed() and not _recomputing():
             self._update(x.detach())

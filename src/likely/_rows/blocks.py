@@ -174,9 +174,9 @@ def column(values: Any) -> Any:
     return values if isinstance(values, Rows) else torch.as_tensor(values)
 
 
-def like(result: Tensor, given: Any) -> Any:
+def like(result: Tensor, reference: Any) -> Any:
     """Return a tensor for a tensor, a NumPy array for everything else."""
-    return result if isinstance(given, Tensor) else result.cpu().numpy()
+    return result if isinstance(reference, Tensor) else result.cpu().numpy()
 
 
 def moments(features: Rows, weight: Array) -> tuple[Array, Array]:

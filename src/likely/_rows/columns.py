@@ -31,15 +31,17 @@ def level_codes(column: Any) -> dict[Any, int] | None:
         levels = {value for value in np.asarray(column, dtype=object).tolist() if not _missing(value)}
     except (TypeError, ValueError):
         raise ValueError(f"column {column.name!r} holds lists or the like: make columns of numbers or names") from None
-    return {level: code for code, level in enumerate(sorted(levels, key=lambda own: (type(own).__name__, str(own))))}
+    return {
+        level: code for code, level in enumerate(sorted(levels, key=lambda value: (type(value).__name__, str(value))))
+    }
 
 
 def as_numbers(column: Any) -> Array:
     """The numbers of a column, NaN where one is missing; times count in days."""
-    found = _floats(column)
-    if found is None:
+    numbers = _floats(column)
+    if numbers is None:
         raise ValueError(f"column {column.name!r} held numbers when this was fitted, and now it does not")
-    return found
+    return numbers
 
 
 def as_codes(column: Any, codes: dict[Any, int]) -> Array:
@@ -71,11 +73,11 @@ def _floats(column: Any) -> Array | None:
     values = np.asarray(column)
     if values.dtype.kind in "biuf":
         return values.astype(np.float64)
-    each = values.tolist() if values.dtype.kind == "O" else [""]
-    if any(isinstance(value, str | bytes) for value in each):
+    cells = values.tolist() if values.dtype.kind == "O" else [""]
+    if any(isinstance(value, str | bytes) for value in cells):
         return None
     try:
-        return np.array([np.nan if _missing(value) else float(value) for value in each])
+        return np.array([np.nan if _missing(value) else float(value) for value in cells])
     except (TypeError, ValueError):
         return None
 

@@ -111,5 +111,5 @@ def _bits(table: NDArray[Any]) -> Keys:
 
 
 def _digest(row: Any) -> int:
-    told = repr(row.tolist() if isinstance(row, np.ndarray) else row).encode(errors="surrogatepass")
-    return int.from_bytes(hashlib.blake2b(told, digest_size=8).digest(), "little")
+    text = repr(row.tolist() if isinstance(row, np.ndarray) else row).encode(errors="surrogatepass")
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")

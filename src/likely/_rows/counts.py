@@ -34,7 +34,7 @@ class RowCounts:
 
     def __add__(self, other: RowCounts) -> RowCounts:
         largest = max(self.largest, other.largest)
-        parts = [own.share * (own.largest / largest) for own in (self, other) if own.positive]
+        parts = [counts.share * (counts.largest / largest) for counts in (self, other) if counts.positive]
         rows, positive = self.rows + other.rows, self.positive + other.positive
         return RowCounts(rows, positive, self.whole and other.whole, largest, math.fsum(parts))
 

@@ -53,8 +53,8 @@ class Split:
             arrays[name] = array[:, 0] if name not in _WIDE and array.ndim == 2 and array.shape[1] == 1 else array
         for name, array in arrays.items():
             if array.shape[:1] != (len(block),):
-                told = f"a block of {len(block)} rows has {name} of shape {array.shape}"
-                raise ValueError(f"{name} must have as many rows as the table: {told}")
+                sizes = f"a block of {len(block)} rows has {name} of shape {array.shape}"
+                raise ValueError(f"{name} must have as many rows as the table: {sizes}")
         return arrays
 
 
@@ -166,9 +166,9 @@ class _Prepared:
     def __call__(self, *block: Any) -> tuple[Rows | Tensor, ...]:
         arrays = self.split(*block)
         weight = _weight(arrays.get("weight"), len(arrays[self.split.main]), self.constant)
-        kept = slice(None) if weight.all() else np.flatnonzero(weight)
-        columns = (self._column(name, arrays[name][kept]) for name in self.names)
-        return *columns, torch.from_numpy(self.counts(weight[kept]))
+        weighted = slice(None) if weight.all() else np.flatnonzero(weight)
+        columns = (self._column(name, arrays[name][weighted]) for name in self.names)
+        return *columns, torch.from_numpy(self.counts(weight[weighted]))
 
     def _column(self, name: str, array: NDArray[Any]) -> Rows | Tensor:
         if array.ndim > 1:
@@ -182,10 +182,10 @@ def numbers(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _weight(weight: NDArray[Any] | None, rows: int, constant: float) -> NDArray[np.float64]:
-    found = np.full(rows, constant) if weight is None else weight.astype(np.float64)
-    if not (np.isfinite(found).all() and (found >= 0).all()):
+    values = np.full(rows, constant) if weight is None else weight.astype(np.float64)
+    if not (np.isfinite(values).all() and (values >= 0).all()):
         raise ValueError("sample_weight must be finite and ≥ 0 in every row")
-    return found
+    return values
 
 
 def _checked(looks: list[_Seen]) -> list[_Seen]:

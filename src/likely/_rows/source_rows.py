@@ -134,12 +134,12 @@ class _Thinned:
         self.prepare, self.stride = prepare, stride
 
     def __call__(self, *block: Any) -> tuple[Any, ...]:
-        *own, start = block
+        *arrays, start = block
         rows = slice(-start % self.stride, None, self.stride)
         # Copied, or the few would keep the whole block in memory.
         return tuple(
             Rows(part.array[rows].copy()) if isinstance(part, Rows) else part[rows].clone()
-            for part in self.prepare(*own)
+            for part in self.prepare(*arrays)
         )
 
 

@@ -201,8 +201,8 @@ class _Design:
         if d >= n:
             x = (features[slice(0, n)].double().cpu().numpy() - mean) / deviation
             values, vectors = linalg.eigh(x @ x.T)
-            kept = values > values[-1] * n * np.finfo(float).eps
-            self.rotation = x.T @ (vectors[:, kept] / np.sqrt(values[kept]))
+            nonzero = values > values[-1] * n * np.finfo(float).eps
+            self.rotation = x.T @ (vectors[:, nonzero] / np.sqrt(values[nonzero]))
         self.width = d if self.rotation is None else self.rotation.shape[1]
 
     def block(self, rows: slice) -> Tensor:

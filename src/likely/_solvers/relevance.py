@@ -98,21 +98,21 @@ class _Groups:
         active, mean, covariance = self.weights()
         member = self.group[active]
         variance = self.variance[member]
-        kept, removed = np.ones(len(variance), dtype=bool), 0
-        while kept.any():
-            posterior = covariance.diagonal()[kept]
-            gains = 0.5 * (mean[kept] ** 2 / posterior - np.log(variance[kept] / posterior))
-            gain = np.bincount(member[kept], gains, len(self.variance))
+        remaining, removed = np.ones(len(variance), dtype=bool), 0
+        while remaining.any():
+            posterior = covariance.diagonal()[remaining]
+            gains = 0.5 * (mean[remaining] ** 2 / posterior - np.log(variance[remaining] / posterior))
+            gain = np.bincount(member[remaining], gains, len(self.variance))
             gain[self.variance == 0] = np.inf
             worst = int(np.argmin(gain))
             if gain[worst] >= price:
                 break
-            for j in np.flatnonzero(kept & (member == worst)):
+            for j in np.flatnonzero(remaining & (member == worst)):
                 # The posterior of the other weights given that this one is zero.
                 column = covariance[:, j] / covariance[j, j]
                 mean = mean - column * mean[j]
                 covariance = covariance - np.outer(column, covariance[j])
-                kept[j] = False
+                remaining[j] = False
             self.variance[worst] = 0.0
             removed += 1
         return removed

@@ -48,7 +48,7 @@ def by_chance(gains: Array, placebos: Array, first: NDArray[np.bool_] | None = N
     fall = max(float(end - body) / np.log((1 - _BODY) / (1 - _END)), _LEAST)
     order = np.argsort(-gains, kind="stable")
     least = gains[order]
-    better = np.sort(np.concatenate([own[own > gains + _CLEARLY] for own in placebos]))
+    better = np.sort(np.concatenate([placebo[placebo > gains + _CLEARLY] for placebo in placebos]))
     expected = np.max(
         [
             rows * (1 - _BODY) * np.exp(-np.clip((least - body) / fall, -50.0, None)),

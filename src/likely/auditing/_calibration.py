@@ -51,20 +51,20 @@ def regressor_calibration(mean: Array, u: Array, verdict: TargetVerdict) -> Find
     """Before: a normal with one scale for all rows. After: Student's t with a scale per row, fitted to other rows."""
     some = np.random.RandomState(0).permutation(len(u))[:_SHOWN]
     targets = u[some]
-    one = torch.tensor(max(float(np.std((u - mean)[some])), 1e-12), dtype=torch.float64)
-    forecasts = Normal(torch.as_tensor(mean[some]), one), verdict.distribution(some)
+    common_scale = torch.tensor(max(float(np.std((u - mean)[some])), 1e-12), dtype=torch.float64)
+    forecasts = Normal(torch.as_tensor(mean[some]), common_scale), verdict.distribution(some)
     numbers = [
-        {"area": miscalibration_area(targets, own), "nll": float(negative_log_likelihood(targets, own))}
-        for own in forecasts
+        {"area": miscalibration_area(targets, forecast), "nll": float(negative_log_likelihood(targets, forecast))}
+        for forecast in forecasts
     ]
     what = "miscalibration area (the mean gap between nominal and observed coverage)"
-    return _finding(numbers, "area", what, partial(_pit, *(pit_values(targets, own) for own in forecasts)))
+    return _finding(numbers, "area", what, partial(_pit, *(pit_values(targets, forecast) for forecast in forecasts)))
 
 
 def _finding(numbers: list[dict[str, float]], key: str, name: str, picture: Callable[[], Picture]) -> Finding:
     """What is told of two forecasts, before and after, by the number that matters most."""
     frame = pd.DataFrame(numbers, index=pd.Index(["before", "after recalibration"], name="predictions"))
-    was, now = (own[key] for own in numbers)
+    was, now = (of_forecast[key] for of_forecast in numbers)
     what = f"After recalibration, the {name}"
     return Finding(
         "calibration",

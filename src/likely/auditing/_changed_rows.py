@@ -87,12 +87,12 @@ def spread_by_gaps(X: Any, mean: Array, predict: Predict, seed: int) -> Callable
     gaps = has_gaps(X)
 
     def spread(rows: NDArray[np.int64]) -> Array:
-        found = np.zeros(len(rows))
-        own = np.flatnonzero(gaps[rows])
-        if len(own):
-            moved = [predict(part)[0] - mean[rows[own]] for part in fillings(X, rows[own], seed)]
-            found[own] = np.square(moved).mean(0)
-        return found
+        squares = np.zeros(len(rows))
+        with_gaps = np.flatnonzero(gaps[rows])
+        if len(with_gaps):
+            moved = [predict(part)[0] - mean[rows[with_gaps]] for part in fillings(X, rows[with_gaps], seed)]
+            squares[with_gaps] = np.square(moved).mean(0)
+        return squares
 
     return spread
 
@@ -112,29 +112,29 @@ def swaps(
         column = X[name].to_numpy(np.float64)
         present = column[~np.isnan(column)]
         low, high = np.quantile(present, [_TAILS, 1 - _TAILS])
-        own = column[rows]
-        may = (y[rows] >= low) & (y[rows] <= high) & (own >= ends[0]) & (own <= ends[1]) & (own != y[rows])
+        values = column[rows]
+        may = (y[rows] >= low) & (y[rows] <= high) & (values >= ends[0]) & (values <= ends[1]) & (values != y[rows])
         pairs += [(int(row), name) for row in rows[may]]
         marginal[name] = _marginal(present)
     pairs = pairs[:_PAIRS]
     if not pairs:
         return {}
     changed = X.iloc[[row for row, _ in pairs]].reset_index(drop=True)
-    given = np.array([X[name].iat[row] for row, name in pairs])
+    partner_values = np.array([X[name].iat[row] for row, name in pairs])
     for name in dict.fromkeys(name for _, name in pairs):
-        at = [place for place, (_, own) in enumerate(pairs) if own == name]
+        at = [place for place, (_, partner) in enumerate(pairs) if partner == name]
         column = changed[name].to_numpy(np.float64, copy=True)
         column[at] = [y[pairs[place][0]] for place in at]
         changed[name] = column
     mean, deviation = predict(changed)
-    found: dict[int, list[Swap]] = {}
+    by_row: dict[int, list[Swap]] = {}
     for place, (row, name) in enumerate(pairs):
         density = marginal[name]
-        gain = float(density(y[row]) - density(given[place])) - np.log(len(names))
-        found.setdefault(row, []).append(
-            Swap(name, float(given[place]), float(mean[place]), float(deviation[place]), gain)
+        gain = float(density(y[row]) - density(partner_values[place])) - np.log(len(names))
+        by_row.setdefault(row, []).append(
+            Swap(name, float(partner_values[place]), float(mean[place]), float(deviation[place]), gain)
         )
-    return found
+    return by_row
 
 
 def _marginal(values: Array) -> Callable[[Any], Any]:

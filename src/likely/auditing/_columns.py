@@ -87,11 +87,11 @@ def design(typed: pd.DataFrame, kinds: dict[str, Kind]) -> tuple[NDArray[np.floa
         if kind not in MODELLED or name not in typed:
             continue
         values, levels = as_numbers(typed[name])
-        found = values[:, None]
+        numbers = values[:, None]
         if levels is not None and len(levels) <= _LEVELS:
-            found = np.where(np.isnan(found), np.nan, found == np.arange(len(levels)))
-        parts.append(found.astype(np.float32))
-        owners += [name] * found.shape[1]
+            numbers = np.where(np.isnan(numbers), np.nan, numbers == np.arange(len(levels)))
+        parts.append(numbers.astype(np.float32))
+        owners += [name] * numbers.shape[1]
     if not parts:
         return np.zeros((len(typed), 0), np.float32), []
     return np.concatenate(parts, axis=1), owners
@@ -109,10 +109,10 @@ def standardised(X: NDArray[np.floating]) -> NDArray[np.float64]:
 
 def for_a_line(X: NDArray[np.floating], most: int = 200) -> NDArray[np.float32]:
     """Standardised columns without gaps and without far values; of very many, the first."""
-    found = np.empty((len(X), min(X.shape[1], most)), np.float32)
-    for j in range(found.shape[1]):  # one at a time: a long table has no room for many copies of itself
-        found[:, j] = np.clip(np.nan_to_num(standardised(X[:, j : j + 1])[:, 0]), -5, 5)
-    return found
+    features = np.empty((len(X), min(X.shape[1], most)), np.float32)
+    for j in range(features.shape[1]):  # one at a time: a long table has no room for many copies of itself
+        features[:, j] = np.clip(np.nan_to_num(standardised(X[:, j : j + 1])[:, 0]), -5, 5)
+    return features
 
 
 def as_numbers(column: pd.Series[Any]) -> tuple[NDArray[np.float64], list[str] | None]:

@@ -78,7 +78,7 @@ def _parts(data: Mapping[str, Any], target: str | None) -> Opened:
     second = next((name for name in _SECOND if name in data and name != first), None)
     read = _hugged(data[first], target)
     used = [first, second] if second else [first]
-    notes = [f"Of the parts, {listed([str(own) for own in used], last=' and ')} are read."] if len(data) > 1 else []
+    notes = [f"Of the parts, {listed([str(part) for part in used], last=' and ')} are read."] if len(data) > 1 else []
     test = _hugged(data[second], read.target).table if second else None
     return read._replace(test=test, notes=(*notes, *read.notes))
 
@@ -121,12 +121,12 @@ class _Lazy(list[Any]):
 
 def _spread(frame: pd.DataFrame, name: str, notes: list[str]) -> pd.DataFrame:
     """The frame with a column of lists of numbers as a column for each place; other lists are left out."""
-    first = next((own for own in frame[name] if own is not None), None)
+    first = next((cell for cell in frame[name] if cell is not None), None)
     if not isinstance(first, list | np.ndarray | dict):
         return frame
     rest = frame.drop(columns=name)
     try:
-        array = np.array([np.ravel(own) for own in frame[name]], np.float64)
+        array = np.array([np.ravel(cell) for cell in frame[name]], np.float64)
     except (TypeError, ValueError):
         array = np.zeros((0, 0))
     if array.ndim != 2 or not 0 < array.shape[1] <= _WIDE:
@@ -155,7 +155,7 @@ def _torch(data: Any, target: str | None) -> Opened:
     if hasattr(inputs[0], "getbands"):
         return Opened(_named(y, len(inputs)), named if y else None, images=inputs, notes=tuple(notes))
     try:
-        array = np.stack([np.asarray(own, np.float32) for own in inputs])
+        array = np.stack([np.asarray(item, np.float32) for item in inputs])
     except (TypeError, ValueError):
         raise ValueError(
             "the inputs are not numbers of one shape, images or text: give a model as well, audit(model, loader)"
@@ -199,5 +199,7 @@ def _numbers(targets: list[Any]) -> Any:
     """Targets as whole numbers, floats, or words."""
     if isinstance(targets[0], str):
         return targets
-    array = np.array([float(own) if torch.is_tensor(own) and own.is_floating_point() else own for own in targets])
+    array = np.array(
+        [float(value) if torch.is_tensor(value) and value.is_floating_point() else value for value in targets]
+    )
     return array.reshape(len(targets), -1)[:, 0]

@@ -62,9 +62,9 @@ def find_twins(columns: Columns, target: str | None) -> Twins:
     near = near_copies(columns, names, np.flatnonzero(~copies))
     of[near[:, 1]] = near[:, 0]
     if target is not None:
-        own = pd.factorize(columns.typed[target])[0]
+        targets = pd.factorize(columns.typed[target])[0]
         twin = of >= 0
-        disagree[twin] = own[twin] != own[of[twin]]
+        disagree[twin] = targets[twin] != targets[of[twin]]
         if columns.kinds[target] in ("number", "date"):  # near rows may have near targets
             disagree &= exact
     return Twins(of, exact, disagree)
@@ -90,8 +90,8 @@ def near_copies(columns: Columns, names: list[str], rows: NDArray[np.int64]) -> 
     # The nearest of a row may be listed before itself.
     here = np.arange(len(rows))
     partner = np.where(other[:, 0] == here, other[:, 1], other[:, 0])
-    found = np.flatnonzero(np.isfinite(distance[:, 1]) & (partner < len(rows)))
-    pairs = np.unique(np.sort(np.column_stack([found, partner[found]]), axis=1), axis=0)
+    close = np.flatnonzero(np.isfinite(distance[:, 1]) & (partner < len(rows)))
+    pairs = np.unique(np.sort(np.column_stack([close, partner[close]]), axis=1), axis=0)
     if not len(pairs):
         return nothing
     # Close in a few directions is a hint; close in all columns is what counts.

@@ -44,8 +44,8 @@ def find_encoding(path: Path, head: bytes) -> Encoding:
             for _ in file:
                 lines += 1
     except UnicodeDecodeError:
-        told = f"begins as {marked.removesuffix('-sig').upper()}, but is damaged or was cut short"
-        raise ValueError(f"{path.name} {told} after line {lines:,}: save it again") from None
+        damage = f"begins as {marked.removesuffix('-sig').upper()}, but is damaged or was cut short"
+        raise ValueError(f"{path.name} {damage} after line {lines:,}: save it again") from None
     return Encoding(marked)
 
 
@@ -65,11 +65,11 @@ def _unmarked(path: Path) -> Encoding:
     if wide <= len(bad):
         # Windows-1252 leaves five bytes undefined; they are no reason to refuse a file.
         return Encoding("cp1252", "replace", ("The file is not UTF-8; it was read as Windows-1252.",))
-    told = (
+    note = (
         f"{counted(len(bad), 'line is', 'lines are')} not UTF-8, the first is line {bad[0]:,}; what cannot be read "
         "there is shown as \ufffd."
     )
-    return Encoding("utf-8", "replace", (told,))
+    return Encoding("utf-8", "replace", (note,))
 
 
 def open_bytes(path: Path) -> IO[bytes]:

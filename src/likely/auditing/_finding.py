@@ -165,8 +165,8 @@ def worst_first(
     rows = rows[np.argsort(-certainty[rows], kind="stable")]
     top = rows[:most]
     suspects = tuple(
-        Suspect(int(row), kind, float(certainty[row]), told.headline, tuple(told.reasons), *told[2:])
-        for row, told in zip(top, explain(top) if len(top) else (), strict=True)
+        Suspect(int(row), kind, float(certainty[row]), explained.headline, tuple(explained.reasons), *explained[2:])
+        for row, explained in zip(top, explain(top) if len(top) else (), strict=True)
     )
     return {"rows": rows, "certainty": certainty[rows], "suspects": suspects}
 

@@ -113,19 +113,19 @@ class Found:
             sure that is, how far off the value is in usual deviations, the harm by which the list is sorted, what
             rows with the same problem share, and the headline.
         """
-        own = self.suspects
-        named = {} if self.id is None else {self.id: [self.names.written(suspect.row) for suspect in own]}
+        suspects = self.suspects
+        named = {} if self.id is None else {self.id: [self.names.written(suspect.row) for suspect in suspects]}
         return pd.DataFrame(
             {
-                "row": [suspect.row for suspect in own],
+                "row": [suspect.row for suspect in suspects],
                 **named,
-                "kind": [suspect.kind for suspect in own],
-                "verdict": [verdict(suspect.wrong) for suspect in own],
-                "certainty": [suspect.score for suspect in own],
-                "far": [suspect.far for suspect in own],
-                "harm": [suspect.harm for suspect in own],
-                "group": [suspect.group for suspect in own],
-                "what": [suspect.headline for suspect in own],
+                "kind": [suspect.kind for suspect in suspects],
+                "verdict": [verdict(suspect.wrong) for suspect in suspects],
+                "certainty": [suspect.score for suspect in suspects],
+                "far": [suspect.far for suspect in suspects],
+                "harm": [suspect.harm for suspect in suspects],
+                "group": [suspect.group for suspect in suspects],
+                "what": [suspect.headline for suspect in suspects],
             }
         )
 
@@ -185,18 +185,20 @@ class Found:
         rows: dict[str, list[NDArray[np.int64]]] = {"copy": [], "wrong": [], "odd": []}
         for entry in self.entries:
             rows["copy" if entry.kind in ("duplicates", "overlap") else verdict(entry.wrong)].append(entry.rows)
-        copies, wrong, odd = (np.unique(np.concatenate([np.zeros(0, np.int64), *own])) for own in rows.values())
+        copies, wrong, odd = (
+            np.unique(np.concatenate([np.zeros(0, np.int64), *of_verdict])) for of_verdict in rows.values()
+        )
         parts = [
             (len(wrong), "is probably wrong", "are probably wrong"),
             (len(np.setdiff1d(odd, wrong)), "is odd but may be right", "are odd but may be right"),
             (len(copies), "repeats another row", "repeat other rows"),
         ]
-        told = [counted(count, one, many) for count, one, many in parts if count]
+        clauses = [counted(count, singular, plural) for count, singular, plural in parts if count]
         news = f"; {counted(self.hidden, 'known before is', 'known before are')} not shown" if self.hidden else ""
-        if not told:
+        if not clauses:
             judged = "" if all(finding.judged for finding in self.findings) else ", as far as could be judged"
             return f"no row of {self.rows:,} is suspicious{judged}{news}."
-        last = " and ".join([", ".join(told[:-1]), told[-1]]) if len(told) > 1 else told[0]
+        last = " and ".join([", ".join(clauses[:-1]), clauses[-1]]) if len(clauses) > 1 else clauses[0]
         return f"of {self.rows:,} rows, {last}{news}."
 
 

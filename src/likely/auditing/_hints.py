@@ -70,18 +70,18 @@ def find_hint(
         z = float(squash(np.array(value)) - mean) / scale
         return (df + 1) / 2 * np.log1p(z * z / df) if abs(z) <= _REACH else None
 
-    given = float(squash(np.array(y)))
+    squashed = float(squash(np.array(y)))
     fits = []
     for value, prior, hint in _changes(y):
         able = possible is None or bool(possible(np.array(value)))
         at = cost(value, mean, scale) if able else None
-        if at is not None and abs(float(squash(np.array(value))) - given) > _SHIFT * scale:
+        if at is not None and abs(float(squash(np.array(value))) - squashed) > _SHIFT * scale:
             fits.append(_Fit(at - np.log(prior), hint))
-    for own in columns:
-        at = cost(own.value, own.mean, own.deviation * factor)
+    for swap in columns:
+        at = cost(swap.value, swap.mean, swap.deviation * factor)
         if at is not None:
-            swapped = f"{SWAPPED} {own.column}"
-            fits.append(_Fit(at - own.gain - np.log(_SWAP), Hint(swapped, f"swap with {own.column}", swapped)))
+            swapped = f"{SWAPPED} {swap.column}"
+            fits.append(_Fit(at - swap.gain - np.log(_SWAP), Hint(swapped, f"swap with {swap.column}", swapped)))
     return min(fits, key=lambda fit: fit.cost).hint if fits else None
 
 
@@ -89,6 +89,6 @@ def _changes(y: float) -> Iterator[tuple[float, float, Hint]]:
     """The target in another unit, or of the other sign, how common that is, and how it is told."""
     for factor, prior in _FACTORS.items():
         for sign, value in (("÷", y / factor), ("×", y * factor)):
-            told = f"{sign}{factor:,g} would fit"
-            yield value, prior, Hint(told, f"{sign} {factor:,g}", told)
+            words = f"{sign}{factor:,g} would fit"
+            yield value, prior, Hint(words, f"{sign} {factor:,g}", words)
     yield -y, _SIGN, Hint(f"sign: {number(-y)} would fit", "× −1", "the other sign would fit")

@@ -49,14 +49,14 @@ class InputPictures:
             return
         batch = inputs.detach().cpu()
         if max(batch.shape[2:]) > SIDE:
-            size = [max(1, round(own * SIDE / max(batch.shape[2:]))) for own in batch.shape[2:]]
+            size = [max(1, round(side * SIDE / max(batch.shape[2:]))) for side in batch.shape[2:]]
             batch = torch.nn.functional.interpolate(batch.float(), size, mode="area")
         array = batch.float().numpy()
         if self._range is None:
             whole = not inputs.is_floating_point()
             self._range = (0.0, 255.0) if whole else (float(np.nanmin(array)), float(np.nanmax(array)))
-        for own in array:
-            self._kept.append(as_bytes(own, *self._range))
+        for picture in array:
+            self._kept.append(as_bytes(picture, *self._range))
             self._left -= self._kept[-1].nbytes
 
     def __call__(self, row: int) -> Any:

@@ -97,13 +97,13 @@ class Known:
             return finding
         keys = dict(zip(finding.rows.tolist(), names.keys(finding.rows), strict=True))
         seen = {row for row, key in keys.items() if (finding.name, key) in self.keys}
-        seen |= {own.row for own in finding.suspects if self._covers(own, names)}
+        seen |= {suspect.row for suspect in finding.suspects if self._covers(suspect, names)}
         left = ~np.isin(finding.rows, list(seen))
         return replace(
             finding,
             rows=finding.rows[left],
             certainty=finding.certainty[left],
-            suspects=tuple(own for own in finding.suspects if own.row not in seen),
+            suspects=tuple(suspect for suspect in finding.suspects if suspect.row not in seen),
             known=int((~left).sum()),
         )
 

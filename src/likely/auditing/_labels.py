@@ -88,12 +88,12 @@ def judge_labels(
     """
     n, classes = logits.shape
     z: NDArray[np.floating] = logits if logits.dtype == np.float32 else logits.astype(np.float64)
-    own = np.arange(n)
+    row = np.arange(n)
     predictable = predictable_labels(z, y, seed)
     if not predictable.labels:
         return _unjudged(y, classes, predictable, seed)
     common, share = _common(z, y, seed)
-    right = 1 - _posterior(np.exp(log_softmax(z / common, axis=1)[own, y]), share, classes)
+    right = 1 - _posterior(np.exp(log_softmax(z / common, axis=1)[row, y]), share, classes)
     # Calibrators multiply features and logits of one type only.
     read = None if features is None else np.asarray(features, dtype=z.dtype)
     calibrated, temperature = np.empty((n, classes)), np.empty(n)
@@ -104,9 +104,9 @@ def judge_labels(
         temperature[rows] = calibrator.temperature(z[rows], new)
         calibrated[rows] = log_softmax(z[rows].astype(np.float64) / temperature[rows, None], axis=1)
     same = log_softmax(z.astype(np.float64) / common, axis=1)
-    if not beats(right * (calibrated - same)[own, y]):
+    if not beats(right * (calibrated - same)[row, y]):
         calibrated, temperature = same, np.full(n, common)
-    nll = -calibrated[own, y]
+    nll = -calibrated[row, y]
     q = np.exp(-nll)
     for _ in range(_STEPS):
         share = float(_posterior(q, share, classes).mean())

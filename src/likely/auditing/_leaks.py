@@ -44,11 +44,11 @@ def leaking_columns(
     if len(names) > _COLUMNS:
         follows = _follows(np.column_stack([values[name] for name in names]), y[some])
         names = [names[j] for j in np.argsort(-follows, kind="stable")[:_COLUMNS]]
-    each = {name: tells(values[name], y[some], labels=labels) for name in names}
-    told = pd.DataFrame.from_dict(each, orient="index", columns=Told._fields, dtype=np.float64)
-    told = told.sort_values("share", ascending=False, kind="stable")
-    leaks = [str(name) for name in told.index[told["share"] >= _GIVES_AWAY]]
-    first = told.head(12)
+    by_column = {name: tells(values[name], y[some], labels=labels) for name in names}
+    table = pd.DataFrame.from_dict(by_column, orient="index", columns=Told._fields, dtype=np.float64)
+    table = table.sort_values("share", ascending=False, kind="stable")
+    leaks = [str(name) for name in table.index[table["share"] >= _GIVES_AWAY]]
+    first = table.head(12)
     said = [percent(share, error) for share, error in zip(first["share"], first["error"], strict=True)]
     shown = pd.DataFrame({"explained alone": said}, index=pd.Index(first.index, name="column"))
     return Finding(
@@ -57,11 +57,11 @@ def leaking_columns(
         f"{listed(leaks, last=' and ')} alone predict{'s' if len(leaks) == 1 else ''} {target} almost perfectly. "
         "Will it be known when the model is used?"
         if leaks
-        else f"No column alone gives {target} away." + _most(told),
+        else f"No column alone gives {target} away." + _most(table),
         numbers={
             "columns": leaks,
-            "told": {str(name): round(float(share), 4) for name, share in told["share"].items()},
-            "error": {str(name): round(float(error), 4) for name, error in told["error"].items()},
+            "told": {str(name): round(float(share), 4) for name, share in table["share"].items()},
+            "error": {str(name): round(float(error), 4) for name, error in table["error"].items()},
         },
         tables=(
             Table(
@@ -75,12 +75,12 @@ def leaking_columns(
     )
 
 
-def _most(told: pd.DataFrame) -> str:
+def _most(table: pd.DataFrame) -> str:
     """The column that tells most, where that is more than chance."""
-    if not len(told) or told["share"].iloc[0] <= 2 * told["error"].iloc[0]:
+    if not len(table) or table["share"].iloc[0] <= 2 * table["error"].iloc[0]:
         return ""
-    share, error = told.iloc[0]
-    return f" {told.index[0]} alone explains most: {percent(share, error)}."
+    share, error = table.iloc[0]
+    return f" {table.index[0]} alone explains most: {percent(share, error)}."
 
 
 def _follows(X: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -124,43 +124,43 @@ def tells(x: Array, y: Array, *, labels: bool) -> Told:
 
 def _label_losses(x: Array, y: Array, folds: Index) -> Array:
     """The NLL of every row's label at every depth, by the shares of labels in its bin in the other folds."""
-    classes, own = np.unique(y, return_inverse=True)
+    classes, labels = np.unique(y, return_inverse=True)
     p = np.full(len(x), 1 / len(classes))
-    found = []
+    losses = []
     for bins in _bins(x):
-        same = _others(np.ones(len(x)), bins * len(classes) + own, folds)
+        same = _others(np.ones(len(x)), bins * len(classes) + labels, folds)
         p = (same + _PULL * p) / (_others(np.ones(len(x)), bins, folds) + _PULL)
-        found.append(-np.log(p))
+        losses.append(-np.log(p))
     if len(x) <= _SMALL:
-        found.insert(1, -np.log(_cut(x, own, folds)))
-    return np.asarray(found)
+        losses.insert(1, -np.log(_cut(x, labels, folds)))
+    return np.asarray(losses)
 
 
-def _cut(x: Array, own: Index, folds: Index) -> Array:
+def _cut(x: Array, labels: Index, folds: Index) -> Array:
     """The probability of every row's label by a tree on the other folds, which cuts where labels change."""
-    found = np.empty(len(x))
+    probability = np.empty(len(x))
     for fold in range(_FOLDS):
         fit, held = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
         tree = DecisionTreeClassifier(min_samples_leaf=_LEAF, max_leaf_nodes=2**_DEPTH, random_state=0)
-        leaf = tree.fit(x[fit, None], own[fit]).apply(x[fit, None])
-        counts = np.zeros((tree.tree_.node_count, int(own.max()) + 1))
-        np.add.at(counts, (leaf, own[fit]), 1)
+        leaf = tree.fit(x[fit, None], labels[fit]).apply(x[fit, None])
+        counts = np.zeros((tree.tree_.node_count, int(labels.max()) + 1))
+        np.add.at(counts, (leaf, labels[fit]), 1)
         share = (counts.sum(0) + 1) / (len(fit) + counts.shape[1])
         smooth = (counts + _DOUBT * share) / (counts.sum(1, keepdims=True) + _DOUBT)
-        found[held] = smooth[tree.apply(x[held, None]), own[held]]
-    return found
+        probability[held] = smooth[tree.apply(x[held, None]), labels[held]]
+    return probability
 
 
 def _target_losses(x: Array, y: Array, folds: Index) -> Array:
     """The squared error of every row at every depth, by the mean of its bin in the other folds, and of a line."""
     mean = np.zeros(len(x))
-    found = []
+    losses = []
     for bins in _bins(x):
         count = _others(np.ones(len(x)), bins, folds)
         mean = (_others(y, bins, folds) + _PULL * mean) / (count + _PULL)
-        found.append(np.square(y - mean))
-    found.insert(1, np.square(y - _line(x, y, folds)))
-    return np.asarray(found)
+        losses.append(np.square(y - mean))
+    losses.insert(1, np.square(y - _line(x, y, folds)))
+    return np.asarray(losses)
 
 
 def _line(x: Array, y: Array, folds: Index) -> Array:

@@ -37,12 +37,12 @@ class Margins(NamedTuple):
         """
         centres, tails = np.zeros(z.shape[1]), dict[int, tuple[Tail, Tail]]()
         for j, word in enumerate(words):
-            own = z[~np.isnan(z[:, j]) & (z[:, j] != modes[j]), j]
-            if not word and len(own):
-                centres[j] = np.median(own)
-                share = max(len(own) / len(z), 1 / (len(z) + 1))
+            values = z[~np.isnan(z[:, j]) & (z[:, j] != modes[j]), j]
+            if not word and len(values):
+                centres[j] = np.median(values)
+                share = max(len(values) / len(z), 1 / (len(z) + 1))
                 share = share if not np.isnan(modes[j]) else 1.0
-                tails[j] = Tail.of(centres[j] - own, share), Tail.of(own - centres[j], share)
+                tails[j] = Tail.of(centres[j] - values, share), Tail.of(values - centres[j], share)
         return cls(centres, modes, tails)
 
     def nats(self, z: Array) -> Array:
@@ -54,9 +54,9 @@ class Margins(NamedTuple):
         Returns:
             Nats of the same shape.
         """
-        found = np.zeros(z.shape)
+        surprises = np.zeros(z.shape)
         for j, (below, above) in self.tails.items():
             off = z[:, j] - self.centres[j]
             nats = np.where(off < 0, below.nats(-off), above.nats(off))
-            found[:, j] = np.where(np.isnan(z[:, j]) | (z[:, j] == self.modes[j]), 0.0, nats)
-        return found
+            surprises[:, j] = np.where(np.isnan(z[:, j]) | (z[:, j] == self.modes[j]), 0.0, nats)
+        return surprises

@@ -122,19 +122,19 @@ class Neighbours:
         units: list[Squash | None] = []
         levels: dict[str, list[str]] = {}
         for j, name in enumerate(names):
-            numbers, own = as_numbers(columns.typed[name])
-            unit = Squash.of(numbers[sample], by_tails=True) if own is None else None
+            numbers, column_levels = as_numbers(columns.typed[name])
+            unit = Squash.of(numbers[sample], by_tails=True) if column_levels is None else None
             known[j] = numbers[sample] if unit is None else unit(numbers[sample])
             units.append(unit)
             # Of a million rows only codes are copied.
-            values.append(columns.typed[name].to_numpy() if own is None else numbers.astype(np.float32))
-            levels |= {} if own is None else {name: own}
+            values.append(columns.typed[name].to_numpy() if column_levels is None else numbers.astype(np.float32))
+            levels |= {} if column_levels is None else {name: column_levels}
         some = known[:, :: max(1, -(-len(sample) // _RELATED))]
         weights = related(some, [unit is None for unit in units]) + _LEAST
         np.fill_diagonal(weights, 0.0)
         dates = {name for name in names if columns.kinds[name] == "date"}
         pairs = zip(names, values, strict=True)
-        years = frozenset(name for name, own in pairs if name not in levels and are_years(own[sample]))
+        years = frozenset(name for name, column in pairs if name not in levels and are_years(column[sample]))
         return cls(names, values, levels, dates, units, sample, known, weights.astype(np.float32), years)
 
     @property
@@ -145,14 +145,14 @@ class Neighbours:
     def points(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         """Some rows, squashed, with a column per column; categories as places of levels, NaN where one is missing."""
         parts = zip(self.values, self.units, strict=True)
-        found = [own[rows] if unit is None else unit(own[rows]) for own, unit in parts]
-        return np.array(found, np.float64).reshape(len(found), len(rows)).T
+        squashed = [column[rows] if unit is None else unit(column[rows]) for column, unit in parts]
+        return np.array(squashed, np.float64).reshape(len(squashed), len(rows)).T
 
     @cached_property
     def _missing(self) -> NDArray[np.bool_] | None:
         """Where values of the sample are missing; None if there are all."""
-        found = np.isnan(self.known)
-        return found if found.any() else None
+        missing = np.isnan(self.known)
+        return missing if missing.any() else None
 
     def nearest(self, row: int, names: Sequence[str]) -> list[NDArray[np.int64]]:
         """The rows that are most like a row and have a value in the column looked at.
@@ -169,17 +169,17 @@ class Neighbours:
         apart[:, self.sample == row] = np.inf
         if self._missing is not None:
             apart[self._missing[looked]] = np.inf
-        return [self.sample[_least(own)] for own in apart]
+        return [self.sample[_least(distances)] for distances in apart]
 
     def _gaps(self, row: int) -> Wide:
         """How far each row of the sample is from this one, by column."""
-        own = self.points(np.array([row])).T.astype(np.float32)
-        gap: Wide = np.abs(self.known - own)
+        point = self.points(np.array([row])).T.astype(np.float32)
+        gap: Wide = np.abs(self.known - point)
         if words := [j for j, unit in enumerate(self.units) if unit is None]:
             gap[words] = np.where(gap[words] > 0, np.float32(_UNKNOWN), gap[words])
         if self._missing is not None:
             gap[self._missing] = _UNKNOWN
-        gap[np.isnan(own[:, 0])] = 0.0  # what this row lacks cannot say which rows are like it
+        gap[np.isnan(point[:, 0])] = 0.0  # what this row lacks cannot say which rows are like it
         return np.minimum(gap, np.float32(_CAP), out=gap)
 
     def usual(self, row: int, column: str) -> Usual | Level | None:

@@ -43,7 +43,7 @@ def noisy_regions(
     X, readings = _readable(columns, leave_out, rows[some])
     regions = grow(X, noise[some], readings, len(rows)) if len(readings) and len(rows) >= 100 else []
     regions.sort(key=lambda region: -region.level)
-    noisy = [own for own in regions if own.level >= _NOISY and own.level - 2 * own.error > 1]
+    noisy = [region for region in regions if region.level >= _NOISY and region.level - 2 * region.error > 1]
     frame = pd.DataFrame(regions, columns=["region", "rows", "noise", "± error"]).set_index("region")
     return Finding(
         "noise",
@@ -72,7 +72,7 @@ def grow(X: NDArray[np.float64], noise: NDArray[np.float64], readings: list[Read
     floor = max(20, len(fit) // 40)
     tree = DecisionTreeRegressor(max_leaf_nodes=_LEAVES, min_samples_leaf=floor, random_state=0).fit(X[fit], noise[fit])
     leaf, everywhere = tree.apply(X[held]), float(noise[held].mean()) or 1.0
-    own = {int(node): noise[held][leaf == node] / everywhere for node in np.unique(leaf)}
+    noise_by_leaf = {int(node): noise[held][leaf == node] / everywhere for node in np.unique(leaf)}
     share = rows / len(held)
     return [
         Region(
@@ -81,7 +81,7 @@ def grow(X: NDArray[np.float64], noise: NDArray[np.float64], readings: list[Read
             float(values.mean()),
             float(values.std() / np.sqrt(len(values))),
         )
-        for node, values in own.items()
+        for node, values in noise_by_leaf.items()
     ]
 
 
@@ -111,8 +111,10 @@ def _cut(tree: Any, reading: Reading, ends: dict[int, int]) -> str:
         if len(at) == 2
         else f"{reading.column} {'≤>'[min(at)]} {min(at.values())}"
     )
-    kept = reading.missing and all(bool(tree.missing_go_to_left[node]) == (side == 0) for side, node in ends.items())
-    return f"{words} or missing" if kept else words
+    with_missing = reading.missing and all(
+        bool(tree.missing_go_to_left[node]) == (side == 0) for side, node in ends.items()
+    )
+    return f"{words} or missing" if with_missing else words
 
 
 def _readable(

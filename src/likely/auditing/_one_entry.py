@@ -36,11 +36,11 @@ def one_entry_per_row(findings: Sequence[Finding]) -> list[Finding]:
     >>> rows.suspects[0].reasons[-1].expected, len(targets.rows), targets.summary
     ('expected 20 ± 3', 0, '1 row. 1 row is listed under what explains it.')
     """
-    found = {finding.name: finding for finding in findings}
+    by_name = {finding.name: finding for finding in findings}
     for name in _JUDGED:
-        if name in found and "rows" in found:
-            found["rows"], found[name] = _told_once(found["rows"], found[name])
-    return [found[finding.name] for finding in findings]
+        if name in by_name and "rows" in by_name:
+            by_name["rows"], by_name[name] = _told_once(by_name["rows"], by_name[name])
+    return [by_name[finding.name] for finding in findings]
 
 
 def _told_once(odd: Finding, judged: Finding) -> tuple[Finding, Finding]:
@@ -56,15 +56,15 @@ def _explains(value: Suspect, target: Suspect) -> bool:
     return (value.wrong or value.score >= _SURE) and SWAPPED not in target.headline
 
 
-def _joined(kept: Suspect, other: Suspect) -> Suspect:
+def _joined(suspect: Suspect, other: Suspect) -> Suspect:
     """The first, with what is said of the other among its reasons; it does as much harm as the worse of the two."""
     what = other.reasons[0].what if other.reasons else other.kind
     value = other.reasons[0].value if other.reasons else ""
     about = f"{what} = "  # stands beside the reason already
     said = other.headline.partition(", ")[2] if other.headline.startswith(about) else other.headline
-    worse = max(kept.far, other.far) if other.wrong else kept.far
-    reasons = (*kept.reasons, Reason(what, value, said))
-    return replace(kept, far=worse, wrong=kept.wrong or other.wrong, reasons=reasons)
+    worse = max(suspect.far, other.far) if other.wrong else suspect.far
+    reasons = (*suspect.reasons, Reason(what, value, said))
+    return replace(suspect, far=worse, wrong=suspect.wrong or other.wrong, reasons=reasons)
 
 
 def _listed(finding: Finding, joined: dict[int, Suspect], elsewhere: dict[int, Suspect]) -> Finding:
@@ -72,7 +72,7 @@ def _listed(finding: Finding, joined: dict[int, Suspect], elsewhere: dict[int, S
     if not joined and not elsewhere:
         return finding
     left = ~np.isin(finding.rows, list(elsewhere))
-    suspects = tuple(joined.get(own.row, own) for own in finding.suspects if own.row not in elsewhere)
+    suspects = tuple(joined.get(suspect.row, suspect) for suspect in finding.suspects if suspect.row not in elsewhere)
     count = len(elsewhere)
     verb, them = ("is", "it") if count == 1 else ("are", "them")
     listed = f" {counted(count, 'row')} {verb} listed under what explains {them}."

@@ -63,7 +63,7 @@ def audit_model(
         raise ValueError(
             f"a regressor must give one number per row, got {tuple(outputs.shape)} for targets {tuple(targets.shape)}"
         )
-    mean, y = (own.reshape(-1).double().numpy() for own in (outputs, targets))
+    mean, y = (tensor.reshape(-1).double().numpy() for tensor in (outputs, targets))
     if not (np.isfinite(mean).all() and np.isfinite(y).all()):
         raise ValueError("predictions or targets hold NaN or infinities: clean them first")
     return audit_predictions(mean, y, read, images, seed, progress)
@@ -88,9 +88,9 @@ def run(
     >>> outputs.shape, features.shape
     (torch.Size([5, 3]), torch.Size([5, 8]))
     """
-    kept: list[Tensor] = []
+    layer_inputs: list[Tensor] = []
     last = next((module for module in reversed(list(model.modules())) if isinstance(module, nn.Linear)), None)
-    hook = last.register_forward_pre_hook(lambda _, given: kept.append(given[0].detach())) if last else None
+    hook = last.register_forward_pre_hook(lambda _, inputs: layer_inputs.append(inputs[0].detach())) if last else None
     training, device = model.training, next((p.device for p in model.parameters()), torch.device("cpu"))
     outputs: list[Tensor] = []
     targets: list[Tensor] = []
@@ -106,8 +106,8 @@ def run(
                 targets.append(torch.as_tensor(batch[1]).cpu())
                 if look is not None:
                     look(batch[0])
-                features.extend(own.cpu() for own in kept)
-                kept.clear()
+                features.extend(batch_input.cpu() for batch_input in layer_inputs)
+                layer_inputs.clear()
                 progress("running the model", done / batches if batches else 0.0)
     finally:
         model.train(training)
@@ -115,9 +115,9 @@ def run(
             hook.remove()
     if not outputs:
         raise ValueError("the loader is empty")
-    rows = sum(len(own) for own in outputs)
+    rows = sum(len(part) for part in outputs)
     # A layer that is called more than once per batch, or on parts of a row, has no single input per row.
-    usable = all(own.ndim == 2 for own in features) and sum(len(own) for own in features) == rows
+    usable = all(part.ndim == 2 for part in features) and sum(len(part) for part in features) == rows
     return torch.cat(outputs), torch.cat(targets), torch.cat(features) if usable and features else None
 
 
@@ -147,7 +147,9 @@ def audit_logits(
     if classes is not None and len(classes) != z.shape[1]:
         raise ValueError(f"there are {len(classes)} class names for {z.shape[1]} classes")
     names = (
-        [readable(str(own)) for own in classes] if classes is not None else [f"class {c}" for c in range(z.shape[1])]
+        [readable(str(label_name)) for label_name in classes]
+        if classes is not None
+        else [f"class {c}" for c in range(z.shape[1])]
     )
     h = _features(features, len(z))
     z, y = z.astype(np.float32 if z.dtype.itemsize <= 4 else np.float64), y.astype(np.int64)
@@ -162,11 +164,11 @@ def audit_logits(
         *_balance(y, names),
     ]
     shown, looked = _looked_at(images, len(z), y.astype(np.float64), progress)
-    found = tuple(finding for finding in (*findings, *looked) if finding is not None)
+    present = tuple(finding for finding in (*findings, *looked) if finding is not None)
     notes = (
         () if h is not None else ("No features were given, so odd rows and temperatures are computed from the logits.",)
     )
-    return Audit(name, len(z), "classification", "label", found, notes, thumbnails=shown)
+    return Audit(name, len(z), "classification", "label", present, notes, thumbnails=shown)
 
 
 def audit_predictions(
@@ -186,8 +188,8 @@ def audit_predictions(
         *(() if h is None else _in_space(h, progress, pd.Series(y, name="target"))),
     ]
     shown, looked = _looked_at(images, len(y), None, progress)
-    found = tuple(finding for finding in (*findings, *looked) if finding is not None)
-    return Audit("a model's predictions", len(y), "regression", "target", found, thumbnails=shown)
+    present = tuple(finding for finding in (*findings, *looked) if finding is not None)
+    return Audit("a model's predictions", len(y), "regression", "target", present, thumbnails=shown)
 
 
 def _features(features: Any, rows: int) -> NDArray[np.floating] | None:

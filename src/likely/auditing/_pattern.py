@@ -87,10 +87,10 @@ class Pattern:
         words = [unit is None for unit in table.units]
         terms = Terms.of(z, words)
         basis = terms(z)
-        own = np.empty(len(rows), np.int64)
-        own[np.lexsort(z.T)] = np.arange(len(rows)) % _FOLDS  # by what rows hold, whatever their order
+        sample_fold = np.empty(len(rows), np.int64)
+        sample_fold[np.lexsort(z.T)] = np.arange(len(rows)) % _FOLDS  # by what rows hold, whatever their order
         fold = np.full(table.rows, _FOLDS)
-        fold[rows] = own
+        fold[rows] = sample_fold
         of = np.repeat(np.arange(len(words)), [LEVELS + 1 if word else 1 for word in words])
         wanted = _targets(z, words)
         seen = ~np.isnan(wanted)
@@ -98,27 +98,29 @@ class Pattern:
         near = wanted
         for _ in range(2):  # the second time, what lies far off is drawn near, and gaps are filled
             middle = np.nanmean(near, axis=0)
-            mean = regress(basis, np.where(seen, near - middle, 0.0), of, terms.owner, own)
-            expected = middle + _predicted(basis, mean, own)
+            mean = regress(basis, np.where(seen, near - middle, 0.0), of, terms.owner, sample_fold)
+            expected = middle + _predicted(basis, mean, sample_fold)
             residual = np.where(seen, wanted - expected, 0.0)
             usual = np.array([_scale(part[there]) for part, there in zip(residual.T, seen.T, strict=True)])
             near = np.where(number & seen, expected + np.clip(residual, -_CAP * usual, _CAP * usual), wanted)
             basis = terms(_filled(z, expected, of, words))
         size = np.where(seen, np.minimum(np.abs(residual) / usual, _CAP), np.nan)
         size = np.where(seen, size / np.maximum(np.nanmean(size, axis=0), 1e-9) - 1, 0.0)
-        spread = regress(basis, size, of, terms.owner, own, _SMOOTH)
+        spread = regress(basis, size, of, terms.owner, sample_fold, _SMOOTH)
         ends = np.nanquantile(z, [_END, 1 - _END], axis=0)
         ends = np.where(words, np.array([[-np.inf], [np.inf]]), ends)
-        told = table.weights.astype(np.float64)
+        weights = table.weights.astype(np.float64)
         none = Margins(np.zeros(0), np.zeros(0), {})
-        plain = cls(terms, of, fold, middle, mean, spread, usual, ends, told, np.zeros(0), {}, {}, none)
+        plain = cls(terms, of, fold, middle, mean, spread, usual, ends, weights, np.zeros(0), {}, {}, none)
         return plain._with_tails(z, rows, number)
 
     def _with_tails(self, z: Array, rows: NDArray[np.int64], number: NDArray[np.bool_]) -> Self:
         """The same with the tails of deviations, and with how often improbable levels are there."""
         expected, far = self._deviations(z, self.fold[rows])
         wanted = _targets(z, self.terms.words)
-        modes = np.array([np.nan if word else _mode(own) for own, word in zip(z.T, self.terms.words, strict=True)])
+        modes = np.array(
+            [np.nan if word else _mode(column) for column, word in zip(z.T, self.terms.words, strict=True)]
+        )
         tails: dict[int, tuple[Tail, Tail]] = {}
         rates: dict[int, tuple[Array, Array]] = {}
         for k, j in enumerate(self.of_column):
@@ -160,30 +162,30 @@ class Pattern:
         """
         expected, far = self._deviations(z, self.fold[rows])
         shape = (len(z), len(self.terms.words))
-        found = Judged(np.zeros(shape), np.zeros(shape), np.zeros(shape))
+        judged = Judged(np.zeros(shape), np.zeros(shape), np.zeros(shape))
         for j, word in enumerate(self.terms.words):
             targets = np.flatnonzero(self.of_column == j)
             if not word:
                 k = targets[0]
                 below, above = self.tails[j]
-                found.expected[:, j], found.far[:, j] = expected[:, k], far[:, k]
+                judged.expected[:, j], judged.far[:, j] = expected[:, k], far[:, k]
                 nats = np.where(far[:, k] < 0, below.nats(-far[:, k]), above.nats(far[:, k]))
-                found.nats[:, j] = np.where(np.isnan(z[:, j]) | (z[:, j] == self.modes[j]), 0.0, nats)
+                judged.nats[:, j] = np.where(np.isnan(z[:, j]) | (z[:, j] == self.modes[j]), 0.0, nats)
                 continue
-            found.expected[:, j] = expected[:, targets].argmax(1)
+            judged.expected[:, j] = expected[:, targets].argmax(1)
             for level, k in enumerate(targets.tolist()):
                 there = np.flatnonzero(np.minimum(z[:, j], LEVELS) == level)
                 at = np.searchsorted(self.rates[k][0], expected[there, k], "right") - 1
-                found.nats[there, j] = -np.log(self.rates[k][1][np.maximum(at, 0)])
-            found.far[:, j] = np.sqrt(2 * found.nats[:, j])
-        return found
+                judged.nats[there, j] = -np.log(self.rates[k][1][np.maximum(at, 0)])
+            judged.far[:, j] = np.sqrt(2 * judged.nats[:, j])
+        return judged
 
 
 def _targets(z: Array, words: list[bool]) -> Array:
     """What is predicted: numbers, and indicators of levels; NaN where a value is missing."""
     parts = [
-        np.where(np.isnan(own)[:, None], np.nan, indicators(own)) if word else own[:, None]
-        for own, word in zip(z.T, words, strict=True)
+        np.where(np.isnan(column)[:, None], np.nan, indicators(column)) if word else column[:, None]
+        for column, word in zip(z.T, words, strict=True)
     ]
     return np.concatenate(parts, axis=1)
 
@@ -191,24 +193,24 @@ def _targets(z: Array, words: list[bool]) -> Array:
 def _filled(z: Array, expected: Array, of: NDArray[np.int64], words: list[bool]) -> Array:
     """Missing numbers as they are expected to be: a row that lacks a value is as ordinary as the others make it."""
     numbers = [j for j, word in enumerate(words) if not word]
-    found = z.copy()
-    found[:, numbers] = np.where(np.isnan(z[:, numbers]), expected[:, np.searchsorted(of, numbers)], z[:, numbers])
-    return found
+    filled = z.copy()
+    filled[:, numbers] = np.where(np.isnan(z[:, numbers]), expected[:, np.searchsorted(of, numbers)], z[:, numbers])
+    return filled
 
 
-def _mode(own: Array) -> float:
+def _mode(column: Array) -> float:
     """The value that more than half of the rows have; NaN if there is none."""
-    seen = own[~np.isnan(own)]
+    seen = column[~np.isnan(column)]
     middle = float(np.quantile(seen, 0.5, method="lower"))
     return middle if float((seen == middle).mean()) > _MOST else np.nan
 
 
 def _predicted(basis: Array, coefficients: Array, fold: NDArray[np.int64]) -> Array:
     """What the fit that has not seen a row predicts for it."""
-    found = np.empty((len(basis), coefficients.shape[2]))
+    predictions = np.empty((len(basis), coefficients.shape[2]))
     for k in np.unique(fold):
-        found[fold == k] = basis[fold == k] @ coefficients[k]
-    return found
+        predictions[fold == k] = basis[fold == k] @ coefficients[k]
+    return predictions
 
 
 def _scale(residual: Array) -> float:

@@ -36,8 +36,11 @@ class Possible(NamedTuple):
             return cls(0.0, 0.0, 0.0, 0.0)
         exceptions = _broken(seen).sum(), (seen < 0).sum()
         nats = [min(-float(np.log((count + 0.5) / (len(seen) + 1))), _MOST) for count in exceptions]
-        kept = [own if count <= (1 - _RULE) * len(seen) else 0.0 for own, count in zip(nats, exceptions, strict=True)]
-        return cls(float(seen.min()), float(seen.max()), *kept)
+        rules = [
+            surprise if count <= (1 - _RULE) * len(seen) else 0.0
+            for surprise, count in zip(nats, exceptions, strict=True)
+        ]
+        return cls(float(seen.min()), float(seen.max()), *rules)
 
     def __call__(self, values: Array) -> NDArray[np.bool_]:
         """Whether each value may be one of the column."""

@@ -42,22 +42,22 @@ def predictable_labels(logits: NDArray[np.floating], y: NDArray[np.int64], seed:
     """
     classes = logits.shape[1]
     some = np.random.RandomState(seed).permutation(len(y))[: max(min(_MOST, _NUMBERS // classes), 1_000)]
-    z, own = logits[some].astype(np.float64), y[some]
+    z, labels = logits[some].astype(np.float64), y[some]
     z /= max(float(np.std(z - z.mean(1, keepdims=True))), 1e-300)
-    n, row = len(own), np.arange(len(own))
-    given = np.stack([np.exp(log_softmax(scale * z, axis=1)[row, own]) for scale in _SCALES])
+    n, row = len(labels), np.arange(len(labels))
+    likelihood = np.stack([np.exp(log_softmax(scale * z, axis=1)[row, labels]) for scale in _SCALES])
     gain, same, one_gain = np.zeros(n), np.zeros(n), np.zeros((n, classes))
     for fit, held in fold_out(n, seed + 2):
-        share = (np.bincount(own[fit], minlength=classes) + 0.5) / (len(fit) + 0.5 * classes)
-        weight, scale = _mixed(given[:, fit], share[own[fit]])
+        share = (np.bincount(labels[fit], minlength=classes) + 0.5) / (len(fit) + 0.5 * classes)
+        weight, scale = _mixed(likelihood[:, fit], share[labels[fit]])
         p = (1 - weight) * share + weight * np.exp(log_softmax(scale * z[held], axis=1))
         log_ratio = np.log(p / share)
-        at_label = np.arange(len(held)), own[held]
+        at_label = np.arange(len(held)), labels[held]
         gain[held] = log_ratio[at_label]
         # Logits that are the same for all rows may smooth the shares well, and still tell no row from another.
-        same[held] = np.log(p[at_label] / p.mean(0)[own[held]])
+        same[held] = np.log(p[at_label] / p.mean(0)[labels[held]])
         other = np.log(np.maximum(1 - p, 1e-12) / np.maximum(1 - share, 1e-12))
-        one_gain[held] = np.where(own[held, None] == np.arange(classes), log_ratio, other)
+        one_gain[held] = np.where(labels[held, None] == np.arange(classes), log_ratio, other)
     return Predictable(bool(beats(gain) and beats(same)), beats(one_gain))
 
 
@@ -88,11 +88,11 @@ def beats(gain: Array) -> NDArray[np.bool_]:
     return np.asarray(gain.mean(0) > ERRORS * gain.std(0) / np.sqrt(len(gain)))
 
 
-def _mixed(given: Array, share: Array) -> tuple[float, float]:
+def _mixed(likelihood: Array, share: Array) -> tuple[float, float]:
     """The weight and the scale of logits of highest likelihood: EM for the weight at each of a few scales."""
-    weight = np.full((len(given), 1), 0.5)
+    weight = np.full((len(likelihood), 1), 0.5)
     for _ in range(_STEPS):
-        part = weight * given
+        part = weight * likelihood
         weight = (part / (part + (1 - weight) * share)).mean(1, keepdims=True)
-    best = int(np.log((1 - weight) * share + weight * given).sum(1).argmax())
+    best = int(np.log((1 - weight) * share + weight * likelihood).sum(1).argmax())
     return float(weight[best, 0]), float(_SCALES[best])

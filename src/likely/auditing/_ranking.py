@@ -46,8 +46,8 @@ class Entry:
 
 def entries(findings: Iterable[Finding]) -> tuple[Entry, ...]:
     """All findings about rows as one list, what does most harm first."""
-    found = [entry for finding in findings for entry in _of_one(finding)]
-    return tuple(sorted(found, key=lambda entry: (-entry.harm, int(entry.rows[0]))))
+    unsorted = [entry for finding in findings for entry in _of_one(finding)]
+    return tuple(sorted(unsorted, key=lambda entry: (-entry.harm, int(entry.rows[0]))))
 
 
 def _of_one(finding: Finding) -> list[Entry]:
@@ -55,10 +55,10 @@ def _of_one(finding: Finding) -> list[Entry]:
     groups: dict[str, list[Suspect]] = {}
     for suspect in finding.suspects:
         groups.setdefault(suspect.group or f"row {suspect.row}", []).append(suspect)
-    found = [_entry(members) for members in groups.values()]
+    entries = [_entry(members) for members in groups.values()]
     rest = finding.rows[len(finding.suspects) :]
     if len(rest):
-        found.append(
+        entries.append(
             Entry(
                 finding.name,
                 f"{counted(len(rest), 'more row')} of this kind ({chip(finding.name).word}), less certain than others",
@@ -69,7 +69,7 @@ def _of_one(finding: Finding) -> list[Entry]:
                 harm=0.5 * min((suspect.harm for suspect in finding.suspects), default=0.0),
             )
         )
-    return found
+    return entries
 
 
 def _entry(members: list[Suspect]) -> Entry:

@@ -31,8 +31,8 @@ def read_table(data: Any) -> Table:
     frame = _from_python(data) if source is None else _from_python(source.every(1)[0])
     header = read_header(frame.columns)
     frame.columns = pd.Index(header.names)
-    frame, told = mend_text(frame.reset_index(drop=True))
-    return _checked(Table(frame, source_name(data), (*header.notes, *told), repeated=header.repeated))
+    frame, text_notes = mend_text(frame.reset_index(drop=True))
+    return _checked(Table(frame, source_name(data), (*header.notes, *text_notes), repeated=header.repeated))
 
 
 def source_name(data: Any) -> str:
@@ -43,7 +43,7 @@ def source_name(data: Any) -> str:
     """
     if isinstance(data, str | os.PathLike):
         return Path(data).name or os.fspath(data)
-    paths = data if isinstance(data, list | tuple) and all(isinstance(own, str | os.PathLike) for own in data) else ()
+    paths = data if isinstance(data, list | tuple) and all(isinstance(path, str | os.PathLike) for path in data) else ()
     more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
     return f"{Path(paths[0]).name}{more}" if paths else "the data"
 
@@ -155,8 +155,8 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]]:
     """The arrays of a file; pickled ones could run code, so they are refused."""
     with loading(path), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = np.load(path, allow_pickle=False)
-        if isinstance(found, np.ndarray):
-            return {"data": found}
-        with found:
-            return {name: found[name] for name in found.files}
+        loaded = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return {"data": loaded}
+        with loaded:
+            return {name: loaded[name] for name in loaded.files}

@@ -22,34 +22,34 @@ def related(points: NDArray[np.float32], words: Sequence[bool]) -> NDArray[np.fl
     [[1.0, 0.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
     """
     width, rows = points.shape
-    parts = [_parts(own, word) for own, word in zip(points, words, strict=True)]
-    owner = np.repeat(np.arange(width), [own.shape[1] for own in parts])
-    told = np.concatenate(parts, axis=1) if parts else np.zeros((rows, 0))
-    told = told - told.mean(0)
-    total = np.bincount(owner, np.square(told).sum(0), minlength=width)
-    found = np.zeros((width, width))
-    for k, (own, word) in enumerate(zip(points, words, strict=True)):
-        bins = _bins(own, word)
+    parts = [_parts(column, word) for column, word in zip(points, words, strict=True)]
+    owner = np.repeat(np.arange(width), [column.shape[1] for column in parts])
+    centred = np.concatenate(parts, axis=1) if parts else np.zeros((rows, 0))
+    centred = centred - centred.mean(0)
+    total = np.bincount(owner, np.square(centred).sum(0), minlength=width)
+    shares = np.zeros((width, width))
+    for k, (column, word) in enumerate(zip(points, words, strict=True)):
+        bins = _bins(column, word)
         count = np.bincount(bins, minlength=1)
-        sums = np.zeros((len(count), told.shape[1]))
-        np.add.at(sums, bins, told)
+        sums = np.zeros((len(count), centred.shape[1]))
+        np.add.at(sums, bins, centred)
         between = np.bincount(owner, (np.square(sums) / np.maximum(count, 1)[:, None]).sum(0), minlength=width)
         chance = (np.count_nonzero(count) - 1) / max(rows - 1, 1)
         share = between / np.maximum(total, 1e-300)
-        found[:, k] = np.clip((share - chance) / max(1 - chance, 1e-12) - 2 * np.sqrt(2 * chance / max(rows, 1)), 0, 1)
-    return found
+        shares[:, k] = np.clip((share - chance) / max(1 - chance, 1e-12) - 2 * np.sqrt(2 * chance / max(rows, 1)), 0, 1)
+    return shares
 
 
 def _bins(values: NDArray[np.float32], word: bool) -> NDArray[np.int64]:
     """The bin of each value: levels of a category, quantiles of numbers; missing values have one of their own."""
     missing = np.isnan(values)
     if word:
-        found = np.minimum(np.nan_to_num(values), _BINS).astype(np.int64)
+        bins = np.minimum(np.nan_to_num(values), _BINS).astype(np.int64)
     else:
         seen = values[~missing] if not missing.all() else np.zeros(1, np.float32)
         edges = np.unique(np.quantile(seen, np.linspace(0, 1, _BINS + 1)[1:-1]))
-        found = np.searchsorted(edges, values, side="right")
-    return np.where(missing, _BINS + 1, found)
+        bins = np.searchsorted(edges, values, side="right")
+    return np.where(missing, _BINS + 1, bins)
 
 
 def _parts(values: NDArray[np.float32], word: bool) -> NDArray[np.float64]:

@@ -62,7 +62,7 @@ class Repairs:
         rare = self.pattern.margins.nats(z)
         # A wrong value far out in its column makes others look worse than itself.
         out = np.where([unit is None for unit in self.table.units], 0.0, np.nan_to_num(np.abs(z[0])))
-        leading = [np.argsort(-own, kind="stable")[:_BLAMED] for own in (judged.nats[0], out)]
+        leading = [np.argsort(-nats, kind="stable")[:_BLAMED] for nats in (judged.nats[0], out)]
         blamed = np.unique(np.concatenate(leading))
         blamed = blamed[judged.nats[0][blamed] > 0]
         tried = [*_other_values(z[0], judged.expected[0], blamed)]
@@ -72,14 +72,14 @@ class Repairs:
             tried.append(Trial(slip, undone(self.table, row, z[0], slip), 0.0))
         if not tried:
             return Change(0, 0.0)
-        changed = np.array([own.z for own in tried])
+        changed = np.array([trial.z for trial in tried])
         left = surprise(self.pattern.judge(changed, np.repeat(at, len(tried))).nats)
         # Of two values that contradict each other, the one that is rare in its own column is to blame.
-        cost = left + surprise(self.pattern.margins.nats(changed)) + np.array([own.price for own in tried])
+        cost = left + surprise(self.pattern.margins.nats(changed)) + np.array([trial.price for trial in tried])
         before = float(surprise(judged.nats)[0] + surprise(rare)[0])
         enough = min(before - _GAIN, _PART * before)
-        told = np.array([not own.change.hint or own.change == slip for own in tried]) | (cost <= enough)
-        chosen = int(np.argmin(np.where(told, cost, np.inf)))
+        allowed = np.array([not trial.change.hint or trial.change == slip for trial in tried]) | (cost <= enough)
+        chosen = int(np.argmin(np.where(allowed, cost, np.inf)))
         return tried[chosen].change._replace(left=float(left[chosen]))
 
 

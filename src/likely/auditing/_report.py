@@ -136,7 +136,7 @@ def _data(audit: Found, command: str) -> dict[str, Any]:
 def _entry(audit: Found, entry: Entry, cells: Mapping[int, Any]) -> dict[str, Any]:
     short, long = meaning(entry)
     keys = [audit.keys[row] for row in entry.rows[:_LISTED].tolist()]
-    rows = [_row(audit, own, key, cells) for own, key in zip(entry.suspects[:_OPENED], keys, strict=False)]
+    rows = [_row(audit, suspect, key, cells) for suspect, key in zip(entry.suspects[:_OPENED], keys, strict=False)]
     said = {suspect.row: suspect.headline for suspect in entry.suspects}
     for row, key in zip(entry.rows[len(rows) : _LISTED].tolist(), keys[len(rows) :], strict=True):
         headline = {"headline": _cut(said[row])} if row in said else {}
@@ -159,7 +159,7 @@ def _entry(audit: Found, entry: Entry, cells: Mapping[int, Any]) -> dict[str, An
 def _row(audit: Found, suspect: Suspect, key: str, cells: Mapping[int, Any]) -> dict[str, Any]:
     image = audit.thumbnails(suspect.row) if audit.thumbnails and suspect.row in cells else None
     short, long = meaning(suspect)
-    found = {
+    shown = {
         "row": suspect.row,
         "name": named(audit, suspect.row),
         "headline": _cut(suspect.headline),
@@ -170,7 +170,7 @@ def _row(audit: Found, suspect: Suspect, key: str, cells: Mapping[int, Any]) -> 
         "cells": _first(cells.get(suspect.row, []), audit.target, suspect),
         "mark": audit.names.mark(suspect, key),
     }
-    return found | ({"image": image} if image else {})
+    return shown | ({"image": image} if image else {})
 
 
 def _cells(audit: Found, rows: list[int]) -> dict[int, list[tuple[str, str, str, bool]]]:
@@ -179,14 +179,14 @@ def _cells(audit: Found, rows: list[int]) -> dict[int, list[tuple[str, str, str,
         return {row: [] for row in rows}
     table = audit.values.iloc[rows]
     compared = audit.neighbours(rows) if audit.neighbours is not None else [[] for _ in rows]
-    found = {}
-    for row, own, cells in zip(rows, table.itertuples(index=False), compared, strict=True):
+    by_row = {}
+    for row, values, cells in zip(rows, table.itertuples(index=False), compared, strict=True):
         usual = {name: (like, unusual) for name, _, like, unusual in cells}
-        found[row] = [
+        by_row[row] = [
             (str(name), _cut(cell_text(value)), *usual.get(str(name), ("", False)))
-            for name, value in zip(table.columns, own, strict=True)
+            for name, value in zip(table.columns, values, strict=True)
         ]
-    return found
+    return by_row
 
 
 def _first(cells: Sequence[tuple[str, str, str, bool]], target: str | None, suspect: Suspect) -> list[Any]:

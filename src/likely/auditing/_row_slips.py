@@ -69,7 +69,7 @@ def slips(table: Neighbours, row: int, z: Array, blamed: NDArray[np.intp]) -> It
     Yields:
         Trial: a change that may undo a slip.
     """
-    values = np.clip([float(own[row]) for own in table.values], -FAR, FAR)
+    values = np.clip([float(column[row]) for column in table.values], -FAR, FAR)
     numbers = [j for j, unit in enumerate(table.units) if unit is not None and table.names[j] not in table.dates]
     candidates = [j for j in blamed.tolist() if j in numbers]
     # Of very many swaps one fits by chance: those of wide tables are few, and cost more.
@@ -116,7 +116,7 @@ def may_swap(table: Neighbours, j: int) -> bool:
 def _inside(table: Neighbours, row: int, columns: list[int]) -> set[int]:
     """The columns whose value lies in the range that rows like it have."""
     usual = zip(columns, table.usuals(row, [table.names[j] for j in columns]), strict=True)
-    return {j for j, own in usual if isinstance(own, Usual) and own.low <= table.values[j][row] <= own.high}
+    return {j for j, span in usual if isinstance(span, Usual) and span.low <= table.values[j][row] <= span.high}
 
 
 def _factors(table: Neighbours, j: int, value: float, z: Array) -> Iterator[Trial]:
@@ -133,9 +133,9 @@ def _factors(table: Neighbours, j: int, value: float, z: Array) -> Iterator[Tria
 
 
 def _swaps(table: Neighbours, j: int, others: list[int], values: Array, z: Array, price: float) -> Iterator[Trial]:
-    own = table.units[j]
-    assert own is not None
-    put, slopes = own(values), own.log_slope(values)
+    unit_of_first = table.units[j]
+    assert unit_of_first is not None
+    put, slopes = unit_of_first(values), unit_of_first.log_slope(values)
     for k in others:
         unit = table.units[k]
         assert unit is not None

@@ -133,7 +133,7 @@ class RowWords:
 
     def _far_out(self, row: int, z: Array) -> str:
         """The headline of a row that is extreme, but consistent with the others."""
-        out = np.array([0.0 if unit is None else abs(own) for unit, own in zip(self.table.units, z, strict=True)])
+        out = np.array([0.0 if unit is None else abs(value) for unit, value in zip(self.table.units, z, strict=True)])
         first, second = (*np.argsort(-np.nan_to_num(out), kind="stable")[:2], -1)[:2]
         names = [self.table.names[j] for j in (first, second) if j == first or (j >= 0 and out[j] >= _OUT)]
         return " and ".join(f"{name} = {self.table.shown(row, name)}" for name in names) + ": extreme, but consistent"

@@ -89,16 +89,16 @@ def _finding(
     suspicious = certainty >= 1 - _FALSE - _IN_LINE
     count = int(suspicious.sum())
     # Certainties that round to one are told apart by their scales, and still are at most one.
-    found = worst_first("rows", np.minimum(certainty, 1.0) - 1e-6 / (1 + scale), suspicious, explain)
-    wrong = sum(suspect.wrong for suspect in found["suspects"])
+    ranked = worst_first("rows", np.minimum(certainty, 1.0) - 1e-6 / (1 + scale), suspicious, explain)
+    wrong = sum(suspect.wrong for suspect in ranked["suspects"])
     return Finding(
         "rows",
         "Rows that do not fit the rest",
         _told(count, wrong, len(scale)) if count else "No row is further out than chance explains.",
         scores={"row_scale": scale, "row_odd": certainty},
         numbers={"rows": count, "wrong": wrong, "columns": columns},
-        tables=_blamed(found["suspects"]),
-        **found,
+        tables=_blamed(ranked["suspects"]),
+        **ranked,
     )
 
 
@@ -132,19 +132,19 @@ def _surprises(pattern: Pattern, table: Neighbours, search: SlipSearch) -> Array
 
     The rows are looked through for slips on the way.
     """
-    found = np.empty(table.rows)
+    surprises = np.empty(table.rows)
 
     def judge(start: int) -> None:
         rows = np.arange(start, min(start + _CHUNK, table.rows))
         z = table.points(rows)
         count = np.maximum((~np.isnan(z)).sum(1), 1)
         judged = pattern.judge(z, rows)
-        found[rows] = judged.nats.max(1) - np.log(count)
+        surprises[rows] = judged.nats.max(1) - np.log(count)
         search.look(rows, z, judged)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # NumPy lets go of the interpreter while it computes
         deque(pool.map(judge, range(0, table.rows, _CHUNK)), maxlen=0)
-    return found
+    return surprises
 
 
 def _scales(table: pd.DataFrame, first: NDArray[np.bool_] | None) -> Array:
@@ -162,16 +162,16 @@ def _scales(table: pd.DataFrame, first: NDArray[np.bool_] | None) -> Array:
 
 def _squares(detector: ScatterDetector, table: pd.DataFrame, common: _Common) -> NDArray[np.float64]:
     """σ² of every row, with what a common value can add to it held back."""
-    found = np.square(detector.scale(_read(table)))
+    squares = np.square(detector.scale(_read(table)))
     if common.concerns(table):
-        far = np.flatnonzero(found > np.quantile(found, _NEAR))
+        far = np.flatnonzero(squares > np.quantile(squares, _NEAR))
         for start in range(0, len(far), _CHUNK):
             rows = far[start : start + _CHUNK]
             part = table.iloc[rows]
             push = detector.explain(_read(part))
             held = np.minimum(push, common.limits(part))
-            found[rows] *= (detector.df + held.sum(1)) / (detector.df + push.sum(1))
-    return np.asarray(found)
+            squares[rows] *= (detector.df + held.sum(1)) / (detector.df + push.sum(1))
+    return np.asarray(squares)
 
 
 def _read(table: pd.DataFrame) -> Any:
@@ -201,17 +201,21 @@ class _Common:
 
     def limits(self, table: pd.DataFrame) -> NDArray[np.float64]:
         """The most that each value may add to the squared distance of its row."""
-        found = np.full(table.shape, np.inf)
+        limits = np.full(table.shape, np.inf)
         for j, name in enumerate(table.columns):
             if name in self.shares:
                 share = table[name].map(self.shares[name]).to_numpy(np.float64)
-                found[:, j] = np.where(np.isnan(share), np.inf, -2 * np.log(np.maximum(share, 1e-300)))
-        return found
+                limits[:, j] = np.where(np.isnan(share), np.inf, -2 * np.log(np.maximum(share, 1e-300)))
+        return limits
 
 
 def _blamed(suspects: tuple[Suspect, ...]) -> tuple[Table, ...]:
     """How often each column is the first reason."""
-    counts = pd.Series([own.reasons[0].what for own in suspects if own.reasons], dtype=object).value_counts().head(10)
+    counts = (
+        pd.Series([suspect.reasons[0].what for suspect in suspects if suspect.reasons], dtype=object)
+        .value_counts()
+        .head(10)
+    )
     frame = counts.to_frame("rows")
     frame.index.name = "column"
     return (Table(frame, "Number of rows that each column sets apart most."),) if len(frame) else ()

@@ -92,18 +92,18 @@ def audit(
             raise ValueError("give data (and target), or logits and labels, not both")
         if logits is None or labels is None:
             raise ValueError("logits and labels go together: give both")
-        found = audit_logits(logits, labels, features, images, classes, seed, progress)
+        result = audit_logits(logits, labels, features, images, classes, seed, progress)
     elif data is None:
         raise ValueError("give a table, or logits and labels, or a model and a loader")
     elif callable(data) and hasattr(data, "parameters"):
-        found = audit_model(data, target, task, images, classes, seed, progress)
+        result = audit_model(data, target, task, images, classes, seed, progress)
     elif (blocks := beyond_memory(data)) is not None:
         for name, other in (("test", test), ("images", images)):
             if other is not None:
                 raise ValueError(
                     f"{name} is for tables that fit in memory, and this one is read in blocks: leave it out"
                 )
-        found = audit_source(blocks, data, target, task, seed, progress, id)
+        result = audit_source(blocks, data, target, task, seed, progress, id)
     else:
-        found = audit_data(data, target, task, test, seed, progress, id, images)
-    return found.without(earlier)
+        result = audit_data(data, target, task, test, seed, progress, id, images)
+    return result.without(earlier)

@@ -64,7 +64,7 @@ class SlipSearch:
         self._least = _LEAST + float(np.log(max(1.0, table.rows / _SHORT)))
         self._numbers = [j for j, unit in enumerate(table.units) if unit and table.names[j] not in table.dates]
         self._may = {j: Possible.of(_known(table, j)) for j in self._numbers}
-        self._sorted = {j: np.sort(own[~np.isnan(own)]) for j in self._numbers if len(own := _known(table, j))}
+        self._sorted = {j: np.sort(values[~np.isnan(values)]) for j in self._numbers if len(values := _known(table, j))}
 
     def look(self, rows: NDArray[np.int64], z: Array, judged: Judged) -> None:
         """Try slips of some rows, and keep the best of each.
@@ -113,14 +113,14 @@ class SlipSearch:
         for start in range(0, len(gain), _JUDGED):
             part = slice(start, start + _JUDGED)
             at, j, k = trials.row[part], trials.column[part], trials.other[part]
-            changed, each = z[at], np.arange(len(at))
-            changed[each, j], changed[each, k] = trials.value[part], trials.value_of_other[part]
+            changed, trial = z[at], np.arange(len(at))
+            changed[trial, j], changed[trial, k] = trials.value[part], trials.value_of_other[part]
             after = self.pattern.judge(changed, rows[at]).nats
-            own = judged.nats[at, j] - after[each, j]
-            own += np.where(j == k, 0.0, judged.nats[at, k] - after[each, k])
+            gain_of_cells = judged.nats[at, j] - after[trial, j]
+            gain_of_cells += np.where(j == k, 0.0, judged.nats[at, k] - after[trial, k])
             left = surprise(after) + surprise(self.pattern.margins.nats(changed))
             mended = left <= np.maximum(_PART * before[at], RARE)
-            gain[part] = np.where(mended, before[at] - left + _OWN * own, 0.0)
+            gain[part] = np.where(mended, before[at] - left + _OWN * gain_of_cells, 0.0)
         return np.where(gain > 0, gain + trials.worth, 0.0)
 
     def _factors(self, rows: NDArray[np.int64], z: Array, judged: Judged, times: float) -> Iterator[_Trials]:
@@ -130,15 +130,17 @@ class SlipSearch:
             for j in self._numbers:
                 unit, at = self.table.units[j], np.flatnonzero(judged.nats[:, j] > self._least)
                 assert unit is not None
-                given = np.clip(self.table.values[j][rows[at]].astype(np.float64), -FAR, FAR)
+                numbers = np.clip(self.table.values[j][rows[at]].astype(np.float64), -FAR, FAR)
                 # A change that is no slip is tried where the slip is: else whole numbers would have no such changes.
-                may = (given != 0) & self._may[j](given * factor)
-                at, given = at[may], given[may]
-                value = np.asarray(unit(given * factor * times))
+                may = (numbers != 0) & self._may[j](numbers * factor)
+                at, numbers = at[may], numbers[may]
+                value = np.asarray(unit(numbers * factor * times))
                 gain = judged.nats[at, j] - self._nats(j, at, z, judged, value)
-                at, given, value = (own[gain > _FIRST] for own in (at, given, value))
-                stretch = unit.log_slope(given * factor * times) + np.log(abs(factor * times)) - unit.log_slope(given)
-                kinds = self._may[j].nats(given) - self._may[j].nats(given * factor)
+                at, numbers, value = (array[gain > _FIRST] for array in (at, numbers, value))
+                stretch = (
+                    unit.log_slope(numbers * factor * times) + np.log(abs(factor * times)) - unit.log_slope(numbers)
+                )
+                kinds = self._may[j].nats(numbers) - self._may[j].nats(numbers * factor)
                 worth = _STRETCH * np.minimum(stretch, 0.0) + kinds - FACTORS[hint][2]
                 column = np.full(len(at), j)
                 parts.append(_Trials(at, column, column, value, value, worth, hint))
@@ -152,18 +154,23 @@ class SlipSearch:
         for j in able if len(able) <= NARROW else ():
             for k in able[able.index(j) + 1 :]:
                 at = np.flatnonzero(np.maximum(judged.nats[:, j], judged.nats[:, k]) > self._least)
-                own, other = (np.clip(self.table.values[i][rows[at]].astype(np.float64), -FAR, FAR) for i in (j, k))
-                at, own, other = (part[(own != other) & ~np.isnan(own + other)] for part in (at, own, other))
+                numbers, other_numbers = (
+                    np.clip(self.table.values[i][rows[at]].astype(np.float64), -FAR, FAR) for i in (j, k)
+                )
+                at, numbers, other_numbers = (
+                    part[(numbers != other_numbers) & ~np.isnan(numbers + other_numbers)]
+                    for part in (at, numbers, other_numbers)
+                )
                 first, second = self.table.units[j], self.table.units[k]
                 assert first is not None
                 assert second is not None
-                to_first = self._another(k, other) if number_of_set == 1 else other
-                to_second = self._another(j, own) if number_of_set == 2 else own
+                to_first = self._another(k, other_numbers) if number_of_set == 1 else other_numbers
+                to_second = self._another(j, numbers) if number_of_set == 2 else numbers
                 value, value_of_other = first(to_first), second(to_second)
                 gain = judged.nats[at, j] - self._nats(j, at, z, judged, value)
                 gain += judged.nats[at, k] - self._nats(k, at, z, judged, value_of_other)
-                stretch = first.log_slope(to_first) - first.log_slope(own)
-                stretch = stretch + second.log_slope(to_second) - second.log_slope(other)
+                stretch = first.log_slope(to_first) - first.log_slope(numbers)
+                stretch = stretch + second.log_slope(to_second) - second.log_slope(other_numbers)
                 near = gain > _FIRST
                 columns = np.full(int(near.sum()), j), np.full(int(near.sum()), k)
                 worth = _STRETCH * np.minimum(stretch, 0.0) - _SWAPPED

@@ -41,18 +41,18 @@ class Header(NamedTuple):
     repeated: frozenset[str]
 
 
-def read_header(given: Iterable[Any]) -> Header:
+def read_header(header: Iterable[Any]) -> Header:
     """Each name once: a second "a" becomes "a (2)", and a column without a name its number."""
-    stems = [readable(str(name)).strip() for name in given]
+    stems = [readable(str(name)).strip() for name in header]
     names: dict[str, None] = {}  # a set that keeps its order
     for place, stem in enumerate(stems, start=1):
-        own = stem or f"column {place}"
-        numbered = chain([own], (f"{own} ({number})" for number in count(2)))
+        base = stem or f"column {place}"
+        numbered = chain([base], (f"{base} ({number})" for number in count(2)))
         names[next(name for name in numbered if name not in names)] = None
     changed = sorted({stem for name, stem in zip(names, stems, strict=True) if stem and name != stem})
-    told = f"More than one column is named {', '.join(changed[:5])}; the later ones are numbered."
+    note = f"More than one column is named {', '.join(changed[:5])}; the later ones are numbered."
     repeated = frozenset(stem for stem, times in Counter(stems).items() if stem and times > 1)
-    return Header(list(names), (told,) if changed else (), repeated)
+    return Header(list(names), (note,) if changed else (), repeated)
 
 
 def readable(text: str) -> str:
@@ -69,7 +69,7 @@ def from_mapping(columns: Mapping[Any, Any]) -> pd.DataFrame:
     try:
         return pd.DataFrame(columns)
     except UnicodeEncodeError:
-        return pd.DataFrame({_mended(name): [_mended(own) for own in column] for name, column in columns.items()})
+        return pd.DataFrame({_mended(name): [_mended(cell) for cell in column] for name, column in columns.items()})
 
 
 def mend_text(frame: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:
@@ -92,8 +92,8 @@ def mend_text(frame: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:
                 mended[str(name)] = pd.Series([_mended(value) for value in values], frame.index, object)
     if not mended:
         return frame, ()
-    told = f"Text that is not valid Unicode is shown by its codes, such as \\ud800, in {listed(list(mended))}."
-    return frame.assign(**mended), (told,)
+    note = f"Text that is not valid Unicode is shown by its codes, such as \\ud800, in {listed(list(mended))}."
+    return frame.assign(**mended), (note,)
 
 
 def _mended(value: Any) -> Any:

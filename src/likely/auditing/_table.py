@@ -99,13 +99,13 @@ def audit_data(
     findings += first_questions(table.frame, columns, target, task)
     if facts is not None:
         findings.append(odd_pictures(facts, n, _classes(columns, target, task)))
-    found = tuple(one_entry_per_row([finding for finding in (*judged, *findings) if finding is not None]))
+    present = tuple(one_entry_per_row([finding for finding in (*judged, *findings) if finding is not None]))
     return Audit(
         table.name,
         n,
         task,
         target,
-        found,
+        present,
         tuple(notes),
         table.frame,
         thumbnails_of(picture) if picture is not None else None,
@@ -200,19 +200,21 @@ def _left_out(columns: Columns, target: str | None) -> list[str]:
         "empty": ("is empty", "are empty"),
     }
     notes = []
-    for kind, (one, many) in reasons.items():
+    for kind, (singular, plural) in reasons.items():
         names = [name for name in columns.named(kind) if name != target]
         if names:
-            notes.append(f"Left out of the models: {listed(names)}, which {one if len(names) == 1 else many}.")
+            notes.append(f"Left out of the models: {listed(names)}, which {singular if len(names) == 1 else plural}.")
     return notes
 
 
 def _known(name: str, names: list[str]) -> str:
     if name in names:
         return name
-    lowered = {own.lower(): own for own in reversed(names)}
+    lowered = {column.lower(): column for column in reversed(names)}
     close = difflib.get_close_matches(name.lower(), lowered, n=1)
     hint = (
-        f"did you mean {lowered[close[0]]!r}?" if close else f"the columns are {listed([repr(own) for own in names])}"
+        f"did you mean {lowered[close[0]]!r}?"
+        if close
+        else f"the columns are {listed([repr(column) for column in names])}"
     )
     raise ValueError(f"there is no column {name!r}; {hint}")

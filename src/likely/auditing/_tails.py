@@ -60,6 +60,6 @@ def rare(nats: Array) -> Array:
     """
     order = np.argsort(-nats)
     expected = np.exp(-nats[order]) * len(nats) / np.arange(1, len(nats) + 1)
-    found = np.empty(len(nats))
-    found[order] = np.minimum(np.minimum.accumulate(expected[::-1])[::-1], 1.0)
-    return found
+    shares = np.empty(len(nats))
+    shares[order] = np.minimum(np.minimum.accumulate(expected[::-1])[::-1], 1.0)
+    return shares

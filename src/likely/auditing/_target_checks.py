@@ -89,9 +89,9 @@ def _regression(data: _Data) -> list[Finding]:
     residual = np.abs(u - forecast.mean)
     noise = np.minimum(residual, 8 * np.median(residual)) * (1 - verdict.wrong)
 
-    def swapped(own: NDArray[np.int64]) -> dict[int, list[Swap]]:
+    def swapped(places: NDArray[np.int64]) -> dict[int, list[Swap]]:
         known = verdict.predictable and isinstance(data.frame, pd.DataFrame)
-        return swaps(data.frame, y, squash, forecast.again, own) if known else {}
+        return swaps(data.frame, y, squash, forecast.again, places) if known else {}
 
     factor = verdict.scale if forecast.scale is None else verdict.scale / forecast.scale
     return [

@@ -158,7 +158,7 @@ def _scales(residual: Array, features: NDArray[np.floating], mean: Array, seed: 
 
 def _contaminated(residual: Array, scale: Array) -> tuple[float, float, float]:
     """Degrees of freedom, a factor of all scales, and the share of wrong targets: EM for each of a few tails."""
-    best, found = np.inf, (4.0, 1.0, 0.0)
+    best, fit = np.inf, (4.0, 1.0, 0.0)
     squares = np.square(residual / scale)
     for df in _TAILS:
         factor, share = 1.3 * float(np.median(np.abs(residual) / scale)) or 1.0, 0.02
@@ -169,14 +169,14 @@ def _contaminated(residual: Array, scale: Array) -> tuple[float, float, float]:
         nll = _nll(residual, scale * factor, df)
         cost = -float(np.logaddexp(np.log1p(-share) - nll, np.log(share) - _ANYWHERE).sum())
         if cost < best:
-            best, found = cost, (df, factor, share)
-    return found
+            best, fit = cost, (df, factor, share)
+    return fit
 
 
 def _nll(residual: Array, scale: Array, df: float) -> Array:
     r = torch.as_tensor(residual)
-    found = student_t_nll(torch.zeros_like(r), r, df=df, scale=torch.as_tensor(scale), reduction="none")
-    return np.asarray(found)
+    losses = student_t_nll(torch.zeros_like(r), r, df=df, scale=torch.as_tensor(scale), reduction="none")
+    return np.asarray(losses)
 
 
 def _posterior(nll: Array, share: float) -> Array:

@@ -57,9 +57,9 @@ def wrong_targets(
     possible = Possible.of(squash.back(u))
 
     def explain(top: NDArray[np.int64]) -> Any:
-        own = place[top]
-        may_be_swapped = swaps(own)
-        for i in own:
+        places = place[top]
+        may_be_swapped = swaps(places)
+        for i in places:
             columns = may_be_swapped.get(int(i), [])
             wide = 1.0 if factor is None else float(factor[i])
             yield _explained(verdict, u, squash, target, int(i), columns, wide, possible)
@@ -151,11 +151,11 @@ def round_numbers(low: float, high: float, squash: Squash) -> list[float]:
     inside = sorted(v for v in (0.0, *sizes, *(-size for size in sizes)) if low <= v <= high)
     apart = float(np.ptp(squash(np.array([low, high])))) / 9
     # The roundest first: zero, then powers of ten.
-    kept: list[float] = []
+    chosen: list[float] = []
     for value in sorted(inside, key=lambda v: (v != 0, str(abs(v)).strip("0.")[:1] != "1", abs(v - squash.centre))):
-        if all(abs(float(squash(np.array(value)) - squash(np.array(other)))) >= apart for other in kept):
-            kept.append(value)
-    return sorted(kept)
+        if all(abs(float(squash(np.array(value)) - squash(np.array(other)))) >= apart for other in chosen):
+            chosen.append(value)
+    return sorted(chosen)
 
 
 @styled

@@ -42,24 +42,24 @@ class Terms:
         pieces = int(np.clip(min(rows // _EACH, _MOST) // max(1, width), 1, _PIECES))
         inner = np.linspace(0, 1, pieces + 1)[1:-1]
         knots = [
-            np.arange(LEVELS + 1.0) if word else np.unique(np.quantile(own[~np.isnan(own)], inner))
-            for own, word in zip(z.T, words, strict=True)
+            np.arange(LEVELS + 1.0) if word else np.unique(np.quantile(column[~np.isnan(column)], inner))
+            for column, word in zip(z.T, words, strict=True)
         ]
         plain = cls(words, knots, np.zeros(1), np.ones(1), np.zeros(0, np.int64))
-        raw = [plain._of(j, own) for j, own in enumerate(z.T)]
-        owner = np.repeat(np.arange(width), [own.shape[1] for own in raw])
+        raw = [plain._of(j, column) for j, column in enumerate(z.T)]
+        owner = np.repeat(np.arange(width), [column.shape[1] for column in raw])
         whole = np.concatenate(raw, axis=1)
         centre, unit = np.nanmean(whole, axis=0), np.nanstd(whole, axis=0)
         return cls(words, knots, centre, np.where(unit > 1e-9, unit, 1.0), owner)
 
     def __call__(self, z: Array) -> Array:
-        raw = np.concatenate([self._of(j, own) for j, own in enumerate(z.T)], axis=1)
+        raw = np.concatenate([self._of(j, column) for j, column in enumerate(z.T)], axis=1)
         return np.nan_to_num((raw - self.centre) / self.unit)
 
-    def _of(self, j: int, own: Array) -> Array:
+    def _of(self, j: int, column: Array) -> Array:
         if not self.words[j]:
-            return np.concatenate([own[:, None], np.maximum(own[:, None] - self.knots[j], 0)], axis=1)
-        return np.where(np.isnan(own)[:, None], np.nan, indicators(own))
+            return np.concatenate([column[:, None], np.maximum(column[:, None] - self.knots[j], 0)], axis=1)
+        return np.where(np.isnan(column)[:, None], np.nan, indicators(column))
 
 
 def indicators(codes: Array) -> Array:
@@ -90,16 +90,18 @@ def regress(
     """
     folds = int(fold.max()) + 1
     grams = [(basis[fold == k].T @ basis[fold == k], basis[fold == k].T @ wanted[fold == k]) for k in range(folds)]
-    gram, cross = sum(own for own, _ in grams), sum(own for _, own in grams)
-    found = np.zeros((folds + 1, basis.shape[1], wanted.shape[1]))
+    gram, cross = sum(part for part, _ in grams), sum(part for _, part in grams)
+    coefficients = np.zeros((folds + 1, basis.shape[1], wanted.shape[1]))
     for k in range(folds + 1):
         left, right = (gram - grams[k][0], cross - grams[k][1]) if k < folds else (gram, cross)
         rows = len(fold) - int((fold == k).sum())
         inverse = np.linalg.inv(left + (ridge * rows + _ROWS) * np.eye(len(left)))
         for j in np.unique(of):
-            own, targets = np.flatnonzero(owner == j), np.flatnonzero(of == j)
+            functions, targets = np.flatnonzero(owner == j), np.flatnonzero(of == j)
             others = np.where((owner == j)[:, None], 0.0, right[:, targets])
             solved = inverse @ others
             # The inverse without some functions, by that with them.
-            found[k][:, targets] = solved - inverse[:, own] @ np.linalg.solve(inverse[np.ix_(own, own)], solved[own])
-    return found
+            coefficients[k][:, targets] = solved - inverse[:, functions] @ np.linalg.solve(
+                inverse[np.ix_(functions, functions)], solved[functions]
+            )
+    return coefficients

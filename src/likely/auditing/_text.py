@@ -36,9 +36,9 @@ def read_text(path: Path) -> Table:
             raise ValueError(f"{path.name} is empty")
         encoding = find_encoding(path, head)
         text = head.decode(encoding.name, "replace")
-        told = _SEPARATOR.match(text)  # a first line that spreadsheets write for each other
-        delimiter = told.group(1) if told else _delimiter(text)
-        skip = int(told is not None)
+        directive = _SEPARATOR.match(text)  # a first line that spreadsheets write for each other
+        delimiter = directive.group(1) if directive else _delimiter(text)
+        skip = int(directive is not None)
         try:
             with open_text(path, encoding) as lines:
                 layout = scan(lines, delimiter, skip)
@@ -97,15 +97,15 @@ def _parsed(source: Path | io.StringIO, names: list[str], **how: Any) -> pd.Data
 
 def _cut(lines: Iterable[str], delimiter: str, width: int) -> io.StringIO:
     """The same text with rows as long as the header."""
-    kept = io.StringIO(newline="")
-    writer = csv.writer(kept, quoting=csv.QUOTE_ALL)
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, quoting=csv.QUOTE_ALL)
     with no_limit():
         for fields in csv.reader(lines, delimiter=delimiter, skipinitialspace=True):
             blank = len(fields) == 0 or (len(fields) == 1 and width > 1 and not fields[0].strip(" "))
             if not blank:
                 writer.writerow([*fields[:width], *[""] * (width - len(fields))])
-    kept.seek(0)
-    return kept
+    text.seek(0)
+    return text
 
 
 def _check_width(layout: Layout, name: str) -> None:
@@ -119,25 +119,25 @@ def _check_width(layout: Layout, name: str) -> None:
 
 def _told(layout: Layout, delimiter: str, path: Path) -> list[str]:
     """What was guessed of the text, and what of it was left out."""
-    told = []
+    notes = []
     usual = "\t" if ".tsv" in path.suffixes[-2:] else ","
     if delimiter != usual and len(layout.header) > 1:
-        told.append(f"The columns are separated by a {_NAMES[delimiter]}.")
+        notes.append(f"The columns are separated by a {_NAMES[delimiter]}.")
     if layout.excess:
-        told.append(
+        notes.append(
             f"{counted(len(layout.excess), 'row has', 'rows have')} more fields than the header, the first is row "
             f"{min(layout.excess)}; "
             "the fields beyond it were dropped."
         )
     if layout.short:
         first, fields = next(iter(layout.short.items()))
-        told.append(
+        notes.append(
             f"{counted(len(layout.short), 'row has', 'rows have')} fewer fields than the header, the first is row "
             f"{first} with {fields} of {len(layout.header)}; the others are taken to be missing."
         )
     if layout.blank:
-        told.append(counted(layout.blank, "blank line") + " between rows skipped: not counted as rows.")
-    return told
+        notes.append(counted(layout.blank, "blank line") + " between rows skipped: not counted as rows.")
+    return notes
 
 
 def _delimiter(text: str) -> str:
@@ -148,7 +148,7 @@ def _delimiter(text: str) -> str:
 
     def agreement(sign: str) -> tuple[float, int]:
         width = counts[sign][0] if counts[sign] else 1
-        return (sum(own == width for own in counts[sign]) / max(1, len(lines)) if width > 1 else 0.0, width)
+        return (sum(fields == width for fields in counts[sign]) / max(1, len(lines)) if width > 1 else 0.0, width)
 
     best = max(_DELIMITERS, key=agreement)
     return best if agreement(best)[0] > 0 else ","

@@ -149,14 +149,14 @@ def _dotted(frame: pd.DataFrame, read_raw: Raw) -> list[str]:
     places = [place for place, kind in enumerate(frame.dtypes) if getattr(kind, "kind", "") == "f"]
     if not places:
         return []
-    raw, found = read_raw(places), []
+    raw, mended = read_raw(places), []
     for name in raw.columns:
         words = raw[name].dropna().str.strip()
         words = words[~words.isin(GAPS)]
         if bool(words.str.contains(".", regex=False).any()) and bool(words.str.fullmatch(_DOTTED).all()):
             frame[name] = pd.to_numeric(raw[name].where(~raw[name].isin(GAPS)).str.replace(".", "", regex=False))
-            found.append(name)
-    return found
+            mended.append(name)
+    return mended
 
 
 def _told(styles: dict[str, Style], dotted: list[str], guessed: list[str]) -> list[str]:

@@ -318,11 +318,11 @@ def _about(data: str, outputs: Outputs) -> dict[str, Any]:
 def _compared(old: Scores | None, new: Scores) -> dict[str, Any]:
     if old is None:
         return {"after": _finite(new.told)}
-    told = {"before": _finite(old.told), "after": _finite(new.told)}
+    scores = {"before": _finite(old.told), "after": _finite(new.told)}
     if not (np.isfinite(old.nll).all() and np.isfinite(new.nll).all()):  # a label of probability zero
-        return told
+        return scores
     gain = held_out_gain(old.nll - new.nll)
-    return told | {"gain": {"NLL": gain.total / len(new.nll), "error": gain.error / len(new.nll)}}
+    return scores | {"gain": {"NLL": gain.total / len(new.nll), "error": gain.error / len(new.nll)}}
 
 
 def _finite(scores: dict[str, float]) -> dict[str, float | None]:

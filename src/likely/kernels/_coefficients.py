@@ -26,7 +26,7 @@ def partition(parts: int, terms: int) -> tuple[NDArray[np.float32], NDArray[np.f
         whole = Chebyshev(series, domain=[0, 1])
         powers = Chebyshev(factor, domain=[0, 1]).convert(kind=Polynomial).coef
         for part in range(parts):
-            own = cheb2poly(Chebyshev.interpolate(whole, terms - 1, domain=ends[part : part + 2]).coef)
-            q[: len(own), piece * parts + part] = own
+            coefficients = cheb2poly(Chebyshev.interpolate(whole, terms - 1, domain=ends[part : part + 2]).coef)
+            q[: len(coefficients), piece * parts + part] = coefficients
             r[: len(powers), piece * parts + part] = powers
     return q.astype(np.float32), r.astype(np.float32)

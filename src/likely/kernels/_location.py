@@ -56,8 +56,8 @@ def location_nll(
     )
     inputs = (kind, prediction, target, scale, rest[0] if rest else None)
     if reduction == "none" or in_half(*inputs[1:]):
-        each: Tensor = location_each(*inputs, constant)
-        return reduce(each.permute([order.index(axis) for axis in range(len(order))]) if order else each, reduction)
+        losses: Tensor = location_each(*inputs, constant)
+        return reduce(losses.permute([order.index(axis) for axis in range(len(order))]) if order else losses, reduction)
     learning = torch.is_grad_enabled()
     moving = [prediction.requires_grad or target.requires_grad, *(p.requires_grad for p in (scale, *rest)), False]
     factor = 1 / prediction.numel() if reduction == "mean" else 1.0
@@ -93,24 +93,24 @@ def with_room(slopes: Sequence[Tensor]) -> list[Tensor | None]:
 # Every kernel is given the inputs of its schema, (kind, prediction, target, scale, shape), and then its options.
 
 
-def _sum_cpu(*given: Any) -> tuple[Tensor, ...]:
-    *inputs, constant, factor, wanted = given
+def _sum_cpu(*arguments: Any) -> tuple[Tensor, ...]:
+    *inputs, constant, factor, wanted = arguments
     slopes = outputs(inputs, wanted)
     return _run_cpu(inputs, slopes, constant=constant, factor=factor), *slopes
 
 
-def _slopes_cpu(*given: Any) -> tuple[Tensor, ...]:
-    *inputs, upstream, wanted = given
+def _slopes_cpu(*arguments: Any) -> tuple[Tensor, ...]:
+    *inputs, upstream, wanted = arguments
     slopes = outputs(inputs, wanted)
     _run_cpu(inputs, slopes, upstream=upstream.contiguous())
     return tuple(slopes)
 
 
-def _each_cpu(*given: Any) -> Tensor:
-    *inputs, constant = given
-    each = torch.empty_like(inputs[1])
-    _run_cpu(inputs, [], constant=constant, each=each)
-    return each
+def _each_cpu(*arguments: Any) -> Tensor:
+    *inputs, constant = arguments
+    losses = torch.empty_like(inputs[1])
+    _run_cpu(inputs, [], constant=constant, losses=losses)
+    return losses
 
 
 def _run_cpu(inputs: Sequence[Any], slopes: Sequence[Tensor], **options: Any) -> Tensor:
@@ -195,7 +195,7 @@ def _each_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
 location_sum = Operator(
     f"location_sum({_INPUTS}, float constant, float factor, bool[] wanted) -> (Tensor, Tensor, Tensor, Tensor)",
     cpu=_sum_cpu,
-    fake=lambda *given: (given[1].new_empty((), dtype=torch.float32), *outputs(given[:5], given[-1])),
+    fake=lambda *arguments: (arguments[1].new_empty((), dtype=torch.float32), *outputs(arguments[:5], arguments[-1])),
     remember=_remember,
     backward=_sum_backward,
 )
@@ -209,7 +209,7 @@ location_each = Operator(
 location_slopes = Operator(
     f"location_slopes({_INPUTS}, Tensor upstream, bool[] wanted) -> (Tensor, Tensor, Tensor)",
     cpu=_slopes_cpu,
-    fake=lambda *given: tuple(outputs(given[:5], given[-1])),
+    fake=lambda *arguments: tuple(outputs(arguments[:5], arguments[-1])),
 )
 rescale_ = Operator(
     "rescale_(Tensor(a!)[] values, Tensor factor) -> ()",

@@ -199,7 +199,7 @@ def _location_kernel(
     scale,
     shape,
     upstream,
-    each,
+    losses,
     d_prediction,
     d_scale,
     d_shape,
@@ -254,8 +254,8 @@ def _location_kernel(
         if SCALES:
             place = (index // scale_inner) % scale_count if SCALES == GROUPS else index
             raw = tl.load(scale + place, mask, other=1.0).to(tl.float32)
-            own, own_slope = constrained(raw, scale_low, scale_width, SCALE_CONSTRAINT)
-            own_inverse, own_log = _inverse(own), _log2(own) * LN2 + constant
+            own_sigma, own_slope = constrained(raw, scale_low, scale_width, SCALE_CONSTRAINT)
+            own_inverse, own_log = _inverse(own_sigma), _log2(own_sigma) * LN2 + constant
         z = (y - x) * own_inverse
         value = tl.zeros([BLOCK], tl.float32) + own_log
         shape_slope = tl.zeros([BLOCK], tl.float32)
@@ -300,8 +300,8 @@ def _location_kernel(
             scale_slope = weight * (1.0 - z * slope) * own_inverse
         if SCALE_CONSTRAINT:
             scale_slope *= own_slope
-        if each is not None:
-            tl.store(each + index, value, mask)
+        if losses is not None:
+            tl.store(losses + index, value, mask)
         if d_prediction is not None:
             tl.store(d_prediction + index, -weight * slope * own_inverse, mask)
         if d_scale is not None:
@@ -453,17 +453,17 @@ def _launch(
     constant: float = 0.0,
     factor: float = 1.0,
     upstream: Tensor | None = None,
-    each: Tensor | None = None,
+    losses: Tensor | None = None,
     slopes: Sequence[Tensor] = (),
     sums: bool = False,
 ) -> Tensor:
-    """Fill ``each`` and the slopes that have more than one element; sums of every program for those that have one."""
+    """Fill ``losses`` and the slopes that have more than one element; sums of every program for those that have one."""
     programs = _programs(prediction)
     partial = prediction.new_empty((3, programs), dtype=torch.float32)
     _run(
         KINDS.index(kind),
         (prediction, target, scale, shape, upstream),
-        (each, *(with_room(slopes) or [None] * 3)),
+        (losses, *(with_room(slopes) or [None] * 3)),
         tuple(partial) if sums else (None,) * 3,
         layouts=[Layout.of(p) for p in (scale, shape)],
         programs=programs,
@@ -480,23 +480,27 @@ def location_direct(job: Location, tensors: Sequence[Tensor], slopes: Sequence[T
     programs = 1 if n <= ALONE else _programs(prediction)
     loss = prediction.new_empty(() if programs == 1 else programs)
     layouts = (*job.layouts, Layout())[:2]
-    each: list[Tensor | None] = []  # slopes of every element, and the sums of those of parameters that are one number
+    element_slopes: list[
+        Tensor | None
+    ] = []  # slopes of every element, and the sums of those of parameters that are one number
     sums: list[Tensor | None] = []
     for slope, layout in zip((*slopes[1:], None), layouts, strict=False):
-        one = layout.numbers == 1
-        each.append(None if slope is None or one else slope if layout.is_each(n) else prediction.new_empty(n))
-        sums.append(None if slope is None or not one else slope if programs == 1 else slope.new_empty(programs))
+        shared = layout.numbers == 1
+        element_slopes.append(
+            None if slope is None or shared else slope if layout.is_each(n) else prediction.new_empty(n)
+        )
+        sums.append(None if slope is None or not shared else slope if programs == 1 else slope.new_empty(programs))
     _run(
         job.kind,
         (prediction, target, *(*raw, None)[:2], None),
-        (None, slopes[0], *each),
+        (None, slopes[0], *element_slopes),
         (loss, *sums),
         layouts=layouts,
         programs=programs,
         constant=job.constant,
         factor=job.factor,
     )
-    for slope, layout, wide in zip((*slopes[1:], None), layouts, each, strict=False):
+    for slope, layout, wide in zip((*slopes[1:], None), layouts, element_slopes, strict=False):
         if slope is not None and wide is not None and wide is not slope:
             torch.sum(wide.view(-1, layout.numbers, layout.inner), (0, 2), out=slope.view(-1))
     if programs == 1:
@@ -514,22 +518,22 @@ def _filled(slopes: Sequence[Tensor], partial: Tensor) -> tuple[Tensor, ...]:
     )
 
 
-def location_sum(*given: Any) -> tuple[Tensor, ...]:
-    *inputs, constant, factor, wanted = given
+def location_sum(*arguments: Any) -> tuple[Tensor, ...]:
+    *inputs, constant, factor, wanted = arguments
     slopes = outputs(inputs, wanted)
     partial = _launch(*inputs, constant=constant, factor=factor, slopes=slopes, sums=True)
     return partial[0].sum(), *_filled(slopes, partial)
 
 
-def location_each(*given: Any) -> Tensor:
-    *inputs, constant = given
-    each = torch.empty_like(inputs[1], dtype=torch.float32)
-    _launch(*inputs, constant=constant, each=each)
-    return each
+def location_each(*arguments: Any) -> Tensor:
+    *inputs, constant = arguments
+    losses = torch.empty_like(inputs[1], dtype=torch.float32)
+    _launch(*inputs, constant=constant, losses=losses)
+    return losses
 
 
-def location_slopes(*given: Any) -> tuple[Tensor, ...]:
-    *inputs, upstream, wanted = given
+def location_slopes(*arguments: Any) -> tuple[Tensor, ...]:
+    *inputs, upstream, wanted = arguments
     slopes = outputs(inputs, wanted)
     single = any(s.numel() == 1 for s in slopes[1:])
     return _filled(slopes, _launch(*inputs, upstream=upstream.contiguous(), slopes=slopes, sums=single))

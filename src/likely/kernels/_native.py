@@ -155,7 +155,7 @@ def location(
     slopes: Sequence[Tensor | None],
     *,
     d_prediction: Tensor | None = None,
-    each: Tensor | None = None,
+    losses: Tensor | None = None,
     upstream: Tensor | None = None,
     constant: float = 0.0,
     factor: float = 1.0,
@@ -163,7 +163,7 @@ def location(
     """The sum of the NLLs, each times ``factor``; NaN if a target is not such as the likelihood allows.
 
     All tensors are float32 and contiguous. ``parameters`` are scale and shape, raw, with their layouts; ``slopes``
-    takes their gradients, ``d_prediction`` that of the prediction and ``each`` every NLL, where they are given.
+    takes their gradients, ``d_prediction`` that of the prediction and ``losses`` every NLL, where they are given.
     """
     native = built()
     n, unit = prediction.numel(), math.lcm(*(layout.inner for _, layout in parameters))
@@ -175,7 +175,7 @@ def location(
         prediction.data_ptr(),
         target.data_ptr(),
         _at(upstream),
-        _at(each),
+        _at(losses),
         _at(d_prediction),
         loss.data_ptr(),
         _at(raw),

@@ -92,9 +92,9 @@ def _differentiable(run: Kernel, remember: Kernel, slopes: Kernel) -> Kernel:
     class Function(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, *args: Any) -> Any:
-            found = run(*args)
-            remember(ctx, args, found)
-            return found
+            results = run(*args)
+            remember(ctx, args, results)
+            return results
 
         @staticmethod
         def backward(ctx: Any, *grads: Any) -> Any:

@@ -93,21 +93,21 @@ class _Overwriting(torch.autograd.Function):
 def _each_cpu(*rows: Any) -> tuple[Tensor, Tensor, Tensor]:
     """The NLL of every row, log Σ eᵘ and the slope in the temperature."""
     _, target, temperature, _, smoothing = rows
-    u, p, norm, kept = _tempered(*rows)
+    u, p, norm, counted = _tempered(*rows)
     finite = torch.where(u.isneginf(), 0.0, u)
-    index = torch.where(kept, target, 0).unsqueeze(1)
-    own, finite_own = u.gather(1, index).squeeze(1), finite.gather(1, index).squeeze(1)
-    nll = norm - (1 - smoothing) * own - (smoothing * u.mean(1) if smoothing else 0.0)
-    slope = (1 - smoothing) * finite_own + smoothing * finite.mean(1) - (p * finite).sum(1)
-    return torch.where(kept, nll, 0.0), norm, torch.where(kept, slope / temperature, 0.0)
+    index = torch.where(counted, target, 0).unsqueeze(1)
+    target_logit, finite_target_logit = u.gather(1, index).squeeze(1), finite.gather(1, index).squeeze(1)
+    nll = norm - (1 - smoothing) * target_logit - (smoothing * u.mean(1) if smoothing else 0.0)
+    slope = (1 - smoothing) * finite_target_logit + smoothing * finite.mean(1) - (p * finite).sum(1)
+    return torch.where(counted, nll, 0.0), norm, torch.where(counted, slope / temperature, 0.0)
 
 
-def _slopes_cpu(*given: Any) -> Tensor:
-    *rows, _, upstream = given
+def _slopes_cpu(*arguments: Any) -> Tensor:
+    *rows, _, upstream = arguments
     logits, target, temperature, _, smoothing = rows
-    _, p, _, kept = _tempered(*rows)
-    label = torch.zeros_like(p).scatter_(1, torch.where(kept, target, 0).unsqueeze(1), 1 - smoothing)
-    weight = torch.where(kept, upstream / temperature, 0.0).unsqueeze(1)
+    _, p, _, counted = _tempered(*rows)
+    label = torch.zeros_like(p).scatter_(1, torch.where(counted, target, 0).unsqueeze(1), 1 - smoothing)
+    weight = torch.where(counted, upstream / temperature, 0.0).unsqueeze(1)
     return ((p - label - smoothing / p.shape[1]) * weight).to(logits.dtype)
 
 
@@ -121,16 +121,16 @@ def _tempered(
     return u, (u - norm.unsqueeze(1)).exp(), norm, target != ignore_index
 
 
-def _sum_cpu(*given: Any) -> tuple[Tensor, Tensor, Tensor]:
-    *rows, factor, learning = given
+def _sum_cpu(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
+    *rows, factor, learning = arguments
     nll, norm, slope = _each_cpu(*rows)
     d_logits = _slopes_cpu(*rows, norm, factor.expand_as(nll)) if learning else rows[0].new_empty(0)
     return (nll.sum() * factor), d_logits, gathered(slope * factor, rows[2])
 
 
-def _sum_cpu_(*given: Any) -> tuple[Tensor, Tensor]:
-    total, d_logits, slope = _sum_cpu(*given, True)
-    given[0].copy_(d_logits)
+def _sum_cpu_(*arguments: Any) -> tuple[Tensor, Tensor]:
+    total, d_logits, slope = _sum_cpu(*arguments, True)
+    arguments[0].copy_(d_logits)
     return total, slope
 
 

@@ -47,13 +47,13 @@ def _sums(logits, classes, cold, SMOOTHING: tl.constexpr, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def _write_slopes(logits, slopes, classes, own, cold, norm, weight, SMOOTHING: tl.constexpr, BLOCK: tl.constexpr):
+def _write_slopes(logits, slopes, classes, label, cold, norm, weight, SMOOTHING: tl.constexpr, BLOCK: tl.constexpr):
     for start in range(0, classes, BLOCK):
         index = start + tl.arange(0, BLOCK)
         mask = index < classes
         u = tl.load(logits + index, mask, other=-float("inf")).to(tl.float32) * cold
         p = tl.exp(u - norm) - SMOOTHING / classes
-        slope = tl.where(index == own, p - (1.0 - SMOOTHING), p)
+        slope = tl.where(index == label, p - (1.0 - SMOOTHING), p)
         tl.store(slopes + index, slope * weight * cold, mask)
 
 
@@ -65,7 +65,7 @@ def _softmax_kernel(
     factor,
     upstream,
     norms,
-    each,
+    losses,
     d_logits,
     d_temperature,
     classes,
@@ -79,12 +79,12 @@ def _softmax_kernel(
 ):
     row = tl.program_id(0).to(tl.int64)
     logits += row * stride
-    own = tl.load(target + row)
+    label = tl.load(target + row)
     cold = 1.0 / tl.load(temperature + row if PER_ROW else temperature).to(tl.float32)
     weight = tl.load(factor).to(tl.float32) if upstream is None else tl.load(upstream + row).to(tl.float32)
-    if own == ignore_index:
+    if label == ignore_index:
         if FORWARD:
-            tl.store(each + row, 0.0)
+            tl.store(losses + row, 0.0)
             tl.store(d_temperature + row, 0.0)
             if norms is not None:
                 tl.store(norms + row, 0.0)
@@ -95,8 +95,8 @@ def _softmax_kernel(
                 tl.store(d_logits + index, tl.zeros([BLOCK], tl.float32), index < classes)
     else:
         if FORWARD:
-            inside = (own >= 0) & (own < classes)  # elsewhere is memory of others
-            u = tl.load(logits + own, inside, other=float("nan")).to(tl.float32) * cold
+            inside = (label >= 0) & (label < classes)  # elsewhere is memory of others
+            u = tl.load(logits + label, inside, other=float("nan")).to(tl.float32) * cold
             norm, mean, plain, finite = _sums(logits, classes, cold, SMOOTHING, BLOCK)
             nll = norm - (1.0 - SMOOTHING) * u
             slope = (1.0 - SMOOTHING) * tl.where(u == -float("inf"), 0.0, u) - mean
@@ -105,15 +105,15 @@ def _softmax_kernel(
                 slope += SMOOTHING * finite / classes
             if norms is not None:
                 tl.store(norms + row, norm)
-                tl.store(each + row, nll)
+                tl.store(losses + row, nll)
                 tl.store(d_temperature + row, slope * cold)
             else:
-                tl.store(each + row, weight * nll)
+                tl.store(losses + row, weight * nll)
                 tl.store(d_temperature + row, weight * slope * cold)
         else:
             norm = tl.load(norms + row)
         if d_logits is not None:
-            _write_slopes(logits, d_logits + row * out_stride, classes, own, cold, norm, weight, SMOOTHING, BLOCK)
+            _write_slopes(logits, d_logits + row * out_stride, classes, label, cold, norm, weight, SMOOTHING, BLOCK)
 
 
 def _launch(
@@ -126,7 +126,7 @@ def _launch(
     factor: Tensor | None = None,
     upstream: Tensor | None = None,
     norms: Tensor | None = None,
-    each: Tensor | None = None,
+    losses: Tensor | None = None,
     d_logits: Tensor | None = None,
     d_temperature: Tensor | None = None,
 ) -> None:
@@ -140,7 +140,7 @@ def _launch(
             target if factor is None else factor,
             upstream,
             norms,
-            each,
+            losses,
             d_logits,
             d_temperature,
             classes,
@@ -149,7 +149,7 @@ def _launch(
             ignore_index,
             SMOOTHING=smoothing,
             PER_ROW=temperature.numel() > 1,
-            FORWARD=each is not None,
+            FORWARD=losses is not None,
             BLOCK=block,
             num_warps=max(1, min(WARPS, block // 256)),
         )
@@ -159,30 +159,30 @@ def _rows(logits: Tensor) -> Tensor:
     return logits.new_empty(len(logits), dtype=torch.float32)
 
 
-def softmax_sum(*given: Any) -> tuple[Tensor, Tensor, Tensor]:
-    *rows, factor, learning = given
-    logits, each, slope = rows[0], _rows(rows[0]), _rows(rows[0])
+def softmax_sum(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
+    *rows, factor, learning = arguments
+    logits, losses, slope = rows[0], _rows(rows[0]), _rows(rows[0])
     d_logits = torch.empty_like(logits) if learning else None
-    _launch(*rows, factor=factor, each=each, d_logits=d_logits, d_temperature=slope)
-    return each.sum(), logits.new_empty(0) if d_logits is None else d_logits, gathered(slope, rows[2])
+    _launch(*rows, factor=factor, losses=losses, d_logits=d_logits, d_temperature=slope)
+    return losses.sum(), logits.new_empty(0) if d_logits is None else d_logits, gathered(slope, rows[2])
 
 
-def softmax_sum_(*given: Any) -> tuple[Tensor, Tensor]:
-    *rows, factor = given
-    each, slope = _rows(rows[0]), _rows(rows[0])
-    _launch(*rows, factor=factor, each=each, d_logits=rows[0], d_temperature=slope)
-    return each.sum(), gathered(slope, rows[2])
+def softmax_sum_(*arguments: Any) -> tuple[Tensor, Tensor]:
+    *rows, factor = arguments
+    losses, slope = _rows(rows[0]), _rows(rows[0])
+    _launch(*rows, factor=factor, losses=losses, d_logits=rows[0], d_temperature=slope)
+    return losses.sum(), gathered(slope, rows[2])
 
 
 def softmax_each(*rows: Any) -> tuple[Tensor, Tensor, Tensor]:
-    each, norms, slope = (_rows(rows[0]) for _ in range(3))
-    one = torch.ones((), device=rows[0].device)
-    _launch(*rows, factor=one, norms=norms, each=each, d_temperature=slope)
-    return each, norms, slope
+    losses, norms, slope = (_rows(rows[0]) for _ in range(3))
+    unit_factor = torch.ones((), device=rows[0].device)
+    _launch(*rows, factor=unit_factor, norms=norms, losses=losses, d_temperature=slope)
+    return losses, norms, slope
 
 
-def softmax_slopes(*given: Any) -> Tensor:
-    *rows, norm, upstream = given
+def softmax_slopes(*arguments: Any) -> Tensor:
+    *rows, norm, upstream = arguments
     d_logits = torch.empty_like(rows[0])
     _launch(*rows, upstream=upstream.contiguous(), norms=norm, d_logits=d_logits)
     return d_logits
@@ -233,18 +233,18 @@ def _few_kernel(
         norm = tl.sum(e, 1)
         p = e / norm[:, None]
         finite = tl.where(mask & (u > -float("inf")), u, 0.0)
-        own = column[None, :] == y[:, None]
-        label = tl.where(own, 1.0 - smoothing, 0.0) + tl.where(mask, smoothing / classes, 0.0)
+        is_label = column[None, :] == y[:, None]
+        label = tl.where(is_label, 1.0 - smoothing, 0.0) + tl.where(mask, smoothing / classes, 0.0)
         chosen = tl.sum(tl.where(label > 0.0, label * u, 0.0), 1)
-        kept = inside & (y != ignored)
+        valid = inside & (y != ignored)
         nll = tl.log(norm) - chosen
         nll = tl.where((y < 0) | (y >= classes), float("nan"), nll)
-        slope = tl.where(kept, tl.sum((label - p) * finite, 1) * cold * hot_slope * multiplier, 0.0)
-        total += tl.where(kept, nll * multiplier, 0.0)
-        counted += tl.where(kept, 1.0, 0.0)
+        slope = tl.where(valid, tl.sum((label - p) * finite, 1) * cold * hot_slope * multiplier, 0.0)
+        total += tl.where(valid, nll * multiplier, 0.0)
+        counted += tl.where(valid, 1.0, 0.0)
         slopes += slope
         if d_logits is not None:
-            weight = tl.where(kept, cold * multiplier, 0.0)
+            weight = tl.where(valid, cold * multiplier, 0.0)
             tl.store(d_logits + place, (p - label) * weight[:, None], mask)
         if d_temperature is not None:
             tl.store(d_temperature + row, slope, inside)
@@ -272,19 +272,19 @@ def softmax_direct(
     blocks = triton.cdiv(rows, height)
     programs = 1 if alone else min(blocks, 16 * cores(logits.device))
     room = () if alone else (programs,)
-    loss, kept = logits.new_empty(room), logits.new_empty(room) if job.mean else None
-    one = job.layout.numbers == 1
+    loss, counts = logits.new_empty(room), logits.new_empty(room) if job.mean else None
+    shared = job.layout.numbers == 1
     slope = slopes[1]
-    sums = None if slope is None or not one else slope if alone else logits.new_empty(room)
+    sums = None if slope is None or not shared else slope if alone else logits.new_empty(room)
     with on_device(logits):
         _few_kernel[(programs,)](
             logits,
             target.long(),
             raw,
             slopes[0],
-            None if one else slope,
+            None if shared else slope,
             loss,
-            kept,
+            counts,
             sums,
             rows,
             classes,
@@ -294,11 +294,11 @@ def softmax_direct(
             job.layout.width,
             job.multiplier,
             CONSTRAINT=job.layout.constraint,
-            TEMPERATURES=not one,
+            TEMPERATURES=not shared,
             MEAN=job.mean,
             ALONE=alone,
             ROWS=height,
             CLASSES=wide,
             num_warps=16 if alone else 4,
         )
-    return (loss, kept) if alone else add_up(loss, kept, sums, slope)
+    return (loss, counts) if alone else add_up(loss, counts, sums, slope)

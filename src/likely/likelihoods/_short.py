@@ -108,9 +108,9 @@ def _learns(parameter: Predicted) -> bool:
     return parameter.training and next(parameter.buffers(), None) is not None
 
 
-def same_device(one: Tensor, other: Tensor) -> bool:
+def same_device(first: Tensor, second: Tensor) -> bool:
     """Whether both are on one device; reading ``device`` takes longer than ``is_cpu``."""
-    return (one.is_cpu and other.is_cpu) or one.device == other.device
+    return (first.is_cpu and second.is_cpu) or first.device == second.device
 
 
 @torch.no_grad()

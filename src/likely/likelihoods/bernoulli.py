@@ -199,9 +199,9 @@ class BernoulliLoss(LikelihoodLoss, nll=bernoulli_nll, family=Bernoulli, tempera
 def _logit(p: Tensor) -> Tensor:
     """Log p - log(1 - p), each at least -100 as in torch's BCELoss; the gradient is finite at 0 and 1."""
     p = p.to(torch.promote_types(p.dtype, torch.float32))
-    one = torch.ones_like(p)
-    yes = torch.where(p > 0, torch.where(p > 0, p, one).log().clamp(min=-100), -100.0)
-    no = torch.where(p < 1, torch.where(p < 1, 1 - p, one).log().clamp(min=-100), -100.0)
+    ones = torch.ones_like(p)
+    yes = torch.where(p > 0, torch.where(p > 0, p, ones).log().clamp(min=-100), -100.0)
+    no = torch.where(p < 1, torch.where(p < 1, 1 - p, ones).log().clamp(min=-100), -100.0)
     return yes - no
 
 

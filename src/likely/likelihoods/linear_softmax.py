@@ -105,13 +105,13 @@ def linear_softmax_nll(
             reduction=reduction,
             validate_args=False,
         )
-    one = temperature.numel() == 1
+    shared = temperature.numel() == 1
     return kernels.linear_softmax_nll(
         hidden.flatten(0, -2) if hidden.ndim > 1 else hidden.unsqueeze(0),
         weight,
         bias,
         target.reshape(-1).long(),
-        temperature.reshape(()) if one else temperature.expand(target.shape).reshape(-1),
+        temperature.reshape(()) if shared else temperature.expand(target.shape).reshape(-1),
         ignore_index=ignore_index,
         smoothing=label_smoothing,
         reduction=reduction,

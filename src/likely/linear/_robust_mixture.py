@@ -72,8 +72,10 @@ class Mixture:
 
     def only(self, which: int) -> Mixture:
         """Return one of the fits."""
-        one = slice(which, which + 1)
-        return replace(self, betas=self.betas[one], inner=self.inner[one], outer=self.outer[one], share=self.share[one])
+        chosen = slice(which, which + 1)
+        return replace(
+            self, betas=self.betas[chosen], inner=self.inner[chosen], outer=self.outer[chosen], share=self.share[chosen]
+        )
 
 
 def fit_mixture(

@@ -40,9 +40,9 @@ def _sums(
     check_fixed(strategy)
     linear, square, weight = [], [], relative(data.weight[data.weight > 0])
     for k in classes:
-        one = judged(data, k)
-        index = bin_of(one.confidence, uniform_edges(one.precision, n_bins))
-        c, h = one.confidence, one.hit
+        of_class = judged(data, k)
+        index = bin_of(of_class.confidence, uniform_edges(of_class.precision, n_bins))
+        c, h = of_class.confidence, of_class.hit
         linear.append([np.bincount(index, weight * values, n_bins) for values in (np.ones(len(c)), c, h, c * c, c * h)])
         square.append(np.bincount(index, weight**2, n_bins))
     alike = (("precision", data.precision), ("classes", data.probabilities.shape[1]))

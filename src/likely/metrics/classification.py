@@ -367,15 +367,15 @@ def brier_decomposition(
     for k in range(classes):
         if classes == 2 and k == 0:
             continue  # bins of 1 - p are closed on the other side; both classes take those of class 1
-        one = judged(data, k)
-        bins = make_bins(one, n_bins, strategy)
-        weight = relative(one.weight)
+        of_class = judged(data, k)
+        bins = make_bins(of_class, n_bins, strategy)
+        weight = relative(of_class.weight)
         share = weight / weight.sum()
-        surplus = one.confidence - bins.confidence[bins.of_row]
+        surplus = of_class.confidence - bins.confidence[bins.of_row]
         parts += [
             *_between(bins),
             np.dot(share, surplus**2),
-            np.dot(share, (one.hit - bins.accuracy[bins.of_row]) * surplus),
+            np.dot(share, (of_class.hit - bins.accuracy[bins.of_row]) * surplus),
         ]
     parts *= _brier_factor(classes, scale_by_half) * (2 if classes == 2 else 1)
     return BrierDecomposition(*map(float, parts))

@@ -77,17 +77,17 @@ class Columns:
         table = _numbers(X, codes)
         rows = Distinct.learn(table, weight)
         levels = tuple(
-            Levels.learn(own, column, rows.weight)
-            if own is not None
+            Levels.learn(column_codes, column, rows.weight)
+            if column_codes is not None
             else (Exceptions.learn(column, rows.weight) if exceptions else None)
-            for own, column in zip(codes, table.T, strict=True)
+            for column_codes, column in zip(codes, table.T, strict=True)
         )
         return cls(levels, *_units(table, rows.weight)), table, rows
 
     @property
     def categories(self) -> NDArray[np.intp]:
         """The features that are categories, or numbers of which most are one value."""
-        return np.flatnonzero([own is not None for own in self.levels])
+        return np.flatnonzero([level is not None for level in self.levels])
 
     @property
     def measured(self) -> Any:
@@ -98,11 +98,11 @@ class Columns:
     @property
     def usual(self) -> Array:
         """The mean surprise of each category."""
-        return np.array([own.usual for own in self.levels if own is not None])
+        return np.array([level.usual for level in self.levels if level is not None])
 
     def numbers(self, X: Any) -> Array:
         """The features as numbers, a category as the code of its level."""
-        return _numbers(X, [own.codes if isinstance(own, Levels) else None for own in self.levels])
+        return _numbers(X, [level.codes if isinstance(level, Levels) else None for level in self.levels])
 
     def blocks(self, table: Array, unseen: bool = False) -> Iterator[tuple[slice, Array]]:
         """Rows as :meth:`standard` has them, a block at a time."""
@@ -119,24 +119,24 @@ class Columns:
 
     def surprise(self, rows: Array, unseen: bool = False) -> Array:
         """The nats of the categories, rows × categories; as if each row had been left out, if ``unseen``."""
-        found = np.empty((len(rows), len(self.categories)))
+        nats = np.empty((len(rows), len(self.categories)))
         for j, feature in enumerate(self.categories):
             level = self.levels[feature]
             assert level is not None
-            found[:, j] = level.surprise(rows[:, feature], unseen)
-        return found
+            nats[:, j] = level.surprise(rows[:, feature], unseen)
+        return nats
 
 
 def _numbers(X: Any, codes: Sequence[dict[Any, int] | None]) -> Array:
     if not is_frame(X):
         return X
-    if all(own is None for own in codes) and all(map(_is_float, X.dtypes)):
+    if all(column_codes is None for column_codes in codes) and all(map(_is_float, X.dtypes)):
         return check_array(X.to_numpy(), ensure_all_finite="allow-nan")
-    found = [
-        as_numbers(column) if own is None else as_codes(column, own)
-        for column, own in zip(each_column(X), codes, strict=True)
+    columns = [
+        as_numbers(column) if column_codes is None else as_codes(column, column_codes)
+        for column, column_codes in zip(each_column(X), codes, strict=True)
     ]
-    return check_array(np.column_stack(found), ensure_all_finite="allow-nan")
+    return check_array(np.column_stack(columns), ensure_all_finite="allow-nan")
 
 
 def _is_float(kind: Any) -> bool:
@@ -159,10 +159,10 @@ def _units(table: Array, weight: Array) -> tuple[Array, Array, Array]:
             np.maximum(high, np.where(seen > 0, x, -np.inf).max(0)),
         )
         x = np.nan_to_num(x)
-        own = seen.sum(0)
-        total = count + own
-        share = own / np.where(total > 0, total, 1.0)
-        middle = (seen * x).sum(0) / np.where(own > 0, own, 1.0)
+        mass = seen.sum(0)
+        total = count + mass
+        share = mass / np.where(total > 0, total, 1.0)
+        middle = (seen * x).sum(0) / np.where(mass > 0, mass, 1.0)
         gap = middle - mean
         square += (seen * np.square(x - middle)).sum(0) + np.square(gap) * count * share
         mean, count = mean + share * gap, total

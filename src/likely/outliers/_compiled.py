@@ -88,9 +88,9 @@ class Compiled:
         width = len(column)
         if _library() is None or not 1 <= width <= _WIDEST:
             return None
-        curves = zip(*(_curve(*own) for own in zip(tails.knots, tails.nats, strict=True)), strict=True)
+        curves = zip(*(_curve(*curve) for curve in zip(tails.knots, tails.nats, strict=True)), strict=True)
         arrays = (
-            *(own[column] for own in (units.unit, units.centre, units.inverse)),
+            *(array[column] for array in (units.unit, units.centre, units.inverse)),
             scatter.location_,
             scatter._root @ scatter._root,
             np.concatenate([scatter._root, scatter._root @ scatter._axes], axis=1),
@@ -101,7 +101,7 @@ class Compiled:
             nearest.centres,
         )
         draws, count, _ = nearest.centres.shape
-        numbers = (np.ascontiguousarray(own, np.float64) for own in arrays)
+        numbers = (np.ascontiguousarray(array, np.float64) for array in arrays)
         values: tuple[Any, ...] = (width, draws, count, column.astype(np.int64), *numbers, scatter.df)
         return cls(*values)
 
@@ -116,9 +116,9 @@ class Compiled:
         Returns:
             The views, shape (rows, 5).
         """
-        found = np.empty((len(table), VIEWS))
-        self._run(table, levels, found)
-        return found
+        views = np.empty((len(table), VIEWS))
+        self._run(table, levels, views)
+        return views
 
     def scores(self, table: Array, levels: Array | None, middle: Array, unit: Array) -> Array:
         """Return the outlier score of each row.
@@ -132,9 +132,9 @@ class Compiled:
         Returns:
             Scores, one per row.
         """
-        found = np.empty(len(table))
-        self._run(table, levels, None, found, middle, unit)
-        return found
+        scores = np.empty(len(table))
+        self._run(table, levels, None, scores, middle, unit)
+        return scores
 
     def _run(self, table: Array, levels: Array | None, *others: Array | None) -> None:
         if table.dtype not in (np.float32, np.float64) or any(stride % table.itemsize for stride in table.strides):
@@ -145,10 +145,12 @@ class Compiled:
 
     def _struct(self) -> Any:
         class Detector(ctypes.Structure):
-            _fields_ = [(own.name, ctypes.c_double if own.name == "df" else ctypes.c_int64) for own in fields(self)]
+            _fields_ = [
+                (entry.name, ctypes.c_double if entry.name == "df" else ctypes.c_int64) for entry in fields(self)
+            ]
 
-        values = (getattr(self, own.name) for own in fields(self))
-        return ctypes.byref(Detector(*(_at(own) if isinstance(own, np.ndarray) else own for own in values)))
+        values = (getattr(self, entry.name) for entry in fields(self))
+        return ctypes.byref(Detector(*(_at(value) if isinstance(value, np.ndarray) else value for value in values)))
 
 
 def _at(array: Array | None) -> int:
@@ -165,5 +167,5 @@ def _curve(knots: Array, nats: Array) -> tuple[Array, Array, Array]:
     return starts, level, slopes
 
 
-def _densities(own: Histograms) -> tuple[Array, ...]:
-    return own.low, 1 / own.width, own.nats, own.usual
+def _densities(histograms: Histograms) -> tuple[Array, ...]:
+    return histograms.low, 1 / histograms.width, histograms.nats, histograms.usual

@@ -39,16 +39,16 @@ class Distinct:
     @classmethod
     def learn(cls, table: Array, weight: Array | None) -> Self:
         """Group equal rows; rows of no weight are left out."""
-        own = np.ones(len(table)) if weight is None else weight / 2.0 ** np.frexp(weight.max())[1]  # exactly
-        there = np.flatnonzero(own > 0)
+        scaled_weight = np.ones(len(table)) if weight is None else weight / 2.0 ** np.frexp(weight.max())[1]  # exactly
+        there = np.flatnonzero(scaled_weight > 0)
         exact, symmetric = exact_keys(table[there])
         _, first, group = np.unique(exact, return_index=True, return_inverse=True)
-        mass = np.bincount(group, own[there])
+        mass = np.bincount(group, scaled_weight[there])
         order = np.lexsort((exact[first], symmetric[first]))
         unit = min(np.partition(mass, (len(mass) - 1) // 2)[(len(mass) - 1) // 2], mass.sum() / _LEAST)
         place = np.full(len(table), -1)
         place[there] = np.argsort(order)[group]
-        return cls(own / unit, there[first[order]], mass[order] / unit, place)
+        return cls(scaled_weight / unit, there[first[order]], mass[order] / unit, place)
 
 
 def left_out(rows: Distinct, step: int, random: np.random.RandomState) -> NDArray[np.bool_]:
@@ -67,8 +67,8 @@ def left_out(rows: Distinct, step: int, random: np.random.RandomState) -> NDArra
 def weights_without(rows: Distinct, out: NDArray[np.bool_]) -> Array:
     """The weights of rows in each fit: of rows left out none, or one unit less where many rows are equal."""
     mass = np.where(rows.place >= 0, rows.mass[rows.place], 0.0)
-    kept = np.where(mass > 2, 1 - 1 / np.maximum(mass, 1), 0.0)
-    return rows.weight * np.where(out, kept, 1.0)
+    share_left = np.where(mass > 2, 1 - 1 / np.maximum(mass, 1), 0.0)
+    return rows.weight * np.where(out, share_left, 1.0)
 
 
 def as_of_all(scores: Array, out: NDArray[np.bool_], fitted: Array, power: float) -> Array:
@@ -78,10 +78,10 @@ def as_of_all(scores: Array, out: NDArray[np.bool_], fitted: Array, power: float
     this gap, which falls as a ``power`` of the number of rows, is added to the quantiles of the fit to all rows. NaN
     for rows that no fit has left out.
     """
-    found = np.full(out.shape[1], np.nan)
+    corrected = np.full(out.shape[1], np.nan)
     fit, row = np.nonzero(out)
     held = scores[fit, row]
     level = (np.argsort(np.argsort(held)) + 0.5) / len(held)
     gap = held - np.quantile(scores[~out] if not out.all() else held, level)
-    found[row] = np.quantile(fitted, level) + (1 - out.mean()) ** power * gap
-    return found
+    corrected[row] = np.quantile(fitted, level) + (1 - out.mean()) ** power * gap
+    return corrected

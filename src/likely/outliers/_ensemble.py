@@ -83,22 +83,22 @@ class EnsembleDetector(OutlierDetector):
         X, weight = self._sample(X, sample_weight)
         _, _, rows = Columns.learn(X, weight)
         default = (ScatterDetector(), ScaledPCADetector(), LikelihoodDetector())
-        members = [clone(one) for one in (default if self.detectors is None else self.detectors)]
+        members = [clone(detector) for detector in (default if self.detectors is None else self.detectors)]
         if self.random_state is not None:
             random = check_random_state(self.random_state)
-            for one in members:
-                _set_random_states(one, random)
-        scores = [_fitted(one, X, rows) for one in members]
+            for detector in members:
+                _set_random_states(detector, random)
+        scores = [_fitted(detector, X, rows) for detector in members]
         self.detectors_ = members
-        fitted, unseen = (np.column_stack(own) for own in zip(*scores, strict=True))
+        fitted, unseen = (np.column_stack(columns) for columns in zip(*scores, strict=True))
         there = (rows.weight > 0) & ~np.isnan(unseen).any(1)
-        own = rows.weight[there]
-        self._known = [_Ranks.learn(column, own) for column in unseen[there].T]
-        self._middle, self._unit = units(unseen[there], own)
+        weight_there = rows.weight[there]
+        self._known = [_Ranks.learn(column, weight_there) for column in unseen[there].T]
+        self._middle, self._unit = units(unseen[there], weight_there)
         if self.contamination == "auto":
             # Ranks cannot tell how far out a row is.
-            mean = shortened(self._mean(unseen[there]), own)
-            self.offset_ = -automatic(self._combined(fitted[there]), self._combined(unseen[there]), mean, own)
+            mean = shortened(self._mean(unseen[there]), weight_there)
+            self.offset_ = -automatic(self._combined(fitted[there]), self._combined(unseen[there]), mean, weight_there)
         else:
             combined = np.full(len(unseen), np.nan)
             combined[there] = self._combined(unseen[there])
@@ -133,7 +133,7 @@ class EnsembleDetector(OutlierDetector):
         """
         check_is_fitted(self)
         X = self._checked(X, reset=False)
-        scales = [np.log(one.scale(X)) for one in self.detectors_ if hasattr(one, "scale")]
+        scales = [np.log(detector.scale(X)) for detector in self.detectors_ if hasattr(detector, "scale")]
         if not scales:
             raise AttributeError("none of these detectors has a scale")
         return np.exp(np.mean(scales, axis=0))
@@ -153,10 +153,12 @@ class EnsembleDetector(OutlierDetector):
         """
         check_is_fitted(self)
         X = self._checked(X, reset=False)
-        found = [np.abs(one.explain(X)) + 1e-300 for one in self.detectors_ if hasattr(one, "explain")]
-        if not found:
+        contributions = [
+            np.abs(detector.explain(X)) + 1e-300 for detector in self.detectors_ if hasattr(detector, "explain")
+        ]
+        if not contributions:
             raise AttributeError("none of these detectors can explain")
-        return np.mean([each / each.sum(1, keepdims=True) for each in found], axis=0)
+        return np.mean([of_detector / of_detector.sum(1, keepdims=True) for of_detector in contributions], axis=0)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -166,12 +168,12 @@ class EnsembleDetector(OutlierDetector):
             raise ValueError("detectors is empty: give at least one")
 
     def _each(self, X: Any) -> Array:
-        return np.column_stack([-one.score_samples(X) for one in self.detectors_])
+        return np.column_stack([-detector.score_samples(X) for detector in self.detectors_])
 
     def _combined(self, scores: Array) -> Array:
         if self.average == "scores":
             return self._mean(scores)
-        return np.mean([own.of(column) for own, column in zip(self._known, scores.T, strict=True)], axis=0)
+        return np.mean([ranks.of(column) for ranks, column in zip(self._known, scores.T, strict=True)], axis=0)
 
     def _mean(self, scores: Array) -> Array:
         return ((scores - self._middle) / self._unit).mean(1)
@@ -203,14 +205,14 @@ def _fitted(detector: Any, X: Any, rows: Distinct) -> tuple[Array, Array]:
         detector._set_offset(fitted, unseen, weight)
         return fitted, unseen
 
-    def fit(one: Any, seen: NDArray[np.intp]) -> Array:
-        weighed = {"sample_weight": weight[seen]} if has_fit_parameter(one, "sample_weight") else {}
-        return -one.fit(_safe_indexing(X, seen), **weighed).score_samples(X)
+    def fit(model: Any, seen: NDArray[np.intp]) -> Array:
+        weighed = {"sample_weight": weight[seen]} if has_fit_parameter(model, "sample_weight") else {}
+        return -model.fit(_safe_indexing(X, seen), **weighed).score_samples(X)
 
     if len(rows.first) < _FEW:
         fitted = fit(detector, np.arange(len(X)))
         return fitted, fitted
     out = (rows.place >= 0) & (rows.place % 2 == np.arange(2)[:, None])
-    halves = np.array([fit(clone(detector), np.flatnonzero(~own)) for own in out])
+    halves = np.array([fit(clone(detector), np.flatnonzero(~half)) for half in out])
     fitted = fit(detector, np.arange(len(X)))
     return fitted, as_of_all(halves, out, fitted, 1.0)

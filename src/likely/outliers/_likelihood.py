@@ -162,8 +162,8 @@ class LikelihoodDetector(OutlierDetector):
 
     def _of_three(self, views: Array) -> Array:
         """The mean of the three highest, each in its units."""
-        own = (views - self._middle) / self._unit
-        return np.partition(own, own.shape[1] - _HEARD, axis=1)[:, -_HEARD:].mean(1)
+        standardised = (views - self._middle) / self._unit
+        return np.partition(standardised, standardised.shape[1] - _HEARD, axis=1)[:, -_HEARD:].mean(1)
 
     def _views(self, table: Array) -> Array:
         """The five scores of rows, in nats."""
@@ -213,15 +213,15 @@ class LikelihoodDetector(OutlierDetector):
 
     def _contributions(self, table: Array) -> Array:
         """A third of each of the three, shared out by what each column adds above what is usual there."""
-        found = np.empty(table.shape)
+        contributions = np.empty(table.shape)
         for rows, z in self.columns_.blocks(table):
-            own = (self._views(table[rows]) - self._middle) / self._unit
-            rank = own.argsort(1).argsort(1)
-            heard = np.where(rank >= own.shape[1] - _HEARD, own / _HEARD, 0.0)
-            found[rows] = sum(
+            standardised = (self._views(table[rows]) - self._middle) / self._unit
+            rank = standardised.argsort(1).argsort(1)
+            heard = np.where(rank >= standardised.shape[1] - _HEARD, standardised / _HEARD, 0.0)
+            contributions[rows] = sum(
                 added * (view / added.sum(1))[:, None] for view, added in zip(heard.T, self._added(z), strict=True)
             )
-        return found
+        return contributions
 
     def _added(self, z: Array) -> Iterator[Array]:
         """What each feature adds to each view, never negative."""

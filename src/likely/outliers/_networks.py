@@ -36,8 +36,8 @@ class Dropout(nn.Module):
         """In training, each value is zero with this probability, and the others are larger by as much."""
         if not self.training or not self.share:
             return x
-        kept = torch.empty_like(x).bernoulli_(1 - self.share, generator=generator())
-        return x * kept / max(1 - self.share, 1e-30)
+        mask = torch.empty_like(x).bernoulli_(1 - self.share, generator=generator())
+        return x * mask / max(1 - self.share, 1e-30)
 
 
 def linear(inputs: int, outputs: int, members: int | None) -> nn.Linear | Stacked:
@@ -69,7 +69,7 @@ class Autoencoder(nn.Module):
     @property
     def members(self) -> int | None:
         """How many networks are side by side; None for one without an axis of its own."""
-        stacked = [own for own in self.modules() if isinstance(own, Stacked)]
+        stacked = [module for module in self.modules() if isinstance(module, Stacked)]
         return len(stacked[0].weight) if stacked else None
 
     def rebuilt(self, x: Tensor) -> Tensor:

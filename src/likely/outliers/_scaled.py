@@ -102,25 +102,25 @@ class ScaledDetector(OutlierDetector):
         random = check_random_state(self.random_state)
         seed = int(random.randint(2**31 - 1))
         x, seen = self._shown(self.columns_.standard(table))
-        own = seen * rows.weight[:, None]
+        value_weight = seen * rows.weight[:, None]
         # In an order that depends on their values alone, so that batches are the same however the rows come.
         order = np.argsort(rows.place, kind="stable")[np.count_nonzero(rows.place < 0) :]
-        self.module_ = self._trained(x[order], own[order], seed)
+        self.module_ = self._trained(x[order], value_weight[order], seed)
         log_scale, nll, errors = self._judged(self.module_, table)
-        self._usual = (own * errors).sum(0) / np.maximum(own.sum(0), 1e-12) + 1e-12
+        self._usual = (value_weight * errors).sum(0) / np.maximum(value_weight.sum(0), 1e-12) + 1e-12
         out = left_out(rows, min(self.batch_size, len(order)) * table.shape[1], np.random.RandomState(seed))
         without = self._trained(x[order], (seen * weights_without(rows, out)[:, :, None])[:, order], seed)
         which = 0 if self.score_by == "scale" else 1
         fitted = (log_scale, nll)[which]
         return fitted, as_of_all(self._judged(without, table)[which], out, fitted, _GAP)
 
-    def _trained(self, x: Tensor, own: Array, seed: int) -> Autoencoder:
+    def _trained(self, x: Tensor, value_weight: Array, seed: int) -> Autoencoder:
         """A network in which values weigh so much, or one for each such table of weights; in double precision."""
-        mass = torch.as_tensor(own, dtype=torch.float32)
+        mass = torch.as_tensor(value_weight, dtype=torch.float32)
         several, size = mass.shape[:-2], min(self.batch_size, len(x))
         member = torch.arange(len(mass))[:, None] if several else slice(0)
         with Seeded(seed, all_draws=False):
-            module = self._started(x, own).train()
+            module = self._started(x, value_weight).train()
             optimizer = torch.optim.Adam(module.parameters(), lr=self.learning_rate, fused=True)
             for _ in range(self.max_steps):
                 optimizer.zero_grad()
@@ -134,11 +134,11 @@ class ScaledDetector(OutlierDetector):
         # In double precision a row's score does not depend on the rows beside it.
         return module.double().eval()
 
-    def _started(self, x: Tensor, own: Array) -> Autoencoder:
+    def _started(self, x: Tensor, value_weight: Array) -> Autoencoder:
         """The autoencoder, or several side by side, before the first step."""
-        width, members = x.shape[1], len(own) if own.ndim == 3 else None
+        width, members = x.shape[1], len(value_weight) if value_weight.ndim == 3 else None
         rows = x.double().numpy()
-        squares = (rows * own.max(-1, keepdims=True)).swapaxes(-1, -2) @ rows
+        squares = (rows * value_weight.max(-1, keepdims=True)).swapaxes(-1, -2) @ rows
         components = min(self.n_components or max(1, round(width**0.5)), width)
         encoder, decoder = self._autoencoder(squares, components, members)
         shape = () if self.dimension == "row" else (width,)
@@ -158,7 +158,7 @@ class ScaledDetector(OutlierDetector):
     @torch.no_grad()
     def _judged(self, module: Autoencoder, table: Array) -> tuple[Array, Array, Array]:
         """Of each row: log σ, the NLL per value, and the squared errors; by each of several networks side by side."""
-        found = []
+        blocks = []
         for _, z in self.columns_.blocks(table):
             x, seen = self._shown(z)
             x = x.double()
@@ -166,15 +166,15 @@ class ScaledDetector(OutlierDetector):
                 x = x.expand(module.members, *x.shape)
             rebuilt = module.rebuilt(x)
             scale: Tensor = module.loss_fn.scale(features=x)  # type: ignore[operator]
-            each = module.loss_fn._nll(rebuilt, x, module.loss_fn._phi(rebuilt, x, None))
-            found.append(
+            losses = module.loss_fn._nll(rebuilt, x, module.loss_fn._phi(rebuilt, x, None))
+            blocks.append(
                 (
                     scale.log().reshape(*x.shape[:-1], -1).mean(-1).numpy(),
-                    np.where(seen, each.numpy(), 0.0).sum(-1) / np.maximum(seen.sum(-1), 1),
+                    np.where(seen, losses.numpy(), 0.0).sum(-1) / np.maximum(seen.sum(-1), 1),
                     np.where(seen, (rebuilt - x).square().numpy(), 0.0),
                 )
             )
-        log_scale, nll, errors = zip(*found, strict=True)
+        log_scale, nll, errors = zip(*blocks, strict=True)
         return np.concatenate(log_scale, -1), np.concatenate(nll, -1), np.concatenate(errors, -2)
 
     def _shown(self, z: Array) -> tuple[Tensor, NDArray[np.bool_]]:

@@ -156,11 +156,11 @@ class ScatterDetector(OutlierDetector):
         total, count, mean = 0.0, 0.0, np.zeros(width)
         second, unseen = np.zeros((width, width)), np.zeros((width, width))
         for rows, z in blocks:
-            own = weight[rows]
+            block_weight = weight[rows]
             z = z[:, self.columns_.measured] - self.location_
-            seen, spread = fill(z, precision, own, noise)
-            pull = own if alike else own * row_precision(np.square(z @ root).sum(1), self.df, seen)
-            total, count, unseen = total + pull.sum(), count + own.sum(), unseen + spread
+            seen, spread = fill(z, precision, block_weight, noise)
+            pull = block_weight if alike else block_weight * row_precision(np.square(z @ root).sum(1), self.df, seen)
+            total, count, unseen = total + pull.sum(), count + block_weight.sum(), unseen + spread
             mean += pull @ z
             second += (z * pull[:, None]).T @ z
         mean /= total
@@ -193,22 +193,24 @@ class ScatterDetector(OutlierDetector):
 
     def _scores(self, table: Array, stretch: Array | None = None) -> Array:
         """log σ of each row; of a row left out, whose squared distance is so many times as large, if that is given."""
-        found = np.empty(len(table))
+        scores = np.empty(len(table))
         for rows, z in self.columns_.blocks(table, unseen=stretch is not None):
             w, seen, _ = self._whitened(z)
-            found[rows] = self._log_scale(w if stretch is None else w * np.sqrt(stretch[rows, None]), seen, z)
-        return found
+            scores[rows] = self._log_scale(w if stretch is None else w * np.sqrt(stretch[rows, None]), seen, z)
+        return scores
 
     def _contributions(self, table: Array) -> Array:
-        found = np.empty(table.shape)
+        contributions = np.empty(table.shape)
         for rows, z in self.columns_.blocks(table):
             w, _, missing = self._whitened(z)
             squares = np.square(w)
             shown = np.where(missing, 0.0, squares)
-            found[rows, self.columns_.measured] = shown * (squares.sum(1) / np.maximum(shown.sum(1), TINY))[:, None]
+            contributions[rows, self.columns_.measured] = (
+                shown * (squares.sum(1) / np.maximum(shown.sum(1), TINY))[:, None]
+            )
             words = self.columns_.categories
-            found[rows, words] = 2 * np.nan_to_num(z[:, words])
-        return found
+            contributions[rows, words] = 2 * np.nan_to_num(z[:, words])
+        return contributions
 
 
 def fill(centred: Array, precision: Array, weight: Array, noise: float = 0.0) -> tuple[Array, Array]:

@@ -52,21 +52,21 @@ def threshold(
     >>> 2 < threshold(scores, scores, None, "auto") < 8, threshold(np.arange(100.0), np.arange(100.0), None, 0.1)
     (True, 89.0)
     """
-    own = np.ones(len(unseen)) if weight is None else weight
-    there = (own > 0) & ~np.isnan(unseen)
-    unseen, held = unseen[there], own[there]
+    row_weight = np.ones(len(unseen)) if weight is None else weight
+    there = (row_weight > 0) & ~np.isnan(unseen)
+    unseen, held = unseen[there], row_weight[there]
     if contamination == "auto":
         judged = unseen if judged is None else judged[there]
-        found = automatic(fitted[there], unseen, shortened(judged, held) if long else judged, held)
-        if found >= unseen.max():  # no row is an outlier, nor is one of which the score if left out is unknown
-            found = max(found, _above(float(fitted[own > 0].max())))
-        usual = quantiles(fitted[own > 0], own[own > 0], [0.75])[0]
+        cutoff = automatic(fitted[there], unseen, shortened(judged, held) if long else judged, held)
+        if cutoff >= unseen.max():  # no row is an outlier, nor is one of which the score if left out is unknown
+            cutoff = max(cutoff, _above(float(fitted[row_weight > 0].max())))
+        usual = quantiles(fitted[row_weight > 0], row_weight[row_weight > 0], [0.75])[0]
         if long and quantiles(unseen, held, [0.5])[0] > usual:
             # Half of the unseen rows fit worse than three quarters of the others: their tail tells nothing.
-            found = max(found, float(quantiles(unseen, held, [1 - _OVERFITTED])[0]))
-        return found
+            cutoff = max(cutoff, float(quantiles(unseen, held, [1 - _OVERFITTED])[0]))
+        return cutoff
     level = [1 - contamination - 1e-9]  # a hair lower, for 1 - 0.1 is not nine tenths
-    of_fitted = float(quantiles(fitted[own > 0], own[own > 0], level)[0])
+    of_fitted = float(quantiles(fitted[row_weight > 0], row_weight[row_weight > 0], level)[0])
     share = held @ (unseen > of_fitted) / held.sum()
     # Where unseen rows agree within a standard error, the training rows have exactly the share that was asked for.
     error = np.sqrt(contamination * (1 - contamination) / held.sum())
@@ -110,9 +110,9 @@ def false_alarms(scores: Array, weight: Array | None = None) -> Array:
 
 def _false_among(order: NDArray[np.intp], beyond: Array, above: Array) -> Array:
     """The share of false alarms among rows at least as odd as each, by the tails of all."""
-    found = np.empty(len(order))
-    found[order] = np.minimum(np.minimum.accumulate((beyond * above[-1] / above)[::-1])[::-1], 1.0)
-    return found
+    shares = np.empty(len(order))
+    shares[order] = np.minimum(np.minimum.accumulate((beyond * above[-1] / above)[::-1])[::-1], 1.0)
+    return shares
 
 
 def _tails(scores: Array, weight: Array | None) -> tuple[NDArray[np.intp], Array, Array]:
@@ -145,12 +145,12 @@ def shortened(scores: Array, weight: Array | None) -> Array:
         return scores
     root, steps = 1.9, np.exp(0.6745 * np.linspace(1e-3, _LONGEST, 400))
     base = steps[min(np.searchsorted((steps**root - 1) / (steps - 1), far / near), len(steps) - 1)]
-    found: Array = np.where(
+    short: Array = np.where(
         scores > middle,
         middle + near * np.log1p(np.maximum(scores - middle, 0) * (base - 1) / near) / np.log(base),
         scores,
     )
-    return found
+    return short
 
 
 def quantiles(values: Array, weight: Array | None, levels: Any) -> Array:
@@ -167,6 +167,6 @@ def quantiles(values: Array, weight: Array | None, levels: Any) -> Array:
 
 def units(scores: Array, weight: Array | None) -> tuple[Array, Array]:
     """Of each column of scores, the median, and how far above it the upper quartile is."""
-    lower, middle, upper = np.column_stack([quantiles(own, weight, [0.25, 0.5, 0.75]) for own in scores.T])
+    lower, middle, upper = np.column_stack([quantiles(column, weight, [0.25, 0.5, 0.75]) for column in scores.T])
     unit = np.where(upper > middle, upper - middle, middle - lower)
     return middle, np.where(unit > 0, unit, 1.0)

@@ -49,14 +49,14 @@ class Tails:
 
         Of a value of a training row without so much of the row's weight, where ``left_out`` is given.
         """
-        found = np.empty_like(z)
+        surprises = np.empty_like(z)
         for j, (knots, nats) in enumerate(zip(self.knots, self.nats, strict=True)):
-            found[:, j] = np.interp(z[:, j], knots, nats)
+            surprises[:, j] = np.interp(z[:, j], knots, nats)
         if left_out is not None:
             less = left_out[:, None]
-            share = (np.exp(-found) * self.total - less).clip(min=0.5) / np.maximum(self.total - less, 0.5)
-            found = -np.log(np.minimum(share, 1.0))
-        return _usual_where_missing(found, z, self.usual)
+            share = (np.exp(-surprises) * self.total - less).clip(min=0.5) / np.maximum(self.total - less, 0.5)
+            surprises = -np.log(np.minimum(share, 1.0))
+        return _usual_where_missing(surprises, z, self.usual)
 
 
 def _tail_curve(column: Array, weight: Array) -> tuple[Array, Array, float, float]:
@@ -146,9 +146,9 @@ class Histograms:
         place += 1
         np.fmax(place, 0, out=place)  # not a number is no number at all
         np.fmin(place, _BINS + 1, out=place)
-        found = place.astype(np.intp)
-        found += np.arange(z.shape[1]) * (_BINS + 2)
-        return found
+        bins = place.astype(np.intp)
+        bins += np.arange(z.shape[1]) * (_BINS + 2)
+        return bins
 
 
 @dataclass(frozen=True)
@@ -179,15 +179,15 @@ class Nearest:
         narrow, size = self._padded(w)
         draws, count, width = self.centres.shape
         facing = _with_squares(self.centres)
-        found = np.empty(len(w))
+        products = np.empty(len(w))
         step = max(4, _AT_ONCE // (count * max(draws, width + 1)) // _TOGETHER) * _TOGETHER
         for rows in row_blocks(len(w), numbers=step):
             squares = (facing @ narrow[:, rows.start : rows.start + step])[..., : len(size[rows])]
             longer = None if stretch is None else stretch[rows]
             nearest = _nearest(squares, size[rows], facing[..., -1], longer)
             # The product of so few is finite in double precision, and one logarithm does for all.
-            found[rows] = np.prod(np.maximum(nearest, 0) / max(1, width) + _NEAR, axis=0, dtype=np.float64)
-        return np.log(found) / draws
+            products[rows] = np.prod(np.maximum(nearest, 0) / max(1, width) + _NEAR, axis=0, dtype=np.float64)
+        return np.log(products) / draws
 
     def each(self, w: Array) -> Array:
         """The mean square distance in each column, to the nearest row that is not the same."""

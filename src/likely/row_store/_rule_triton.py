@@ -17,24 +17,24 @@ BLOCK = 1024  # columns at a time
 
 
 @triton.jit
-def _next_alike(index, own, after, batch, PLACES: tl.constexpr):
+def _next_alike(index, row_index, after, batch, PLACES: tl.constexpr):
     """The next place of the batch that has the same row."""
-    found = batch
+    next_place = batch
     for start in range(0, batch, PLACES):
         places = start + tl.arange(0, PLACES)
-        alike = tl.load(index + places, places < batch, other=-1) == own
-        found = tl.minimum(found, tl.min(tl.where(alike & (places > after), places, batch)))
-    return found
+        alike = tl.load(index + places, places < batch, other=-1) == row_index
+        next_place = tl.minimum(next_place, tl.min(tl.where(alike & (places > after), places, batch)))
+    return next_place
 
 
 @triton.jit
-def _summed(index, grad, own, batch, width, columns, PLACES: tl.constexpr, BLOCK: tl.constexpr):
+def _summed(index, grad, row_index, batch, width, columns, PLACES: tl.constexpr, BLOCK: tl.constexpr):
     """Gradients of the same row, added up in the order of the batch, in some columns."""
     total = tl.zeros([BLOCK], tl.float32)
-    place = _next_alike(index, own, -1, batch, PLACES)
+    place = _next_alike(index, row_index, -1, batch, PLACES)
     while place < batch:
         total += tl.load(grad + place.to(tl.int64) * width + columns, columns < width, other=0.0)
-        place = _next_alike(index, own, place, batch, PLACES)
+        place = _next_alike(index, row_index, place, batch, PLACES)
     return total
 
 
@@ -81,16 +81,16 @@ def _step_kernel(
     first place that has them, and no other.
     """
     place = tl.program_id(0)
-    own = tl.load(index + place)
+    row_index = tl.load(index + place)
     row_number = place.to(tl.int64)
     if RESIDENT:
-        row_number = own
-        if _next_alike(index, own, -1, batch, PLACES) != place:
+        row_number = row_index
+        if _next_alike(index, row_index, -1, batch, PLACES) != place:
             return
     first = row_number * width
     squares, largest, strange = 0.0, 0.0, 0
     for start in range(0, width, BLOCK):
-        slope = _summed(index, grad, own, batch, width, start + tl.arange(0, BLOCK), PLACES, BLOCK)
+        slope = _summed(index, grad, row_index, batch, width, start + tl.arange(0, BLOCK), PLACES, BLOCK)
         squares += tl.sum(slope * slope)
         largest = tl.maximum(largest, tl.max(tl.abs(slope)))
         strange += tl.sum((slope - slope != 0.0).to(tl.int32))  # of an infinity and of NaN
@@ -104,7 +104,7 @@ def _step_kernel(
     for start in range(0, width, BLOCK):
         columns = start + tl.arange(0, BLOCK)
         row = tl.load(rows + first + columns, columns < width, other=0.0)
-        slope = _summed(index, grad, own, batch, width, columns, PLACES, BLOCK)
+        slope = _summed(index, grad, row_index, batch, width, columns, PLACES, BLOCK)
         change = slope * factor
         if DECAYS:
             change += weight_decay * row

@@ -37,24 +37,24 @@ class Dask(Source):
     def opened(cls, X: Any) -> Dask:
         """Return the blocks of an array or a frame."""
         columns = getattr(X, "columns", None)
-        found = cls(X, [(block,) for block in _blocks(X)])
-        found.names = None if columns is None else [str(name) for name in columns]
-        return found
+        source = cls(X, [(block,) for block in _blocks(X)])
+        source.names = None if columns is None else [str(name) for name in columns]
+        return source
 
     def beside(self, other: Any) -> Dask:
         """See :meth:`Source.beside`."""
-        found = copy.copy(self)
+        source = copy.copy(self)
         if isinstance(other, str):
-            kept = [name for name in self.collection.columns if name != other]
-            own, found = _blocks(self.collection[other]), Dask.opened(self.collection[kept])
+            names = [name for name in self.collection.columns if name != other]
+            columns, source = _blocks(self.collection[other]), Dask.opened(self.collection[names])
         else:
-            own = self._aligned(other) if is_dask(other) else cut(other, self.sizes)
-        if len(own) != len(self.parts):
-            raise ValueError(f"the table has {len(self.parts)} blocks, and what belongs to it has {len(own)}")
+            columns = self._aligned(other) if is_dask(other) else cut(other, self.sizes)
+        if len(columns) != len(self.parts):
+            raise ValueError(f"the table has {len(self.parts)} blocks, and what belongs to it has {len(columns)}")
         # The block may be another one now; what stood beside it already still does.
-        parts = zip(found.parts, self.parts, own, strict=True)
-        found.parts = [(block, *before[1:], each) for (block, *_), before, each in parts]
-        return found
+        parts = zip(source.parts, self.parts, columns, strict=True)
+        source.parts = [(block, *before[1:], column) for (block, *_), before, column in parts]
+        return source
 
     def each(self, compute: Callable[..., T], *beside: Sequence[Any]) -> Iterator[T]:
         """See :meth:`Source.each`."""
@@ -101,8 +101,8 @@ class Dask(Source):
 
         # Once in the graph, however many blocks there are: a fitted model may be large.
         call = delayed(compute, pure=False)
-        own = zip(*beside, strict=True) if beside else ([],) * len(self.parts)
-        return [call(*part, *each) for part, each in zip(self.parts, own, strict=True)]
+        beside_blocks = zip(*beside, strict=True) if beside else ([],) * len(self.parts)
+        return [call(*part, *arrays) for part, arrays in zip(self.parts, beside_blocks, strict=True)]
 
     def _aligned(self, other: Any) -> list[Any]:
         """The blocks of another collection, cut as these are."""
@@ -140,5 +140,5 @@ class _Indexed:
     def __call__(self, block: Any, *beside: Any) -> Any:
         import pandas as pd
 
-        found = self.compute(block, *beside)
-        return (pd.Series if found.ndim == 1 else pd.DataFrame)(found, index=block.index)
+        result = self.compute(block, *beside)
+        return (pd.Series if result.ndim == 1 else pd.DataFrame)(result, index=block.index)

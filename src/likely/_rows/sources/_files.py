@@ -27,7 +27,7 @@ def is_files(X: Any) -> bool:
     if isinstance(X, str | os.PathLike):
         return True
     if isinstance(X, list | tuple):
-        return len(X) > 0 and all(isinstance(own, str | os.PathLike) for own in X)
+        return len(X) > 0 and all(isinstance(path, str | os.PathLike) for path in X)
     return type(X).__module__.startswith("pyarrow") and hasattr(X, "get_fragments")
 
 
@@ -87,24 +87,24 @@ class Files(Source):
 
     def beside(self, other: Any) -> Files:
         """See :meth:`Source.beside`."""
-        found = copy.copy(self)
-        found.__dict__.pop("sizes", None)
+        source = copy.copy(self)
+        source.__dict__.pop("sizes", None)
         if isinstance(other, str):
             if other not in self.names:
                 raise ValueError(f"there is no column {other!r}: there are {', '.join(self.names[:10])}")
-            found.names = [name for name in self.names if name != other]
+            source.names = [name for name in self.names if name != other]
         elif len(other) != len(self):
             cut(other, self.sizes)
-        found.others = [*self.others, other]
-        return found
+        source.others = [*self.others, other]
+        return source
 
     def each(self, compute: Callable[..., T], *beside: Sequence[Any]) -> Iterator[T]:
         """See :meth:`Source.each`."""
         parallel = joblib.Parallel(prefer="threads", n_jobs=_jobs(), return_as="generator", pre_dispatch="n_jobs + 1")
-        columns = [own for own in self.others if isinstance(own, str)]
+        columns = [other for other in self.others if isinstance(other, str)]
         tasks = (
-            joblib.delayed(_apply)(compute, piece, self.names, columns, self._arrays(start, piece.rows), own)
-            for piece, start, *own in self._pieces(beside)
+            joblib.delayed(_apply)(compute, piece, self.names, columns, self._arrays(start, piece.rows), block_arrays)
+            for piece, start, *block_arrays in self._pieces(beside)
         )
         return parallel(tasks)
 
@@ -121,29 +121,29 @@ class Files(Source):
     def answers(self, compute: Callable[..., Any], answer: Answer) -> Any:
         """Return a NumPy array."""
         shape = (len(self),) if answer.width is None else (len(self), answer.width)
-        found, start = np.empty(shape, answer.dtype), 0
+        result, start = np.empty(shape, answer.dtype), 0
         for part in self.each(compute):
-            found[start : start + len(part)] = part
+            result[start : start + len(part)] = part
             start += len(part)
-        return found
+        return result
 
     def _arrays(self, start: int, rows: int) -> list[Any]:
-        return [own if isinstance(own, str) else np.asarray(own[start : start + rows]) for own in self.others]
+        return [other if isinstance(other, str) else np.asarray(other[start : start + rows]) for other in self.others]
 
     def _pieces(self, beside: Sequence[Sequence[Any]]) -> Iterator[tuple[Any, ...]]:
         start = 0
-        names = [*self.names, *(own for own in self.others if isinstance(own, str))]
+        names = [*self.names, *(other for other in self.others if isinstance(other, str))]
         for number, piece in enumerate(_pieces(self.dataset, tuple(names))):
-            yield piece, start, *(own[number] for own in beside)
+            yield piece, start, *(part[number] for part in beside)
             start += piece.rows
 
 
 def _apply(
-    compute: Callable[..., T], piece: Any, names: list[str], columns: list[str], others: list[Any], own: list[Any]
+    compute: Callable[..., T], piece: Any, names: list[str], columns: list[str], others: list[Any], arrays: list[Any]
 ) -> T:
     frame = piece.read()
-    beside = [frame[each].to_numpy() if isinstance(each, str) else each for each in others]
-    return compute(frame[names] if columns else frame, *beside, *own)
+    beside = [frame[other].to_numpy() if isinstance(other, str) else other for other in others]
+    return compute(frame[names] if columns else frame, *beside, *arrays)
 
 
 @dataclass(frozen=True)
@@ -183,14 +183,14 @@ def _dataset(paths: list[Any]) -> Any:
         raise ImportError("tables in files are read by pyarrow: pip install 'likely[arrow,data]'") from None
     urls = [str(path) for path in paths if "://" in str(path)]
     if urls:
-        filesystem, found = _remote(urls)
+        filesystem, files = _remote(urls)
     else:
-        filesystem, found = fs.LocalFileSystem(), [file for path in paths for file in _local(Path(path))]
-    kinds = {_kind(path) for path in found}
+        filesystem, files = fs.LocalFileSystem(), [file for path in paths for file in _local(Path(path))]
+    kinds = {_kind(path) for path in files}
     if len(kinds) > 1:
         raise ValueError(f"files of different kinds, {' and '.join(sorted(kinds))}: name those of one kind")
-    with _naming(found[0]):  # whose columns all are to have
-        return dataset.dataset(found[0] if len(found) == 1 else found, format=kinds.pop(), filesystem=filesystem)
+    with _naming(files[0]):  # whose columns all are to have
+        return dataset.dataset(files[0] if len(files) == 1 else files, format=kinds.pop(), filesystem=filesystem)
 
 
 @contextmanager
@@ -212,14 +212,14 @@ def _kind(path: str) -> str:
 def _local(path: Path) -> list[str]:
     """The files that a path or a glob stands for, in the order of their names."""
     if path.is_dir():
-        found = sorted(str(file) for file in path.rglob("*") if file.suffix.lower() in ENDINGS and file.is_file())
-        if not found:
+        files = sorted(str(file) for file in path.rglob("*") if file.suffix.lower() in ENDINGS and file.is_file())
+        if not files:
             raise FileNotFoundError(f"{path} holds no file that ends in {', '.join(ENDINGS)}")
-        return found
-    found = [str(path)] if path.exists() else sorted(glob.glob(str(path), recursive=True))
-    if not found:
+        return files
+    files = [str(path)] if path.exists() else sorted(glob.glob(str(path), recursive=True))
+    if not files:
         raise FileNotFoundError(f"{path} does not exist")
-    return [file for own in found for file in (_local(Path(own)) if os.path.isdir(own) else [own])]
+    return [file for entry in files for file in (_local(Path(entry)) if os.path.isdir(entry) else [entry])]
 
 
 def _remote(urls: list[str]) -> tuple[Any, list[str]]:
@@ -227,15 +227,15 @@ def _remote(urls: list[str]) -> tuple[Any, list[str]]:
         import fsspec
     except ImportError:
         raise ImportError("tables behind a URL are read by fsspec: pip install fsspec") from None
-    found: list[str] = []
+    files: list[str] = []
     for url in urls:
         filesystem, path = fsspec.core.url_to_fs(url)
-        own = [path] if filesystem.isfile(path) else filesystem.glob(path)
-        own = own if own != [path] or filesystem.isfile(path) else filesystem.find(path)
-        found += sorted(file for file in own if Path(file).suffix.lower() in ENDINGS)
-    if not found:
+        matches = [path] if filesystem.isfile(path) else filesystem.glob(path)
+        matches = matches if matches != [path] or filesystem.isfile(path) else filesystem.find(path)
+        files += sorted(file for file in matches if Path(file).suffix.lower() in ENDINGS)
+    if not files:
         raise FileNotFoundError(f"{urls[0]} does not exist")
-    return filesystem, found
+    return filesystem, files
 
 
 def _check_alike(dataset: Any) -> None:
@@ -247,12 +247,13 @@ def _check_alike(dataset: Any) -> None:
         first = first or (schema.remove_metadata(), fragment.path)
         if schema.remove_metadata().equals(first[0]):
             continue
-        own = {name: str(kind) for name, kind in zip(schema.names, schema.types, strict=True)}
-        its = {name: str(kind) for name, kind in zip(first[0].names, first[0].types, strict=True)}
-        for name in [*its, *own]:
-            if own.get(name) != its.get(name):
-                told = f"{name!r} is {own.get(name, 'not there')}, and {its.get(name, 'not there')} in {first[1]}"
-                raise ValueError(f"{fragment.path} has other columns: {told}")
+        kinds = {name: str(kind) for name, kind in zip(schema.names, schema.types, strict=True)}
+        first_kinds = {name: str(kind) for name, kind in zip(first[0].names, first[0].types, strict=True)}
+        for name in [*first_kinds, *kinds]:
+            if kinds.get(name) != first_kinds.get(name):
+                here, there = (of_file.get(name, "not there") for of_file in (kinds, first_kinds))
+                difference = f"{name!r} is {here}, and {there} in {first[1]}"
+                raise ValueError(f"{fragment.path} has other columns: {difference}")
 
 
 _UNSET = joblib.parallel.get_active_backend()[1]  # None, and 1 before joblib 1.6

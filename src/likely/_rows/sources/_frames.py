@@ -30,10 +30,10 @@ class Frame(Source):
             raise ValueError(f"rows of a {kind} frame have no order to go by: name a column of it, as in y='price'")
         if other not in self.names:
             raise ValueError(f"there is no column {other!r}: there are {', '.join(self.names[:10])}")
-        found = copy.copy(self)
-        found.__dict__.pop("sizes", None)
-        found.names, found.others = [name for name in self.names if name != other], [*self.others, other]
-        return found
+        source = copy.copy(self)
+        source.__dict__.pop("sizes", None)
+        source.names, source.others = [name for name in self.names if name != other], [*self.others, other]
+        return source
 
     def called(self, compute: Callable[..., T]) -> Callable[..., T]:
         """Return a function of whole batches, as pandas frames, that hands ``compute`` its arguments."""
@@ -46,5 +46,5 @@ class _Called:
     names: list[str]
     others: list[str]
 
-    def __call__(self, batch: Any, *own: Any) -> Any:
-        return self.compute(batch[self.names], *(batch[name].to_numpy() for name in self.others), *own)
+    def __call__(self, batch: Any, *arrays: Any) -> Any:
+        return self.compute(batch[self.names], *(batch[name].to_numpy() for name in self.others), *arrays)

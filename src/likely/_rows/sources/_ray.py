@@ -73,5 +73,5 @@ class _Added:
     names: list[str]
 
     def __call__(self, block: Any) -> Any:
-        found = self.compute(block)
-        return block.assign(**dict(zip(self.names, [found] if found.ndim == 1 else found.T, strict=True)))
+        result = self.compute(block)
+        return block.assign(**dict(zip(self.names, [result] if result.ndim == 1 else result.T, strict=True)))

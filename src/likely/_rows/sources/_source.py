@@ -179,8 +179,8 @@ def drawn(start: int, rows: int, stride: int) -> NDArray[np.int64]:
     group = np.arange(start // stride, -(-(start + rows) // stride), dtype=np.uint64)
     mixed = (group + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)  # Fibonacci hashing: wraps around
     place = (mixed >> np.uint64(32)) % np.uint64(stride)
-    found = (group * np.uint64(stride) + place).astype(np.int64) - start
-    return found[(found >= 0) & (found < rows)]
+    rows_drawn = (group * np.uint64(stride) + place).astype(np.int64) - start
+    return rows_drawn[(rows_drawn >= 0) & (rows_drawn < rows)]
 
 
 def _sampled(*blocks: Any, stride: int) -> tuple[Any, ...]:
@@ -215,4 +215,4 @@ def cut(array: Any, sizes: Sequence[int]) -> list[Any]:
         raise ValueError(f"the table has {sum(sizes):,} rows, and what belongs to it has {len(array):,}")
     ends = np.cumsum(sizes)
     rows = [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]
-    return [array.iloc[own] if hasattr(array, "iloc") else np.asarray(array[own]) for own in rows]
+    return [array.iloc[block_rows] if hasattr(array, "iloc") else np.asarray(array[block_rows]) for block_rows in rows]

@@ -69,8 +69,8 @@ class _Pickled:
 
         part = TaskContext.get().partitionId()
         for number, batch in enumerate(batches):
-            own = () if self.beside is None or self.numbers is None else self.beside[self.numbers[part, number]]
-            result = pickle.dumps(self.compute(batch.to_pandas(), *own))
+            arrays = () if self.beside is None or self.numbers is None else self.beside[self.numbers[part, number]]
+            result = pickle.dumps(self.compute(batch.to_pandas(), *arrays))
             yield pa.RecordBatch.from_pydict({"part": [part], "batch": [number], "result": [result]})
 
 
@@ -85,7 +85,7 @@ class _Added:
         import pyarrow as pa
 
         for batch in batches:
-            found = self.compute(batch.to_pandas())
-            columns = [found] if found.ndim == 1 else list(found.T)
+            result = self.compute(batch.to_pandas())
+            columns = [result] if result.ndim == 1 else list(result.T)
             arrays = [*batch.columns, *(pa.array(column) for column in columns)]
             yield pa.RecordBatch.from_arrays(arrays, names=[*batch.schema.names, *self.names])

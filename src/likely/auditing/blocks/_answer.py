@@ -132,21 +132,26 @@ class BlocksAudit(Audit):
         """The scores of the rows that are listed."""
         rows, parts = self.suspicious, []
         for start, final in self._final():
-            own = rows[(rows >= start) & (rows < start + len(final))]
-            parts.append(final.iloc[own - start])
+            in_part = rows[(rows >= start) & (rows < start + len(final))]
+            parts.append(final.iloc[in_part - start])
         return pd.concat(parts).set_index("row")
 
     def lede(self) -> str:
         """What was found, in one sentence."""
         more = self.flagged - self.hidden - self.listed
-        told = super().lede()
-        return told if more <= 0 else f"{told[:-1]}; {more:,} more, with less certainty, are in {SCORES}."
+        sentence = super().lede()
+        return sentence if more <= 0 else f"{sentence[:-1]}; {more:,} more, with less certainty, are in {SCORES}."
 
     def summary(self) -> dict[str, Any]:
         """What was found, in numbers and in the order of the list."""
         suspicious = max(self.flagged - self.hidden, self.listed)
-        own = {"suspicious": suspicious, "share_suspicious": self.share, "listed": self.listed, "rows_read": self.read}
-        return super().summary() | own
+        totals = {
+            "suspicious": suspicious,
+            "share_suspicious": self.share,
+            "listed": self.listed,
+            "rows_read": self.read,
+        }
+        return super().summary() | totals
 
     def save(self, folder: str | os.PathLike[str], command: str = "") -> Path:
         """Write report.html, scores.parquet and summary.json: all three or none, and never over the data.

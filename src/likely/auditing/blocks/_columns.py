@@ -37,7 +37,7 @@ class BlockColumns:
         levels = {name: as_numbers(columns.typed[name])[1] for name in names}
         return cls(
             {name: columns.kinds[name] for name in names},
-            {name: own for name, own in levels.items() if own is not None},
+            {name: names_of_levels for name, names_of_levels in levels.items() if names_of_levels is not None},
         )
 
     def typed(self, block: pd.DataFrame) -> pd.DataFrame:
@@ -59,10 +59,10 @@ class BlockColumns:
         """Numbers for models, as :func:`likely.auditing._columns.design` makes them of a table that is read at once."""
         parts: list[NDArray[np.float32]] = []
         for name in self.kinds:
-            found = self.numbers(typed, name)[:, None]
+            numbers = self.numbers(typed, name)[:, None]
             if name in self.levels and len(self.levels[name]) <= _LEVELS:
-                found = np.where(np.isnan(found), np.nan, found == np.arange(len(self.levels[name])))
-            parts.append(found.astype(np.float32))
+                numbers = np.where(np.isnan(numbers), np.nan, numbers == np.arange(len(self.levels[name])))
+            parts.append(numbers.astype(np.float32))
         return np.concatenate(parts, axis=1)
 
 

@@ -48,27 +48,29 @@ def tell_all(
     """
     copies = _copies(scored, sums.rows)
     leaders = scored.copies[copies] if scored.copies is not None else copies
-    from_sample = [_moved(own, fitted.stride) for own in sample.findings if own.name not in _OF_ALL]
-    wanted = [scored.odd.rows, scored.wrong.rows, copies, leaders, *(own.rows for own in from_sample)]
-    kept = _taken(source, np.unique(np.concatenate(wanted)), fitted.sampled)
-    told = _Told(sample, sums, fitted, scored, kept)
-    findings: list[Finding | None] = [told.overview(own) if own.name == "overview" else own for own in from_sample]
-    findings += [told.rows(), told.target(), told.repeated(copies, leaders)]
+    from_sample = [_moved(finding, fitted.stride) for finding in sample.findings if finding.name not in _OF_ALL]
+    wanted = [scored.odd.rows, scored.wrong.rows, copies, leaders, *(finding.rows for finding in from_sample)]
+    kept_rows = _taken(source, np.unique(np.concatenate(wanted)), fitted.sampled)
+    all_rows = _Told(sample, sums, fitted, scored, kept_rows)
+    findings: list[Finding | None] = [
+        all_rows.overview(finding) if finding.name == "overview" else finding for finding in from_sample
+    ]
+    findings += [all_rows.rows(), all_rows.target(), all_rows.repeated(copies, leaders)]
     whole, table = BlockColumns.of(columns), Neighbours.of(columns)
-    below = extended(table, whole, whole.typed(kept.frame))
+    below = extended(table, whole, whole.typed(kept_rows.frame))
     return BlocksAudit(
         name,
         sums.rows,
         sample.task,
         sample.target,
-        tuple(own for own in findings if own is not None),
-        (*told.notes(), *sample.notes),
-        cast(Any, kept),  # as much of a frame as is asked of it
+        tuple(finding for finding in findings if finding is not None),
+        (*all_rows.notes(), *sample.notes),
+        cast(Any, kept_rows),  # as much of a frame as is asked of it
         id=sample.id,
-        neighbours=lambda rows: below.compare(kept.below(rows, fitted.places(np.asarray(rows)))),
-        kept=kept,
+        neighbours=lambda rows: below.compare(kept_rows.below(rows, fitted.places(np.asarray(rows)))),
+        kept=kept_rows,
         file=scored.file,
-        finish=told.finish,
+        finish=all_rows.finish,
         flagged=scored.flagged,
         read=fitted.sampled,
         inputs=tuple(source.paths),
@@ -79,13 +81,13 @@ def _copies(scored: Scored, rows: int) -> NDArray[np.int64]:
     """The first of the rows that repeat an earlier one, unless copies are ordinary."""
     if scored.copies is None:
         return np.zeros(0, np.int64)
-    found = np.flatnonzero(scored.copies >= 0)
-    return found[:LISTED] if len(found) <= rows * ORDINARY else found[:0]
+    repeats = np.flatnonzero(scored.copies >= 0)
+    return repeats[:LISTED] if len(repeats) <= rows * ORDINARY else repeats[:0]
 
 
 def _moved(finding: Finding, stride: int) -> Finding:
     """A finding about rows of the sample, under their places in the table."""
-    suspects = tuple(replace(own, row=own.row * stride) for own in finding.suspects[:LISTED])
+    suspects = tuple(replace(suspect, row=suspect.row * stride) for suspect in finding.suspects[:LISTED])
     rows, certainty = finding.rows[:LISTED] * stride, finding.certainty[:LISTED]
     return replace(finding, rows=rows, certainty=certainty, suspects=suspects, scores={})
 
@@ -95,8 +97,8 @@ class _Taken:
     rows: NDArray[np.int64]
 
     def __call__(self, block: Any, start: int) -> pd.DataFrame:
-        own = self.rows[(self.rows >= start) & (self.rows < start + len(block))]
-        return framed(block).iloc[own - start].copy()
+        in_block = self.rows[(self.rows >= start) & (self.rows < start + len(block))]
+        return framed(block).iloc[in_block - start].copy()
 
 
 def _taken(source: Source, rows: NDArray[np.int64], sampled: int) -> KeptRows:
@@ -117,30 +119,30 @@ class _Told:
         """What is to be told of how the table was read."""
         n, rows, stride = self.fitted.sampled, self.sums.rows, self.fitted.stride
         every = f": one in {stride:,}, evenly spread" if stride > 1 else ""
-        told = [
+        sentences = [
             f"The models were fitted to {n:,} of {rows:,} rows{every}. They scored all rows. Missing values, ranges, "
             f"constant columns and exact copies are those of all rows; everything else is of the {n:,}."
         ]
         if self.scored.copies is None:
-            told.append("Copies were not looked for: there are too many rows.")
+            sentences.append("Copies were not looked for: there are too many rows.")
         if constant := self.sums.constant:
             are = "has the same value in all rows" if len(constant) == 1 else "have the same value in all rows"
-            told.append(f"{listed(constant)} {are}.")
-        if infinite := [name for name, own in self.sums.columns.items() if own.infinite]:
-            told.append(f"{listed(infinite)} {'holds' if len(infinite) == 1 else 'hold'} infinite numbers.")
-        return told
+            sentences.append(f"{listed(constant)} {are}.")
+        if infinite := [name for name, sums in self.sums.columns.items() if sums.infinite]:
+            sentences.append(f"{listed(infinite)} {'holds' if len(infinite) == 1 else 'hold'} infinite numbers.")
+        return sentences
 
-    def overview(self, own: Finding) -> Finding:
+    def overview(self, of_sample: Finding) -> Finding:
         """What is in the table, by sums over all rows."""
         cells, gaps = self.sums.rows * len(self.sums.columns), sum(self.sums.gaps.values())
         empty = f"{gaps / cells:.2%} of the cells are empty ({gaps:,})" if gaps else "No cell is empty"
         size = f"{counted(self.sums.rows, 'row')}, {counted(len(self.sums.columns), 'column')}."
         shares = {name: round(count / self.sums.rows, 4) for name, count in self.sums.gaps.items()}
         return replace(
-            own,
+            of_sample,
             summary=f"{size} {empty}. The second table is of {self.fitted.sampled:,} rows.",
-            numbers={**own.numbers, "rows": self.sums.rows, "gaps": shares},
-            tables=(self.sums.table(), *own.tables),
+            numbers={**of_sample.numbers, "rows": self.sums.rows, "gaps": shares},
+            tables=(self.sums.table(), *of_sample.tables),
         )
 
     def rows(self) -> Finding | None:
@@ -149,17 +151,17 @@ class _Told:
             return None
         rows, frame = self._listed(self.scored.odd.rows)
         if not len(rows):
-            told = "No row is further out than chance explains."
+            summary = "No row is further out than chance explains."
             numbers = {"rows": 0, "wrong": 0, "columns": len(self.fitted.columns.kinds)}
-            return Finding("rows", "Rows that do not fit the rest", told, numbers=numbers)
+            return Finding("rows", "Rows that do not fit the rest", summary, numbers=numbers)
         typed, places = self.fitted.columns.typed(frame), self.fitted.places(rows)
         scores = pd.DataFrame(self.fitted.rows(typed, places))
         nats = scores["nats"].to_numpy() if "nats" in scores else None
         broken, sure = self.scored.certainty(scores["row_scale"].to_numpy(), nats)
         # What was named once is named, whatever rounding does.
         scores = scores.assign(broken=broken, row_odd=np.maximum(sure, NAMED))
-        found = self.fitted.rows.finding(typed, places, scores, self.scored.odd.count, self.sums.rows)
-        return _at(found, rows)
+        finding = self.fitted.rows.finding(typed, places, scores, self.scored.odd.count, self.sums.rows)
+        return _at(finding, rows)
 
     def target(self) -> Finding | None:
         """The targets or labels that are probably wrong, with the pictures of the sample."""
@@ -168,15 +170,15 @@ class _Told:
             return None
         rows, frame = self._listed(self.scored.wrong.rows)
         name = "labels" if isinstance(judge, LabelScores) else "targets"
-        drawn = next(own for own in self.sample.findings if own.name == name)
+        drawn = next(candidate for candidate in self.sample.findings if candidate.name == name)
         if not len(rows):
             numbers = {**drawn.numbers, "rows": 0}
             none = replace(drawn, rows=rows, certainty=np.zeros(0), suspects=(), scores={}, numbers=numbers)
             return none if not drawn.numbers["rows"] else replace(none, summary="No row of the whole table is listed.")
         typed, places = self.fitted.columns.typed(frame), self.fitted.places(rows)
-        given: Any = judge.given(frame)
-        found = judge.finding(typed, given, places, self.scored.wrong.count, self.sums.rows)
-        return replace(_at(found, rows), pictures=drawn.pictures)
+        targets: Any = judge.given(frame)
+        finding = judge.finding(typed, targets, places, self.scored.wrong.count, self.sums.rows)
+        return replace(_at(finding, rows), pictures=drawn.pictures)
 
     def repeated(self, copies: NDArray[np.int64], leaders: NDArray[np.int64]) -> Finding | None:
         """The rows that repeat an earlier one, exactly."""
@@ -185,12 +187,12 @@ class _Told:
             return None
         title, sentence = "Duplicate rows", f"{counted(count, 'row repeats', 'rows repeat')} an earlier one"
         if not len(copies):
-            told = f"{sentence}: with so few columns or values, that is expected."
-            return Finding("duplicates", title, told, numbers={"rows": 0, "repeated": count})
+            summary = f"{sentence}: with so few columns or values, that is expected."
+            return Finding("duplicates", title, summary, numbers={"rows": 0, "repeated": count})
         target = self.sample.target
         shown = self.kept.frame[target].to_numpy(object) if target is not None else np.zeros(len(self.kept.frame))
-        own, other = (shown[[self.kept.place[int(row)] for row in rows]] for rows in (copies, leaders))
-        differ = ~((own == other) | (pd.isna(own) & pd.isna(other)))
+        values, leader_values = (shown[[self.kept.place[int(row)] for row in rows]] for rows in (copies, leaders))
+        differ = ~((values == leader_values) | (pd.isna(values) & pd.isna(leader_values)))
 
         def explain(rows: NDArray[np.int64]) -> Iterator[Explained]:
             for at in rows:
@@ -200,35 +202,35 @@ class _Told:
                 if differ[at]:
                     headline, far = f"{headline}, but has a different {target}", _CONTRARY
                     group = f"{group} but for the target"
-                    reasons.append(Reason(str(target), str(own[at]), f"{other[at]} in {which}", 1.0))
+                    reasons.append(Reason(str(target), str(values[at]), f"{leader_values[at]} in {which}", 1.0))
                 yield Explained(headline, reasons, far, wrong=False, group=group)
 
-        found = worst_first("duplicates", np.where(differ, 1.0, 0.99), np.ones(len(copies), bool), explain, most=None)
+        ranked = worst_first("duplicates", np.where(differ, 1.0, 0.99), np.ones(len(copies), bool), explain, most=None)
         more = f"; the first {len(copies):,} are listed" if len(copies) < count else ""
         numbers = {"rows": count, "near": 0, "other_target": int(differ.sum()), "by_noise": False}
-        return _at(Finding("duplicates", title, f"{sentence}{more}.", numbers=numbers, **found), copies)
+        return _at(Finding("duplicates", title, f"{sentence}{more}.", numbers=numbers, **ranked), copies)
 
     def finish(self, start: int, part: pd.DataFrame) -> dict[str, Any]:
         """The columns of the file of scores, for some rows of what was written while they were scored."""
-        found: dict[str, Any] = {} if self.fitted.id is None else {str(self.fitted.id): part["id"]}
+        columns: dict[str, Any] = {} if self.fitted.id is None else {str(self.fitted.id): part["id"]}
         marked = np.zeros(len(part), bool)
-        found["suspicious"] = marked
+        columns["suspicious"] = marked
         if self.scored.certainty is not None:
             nats = part["nats"].to_numpy() if "nats" in part else None
             _, sure = self.scored.certainty(part["row_scale"].to_numpy(), nats)
-            found |= {"row_scale": part["row_scale"], "row_odd": sure.astype(np.float32)}
+            columns |= {"row_scale": part["row_scale"], "row_odd": sure.astype(np.float32)}
             marked |= sure >= NAMED
         if self.fitted.target is not None:
             marked |= named_wrong(part)
-            found |= {name: part[name] for name in _OF_TARGETS if name in part}
+            columns |= {name: part[name] for name in _OF_TARGETS if name in part}
         if isinstance(self.fitted.target, LabelScores):
             names = np.array([*self.fitted.target.classes, ""], dtype=object)
-            found["suggested"] = pd.Series(names[part["suggested"].to_numpy()], dtype=str)
+            columns["suggested"] = pd.Series(names[part["suggested"].to_numpy()], dtype=str)
         if self.scored.copies is not None:
-            found["repeats_row"] = self.scored.copies[start : start + len(part)]
+            columns["repeats_row"] = self.scored.copies[start : start + len(part)]
             if not self.scored.ordinary:
-                marked |= found["repeats_row"] >= 0
-        return found
+                marked |= columns["repeats_row"] >= 0
+        return columns
 
     def _listed(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], pd.DataFrame]:
         return rows, self.kept.iloc[rows.tolist()].reset_index(drop=True)
@@ -236,5 +238,5 @@ class _Told:
 
 def _at(finding: Finding, rows: NDArray[np.int64]) -> Finding:
     """A finding about some rows, under their places in the table."""
-    suspects = tuple(replace(own, row=int(rows[own.row])) for own in finding.suspects)
+    suspects = tuple(replace(suspect, row=int(rows[suspect.row])) for suspect in finding.suspects)
     return replace(finding, rows=rows[finding.rows], suspects=suspects)

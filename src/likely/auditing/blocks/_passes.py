@@ -44,8 +44,8 @@ def first_pass(source: Source, stride: int, rows: int, progress: Progress) -> tu
     """Sums over all rows, and the sample."""
     sums: Sums | None = None
     parts: list[pd.DataFrame] = []
-    for own, part in source.each(_First(stride), source.starts):
-        sums = own if sums is None else sums + own
+    for block_sums, part in source.each(_First(stride), source.starts):
+        sums = block_sums if sums is None else sums + block_sums
         parts.append(part)
         progress("reading", sums.rows / rows)
     assert sums is not None
@@ -113,13 +113,13 @@ class Fitted:
         frame = framed(block)
         typed = self.columns.typed(frame)
         places = self.places(start + np.arange(len(frame)))
-        found: dict[str, Any] = {} if self.id is None else {"id": frame[self.id]}
-        found |= {} if self.rows is None else self.rows(typed, places)
-        found |= {} if self.target is None else self.target(frame, typed, places)
+        scores: dict[str, Any] = {} if self.id is None else {"id": frame[self.id]}
+        scores |= {} if self.rows is None else self.rows(typed, places)
+        scores |= {} if self.target is None else self.target(frame, typed, places)
         if self.copies:
             whole = typed.assign(**{name: as_kind(frame[name], kind) for name, kind in self.others.items()})
-            found["key"] = pd.util.hash_pandas_object(whole, index=False).to_numpy()
-        return found
+            scores["key"] = pd.util.hash_pandas_object(whole, index=False).to_numpy()
+        return scores
 
 
 @dataclass(frozen=True)
@@ -176,9 +176,9 @@ def _ranked(file: ScoreFile, certainty: Certainty | None, copies: NDArray[np.int
             odd.add(start, sure >= NAMED, sure, part["row_scale"])
             marked |= sure >= NAMED
         if "odds" in part:
-            own = named_wrong(part)
-            wrong.add(start, own, part["odds"], np.zeros(len(part)))
-            marked |= own
+            named = named_wrong(part)
+            wrong.add(start, named, part["odds"], np.zeros(len(part)))
+            marked |= named
         if copies is not None and not ordinary:
             marked |= copies[start : start + len(part)] >= 0
         flagged += int(marked.sum())

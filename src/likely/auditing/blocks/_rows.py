@@ -71,10 +71,10 @@ class RowScores:
         common = _rows._Common(squashed)
         parts = []
         for start in range(0, len(names), _rows._WIDE):
-            own = names[start : start + _rows._WIDE]
-            detector = ScatterDetector().fit(_rows._read(squashed[own][first]))
-            near = float(np.quantile(np.square(detector.scale(_rows._read(squashed[own]))), _rows._NEAR))
-            parts.append((own, detector, near))
+            group = names[start : start + _rows._WIDE]
+            detector = ScatterDetector().fit(_rows._read(squashed[group][first]))
+            near = float(np.quantile(np.square(detector.scale(_rows._read(squashed[group]))), _rows._NEAR))
+            parts.append((group, detector, near))
         known = BlockColumns.of(columns, leave_out)
         if len(names) > _rows._WIDE:
             return cls(known, units, parts, common, None, None)
@@ -145,13 +145,13 @@ class RowScores:
             The finding.
         """
         scale, certainty = (scores[name].to_numpy(np.float64) for name in ("row_scale", "row_odd"))
-        explain: Any = lambda own: (_rows._by_scale(scale[row]) for row in own)  # noqa: E731
+        explain: Any = lambda listed: (_rows._by_scale(scale[row]) for row in listed)  # noqa: E731
         if self.table is not None and self.pattern is not None:
             explain = self._words(typed, places, scores["broken"].to_numpy(np.float64))
-        found = _rows._finding(scale, certainty, len(self.columns.kinds), explain)
-        wrong = sum(suspect.wrong for suspect in found.suspects)
-        told = _rows._told(count, wrong, rows) if count else found.summary
-        return replace(found, summary=told, scores={}, numbers={**found.numbers, "rows": count})
+        finding = _rows._finding(scale, certainty, len(self.columns.kinds), explain)
+        wrong = sum(suspect.wrong for suspect in finding.suspects)
+        summary = _rows._told(count, wrong, rows) if count else finding.summary
+        return replace(finding, summary=summary, scores={}, numbers={**finding.numbers, "rows": count})
 
     def _words(self, typed: pd.DataFrame, places: NDArray[np.int64], broken: Array) -> Any:
         """What explains rows that are no rows of the sample: they are put below it."""
@@ -170,7 +170,7 @@ class RowScores:
 def _squashed(table: pd.DataFrame, units: dict[str, Squash]) -> pd.DataFrame:
     """The table with numbers squashed."""
     columns = {name: table[name].to_numpy() for name in table.columns}
-    return pd.DataFrame({name: units[name](own) if name in units else own for name, own in columns.items()})
+    return pd.DataFrame({name: units[name](values) if name in units else values for name, values in columns.items()})
 
 
 def extended(table: Neighbours, columns: BlockColumns, typed: pd.DataFrame) -> Neighbours:
@@ -186,12 +186,12 @@ def extended(table: Neighbours, columns: BlockColumns, typed: pd.DataFrame) -> N
     """
     levels = dict(table.levels)
     values: list[NDArray[np.floating]] = []
-    for name, own in zip(table.names, table.values, strict=True):
+    for name, sample_values in zip(table.names, table.values, strict=True):
         new = typed[name].to_numpy()
         if name in levels:
             levels[name] = [*levels[name], *sorted({word for word in new if word is not None} - set(levels[name]))]
             new = replace(columns, levels=levels).codes(name, new).astype(np.float32)
-        values.append(np.concatenate([own, new]))
+        values.append(np.concatenate([sample_values, new]))
     return replace(table, values=values, levels=levels)
 
 

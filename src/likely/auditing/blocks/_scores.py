@@ -81,11 +81,11 @@ class Spread:
 
     def add(self, values: Any) -> None:
         """Take in further rows."""
-        own = np.asarray(values, np.float64)
+        scores = np.asarray(values, np.float64)
         every = max(1, self.rows // _SOME)
-        self._others.append(own[-self._seen % every :: every])
-        self._seen += len(own)
-        both = np.concatenate([self._highest, own])
+        self._others.append(scores[-self._seen % every :: every])
+        self._seen += len(scores)
+        both = np.concatenate([self._highest, scores])
         self._highest = np.partition(both, -_HIGHEST)[-_HIGHEST:] if len(both) > _HIGHEST else both
 
     def summary(self) -> tuple[Array, Array]:

@@ -50,7 +50,7 @@ class Sums:
     columns: dict[str, ColumnSums]
 
     def __add__(self, other: Sums) -> Sums:
-        both = {name: own + other.columns[name] for name, own in self.columns.items()}
+        both = {name: column + other.columns[name] for name, column in self.columns.items()}
         return Sums(self.rows + other.rows, both)
 
     @classmethod
@@ -65,22 +65,22 @@ class Sums:
     @property
     def constant(self) -> list[str]:
         """Columns with one value in all rows, or none."""
-        return [name for name, own in self.columns.items() if own.same]
+        return [name for name, column in self.columns.items() if column.same]
 
     @property
     def gaps(self) -> dict[str, int]:
         """How many values each column lacks, of those that lack some."""
-        return {name: own.gaps for name, own in self.columns.items() if own.gaps}
+        return {name: column.gaps for name, column in self.columns.items() if column.gaps}
 
     def table(self) -> Table:
         """The columns, for the page."""
         shown = dict(list(self.columns.items())[:_SHOWN])
         frame = pd.DataFrame(
             {
-                "gaps": [f"{own.gaps:,}" if own.gaps else "" for own in shown.values()],
-                "infinite": [f"{own.infinite:,}" if own.infinite else "" for own in shown.values()],
-                "lowest": ["" if np.isnan(own.low) else number(own.low) for own in shown.values()],
-                "highest": ["" if np.isnan(own.high) else number(own.high) for own in shown.values()],
+                "gaps": [f"{column.gaps:,}" if column.gaps else "" for column in shown.values()],
+                "infinite": [f"{column.infinite:,}" if column.infinite else "" for column in shown.values()],
+                "lowest": ["" if np.isnan(column.low) else number(column.low) for column in shown.values()],
+                "highest": ["" if np.isnan(column.high) else number(column.high) for column in shown.values()],
             },
             index=list(shown),
         )

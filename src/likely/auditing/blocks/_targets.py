@@ -122,52 +122,52 @@ class TargetScores:
     def judge(self, typed: pd.DataFrame, y: Array, places: NDArray[np.int64]) -> TargetVerdict:
         """The verdict on some rows."""
         X = self.columns.design(typed)
-        own, u = self.verdict, self.squash(np.nan_to_num(y, nan=self.squash.centre))
-        if own.predictable and self.line is not None:
+        verdict, u = self.verdict, self.squash(np.nan_to_num(y, nan=self.squash.centre))
+        if verdict.predictable and self.line is not None:
             mean = self.model.predict(X)
             features = _doubles(_for_a_line(X, self.units), mean)
             scale = self.factor * self.line.predict_scale(np.zeros(len(u)), None, features=features)
         else:
-            mean, scale = np.full(len(u), own.mean[0]), np.full(len(u), own.scale[0])
+            mean, scale = np.full(len(u), verdict.mean[0]), np.full(len(u), verdict.scale[0])
         at = self.known[places]
         # Rows of the sample are judged by models that have not seen them.
-        mean, scale = np.where(at >= 0, own.mean[at], mean), np.where(at >= 0, own.scale[at], scale)
+        mean, scale = np.where(at >= 0, verdict.mean[at], mean), np.where(at >= 0, verdict.scale[at], scale)
         odds = self._odds(u, mean, scale)
-        if own.predictable and len(doubted := np.flatnonzero((odds > 0) & (at < 0))):
+        if verdict.predictable and len(doubted := np.flatnonzero((odds > 0) & (at < 0))):
             moved = spread_by_gaps(X, mean, lambda rows: (self.model.predict(rows), mean), self.seed)(doubted)
             scale[doubted] = np.sqrt(np.square(scale[doubted]) + moved)
             odds[doubted] = np.minimum(odds[doubted], self._odds(u[doubted], mean[doubted], scale[doubted]))
-        odds = np.where(at >= 0, own.odds[at], odds)
+        odds = np.where(at >= 0, verdict.odds[at], odds)
         wrong = 1 / (1 + np.exp(-np.clip(odds, -700, 700)))
-        wrong = np.minimum(wrong, 0.5) if own.too_many else wrong
-        nll = verdicts._nll(u - mean, scale, own.df)
-        return replace(own, mean=mean, scale=scale, nll=nll, odds=odds, wrong=wrong)
+        wrong = np.minimum(wrong, 0.5) if verdict.too_many else wrong
+        nll = verdicts._nll(u - mean, scale, verdict.df)
+        return replace(verdict, mean=mean, scale=scale, nll=nll, odds=odds, wrong=wrong)
 
     def _odds(self, u: Array, mean: Array, scale: Array) -> Array:
-        own = self.verdict
+        verdict = self.verdict
 
         def others(values: Array) -> Array:
             grid = np.unique(np.quantile(self.squash(self.reach[0]), np.linspace(0, 1, verdicts._GRID)))
-            return np.interp(values, grid, verdicts._others(grid, own.mean, own.scale, own.df))
+            return np.interp(values, grid, verdicts._others(grid, verdict.mean, verdict.scale, verdict.df))
 
-        density = verdicts._wrong_density(u, mean, scale, own.df, self.squash, others)
-        right = -verdicts._nll(u - mean, scale, own.df) - (self._rarer(u) if own.predictable else 0.0)
-        return np.log(max(own.share, _labels.LEAST)) - np.log1p(-own.share) + density - right
+        density = verdicts._wrong_density(u, mean, scale, verdict.df, self.squash, others)
+        right = -verdicts._nll(u - mean, scale, verdict.df) - (self._rarer(u) if verdict.predictable else 0.0)
+        return np.log(max(verdict.share, _labels.LEAST)) - np.log1p(-verdict.share) + density - right
 
     def _rarer(self, u: Array) -> Array:
         """Right targets beyond all that is expected are rarer than tails say; what is beyond, the sample tells."""
-        given, expected = self.reach
-        return verdicts._beyond(np.concatenate([given, self.squash.back(u)]), expected)[len(given) :]
+        sample_targets, expected = self.reach
+        return verdicts._beyond(np.concatenate([sample_targets, self.squash.back(u)]), expected)[len(sample_targets) :]
 
     def finding(self, typed: pd.DataFrame, y: Array, places: NDArray[np.int64], count: int, rows: int) -> Finding:
         """The finding about the worst rows, whose places in it are those among the rows given."""
         judged = self.judge(typed, y, places)
-        found = wrong_targets(judged, self.squash(y), self.squash, self.target, np.arange(len(y)), len(y))
-        told = found.summary
+        finding = wrong_targets(judged, self.squash(y), self.squash, self.target, np.arange(len(y)), len(y))
+        summary = finding.summary
         if judged.predictable and not judged.too_many:
-            told = f"{count:,} of {rows:,} values of {self.target} are more likely wrong than right"
-            told += f"{_labels.overall(judged.share)}."
-        return replace(found, summary=told, scores={}, pictures=(), numbers={**found.numbers, "rows": count})
+            summary = f"{count:,} of {rows:,} values of {self.target} are more likely wrong than right"
+            summary += f"{_labels.overall(judged.share)}."
+        return replace(finding, summary=summary, scores={}, pictures=(), numbers={**finding.numbers, "rows": count})
 
 
 @dataclass(frozen=True)
@@ -210,7 +210,8 @@ class LabelScores:
         """Class numbers; -1 where a label is missing, or is none of the sample's."""
         values = as_kind(block[self.target], self.kind)
         words = [
-            None if pd.isna(own) else str(own).removesuffix(".0") if self.kind == "number" else own for own in values
+            None if pd.isna(value) else str(value).removesuffix(".0") if self.kind == "number" else value
+            for value in values
         ]
         return np.asarray(pd.Index(self.classes).get_indexer(pd.Index(words, dtype=object)))
 
@@ -231,26 +232,26 @@ class LabelScores:
 
     def judge(self, typed: pd.DataFrame, labels: NDArray[np.int64], places: NDArray[np.int64]) -> LabelVerdict:
         """The verdict on some rows; of those without a label it means nothing."""
-        own, at, row = self.verdict, self.known[places], np.arange(len(labels))
-        if not own.judged:
-            log_p = np.broadcast_to(own.log_p.mean(0), (len(labels), len(self.classes)))
+        verdict, at, row = self.verdict, self.known[places], np.arange(len(labels))
+        if not verdict.judged:
+            log_p = np.broadcast_to(verdict.log_p.mean(0), (len(labels), len(self.classes)))
             return replace(
-                own, log_p=log_p, temperature=np.ones(len(row)), nll=-log_p[row, labels], wrong=np.zeros(len(row))
+                verdict, log_p=log_p, temperature=np.ones(len(row)), nll=-log_p[row, labels], wrong=np.zeros(len(row))
             )
         X = self.columns.design(typed)
         z = self._logits(X)
         fixed = isinstance(self.temperature, float)
         temperature = np.full(len(z), self.temperature) if fixed else self.temperature.temperature(z)
         log_p = log_softmax(z / temperature[:, None], axis=1)
-        log_p = np.where((at >= 0)[:, None], own.log_p[at], log_p)
-        temperature = np.where(at >= 0, own.temperature[at], temperature)
+        log_p = np.where((at >= 0)[:, None], verdict.log_p[at], log_p)
+        temperature = np.where(at >= 0, verdict.temperature[at], temperature)
         nll = -log_p[row, labels]
-        classes, share = log_p.shape[1], max(own.share, _labels.LEAST)
-        wrong = _labels._posterior(np.exp(-nll), share, classes) * own.predictable.classes[labels]
+        classes, share = log_p.shape[1], max(verdict.share, _labels.LEAST)
+        wrong = _labels._posterior(np.exp(-nll), share, classes) * verdict.predictable.classes[labels]
         named = np.flatnonzero(wrong > 0.5)
-        accused = _labels._accused(log_p[named], own.share) > _labels.MOST
-        wrong[named[accused | own.too_many]] = 0.5
-        judged = replace(own, log_p=log_p, temperature=temperature, nll=nll, wrong=wrong)
+        accused = _labels._accused(log_p[named], verdict.share) > _labels.MOST
+        wrong[named[accused | verdict.too_many]] = 0.5
+        judged = replace(verdict, log_p=log_p, temperature=temperature, nll=nll, wrong=wrong)
         gaps = np.flatnonzero((wrong > 0.5) & has_gaps(X))
         if not len(gaps):
             return judged
@@ -260,12 +261,12 @@ class LabelScores:
     def finding(self, typed: pd.DataFrame, labels: Any, places: NDArray[np.int64], count: int, rows: int) -> Finding:
         """The finding about the worst rows, whose places in it are those among the rows given."""
         judged = self.judge(typed, labels, places)
-        found = wrong_labels(judged, labels, self.classes, np.arange(len(labels)), len(labels))
-        told = found.summary
+        finding = wrong_labels(judged, labels, self.classes, np.arange(len(labels)), len(labels))
+        summary = finding.summary
         if judged.judged and not judged.too_many:
-            told = f"{count:,} of {rows:,} labels {'is' if count == 1 else 'are'} more likely wrong than right"
-            told += f"{_labels.overall(judged.share)}."
-        return replace(found, summary=told, scores={}, pictures=(), numbers={**found.numbers, "rows": count})
+            summary = f"{count:,} of {rows:,} labels {'is' if count == 1 else 'are'} more likely wrong than right"
+            summary += f"{_labels.overall(judged.share)}."
+        return replace(finding, summary=summary, scores={}, pictures=(), numbers={**finding.numbers, "rows": count})
 
 
 def _fitted_line(residual: Array, features: Array, some: NDArray[np.int64]) -> LinearScale:
@@ -278,7 +279,7 @@ def _fitted_line(residual: Array, features: Array, some: NDArray[np.int64]) -> L
 
 def _for_a_line(X: NDArray[np.float32], units: tuple[Array, Array], most: int = 200) -> NDArray[np.float32]:
     """Columns in the sample's units, without gaps and without far values."""
-    centre, spread = (own[:most] for own in units)
+    centre, spread = (unit[:most] for unit in units)
     return np.clip(np.nan_to_num((X[:, :most] - centre) / spread), -5, 5).astype(np.float32)
 
 

@@ -62,10 +62,10 @@ def _groups(reasons: list[Reason]) -> dict[tuple[str, str], str]:
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for reason in reasons:
         counts[reason.what][reason.value] += 1
-    found = {}
+    groups = {}
     for reason in reasons:
         frequent = counts[reason.what].most_common(_WORDS)
         same = any(word == reason.value and times > 1 for word, times in frequent)
         shared = _headline(reason) if same else f"{reason.what} is {reason.expected}"
-        found[reason.what, reason.value] = "more fields than the header" if reason.what == _LONG else shared
-    return found
+        groups[reason.what, reason.value] = "more fields than the header" if reason.what == _LONG else shared
+    return groups

@@ -12,7 +12,7 @@ from likely.auditing._finding import number
 from likely.auditing._source import counted
 
 _NINES = [sign * (10.0**digits - 1) for digits in range(2, 10) for sign in (-1, 1)]
-_EIGHTS = [sign * own for own in (88.0, 888.0, 8888.0) for sign in (-1, 1)]
+_EIGHTS = [sign * eights for eights in (88.0, 888.0, 8888.0) for sign in (-1, 1)]
 _CODES = frozenset([*_NINES, *_EIGHTS, -9.0, -1.0, 0.0, *(s * 2.0**31 for s in (-1, 1)), 2.0**31 - 1])
 _SMALL = frozenset({-1.0, 0.0})  # that are values more often than codes
 _DISTINCT = 10  # other values, at least: in fewer, nothing is isolated
@@ -60,7 +60,7 @@ def codes(columns: Columns, leave_out: set[str]) -> list[Code]:
     >>> [code.sentence for code in codes(read_columns(pd.DataFrame({"age": age})), set())]
     ['-999 in 9 rows, the others are 18 to 79: it may stand for a missing value']
     """
-    found: list[Code] = []
+    gap_codes: list[Code] = []
     for name in columns.named("number", "date"):
         if name in leave_out:
             continue
@@ -70,10 +70,10 @@ def codes(columns: Columns, leave_out: set[str]) -> list[Code]:
             continue
         ends = {float(values.min()), float(values.max())}
         if columns.kinds[name] == "date":
-            found += [
+            gap_codes += [
                 Code(name, end, _DATES[end], int((values == end).sum()), 0.0, 0.0) for end in ends & _DATES.keys()
             ]
-            found = [code for code in found if code.column != name or code.rows >= _TIMES]
+            gap_codes = [code for code in gap_codes if code.column != name or code.rows >= _TIMES]
             continue
         for end in sorted(ends & _CODES):
             others = values[values != end]
@@ -81,9 +81,9 @@ def codes(columns: Columns, leave_out: set[str]) -> list[Code]:
             if end == 0 and times > _MANY * len(values):
                 continue
             if times >= _TIMES and isolated(end, others):
-                found.append(Code(name, end, number(end), times, float(others.min()), float(others.max())))
+                gap_codes.append(Code(name, end, number(end), times, float(others.min()), float(others.max())))
                 values = others
-    return found
+    return gap_codes
 
 
 def isolated(code: float, others: NDArray[np.float64]) -> bool:

@@ -120,8 +120,8 @@ def scatter_of_copies(columns: Columns, twins: Twins, target: str) -> str:
             f" Copies have a different {target} in {here:.0%} of cases, neighbouring rows in {usual:.0%}: the columns "
             f"do not determine {target}, so this alone is no sign of an error."
         )
-    own = np.abs(values[copies] - values[twins.of[copies]])
-    usual, here = float(np.nanmedian(apart)), float(np.nanmedian(own))
+    copy_gaps = np.abs(values[copies] - values[twins.of[copies]])
+    usual, here = float(np.nanmedian(apart)), float(np.nanmedian(copy_gaps))
     if not here <= _USUAL * usual:
         return ""
     return (

@@ -66,12 +66,14 @@ def drift(frame: pd.DataFrame, test: Table, target: str | None, id: str | None =
     ours, theirs = _some(frame[shared]), _some(test.frame[shared])
     both = read_columns(pd.concat([ours, theirs], ignore_index=True))
     second = np.arange(len(ours) + len(theirs)) >= len(ours)
-    found = {name: differs(both.typed[name], both.kinds[name], second, test.name) for name in both.named(*MODELLED)}
-    p = dict(zip(found, holm([own.p_value for own in found.values()]), strict=True))
-    moved = sorted((name for name in found if p[name] < SURE), key=lambda name: -found[name].distance)
+    differences = {
+        name: differs(both.typed[name], both.kinds[name], second, test.name) for name in both.named(*MODELLED)
+    }
+    p = dict(zip(differences, holm([difference.p_value for difference in differences.values()]), strict=True))
+    moved = sorted((name for name in differences if p[name] < SURE), key=lambda name: -differences[name].distance)
     auc, error = told_apart(both, second, {target} if target else set())
     parts.insert(0, _verdict(auc, error, test.name))
-    parts += [found[name].words + "." for name in moved[:_TOLD]]
+    parts += [differences[name].words + "." for name in moved[:_TOLD]]
     if len(moved) > _TOLD:
         more = len(moved) - _TOLD
         parts.append(f"{more:,} more columns differ." if more > 1 else "One more column differs.")
@@ -79,8 +81,8 @@ def drift(frame: pd.DataFrame, test: Table, target: str | None, id: str | None =
         parts.append("No single column differs.")
     lines = pd.DataFrame(
         {
-            "what differs": [found[name].words for name in moved],
-            "distance": [found[name].distance for name in moved],
+            "what differs": [differences[name].words for name in moved],
+            "distance": [differences[name].distance for name in moved],
             "p, corrected": [f"{p[name]:.2g}" for name in moved],
         },
         index=pd.Index(moved, name="column"),
@@ -93,7 +95,7 @@ def drift(frame: pd.DataFrame, test: Table, target: str | None, id: str | None =
             **numbers,
             "auc": round(auc, 4),
             "error": round(error, 4),
-            "columns": {name: round(found[name].distance, 4) for name in moved},
+            "columns": {name: round(differences[name].distance, 4) for name in moved},
         },
         tables=(Shown(lines, f"Columns that differ in {test.name}, 0 for not at all and 1 for entirely.", digits=2),)
         if moved
@@ -168,13 +170,13 @@ def differs(column: pd.Series[Any], kind: str, second: NDArray[np.bool_], name: 
     table = np.array([[np.sum(gap & (second == side)), np.sum(~gap & (second == side))] for side in (False, True)])
     gaps = float(chi2_contingency(table, correction=False).pvalue) if table.sum(0).min() >= _EXPECTED else 1.0
     by_value = _levels if kind == "category" else _numbers
-    own = by_value(column[~gap], second[~gap], name, dates=kind == "date")
-    p = min(1.0, 2 * min(gaps, own.p_value))
-    if gaps < own.p_value and abs(there - here) > own.distance:
+    of_values = by_value(column[~gap], second[~gap], name, dates=kind == "date")
+    p = min(1.0, 2 * min(gaps, of_values.p_value))
+    if gaps < of_values.p_value and abs(there - here) > of_values.distance:
         return Difference(
             p, abs(there - here), f"{column.name} is missing in {there:.0%} of {name}, here in {here:.0%}"
         )
-    return Difference(p, own.distance, own.words)
+    return Difference(p, of_values.distance, of_values.words)
 
 
 def _numbers(column: pd.Series[Any], second: NDArray[np.bool_], name: str, *, dates: bool) -> Difference:
@@ -183,9 +185,9 @@ def _numbers(column: pd.Series[Any], second: NDArray[np.bool_], name: str, *, da
     if not len(a) or not len(b):
         return Difference(1.0, 0.0, "")
     test = ks_2samp(a, b, method="asymp")
-    quartiles = [np.quantile(own, [0.25, 0.5, 0.75]) for own in (a, b)]
-    shift, width = quartiles[1][1] - quartiles[0][1], [float(own[2] - own[0]) for own in quartiles]
-    shown = [_date(float(own[1])) if dates else number(float(own[1])) for own in quartiles]
+    quartiles = [np.quantile(part, [0.25, 0.5, 0.75]) for part in (a, b)]
+    shift, width = quartiles[1][1] - quartiles[0][1], [float(part[2] - part[0]) for part in quartiles]
+    shown = [_date(float(part[1])) if dates else number(float(part[1])) for part in quartiles]
     if test.statistic < _CLEAR:
         words = f"{column.name} differs slightly in {name}: median {shown[1]}, here {shown[0]}"
     elif shift and abs(shift) >= 0.2 * max(*width, 1e-300):
@@ -212,10 +214,10 @@ def _levels(column: pd.Series[Any], second: NDArray[np.bool_], name: str, *, dat
         return Difference(1.0, 0.0, "")
     expected = counts.sum(0) * counts.sum(1).min() / counts.sum()
     rare = expected < _EXPECTED
-    kept = np.column_stack([counts[:, ~rare], counts[:, rare].sum(1)])
-    kept = kept[:, kept.sum(0) > 0]
-    p = float(chi2_contingency(kept, correction=False).pvalue) if kept.shape[1] > 1 else 1.0
-    shares = kept / kept.sum(1, keepdims=True)
+    merged = np.column_stack([counts[:, ~rare], counts[:, rare].sum(1)])
+    merged = merged[:, merged.sum(0) > 0]
+    p = float(chi2_contingency(merged, correction=False).pvalue) if merged.shape[1] > 1 else 1.0
+    shares = merged / merged.sum(1, keepdims=True)
     distance = float(0.5 * np.abs(shares[0] - shares[1]).sum())
     new = np.flatnonzero((counts[0] == 0) & (counts[1] > 0))
     share_new = counts[1, new].sum() / counts[1].sum()

@@ -44,24 +44,24 @@ def faulty_columns(frame: pd.DataFrame, columns: Columns, target: str | None) ->
         Finding: the finding "columns".
     """
     leave_out = {target} if target else set()
-    found: dict[str, list[tuple[str, str]]] = {kind: [] for kind in _WORDS}
+    faults: dict[str, list[tuple[str, str]]] = {kind: [] for kind in _WORDS}
     for kind in ("constant", "empty"):
-        found[kind] = [(name, _WORDS[kind]) for name in columns.named(kind) if name != target]
-    found["identifier"] = [(name, _WORDS["identifier"]) for name in identifiers(columns) if name != target]
-    found["twin"] = [(twin.second, twin.how) for twin in twin_columns(columns, leave_out)]
-    found["code"] = [(code.column, code.sentence) for code in codes(columns, leave_out)]
-    found["spelling"] = [(name, told) for name, every in spellings(columns).items() for told in every[:3]]
-    found["written"] = [(name, told) for name, told in written(frame, columns).items() if name != target]
-    lines = [(name, _WORDS[kind], told) for kind, every in found.items() for name, told in every]
+        faults[kind] = [(name, _WORDS[kind]) for name in columns.named(kind) if name != target]
+    faults["identifier"] = [(name, _WORDS["identifier"]) for name in identifiers(columns) if name != target]
+    faults["twin"] = [(twin.second, twin.how) for twin in twin_columns(columns, leave_out)]
+    faults["code"] = [(code.column, code.sentence) for code in codes(columns, leave_out)]
+    faults["spelling"] = [(name, why) for name, every in spellings(columns).items() for why in every[:3]]
+    faults["written"] = [(name, why) for name, why in written(frame, columns).items() if name != target]
+    lines = [(name, _WORDS[kind], why) for kind, every in faults.items() for name, why in every]
     table = pd.DataFrame(lines[:_SHOWN], columns=["column", "what", "more"]).set_index("column")
-    parts = [_part(kind, [name for name, _ in every]) for kind, every in found.items() if every]
+    parts = [_part(kind, [name for name, _ in every]) for kind, every in faults.items() if every]
     return Finding(
         "columns",
         "Columns to look at",
         " ".join(parts)
         if parts
         else "No column is constant, repeats another, names the rows, or holds codes or numbers as text.",
-        numbers={kind: [{"column": name, "why": told} for name, told in every] for kind, every in found.items()},
+        numbers={kind: [{"column": name, "why": why} for name, why in every] for kind, every in faults.items()},
         tables=(Table(table, "Columns to look at, and why."),) if lines else (),
     )
 
@@ -69,17 +69,17 @@ def faulty_columns(frame: pd.DataFrame, columns: Columns, target: str | None) ->
 def _part(kind: str, names: list[str]) -> str:
     """A sentence about the columns of one kind."""
     names = list(dict.fromkeys(names))
-    one = len(names) == 1
+    single = len(names) == 1
     verbs = {
-        "constant": "is constant" if one else "are constant",
-        "empty": "is empty" if one else "are empty",
-        "identifier": "has a different value in every row" if one else "have a different value in every row",
-        "twin": "repeats another column" if one else "repeat other columns",
+        "constant": "is constant" if single else "are constant",
+        "empty": "is empty" if single else "are empty",
+        "identifier": "has a different value in every row" if single else "have a different value in every row",
+        "twin": "repeats another column" if single else "repeat other columns",
         "code": "holds a number that may stand for a missing value"
-        if one
+        if single
         else "hold numbers that may stand for missing values",
-        "spelling": "has levels spelled in several ways" if one else "have levels spelled in several ways",
-        "written": "holds numbers or dates as text" if one else "hold numbers or dates as text",
+        "spelling": "has levels spelled in several ways" if single else "have levels spelled in several ways",
+        "written": "holds numbers or dates as text" if single else "hold numbers or dates as text",
     }
     return f"{listed(names, last=' and ')} {verbs[kind]}."
 

@@ -55,20 +55,20 @@ def gaps(columns: Columns, target: str | None, task: str) -> Finding | None:
     empty_rows = np.flatnonzero(missing[[name for name in missing.columns if name != target]].all(axis=1).to_numpy())
     if not names and not len(empty_rows):
         return None
-    told: dict[str, Dependence | None] = dict.fromkeys(names)
+    tests: dict[str, Dependence | None] = dict.fromkeys(names)
     if target is not None and task != "none":
         known = columns.typed[target].notna().to_numpy()
         y = columns.typed[target][known]
-        told = {name: depends(missing[name].to_numpy()[known], y, classes=task == "classification") for name in names}
-    corrected = holm([own.p_value if own else np.nan for own in told.values()])
-    by = {name: own for (name, own), p in zip(told.items(), corrected, strict=True) if own and p < SURE}
+        tests = {name: depends(missing[name].to_numpy()[known], y, classes=task == "classification") for name in names}
+    corrected = holm([test.p_value if test else np.nan for test in tests.values()])
+    by = {name: test for (name, test), p in zip(tests.items(), corrected, strict=True) if test and p < SURE}
     rows = [
         {
             "missing": f"{share[name]:.1%}",
-            **_compared(own, target),
+            **_compared(test, target),
             "p, corrected": "" if np.isnan(p) else f"{p:.2g}",
         }
-        for (name, own), p in zip(told.items(), corrected, strict=True)
+        for (name, test), p in zip(tests.items(), corrected, strict=True)
     ]
     frame = pd.DataFrame(rows, index=pd.Index(names, name="column"))
     frame = frame.iloc[np.argsort(-share[names].to_numpy(), kind="stable")[:_SHOWN]]
@@ -89,12 +89,12 @@ def gaps(columns: Columns, target: str | None, task: str) -> Finding | None:
     )
 
 
-def _compared(own: Dependence | None, target: str | None) -> dict[str, str]:
+def _compared(dependence: Dependence | None, target: str | None) -> dict[str, str]:
     if target is None:
         return {}
-    if own is None:
+    if dependence is None:
         return {"compared": "", "where missing": "", "elsewhere": ""}
-    return {"compared": own.what, "where missing": own.with_gap, "elsewhere": own.without}
+    return {"compared": dependence.what, "where missing": dependence.with_gap, "elsewhere": dependence.without}
 
 
 def _sentence(
@@ -106,11 +106,11 @@ def _sentence(
     if empty_rows:
         parts.append(counted(empty_rows, "row is", "rows are") + " empty throughout.")
     if by:
-        first, own = min(by.items(), key=lambda item: item[1].p_value)
+        first, dependence = min(by.items(), key=lambda item: item[1].p_value)
         parts.append(
             f"Missing values in {listed(list(by), last=' and ')} depend on {target}: where {first} is missing, "
-            f"{own.what} is {own.with_gap}, elsewhere {own.without}. A model could use this: will the same values be "
-            "missing in use?"
+            f"{dependence.what} is {dependence.with_gap}, elsewhere {dependence.without}. A model could "
+            "use this: will the same values be missing in use?"
         )
     elif target is not None and names:
         parts.append(f"None of this depends on {target}, by {counted(len(names), 'test')}.")
@@ -160,12 +160,12 @@ def _of_classes(gap: NDArray[np.bool_], y: pd.Series[Any]) -> Dependence | None:
     rare = expected < _EXPECTED
     if rare.all():  # an exact test of the most frequent class against the rest asks for no more
         rare[np.argmax(expected)] = False
-    kept = np.column_stack([counts[:, ~rare], counts[:, rare].sum(1)]) if rare.any() else counts
-    kept = kept[:, kept.sum(0) > 0]
-    if kept.shape[1] < 2:
+    merged = np.column_stack([counts[:, ~rare], counts[:, rare].sum(1)]) if rare.any() else counts
+    merged = merged[:, merged.sum(0) > 0]
+    if merged.shape[1] < 2:
         return None
-    exact = kept.shape[1] == 2 and kept.min() < _LARGE
-    p = float(fisher_exact(kept).pvalue) if exact else float(chi2_contingency(kept, correction=False).pvalue)
+    exact = merged.shape[1] == 2 and merged.min() < _LARGE
+    p = float(fisher_exact(merged).pvalue) if exact else float(chi2_contingency(merged, correction=False).pvalue)
     shares = counts / counts.sum(1, keepdims=True)
     level = int(np.argmax(np.abs(shares[0] - shares[1])))
     here, there = shares[:, level]

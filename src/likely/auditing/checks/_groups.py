@@ -97,16 +97,16 @@ def failing_groups(
     if not words:
         return None
     groups = worst_groups(masks, words, loss[some])
-    failing = [own for own in groups if own.p_value < SURE and own.loss > _WORSE * own.rest]
+    failing = [group for group in groups if group.p_value < SURE and group.loss > _WORSE * group.rest]
     share = len(rows) / len(some)
     frame = pd.DataFrame(
         {
-            "rows": [round(own.rows * share) for own in groups],
-            "there": [f"{number(own.loss)} ± {number(float(f'{own.error:.1g}'))}" for own in groups],
-            "elsewhere": [number(own.rest) for own in groups],
-            "p, corrected": [f"{own.p_value:.2g}" for own in groups],
+            "rows": [round(group.rows * share) for group in groups],
+            "there": [f"{number(group.loss)} ± {number(float(f'{group.error:.1g}'))}" for group in groups],
+            "elsewhere": [number(group.rest) for group in groups],
+            "p, corrected": [f"{group.p_value:.2g}" for group in groups],
         },
-        index=pd.Index([own.where for own in groups], name="where"),
+        index=pd.Index([group.where for group in groups], name="where"),
     )
     return Finding(
         "groups",
@@ -119,14 +119,14 @@ def failing_groups(
         numbers={
             "groups": [
                 {
-                    "where": own.where,
-                    "rows": round(own.rows * share),
-                    "loss": round(own.loss, 6),
-                    "error": round(own.error, 6),
-                    "rest": round(own.rest, 6),
-                    "p_value": own.p_value,
+                    "where": group.where,
+                    "rows": round(group.rows * share),
+                    "loss": round(group.loss, 6),
+                    "error": round(group.error, 6),
+                    "rest": round(group.rest, 6),
+                    "p_value": group.p_value,
                 }
-                for own in failing
+                for group in failing
             ]
         },
         tables=(Table(frame, f"{what[0].upper()}{what[1:]}, on rows that were not used to choose the groups."),)
@@ -149,7 +149,7 @@ def conditions(
     Returns:
         tuple: which rows meet which condition, shape (rows, conditions), and for each its column and its words.
     """
-    found: list[tuple[float, NDArray[np.bool_], tuple[str, str]]] = []
+    candidates: list[tuple[float, NDArray[np.bool_], tuple[str, str]]] = []
     half = len(rows) // 2
     excess = np.minimum(loss[:half], _cap(loss))
     excess = excess - excess.mean()
@@ -159,18 +159,18 @@ def conditions(
         for mask, words in _of_column(columns.typed[name].iloc[rows], kind):
             if max(_FEWEST * 2, _SHARE * len(rows)) <= mask.sum() < len(rows) - _FEWEST:
                 clear = float(excess @ mask[:half]) / float(np.sqrt(max(mask[:half].sum(), 1)))
-                found.append((clear, mask, (name, f"{name} {words}")))
-        if len(found) > 2 * _CONDITIONS:
-            found = _clearest(found)
-    found = _clearest(found)
-    masks = np.column_stack([mask for _, mask, _ in found]) if found else np.zeros((len(rows), 0), bool)
-    return masks, [words for _, _, words in found]
+                candidates.append((clear, mask, (name, f"{name} {words}")))
+        if len(candidates) > 2 * _CONDITIONS:
+            candidates = _clearest(candidates)
+    candidates = _clearest(candidates)
+    masks = np.column_stack([mask for _, mask, _ in candidates]) if candidates else np.zeros((len(rows), 0), bool)
+    return masks, [words for _, _, words in candidates]
 
 
 def _clearest(
-    found: list[tuple[float, NDArray[np.bool_], tuple[str, str]]],
+    candidates: list[tuple[float, NDArray[np.bool_], tuple[str, str]]],
 ) -> list[tuple[float, NDArray[np.bool_], tuple[str, str]]]:
-    return sorted(found, key=lambda own: -own[0])[:_CONDITIONS]
+    return sorted(candidates, key=lambda candidate: -candidate[0])[:_CONDITIONS]
 
 
 def _of_column(column: pd.Series[Any], kind: str) -> Iterator[tuple[NDArray[np.bool_], str]]:
@@ -215,15 +215,15 @@ def worst_groups(masks: NDArray[np.bool_], words: list[tuple[str, str]], loss: A
         inside = held[:, i] & held[:, j]
         if min(int(inside.sum()), int((~inside).sum())) < _FEWEST // 2:
             continue
-        own, rest = value[inside], value[~inside]
-        capped = [np.clip(part, None, _cap(loss)) for part in (own, rest)]
+        losses, rest = value[inside], value[~inside]
+        capped = [np.clip(part, None, _cap(loss)) for part in (losses, rest)]
         p_values.append(float(ttest_ind(*capped, equal_var=False, alternative="greater").pvalue))
         where = words[i][1] if i == j else f"{words[i][1]} and {words[j][1]}"
-        error = float(own.std() / np.sqrt(len(own)))
+        error = float(losses.std() / np.sqrt(len(losses)))
         rows = int((masks[:, i] & masks[:, j]).sum())
-        groups.append(Group(where, rows, float(own.mean()), error, float(rest.mean()), 1.0))
-    corrected = [own._replace(p_value=float(p)) for own, p in zip(groups, holm(p_values), strict=True)]
-    return sorted(corrected, key=lambda own: -own.loss / max(own.rest, 1e-300))
+        groups.append(Group(where, rows, float(losses.mean()), error, float(rest.mean()), 1.0))
+    corrected = [group._replace(p_value=float(p)) for group, p in zip(groups, holm(p_values), strict=True)]
+    return sorted(corrected, key=lambda group: -group.loss / max(group.rest, 1e-300))
 
 
 def _cap(loss: Array) -> float:

@@ -61,29 +61,29 @@ def order(columns: Columns, target: str | None) -> Finding | None:
         names = [name for place, name in enumerate(names) if place in some or name == target]
     if n < _FEWEST or not names:
         return None
-    found = {name: told for name in names if (told := _of_column(columns, name)) is not None}
-    p = holm([told.p_value for told in found.values()])
-    sure = [name for name, own in zip(found, p, strict=True) if own < SURE]
-    clear = [name for name in sure if max(abs(found[name].neighbours), abs(found[name].trend)) >= _CLEAR]
-    clear.sort(key=lambda name: -max(abs(found[name].neighbours), abs(found[name].trend)))
+    tested = {name: dependence for name in names if (dependence := _of_column(columns, name)) is not None}
+    p = holm([dependence.p_value for dependence in tested.values()])
+    sure = [name for name, p_value in zip(tested, p, strict=True) if p_value < SURE]
+    clear = [name for name in sure if max(abs(tested[name].neighbours), abs(tested[name].trend)) >= _CLEAR]
+    clear.sort(key=lambda name: -max(abs(tested[name].neighbours), abs(tested[name].trend)))
     frame = pd.DataFrame(
         {
-            "like the row before": [_apart(told) for told in found.values()],
-            "along the table": [round(told.trend, 2) for told in found.values()],
-            "p, corrected": [f"{own:.2g}" for own in p],
+            "like the row before": [_apart(dependence) for dependence in tested.values()],
+            "along the table": [round(dependence.trend, 2) for dependence in tested.values()],
+            "p, corrected": [f"{p_value:.2g}" for p_value in p],
         },
-        index=pd.Index(list(found), name="column"),
+        index=pd.Index(list(tested), name="column"),
     )
-    frame = frame.iloc[np.argsort([told.p_value for told in found.values()], kind="stable")[:_SHOWN]]
+    frame = frame.iloc[np.argsort([dependence.p_value for dependence in tested.values()], kind="stable")[:_SHOWN]]
     return Finding(
         "order",
         "The order of the rows",
-        _sentence(found, clear, target),
+        _sentence(tested, clear, target),
         numbers={
             "columns": clear,
-            "p_value": {str(name): float(own) for name, own in zip(found, p, strict=True)},
-            "neighbours": {str(name): round(told.neighbours, 4) for name, told in found.items()},
-            "trend": {str(name): round(told.trend, 4) for name, told in found.items()},
+            "p_value": {str(name): float(p_value) for name, p_value in zip(tested, p, strict=True)},
+            "neighbours": {str(name): round(dependence.neighbours, 4) for name, dependence in tested.items()},
+            "trend": {str(name): round(dependence.trend, 4) for name, dependence in tested.items()},
         },
         tables=(
             Table(
@@ -93,7 +93,7 @@ def order(columns: Columns, target: str | None) -> Finding | None:
                 digits=2,
             ),
         )
-        if len(found)
+        if len(tested)
         else (),
     )
 
@@ -109,36 +109,36 @@ def _of_column(columns: Columns, name: str) -> Dependence | None:
     return depends(block, spread, categories=levels is not None)
 
 
-def _sentence(found: dict[str, Dependence], clear: list[str], target: str | None) -> str:
+def _sentence(tested: dict[str, Dependence], clear: list[str], target: str | None) -> str:
     if not clear:
         return "Rows look shuffled: no column depends on the position in the table."
-    ordered = [name for name in clear if abs(found[name].trend) >= _SORTED]
-    alike = [name for name in clear if abs(found[name].trend) < _SORTED]
+    ordered = [name for name in clear if abs(tested[name].trend) >= _SORTED]
+    alike = [name for name in clear if abs(tested[name].trend) < _SORTED]
     if target in ordered:
         return f"Rows are sorted by {target}, or nearly so: shuffle them before they are split into folds or batches."
     parts = []
     if ordered:
         parts.append(f"Rows are sorted by {listed(ordered, most=3, last=' and ')}, or nearly so.")
     if alike:
-        parts.append(f"In {listed(alike, most=3, last=' and ')} {_how(found[alike[0]], alike[0])}.")
+        parts.append(f"In {listed(alike, most=3, last=' and ')} {_how(tested[alike[0]], alike[0])}.")
     if target in clear:
         parts.append(f"{target} depends on the order: in a random split, test rows are neighbours of training rows.")
     parts.append("If rows follow each other in time, or belong to groups, split by time or by group.")
     return " ".join(parts)
 
 
-def _how(own: Dependence, name: str) -> str:
+def _how(dependence: Dependence, name: str) -> str:
     """What the order does to a column, in words."""
-    if abs(own.neighbours) < max(_CLEAR, abs(own.trend) / 2):
-        return f"values change along the table ({name}: correlation {own.trend:.2f}, by chance 0)"
-    alike = "are alike" if own.neighbours > 0 else "alternate"
-    return f"neighbouring rows {alike} ({name}: {_apart(own)}, by chance 0)"
+    if abs(dependence.neighbours) < max(_CLEAR, abs(dependence.trend) / 2):
+        return f"values change along the table ({name}: correlation {dependence.trend:.2f}, by chance 0)"
+    alike = "are alike" if dependence.neighbours > 0 else "alternate"
+    return f"neighbouring rows {alike} ({name}: {_apart(dependence)}, by chance 0)"
 
 
-def _apart(own: Dependence) -> str:
+def _apart(dependence: Dependence) -> str:
     """How alike neighbours are, with its error."""
-    error = float(f"{own.neighbours_error:.1g}")
-    return f"{own.neighbours:.2f} ± {number(error)}"
+    error = float(f"{dependence.neighbours_error:.1g}")
+    return f"{dependence.neighbours:.2f} ± {number(error)}"
 
 
 def depends(values: Array, spread: Array | None = None, *, categories: bool = False) -> Dependence | None:
@@ -226,13 +226,13 @@ def _trend_of_levels(codes: Index) -> tuple[float, float]:
     counts = np.bincount(codes)
     frequent = counts >= _RARE
     group = np.where(frequent[codes], codes, len(counts))
-    kept = np.unique(group, return_inverse=True)[1]
-    size = np.bincount(kept)
+    compact = np.unique(group, return_inverse=True)[1]
+    size = np.bincount(compact)
     if len(size) < 2 or size.min() < _RARE:
         return 0.0, np.nan
     n = len(codes)
     place = np.arange(n, dtype=np.float64) - (n - 1) / 2
-    between = float(np.sum(np.bincount(kept, place) ** 2 / size)) / float(place @ place)
+    between = float(np.sum(np.bincount(compact, place) ** 2 / size)) / float(place @ place)
     # The part that so many levels explain by chance is taken off the size, not off the test.
     adjusted = max(0.0, 1 - (1 - between) * (n - 1) / (n - len(size)))
     return float(np.sqrt(adjusted)), float(chi2.sf((n - 1) * between, len(size) - 1))

@@ -51,11 +51,11 @@ def overview(columns: Columns, target: str | None, task: str) -> Finding:
     sentence, numbers, balance = _target(columns, target, task)
     tables += balance
     missing = float(gaps.mean())
-    told = f" {_share(missing)} of the cells are empty." if missing else " No cell is empty."
+    empty = f" {_share(missing)} of the cells are empty." if missing else " No cell is empty."
     return Finding(
         "overview",
         "Overview",
-        f"{counted(n, 'row')}, {counted(width, 'column')}: {listed(parts, most=9, last=' and ')}.{told}{sentence}",
+        f"{counted(n, 'row')}, {counted(width, 'column')}: {listed(parts, most=9, last=' and ')}.{empty}{sentence}",
         numbers={
             "rows": n,
             "columns": width,
@@ -91,7 +91,9 @@ def _held(present: pd.Series[Any], kind: str) -> str:
     """What a column holds: quantiles of numbers, the first and last date, the most frequent levels."""
     if kind in ("number", "identifier") and pd.api.types.is_numeric_dtype(present.dtype):
         low, middle, high = present.quantile([0.0, 0.5, 1.0])
-        low, middle, high = (number(own, year=are_years(present.to_numpy(np.float64))) for own in (low, middle, high))
+        low, middle, high = (
+            number(quantile, year=are_years(present.to_numpy(np.float64))) for quantile in (low, middle, high)
+        )
         return f"{low} to {high}, median {middle}"
     if kind == "date":
         first, last = (

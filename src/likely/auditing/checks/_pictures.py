@@ -77,7 +77,7 @@ def find_pictures(columns: Columns, images: Any, table: Path | None, notes: list
         notes.append(f"{name} names images; to check them, install Pillow.")
         return None
     folder = table.parent if table is not None else Path()
-    paths = [None if pd.isna(own) else folder / str(own) for own in columns.typed[name]]
+    paths = [None if pd.isna(file) else folder / str(file) for file in columns.typed[name]]
     if not any(path.is_file() for path in paths if path is not None):
         notes.append(f"{name} names images, none of which is there; relative names are looked up beside the table.")
         return None
@@ -98,7 +98,7 @@ def picture_column(columns: Columns) -> str | None:
         present = columns.typed[name].dropna()
         if len(present) and not pd.api.types.is_numeric_dtype(present.dtype):
             some = present.iloc[:1_000]
-            if np.mean([str(own).lower().endswith(ENDINGS) for own in some]) >= _MOSTLY:
+            if np.mean([str(file).lower().endswith(ENDINGS) for file in some]) >= _MOSTLY:
                 return name
     return None
 
@@ -116,7 +116,9 @@ def with_measurements(columns: Columns, facts: Facts) -> Columns:
     n = len(columns.typed)
     measured = {f"image {name}": _padded(getattr(facts, name), n) for name in PROPERTIES}
     measured = {
-        name: own for name, own in measured.items() if name not in columns.kinds and len(np.unique(own[own == own])) > 1
+        name: values
+        for name, values in measured.items()
+        if name not in columns.kinds and len(np.unique(values[values == values])) > 1
     }
     typed = pd.concat([columns.typed, pd.DataFrame(measured, index=columns.typed.index)], axis=1)
     return Columns({**columns.kinds, **dict.fromkeys(measured, "number")}, typed, columns.odd)
@@ -136,9 +138,9 @@ def odd_pictures(facts: Facts, n: int, labels: Array | None = None) -> Finding:
     rows = len(facts.width)
     faults = picture_faults(facts)
     odd: dict[int, list[tuple[str, str]]] = defaultdict(list)
-    counts = {kind: len(found) for kind, found in faults.items()}
-    for kind, found in faults.items():
-        for row, more in found.items():
+    counts = {kind: len(rows_at_fault) for kind, rows_at_fault in faults.items()}
+    for kind, rows_at_fault in faults.items():
+        for row, more in rows_at_fault.items():
             odd[row].append((kind, more))
     certainty = np.zeros(n)
     for row, every in odd.items():
@@ -146,19 +148,27 @@ def odd_pictures(facts: Facts, n: int, labels: Array | None = None) -> Finding:
 
     def explain(top: NDArray[np.int64]) -> Iterator[Explained]:
         for row in top:
-            every = sorted(odd[int(row)], key=lambda own: -_KINDS[own[0]].sure)
+            every = sorted(odd[int(row)], key=lambda fault: -_KINDS[fault[0]].sure)
             kind, more = every[0]
             about = _KINDS[kind]
-            reasons = [Reason("image", _KINDS[own].words, text, _KINDS[own].sure) for own, text in every]
+            reasons = [Reason("image", _KINDS[fault].words, text, _KINDS[fault].sure) for fault, text in every]
             headline = f"the image {about.words}{': ' if more else ''}{more}"
             yield Explained(headline, reasons, about.far, about.wrong, f"the image {about.words}")
 
-    told = [f"{count:,} {_KINDS[kind].words.replace('is ', '', 1)}" for kind, count in counts.items() if count]
+    counts_in_words = [
+        f"{count:,} {_KINDS[kind].words.replace('is ', '', 1)}" for kind, count in counts.items() if count
+    ]
     sentence = (
-        f"Of {rows:,} images: {', '.join(told)}." if told else f"All {rows:,} images can be read, and none is odd."
+        f"Of {rows:,} images: {', '.join(counts_in_words)}."
+        if counts_in_words
+        else f"All {rows:,} images can be read, and none is odd."
     )
     gives: dict[str, Told] = {} if labels is None else _given_away(facts, labels[:rows])
-    strong = {name: own for name, own in gives.items() if own.share >= _GIVES and own.share > 2 * own.error}
+    strong = {
+        name: explained
+        for name, explained in gives.items()
+        if explained.share >= _GIVES and explained.share > 2 * explained.error
+    }
     if strong:
         name, (share, error) = max(strong.items(), key=lambda item: item[1].share)
         sentence += f" The {name} alone explains {percent(share, error)} of the label: a model may learn that instead."
@@ -170,7 +180,7 @@ def odd_pictures(facts: Facts, n: int, labels: Array | None = None) -> Finding:
         numbers={
             "rows": len(odd),
             **counts,
-            "tell_the_label": {name: round(own.share, 4) for name, own in gives.items()},
+            "tell_the_label": {name: round(explained.share, 4) for name, explained in gives.items()},
         },
         tables=(_table(facts),),
         **worst_first("images", certainty, certainty > 0, explain, most=None),
@@ -185,8 +195,8 @@ def _table(facts: Facts) -> Table:
     measured = {name: getattr(facts, name) for name in PROPERTIES}
     read = ~np.isnan(facts.width)
     lines = {
-        name: dict(zip(["5%", "median", "95%"], np.quantile(own[read], [0.05, 0.5, 0.95]), strict=True))
-        for name, own in measured.items()
+        name: dict(zip(["5%", "median", "95%"], np.quantile(values[read], [0.05, 0.5, 0.95]), strict=True))
+        for name, values in measured.items()
         if read.any()
     }
     frame = pd.DataFrame.from_dict(lines, orient="index").rename_axis("measured")
@@ -216,7 +226,7 @@ def picture_faults(facts: Facts) -> dict[str, dict[int, str]]:
     size = {int(row): f"{facts.width[row]:.0f} × {facts.height[row]:.0f} pixels" for row in np.flatnonzero(~unreadable)}
     blurred = (_off(sharpness) < -_FAR) | ((_off(sharpness) < -_FAR / 2) & (facts.sharpness < _BLURRED))
     grey = facts.colour < _GREY
-    found = {
+    faults = {
         "unreadable": dict.fromkeys(np.flatnonzero(unreadable).tolist(), ""),
         "blank": dict.fromkeys(np.flatnonzero(blank).tolist(), ""),
         "dark": _rare((facts.dark < _DARK) & ~blank, facts.brightness, "brightness"),
@@ -228,8 +238,8 @@ def picture_faults(facts: Facts) -> dict[str, dict[int, str]]:
         "copy": copies_of(facts, unreadable | blank),
     }
     return {
-        kind: {row: more for row, more in rows.items() if row not in found["blank"] or kind == "blank"}
-        for kind, rows in found.items()
+        kind: {row: more for row, more in rows.items() if row not in faults["blank"] or kind == "blank"}
+        for kind, rows in faults.items()
     }
 
 

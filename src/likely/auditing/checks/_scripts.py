@@ -77,7 +77,10 @@ def language_of(text: str) -> str:
     'German'
     """
     words = _LATIN.findall(text[:_LOOK].lower())
-    counts = sorted(((sum(word in own for word in words), name) for name, own in _FREQUENT_WORDS.items()), reverse=True)
+    counts = sorted(
+        ((sum(word in frequent_words for word in words), name) for name, frequent_words in _FREQUENT_WORDS.items()),
+        reverse=True,
+    )
     (most, name), (second, _) = counts[:2]
     return name if most >= _WORDS and most >= _AHEAD * second else ""
 

@@ -61,7 +61,7 @@ def spellings(columns: Columns) -> dict[str, list[str]]:
     >>> spellings(read_columns(pd.DataFrame({"state": ["NY"] * 5 + ["ny "] + ["LA"] * 3})))
     {'state': ['“NY” (5 rows) is also written “ny ” (1)']}
     """
-    found: dict[str, list[str]] = {}
+    sentences: dict[str, list[str]] = {}
     for name in columns.named("category"):
         counts = columns.typed[name].value_counts()
         if len(counts) > _LEVELS:
@@ -69,15 +69,15 @@ def spellings(columns: Columns) -> dict[str, list[str]]:
         forms: dict[str, list[str]] = defaultdict(list)
         for level in counts.index:
             forms[plain(str(level))].append(str(level))
-        told = [
-            f"“{own[0]}” ({counts[own[0]]:,} rows) is also written "
-            + listed([f"“{other}” ({counts[other]:,})" for other in own[1:]], most=3, last=" and ")
-            for own in forms.values()
-            if len(own) > 1
+        of_column = [
+            f"“{variants[0]}” ({counts[variants[0]]:,} rows) is also written "
+            + listed([f"“{other}” ({counts[other]:,})" for other in variants[1:]], most=3, last=" and ")
+            for variants in forms.values()
+            if len(variants) > 1
         ]
-        if told:
-            found[str(name)] = told
-    return found
+        if of_column:
+            sentences[str(name)] = of_column
+    return sentences
 
 
 def written(frame: pd.DataFrame, columns: Columns) -> dict[str, str]:
@@ -98,17 +98,17 @@ def written(frame: pd.DataFrame, columns: Columns) -> dict[str, str]:
     >>> written(table, read_columns(table))["day"]
     'dates in 2 formats: like 2024-03-31 (50%), like 31/03/2024 (50%)'
     """
-    found = {}
+    as_text = {}
     for name, kind in columns.kinds.items():
         if kind == "number" and name in frame and not pd.api.types.is_numeric_dtype(frame[name].dtype):
-            found[name] = "numbers stored as text"
+            as_text[name] = "numbers stored as text"
         elif kind in ("category", "text", "identifier") and not pd.api.types.is_numeric_dtype(
             columns.typed[name].dtype
         ):
             sentence = _form(columns.typed[name])
             if sentence:
-                found[name] = sentence
-    return found
+                as_text[name] = sentence
+    return as_text
 
 
 def _form(column: pd.Series[Any]) -> str:

@@ -57,13 +57,13 @@ def near_texts(texts: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.floa
     >>> near_texts(["the cat sat on the mat", "dogs bark at night, mostly", "the cat sat on the mats"])[0]
     array([-1, -1,  0])
     """
-    own = [pieces(text) for text in texts]
+    pieces_of = [pieces(text) for text in texts]
     of, share = np.full(len(texts), -1), np.zeros(len(texts))
-    compared = [place for place, cut in enumerate(own) if len(cut) >= _FEWEST]
+    compared = [place for place, cut in enumerate(pieces_of) if len(cut) >= _FEWEST]
     if len(compared) < 2:
         return of, share
-    starts = np.cumsum([0, *(len(own[place]) for place in compared[:-1])])
-    values = np.fromiter((value for place in compared for value in own[place]), np.uint64)
+    starts = np.cumsum([0, *(len(pieces_of[place]) for place in compared[:-1])])
+    values = np.fromiter((value for place in compared for value in pieces_of[place]), np.uint64)
     random = np.random.RandomState(0)
     factors = random.randint(1, 2**31, (_BANDS * _DEPTH, 2)).astype(np.uint64)
     for band in range(_BANDS):
@@ -76,7 +76,7 @@ def near_texts(texts: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.floa
             here, there = compared[int(later)], compared[int(first[group[later]])]
             if of[here] >= 0:
                 continue
-            common = len(own[here] & own[there]) / len(own[here] | own[there])
+            common = len(pieces_of[here] & pieces_of[there]) / len(pieces_of[here] | pieces_of[there])
             if common >= _ALIKE:
                 of[here], share[here] = there, common
     return of, share

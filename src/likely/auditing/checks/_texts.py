@@ -48,7 +48,7 @@ def text_columns(columns: Columns) -> list[str]:
     Returns:
         list[str]: columns of words with more than two spaces per value that mostly differ.
     """
-    found = []
+    names = []
     for name in columns.named("text", "identifier", "category"):
         present = columns.typed[name].dropna()
         if pd.api.types.is_numeric_dtype(present.dtype) or not len(present):
@@ -56,8 +56,8 @@ def text_columns(columns: Columns) -> list[str]:
         some = present.iloc[:1_000]
         differ = columns.kinds[name] != "category" or some.nunique() > len(some) / 2
         if differ and np.mean([text.count(" ") for text in some]) > _SPACES:
-            found.append(name)
-    return found
+            names.append(name)
+    return names
 
 
 def odd_texts(columns: Columns, leave_out: set[str]) -> Finding | None:
@@ -79,20 +79,20 @@ def odd_texts(columns: Columns, leave_out: set[str]) -> Finding | None:
         column = columns.typed[name]
         rows = np.flatnonzero(column.notna().to_numpy())
         texts = column.iloc[rows].tolist()
-        for place, own in _damaged(texts, name):
-            odd[int(rows[place])].append(own)
-        for place, own in _lengths(texts, name):
-            odd[int(rows[place])].append(own)
+        for place, fault in _damaged(texts, name):
+            odd[int(rows[place])].append(fault)
+        for place, fault in _lengths(texts, name):
+            odd[int(rows[place])].append(fault)
         languages, others = _languages(texts[:_ROWS], name)
-        copies, told = _copies(texts[:_ROWS], rows, name)
-        for place, own in [*others, *copies]:
-            odd[int(rows[place])].append(own)
-        parts += [told] if told else []
+        copies, sentence = _copies(texts[:_ROWS], rows, name)
+        for place, fault in [*others, *copies]:
+            odd[int(rows[place])].append(fault)
+        parts += [sentence] if sentence else []
         length = np.array([len(text) for text in texts])
         low, middle, high = np.quantile(length, [0.05, 0.5, 0.95])
         lines[name] = {
             "signs": f"{middle:,.0f} ({low:,.0f} to {high:,.0f})",
-            "written in": listed([f"{own} {share:.0%}" for own, share in languages.items()], most=3),
+            "written in": listed([f"{language} {share:.0%}" for language, share in languages.items()], most=3),
             "almost copies": len(copies),
         }
     frame = pd.DataFrame.from_dict(lines, orient="index").rename_axis("column")
@@ -103,14 +103,14 @@ def _finding(odd: dict[int, list[_Odd]], n: int, frame: pd.DataFrame, parts: lis
     certainty = np.zeros(n)
     counts: dict[str, int] = defaultdict(int)
     for row, every in odd.items():
-        certainty[row] = max(_SURE[own.what] for own in every)
-        for what in {own.what for own in every}:
+        certainty[row] = max(_SURE[fault.what] for fault in every)
+        for what in {fault.what for fault in every}:
             counts[what] += 1
 
     def explain(rows: NDArray[np.int64]) -> Iterator[Explained]:
         for row in rows:
-            every = sorted(odd[int(row)], key=lambda own: -_SURE[own.what])
-            reasons = [Reason(own.column, own.shown, own.expected, _SURE[own.what]) for own in every]
+            every = sorted(odd[int(row)], key=lambda fault: -_SURE[fault.what])
+            reasons = [Reason(fault.column, fault.shown, fault.expected, _SURE[fault.what]) for fault in every]
             first = every[0]
             wrong = first.what in ("damaged", "empty")
             yield Explained(first.headline, reasons, _FAR_OFF[first.what], wrong=wrong, group=first.group)
@@ -123,10 +123,10 @@ def _finding(odd: dict[int, list[_Odd]], n: int, frame: pd.DataFrame, parts: lis
         "length": "far longer or shorter than most",
         "copy": "almost the same as an earlier one",
     }
-    told = [f"{counted(counts[what], 'text is', 'texts are')} {how}" for what, how in words.items() if counts[what]]
-    sentence = (", ".join(told) + "." if told else "No text is empty, damaged, or almost a copy of another.") + "".join(
-        f" {part}" for part in parts
-    )
+    clauses = [f"{counted(counts[what], 'text is', 'texts are')} {how}" for what, how in words.items() if counts[what]]
+    sentence = (
+        ", ".join(clauses) + "." if clauses else "No text is empty, damaged, or almost a copy of another."
+    ) + "".join(f" {part}" for part in parts)
     return Finding(
         "texts",
         "Texts",
@@ -184,21 +184,21 @@ def _lengths(texts: list[str], name: str) -> Iterator[tuple[int, _Odd]]:
 def _languages(texts: list[str], name: str) -> tuple[dict[str, float], list[tuple[int, _Odd]]]:
     """The share of each language or script, and the texts in a rare one."""
     scripts = np.array([script_of(text) for text in texts], dtype=object)
-    found: Any = np.array(
+    languages: Any = np.array(
         [language_of(text) if script == "Latin" else script for text, script in zip(texts, scripts, strict=True)],
         dtype=object,
     )
-    shares = pd.Series(found[found != ""]).value_counts(normalize=True)
+    shares = pd.Series(languages[languages != ""]).value_counts(normalize=True)
     by_script = pd.Series(scripts[scripts != ""]).value_counts(normalize=True)
     odd = []
-    for place, (own, script) in enumerate(zip(found, scripts, strict=True)):
+    for place, (language, script) in enumerate(zip(languages, scripts, strict=True)):
         if script and by_script[script] < _RARE:
             group = f"{name} is in {script} script, most are in {by_script.index[0]}"
             odd.append((place, _Odd("script", name, group, group, _short(texts[place]))))
-        elif own and script == "Latin" and shares[own] < _RARE:
-            group = f"{name} is in {own}, most are in {shares.index[0]}"
+        elif language and script == "Latin" and shares[language] < _RARE:
+            group = f"{name} is in {language}, most are in {shares.index[0]}"
             odd.append((place, _Odd("language", name, group, group, _short(texts[place]))))
-    return {str(own): float(share) for own, share in shares.items()}, odd
+    return {str(language): float(share) for language, share in shares.items()}, odd
 
 
 def _copies(texts: list[str], rows: NDArray[np.int64], name: str) -> tuple[list[tuple[int, _Odd]], str]:
@@ -208,10 +208,10 @@ def _copies(texts: list[str], rows: NDArray[np.int64], name: str) -> tuple[list[
     later = [int(place) for place in np.flatnonzero(of >= 0) if texts[place] != texts[of[place]]]
     if len(later) > ORDINARY * len(texts):
         return [], f"{len(later):,} values of {name} are almost equal to another: they seem to follow a pattern."
-    found = []
+    copies = []
     for place in later:
         other = int(rows[of[place]])
         headline = f"{name} almost equals that of row {other} ({share[place]:.0%} of its pieces)"
         group = f"{name} almost equals that of another row"
-        found.append((place, _Odd("copy", name, headline, group, _short(texts[place]), _short(texts[of[place]]))))
-    return found, ""
+        copies.append((place, _Odd("copy", name, headline, group, _short(texts[place]), _short(texts[of[place]]))))
+    return copies, ""

@@ -50,17 +50,19 @@ def twin_columns(columns: Columns, leave_out: set[str]) -> list[TwinColumns]:
         return []
     rows = np.sort(np.random.RandomState(0).permutation(n)[:_SAMPLE])
     groups: dict[bytes, list[str]] = {}
-    found: list[TwinColumns] = []
+    twins: list[TwinColumns] = []
     for name in names:
         sample = as_numbers(columns.typed[name].iloc[rows])[0]
         for key in _keys(sample, pd.api.types.is_numeric_dtype(columns.typed[name].dtype)):
             before = groups.setdefault(key, [])
-            twin = next((own for other in before if (own := _same(columns.typed[other], columns.typed[name]))), None)
+            twin = next(
+                (match for other in before if (match := _same(columns.typed[other], columns.typed[name]))), None
+            )
             if twin is not None:
-                found.append(twin)
+                twins.append(twin)
                 break
             before.append(name)
-    return found
+    return twins
 
 
 def _keys(sample: NDArray[np.float64], numeric: bool) -> list[bytes]:
@@ -83,28 +85,32 @@ def _keys(sample: NDArray[np.float64], numeric: bool) -> list[bytes]:
 
 def _same(first: pd.Series[Any], second: pd.Series[Any]) -> TwinColumns | None:
     """Whether two columns are equal in all rows, and how."""
-    one, two = str(first.name), str(second.name)
+    name, other_name = str(first.name), str(second.name)
     if not bool((first.isna().to_numpy() == second.isna().to_numpy()).all()):
         return None
-    numeric = [pd.api.types.is_numeric_dtype(own.dtype) for own in (first, second)]
+    numeric = [pd.api.types.is_numeric_dtype(column.dtype) for column in (first, second)]
     if all(numeric):
-        x, y = (own.dropna().to_numpy(np.float64) for own in (first, second))
+        x, y = (column.dropna().to_numpy(np.float64) for column in (first, second))
         if np.array_equal(x, y):
-            return TwinColumns(one, two, f"{two} equals {one}")
+            return TwinColumns(name, other_name, f"{other_name} equals {name}")
         with np.errstate(over="ignore", invalid="ignore"):
             slope = float(np.dot(x - x.mean(), y - y.mean()) / np.dot(x - x.mean(), x - x.mean()))
             shift = float(y.mean() - slope * x.mean())
             if np.isfinite(slope) and np.abs(y - shift - slope * x).max() <= _EQUAL * float(y.std()):
-                return TwinColumns(one, two, f"{two} = {_line(one, slope, shift, float(y.std()))}")
-    codes = [pd.factorize(own)[0] for own in (first, second)]
+                return TwinColumns(name, other_name, f"{other_name} = {_line(name, slope, shift, float(y.std()))}")
+    codes = [pd.factorize(column)[0] for column in (first, second)]
     if not np.array_equal(*codes) or codes[0].max() >= _LEVELS:
         return None
     equal = not any(numeric) and bool((first.dropna().to_numpy() == second.dropna().to_numpy()).all())
     if equal:
-        return TwinColumns(one, two, f"{two} equals {one}")
+        return TwinColumns(name, other_name, f"{other_name} equals {name}")
     amounts = any(numeric) and codes[0].max() > 1
-    how = f"{two} and {one} determine each other, one to one" if amounts else f"{two} is {one} under other names"
-    return TwinColumns(one, two, how)
+    how = (
+        f"{other_name} and {name} determine each other, one to one"
+        if amounts
+        else f"{other_name} is {name} under other names"
+    )
+    return TwinColumns(name, other_name, how)
 
 
 def _line(name: str, slope: float, shift: float, deviation: float) -> str:
