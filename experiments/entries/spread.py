@@ -60,18 +60,22 @@ def one(entry: Entry, context: Context, command: str) -> Outcome:
 def side_by_side(
     entries: Sequence[Entry], context: Context, command: Callable[[Entry], str], spread: Spread
 ) -> Iterator[Outcome]:
-    """Run the entries, giving each outcome as soon as it is there; those that are timed come last, one by one."""
+    """Run the entries, giving each outcome as soon as it is there.
+
+    Those that are timed come last, one by one, unless the run is quick, which judges no time.
+    """
     from joblib import Parallel, delayed
 
     # Other processes may have other working folders, and no bar.
     quiet = replace(context, progress=_silent, data=context.data and context.data.resolve())
+    together = [entry for entry in entries if context.quick or not entry.timed]
     with _backend(spread):
-        work = (delayed(one)(entry, quiet, command(entry)) for entry in entries if not entry.timed)
+        work = (delayed(one)(entry, quiet, command(entry)) for entry in together)
         # Ray's backend hands over all outcomes at the end or none.
         as_they_come = "list" if spread.backend == "ray" else "generator_unordered"
         yield from Parallel(return_as=as_they_come, batch_size=1, pre_dispatch="all")(work)
     for entry in entries:
-        if entry.timed:
+        if entry not in together:
             yield one(entry, quiet, command(entry))
 
 
