@@ -43,7 +43,7 @@ def test_a_cluster_fits_the_folds(one_job: np.ndarray) -> None:
     distributed = pytest.importorskip("distributed")
     lines: list[str] = []
     with (
-        distributed.LocalCluster(processes=False, n_workers=1, threads_per_worker=2, dashboard_address=None) as cluster,
+        distributed.LocalCluster(processes=False, n_workers=1, threads_per_worker=2, dashboard_address=":0") as cluster,
         distributed.Client(cluster),
         joblib.parallel_config("dask"),
     ):
