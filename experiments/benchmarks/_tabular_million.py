@@ -40,7 +40,7 @@ def fit(rows: int) -> tuple[float, float]:
     X = rng.normal(size=(rows, COLUMNS)).astype(np.float32)
     y = X[:, 0] + np.sin(2 * X[:, 1]) + X[:, 2] * X[:, 3] + 0.5 * np.exp(0.3 * X[:, 4]) * rng.normal(size=rows)
     start = time.perf_counter()
-    LikelihoodRegressor(n_jobs=CORES, random_state=0).fit(X, y).predict_dist(X[:10_000])
+    LikelihoodRegressor(random_state=0).fit(X, y).predict_dist(X[:10_000])
     seconds = time.perf_counter() - start
     of_workers = CORES * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20  # as if each had the most
     return seconds, peak_megabytes() / 1024 + of_workers

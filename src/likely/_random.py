@@ -7,6 +7,7 @@ the caller's own draws change. Here every draw comes from a generator that belon
 
 from __future__ import annotations
 
+import math
 import threading
 from functools import cache
 from typing import Any, Self
@@ -145,6 +146,8 @@ class CheapDropout(nn.Module):
         p: the share of numbers that are set to zero in training.
     """
 
+    of: tuple[int, slice] | None = None  # number of rows of a batch, and those that are here; None: all are here
+
     def __init__(self, p: float) -> None:
         super().__init__()
         self.p = p
@@ -153,11 +156,14 @@ class CheapDropout(nn.Module):
         """``x`` with a share of its numbers at zero in training."""
         if not self.training or self.p == 0:
             return x
-        if x.device.type != "cpu" or 2 * x.numel() > COINS:
-            mask = torch.empty_like(x, requires_grad=False).bernoulli_(1 - self.p, generator=generator(x.device))
-            return x * mask.div_(1 - self.p)
-        start = int(torch.randint(COINS - x.numel(), (), generator=generator()))
-        return x * _coins(self.p)[start : start + x.numel()].view(x.shape)
+        rows, here = self.of or (x.shape[-2], slice(None))
+        shape = (*x.shape[:-2], rows, x.shape[-1])
+        numbers = math.prod(shape)
+        if x.device.type != "cpu" or 2 * numbers > COINS:
+            kept = x.new_empty(shape).bernoulli_(1 - self.p, generator=generator(x.device))
+            return x * kept[..., here, :].div_(1 - self.p)
+        start = int(torch.randint(COINS - numbers, (), generator=generator()))
+        return x * _coins(self.p)[start : start + numbers].view(shape)[..., here, :]
 
 
 @cache

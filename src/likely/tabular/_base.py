@@ -29,6 +29,7 @@ from likely.tabular._by_blocks import read_sample
 from likely.tabular._fitting import Recipe, Second, fit_members, fit_two_stage, nll_at, start_members
 from likely.tabular._likelihoods import Likelihood
 from likely.tabular._members import fresh
+from likely.tabular._processes import Processes
 from likely.tabular._rows import Rows, in_chunks
 
 OBJECTIVES = ("two_stage", "joint", "beta", "faithful")
@@ -81,6 +82,9 @@ class LikelihoodModel(BaseEstimator):
         The order of the rows does not matter. A row of weight two counts twice in every loss. It is in one batch and
         one fold, though, where two equal rows may be in different ones, so the two fits agree in distribution only.
 
+        Where :mod:`torch.distributed` is initialised (by torchrun's script or Ray Train), call it in every process
+        with the same rows. Each computes the gradients of its share of each batch, and all get the same model.
+
         Args:
             X: table of shape (rows, inputs), without missing values. From a table that is not in memory (a path, glob
                 or URL of files, a Dask array or frame) a regular sample of rows is read, at most 2²⁵ numbers in all.
@@ -92,7 +96,8 @@ class LikelihoodModel(BaseEstimator):
             The fitted estimator itself.
 
         Raises:
-            ValueError: if an argument is out of its range, or X or y contains NaN or infinite values.
+            ValueError: if an argument is out of its range, or X or y contains NaN or infinite values; in a distributed
+                run also if the processes were given different rows, or ``checkpoint`` is not None.
         """
         X, y, (sample_weight,), _ = read_sample(X, y, sample_weight)
         X, y = self._checked(X, y, reset=True)
@@ -108,7 +113,7 @@ class LikelihoodModel(BaseEstimator):
         order = _canonical(X, y, weight)  # folds and batches then follow from the set of rows
         rows = self._rows(X[order], y[order], weight[order], reset=True)
         likelihood = likelihood.at(rows.y)
-        recipe = self._recipe(rows, check_random_state(self.random_state).randint(2**31 - 1))
+        recipe = self._recipe(rows, self._seed(rows))
         if self.objective == "two_stage":
             self.training_, self.second_, blind, history = fit_two_stage(rows, likelihood, recipe)
             phi = self.second_.mean(rows.x, blind)
@@ -151,7 +156,7 @@ class LikelihoodModel(BaseEstimator):
         if self.ensemble is not None:
             raise ValueError("partial_fit does not train an ensemble: set ensemble=None")
         rows = self._rows(X, y, weight, reset=fresh_start)
-        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        seed = self._seed(rows)
         recipe = replace(self._recipe(rows, seed), checkpoint=None)
         if fresh_start:
             likelihood = self._settings().at(rows.y)
@@ -172,6 +177,8 @@ class LikelihoodModel(BaseEstimator):
         if self.checkpoint is not None:
             for number, member in enumerate(members):
                 member.set_params(checkpoint=f"{self.checkpoint}.{number}")
+        if Processes.current().count > 1:  # all of them train each member
+            return [_fitted(member, X, y, weight) for member in members]
         jobs = (joblib.delayed(_fitted)(member, X, y, weight) for member in members)
         return joblib.Parallel(n_jobs=self.n_jobs)(jobs)
 
@@ -243,6 +250,14 @@ class LikelihoodModel(BaseEstimator):
         check_scalar(self.weight_decay, "weight_decay", Real, min_val=0)
         return self._likelihood()
 
+    def _seed(self, rows: Rows) -> int:
+        """The seed of a fit, the same in all processes of a distributed run."""
+        processes = Processes.current()
+        if processes.count > 1 and self.checkpoint is not None:
+            raise ValueError("checkpoint must be None where several processes train one network")
+        processes.check_same(rows)
+        return int(processes.first(check_random_state(self.random_state).randint(2**31 - 1), rows.x.device))
+
     def _recipe(self, rows: Rows, seed: int) -> Recipe:
         optimizer = self.optimizer if callable(self.optimizer) else OPTIMIZERS.get(self.optimizer)
         if optimizer is None:
@@ -262,7 +277,7 @@ class LikelihoodModel(BaseEstimator):
             patience=self.patience,
             cv=self.cv,
             seed=int(seed),
-            callbacks=[*(self.callbacks or ()), *([Bar()] if self.verbose else ())],
+            callbacks=[*(self.callbacks or ()), *([Bar()] if self.verbose and Processes.current().rank == 0 else ())],
             checkpoint=None if self.checkpoint is None else os.fspath(self.checkpoint),
             about=about,
         )

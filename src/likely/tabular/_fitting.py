@@ -20,6 +20,7 @@ from likely.optim import param_groups
 from likely.tabular._likelihoods import UNITS, Fitted, Likelihood
 from likely.tabular._lines import draw_lines
 from likely.tabular._members import MLP, Copies, Heads, tensors_of
+from likely.tabular._processes import Processes
 from likely.tabular._rows import CHUNK, JUDGED, Batches, Rows, deal, in_chunks
 
 HEADS, DROPPED = 32, 0.2  # hidden units between the inputs and the likelihood's parameters, and their dropout
@@ -171,15 +172,22 @@ def _learn(
     looked_at = torch.arange(0, device=device)[None] if folds is None else folds[:, : -(-JUDGED // members)]
     looked_at_weight = rows.weight[looked_at]
     start: list[Tensor] = []
+    processes = Processes.current()
+    share = processes.share
 
     def loss(step: int) -> Tensor:
         if not fitted.training:
             fitted.train()
         index = batches(step).to(device)
         weight = rows.weight[index] * (unseen[index] != who)
-        return ((nll(index) * weight).sum(1) / weight.sum(1).clamp(min=TINY)).sum()
+        each = nll(index[share]) * weight[:, share]
+        return (each.sum(1) / weight.sum(1).clamp(min=TINY)).sum()
 
     def judge() -> Tensor:
+        processes.equalize(fitted.buffers())
+        return processes.from_first(own_judge())
+
+    def own_judge() -> Tensor:
         fitted.eval()
         held = (nll(looked_at) * looked_at_weight).double()
         if margin is None:
@@ -192,19 +200,21 @@ def _learn(
 
     own = tensors_of(fitted, members)
     every = max(20, 2 * looked_at.shape[1] // batches.size)
-    return train(
-        loss,
-        fitted,
-        optimizer,
-        max_steps=recipe.max_steps,
-        judge=None if folds is None else judge,
-        members=own if margin is None else [[tensor for one in own for tensor in one]],
-        every=every,
-        patience=max(recipe.patience, 5 * every),
-        seed=recipe.seed,
-        callbacks=recipe.callbacks,
-        checkpoint=recipe.saved(stage),
-    )
+    foreign = isinstance(fitted.model, Copies)  # draws what it likes: each process by itself
+    with processes.adding_up(fitted, optimizer, batches.size):
+        return train(
+            loss,
+            fitted,
+            optimizer,
+            max_steps=recipe.max_steps,
+            judge=None if folds is None else judge,
+            members=own if margin is None else [[tensor for one in own for tensor in one]],
+            every=every,
+            patience=max(recipe.patience, 5 * every),
+            seed=recipe.seed + (processes.rank if foreign else 0),
+            callbacks=processes.agreeing(recipe.callbacks, device),
+            checkpoint=recipe.saved(stage),
+        )
 
 
 def fit_two_stage(rows: Rows, likelihood: Likelihood, recipe: Recipe) -> tuple[Training, Second, Tensor, History]:
@@ -227,7 +237,8 @@ def fit_two_stage(rows: Rows, likelihood: Likelihood, recipe: Recipe) -> tuple[T
     weighted = replace(rows, weight=weight / weight.mean())
     further = again.run(weighted, folds, replace(recipe, seed=recipe.seed + 2), "members-again")
     seen_again = again.blind(rows, folds)
-    if _plain(rows, likelihood, seen_again) > _plain(rows, likelihood, blind):
+    worse = _plain(rows, likelihood, seen_again) > _plain(rows, likelihood, blind)
+    if Processes.current().first(worse, rows.x.device):
         return training, second, blind, history
     history.step += further.step
     return again, fit_second(rows, likelihood, seen_again, recipe, "second-again"), seen_again, history

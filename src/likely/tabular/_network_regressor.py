@@ -63,7 +63,8 @@ class NetworkRegressor(RegressorMixin, LikelihoodModel):
         callbacks: functions that are called with a :class:`~likely.tabular.Progress`; training ends when one returns
             True.
         checkpoint: path of a file from which an interrupted fit resumes when it is called again; None writes none.
-        n_jobs: number of members of an ensemble that are trained at once, as joblib counts them.
+        n_jobs: number of members of an ensemble that joblib trains at once; None is one, unless
+            ``joblib.parallel_config`` sets another. The networks of all folds are trained together in any case.
         verbose: whether to draw a progress bar.
 
     Attributes:

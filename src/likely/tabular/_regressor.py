@@ -60,7 +60,8 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
         time_limit: seconds after which no further member is started and an unfinished one is dropped; None sets no
             limit.
         device: torch device on which kernels and networks are fitted, for example ``"cuda"``; None is the CPU.
-        n_jobs: number of threads, as joblib counts them; None is torch's number of threads.
+        n_jobs: number of folds that joblib fits at once, each on one thread; the result does not depend on it. None:
+            what ``joblib.parallel_config`` sets, or one after the other on all of torch's threads.
         random_state: seed or generator; the same seed gives the same model.
         verbose: whether to report progress on the error stream; or a function that is called with each line.
 

@@ -133,8 +133,10 @@ class TableEstimator(BaseEstimator):
         views, smooth = Views.learn(plain, self.columns_.categories, target, weight, folds, device)
         table = Table(plain, smooth, self.columns_.categories, X, order)
         limit = np.inf if self.time_limit is None else self._began + self.time_limit
-        threads = torch.get_num_threads() if self.n_jobs is None else effective_n_jobs(self.n_jobs)
-        return views, Task(table, target, weight, folds, "identity", seed, threads, limit)
+        spread = self.n_jobs is not None or effective_n_jobs(None) > 1
+        threads = 1 if spread else torch.get_num_threads()
+        task = Task(table, target, weight, folds, "identity", seed, threads, self.n_jobs, spread, limit)
+        return views, task
 
     def _members(self, inputs: int, outputs: int) -> tuple[dict[str, Fit], bool]:
         """The members to fit, and whether the user named them."""

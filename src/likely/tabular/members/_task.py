@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+import joblib
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from torch import Tensor
 
 from likely._typing import Array, Index
@@ -77,6 +81,8 @@ class Task:
     link: str
     random_state: int = 0
     threads: int = 1
+    jobs: int | None = None  # folds that are fitted at once, as joblib counts them
+    spread: bool = False  # whether joblib fits the folds, each on one thread
     deadline: float = np.inf  # on time.monotonic's clock
     best: Array | None = field(default=None, repr=False)  # what the best member so far said blindly
 
@@ -170,21 +176,64 @@ class Member:
 class FitFold(Protocol):
     """Fits one fold's model."""
 
-    def __call__(self, fold: int, learned: Index, held: Index) -> Model:
-        """The model, from rows ``learned`` and judged on rows ``held``."""
+    def __call__(self, task: Task, fold: int, learned: Index, held: Index) -> Model:
+        """The model, from rows ``learned`` and judged on rows ``held``; of ``task`` it has this fold's view only."""
         ...
 
 
 def cross_fit(task: Task, fit: FitFold) -> Member:
-    """A model for each fold by ``fit(fold, learned, held)``."""
+    """A model for each fold by ``fit(task, fold, learned, held)``, which may run in another process.
+
+    Where there is a best member so far, the first fold comes before all others, which may not be worth their time.
+    """
     blind = np.empty(task.target.shape)
     models = []
-    for fold, learned, held in task.splits():
-        model = fit(fold, learned, held)
-        blind[held] = model(task.table.view(fold, held))
-        models.append(model)
-        if fold == 0:
-            task.check_help(blind[held], held)
-        if fold + 1 < task.n_folds:
-            task.check_time()
+    splits = list(task.splits())
+    for part in [splits] if task.best is None else [splits[:1], splits[1:]]:
+        for (fold, _, held), (model, said) in zip(part, _fit_folds(task, fit, part), strict=True):
+            blind[held] = said
+            models.append(model)
+            if fold == 0:
+                task.check_help(said, held)
     return Member(tuple(models), blind)
+
+
+def _fit_folds(task: Task, fit: FitFold, splits: list[tuple[int, Index, Index]]) -> Iterable[tuple[Model, Array]]:
+    if not task.spread:
+        return (_fit_fold(task, fit, *split) for split in splits)
+    # Arrays travel as copies: those that joblib maps into memory cannot be written to.
+    parallel = joblib.Parallel(n_jobs=task.jobs, max_nbytes=None)
+    with one_thread():
+        return list(parallel(joblib.delayed(_fit_apart)(*_packed(task, split[0]), fit, *split) for split in splits))
+
+
+def _fit_fold(task: Task, fit: FitFold, fold: int, learned: Index, held: Index) -> tuple[Model, Array]:
+    if fold > 0:
+        task.check_time()
+    model = fit(task, fold, learned, held)
+    return model, model(task.table.view(fold, held))
+
+
+def _packed(task: Task, fold: int) -> tuple[Task, float, int]:
+    """What one fold reads of a task, the seconds that are left to it, and the process that it comes from."""
+    smooth = [view if number == fold else torch.empty(0) for number, view in enumerate(task.table.smooth)]
+    part = replace(task, table=replace(task.table, smooth=smooth), threads=1, spread=False)
+    return part, task.deadline - time.monotonic(), os.getpid()
+
+
+def _fit_apart(task: Task, left: float, sender: int, fit: FitFold, *split: Any) -> tuple[Model, Array]:
+    task = replace(task, deadline=time.monotonic() + left)  # clocks of other machines differ
+    with nullcontext() if os.getpid() == sender else one_thread():
+        return _fit_fold(task, fit, *split)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Inside, this process computes on one thread per job, so that rounding does not depend on the number of jobs."""
+    before = torch.get_num_threads()
+    with threadpool_limits(1):
+        torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)

@@ -45,7 +45,7 @@ def fit_boosting(task: Task, growth: Growth = GROWTH) -> Member:
     """Boosted trees for each fold."""
     fit_one = _lightgbm if find_spec("lightgbm") is not None else _scikit_learn
 
-    def fit(fold: int, learned: Index, held: Index) -> Boosted:
+    def fit(task: Task, fold: int, learned: Index, held: Index) -> Boosted:
         kept = np.flatnonzero(task.target[learned].any(0)) if task.link == "softmax" else np.arange(task.outputs)
         x, held_x = task.table.plain[learned], task.table.plain[held]
         weight, held_weight = task.weight[learned], task.weight[held]

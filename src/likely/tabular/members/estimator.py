@@ -42,7 +42,7 @@ def fit_estimator(task: Task, estimator: Any) -> Member:
         raise ValueError(f"{name} in model has no predict_proba: wrap it in sklearn's CalibratedClassifierCV")
     weighed = has_fit_parameter(estimator, "sample_weight") and bool((task.weight != task.weight[0]).any())
 
-    def fit(fold: int, learned: Index, held: Index) -> Foreign:
+    def fit(task: Task, fold: int, learned: Index, held: Index) -> Foreign:
         target = task.target[learned]
         y = target.argmax(1) if task.link == "softmax" else target[:, 0] if task.outputs == 1 else target
         own = clone(estimator)

@@ -206,26 +206,32 @@ def fit_kernel(task: Task) -> Member:
         working = target[:, 1:]  # one column says all
     weight = torch.as_tensor(task.weight, dtype=torch.float32)
     random = torch.Generator().manual_seed(task.random_state)
-    chosen_kind: list[tuple[str, bool]] = []
+    draws = [
+        tuple(torch.from_numpy(some)[torch.randperm(len(some), generator=random)[:ROWS]] for some in (learned, held))
+        for _, learned, held in task.splits()
+    ]
 
-    def fit(fold: int, learned: Index, held: Index) -> Smooth:
-        x = task.table.smooth[fold]
+    def scouting(task: Task, fold: int) -> tuple[Problem, Problem, Tensor]:
+        x, (rows, judges) = task.table.smooth[fold], draws[fold]
         device = x.device
-        rows = torch.from_numpy(learned)[torch.randperm(len(learned), generator=random)[:ROWS]]
-        judges = torch.from_numpy(held)[torch.randperm(len(held), generator=random)[:ROWS]]
         plain = Problem(
             x[rows], working[rows].to(device), weight[rows].to(device),
             x[judges], working[judges].to(device), weight[judges].to(device),
         )  # fmt: skip
-        few = torch.arange(min(SCOUTS, len(rows)))
         fewer = replace(plain, x=plain.x[:LOOK], y=plain.y[:LOOK], weight=plain.weight[:LOOK])
-        if not chosen_kind:
-            chosen_kind.append(_kind(fewer, few))
-        found = learn_metric(fewer, *chosen_kind[0], few)
+        return plain, fewer, torch.arange(min(SCOUTS, len(rows)))
+
+    kind = _kind(*scouting(task, 0)[1:])
+
+    def fit(task: Task, fold: int, learned: Index, held: Index) -> Smooth:
+        plain, fewer, few = scouting(task, fold)
+        rows, judges = draws[fold]
+        device = plain.x.device
+        found = learn_metric(fewer, *kind, few)
         exact = task.link == "identity" and found.loss < EXACT * float(plain.y.var(correction=0))
         best = task.best if task.link == "identity" and not exact else None
         ahead = best is not None and found.loss < FAR * float(task.losses(best[held], held).mean())
-        shape, many = chosen_kind[0][0], torch.arange(min(MANY if ahead else CENTRES, len(rows)))
+        shape, many = kind[0], torch.arange(min(MANY if ahead else CENTRES, len(rows)))
         own = replace(plain, y=target[rows].to(device), held_y=target[judges].to(device), link=task.link, ridges=RIDGES)
         if exact:
             parts = ("x", "y", "weight", "held_x", "held_y", "held_weight")

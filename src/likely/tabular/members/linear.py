@@ -32,7 +32,7 @@ class Line:
 def fit_lines(task: Task) -> Member:
     """One line for each fold."""
 
-    def fit(fold: int, learned: Index, held: Index) -> Line:
+    def fit(task: Task, fold: int, learned: Index, held: Index) -> Line:
         learned = learned[:: -(-len(learned) // ROWS)]
         x, y = task.table.smooth[fold].cpu().numpy()[learned].astype(np.float64), task.target[learned]
         weight = task.weight[learned]

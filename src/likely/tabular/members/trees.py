@@ -39,7 +39,7 @@ class Forest:
 def fit_trees(task: Task) -> Member:
     """One forest for each fold."""
 
-    def fit(fold: int, learned: Index, held: Index) -> Forest:
+    def fit(task: Task, fold: int, learned: Index, held: Index) -> Forest:
         x = task.table.smooth[fold].cpu().numpy()[learned]
         y, weight = task.target[learned], task.weight[learned]
         options: dict[str, Any] = {
