@@ -156,14 +156,17 @@ class CheapDropout(nn.Module):
         """``x`` with a share of its numbers at zero in training."""
         if not self.training or self.p == 0:
             return x
-        rows, here = self.of or (x.shape[-2], slice(None))
-        shape = (*x.shape[:-2], rows, x.shape[-1])
+        shape: tuple[int, ...] = x.shape
+        here: tuple[slice, ...] = (slice(None),) * x.ndim
+        if self.of:
+            rows, part = self.of
+            shape, here = (*x.shape[:-2], rows, x.shape[-1]), (*(slice(None),) * (x.ndim - 2), part, slice(None))
         numbers = math.prod(shape)
         if x.device.type != "cpu" or 2 * numbers > COINS:
             kept = x.new_empty(shape).bernoulli_(1 - self.p, generator=generator(x.device))
-            return x * kept[..., here, :].div_(1 - self.p)
+            return x * kept[here].div_(1 - self.p)
         start = int(torch.randint(COINS - numbers, (), generator=generator()))
-        return x * _coins(self.p)[start : start + numbers].view(shape)[..., here, :]
+        return x * _coins(self.p)[start : start + numbers].view(shape)[here]
 
 
 @cache

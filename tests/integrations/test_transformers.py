@@ -165,7 +165,7 @@ def test_a_row_finds_its_own_temperature(tmp_path):
 def test_what_cannot_work_says_so(tmp_path):
     with pytest.raises(ValueError, match="reduction='mean'"):
         LikelihoodModel(bert(), likely.SoftmaxLoss(reduction="sum"))
-    with pytest.raises(ValueError, match="name the submodule"):
+    with pytest.raises(ValueError, match="give the name of the submodule"):
         LikelihoodModel(bert(), likely.SoftmaxLoss(), features="input")
     with pytest.raises(ValueError, match="remove_unused_columns=False"):
         LikelihoodModel(bert(), likely.SoftmaxLoss())(labels=torch.zeros(2))

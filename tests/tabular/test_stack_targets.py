@@ -169,7 +169,7 @@ def test_rows_of_a_group_are_held_out_together() -> None:
 def test_splits_and_groups_that_cannot_be_used() -> None:
     X, y = rows(30)
     for options, arguments, message in (
-        ({"cv": ShuffleSplit(3)}, {}, "holds each row out once"),
+        ({"cv": ShuffleSplit(3)}, {}, "holds out each row once"),
         ({"cv": 1}, {}, "cv == 1, must be >= 2"),
         ({}, {"groups": np.ones(30)}, "one group only"),
         ({}, {"groups": np.arange(29)}, "inconsistent numbers"),

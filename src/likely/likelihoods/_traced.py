@@ -75,9 +75,10 @@ def _has_kernel(kind: str, tensor: Tensor) -> bool:
     For ρ the compiler copies tables to the device in every step; for large residuals of Student's t, whose squares
     would overflow, it evaluates two branches per element.
     """
-    if kind != "robust" and (kind != "student_t" or tensor.numel() < _MANY):
+    # An exported program may have any number of rows, and must not depend on this one.
+    if kind not in ("robust", "student_t") or not torch.compiler.is_dynamo_compiling():
         return False
-    if not torch.compiler.is_dynamo_compiling() or not tensor.numel():
+    if tensor.numel() < (_MANY if kind == "student_t" else 1):
         return False
     from likely.likelihoods._uncompiled import has_kernel
 
