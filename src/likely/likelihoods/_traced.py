@@ -54,18 +54,15 @@ def traced(loss: Loss, prediction: Tensor, target: Tensor, features: Any, index:
         value = parameter(dtype=torch.float32) if fixed else parameter(features=features, index=index)
         single = single and value.dtype is torch.float32
         phi[name] = loss._placed(name, value, prediction.shape) if value.ndim else value
+    constant = loss._fused.constant if loss.full else 0.0
     if single and _has_kernel(loss._fused.kind, prediction):
-        constant = loss._fused.constant if loss.full else 0.0
+        values = phi.values()
         reduced = kernels.location_nll(
-            loss._fused.kind, prediction, target, *phi.values(), constant=constant, reduction=loss.reduction
+            loss._fused.kind, prediction, target, *values, constant=constant, reduction=loss.reduction
         )
-        return reduced if loss.multiplier == 1 else reduced * loss.multiplier
-    if not single:
-        nll = loss._nll(prediction, target, phi)
     else:
-        nll = formula(prediction, target, **phi)
-        nll = nll + loss._fused.constant if loss.full else nll
-    reduced = nll.mean() if loss.reduction == "mean" else nll.sum()
+        nll = formula(prediction, target, **phi) + constant if single else loss._nll(prediction, target, phi)
+        reduced = nll.mean() if loss.reduction == "mean" else nll.sum()
     return reduced if loss.multiplier == 1 else reduced * loss.multiplier
 
 
