@@ -21,6 +21,13 @@ def seed() -> None:
     torch.manual_seed(0)
 
 
+@pytest.fixture(autouse=True)
+def empty_folder_for_pages(request: pytest.FixtureRequest) -> None:
+    """Run the examples of a page as its readers do: in a folder that holds nothing else."""
+    if request.node.path.suffix == ".md":
+        request.getfixturevalue("monkeypatch").chdir(request.getfixturevalue("tmp_path"))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip what needs a GPU where there is none."""
     if not torch.cuda.is_available():

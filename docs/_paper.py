@@ -68,8 +68,8 @@ def page() -> str:
         [
             f"```{{raw}} html\n{style()}\n```\n",
             "## What holds\n",
-            f"{counted[0].upper()}{counted[1:]}. That is what the stored full run says ({where_and_when(run)}), which",
-            f"`{COMMAND}` redoes; its numbers and pictures are in `experiments/paper/results/`.\n",
+            f"{counted[0].upper()}{counted[1:]}. That is the result of the stored full run ({where_and_when(run)});",
+            f"`{COMMAND}` repeats it. Its numbers and pictures are in `experiments/paper/results/`.\n",
             "| | | verdict |",
             "|---|---|---|",
             *rows,

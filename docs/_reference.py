@@ -21,7 +21,7 @@ GUIDE = {
     "likely.Global": "grid",
     "likely.IndexedDataset": "start",
     "likely.Predicted": "grid",
-    "likely.Supervised": "scale",
+    "likely.Supervised": "start",
     "likely.TokenTemperature": "tutorials/token-temperatures",
     "likely.audit": "audit",
     "likely.auditing": "audit",
@@ -29,7 +29,7 @@ GUIDE = {
     "likely.calibration.load": "calibrated-models",
     "likely.calibration.save": "calibrated-models",
     "likely.clip_gradients": "start",
-    "likely.constraints": "numerics",
+    "likely.constraints": "howto/extend",
     "likely.distributions": "which-loss",
     "likely.from_torch": "torch-losses",
     "likely.functional": "which-loss",
@@ -39,10 +39,10 @@ GUIDE = {
     "likely.likelihoods": "howto/likelihood",
     "likely.linear": "linear",
     "likely.losses.Slot": "howto/likelihood",
-    "likely.metrics": "promises",
+    "likely.metrics": "glossary",
     "likely.outliers": "outliers",
     "likely.param_groups": "start",
-    "likely.parameters": "howto/extend",
+    "likely.parameters": "grid",
     "likely.plots": "gallery/index",
     "likely.priors": "priors",
     "likely.row_store": "row-store",
@@ -51,6 +51,12 @@ GUIDE = {
 OWNERS = {"sklearn": "scikit-learn", "skorch": "skorch", "torchmetrics": "torchmetrics", "pyod": "PyOD"}
 # Methods that other code calls, and those that scikit-learn adds to whatever has arguments of its own.
 INTERNAL = ("extra_repr", "nll", "get_metadata_routing")
+
+# What the annotation NDArray[np.float64] is to Python, and defaults that are functions and classes: with one of them
+# Sphinx takes no part of the signature for Python.
+ARRAY = re.compile(r"(~?numpy\.)ndarray\[tuple\[(?:~?typing\.)?Any, \.\.\.\], ~?numpy\.dtype\[[^\]]*\]\]")
+DEFAULT = re.compile(r"<function <lambda>.*?>|<factory>")
+CLASS = re.compile(r"<class '(?:\w+\.)*(\w+)'>")
 
 BACKLINK = re.compile(r"(generated/([\w.]+\.(\w+))\.html#)(?!\2\b)[\w.]*?\b\3\b")
 
@@ -101,6 +107,23 @@ def skip(app: Sphinx, what: str, name: str, thing: Any, skipped: bool, options: 
     documented = inspect.getdoc(import_by_name(page)[1]) if page.startswith("likely.") else None
     attributes = (documented or "").partition("\nAttributes:\n")[2]
     return True if re.search(rf"^    {name}( \(.*\))?:", attributes, re.MULTILINE) else None
+
+
+def shorten_signature(
+    app: Sphinx, what: str, name: str, thing: Any, options: Any, signature: str | None, returned: str | None
+) -> tuple[str | None, str | None]:
+    """The signature with an array as ``ndarray``, a default that is a class by its name, and a function as dots."""
+    brief = CLASS.sub(r"\1", DEFAULT.sub("...", _brief(signature))) if signature else signature
+    return brief, _brief(returned) if returned else returned
+
+
+def shorten_types(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
+    """The types of attributes, which napoleon takes from annotations, in the same words."""
+    lines[:] = [_brief(line) for line in lines]
+
+
+def _brief(text: str) -> str:
+    return ARRAY.sub(r"\1ndarray", text)
 
 
 def mend_backlinks(app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any) -> None:

@@ -4,7 +4,8 @@ A number stands between two comments, which no reader sees. The first says where
 
     <!-- stored: bar | audit | wrong targets, mean AP | 3 -->.826<!-- end -->
 
-- ``bar | FILE | FIGURE | DIGITS``: a figure of ``experiments/benchmarks/results/FILE.json``; ``bound``: its bar;
+- ``bar | FILE | FIGURE | DIGITS``: a figure of ``experiments/benchmarks/results/FILE.json``; ``bound``: its goal
+  (a bar, in the record);
 - ``bars | FILE``: a table of all figures;
 - ``table | FILE | CAPTION | COLUMNS | DIGITS``: columns of the table whose caption begins so;
 - ``versus | LIBRARY``: what is measured beside a library;
@@ -27,6 +28,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 if __name__ == "__main__":
     sys.path.insert(0, str(ROOT))
+
+from scipy.stats import pearsonr, spearmanr  # noqa: E402
 
 from experiments.entries.bar import Bar  # noqa: E402
 from experiments.entries.record import bar_from_json  # noqa: E402
@@ -91,6 +94,11 @@ def words(text: str) -> str:
     return re.sub(r"\ban? (element|row|second|pixel)\b", r"per \1", text)
 
 
+def goal(bar: Bar) -> str:
+    """The goal of a figure, which no narrow column breaks in two."""
+    return bar.set_at.replace(" ", "\N{NO-BREAK SPACE}")
+
+
 def cell(value: Any, digits: int) -> str:
     """A value of a stored table."""
     if value is None:
@@ -106,20 +114,20 @@ def bar_block(file: str, figure: str, digits: str) -> str:
 
 
 def bound_block(file: str, figure: str, digits: str) -> str:
-    """The bar of a figure."""
+    """The goal of a figure."""
     return short(bars(file)[figure].bar, int(digits))
 
 
 def bars_block(file: str) -> str:
-    """Every figure of a benchmark beside its bar, or how to measure them where no run is stored."""
+    """Every figure of a benchmark beside its goal, or how to measure them where no run is stored."""
     if not (BENCHMARKS / f"{file}.json").exists():
         return f"No run of this benchmark is stored yet; `python -m experiments.benchmarks {file}` measures it."
     marks = {True: "✓", False: "✗", None: ""}
     body = [
-        [words(bar.name) + (f" ({words(bar.case)})" if bar.case else ""), bar.measured, bar.set_at, marks[bar.met]]
+        [words(bar.name) + (f" ({words(bar.case)})" if bar.case else ""), bar.measured, goal(bar), marks[bar.met]]
         for bar in bars(file).values()
     ]
-    return markdown(["figure", "measured", "bar", ""], body)
+    return markdown(["figure", "measured", "goal", ""], body)
 
 
 def table_block(file: str, caption: str, columns: str, digits: str = "3") -> str:
@@ -133,11 +141,11 @@ def losses_block(file: str, where: str) -> str:
     """The figures of the large tensors measured at one place."""
     prefix = f"{where}, "
     body = [
-        [words(bar.name.removeprefix(prefix)), bar.measured, bar.set_at]
+        [words(bar.name.removeprefix(prefix)), bar.measured, goal(bar)]
         for bar in bars(file).values()
         if bar.name.startswith(prefix) and "by hand" not in bar.name
     ]
-    return markdown(["", "measured", "bar"], body)
+    return markdown(["", "measured", "goal"], body)
 
 
 def mean_block(file: str, caption: str, column: str, digits: str = "3") -> str:
@@ -242,10 +250,35 @@ def letter_block(model: str) -> str:
     return f"{short(row['median AUC'])} (paper: {short(row['paper'])})"
 
 
+def printed_block(measure: str) -> str:
+    """How the "MSE" columns of the paper's robust regressions go with its CAL columns: by ranks, or with their root."""
+    columns = {"base": "base, σ = 1", "temp": "temp"}  # of MSE and of CAL
+    mse, cal = [], []
+    for file in ("robust-regression-linear", "robust-regression-deep"):
+        pairs = zip(rows(file, "MSE of the standardised"), rows(file, "CAL, mean"), strict=True)
+        for a, b in ((a, b) for a, b in pairs if a["MSE"] == b["CAL"] == "paper"):
+            mse += [a[name] for name in columns]
+            cal += [b[name] for name in columns.values()]
+    if measure == "pairs":
+        return str(len(mse))
+    return short(spearmanr(mse, cal)[0] if measure == "ranks" else pearsonr(mse, [c**0.5 for c in cal])[0], 2)
+
+
+def below_block() -> str:
+    """The planted errors that are found less well than by cleanlab, by more than .001."""
+    return " and ".join(f"{row['data']} with targets {row['planted']}" for row in below_cleanlab("targets"))
+
+
+def below_cleanlab(*kinds: str) -> list[dict[str, Any]]:
+    """The rows of planted errors, of labels or targets, in which cleanlab is better by more than .001."""
+    table = [row for kind in kinds for row in rows("audit", f"Average precision of planted wrong {kind}")]
+    return [row for row in table if row["likely"] < row["cleanlab"] - 0.001]
+
+
 def misses(file: str, *figures: str) -> str:
-    """Those of the figures that miss their bars, in words."""
+    """Those of the figures that miss their goals, in words."""
     chosen = [bar for bar in bars(file).values() if not figures or bar.name in figures]
-    return "; ".join(f"{words(bar.name)} {bar.measured}, bar {bar.set_at}" for bar in chosen if bar.met is False)
+    return "; ".join(f"{words(bar.name)} {bar.measured}, goal {bar.set_at}" for bar in chosen if bar.met is False)
 
 
 def share_range(file: str, prefix: str) -> str:
@@ -262,7 +295,12 @@ def _robust() -> tuple[str, str, str, str]:
         f"CPU, {gpu['NVIDIA H200, ρ: faster than as published'].value:.0f} × on an H200"
     )
     bar = cpu["CPU, ρ: faster than as published"]
-    return "the robust loss ρ(α, σ)", here, "" if bar.met else f"the CPU bar was {bar.bar:.0f} ×", "losses numerics"
+    return (
+        "the robust loss ρ(α, σ)",
+        here,
+        "" if bar.met else f"the goal on a CPU was {bar.bar:.0f} ×",
+        "losses numerics",
+    )
 
 
 def _temperature() -> tuple[str, str, str, str]:
@@ -288,10 +326,13 @@ def _composition() -> tuple[str, str, str, str]:
 
 def _pyod() -> tuple[str, str, str, str]:
     auc, ap = (bars("outliers")[f"LikelihoodDetector, mean {measure}"] for measure in ("AUC", "AP"))
-    rival = auc.case.removeprefix("the best rival is ")
+    names = [bar.case.removeprefix("the best rival is ") for bar in (auc, ap)]
+    rival, best = (DETECTORS.get(name, name) for name in names)
     sets = len(rows("outliers", "AUC of every set"))
-    here = f"mean AUC {short(auc.value)} on {sets} ODDS sets, where the best rival ({rival}) has {short(auc.bar)}"
-    best = ap.case.removeprefix("the best rival is ")
+    here = (
+        f"mean area under the ROC curve (AUC) {short(auc.value)} on {sets} sets of ODDS (Outlier Detection DataSets), "
+        f"where the best rival, {rival}, has {short(auc.bar)}"
+    )
     text = f"mean average precision (AP) {short(ap.value)}, where {best} has {short(ap.bar)}"
     here, lost = (f"{here}; {text}", "") if ap.met else (here, text)
     return "50 and more outlier detectors", here, lost, "outliers"
@@ -303,15 +344,14 @@ def _cleanlab() -> tuple[str, str, str, str]:
         f"average precision (AP) {short(labels.value)} against {short(labels.bar)} for labels, {short(targets.value)} "
         f"against {short(targets.bar)} for targets"
     )
-    table = [
-        row for kind in ("labels", "targets") for row in rows("audit", f"Average precision of planted wrong {kind}")
-    ]
-    below = sum(row["likely"] < row["cleanlab"] - 0.001 for row in table)
-    lost = [f"below cleanlab by more than .001 in {below} of {len(table)} cases"] if below else []
-    goal = bars("audit")["wrong targets, mean AP"]
-    lost += [] if goal.met else [f"the bar for targets was {short(goal.bar, 2)}"]
+    kinds = ("labels", "targets")
+    cases = sum(len(rows("audit", f"Average precision of planted wrong {kind}")) for kind in kinds)
+    below = len(below_cleanlab(*kinds))
+    lost = [f"below cleanlab by more than .001 in {below} of {cases} cases"] if below else []
+    mean_ap = bars("audit")["wrong targets, mean AP"]
+    lost += [] if mean_ap.met else [f"the goal for targets was {short(mean_ap.bar, 2)}"]
     hints = share_range("slips", "slips in the columns")
-    lost += [f"slips in columns get the right hint in {hints} of the cases, bar .9"] if misses("slips") else []
+    lost += [f"slips in columns get the right hint in {hints} of the cases, goal .9"] if misses("slips") else []
     return "wrong labels, for any model", here, "; ".join(lost), "audit slips"
 
 
@@ -334,7 +374,7 @@ def _ngboost() -> tuple[str, str, str, str]:
     figure = bars("networks")
     rank, time = figure["mean rank, beside NGBoost"], figure["time over NGBoost's"]
     sets = len(rows("networks", "Test NLL"))
-    here = f"networks: mean rank by NLL {rank.value:.1f} against {rank.bar:.1f} on {sets} sets"
+    here = f"networks: mean rank by likelihood {rank.value:.1f} against {rank.bar:.1f} on {sets} sets"
     return "distributions for tables, by boosting", here, f"takes up to {time.value:.1f} × its time", "networks"
 
 
@@ -388,6 +428,7 @@ EXTRAS = {
 }
 
 
+DETECTORS = {"IF": "the isolation forest", "MCD": "the minimum covariance determinant"}
 VERSUS: dict[str, Callable[[], tuple[str, str, str, str]]] = {
     "robust loss in eager torch": _robust,
     "scikit-learn's temperature": _temperature,
@@ -430,6 +471,8 @@ BLOCKS: dict[str, Callable[..., str]] = {
     "noisy labels": noisy_block,
     "wine": wine_block,
     "letter": letter_block,
+    "printed": printed_block,
+    "below": below_block,
     "comparison": comparison_block,
     "versus": versus_block,
     "extras": extras_block,

@@ -58,7 +58,7 @@ autodoc_typehints_format = "short"
 python_use_unqualified_type_names = True
 # Every name of ours that a page refers to must be there; others' pages are elsewhere, and types may be private.
 nitpicky = True
-nitpick_ignore_regex = [(r"py:.*", r"(?!likely\b).*"), (r"py:class", r"likely\..*\._.*")]
+nitpick_ignore_regex = [(r"py:.*", r"(?!likely\b).*"), (r"py:class", r"likely\.(.*\.)?_.*")]
 python_maximum_signature_line_length = 88
 
 html_theme = "furo"
@@ -167,5 +167,7 @@ def setup(app: Sphinx) -> None:
     app.connect("builder-inited", generate, priority=100)  # before the gallery, which changes matplotlib's look
     app.connect("doctree-read", trim)
     app.connect("autodoc-skip-member", _reference.skip)
+    app.connect("autodoc-process-signature", _reference.shorten_signature)
+    app.connect("autodoc-process-docstring", _reference.shorten_types, priority=900)  # after napoleon's
     app.connect("html-page-context", _reference.mend_backlinks)
     app.add_html_math_renderer("mathml", inline_renderers=(mathml, None), block_renderers=(mathml, None))

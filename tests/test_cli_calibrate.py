@@ -292,7 +292,7 @@ def test_files_that_are_no_outputs(tmp_path: Path) -> None:
         "o.npz": "is not read",
         "o.csv": "is empty",
         "bad.npz": "is not read",
-        "o.xyz": "has no ending this reads",
+        "o.xyz": "its name should end in",
         "gap.csv": "numbered 0, 2: one is missing",
         "text.csv": "column 'logit_1' has values that are not numbers",
         "alone.npy": "it is a single array of 60 × 3, so the others need an .npy file each; name yours by --labels",

@@ -74,6 +74,19 @@ def problems(name: str, thing: Any) -> Iterator[str]:
     returned = signature.return_annotation not in (None, "None", signature.empty) and not inspect.isclass(thing)
     if returned and not {"Returns", "Yields"} & text.keys():
         yield f"{name}: no Returns"
+    if has_colon(text.get("Returns", "").strip().partition("\n")[0]):
+        yield f"{name}: Returns would be read as a type, up to the colon of its first line"
+
+
+def has_colon(line: str) -> bool:
+    """Whether napoleon would take the words before a colon for a type: one outside of code and references."""
+    return ":" in re.sub(r"(:\w+)*:?`[^`]*`|``.*?``|::", "", line)
+
+
+def properties(thing: Any) -> dict[str, property]:
+    """The public properties of a class that are ours, inherited ones included."""
+    found = inspect.getmembers(thing, lambda member: isinstance(member, property)) if inspect.isclass(thing) else []
+    return {name: p for name, p in found if name[0] != "_" and p.fget and p.fget.__module__.startswith("likely")}
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -85,6 +98,9 @@ def test_docstrings_are_complete(module: str) -> None:
         listed += [] if shown else [f"{name}: no example"]
         for method, function in methods(thing).items():
             listed += problems(f"{name}.{method}", function)
+        for attribute, p in properties(thing).items():
+            colon = has_colon((inspect.getdoc(p) or "").partition("\n")[0])
+            listed += [f"{name}.{attribute}: would be read as a type, up to its colon"] if colon else []
     assert listed == []
 
 

@@ -61,7 +61,7 @@ def band(axes):
     axes.plot(x, y, "o", color=GREY, markersize=3, markeredgewidth=0)
     axes.fill_between(grid.flatten(), middle - 1.64 * scale, middle + 1.64 * scale, color=BLUE, alpha=0.2, linewidth=0)
     axes.plot(grid, middle, color=BLUE, linewidth=2.5)
-    axes.set_title("Noise is read off the input", loc="left")
+    axes.set_title("Noise predicted from the input", loc="left")
 
 
 def digits(axes):
@@ -93,7 +93,7 @@ def digits(axes):
         axes.text(13 * right + 3.5, 13 * down + 10.6, f"“{given[row]}”", color=colour, ha="center", fontsize=10)
     axes.imshow(tiles, cmap="gray_r", interpolation="nearest")
     axes.set_axis_off()
-    axes.set_title("The hottest labels are wrong", loc="left")
+    axes.set_title("High temperature: wrong label", loc="left")
 
 
 def main():

@@ -24,7 +24,7 @@ async function addSwitcher() {
   }
   select.onchange = async () => {
     const there = new URL(`../${select.value}/`, root);
-    const page = new URL(location.pathname.slice(root.pathname.length), there);
+    const page = new URL(location.pathname.slice(root.pathname.length) + location.hash, there);
     const found = await fetch(page, { method: "HEAD" }).catch(() => null);
     location = found?.ok ? page : there;
   };

@@ -20,7 +20,7 @@ y = np.sin(2 * X[:, 0]) + X[:, 1] / 2 + scale * rng.normal(size=6000)
 train, test = slice(0, 2000), slice(2000, None)
 
 # %%
-# ``scale`` says what a row's scale depends on: on nothing, or on the input, which is the
+# ``scale`` sets what a row's scale depends on: on nothing, or on the input, which is the
 # default.
 
 

@@ -33,8 +33,8 @@ fig, (ax, bars) = plt.subplots(1, 2, figsize=(7.6, 5.2), layout="constrained", w
 ax.imshow(parts[np.ix_(oddest, columns)].clip(min=0), cmap="Blues", aspect="auto", vmin=0)
 for i, row in enumerate(oddest):
     for j, column in enumerate(columns):
-        loud = parts[row, column] > 0.55 * parts[oddest][:, columns].max()
-        value, colour = f"{deviations[row, column]:+.1f}", "white" if loud else "0.3"
+        loud = parts[row, column] > 0.35 * parts[oddest][:, columns].max()
+        value, colour = f"{deviations[row, column]:+.1f}", "lightyellow" if loud else "midnightblue"
         ax.text(j, i, value, ha="center", va="center", color=colour)
 names = X.columns[columns].str.replace("_", " ").str.replace("nonflavanoid", "non-fl.")
 ax.set_xticks(range(len(columns)), names, rotation=40, ha="right", rotation_mode="anchor")

@@ -4,7 +4,7 @@ A prior that prunes
 
 Thirty inputs, five of which matter (Friedman's function). :class:`~likely.priors.LaplacePrior` with
 a scale for each weight is added to the loss of a small network: weights that earn it widen their
-scale and are left alone, the rest go to zero. Its strength is nobody's choice.
+scale and are left alone, the rest go to zero. Its strength does not have to be chosen.
 """
 
 import matplotlib.pyplot as plt

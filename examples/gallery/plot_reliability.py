@@ -1,9 +1,9 @@
 r"""
-A classifier that knows how sure it is
-======================================
+A classifier that is as sure as it is right
+===========================================
 
-A network that was trained until it fits says "certain" more often than it should. It stays as it
-is: rows it was not trained on teach :class:`~likely.calibration.CalibratedClassifier` one
+A network that was trained until it fits is more confident than it should be. It stays as it is:
+rows that it was not trained on give :class:`~likely.calibration.CalibratedClassifier` one
 temperature, which divides the logits and repairs the confidence without changing a single answer.
 """
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pandas as pd
@@ -41,19 +41,24 @@ def sections(path: Path) -> Iterator[str]:
     ran = [f"`{command}`" for command in (stored["command"], *kept_from(stored["result"]["notes"] if tables else ""))]
     for (place, way), rows in ratios_of(map(table_from_json, tables)).groupby(["where", "way"], sort=False):
         title = str(place).replace("CPU", f"CPU beside an {about['gpu']}") if "gpu" in about else place
-        yield section(f"{title}, {way}", f"{', '.join(ran)} · {where}", rows, JUDGED[str(way)])
+        yield section(f"{title}, {way}", where, ran, rows, JUDGED[str(way)])
 
 
-def section(title: str, origin: str, rows: pd.DataFrame, bar: float | None) -> str:
-    """A heading, the verdict in a sentence, and the ratios, against the loss by hand first."""
+def section(title: str, where: str, commands: list[str], rows: pd.DataFrame, bar: float | None) -> str:
+    """A heading, the verdict in a sentence, and the ratios to the loss by hand; the rest is folded."""
     against = rows["against"]
     by_hand = same_work(rows)
-    lines = [f"### {title}", "", origin, "", verdict(by_hand, bar), ""]
+    lines = [f"### {title}", "", f"{where}. {verdict(by_hand, bar)}", ""]
     lines += _markdown(by_size(by_hand, OURS, "ratio"), bar)
     others = rows[(against != HAND_AND_STEP) & ((against != HAND) | (rows["parameter"] == "Data"))]
     if len(others):
-        lines += ["", "Against others:", "", *_markdown(by_size(others, RIVAL, "ratio"), None)]
-    return "\n".join([*lines, ""])
+        lines += folded("Against others", _markdown(by_size(others, RIVAL, "ratio"), None))
+    return "\n".join([*lines, *folded("How it was measured", [f"- {command}" for command in commands]), ""])
+
+
+def folded(title: str, lines: Iterable[str]) -> list[str]:
+    """Lines of Markdown that a reader has to open."""
+    return ["", f'<details class="numbers"><summary>{title}</summary>', "", *lines, "", "</details>"]
 
 
 def verdict(rows: pd.DataFrame, bar: float | None) -> str:

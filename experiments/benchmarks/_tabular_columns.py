@@ -1,4 +1,4 @@
-"""The columns of a frame as each library wants them; what levels and medians there are, the training rows say."""
+"""The columns of a frame as each library needs them, with the levels and medians of the training rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Array = NDArray[np.float64]
 
 
 def plain(frame: pd.DataFrame) -> pd.DataFrame:
-    """Dates as days and booleans as zeros and ones; strings stay."""
+    """Convert dates to days and booleans to zeros and ones; strings stay."""
     columns = {}
     for name, column in frame.items():
         if is_datetime64_any_dtype(column):
@@ -27,22 +27,22 @@ def plain(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def categorical(frame: pd.DataFrame) -> list[str]:
-    """Names of the columns that are neither numbers nor dates nor booleans."""
+    """Return the names of the columns that are neither numbers nor dates nor booleans."""
     return [str(name) for name in frame if not (is_numeric_dtype(frame[name]) or is_datetime64_any_dtype(frame[name]))]
 
 
 def categories(X: pd.DataFrame, X_test: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Strings as pandas categories with the levels of the training rows; another level is a gap."""
+    """Convert strings to pandas categories with the levels of the training rows; other levels become missing."""
     X, X_test = plain(X).copy(), plain(X_test).copy()
     for name in categorical(X):
         levels = pd.CategoricalDtype(sorted(X[name].dropna().unique(), key=str))
-        known = X_test[name].where(X_test[name].isin(levels.categories))
-        X[name], X_test[name] = X[name].astype(levels), known.astype(levels)
+        known_level = X_test[name].where(X_test[name].isin(levels.categories))
+        X[name], X_test[name] = X[name].astype(levels), known_level.astype(levels)
     return _renamed(X), _renamed(X_test)
 
 
 def texts(X: pd.DataFrame, X_test: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
-    """Categories as strings, gaps among them, and the names of these columns."""
+    """Convert categories to strings, missing values included; also return the names of these columns."""
     X, X_test = plain(X).copy(), plain(X_test).copy()
     names = categorical(X)
     for name in names:
@@ -51,7 +51,7 @@ def texts(X: pd.DataFrame, X_test: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataF
 
 
 def with_medians(X: pd.DataFrame, X_test: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Gaps among numbers filled by the medians of the training rows; columns without any number left out."""
+    """Fill missing numbers by the medians of the training rows; drop columns without any number."""
     numbers = X.select_dtypes("number").columns
     empty = [name for name in numbers if X[name].isna().all()]
     medians = X[numbers].median()
@@ -59,7 +59,7 @@ def with_medians(X: pd.DataFrame, X_test: pd.DataFrame) -> tuple[pd.DataFrame, p
 
 
 def one_hot(X: pd.DataFrame, X_test: pd.DataFrame) -> tuple[Array, Array]:
-    """Numbers standardised, gaps filled by medians, the thirty most frequent levels as columns of zeros and ones."""
+    """Standardise numbers, fill missing ones by medians, and one-hot encode the thirty most frequent levels."""
     X, X_test = plain(X), plain(X_test)
     names = categorical(X)
     numbers = [name for name in X if name not in names]
@@ -75,5 +75,5 @@ def one_hot(X: pd.DataFrame, X_test: pd.DataFrame) -> tuple[Array, Array]:
 
 
 def _renamed(frame: pd.DataFrame) -> pd.DataFrame:
-    """By number: LightGBM does not take every sign in a name."""
+    """Number the columns: LightGBM does not accept every character in a name."""
     return frame.set_axis([f"x{i}" for i in range(frame.shape[1])], axis=1)

@@ -1,4 +1,4 @@
-"""One table in one split: what each rival and our estimators predict, how good it is and how long it took."""
+"""Scores and times of each rival and of our estimators on one table in one split."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ DISTRIBUTIONS = {**MODULES, "GP": "scikit-learn"}
 Scores = dict[str, float]
 
 
-class Kept:
-    """Scores of rivals from earlier runs: they depend on the table, the split and the library alone, and take hours.
+class StoredScores:
+    """Scores of rivals from earlier runs: they depend only on the table, the split and the library, and take hours.
 
-    Seconds depend on the machine too; LightGBM, whose times are a bar, is fitted again on another one.
+    Times also depend on the machine; LightGBM, whose times are a bar, is fitted again on another machine.
 
     Args:
         folder: Where the file is written; None keeps the scores in memory only.
-        stored: A file of scores to begin with, besides that in the folder.
+        stored: A file of scores to start with, in addition to that in the folder.
     """
 
     def __init__(self, folder: Path | None, stored: Path | None = None) -> None:
@@ -48,58 +48,60 @@ class Kept:
             if path and path.exists():
                 self.scores.update(json.loads(path.read_text()))
 
-    def of(self, problem: Problem, split: int) -> dict[str, Scores]:
-        """By rival, those that are known for a table in a split."""
-        known = {rival: self.scores.get(key(rival, problem, split)) for rival in MODULES}
-        return {rival: found for rival, found in known.items() if found is not None}
+    def select(self, problem: Problem, split: int) -> dict[str, Scores]:
+        """Return the known scores of a table in a split, by rival."""
+        known_scores = {rival: self.scores.get(key(rival, problem, split)) for rival in MODULES}
+        return {rival: scores for rival, scores in known_scores.items() if scores is not None}
 
-    def keep(self, found: Mapping[str, Scores]) -> None:
+    def add(self, new_scores: Mapping[str, Scores]) -> None:
         """Add scores by key, and write the file."""
-        self.scores.update(found)
-        if self.path is None or not found:
+        self.scores.update(new_scores)
+        if self.path is None or not new_scores:
             return
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(self.path) as beside:
-            beside.write_text(json.dumps(self.scores, indent=0, sort_keys=True) + "\n")
+        with replacing(self.path) as temporary:
+            temporary.write_text(json.dumps(self.scores, indent=0, sort_keys=True) + "\n")
 
 
 def key(rival: str, problem: Problem, split: int) -> str:
-    """What decides the scores of a rival: its version, the table and the split; for LightGBM the machine too."""
+    """Name what the scores of a rival depend on: its version, the table and the split; for LightGBM the machine."""
     rows = [pd.util.hash_pandas_object(frame.astype(str), index=False) for frame in (problem.X, problem.X_test)]
     content = b"".join(part.to_numpy().tobytes() for part in rows) + problem.y.tobytes() + problem.y_test.tobytes()
     on = f" on {machine()['cpu']}" if rival == LIGHTGBM else ""
     return f"{problem.name}, split {split} ({digest(content)[:12]}): {rival} {version(DISTRIBUTIONS[rival])}{on}"
 
 
-def measure(problem: Problem, split: int, names: tuple[str, ...], known: Mapping[str, Scores]) -> dict[str, Scores]:
-    """Scores and CPU seconds of our estimator and of the rivals of these names, by method.
+def measure(
+    problem: Problem, split: int, names: tuple[str, ...], known_scores: Mapping[str, Scores]
+) -> dict[str, Scores]:
+    """Measure scores and CPU seconds of our estimator and of rivals.
 
     Args:
         problem: The table in a split.
         split: Its number.
         names: Which rivals to compare with, where installed.
-        known: Scores that need not be measured again.
+        known_scores: Scores that need not be measured again.
 
     Returns:
-        The scores by method, those that were known included.
+        The scores by method, the known ones included.
     """
-    found: dict[str, Scores] = {}
+    results: dict[str, Scores] = {}
     with one_core(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name, fit in rivals(problem).items():
             if name not in names:
                 continue
-            if name in known:
-                found[name] = known[name]
+            if name in known_scores:
+                results[name] = known_scores[name]
                 continue
             prediction, seconds = timed(partial(fit, problem))
-            found[name] = {**scores(problem, prediction), "seconds": seconds}
-        found[OURS] = ours(problem, split)
-    return found
+            results[name] = {**scores(problem, prediction), "seconds": seconds}
+        results[OURS] = score_ours(problem, split)
+    return results
 
 
-def ours(problem: Problem, seed: int) -> Scores:
-    """Scores and CPU seconds of the default estimators, which get the table as it comes."""
+def score_ours(problem: Problem, seed: int) -> Scores:
+    """Measure scores and CPU seconds of the default estimators, fitted to the table without preparation."""
     if problem.kind == "classes":
         proba, seconds = timed(lambda: _proba(problem, seed))
         return {**scores(problem, proba), "seconds": seconds}
@@ -122,20 +124,20 @@ def _proba(problem: Problem, seed: int) -> NDArray[np.float64]:
 
 
 def corruption(problem: Problem, split: int) -> list[tuple[str, str, float]]:
-    """Test RMSE after training with 5% wrong targets, over that of training on the right ones: set, kind, ratio."""
+    """Return set, kind and ratio of the test RMSE after training with 5% wrong targets to that with correct ones."""
     with one_core(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         clean = _error(problem, problem, split)
         return [(problem.label, kind, _error(corrupted(problem, kind), problem, split) / clean) for kind in CORRUPTIONS]
 
 
-def _error(learned: Problem, judged: Problem, seed: int) -> float:
-    mean = LikelihoodRegressor(random_state=seed).fit(learned.X, learned.y).predict(judged.X_test)
-    return float(np.sqrt(np.mean(np.square(np.asarray(mean) - judged.y_test))))
+def _error(train: Problem, test: Problem, seed: int) -> float:
+    mean = LikelihoodRegressor(random_state=seed).fit(train.X, train.y).predict(test.X_test)
+    return float(np.sqrt(np.mean(np.square(np.asarray(mean) - test.y_test))))
 
 
 def corrupted(problem: Problem, kind: str) -> Problem:
-    """The same table with one training target in twenty wrong.
+    """Return the same table with one training target in twenty wrong.
 
     >>> import pandas as pd
     >>> rows = pd.DataFrame({"x": range(40)})
@@ -145,10 +147,10 @@ def corrupted(problem: Problem, kind: str) -> Problem:
     """
     rng = np.random.default_rng(5)
     order, count = rng.permutation(len(problem.y)), 2 * round(WRONG * len(problem.y) / 2)
-    wrong, others = order[:count], order[count : 2 * count]
+    wrong, donors = order[:count], order[count : 2 * count]
     y = problem.y.copy()
     if kind == CORRUPTIONS[0]:
         y[wrong] *= 10
     else:
-        y[wrong] = problem.y[np.roll(wrong, count // 2) if kind == CORRUPTIONS[1] else others]
+        y[wrong] = problem.y[np.roll(wrong, count // 2) if kind == CORRUPTIONS[1] else donors]
     return replace(problem, y=y)

@@ -1,4 +1,4 @@
-"""A million rows of twenty columns on two cores, in a process of its own, whose memory is then the fit's."""
+"""Time and memory for a million rows of twenty columns on two cores, in a separate process to measure its memory."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ ROWS, COLUMNS, CORES = 1_000_000, 20, 2
 
 
 def bars(quick: bool) -> Iterator[Bar]:
-    """Minutes by the clock and gigabytes at the peak; without bars where there are fewer rows."""
+    """Yield wall-clock minutes and peak gigabytes; a quick run has fewer rows and no bars."""
     rows = ROWS // 500 if quick else ROWS
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:  # whose worker may have its own
+    with ProcessPoolExecutor(
+        1, multiprocessing.get_context("spawn")
+    ) as pool:  # not daemonic, so that the fit may start workers
         seconds, gigabytes = pool.submit(fit, rows).result()
     case = f"{rows:,} × {COLUMNS} on {CORES} cores"
     yield Bar("many rows, time", seconds / 60, "≤", None if quick else 5, " min", case=case)
@@ -28,7 +30,7 @@ def bars(quick: bool) -> Iterator[Bar]:
 
 
 def fit(rows: int) -> tuple[float, float]:
-    """Seconds of fitting the default regressor and predicting 10,000 rows, and the most gigabytes it had."""
+    """Return the seconds to fit the default regressor and predict 10,000 rows, and the peak gigabytes."""
     import torch
 
     if hasattr(os, "sched_setaffinity"):
@@ -42,5 +44,7 @@ def fit(rows: int) -> tuple[float, float]:
     start = time.perf_counter()
     LikelihoodRegressor(random_state=0).fit(X, y).predict_dist(X[:10_000])
     seconds = time.perf_counter() - start
-    of_workers = CORES * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20  # as if each had the most
-    return seconds, peak_megabytes() / 1024 + of_workers
+    worker_gigabytes = (
+        CORES * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
+    )  # an upper bound: each as large as the largest
+    return seconds, peak_megabytes() / 1024 + worker_gigabytes

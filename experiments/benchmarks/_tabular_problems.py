@@ -1,4 +1,4 @@
-"""The tables of the benchmark, split into rows to learn from and rows to be judged by."""
+"""The tables of the benchmark, split into training and test rows."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from experiments.data import load_regression as load_numbers
 
 Array = NDArray[np.float64]
 Kind = Literal["regression", "classes", "counts"]
-MOST = 5000  # rows to learn from, and to be judged by
-NUMERIC = {  # of the data folder, by the names the page has
+MOST = 5000  # largest number of training rows, and of test rows
+NUMERIC = {  # files of the data folder, by the names on the page
     "bank32nh": "bank32nh",
     "bank8FM": "bank8FM",
     "cpu": "cpu",
@@ -34,7 +34,7 @@ NUMERIC = {  # of the data folder, by the names the page has
     "wine red": "wine_red",
     "wine white": "wine_white",
 }
-# Looked at, in other splits, when the members and their defaults were chosen.
+# Sets that were used, in other splits, to choose the members and their defaults.
 SEEN = {"bank8FM", "cpu", "crime", "kin8nm", "mpg", "boston", "protein", "wine red", "wine white"}
 CLASSES = (
     *("annthyroid", "breastw", "cardio", "letter", "mammography", "mnist"),
@@ -44,7 +44,7 @@ CLASSES = (
 
 @dataclass(frozen=True)
 class Problem:
-    """Rows to learn from and rows to be judged by; targets as they come."""
+    """Training and test rows, with targets in their own units."""
 
     name: str
     kind: Kind
@@ -61,7 +61,7 @@ class Problem:
 
     @property
     def classes(self) -> int:
-        """How many there are among the rows to learn from, whose labels are numbers from zero on."""
+        """The number of classes in the training rows, whose labels are numbers from zero."""
         return int(self.y.max()) + 1
 
     @property
@@ -71,33 +71,33 @@ class Problem:
 
     @cached_property
     def units(self) -> tuple[float, float]:
-        """Mean and deviation of the targets learned from."""
+        """Mean and deviation of the training targets."""
         return float(self.y.mean()), float(self.y.std())
 
     @cached_property
     def learned(self) -> NDArray[Any]:
-        """The targets as rivals get them: of a regression in units of the training rows, else as they come."""
+        """The training targets for rivals: standardised for regression, else unchanged."""
         return (self.y - self.units[0]) / self.units[1] if self.kind == "regression" else self.y
 
     def in_units_of_target(self, mean: Array, scale: Array | float) -> Normal:
-        """A normal for each test row, from one in the units of `learned`."""
+        """Return a normal per test row, from means and scales in the units of `learned`."""
         middle, width = self.units
         spread = np.broadcast_to(np.maximum(scale, 1e-9), mean.shape) * width
         return Normal(torch.from_numpy(middle + width * np.asarray(mean)), torch.from_numpy(spread))
 
 
 def list_problems(kind: Kind, *, frames: bool, data: str | os.PathLike[str] | None = None) -> list[str]:
-    """Names of what is at hand: tables of packages, or sets of the data folder."""
+    """Return the names of the available tables of packages, or sets of the data folder."""
     if frames:
         return list_frames(kind)
     if kind == "regression":
-        here = set(list_regression(data))
-        return [name for name, file in NUMERIC.items() if file in here]
+        available = set(list_regression(data))
+        return [name for name, file in NUMERIC.items() if file in available]
     return [name for name in CLASSES if name in list_outliers(data)] if kind == "classes" else []
 
 
 def load_problem(name: str, split: int, data: str | os.PathLike[str] | None = None) -> Problem:
-    """A table of either source in the split of this number."""
+    """Load a table of either source in the split of this number."""
     if name in NUMERIC:
         table = load_numbers(NUMERIC[name], data)
         return split_of(Frame(name, _numbered(table.X), table.y, "regression"), split, chosen_on=name in SEEN)
@@ -108,7 +108,7 @@ def load_problem(name: str, split: int, data: str | os.PathLike[str] | None = No
 
 
 def split_of(frame: Frame, split: int, chosen_on: bool | None = None) -> Problem:
-    """Four fifths of the rows, at most 5,000, to learn from; of the others at most 5,000 to be judged by."""
+    """Split a table: four fifths of the rows, at most 5,000, for training; of the others at most 5,000 for testing."""
     order = np.random.default_rng([18, split]).permutation(len(frame.y))
     count = min(MOST, int(0.8 * len(order)))
     train, test = order[:count], order[count : count + MOST]

@@ -1,7 +1,7 @@
-"""What people would fit to a table instead: LightGBM, CatBoost, RealMLP, NGBoost and a Gaussian process.
+"""Alternatives to our estimators: LightGBM, CatBoost, RealMLP, NGBoost and a Gaussian process.
 
 Each takes a problem and returns a prediction for its test rows: a distribution, or the probabilities of classes. Trees
-and RealMLP are cross-fitted on five folds, stopped on the fold that is left out, and averaged.
+and RealMLP are cross-fitted on five folds, stopped early on the held-out fold, and averaged.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ Prediction = Distribution | Array
 LIGHTGBM, CATBOOST, REALMLP, NGBOOST, GP = "LightGBM", "CatBoost", "RealMLP", "NGBoost", "GP"
 MODULES = {LIGHTGBM: "lightgbm", CATBOOST: "catboost", REALMLP: "pytabkit", NGBOOST: "ngboost", GP: "sklearn"}
 FOLDS, ROUNDS, PATIENCE, RATE = 5, 2000, 50, 0.05
-GP_ROWS, GP_COLUMNS = 1200, 40  # at most: its time grows with the cube of the rows and with the columns
+GP_ROWS, GP_COLUMNS = 1200, 40  # maxima: the time grows with the cube of the rows and with the columns
 
 
 def rivals(problem: Problem) -> dict[str, Callable[[Problem], Prediction]]:
-    """Those that are installed and can be asked for what the problem wants, by name."""
+    """Return the functions, by name, of rivals that are installed and support the problem."""
     fits: dict[str, Callable[[Problem], Prediction]] = {LIGHTGBM: lightgbm, CATBOOST: catboost}
     if problem.kind != "counts":
         fits[REALMLP] = realmlp
@@ -44,7 +44,7 @@ def rivals(problem: Problem) -> dict[str, Callable[[Problem], Prediction]]:
 
 
 def lightgbm(problem: Problem) -> Prediction:
-    """One model for each fold; the scale is that of the out-of-fold residuals."""
+    """Fit one model per fold; the scale is that of the out-of-fold residuals."""
     import lightgbm as lgb
 
     X, X_test = categories(problem.X, problem.X_test)
@@ -66,15 +66,15 @@ def lightgbm(problem: Problem) -> Prediction:
 
     def fit(train: NDArray[np.int64], left_out: NDArray[np.int64]) -> Callable[[pd.DataFrame], Array]:
         rows = lgb.Dataset(X.iloc[train], y[train], params={"verbose": -1})
-        held = lgb.Dataset(X.iloc[left_out], y[left_out], reference=rows)
-        model = lgb.train(settings, rows, ROUNDS, [held], callbacks=[lgb.early_stopping(PATIENCE, verbose=False)])
+        held_out = lgb.Dataset(X.iloc[left_out], y[left_out], reference=rows)
+        model = lgb.train(settings, rows, ROUNDS, [held_out], callbacks=[lgb.early_stopping(PATIENCE, verbose=False)])
         return lambda rows: np.asarray(model.predict(rows))
 
     return _cross_fitted(problem, X, X_test, fit)
 
 
 def catboost(problem: Problem) -> Prediction:
-    """One model for each fold, which predicts a variance for each row too."""
+    """Fit one model per fold, which also predicts a variance per row."""
     from catboost import CatBoostClassifier, CatBoostRegressor, Pool
 
     X, X_test, text_columns = texts(problem.X, problem.X_test)
@@ -91,12 +91,12 @@ def catboost(problem: Problem) -> Prediction:
     }
 
     def fit(train: NDArray[np.int64], left_out: NDArray[np.int64]) -> Callable[[pd.DataFrame], Array]:
-        held = Pool(X.iloc[left_out], y[left_out], cat_features=text_columns)
+        held_out = Pool(X.iloc[left_out], y[left_out], cat_features=text_columns)
         if problem.kind == "classes":
-            classifier = CatBoostClassifier(**settings).fit(X.iloc[train], y[train], eval_set=held)
+            classifier = CatBoostClassifier(**settings).fit(X.iloc[train], y[train], eval_set=held_out)
             return lambda rows: np.asarray(classifier.predict_proba(rows))
         loss = "Poisson" if problem.kind == "counts" else "RMSEWithUncertainty"
-        model = CatBoostRegressor(loss_function=loss, **settings).fit(X.iloc[train], y[train], eval_set=held)
+        model = CatBoostRegressor(loss_function=loss, **settings).fit(X.iloc[train], y[train], eval_set=held_out)
         kind = {"prediction_type": "Exponent"} if problem.kind == "counts" else {}
         return lambda rows: np.asarray(model.predict(rows, **kind))
 
@@ -104,11 +104,11 @@ def catboost(problem: Problem) -> Prediction:
 
 
 def realmlp(problem: Problem) -> Prediction:
-    """RealMLP-TD with its own defaults, an ensemble over five folds."""
+    """Fit RealMLP-TD with its defaults, an ensemble over five folds."""
     from pytabkit import RealMLP_TD_Classifier, RealMLP_TD_Regressor
 
     X, X_test = with_medians(*categories(problem.X, problem.X_test))
-    size = len(X) // FOLDS  # it wants folds of one size: up to four rows are in none
+    size = len(X) // FOLDS  # folds must have the same size: up to four rows are in none
     order = np.random.default_rng(0).permutation(len(X))
     folds = np.sort(order[: FOLDS * size].reshape(FOLDS, size), axis=1)
     kind = RealMLP_TD_Classifier if problem.kind == "classes" else RealMLP_TD_Regressor
@@ -117,31 +117,31 @@ def realmlp(problem: Problem) -> Prediction:
         model.fit(X, problem.learned, val_idxs=folds)
         if problem.kind == "classes":
             return np.asarray(model.predict_proba(X_test), dtype=np.float64)
-        of_each = np.asarray(model.predict_ensemble(X), dtype=np.float64).reshape(FOLDS, len(X))
+        fold_means = np.asarray(model.predict_ensemble(X), dtype=np.float64).reshape(FOLDS, len(X))
         mean = np.asarray(model.predict(X_test), dtype=np.float64).ravel()
-    residuals = np.concatenate([(of_each[k] - problem.learned)[fold] for k, fold in enumerate(folds)])
+    residuals = np.concatenate([(fold_means[k] - problem.learned)[fold] for k, fold in enumerate(folds)])
     return problem.in_units_of_target(mean, _root_mean_square(residuals))
 
 
 def ngboost(problem: Problem) -> Prediction:
-    """Natural-gradient boosting of a normal, its defaults; categories one-hot, gaps filled by medians."""
+    """Fit natural-gradient boosting of a normal with its defaults; categories one-hot, medians for missing numbers."""
     from ngboost import NGBRegressor
 
     X, X_test = one_hot(problem.X, problem.X_test)
-    found = NGBRegressor(verbose=False, random_state=0).fit(X, problem.learned).pred_dist(X_test)
-    return problem.in_units_of_target(found.loc, found.scale)
+    prediction = NGBRegressor(verbose=False, random_state=0).fit(X, problem.learned).pred_dist(X_test)
+    return problem.in_units_of_target(prediction.loc, prediction.scale)
 
 
 def gaussian_process(problem: Problem) -> Prediction:
-    """A length for each column and one noise, by marginal likelihood on some of the rows."""
+    """Fit one length per column and one noise level, by marginal likelihood on a sample of the rows."""
     from sklearn.gaussian_process import GaussianProcessRegressor
     from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
     X, X_test = one_hot(problem.X, problem.X_test)
-    some = np.random.default_rng(0).permutation(len(X))[:GP_ROWS]
-    # From little noise the search ends, on some sets, at lengths so short that the rows are learned by heart.
+    sample = np.random.default_rng(0).permutation(len(X))[:GP_ROWS]
+    # Started at little noise, the search ends on some sets at lengths so short that the rows are interpolated.
     kernel = ConstantKernel() * RBF(np.full(X.shape[1], np.sqrt(X.shape[1]))) + WhiteKernel(0.5, (1e-8, 10))
-    model = GaussianProcessRegressor(kernel, random_state=0).fit(X[some], problem.learned[some])
+    model = GaussianProcessRegressor(kernel, random_state=0).fit(X[sample], problem.learned[sample])
     mean, scale = model.predict(X_test, return_std=True)
     return problem.in_units_of_target(mean, scale)
 
@@ -152,7 +152,7 @@ def _cross_fitted(
     X_test: pd.DataFrame,
     fit: Callable[[NDArray[np.int64], NDArray[np.int64]], Callable[[pd.DataFrame], Array]],
 ) -> Prediction:
-    """The mean of the folds' predictions; of a regression without variances, the scale of what the folds left out."""
+    """Average the predictions of the folds; without predicted variances, the scale is that of held-out residuals."""
     parts, residuals = [], []
     for train, left_out in _folds(problem):
         predict = fit(train, left_out)
@@ -166,7 +166,7 @@ def _cross_fitted(
         return Poisson(torch.from_numpy(np.maximum(mean, 1e-9)))
     if residuals:
         return problem.in_units_of_target(mean, _root_mean_square(np.concatenate(residuals)))
-    variance = mean[:, 1] + np.var([part[:, 0] for part in parts], axis=0)  # of the mixture of the folds
+    variance = mean[:, 1] + np.var([part[:, 0] for part in parts], axis=0)  # the variance of a mixture over folds
     return problem.in_units_of_target(mean[:, 0], np.sqrt(variance))
 
 
@@ -181,7 +181,7 @@ def _root_mean_square(residuals: Array) -> float:
 
 @contextlib.contextmanager
 def _silently() -> Iterator[None]:
-    """Without what a library prints, whatever its settings."""
+    """Suppress all output of a library."""
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         yield
 

@@ -1,4 +1,4 @@
-"""How good a prediction is: in units of the standardised training target, so that sets can be compared."""
+"""Scores of predictions, in units of the standardised training target, so that sets can be compared."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from experiments.benchmarks._tabular_problems import Problem
 from likely.metrics import crps, expected_calibration_error, negative_log_likelihood
 
 Array = NDArray[np.float64]
-LEVEL = 0.9  # of the intervals
+LEVEL = 0.9  # coverage of the intervals
 
 
 def scores(
@@ -21,11 +21,11 @@ def scores(
     mean: Array | None = None,
     interval: tuple[Array, Array] | None = None,
 ) -> dict[str, float]:
-    """CRPS, NLL, RMSE and coverage of a distribution; deviance too of counts; log-loss and ECE of probabilities.
+    """Compute CRPS, NLL, RMSE and coverage of a distribution; of counts the deviance; of classes log-loss and ECE.
 
     Args:
-        problem: Whose test rows were predicted.
-        prediction: A distribution for each row, or one probability per row and class.
+        problem: The problem whose test rows were predicted.
+        prediction: A distribution per row, or one probability per row and class.
         mean: The predicted means; default: those of the distribution.
         interval: Lower and upper ends of 90% intervals; default: quantiles of the distribution.
 
@@ -36,16 +36,16 @@ def scores(
         return _of_classes(problem, prediction)
     y, width = problem.y_test, problem.units[1]
     mean = np.asarray(prediction.mean) if mean is None else mean
-    found = {
+    results = {
         "CRPS": _crps(y, prediction) / width,
         "NLL": float(negative_log_likelihood(y, prediction)),
         "RMSE": float(np.sqrt(np.mean(np.square(mean - y)))) / width,
     }
     if problem.kind == "counts":
-        return {**found, "deviance": float(mean_poisson_deviance(y, np.maximum(mean, 1e-6)))}
+        return {**results, "deviance": float(mean_poisson_deviance(y, np.maximum(mean, 1e-6)))}
     lower, upper = (_quantile(prediction, p) for p in (0.05, 0.95)) if interval is None else interval
     inside = (lower <= y) & (y <= upper)
-    return {**found, "NLL": found["NLL"] - float(np.log(width)), "coverage": float(inside.mean())}
+    return {**results, "NLL": results["NLL"] - float(np.log(width)), "coverage": float(inside.mean())}
 
 
 def _of_classes(problem: Problem, proba: Array) -> dict[str, float]:
@@ -60,14 +60,14 @@ def _of_classes(problem: Problem, proba: Array) -> dict[str, float]:
 
 
 def _crps(y: Array, prediction: Distribution) -> float:
-    """Of counts the sum over whole numbers, for a distribution that has no formula of its own."""
+    """Compute the CRPS; for a Poisson, which has no closed form here, by a sum over counts."""
     if not isinstance(prediction, Poisson):
         return float(crps(y, prediction))
     rate = prediction.rate.numpy().astype(np.float64)
-    most = int(max(y.max(), (rate + 12 * np.sqrt(rate) + 12).max()))
+    largest = int(max(y.max(), (rate + 12 * np.sqrt(rate) + 12).max()))
     total = np.zeros(len(y))
-    for start in range(0, most + 1, 256):  # in blocks: many rows times many numbers would not fit
-        k = np.arange(start, min(start + 256, most + 1))
+    for start in range(0, largest + 1, 256):  # in blocks, to bound the memory
+        k = np.arange(start, min(start + 256, largest + 1))
         below = torch.special.gammaincc(torch.from_numpy(k + 1.0), torch.from_numpy(rate)[:, None]).numpy()
         total += np.square(below - (y[:, None] <= k)).sum(1)
     return float(total.mean())

@@ -1,10 +1,10 @@
-"""The default regressor and classifier of tables against what people would use instead.
+"""The default regressor and classifier of tables, compared with other libraries.
 
 Rivals: LightGBM and CatBoost (the latter with a variance per row) cross-fitted on five folds, RealMLP with its own
-defaults and five folds, NGBoost, and a Gaussian process on 1,200 rows; each on one core. At most 5,000 rows to learn
-from and 5,000 to be judged by, in random splits. CRPS, NLL and RMSE are in units of the training targets' deviation,
-those of counts' NLL excepted. On sets marked * defaults may have been chosen, in these splits or others; the bars of
-frames are of those without.
+defaults and five folds, NGBoost, and a Gaussian process on 1,200 rows; each on one core. At most 5,000 training rows
+and 5,000 test rows, in random splits. CRPS, NLL and RMSE are in units of the training targets' deviation, except the
+NLL of counts. On sets marked *, defaults may have been chosen, in these splits or others; the bars of frames use only
+sets without *.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from experiments.benchmarks import _tabular_classes as classes
 from experiments.benchmarks import _tabular_million as million
 from experiments.benchmarks._bars import result_of, worst
 from experiments.benchmarks._tabular_classes import mean_scores
-from experiments.benchmarks._tabular_measure import OURS, Kept, corruption, key, measure
+from experiments.benchmarks._tabular_measure import OURS, StoredScores, corruption, key, measure
 from experiments.benchmarks._tabular_problems import Kind, Problem, list_problems, load_problem, split_of
 from experiments.benchmarks._tabular_rivals import CATBOOST, GP, LIGHTGBM, NGBOOST, REALMLP
 from experiments.data import Frame
@@ -30,15 +30,15 @@ from experiments.entries import Bar, Context, Result
 from likely._page import Table
 
 STORED = Path(__file__).parent / "results" / "rivals" / "tabular.json"
-SPLITS, MORE = 2, 5  # of a set, and of one so small that its few test rows decide little
-SMALL = 2000
-ROWS = 1000  # from which on coverage has a bar
-SOME_SECONDS = 1.25  # LightGBM's, under which ours may take 5 s
-SLOW = ("kin8nm", "wine white")  # where RealMLP is far ahead of trees, in minutes
+SPLITS, MORE = 2, 5  # number of splits per set, and per small set, whose few test rows make scores noisy
+SMALL = 2000  # number of rows below which a set is small
+ROWS = 1000  # number of rows above which coverage has a bar
+SOME_SECONDS = 1.25  # smallest time of LightGBM that counts: ours may always take 4 times as much, 5 s
+SLOW = ("kin8nm", "wine white")  # sets where RealMLP is far better than trees, but takes minutes
 
 
 class Group(NamedTuple):
-    """Sets of one source and one kind, and the rivals they are given to."""
+    """Sets of one source and one kind, and the rivals to compare with."""
 
     kind: Kind
     frames: bool
@@ -55,19 +55,21 @@ GROUPS = {
 
 
 def run(context: Context) -> Result:
-    """All sets, splits and methods; then wrong targets; then a million rows."""
-    kept = Kept(context.units, STORED)
+    """Measure all sets, splits and methods, then training with wrong targets, then a million rows."""
+    stored = StoredScores(context.units, STORED)
     rows: list[dict[str, Any]] = []
     jobs = list(find_jobs(context))
     work = (
-        joblib.delayed(measure)(problem, split, rivals, kept.of(problem, split)) for _, problem, split, rivals in jobs
+        joblib.delayed(measure)(problem, split, rivals, stored.select(problem, split))
+        for _, problem, split, rivals in jobs
     )
     results = joblib.Parallel(n_jobs=-1, return_as="generator")(work)
-    for done, ((group, problem, split, _), found) in enumerate(zip(jobs, results, strict=True), start=1):
-        kept.keep({key(rival, problem, split): one for rival, one in found.items() if rival != OURS})
-        about = {"group": group, "set": problem.label, "split": split, "rows": len(problem.y) + len(problem.y_test)}
-        rows += [{**about, "chosen on": problem.chosen_on, "method": m, **one} for m, one in found.items()]
-        context.progress(0.8 * done / len(jobs))
+    for number, ((group, problem, split, _), results_by_method) in enumerate(zip(jobs, results, strict=True), start=1):
+        stored.add({key(rival, problem, split): row for rival, row in results_by_method.items() if rival != OURS})
+        columns = {"group": group, "set": problem.label, "split": split, "rows": len(problem.y) + len(problem.y_test)}
+        columns["chosen on"] = problem.chosen_on
+        rows += [{**columns, "method": method, **row} for method, row in results_by_method.items()]
+        context.progress(0.8 * number / len(jobs))
     dirty = [(problem, split) for group, problem, split, _ in jobs if group == "numbers" and split == context.seed]
     wrong = [
         row for part in joblib.Parallel(n_jobs=-1)(joblib.delayed(corruption)(*job) for job in dirty) for row in part
@@ -80,8 +82,8 @@ def run(context: Context) -> Result:
 
 
 def find_jobs(context: Context) -> Iterator[tuple[str, Problem, int, tuple[str, ...]]]:
-    """Group, table, split and rivals; quick, or without a data folder and packages, two that are always at hand."""
-    sets = {group: list_problems(about.kind, frames=about.frames, data=context.data) for group, about in GROUPS.items()}
+    """Yield group, table, split and rivals; in a quick run, or without data, two tables that are always available."""
+    sets = {name: list_problems(group.kind, frames=group.frames, data=context.data) for name, group in GROUPS.items()}
     if context.quick or not any(sets.values()):
         for group, load in {"numbers": load_diabetes, "classes": load_breast_cancer}.items():
             X, y = load(return_X_y=True, as_frame=True)
@@ -90,21 +92,21 @@ def find_jobs(context: Context) -> Iterator[tuple[str, Problem, int, tuple[str, 
         return
     for group, names in sets.items():
         for name in names:
-            first = load_problem(name, context.seed, context.data)
-            more = MORE if len(first.y) + len(first.y_test) < SMALL else SPLITS
-            yield group, first, context.seed, GROUPS[group].rivals
-            for split in range(context.seed + 1, context.seed + more):
+            problem = load_problem(name, context.seed, context.data)
+            splits = MORE if len(problem.y) + len(problem.y_test) < SMALL else SPLITS
+            yield group, problem, context.seed, GROUPS[group].rivals
+            for split in range(context.seed + 1, context.seed + splits):
                 yield group, load_problem(name, split, context.data), split, GROUPS[group].rivals
 
 
 def judge(scores: pd.DataFrame) -> Iterator[Bar]:
-    """The bars of every group of sets that was measured, then of the time."""
-    of = {str(group): part for group, part in scores.groupby("group", sort=False)}
-    if "numbers" in of:
-        yield from judge_numbers(of["numbers"])
-    if "classes" in of:
-        yield from classes.judge(of["classes"])
-    unseen = {group: part[~part["chosen on"].astype(bool)] for group, part in of.items()}
+    """Yield the bars of every measured group of sets, then those of the time."""
+    groups = {str(group): part for group, part in scores.groupby("group", sort=False)}
+    if "numbers" in groups:
+        yield from judge_numbers(groups["numbers"])
+    if "classes" in groups:
+        yield from classes.judge(groups["classes"])
+    unseen = {group: part[~part["chosen on"].astype(bool)] for group, part in groups.items()}
     if len(part := unseen.get("frames", scores[:0])) and LIGHTGBM in set(part["method"]):
         ratio, nll = _over_lightgbm(part, "CRPS"), mean_scores(part, "NLL")
         case = f"{len(ratio)} frames"
@@ -114,8 +116,8 @@ def judge(scores: pd.DataFrame) -> Iterator[Bar]:
         ratio = _over_lightgbm(part, "log-loss")
         case = f"{len(ratio)} frames"
         yield Bar("frames: log-loss over LightGBM's, geometric mean", _geometric(ratio), "≤", 0.97, case=case)
-    if "counts" in of and LIGHTGBM in set(of["counts"]["method"]):
-        below = [_over_lightgbm(of["counts"], measure) < 1 for measure in ("deviance", "CRPS")]
+    if "counts" in groups and LIGHTGBM in set(groups["counts"]["method"]):
+        below = [_over_lightgbm(groups["counts"], measure) < 1 for measure in ("deviance", "CRPS")]
         case = f"of {len(below[0])}"
         yield Bar(
             "counts: tables with deviance and CRPS below LightGBM's", (below[0] & below[1]).sum(), "≥", 3, case=case
@@ -124,17 +126,17 @@ def judge(scores: pd.DataFrame) -> Iterator[Bar]:
 
 
 def judge_numbers(scores: pd.DataFrame) -> Iterator[Bar]:
-    """Beside the best rival of each set, and the share of targets in 90% intervals."""
+    """Yield bars against the best rival of each set, and of the share of targets in 90% intervals."""
     mean = {measure: mean_scores(scores, measure) for measure in ("CRPS", "NLL", "RMSE", "coverage")}
     if mean["CRPS"].shape[1] > 1:
         best = {measure: frame.drop(columns=OURS).min(axis=1) for measure, frame in mean.items()}
         crps, rmse = (mean[measure][OURS] / best[measure] for measure in ("CRPS", "RMSE"))
-        above = mean["NLL"][OURS] - best["NLL"]
+        excess = mean["NLL"][OURS] - best["NLL"]
         case = f"{len(crps)} sets"
         yield Bar("CRPS over the best rival's, geometric mean", _geometric(crps), "≤", 1.02, case=case)
         yield from worst("CRPS over the best rival's", crps, "≤", 1.08, cases="sets")
-        yield Bar("NLL below every rival's, share of sets", (above < 0).mean(), "≥", 0.7, case=case)
-        yield from worst("NLL less the best rival's", above, "≤", 0.03, cases="sets")
+        yield Bar("NLL below every rival's, share of sets", (excess < 0).mean(), "≥", 0.7, case=case)
+        yield from worst("NLL less the best rival's", excess, "≤", 0.03, cases="sets")
         yield Bar("RMSE over the best rival's, geometric mean", _geometric(rmse), "≤", 1.03, case=case)
     large = scores.groupby("set")["rows"].max() > ROWS
     covered = mean["coverage"][OURS][large[large].index.intersection(mean["coverage"].index)]
@@ -143,7 +145,7 @@ def judge_numbers(scores: pd.DataFrame) -> Iterator[Bar]:
 
 
 def judge_time(scores: pd.DataFrame) -> Iterator[Bar]:
-    """Beside LightGBM's cross-fitting; and RealMLP's accuracy without its minutes."""
+    """Yield bars of the time against LightGBM's, and of accuracy against RealMLP's where that takes minutes."""
     seconds, crps = mean_scores(scores, "seconds"), mean_scores(scores, "CRPS") if "CRPS" in scores else pd.DataFrame()
     if LIGHTGBM in seconds:
         slower = seconds[OURS] / seconds[LIGHTGBM].clip(lower=SOME_SECONDS)
@@ -157,7 +159,7 @@ def judge_time(scores: pd.DataFrame) -> Iterator[Bar]:
 
 
 def tables(scores: pd.DataFrame) -> Iterator[Table]:
-    """What was measured, group by group, then the seconds."""
+    """Yield the tables of scores, group by group, then of the seconds."""
     shown = {"numbers": ("CRPS", "NLL", "RMSE"), "frames": ("CRPS", "NLL", "RMSE"), "counts": ("deviance", "CRPS")}
     for name, part in scores.groupby("group", sort=False):
         if "classes" in str(name):

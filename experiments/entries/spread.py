@@ -107,7 +107,11 @@ def _client(spread: Spread, opened: ExitStack) -> object:
     if address is None:
         workers = spread.jobs if spread.jobs > 0 else cpu_count()
         cluster = LocalCluster(
-            n_workers=workers, threads_per_worker=1, host=HERE, dashboard_address=None, silence_logs=logging.ERROR
+            n_workers=workers,
+            threads_per_worker=1,
+            host=HERE,
+            dashboard_address="127.0.0.1:0",
+            silence_logs=logging.ERROR,
         )
         address = opened.enter_context(cluster)
     return opened.enter_context(Client(address))

@@ -1,4 +1,4 @@
-"""Figure 3: one image loss, its scale as one number, one a channel, or one a pixel and channel.
+"""Figure 3: one image loss, its scale as one number, one per channel, or one per pixel and channel.
 
 A still camera takes photographs of one scene: the sea moves, the sun flickers, the blue channel is noisy, the hill is
 still. The prediction is the scene; what the loss believes of the error depends on how many scales it has.
@@ -27,7 +27,7 @@ from likely.losses import NormalLoss
 from likely.parameters import Data, Global, Parameter, Predicted
 
 SIZE = 32
-SHAPES: dict[str, tuple[int, ...]] = {"one": (), "one a channel": (3, 1, 1), "one a pixel": (3, SIZE, SIZE)}
+SHAPES: dict[str, tuple[int, ...]] = {"one": (), "one per channel": (3, 1, 1), "one per pixel": (3, SIZE, SIZE)}
 CHANNELS = ("red", "green", "blue")
 
 
@@ -44,7 +44,7 @@ def run(context: Context) -> Result:
         tables=(
             Table(
                 table,
-                f"NLL of a pixel and channel, in nats. With the scales that made the photographs it is {true:.3f}. "
+                f"NLL per pixel and channel, in nats. With the scales that made the photographs it is {true:.3f}. "
                 f"{spread_over_seeds(tables)}",
                 {"NLL seen": "lower", "NLL unseen": "lower"},
             ),
@@ -86,7 +86,7 @@ def _verdict(table: pd.DataFrame) -> tuple[Verdict, str]:
     words = ", ".join(f"{value:.3f} with {name}" for name, value in unseen.items())
     notes = (
         f"The same prediction, the same error, three likelihoods: on unseen photographs the NLL is {words}. Only a "
-        "scale for each pixel knows that the sea moves and the hill does not."
+        "scale per pixel can be large on the moving sea and small on the still hill."
     )
     return ("holds" if sizes and falls else "does not hold"), notes
 
@@ -142,7 +142,7 @@ def _photographs(scene: Tensor, photographs: Tensor) -> Picture:
 
 @styled
 def _maps(name: str, scales: Mapping[str, Tensor]) -> Picture:
-    low, high = (float(scales["one a pixel"].quantile(q)) for q in (0.01, 0.99))
+    low, high = (float(scales["one per pixel"].quantile(q)) for q in (0.01, 0.99))
     figure = Figure(figsize=(4.6, 1.75), layout="constrained")
     panels = figure.subplots(1, 3)
     for axes, channel, values in zip(panels, CHANNELS, scales[name], strict=True):
@@ -152,12 +152,12 @@ def _maps(name: str, scales: Mapping[str, Tensor]) -> Picture:
     bar = figure.colorbar(image, ax=panels, shrink=0.75, pad=0.02)
     bar.outline.set_visible(False)
     bar.ax.set_ylabel("scale", color=MUTED)
-    size = {"one": "|φ| = 1", "one a channel": "|φ| = C = 3", "one a pixel": f"|φ| = C × H × W = {3 * SIZE**2}"}[name]
+    count = {"one": "1", "one per channel": "C = 3", "one per pixel": f"C × H × W = {3 * SIZE**2}"}[name]
     code = f"likely.Global({SHAPES[name] or ''})"
     return Picture(
         to_svg(figure),
         f"The learned scales of the three channels as heat maps, {name}.",
-        f"{size}: `NormalLoss({code})`.",
+        f"|φ| = {count}: `NormalLoss({code})`.",
     )
 
 

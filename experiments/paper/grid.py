@@ -45,8 +45,8 @@ class Row:
 
 COLUMNS = (
     Column("one value", "()", ()),
-    Column("one a channel", "(C, 1, 1)", (CHANNELS, 1, 1)),
-    Column("one a pixel", "(C, H, W)", (CHANNELS, SIZE, SIZE)),
+    Column("one per channel", "(C, 1, 1)", (CHANNELS, 1, 1)),
+    Column("one per pixel", "(C, H, W)", (CHANNELS, SIZE, SIZE)),
 )
 INDENT = "\n" + 4 * "\N{NO-BREAK SPACE}"  # SVG drops plain spaces at the start of a line
 ROWS = (

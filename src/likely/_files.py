@@ -87,6 +87,8 @@ def loading(path: Path) -> Iterator[None]:
             reason = f"its header claims more than memory holds ({error})"
         elif isinstance(error, OverflowError) or "mmap length" in reason:
             reason = "its header claims more than the file holds"
+        elif "containing pickled data" in reason:  # what numpy takes any other file for
+            reason = "it is neither an .npy nor an .npz file"
         elif "pickle" in reason:
             reason = "it holds pickled objects, which could run code"
         raise ValueError(f"{path.name} is not read: {reason}") from None

@@ -5,8 +5,8 @@ With :math:`b = |\alpha - 2|`, :math:`v = z/\sqrt b`, :math:`h = \sqrt{1 + v^2}`
 .. math:: \rho = \frac b\alpha (h^\alpha - 1), \qquad
           \partial_z \rho = \frac z h h^{\alpha - 1}.
 
-Every power of :math:`h` and every difference below is arranged so that nothing large is subtracted and nothing
-overflows before ρ itself does: from α = 1 on :math:`h^\alpha - 1` is split into :math:`v^2 h^{\alpha-2}` and
+Every power of :math:`h` and every difference below is arranged so that no large numbers are subtracted and nothing
+overflows before ρ itself does: for α ≥ 1 :math:`h^\alpha - 1` is split into :math:`v^2 h^{\alpha-2}` and
 :math:`h^{\alpha-2} - 1`, which stays exact as :math:`b \to 0`; below 1 it is :math:`\mathrm{expm1}(\alpha L/2)`,
 which stays exact as :math:`\alpha \to 0`. All real α and ±∞ are allowed; only the likelihood needs α ≥ 0.
 """
@@ -24,14 +24,14 @@ _SERIES = [(k + 1) / math.factorial(k + 2) for k in range(14)]
 
 
 def rho(z: Tensor, alpha: Tensor) -> Tensor:
-    """ρ(z, α) elementwise for tensors of one dtype, differentiable twice in both."""
+    """Return ρ(z, α) elementwise for tensors of one dtype, twice differentiable in both."""
     z, alpha = torch.broadcast_tensors(z, alpha)
-    # The compiler refuses functions with a jvp, and needs none.
+    # The compiler does not support functions with a jvp, and needs none.
     return (_Rho if torch.compiler.is_compiling() else _ForwardRho).apply(z, alpha)
 
 
 class _Rho(torch.autograd.Function):
-    """Keeps z and α, nothing else, for the backward pass."""
+    """ρ, which saves only z and α for the backward pass."""
 
     generate_vmap_rule = True
 
@@ -51,7 +51,7 @@ class _Rho(torch.autograd.Function):
 
 
 class _ForwardRho(_Rho):
-    """With the tangent too, for forward-mode differentiation."""
+    """ρ with forward-mode differentiation."""
 
     generate_vmap_rule = True
 
@@ -77,7 +77,7 @@ class _Parts(NamedTuple):
     L: Tensor
 
     def power(self, p: Tensor) -> Tensor:
-        """h^p: through L where h is near one (rounding h would be magnified), by ``pow`` elsewhere."""
+        """Return h^p: by L where h is near one (rounding h would be magnified), by ``pow`` elsewhere."""
         near = self.h < math.e
         exponent = 0.5 * p * torch.where(near, self.L, 0.0)
         return torch.where(near, exponent.exp(), torch.where(near, 1.0, self.h) ** p)
@@ -85,8 +85,8 @@ class _Parts(NamedTuple):
 
 def _parts(z: Tensor, alpha: Tensor) -> _Parts:
     limits = torch.finfo(z.dtype)
-    alpha = alpha.clamp(-(limits.eps**-2), limits.eps**-2)  # as good as ±∞
-    # ∂ρ/∂α has a vertical tangent at α = 2; one rounding step away it is finite, so α can leave 2.
+    alpha = alpha.clamp(-(limits.eps**-2), limits.eps**-2)  # beyond these, α is equivalent to ±∞
+    # ∂ρ/∂α is infinite at α = 2; one rounding step away it is finite, so that α can leave 2.
     b = (alpha - 2).abs().clamp(min=limits.eps)
     z = z.clamp(-(limits.max**0.9), limits.max**0.9)
     v = z * b.rsqrt()
@@ -97,7 +97,7 @@ def _parts(z: Tensor, alpha: Tensor) -> _Parts:
 
 
 def _hypot(v: Tensor) -> Tensor:
-    """√(1 + v²) without overflow; of operations that ONNX has where a graph is made."""
+    """Return √(1 + v²) without overflow; in a compiled graph by operations that ONNX has."""
     if not torch.compiler.is_compiling():
         return torch.hypot(torch.ones_like(v), v)
     size = v.abs()
@@ -112,7 +112,7 @@ def _value(parts: _Parts) -> Tensor:
     above = (g.square() * parts.power(a) + b * torch.expm1(0.5 * (a - 2) * L)) / a
     exponent = 0.5 * torch.where(high, 0.0, alpha) * L
     below = 0.5 * b * L * _exprel(exponent)
-    # For negative α it rises to (α - 2) / α and, rounded, might pass it.
+    # For negative α it approaches (α - 2) / α from below, and rounding could exceed that.
     bound = torch.where(alpha < 0, (alpha - 2) / alpha, torch.inf)
     return torch.where(high, above, torch.minimum(below, bound))
 

@@ -1,4 +1,4 @@
-"""Elementary functions that stay exact where the textbook form cancels or overflows."""
+"""Elementary functions that stay accurate where the textbook formula cancels or overflows."""
 
 import math
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from torch.autograd import forward_ad
 
 
 def log1p_square(z: Tensor) -> Tensor:
-    """log(1 + z²) that does not overflow before z does."""
+    """Return log(1 + z²), which does not overflow unless z does."""
     large = z.abs() > 1e9
     return torch.where(
         large, 2 * torch.where(large, z, 1.0).abs().log(), torch.log1p(torch.where(large, 0.0, z).square())
@@ -19,7 +19,7 @@ def log1p_square(z: Tensor) -> Tensor:
 
 
 def log_cosh(x: Tensor) -> Tensor:
-    """log cosh x, whose digits and slope (tanh x) are right for small x, and which is |x| - log 2 for large ones."""
+    """Return log cosh x, with accurate value and slope (tanh x) for small x, and |x| - log 2 for large x."""
     far = x.abs() > 20
     near = 0.5 * torch.log1p(torch.sinh(torch.where(far, 0.0, x)).square())
     return torch.where(far, torch.where(far, x, 20.0).abs() - math.log(2), near)
@@ -30,7 +30,7 @@ _SHIFT = 8
 
 
 def stirling(y: Tensor) -> Tensor:
-    """Stirling's series: log Γ(y) - (y - ½) log y + y - ½ log 2π for y ≥ 8, exact to rounding."""
+    """Return Stirling's series: log Γ(y) - (y - ½) log y + y - ½ log 2π for y ≥ 8, exact to rounding."""
     inverse_square = y.square().reciprocal()
     series = torch.full_like(y, _STIRLING[-1])
     for coefficient in reversed(_STIRLING[:-1]):
@@ -39,7 +39,7 @@ def stirling(y: Tensor) -> Tensor:
 
 
 def log_gamma_ratio(x: Tensor, d: Tensor | float) -> Tensor:
-    """log Γ(x + d) - log Γ(x) - d log x for x > 0 and d ≥ 0, without cancellation for large x.
+    """Return log Γ(x + d) - log Γ(x) - d log x for x > 0 and d ≥ 0, without cancellation for large x.
 
     The recurrence of Γ lifts x by 8, where Stirling's series is exact.
     """
@@ -55,7 +55,7 @@ _HALF_STEP = (1 / 8, -1 / 64, 1 / 128, -17 / 2048, 31 / 2048, -691 / 16384, 5461
 
 
 def digamma_half_step(x: Tensor) -> Tensor:
-    """ψ(x + ½) - ψ(x) for x > 0: the recurrence of ψ lifts x by 8, and nothing cancels."""
+    """Return ψ(x + ½) - ψ(x) for x > 0, without cancellation: the recurrence of ψ lifts x by 8."""
     lifted = x + _SHIFT
     inverse_square = lifted.square().reciprocal()
     series = torch.full_like(x, _HALF_STEP[-1])
@@ -68,7 +68,7 @@ def digamma_half_step(x: Tensor) -> Tensor:
 
 
 def log_factorial_remainder(x: Tensor) -> Tensor:
-    """log Γ(x + 1) - x log x + x - ½ log 2π for x ≥ 0, without cancellation for large x."""
+    """Return log Γ(x + 1) - x log x + x - ½ log 2π for x ≥ 0, without cancellation for large x."""
     large = x > _SHIFT
     far, near = torch.where(large, x, _SHIFT), torch.where(large, 1.0, x).clamp(min=torch.finfo(x.dtype).tiny)
     exact = torch.lgamma(near + 1) - near * near.log() + near - 0.5 * math.log(2 * math.pi)
@@ -76,12 +76,12 @@ def log_factorial_remainder(x: Tensor) -> Tensor:
 
 
 def log_gamma_remainder(x: Tensor) -> Tensor:
-    """log Γ(x) - x log x + x - ½ log 2π for x > 0, without cancellation for large x."""
+    """Return log Γ(x) - x log x + x - ½ log 2π for x > 0, without cancellation for large x."""
     return log_factorial_remainder(x) - x.log()
 
 
 def exp_remainder(u: Tensor) -> Tensor:
-    """exp(u) - 1 - u, without cancellation for small u: there by its series, whose terms end below rounding."""
+    """Return exp(u) - 1 - u, without cancellation: for small u by its series, up to terms below rounding."""
     small = u.abs() < 0.5
     near, far = torch.where(small, u, 0.0), torch.where(small, 1.0, u)
     series = torch.ones_like(near)
@@ -92,10 +92,10 @@ def exp_remainder(u: Tensor) -> Tensor:
 
 @contextmanager
 def primals(ctx: Any) -> Iterator[list[Tensor]]:
-    """What an autograd function has saved, for its ``jvp``, such that a tangent's own tangent is followed too.
+    """Yield the tensors that an autograd function has saved, for its ``jvp``, so that second derivatives are right.
 
-    torch switches forward-mode differentiation off around ``jvp``, for all levels and not for this one alone: a second
-    derivative by ``jacfwd(jacfwd(…))`` would be zero, without a word.
+    torch switches off forward-mode differentiation in ``jvp`` for all levels, not only for the present one: a second
+    derivative by ``jacfwd(jacfwd(…))`` would silently be zero.
     """
     with forward_ad._set_fwd_grad_enabled(True):
         yield [forward_ad.unpack_dual(saved).primal for saved in ctx.saved_tensors]

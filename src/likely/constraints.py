@@ -65,7 +65,7 @@ class ShiftedSoftplus(_Bijection):
 
     @property
     def codomain(self) -> domains.Constraint:  # type: ignore[override]
-        """The set of values: above ``floor``."""
+        """The set of values, which are above ``floor``."""
         return domains.greater_than(self.floor)
 
     def _call(self, x: Tensor) -> Tensor:
@@ -147,7 +147,7 @@ class Interval(_Bijection):
 
     @property
     def codomain(self) -> domains.Constraint:  # type: ignore[override]
-        """The set of values: from ``low`` to ``high``."""
+        """The set of values, which are from ``low`` to ``high``."""
         return domains.interval(self.low, self.high)
 
     def _call(self, x: Tensor) -> Tensor:

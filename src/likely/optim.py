@@ -62,9 +62,9 @@ def param_groups(
     likelihood = [p for p in loss_fn.parameters() if p.requires_grad]
     shared = {id(p) for p in likelihood}
     parameters = model.parameters() if isinstance(model, nn.Module) else model
-    rest = [p for p in parameters if p.requires_grad and id(p) not in shared]
+    model_parameters = [p for p in parameters if p.requires_grad and id(p) not in shared]
     groups = [
-        {"name": "model", "params": rest, "lr": lr, "weight_decay": weight_decay, **kwargs},
+        {"name": "model", "params": model_parameters, "lr": lr, "weight_decay": weight_decay, **kwargs},
         {
             "name": "likelihood",
             "params": likelihood,

@@ -5,6 +5,7 @@ import base64
 import io
 import json
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import pytest
 from auditing.browser import CHROMIUM, Browser
 from likely.auditing import Audit, Finding, Reason, Suspect
 from likely.auditing._known import Known
-from likely.auditing._report import page
+from likely.auditing._report import _data, page
 
 NASTY = "<script>document.title = 'owned'</script><img src=x onerror=\"document.title='owned'\">"
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
@@ -197,6 +198,44 @@ def test_a_hundred_thousand_findings_do_not_freeze_it(tmp_path: Path) -> None:
 
 
 @needs_browser
+def test_a_hundred_thousand_separate_findings_open_at_once(tmp_path: Path) -> None:
+    """The page holds those that do most harm, and says where the others are."""
+    count = 100_000
+    values = pd.DataFrame({f"column {j}": np.arange(count) * 1.5 + j for j in range(8)})
+    reasons = (Reason("column 3", "1,234.5", "similar rows have 10–20", 0.9), Reason("column 5", "7", "", 0.1))
+    suspects = tuple(
+        Suspect(row, "targets", 0.9, f"column 3 = {row}.5, expected 14 ± 2", reasons, far=1 + row % 40)
+        for row in range(count)
+    )
+    finding = Finding("targets", "Wrong targets", "Many.", np.arange(count), np.full(count, 0.9), suspects)
+    report = Audit("many", count, "regression", "column 3", (finding,), values=values)
+    path = report.save(tmp_path)
+    assert path.stat().st_size < 10_000_000
+    assert len(json.loads((tmp_path / "summary.json").read_text())["entries"]) == count
+    with Browser() as opened:
+        start = time.perf_counter()
+        opened.open(path)
+        assert opened.run("document.querySelectorAll('.entry').length") == 20
+        assert time.perf_counter() - start < 5  # 2 s on a machine that does nothing else
+        text = opened.run("document.querySelector('#first').innerText")
+        assert "This page holds the 10,000 findings that do most harm, of 100,000." in text
+        write(opened, "99999.5")
+        assert visible(opened) == [99_999]
+        assert opened.errors == []
+
+
+def test_rows_of_many_groups_are_named_in_turn() -> None:
+    copies = tuple(
+        Suspect(row, "duplicates", 1.0, f"equals row {row - 1}", group=f"equals copy {row % 3}")
+        for row in range(90_000)
+    )
+    finding = Finding("duplicates", "Copies", "Many.", np.arange(90_000), np.ones(90_000), copies)
+    data = _data(Audit("many", 90_000, "none", None, (finding,)), "")
+    assert [entry["count"] for entry in data["entries"]] == [30_000] * 3
+    assert [len(entry["rows"]) for entry in data["entries"]] == [5_000] * 3
+
+
+@needs_browser
 @pytest.mark.parametrize("width", [360, 768, 1280])
 def test_it_fits_every_width(browser: Browser, width: int) -> None:
     browser.send("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
@@ -215,6 +254,55 @@ def test_it_prints_on_few_pages_without_its_tools(browser: Browser) -> None:
     pdf = base64.b64decode(browser.send("Page.printToPDF", printBackground=True)["data"])
     assert pdf.startswith(b"%PDF")
     assert 1 <= len(re.findall(rb"/Type\s*/Page\b", pdf)) <= 4
+
+
+@needs_browser
+def test_paper_is_white_whatever_the_screen_prefers(browser: Browser) -> None:
+    dark = [{"name": "prefers-color-scheme", "value": "dark"}]
+    ink = "getComputedStyle(document.body).color.match(/[0-9]+/g).every(part => part < 80)"
+    browser.send("Emulation.setEmulatedMedia", media="screen", features=dark)
+    assert not browser.run(ink)
+    browser.send("Emulation.setEmulatedMedia", media="print", features=dark)
+    assert browser.run(ink)
+    browser.send("Emulation.setEmulatedMedia", media="", features=[])
+
+
+@needs_browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_small_text_stands_out_from_its_ground(browser: Browser, scheme: str) -> None:
+    """A contrast of 4.5 to 1, as the Web Content Accessibility Guidelines ask for (level AA)."""
+    browser.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+    click(browser, '[data-row="31"] .fine')
+    contrast = """(() => {
+        const linear = x => x <= .04045 ? x / 12.92 : ((x + .055) / 1.055) ** 2.4;
+        const parts = colour => colour.match(/[0-9.]+/g).slice(0, 3).map(part => linear(part / 255));
+        const light = colour => parts(colour).reduce((sum, part, i) => sum + part * [.2126, .7152, .0722][i], .05);
+        const ground = light(getComputedStyle(document.body).backgroundColor);
+        const ratio = text => Math.max(text / ground, ground / text);
+        const small = [...document.querySelectorAll('.chip, .sure, .whose, .fine, .quiet, .headline')];
+        return Math.min(...small.map(node => ratio(light(getComputedStyle(node).color))));
+    })()"""
+    assert browser.run(contrast) >= 4.5
+    click(browser, "#forget")
+    browser.send("Emulation.setEmulatedMedia", features=[])
+
+
+@needs_browser
+def test_a_printed_page_says_how_many_findings_it_leaves_out(tmp_path: Path) -> None:
+    odd = tuple(Suspect(row, "rows", 0.9, f"row {row} is odd", wrong=False) for row in range(130))
+    finding = Finding("rows", "Odd", "Many.", np.arange(130), np.full(130, 0.9), odd)
+    path = tmp_path / "report.html"
+    path.write_text(page(Audit("some", 130, "none", None, (finding,))), encoding="utf-8")
+    assert "30 more are in summary.json." in path.read_text()  # for browsers without scripts
+    with Browser() as opened:
+        opened.open(path)
+        rest = "document.getElementById('rest')"
+        assert opened.run(f"{rest}.offsetHeight") == 0
+        opened.send("Emulation.setEmulatedMedia", media="print")
+        opened.run("dispatchEvent(new Event('beforeprint'))")
+        assert len(visible(opened)) == 100
+        assert opened.run(f"{rest}.offsetHeight") > 0
+        assert opened.run(f"{rest}.textContent") == "30 more are in summary.json."
 
 
 def test_without_a_browser_it_is_well_formed_and_complete() -> None:

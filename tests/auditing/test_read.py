@@ -84,7 +84,7 @@ def test_repeated_and_empty_headers_get_names_of_their_own(tmp_path: Path) -> No
         ("a.csv", b"\n \n", "is empty"),
         ("a.csv", b"a,b\n", "a header and no rows"),
         ("a.csv", b"PK\0\0rubbish", "NUL bytes"),
-        ("a.xlsx", b"anything", "no ending this reads"),
+        ("a.xlsx", b"anything", "its name should end in"),
         ("a.npz", b"not a zip", "is not read"),
         ("a.npy", b"", "is not read"),
     ],

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.special import softmax
+from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from likely._rows.blocks import Rows
 from likely._rows.opened import opened
@@ -21,6 +22,8 @@ from likely._rows.source_rows import SourceRows, Table
 from likely.calibration import (
     AutoCalibrator,
     AutoScale,
+    CalibratedClassifier,
+    CalibratedRegressor,
     DeepScale,
     DeepTemperature,
     FeatureTemperature,
@@ -336,3 +339,10 @@ def test_no_pass_brings_the_rows_here(monkeypatch: pytest.MonkeyPatch) -> None:
         for calibrator in (GlobalTemperature(), LinearTemperature(), FeatureTemperature(), VectorScaling()):
             calibrator.fit(cut(logits, 3), cut(y, 3), cut(features, 3))
     assert min(gathered) >= 2
+
+
+def test_estimators_are_calibrated_in_memory() -> None:
+    X = np.arange(20.0)[:, None]
+    for kind, estimator in ((CalibratedClassifier, LogisticRegression()), (CalibratedRegressor, LinearRegression())):
+        with pytest.raises(TypeError, match="give a calibrator"):
+            kind(estimator).fit(da.from_array(X, chunks=(5, 1)), X[:, 0] > 5)

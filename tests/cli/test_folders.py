@@ -1,5 +1,6 @@
 """Folders, globs and several files on the command line: read together if they are small, else by blocks."""
 
+import itertools
 import json
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from likely import auditing, cli
+from likely._rows.sources._files import Piece
 from likely.auditing import blocks as by_blocks
 from likely.cli import engines, paths
 
@@ -191,7 +193,7 @@ def test_a_dask_cluster_gives_the_same_audit(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(by_blocks, "AT_ONCE", 100)
     parts = in_files(table().drop(columns="price"), tmp_path / "parts", 3)
     with distributed.LocalCluster(
-        n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None, protocol="tcp"
+        n_workers=1, threads_per_worker=2, processes=False, dashboard_address=":0", protocol="tcp"
     ) as cluster:
         where = ("--engine", "dask", "--scheduler", cluster.scheduler_address)
         done = likely_command("audit", parts, "--out", tmp_path / "dask", *where)
@@ -207,6 +209,29 @@ def test_no_scheduler_is_one_line_and_nothing_is_written(tmp_path: Path, monkeyp
     where = ("--engine", "dask", "--scheduler", "tcp://127.0.0.1:1")
     refused("no Dask scheduler answers at tcp://127.0.0.1:1", "audit", parts, "--out", tmp_path / "out", *where)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.usefixtures("beyond")
+def test_a_scheduler_lost_in_the_middle_is_one_line_and_nothing_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("distributed")
+    from tests.lost_scheduler import scheduler_of_one_worker
+
+    parts, out = in_files(table(), tmp_path / "parts", 6), tmp_path / "out"
+    with scheduler_of_one_worker(tmp_path) as scheduler:
+        read, reads = Piece.read, itertools.count()
+
+        def read_some(piece: Piece) -> pd.DataFrame:
+            if next(reads) == 10:
+                scheduler.end()
+            return read(piece)
+
+        monkeypatch.setattr(Piece, "read", read_some)
+        where = ("--engine", "dask", "--scheduler", scheduler.address)
+        refused(f"the Dask scheduler at {scheduler.address} was lost", "audit", parts, "--out", out, *where)
+    assert next(reads) > 10
+    assert not out.exists()
 
 
 def outputs(classes: int = 3) -> pd.DataFrame:

@@ -9,10 +9,12 @@ from sklearn.datasets import load_diabetes
 
 from likely.linear import (
     DynamicLasso,
+    DynamicLogisticRegression,
     DynamicRegression,
     DynamicRidge,
     MultiLasso,
     MultiRidge,
+    RobustLogisticRegression,
     SpikeSlabRegression,
 )
 
@@ -203,3 +205,18 @@ def test_a_refused_fit_changes_nothing():
     with pytest.raises(ValueError, match="rows"):
         model.fit(in_blocks(X, 3), y[:-1])
     assert model.coef_ is before
+
+
+@pytest.mark.parametrize("kind", [DynamicLogisticRegression, RobustLogisticRegression])
+@pytest.mark.parametrize("labels", [["no", "yes"], ["low", "middle", "high"]])
+def test_classifiers_predict_blocks_and_are_fitted_in_memory(kind, labels):
+    X, y = diabetes()
+    y = np.array(labels)[np.digitize(y, np.quantile(y, np.linspace(0, 1, len(labels) + 1)[1:-1]))]
+    model = kind().fit(X, y)
+    for question in ("decision_function", "predict_proba"):
+        answer = getattr(model, question)(in_blocks(X, 3))
+        assert isinstance(answer, da.Array)
+        np.testing.assert_allclose(answer.compute(), getattr(model, question)(X), rtol=1e-9)
+    np.testing.assert_array_equal(model.predict(in_blocks(X, 3)).compute(), model.predict(X))
+    with pytest.raises(TypeError, match="fitted to rows in memory: pass a sample"):
+        kind().fit(in_blocks(X, 3), in_blocks(y, 3))

@@ -69,6 +69,11 @@ def test_a_table_that_the_sample_holds_is_fitted_as_in_memory(scale, blocks):
         ({"scale": "data"}, 3, False),
         ({"scale": "data", "df": 4.0}, 17, False),
         ({"scale": "data", "df": 3.0, "likelihood": "robust", "shape": 1.0}, 3, True),
+        ({"scale": "predicted"}, 1, False),
+        ({"scale": "predicted"}, 3, True),
+        ({"scale": "predicted", "likelihood": "student_t"}, 3, False),
+        ({"scale": "predicted", "fit_intercept": False}, 1, False),
+        ({"scale": "predicted_xy"}, 3, False),
     ],
     ids=str,
 )
@@ -136,8 +141,6 @@ def test_parquet(tmp_path, monkeypatch):
 def test_what_needs_all_rows_says_so(monkeypatch):
     monkeypatch.setattr(_robust_regression, "SAMPLE", 100)
     X, y = spoiled()
-    with pytest.raises(ValueError, match="pass a sample"):
-        RobustLinearRegression("predicted").fit(in_blocks(X, 3), in_blocks(y, 3))
     with pytest.raises(ValueError, match="needs a target"):
         RobustLinearRegression().fit(in_blocks(X, 3), None)
     with pytest.raises(TypeError, match="in memory"):

@@ -155,6 +155,65 @@ def test_frames():
     same(metrics.brier_score(table["y"], table[["a", "b", "c"]]), metrics.brier_score(y, p))
 
 
+def test_files(tmp_path, monkeypatch):
+    import pandas as pd
+
+    y, p = three_classes()
+    frame = pd.DataFrame(p, columns=["a", "b", "c"]).assign(label=y, weight=weights(len(y), "any"))
+    for number, rows in enumerate(np.array_split(np.arange(len(y)), 4)):
+        frame.iloc[rows].to_parquet(tmp_path / f"{number}.parquet", index=False)
+    frame[["label"]].to_csv(tmp_path / "labels.csv", index=False)
+    monkeypatch.chdir(tmp_path)
+    known = metrics.expected_calibration_error(y, p, sample_weight=frame["weight"])
+    parts = sorted(tmp_path.glob("*.parquet"))
+    for table in (
+        "*.parquet",
+        str(tmp_path / "*.parquet"),
+        tmp_path / "*.parquet",
+        parts,
+        [str(part) for part in parts],
+    ):
+        same(metrics.expected_calibration_error("label", table, sample_weight="weight"), known)
+    stream = Running(metrics.brier_score)
+    for part in parts:
+        stream.update("label", part, sample_weight="weight")
+    same(stream.result(), metrics.brier_score(y, p, sample_weight=frame["weight"]))
+    frame[["a", "b", "c"]].to_parquet("probabilities.parquet")
+    for labels in ("labels.csv", tmp_path / "labels.csv", y):
+        same(metrics.brier_score(labels, "probabilities.parquet"), metrics.brier_score(y, p))
+    with pytest.raises(ValueError, match="y_true='truth' names a column 'truth', but the table has a, b, c"):
+        metrics.brier_score("truth", "probabilities.parquet")
+    with pytest.raises(FileNotFoundError, match="nothing/here does not exist"):
+        metrics.brier_score("label", "nothing/here")
+
+
+def test_columns_of_forecasts(tmp_path):
+    import dask.dataframe as dd
+    import pandas as pd
+
+    y, mean, scale = forecasts()
+    quantiles = np.sort(mean[:, None] + scale[:, None] * np.linspace(-1, 1, 3), 1)
+    frame = pd.DataFrame(quantiles, columns=["low", "middle", "high"]).assign(y=y, mean=mean, scale=scale)
+    levels = {"levels": [0.2, 0.5, 0.8]}
+    known = metrics.crps_from_quantiles(y, quantiles, **levels)
+    ends = quantiles[:, 0], quantiles[:, 2]
+    file = tmp_path / "forecasts.parquet"
+
+    def tables(*columns):
+        frame[list(columns)].to_parquet(file, index=False, row_group_size=7)
+        return file, dd.from_pandas(frame[list(columns)], npartitions=3)
+
+    for table in tables("y", "mean", "scale"):
+        same(metrics.crps(table, mean="mean", scale="scale"), metrics.crps(y, mean=mean, scale=scale))
+        rows = metrics.crps(table, mean="mean", scale="scale", reduction="none")
+        same(np.asarray(rows), metrics.crps(y, mean=mean, scale=scale, reduction="none"))
+    for table in tables("y", "low", "high"):
+        same(metrics.interval_coverage(table, interval=("low", "high")), metrics.interval_coverage(y, interval=ends))
+    for table in tables("y", "low", "middle", "high"):
+        same(metrics.crps_from_quantiles("y", table, **levels), known)
+        same(metrics.crps_from_quantiles(table, ["low", "middle", "high"], **levels), known)
+
+
 def test_distributions_one_block_at_a_time():
     y, mean, scale = forecasts()
     stream, counts = Running(metrics.crps), Running(metrics.pit_histogram, n_bins=5)

@@ -105,3 +105,11 @@ def test_inline_leaves_what_is_written_in_a_picture() -> None:
     figure, axes = panel()
     axes.set_title('id="x" and url(#y) in #22252b')
     assert 'id="x" and url(#y) in #22252b' in Page(inline(to_svg(figure), "a")).text
+
+
+def test_columns_of_words_are_read_from_the_left_and_numbers_from_the_right() -> None:
+    frame = pd.DataFrame(
+        {"holds": ["3 to 5, median 4", "Yes 69%"], "share": ["4.5% ± 0.7%", "100% ± 0%"], "rows": [3, 4]}
+    )
+    html = table_html(Table(frame, ""), "t")
+    assert re.findall(r"#T_t \.(col\d)[^{]*{\s*text-align: left;", html) == ["col0"]

@@ -347,7 +347,7 @@ def test_an_index_that_is_no_row_never_reaches_the_file(tmp_path):
     table = open_table(tmp_path / "rows.table", validate_args=False)
     before = table.store.path.read_bytes()
     for number in (-1, 10):
-        with pytest.raises(IndexError, match="of a table of 10 rows"):
+        with pytest.raises(IndexError, match="which has 10 rows"):
             table(torch.tensor([number]))
     assert isinstance(table.store, File)
     assert table.store.path.read_bytes() == before

@@ -22,7 +22,7 @@ ROWS = 70_001
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, protocol="tcp://") as cluster,
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", protocol="tcp://") as cluster,
         Client(cluster) as client,
     ):
         yield client
@@ -77,3 +77,13 @@ def test_a_worker_that_dies_changes_nothing(table: pd.DataFrame, client: Client,
     assert (tmp_path / "dead").exists()
     assert found.offset_ == known.offset_
     np.testing.assert_array_equal(found.outlier_score(lazy).compute(), known.outlier_score(X))
+
+
+def test_a_worker_that_dies_over_files_changes_nothing(table: pd.DataFrame, client: Client, tmp_path: Path) -> None:
+    table.to_parquet(tmp_path / "t.parquet", row_group_size=5000)
+    source = source_of(tmp_path / "t.parquet")
+    assert source is not None
+    with joblib.parallel_config(backend="dask"):
+        blocks = list(source.each(DiesOnce(tmp_path / "dead")))
+    assert (tmp_path / "dead").exists()
+    pd.testing.assert_frame_equal(pd.concat(blocks, ignore_index=True), table)

@@ -148,7 +148,7 @@ def test_dask_trains_an_ensemble(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(_fitting.SECOND, "max_steps", 20)
     model = NetworkRegressor(ensemble=2, max_steps=20, random_state=0)
     with (
-        distributed.LocalCluster(n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None) as cluster,
+        distributed.LocalCluster(n_workers=1, threads_per_worker=2, processes=False, dashboard_address=":0") as cluster,
         distributed.Client(cluster),
         joblib.parallel_config(backend="dask"),
     ):

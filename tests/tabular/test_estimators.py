@@ -205,7 +205,7 @@ def test_any_module_any_number_of_features() -> None:
         ({"weight_decay": -1.0}, r"weight_decay == -1\.0, must be >= 0"),
         ({"hidden": (64, 0)}, "a hidden layer == 0"),
         ({"optimizer": "newton"}, "optimizer must be one of adamw"),
-        ({"model": nn.Linear(3, 2)}, "returns 2 numbers a row, the targets need 1"),
+        ({"model": nn.Linear(3, 2)}, "returns 2 numbers per row, the targets need 1"),
     ],
 )
 def test_errors_say_what_to_do(settings: dict[str, object], message: str) -> None:

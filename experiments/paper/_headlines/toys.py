@@ -55,7 +55,7 @@ def conditioning(numbers: Numbers) -> Headline:
 def dimensionality(numbers: Numbers) -> Headline:
     """Figure 3."""
     frame = numbers.frames[0]
-    names = {"one": "one scale per image", "one a channel": "one per channel", "one a pixel": "one per pixel"}
+    names = {name: "one scale per image" if name == "one" else name for name in frame.index}
     true = frame["NLL unseen"] - frame["above the true"]
     rows = tuple(
         Row(

@@ -1,4 +1,4 @@
-"""What pages that people read are made of: a table and a picture, as those who compute them hand them over."""
+"""The parts of a page: tables and pictures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Table:
     """A frame whose index labels its rows, with the columns in which a value can be best.
 
     A key of ``best`` that is one column name compares down that column; a tuple of names compares those columns
-    within each row. Values that print alike at ``digits`` decimals are tied, and all of them are best.
+    within each row. Values that are equal when printed with ``digits`` decimals are tied, and all of them are best.
     """
 
     frame: pd.DataFrame
@@ -28,7 +28,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Picture:
-    """An SVG with the words for those who cannot see it; a wide one gets the full width of the page."""
+    """An SVG with alternative text and a caption; a wide one has the full width of the page."""
 
     svg: str
     alt: str

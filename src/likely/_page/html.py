@@ -1,4 +1,4 @@
-"""Tables, sentences and whole pages as HTML; a page needs nothing but itself."""
+"""Tables, sentences and whole pages as HTML; a page loads no other files."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ BEST = "font-weight: 700;"
 
 
 def render(template: Path, **values: Any) -> str:
-    """The page that a template makes of the values.
+    """Render a template with the values.
 
-    ``light`` and ``dark`` are the palette. The filters are ``words`` of a text, and ``html`` of a table or a picture,
-    which takes what the ids in it begin with.
+    ``light`` and ``dark`` are the palette. The filters are ``words`` for text, and ``html`` for a table or a picture,
+    whose argument is the prefix of its ids.
     """
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
     environment.filters |= {"words": words, "html": _html}
@@ -39,13 +39,15 @@ def _html(part: Table | Picture, name: str) -> Markup:
 
 
 def table_html(table: Table, name: str) -> str:
-    """The table with its best values, as they are printed, in bold."""
+    """Return the table as HTML, with its best values in bold."""
     shown = table.frame.infer_objects()
     digits = {column: _decimals(shown[column], table.digits) for column in shown.columns}
     shown = shown.round({column: places for column, places in digits.items() if places is not None})
     printers = {column: partial(_printed, digits=places) for column, places in digits.items()}
     style = shown.style.set_uuid(name).format(printers, escape="html")
     style.format_index(escape="html", axis="index").format_index(escape="html", axis="columns").hide(names=True)
+    left = [{"selector": "", "props": "text-align: left;"}]
+    style.set_table_styles({column: left for column in shown.columns if _is_text(shown[column])})
     for columns, better in table.best.items():
         highlight = style.highlight_min if better == "lower" else style.highlight_max
         if isinstance(columns, str):
@@ -53,13 +55,20 @@ def table_html(table: Table, name: str) -> str:
         else:
             highlight(subset=list(columns), axis="columns", props=BEST)
     html: str = style.to_html()
-    # pandas gives the names of the index a header row of their own; they fit in the corner above it.
+    # pandas puts the names of the index into a separate header row; here they are in the corner above it.
     corners = (f'<th class="label">{escape(label or "")}</th>' for label in shown.index.names)
     return re.sub(r'<th class="blank[^"]*"\s*>&nbsp;</th>', lambda _: next(corners), html)
 
 
+def _is_text(column: pd.Series[Any]) -> bool:
+    """Whether most cells of a column hold words, which are read from the left, and not numbers."""
+    if pd.api.types.is_numeric_dtype(column.dtype):
+        return False
+    return bool(column.astype(str).str.contains(r"[^\W\d_]{3}").mean() > 0.5)
+
+
 def words(text: str) -> Markup:
-    """Text as HTML: what stands between backticks is code, and a minus before a digit is a minus."""
+    """Return text as HTML: code between backticks, and a minus sign for a hyphen before a digit."""
     parts = [
         f"<code>{escape(part)}</code>" if code else re.sub(r"(?<!\w)-(?=[\d∞])", "−", str(escape(part)))
         for part, code in zip(text.split("`"), itertools.cycle((False, True)), strict=False)
@@ -68,7 +77,7 @@ def words(text: str) -> Markup:
 
 
 def _decimals(column: pd.Series[Any], digits: int) -> int | None:
-    """How many decimals a column is printed with: none for counts, even where a missing one made them floats."""
+    """Return the number of decimals of a column: 0 for counts that a missing value made floats, None for integers."""
     if not pd.api.types.is_float_dtype(column.dtype):
         return None
     finite = column[np.isfinite(column)]

@@ -1,7 +1,7 @@
-"""One look for every picture: matplotlib in, SVG out, the same bytes each time, legible in light and in dark.
+"""The style of all pictures: matplotlib figures as reproducible SVG, legible in light and dark mode.
 
-A picture is drawn in the light colours of PALETTE and is a plain SVG file. `inline` prepares it for a page: ids made
-unique, colours and fonts turned into CSS variables, so that the page decides what they are in the dark.
+A picture is drawn in the light colours of PALETTE and is a plain SVG file. `inline` prepares it for a page: ids become
+unique, and colours and fonts become CSS variables, which the page sets for light and dark mode.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ PALETTE: dict[str, tuple[str, str]] = {  # name: (light, dark)
 }
 INK, MUTED, LINE, GROUND = (PALETTE[name][0] for name in ("ink", "muted", "line", "ground"))
 SERIES = tuple(PALETTE[name][0] for name in ("violet", "blue", "green", "gold", "red"))
-HEAT = "viridis"  # its ends stay visible on both grounds
+HEAT = "viridis"  # visible on light and dark backgrounds
 
-# Text stays text (small, sharp, found by search); it is laid out with the font that matplotlib brings along, which is
-# wider than the fonts of most systems, so nothing overflows there and the layout is the same on every machine.
+# Text stays text (small, sharp, searchable); it is laid out with the font that matplotlib contains, which is wider than
+# the fonts of most systems, so that nothing overflows there and the layout is the same on every machine.
 STYLE: dict[str, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "likely",
@@ -77,7 +77,7 @@ styled = matplotlib.rc_context(STYLE)  # type: ignore[arg-type]  # a decorator f
 
 @styled
 def to_svg(figure: Figure) -> str:
-    """The figure as an SVG document that holds no date and no name of the software that drew it."""
+    """Return the figure as an SVG document without the date and the name of the software."""
     buffer = io.StringIO()
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
     figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
@@ -86,13 +86,13 @@ def to_svg(figure: Figure) -> str:
 
 @styled
 def panel(width: float = 4.6, height: float = 3.0) -> tuple[Figure, Axes]:
-    """A figure with one pair of axes, of a size that still reads on a phone."""
+    """Return a figure with one pair of axes, of a size that is legible on a phone."""
     figure = Figure(figsize=(width, height), layout="constrained")
     return figure, figure.subplots()
 
 
 def inline(svg: str, prefix: str) -> str:
-    """The `<svg>` element alone, for a page that may hold many, in the colours and fonts of that page."""
+    """Return the `<svg>` element with unique ids, in the colours and fonts of its page."""
     root: Any = parseString(svg).documentElement
     for name in ("width", "height"):
         root.removeAttribute(name)
@@ -101,14 +101,14 @@ def inline(svg: str, prefix: str) -> str:
     for element in [root, *root.getElementsByTagName("*")]:
         for name, value in list(element.attributes.items()):
             element.setAttribute(name, _named_for(name, value, prefix))
-        # Matplotlib names images by their content, so two that look alike share a name, which nothing refers to.
+        # Matplotlib names images by their content: equal images would have the same id, which nothing refers to.
         if element.tagName == "image":
             element.removeAttribute("id")
     return str(root.toxml())
 
 
 def _named_for(name: str, value: str, prefix: str) -> str:
-    """The value of an attribute with ids of the page and its variables in it."""
+    """Return the value of an attribute with the ids and variables of the page."""
     if name == "id":
         return f"{prefix}-{value}"
     if name == "xlink:href" and value.startswith("#"):
@@ -119,5 +119,5 @@ def _named_for(name: str, value: str, prefix: str) -> str:
 
 
 def css_variables(dark: bool) -> str:
-    """The palette as CSS declarations."""
+    """Return the palette as CSS declarations."""
     return " ".join(f"--{name}: {colours[dark]};" for name, colours in PALETTE.items())

@@ -1,1 +1,1 @@
-"""What rows of a table are: blocks that are read one by one, what rows hold, their units, folds, and checks."""
+"""Rows of a table: blocks that are read one by one, keys of their contents, units, folds and checks."""

@@ -17,17 +17,17 @@ from torch import Tensor
 from likely._typing import Array
 
 T = TypeVar("T")
-_BLOCK = 2**18  # numbers a block: 1 MB in float32, so that the passes stay in the cache and memory stays flat
+_BLOCK = 2**18  # numbers per block: 1 MB in float32, which fits in the cache and bounds the memory
 
 
 class Blocks(Protocol):
-    """A table that is read from its first row to its last, as often as asked, some rows at a time.
+    """A table that can be read any number of times, from its first row to its last, in blocks.
 
-    The number of rows need not be known beforehand: a source may find out as it reads.
+    The number of rows need not be known in advance.
     """
 
     def read(self) -> Iterator[tuple[slice, Tensor]]:
-        """Yield the place of each block among the rows, and its numbers, of shape (rows, columns)."""
+        """Yield the slice of rows of each block, and its numbers, of shape (rows, columns)."""
         ...
 
 
@@ -50,7 +50,7 @@ def row_blocks(rows: int, width: int = 1, *, numbers: int = 2**20, least: int = 
 
 
 def small_blocks(rows: int, width: int, numbers: int | None = None, stride: int = 1) -> Iterator[slice]:
-    """Yield slices of as many rows as stay in the cache, unless another number of numbers is asked for."""
+    """Yield slices of as many rows as fit in the cache, or as have ``numbers`` numbers."""
     return row_blocks(rows, width, numbers=_BLOCK if numbers is None else numbers, stride=stride)
 
 
@@ -61,7 +61,7 @@ class Rows:
         array: tensor, NumPy array (a memory map too) or data frame of numbers.
     """
 
-    elsewhere = False  # whether the rows are not in reach, and only functions of them can be added up
+    elsewhere = False  # whether rows cannot be read here, so that only sums of functions of them are available
 
     def __init__(self, array: Any) -> None:
         self.array = array
@@ -75,18 +75,18 @@ class Rows:
         direct = isinstance(self.array, Tensor | np.ndarray)
         part = self.array[rows] if direct else np.asarray(_safe_indexing(self.array, rows))
         if not isinstance(part, Tensor):
-            # torch cannot mark memory as read-only and warns of it: such a block is copied.
+            # torch does not support read-only memory and warns: such a block is copied.
             part = torch.from_numpy(np.array(part, copy=True if not part.flags.writeable else None, order="C"))
         tensor = part.detach()
         return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
     def taken(self, index: NDArray[np.intp]) -> Rows:
-        """Return some of the rows, in memory; as :class:`Rows` read them, whatever they were read from."""
+        """Return some of the rows, in memory, converted as :class:`Rows` converts them."""
         return Rows(self[index])  # type: ignore[index]
 
     @property
     def width(self) -> int:
-        """How many numbers each row has."""
+        """The number of values per row."""
         return math.prod(self.shape[1:])
 
     def blocks(self, stride: int = 1, width: int | None = None, numbers: int | None = None) -> Iterator[slice]:
@@ -102,15 +102,15 @@ class Rows:
         numbers: int | None = None,
         add: Callable[[T, T], T] | None = None,
     ) -> T:
-        """Return the sum of what a function makes of every block, wherever the rows are.
+        """Return the sum of a function over all blocks, wherever the rows are.
 
         Args:
-            compute: a function of the place of some rows, by which this and other columns of the same rows are indexed.
-                It returns a number, an array or a tensor that is its own, in double precision, or a tuple of these.
-            stride: every how many rows one is read.
-            width: how many numbers of temporaries each row has, if not as many as it has columns.
-            numbers: how many numbers a block has at most, if not as many as stay in the cache.
-            add: how two results become one, if not as a sum.
+            compute: function of an index of some rows, by which this and other columns of the same rows are indexed. It
+                returns a number, a new array or tensor in double precision, or a tuple of these.
+            stride: every ``stride``-th row is read.
+            width: number of temporary values per row; None for the number of columns.
+            numbers: largest number of values per block; None for as many as fit in the cache.
+            add: function that combines two results; None for their sum.
 
         Returns:
             The sum of the results.
@@ -118,7 +118,7 @@ class Rows:
         return summed(map(compute, self.blocks(stride, width, numbers)), add)
 
     def read(self, stride: int = 1) -> Iterator[tuple[slice, Tensor]]:
-        """Yield each block's place and its numbers."""
+        """Yield the slice of rows of each block, and its numbers."""
         return ((rows, self[rows]) for rows in self.blocks(stride))
 
     def whole(self) -> Tensor:
@@ -129,8 +129,8 @@ class Rows:
         """Return rows that are computed from these as they are read.
 
         Args:
-            compute: function of the place and the numbers of a block that returns the new block, row by row.
-            width: number of columns of the result, if it differs.
+            compute: function of the slice and the numbers of a block that returns the new block, row by row.
+            width: number of columns of the result; None for that of these rows.
 
         Returns:
             The computed rows.
@@ -155,7 +155,7 @@ class _MappedRows(Rows):
 
 
 def summed(parts: Iterable[Any], add: Callable[[Any, Any], Any] | None = None) -> Any:
-    """Return the sum of parts that are used up: the first one may hold it. None, where there are no parts."""
+    """Return the sum of parts, computed in place in the first; None where there are no parts."""
     parts = iter(parts)
     return functools.reduce(add or _into, parts, next(parts, None))
 
@@ -170,7 +170,7 @@ def _into(left: Any, right: Any) -> Any:
 
 
 def column(values: Any) -> Any:
-    """Return what the places of blocks index: a tensor of what is in memory, and what is elsewhere as it is."""
+    """Return values that the indices of blocks can index: a tensor, or rows that are elsewhere unchanged."""
     return values if isinstance(values, Rows) else torch.as_tensor(values)
 
 
@@ -180,7 +180,7 @@ def like(result: Tensor, reference: Any) -> Any:
 
 
 def moments(features: Rows, weight: Array) -> tuple[Array, Array]:
-    """The weighted mean and deviation of every feature; 1 for the deviation of a constant."""
+    """Return the weighted mean and deviation of every feature; 1 for the deviation of a constant."""
     total = float(weight.sum())
 
     def ends(rows: Any) -> Array:
@@ -189,14 +189,14 @@ def moments(features: Rows, weight: Array) -> tuple[Array, Array]:
 
     negative, high = features.total(ends, add=np.maximum)
     low = -negative
-    # In units of a power of two, which rounds nothing: squares of huge numbers would overflow.
+    # In units of a power of two, which is exact: squares of very large numbers would overflow.
     unit = np.ldexp(1.0, np.frexp(np.maximum(np.abs(low), np.abs(high)))[1].clip(-1000, 1000))
 
     def mean_of(rows: Any) -> Array:
         return np.asarray((np.asarray(weight[rows]) @ (features[rows].double().cpu().numpy() / unit)) / total)
 
     mean = features.total(mean_of)
-    mean = np.where(low == high, low / unit, mean)  # exactly: a constant less its mean is zero, not rounding
+    mean = np.where(low == high, low / unit, mean)  # exact, so that a constant less its mean is zero
 
     def square_of(rows: Any) -> Array:
         away = features[rows].double().cpu().numpy() / unit - mean

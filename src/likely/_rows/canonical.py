@@ -1,9 +1,9 @@
-"""A table as the set of its rows: what is fitted does not depend on how a table lists its rows and columns.
+"""A table as the set of its rows: a fit does not depend on the order of the rows and columns.
 
-Sums of rounded numbers depend on their order, and where an optimum is flat, or a step is decided by a comparison, that
-last digit can decide the answer. So rows that are equal become one row that counts for all of them, and rows and
-columns are put into an order that their contents determine. Then a weight of two is the same fit as the row
-twice, to the last digit, and so is any permutation.
+Sums of rounded numbers depend on their order, and where an optimum is flat, or a step is decided by a comparison, the
+last digit can change the result. So equal rows become one row that counts for all of them, and rows and columns are
+sorted by their contents. Then a weight of two gives the same fit as the row twice, to the last digit, and so does any
+permutation.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from scipy import sparse
 from likely._rows.contents import exact_keys
 from likely._typing import Array, Index
 
-_ORDINARY = 1e75  # columns between 1/this and this are left in their own units
+_ORDINARY = 1e75  # columns whose largest number is between 1/this and this keep their units
 
 
 @dataclass(frozen=True)
@@ -33,33 +33,33 @@ class Table:
 
 @dataclass(frozen=True)
 class Line:
-    """Coefficients, kept for columns in units of their own where those of X may leave float64."""
+    """Coefficients of scaled columns, where those of X may exceed float64."""
 
     slope: Array  # of shape (columns,) or (lines, columns), for columns over their units
     units: Array
 
     @classmethod
     def of(cls, slope: Array, units: Array) -> Line:
-        """The line; columns that it does not read keep their own units."""
+        """Return the line; columns with a coefficient of zero keep the units of X."""
         read = slope.any(axis=0) if slope.ndim == 2 else slope != 0
         return cls(slope, np.where(read, units, 1.0))
 
     @property
     def coef(self) -> Array:
-        """For the columns of X; infinite where no float64 is large enough."""
+        """The coefficients of the columns of X; infinite where no float64 is large enough."""
         with np.errstate(over="ignore"):
             coef: Array = self.slope / self.units
         return coef
 
     def __call__(self, X: Any, coef: Array) -> Array:
-        """X times the coefficients, ``coef`` being those for the columns of X."""
+        """Return X times the coefficients; ``coef`` are those of the columns of X."""
         if (self.units == 1).all():
             return X @ coef.T
         return in_units(X, self.units) @ self.slope.T
 
 
 def canonical(X: Any, y: Array, weight: Array | None) -> Table:
-    """Return the table in its canonical form; a sparse one keeps equal rows apart.
+    """Return the table in its canonical form; equal rows of a sparse table are not merged.
 
     Args:
         X: array or sparse array of shape (n, d), finite.
@@ -71,15 +71,15 @@ def canonical(X: Any, y: Array, weight: Array | None) -> Table:
     """
     weight = np.ones(len(y)) if weight is None else weight
     if not weight.all():
-        seen = weight > 0
-        X, y, weight = X[seen], y[seen], weight[seen]
+        weighted = weight > 0
+        X, y, weight = X[weighted], y[weighted], weight[weighted]
     units = column_units(X)
-    x, y = in_units(X, units), y + 0.0  # without the sign that a zero can have
+    x, y = in_units(X, units), y + 0.0  # without negative zeros
     rows = np.argsort(y)
     if sparse.issparse(x) or _is_new(y[rows]).all():
         return Table(x[rows], y[rows], weight[rows], units)
     x = x + 0.0
-    # The columns that say most about the target tell rows apart, wherever they stand.
+    # Rows are sorted by the columns most correlated with the target, whatever the order of the columns.
     order = column_order(x, y, weight)
     rows, first = _sorted_rows(x[:, order], y)
     if len(first) == len(rows):
@@ -88,7 +88,7 @@ def canonical(X: Any, y: Array, weight: Array | None) -> Table:
 
 
 def column_units(X: Any) -> Array:
-    """Return the power of two below the largest number of each column, where squares of it would leave float64."""
+    """Return the power of two below the largest number of each column whose squares would exceed float64, else 1."""
     columns = X.shape[1]
     if sparse.issparse(X):
         peak = np.asarray(abs(X).max(axis=0).todense()).reshape(columns) if X.nnz else np.zeros(columns)
@@ -98,10 +98,10 @@ def column_units(X: Any) -> Array:
 
 
 def units_of(peak: Array) -> Array:
-    """Return the units of columns whose largest numbers are these, without their signs."""
-    odd = (peak > 0) & ~((peak > 1 / _ORDINARY) & (peak < _ORDINARY))
+    """Return the units of columns with these largest absolute values."""
+    extreme = (peak > 0) & ~((peak > 1 / _ORDINARY) & (peak < _ORDINARY))
     units = np.ones(len(peak))
-    units[odd] = np.ldexp(1.0, np.frexp(peak[odd])[1] - 1)
+    units[extreme] = np.ldexp(1.0, np.frexp(peak[extreme])[1] - 1)
     return units
 
 
@@ -125,12 +125,12 @@ def column_order(x: Array, y: Array, weight: Array) -> Index:
     centred = x - mean
     deviation = np.sqrt(share @ centred**2)
     correlation = np.abs(pull @ centred) / np.where(deviation > 1e-10 * np.abs(mean), deviation, np.inf)
-    return np.lexsort([mean, -correlation.round(10)])  # rounded, or the last digit would tell equal ones apart
+    return np.lexsort([mean, -correlation.round(10)])  # rounded, so that the last digit does not order equal columns
 
 
 def _sorted_rows(x: Array, y: Array) -> tuple[Index, Index]:
-    """The rows sorted by target, then by their columns, and which of these places hold the first of equal rows."""
-    # A few columns tell most rows apart; a key of the whole row, which takes longer, tells the others.
+    """Return the rows sorted by target, then by their columns, and the positions of the first of equal rows."""
+    # A few columns order most rows; a key of the whole row, which takes longer, orders the others.
     keys = [*x.T[:3][::-1], y]
     rows = np.lexsort(keys)
     new = np.any([_is_new(key[rows]) for key in keys], axis=0)
@@ -142,5 +142,5 @@ def _sorted_rows(x: Array, y: Array) -> tuple[Index, Index]:
 
 
 def _is_new(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Whether each differs from the one before."""
+    """Return whether each value differs from the one before."""
     return np.append(True, values[1:] != values[:-1])

@@ -1,4 +1,4 @@
-"""What estimators check of the rows they are given: weights, features; and that a refused fit changes nothing."""
+"""Checks of weights and features; and a decorator by which a failed fit changes nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def check_sample_weight(sample_weight: Any, X: Any, *, counts: bool = True) -> N
         counts: whether it matters how many rows there are; if not, weights are returned as they are.
 
     Returns:
-        Array of shape (n,), float64: what :func:`row_counts` makes of the weights.
+        Array of shape (n,), float64: the weights converted by :func:`row_counts`.
 
     Raises:
         ValueError: a weight is negative, NaN or infinite, all are zero, or the shape does not fit X.
@@ -81,8 +81,8 @@ def row_counts(weight: NDArray[np.float64]) -> NDArray[np.float64]:
 
     Whole numbers are counts: a weight of 3 is the row three times, 0 leaves it out. Other weights cannot be counts, so
     they are relative: they are scaled to a mean of one over the rows of positive weight, and only their ratios matter.
-    Where that changes them by more than a factor of ten a warning is given, because whoever meant fractions of rows
-    gets another amount of data than they wrote down.
+    Where that changes them by more than a factor of ten, a warning is given, because weights that were meant as
+    fractions of rows then stand for another amount of data.
 
     Args:
         weight: array of shape (n,), finite, ≥ 0, not all zero.
@@ -109,7 +109,7 @@ def row_counts(weight: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def warn_of_scale(mean: float) -> None:
-    """Warn of weights that are no counts, and whose mean over the rows of positive weight is far from one."""
+    """Warn of weights that are not counts and whose mean over the rows of positive weight is far from one."""
     if not 0.1 <= mean <= 10:
         warnings.warn(
             f"sample_weight has a mean of {mean:.3g} and is not made of counts (whole numbers), "
@@ -131,11 +131,11 @@ def _outside() -> int:
 def all_or_nothing(fit: Callable[Concatenate[Fitted, P], Result]) -> Callable[Concatenate[Fitted, P], Result]:
     """Decorate a ``fit`` so that one that fails leaves the object as it was: the earlier fit, or none.
 
-    It is to rebind attributes of its object, not to change them in place.
+    ``fit`` must rebind attributes of its object, not change them in place.
     """
 
     @functools.wraps(fit)
-    def whole(self: Fitted, /, *args: P.args, **kwargs: P.kwargs) -> Result:
+    def decorated(self: Fitted, /, *args: P.args, **kwargs: P.kwargs) -> Result:
         before = dict(self.__dict__)
         try:
             return fit(self, *args, **kwargs)
@@ -144,4 +144,4 @@ def all_or_nothing(fit: Callable[Concatenate[Fitted, P], Result]) -> Callable[Co
             self.__dict__.update(before)
             raise
 
-    return whole
+    return decorated

@@ -21,7 +21,7 @@ def each_column(X: Any) -> Iterator[Any]:
 
 
 def level_codes(column: Any) -> dict[Any, int] | None:
-    """A code for each level, whatever the order of rows; None for a column of numbers."""
+    """Return a code per level, whatever the order of rows; None for a column of numbers."""
     if (
         str(column.dtype).lower() not in ("category", "categorical", "enum", "bool", "boolean")
         and _floats(column) is not None
@@ -37,7 +37,7 @@ def level_codes(column: Any) -> dict[Any, int] | None:
 
 
 def as_numbers(column: Any) -> Array:
-    """The numbers of a column, NaN where one is missing; times count in days."""
+    """Return the numbers of a column, NaN where one is missing; times in days."""
     numbers = _floats(column)
     if numbers is None:
         raise ValueError(f"column {column.name!r} held numbers when this was fitted, and now it does not")
@@ -45,17 +45,16 @@ def as_numbers(column: Any) -> Array:
 
 
 def as_codes(column: Any, codes: dict[Any, int]) -> Array:
-    """The code of each row's level, NaN where it is missing; one more than the last of a level that was never met."""
+    """Return the code of each row's level, NaN where it is missing; the number of codes for an unknown level."""
     values = np.asarray(column, dtype=object).tolist()
     return np.array([np.nan if _missing(value) else codes.get(value, len(codes)) for value in values], np.float64)
 
 
 def days(column: Any) -> Array | None:
-    """Times as days since 1970, or lengths of time in days, NaN where one is missing; None for a column of neither."""
+    """Return times as days since 1970, or durations in days, NaN where one is missing; None for other columns."""
     if hasattr(column, "to_numpy") and str(column.dtype).startswith(("datetime", "timestamp")):
-        values = column.to_numpy(
-            "datetime64[us]"
-        )  # else pandas makes objects of times that have a zone, or are Arrow's
+        # Without a type, pandas converts times with a zone, or of Arrow, to objects.
+        values = column.to_numpy("datetime64[us]")
     else:
         values = np.asarray(column)
     if values.dtype.kind not in "mM":
@@ -66,7 +65,7 @@ def days(column: Any) -> Array | None:
 
 
 def _floats(column: Any) -> Array | None:
-    """The column as floats, if that is what it is; times count in days."""
+    """Return a column of numbers or times as floats, times in days; None for any other."""
     times = days(column)
     if times is not None:
         return times
@@ -83,5 +82,5 @@ def _floats(column: Any) -> Array | None:
 
 
 def _missing(value: Any) -> bool:
-    """None, NaN, and pandas' NA and NaT, of which none equals itself."""
+    """Return whether a value is None, NaN, or pandas' NA or NaT."""
     return value is None or type(value).__name__ in ("NAType", "NaTType") or value != value

@@ -1,4 +1,4 @@
-"""A number per row that follows from what the row holds: it tells equal rows, and orders rows whatever their place."""
+"""Keys of rows: a number per row, computed from its contents, that identifies equal rows and orders them."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ Keys = NDArray[np.uint64]
 
 
 def contents(*tables: Blocks | None, rounded: bool = False) -> Keys:
-    """Return a number per row that follows from its values, whatever their order, layout and precision.
+    """Return a key per row that depends on its values only, not on their order, layout or precision.
 
     Values are taken in units of a power of two near the largest of their table, so that its unit does not matter.
 
     Args:
         *tables: columns of the same rows; None is skipped.
         rounded: whether to use the first 16 binary digits only. Predictions depend, by rounding, on the order of the
-            rows that a model was fitted to; this must not move rows to other folds.
+            rows that a model was fitted to; this must not change the folds of rows.
 
     Returns:
-        Array of shape (rows,), uint64. Rows that hold the same numbers, to single precision, have the same one.
+        Array of shape (rows,), uint64. Rows of the same numbers, in single precision, have the same key.
     """
     parts = [_keys_of(table, rounded) for table in tables if table is not None]
     keys = parts[0]
@@ -36,7 +36,7 @@ def contents(*tables: Blocks | None, rounded: bool = False) -> Keys:
 
 
 def row_keys(X: Any) -> Keys:
-    """Return a number per row of an array, sparse matrix, data frame or list, which follows from what the row holds."""
+    """Return a key per row of an array, sparse matrix, data frame or list."""
     if sparse.issparse(X):
         table = sparse.csr_array(X)
         unit = _unit(float(np.abs(table.data).max(initial=0.0)))
@@ -48,14 +48,14 @@ def row_keys(X: Any) -> Keys:
 
 
 def frame_keys(frame: Any) -> Keys:
-    """Return a number per row of a pandas data frame whose columns may hold anything."""
+    """Return a key per row of a pandas data frame with columns of any type."""
     import pandas as pd
 
     return pd.util.hash_pandas_object(frame, index=False).to_numpy()
 
 
 def exact_keys(table: NDArray[np.floating]) -> tuple[Keys, Keys]:
-    """Return two numbers per row: one that only equal rows share, and one that ignores the order of columns too.
+    """Return two keys per row: one that only equal rows share, and one that ignores the order of columns too.
 
     Args:
         table: array of shape (rows, columns); missing values are equal to one another.
@@ -64,7 +64,7 @@ def exact_keys(table: NDArray[np.floating]) -> tuple[Keys, Keys]:
         Two arrays of shape (rows,), uint64.
     """
     draw = np.random.RandomState(0).randint(0, 2**63, size=table.shape[1], dtype=np.uint64)
-    odd = draw * np.uint64(2) + np.uint64(1)
+    factors = draw * np.uint64(2) + np.uint64(1)
     exact, symmetric = np.empty((2, len(table)), dtype=np.uint64)
     for rows in row_blocks(*table.shape):
         bits = _bits(table[rows])
@@ -72,12 +72,12 @@ def exact_keys(table: NDArray[np.floating]) -> tuple[Keys, Keys]:
             bits ^= bits >> np.uint64(shift)
             bits *= np.uint64(factor)
         bits ^= bits >> np.uint64(32)
-        exact[rows], symmetric[rows] = bits @ odd, bits.sum(1, dtype=np.uint64)
+        exact[rows], symmetric[rows] = bits @ factors, bits.sum(1, dtype=np.uint64)
     return exact, symmetric
 
 
 def mixed(numbers: Keys) -> Keys:
-    """Return splitmix64 of each: numbers that are near to one another end far apart."""
+    """Return splitmix64 of each number: similar numbers become very different ones."""
     z = numbers + np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -97,7 +97,7 @@ def _unit(largest: float) -> float:
 
 
 def _sums(table: NDArray[Any], rounded: bool = False) -> Keys:
-    """Keys of rows of numbers up to one: in single precision, so that an array and its copy in that agree."""
+    """Return keys of rows of numbers up to one, in single precision, so that copies in either precision agree."""
     bits = np.ascontiguousarray(table.astype(np.float32) + np.float32(0)).view(np.uint32)  # -0 is 0
     if rounded:  # to the nearest of those whose last eight bits are zero
         bits = (bits + np.uint32(0x80)) & np.uint32(0xFFFFFF00)
@@ -105,7 +105,7 @@ def _sums(table: NDArray[Any], rounded: bool = False) -> Keys:
 
 
 def _bits(table: NDArray[Any]) -> Keys:
-    """The bits of doubles, with one zero and one NaN."""
+    """Return the bits of doubles, with one zero and one NaN."""
     numbers = np.ascontiguousarray(table, dtype=np.float64) + 0.0
     return np.where(np.isnan(numbers), np.nan, numbers).view(np.uint64)
 

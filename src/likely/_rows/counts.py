@@ -1,4 +1,4 @@
-"""Weights of rows in blocks: what each counts for is decided by all of them."""
+"""Weights of rows in blocks: all weights together decide how many rows each counts for."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from likely._typing import Array
 
 @dataclass(frozen=True)
 class RowCounts:
-    """What :func:`~likely._rows.checks.row_counts` has to know of all weights, of blocks that can be added up."""
+    """Statistics of weights that :func:`~likely._rows.checks.row_counts` needs; those of blocks can be added up."""
 
     rows: int
-    positive: int  # rows of a weight above zero
+    positive: int  # number of rows of positive weight
     whole: bool  # whether all weights are whole numbers
     largest: float
     share: float  # sum of the weights over the largest
 
     @classmethod
     def of(cls, weight: Array) -> RowCounts:
-        """Return what has to be known of the weights of a block, which are finite and ≥ 0."""
+        """Return the statistics of the weights of a block, which are finite and ≥ 0."""
         largest = float(weight.max(initial=0.0))
         if not largest:
             return cls(len(weight), 0, True, 0.0, 0.0)
@@ -45,7 +45,7 @@ class RowCounts:
         return self.whole and self.largest * self.rows < 2.0**53
 
     def checked(self) -> RowCounts:
-        """Warn of weights that may have been meant otherwise, and return these counts.
+        """Warn of weights that may be on the wrong scale, and return these counts.
 
         Returns:
             The object itself.
@@ -70,7 +70,7 @@ def counts_of(source: Source) -> RowCounts:
     """Return the rule for the weights of a table in blocks.
 
     Args:
-        source: the table; its weights are the last of what stands beside its blocks.
+        source: the table; the last further argument of its blocks are the weights.
 
     Returns:
         The rule, which turns the weights of a block into numbers of rows.
@@ -82,7 +82,7 @@ def counts_of(source: Source) -> RowCounts:
 
 
 def block_weight(weight: Any, block: Any) -> Array:
-    """Return the weights of a block's rows, checked; here all may be zero."""
+    """Check and return the weights of a block's rows, which may all be zero."""
     weight = np.asarray(weight)
     if weight.shape == (len(block),) and not weight.astype(np.float64).any():
         return np.zeros(len(block))
@@ -91,5 +91,5 @@ def block_weight(weight: Any, block: Any) -> Array:
     return checked
 
 
-def _of_block(block: Any, *beside: Any) -> RowCounts:
-    return RowCounts.of(block_weight(beside[-1], block))
+def _of_block(block: Any, *arguments: Any) -> RowCounts:
+    return RowCounts.of(block_weight(arguments[-1], block))

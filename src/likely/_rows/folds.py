@@ -1,7 +1,7 @@
-"""Folds: which rows are held out together, dealt by what they hold.
+"""Folds: rows that are held out together, assigned by their contents.
 
-A row's fold follows from its numbers, not from its place: the order of rows does not matter, and a row that is there
-twice is in one fold, as a row of weight two is.
+The fold of a row depends on its values, not on its position: the order of rows does not matter, and two equal rows are
+in the same fold, as a row of weight two is.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from likely._rows.contents import Keys, mixed, row_keys
 from likely._typing import Index
 
 Split = tuple[Index, Index]
-_MANY = 100  # different rows per fold, from which folds are about equal however rows are dealt
+_MANY = 100  # distinct rows per fold from which folds of hashed rows have about equal size
 
 
 def fold_numbers(
     keys: Keys, cv: int, *, random_state: int = 0, ties: NDArray[Any] | None = None, strata: NDArray[Any] | None = None
 ) -> Index:
-    """Return the fold of every row: equal rows share one, unless there are fewer than two kinds of row per fold.
+    """Return the fold of every row: equal rows share one, unless there are fewer than two distinct rows per fold.
 
     Without ``strata`` classes are not spread evenly. With equal shares of every class, held-out rows would repeat the
     class frequencies of the rows fitted, and biases that follow chance frequencies would look good.
 
     Args:
-        keys: what :func:`~likely._rows.contents.contents` makes of the rows.
+        keys: keys of the rows, from :func:`~likely._rows.contents.contents`.
         cv: number of folds.
-        random_state: another number deals the rows otherwise.
-        ties: a number per row, such as its label, that orders equal rows where these have to be dealt out.
-        strata: the group of each row, such as its class, where every group is to be spread over the folds.
+        random_state: seed of the assignment.
+        ties: a number per row, such as its label, that orders equal rows where these are in different folds.
+        strata: the group of each row, such as its class, to spread each group over the folds; None for no groups.
 
     Returns:
         Array of shape (rows,), from 0 to ``cv`` - 1.
@@ -51,10 +51,10 @@ def fold_numbers(
 
 
 def _places(keys: Keys, kinds_needed: int, cv: int, ties: NDArray[Any]) -> Index:
-    """Numbers that deal rows to folds by their remainders; equal rows share one where there are kinds enough."""
+    """Return numbers whose remainders are the folds; equal rows share one if there are enough distinct rows."""
     kinds, kind = np.unique(keys, return_inverse=True)
     if len(kinds) >= _MANY * cv:
-        # By the key itself: a row that changes, if only in a last digit, moves no other. Folds are not quite equal.
+        # By the key itself, so that a change of one row does not move others; folds are not exactly equal in size.
         return (keys >> np.uint64(2)).astype(np.intp)
     if len(kinds) >= kinds_needed:
         return kind.reshape(-1)
@@ -71,17 +71,17 @@ def splits_of(number: Index) -> list[Split]:
 def split_by_content(X: Any, cv: int, strata: NDArray[Any] | None = None) -> list[Split]:
     """Return the numbers of training and test rows of each fold of a table of any kind that scikit-learn takes.
 
-    A class (``strata``) with fewer different rows than folds has its rows dealt one by one.
+    The rows of a class (``strata``) with fewer distinct rows than folds are assigned one by one.
     """
     return splits_of(fold_numbers(row_keys(X), cv, strata=strata))
 
 
 def deal(n: int, cv: int, random: np.random.RandomState) -> list[NDArray[np.int64]]:
-    """Return row numbers dealt at random into folds, for rows of which nothing else is known."""
+    """Return random folds of row numbers, for rows of which only the number is known."""
     dealt = random.permutation(n)
     return [dealt[k::cv] for k in range(min(cv, n))]
 
 
 def deals_itself(cv: Any) -> bool:
-    """Return whether ``cv`` leaves the dealing of rows to us: a number of folds, None, or ``"prefit"``."""
+    """Return whether ``cv`` leaves the assignment of rows to us: a number of folds, None, or ``"prefit"``."""
     return cv is None or isinstance(cv, Integral | str)

@@ -1,4 +1,4 @@
-"""Tables in blocks, opened for a fit or a prediction: which columns are what, and what stands beside them."""
+"""Tables in blocks, opened for a fit or a prediction: the roles of columns, and further arguments per row."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from likely._rows.counts import RowCounts
 from likely._rows.source_rows import SourceRows, Table
 from likely._rows.sources import Source, source_of
 
-_WIDE = ("logits", "features")  # what has several numbers per row: a column of anything else is one number per row
+_WIDE = ("logits", "features", "samples", "quantiles")  # arguments with several numbers per row; all others have one
 Arrays = dict[str, NDArray[Any]]
 Check = Callable[[Arrays], "BadRow | None"]
 
@@ -31,13 +31,13 @@ class BadRow(NamedTuple):
 
 
 class Split:
-    """Makes arrays by name of a block and of what stands beside it. It can be pickled.
+    """Converts a block and its further arguments to arrays by name. It can be pickled.
 
     Args:
-        main: what the table itself holds: its columns that have no other name.
-        beside: what each further argument is.
-        named: which columns of the table are something else.
-        columns: the table's own columns, where they are known; otherwise all that are left.
+        main: name of the argument that the table is.
+        beside: names of the further arguments.
+        named: columns of the table that are other arguments, by name.
+        columns: the other columns of the table, which are ``main``; None for an array.
     """
 
     def __init__(
@@ -48,7 +48,8 @@ class Split:
     def __call__(self, block: Any, *beside: Any) -> Arrays:
         arrays = {name: np.asarray(part) for name, part in zip(self.beside, beside, strict=True)}
         arrays |= {name: block[columns].to_numpy() for name, columns in self.named.items()}
-        arrays[self.main] = np.asarray(block if self.columns is None else block[self.columns])
+        whole = self.columns is None or block.ndim == 1
+        arrays[self.main] = np.asarray(block if whole else block[self.columns])
         for name, array in arrays.items():
             arrays[name] = array[:, 0] if name not in _WIDE and array.ndim == 2 and array.shape[1] == 1 else array
         for name, array in arrays.items():
@@ -71,33 +72,35 @@ def split_source(
         columns: columns of the table in an earlier call; they are selected if the table has them all.
 
     Returns:
-        The source with the arguments beside its blocks, and the rule that splits a block into arguments.
+        The source with the further arguments, and the rule that splits a block into arguments.
     """
     beside, named = [], {}
     for name, value in others.items():
         if names := _names(value):
             missing = [column for column in names if column not in (source.names or [])]
             if missing:
-                held = "is an array, without names" if source.names is None else f"has {', '.join(source.names[:10])}"
-                raise ValueError(f"{name}={value!r} names a column {missing[0]!r}, but the table {held}")
+                content = (
+                    "is an array, without names" if source.names is None else f"has {', '.join(source.names[:10])}"
+                )
+                raise ValueError(f"{name}={value!r} names a column {missing[0]!r}, but the table {content}")
             named[name] = names
         elif value is not None:
             source = source.beside(value)
             beside.append(name)
     if source.names is None:
         return source, Split(main, beside, named)
-    taken = [column for names in named.values() for column in names]
-    left = [column for column in source.names if column not in taken]
-    if columns is not None and set(columns) <= set(left):
-        left = list(columns)
-    return source, Split(main, beside, named, left)
+    named_columns = [column for names in named.values() for column in names]
+    remaining = [column for column in source.names if column not in named_columns]
+    if columns is not None and set(columns) <= set(remaining):
+        remaining = list(columns)
+    return source, Split(main, beside, named, remaining)
 
 
 def _names(value: Any) -> list[str]:
     if isinstance(value, str):
         return [value]
-    many = isinstance(value, list | tuple) and len(value) > 0 and all(isinstance(name, str) for name in value)
-    return list(value) if many else []
+    are_names = isinstance(value, list | tuple) and len(value) > 0 and all(isinstance(name, str) for name in value)
+    return list(value) if are_names else []
 
 
 def opened(
@@ -136,20 +139,20 @@ def opened(
 
 
 class _Look:
-    """What one block tells: sizes, shapes, weights and the first bad row."""
+    """Reads sizes, shapes, weights and the first invalid row of a block."""
 
     def __init__(self, split: Split, check: Check, constant: float) -> None:
         self.split, self.check, self.constant = split, check, constant
 
-    def __call__(self, *block: Any) -> _Seen:
+    def __call__(self, *block: Any) -> _BlockSummary:
         arrays = self.split(*block)
         rows = len(arrays[self.split.main])
         counts = RowCounts.of(_weight(arrays.pop("weight", None), rows, self.constant))
         shapes = {name: array.shape[1:] for name, array in arrays.items()}
-        return _Seen(rows, counts.positive, shapes, self.check(arrays) if rows else None, counts)
+        return _BlockSummary(rows, counts.positive, shapes, self.check(arrays) if rows else None, counts)
 
 
-class _Seen(NamedTuple):
+class _BlockSummary(NamedTuple):
     rows: int
     counted: int
     shapes: dict[str, tuple[int, ...]]
@@ -158,7 +161,7 @@ class _Seen(NamedTuple):
 
 
 class _Prepared:
-    """Makes columns of a block: rows of numbers, labels, and last the weights."""
+    """Converts a block to columns: rows of numbers, labels, and last the weights."""
 
     def __init__(self, split: Split, names: list[str], counts: RowCounts, constant: float, labels: bool) -> None:
         self.split, self.names, self.counts, self.constant, self.labels = split, names, counts, constant, labels
@@ -177,7 +180,7 @@ class _Prepared:
 
 
 def numbers(array: NDArray[Any]) -> NDArray[Any]:
-    """Return floats of any width as they are, and other numbers as double precision."""
+    """Return floats unchanged, and other numbers in double precision."""
     return array if array.dtype.kind == "f" else array.astype(np.float64)
 
 
@@ -188,14 +191,14 @@ def _weight(weight: NDArray[Any] | None, rows: int, constant: float) -> NDArray[
     return values
 
 
-def _checked(looks: list[_Seen]) -> list[_Seen]:
-    start, first = 0, None
+def _checked(looks: list[_BlockSummary]) -> list[_BlockSummary]:
+    start, first_shapes = 0, None
     for look in looks:
         if look.bad is not None:
             raise ValueError(look.bad.message.format(row=f"row {start + look.bad.row} (counted from 0)"))
         start += look.rows
         if look.rows:
-            first = first or look.shapes
-            if look.shapes != first:
-                raise ValueError(f"blocks have rows of different shapes, {first} and {look.shapes}")
+            first_shapes = first_shapes or look.shapes
+            if look.shapes != first_shapes:
+                raise ValueError(f"blocks have rows of different shapes, {first_shapes} and {look.shapes}")
     return looks

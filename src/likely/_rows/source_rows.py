@@ -1,4 +1,4 @@
-"""Rows that are in blocks elsewhere: columns that are read where they are, and sums over them that come back."""
+"""Rows in blocks elsewhere: columns are read where they are, and only sums over them come back."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ Prepare = Callable[..., tuple["Rows | Tensor", ...]]
 
 
 class Place(NamedTuple):
-    """Some rows of one block: what the columns of a table are indexed by, as those in memory are by slices."""
+    """Some rows of one block: the index of a column elsewhere, as slices are of columns in memory."""
 
     parts: tuple[Rows | Tensor, ...]  # the columns of the block
     rows: slice
 
 
 class Table:
-    """A source whose blocks are made into columns.
+    """A source whose blocks are converted to columns.
 
     Args:
         source: where the blocks are.
-        prepare: a function of a block, and of what stands beside it, that returns its columns. It must be picklable.
-        sizes: how many rows of each block there are in the columns.
-        names: of the columns that are the table's own, where columns have names.
+        prepare: function of a block, and of its further arguments, that returns its columns. It must be picklable.
+        sizes: number of rows of each block in the columns.
+        names: names of the table's own columns; None where they have none.
     """
 
     def __init__(self, source: Source, prepare: Prepare, sizes: list[int], names: list[str] | None = None) -> None:
@@ -39,7 +39,7 @@ class Table:
         self._samples: dict[int, tuple[Rows | Tensor, ...]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {}  # functions that travel to the blocks name columns; the table itself stays here
+        return {}  # functions that are sent to the blocks refer to columns; the table itself stays here
 
     def every(self, stride: int) -> tuple[Rows | Tensor, ...]:
         """Return the columns of every ``stride``-th row, in memory."""
@@ -53,13 +53,13 @@ class Table:
 class SourceRows(Rows):
     """A column of a table that is elsewhere: labels, weights, or rows of several numbers.
 
-    It stands in for an array or for :class:`Rows` wherever these are only indexed by the places of :meth:`total`, or
-    by a slice that takes every so many rows of all.
+    It replaces an array or :class:`Rows` wherever these are only indexed by the places of :meth:`total`, or by a slice
+    with a step over all rows.
 
     Args:
-        table: what it is a column of.
-        part: which one.
-        shape: all rows' shape.
+        table: the table of the column.
+        part: number of the column.
+        shape: shape of all rows.
     """
 
     elsewhere = True
@@ -76,7 +76,7 @@ class SourceRows(Rows):
         return self.table.every(rows.step or 1)[self.part][slice(None)]
 
     def blocks(self, stride: int = 1, width: int | None = None, numbers: int | None = None) -> Iterator[slice]:
-        """Refuse: a loop over blocks would bring all of them here."""
+        """Raise an error: a loop over blocks would copy all of them to this process."""
         raise TypeError("this calibrator reads its rows one after the other: fit it on some of them, in memory")
 
     def total(
@@ -88,7 +88,7 @@ class SourceRows(Rows):
         numbers: int | None = None,
         add: Callable[[T, T], T] | None = None,
     ) -> T:
-        """See :meth:`Rows.total`; a sample is summed here, all rows where they are."""
+        """See :meth:`Rows.total`; a sample is summed in this process, all rows where they are."""
         of_block = _OfBlock(self.table.prepare, compute, self.width if width is None else width, numbers, add)
         if stride > 1:
             return of_block.over(self.table.every(stride))
@@ -104,7 +104,7 @@ class SourceRows(Rows):
 
 
 class _OfBlock:
-    """The sum over the rows of one block, a few of them at a time, or None of a block that has none."""
+    """The sum over the rows of one block, in small parts; None for a block without rows."""
 
     def __init__(
         self, prepare: Prepare, compute: Callable[[Any], Any], width: int, numbers: int | None, add: Any
@@ -120,7 +120,7 @@ class _OfBlock:
 
 
 class _Either:
-    """Adds what there is: blocks without rows have nothing to add."""
+    """Adds two sums; None, the sum of a block without rows, counts as zero."""
 
     def __init__(self, add: Callable[[Any, Any], Any]) -> None:
         self.add = add
@@ -136,7 +136,7 @@ class _Thinned:
     def __call__(self, *block: Any) -> tuple[Any, ...]:
         *arrays, start = block
         rows = slice(-start % self.stride, None, self.stride)
-        # Copied, or the few would keep the whole block in memory.
+        # Copied, because a view would keep the whole block in memory.
         return tuple(
             Rows(part.array[rows].copy()) if isinstance(part, Rows) else part[rows].clone()
             for part in self.prepare(*arrays)

@@ -1,4 +1,4 @@
-"""Middles and spreads that columns are measured by: means and deviations, or medians, which outliers cannot move."""
+"""Centre and spread of columns: means and deviations, or medians, which outliers hardly change."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from likely._typing import Array
 def mean_and_deviation(table: Array, weight: Array) -> tuple[Array, Array]:
     """Return the weighted mean and deviation of every column; the deviation of a constant is ∞.
 
-    Over ∞ a constant column is zero, so that it says nothing.
+    Divided by ∞ a constant column is zero, so that it has no effect.
     """
     mean = np.average(table, axis=0, weights=weight)
     deviation = np.sqrt(np.average(np.square(table - mean), axis=0, weights=weight))
@@ -20,7 +20,7 @@ def mean_and_deviation(table: Array, weight: Array) -> tuple[Array, Array]:
 def middle_and_spread(table: Array, weight: Array, about_zero: bool = False) -> tuple[Array, Array]:
     """Return the weighted median of every column and, in normal deviations, the median distance to it.
 
-    A column more than half of which is one value has none, and gets its deviation; a constant one gets 1.
+    Where more than half of a column is one value, that distance is zero and the deviation is used; for a constant, 1.
     """
     middle = np.zeros(table.shape[1]) if about_zero else median(table, weight)
     distance = np.abs(table - middle)

@@ -1,1 +1,1 @@
-"""What estimators share: evidence, reweighting, sparse weights, training, selection."""
+"""Solvers that estimators share: evidence, reweighting, sparse weights, training, selection."""

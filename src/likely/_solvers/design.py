@@ -31,7 +31,7 @@ class Design:
     x: Any
     y: Array
     rows: float
-    live: Index  # the columns of X that x has
+    live: Index  # the columns of X that are in x
     mean: Array  # of every column of X over its unit, as is the deviation
     deviation: Array
     target: float
@@ -160,8 +160,8 @@ class Distinct:
     """
 
     whole: Design
-    first: Index  # of each column of the smaller design, its place in the larger
-    member: Index  # of each column of the larger design, its place in the smaller
+    first: Index  # (columns of the smaller design,): position in the larger
+    member: Index  # (columns of the larger design,): position in the smaller
     sign: Array
 
     @cached_property

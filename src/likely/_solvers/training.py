@@ -49,7 +49,7 @@ class History:
     best_step: Tensor
     step: int = 0
     done: bool = False
-    kept: list[list[Tensor]] = field(default_factory=list, repr=False)
+    best_states: list[list[Tensor]] = field(default_factory=list, repr=False)
 
 
 def train(
@@ -103,7 +103,7 @@ def train(
     callbacks = list(callbacks)
     if checkpoint is not None:
         checkpoint.resume(module, optimizer, history)
-    held, value = unjudged, torch.tensor(torch.nan)
+    held_out, value = unjudged, torch.tensor(torch.nan)
     draws = Seeded(seed)
     for step in range(history.step, max_steps + 1):
         if history.done:
@@ -113,13 +113,13 @@ def train(
         draws.seed((seed + 1_000_003 * step) % 2**63)
         if looking and judge is not None:
             with draws:
-                held = _judged(judge, members, history)
+                held_out = _judged(judge, members, history)
             if patience is not None and step - int(history.best_step.max()) > patience:
                 break
         if looking and step:
-            report = Progress(step, max_steps, float(value), tuple(held.tolist()) if judge else ())
-            answers = [callback(report) for callback in callbacks]  # all are called, even if one ends the training
-            if any(answers):
+            report = Progress(step, max_steps, float(value), tuple(held_out.tolist()) if judge else ())
+            results = [callback(report) for callback in callbacks]  # all are called, even if one ends the training
+            if any(results):
                 break
             if checkpoint is not None:
                 checkpoint.save(module, optimizer, history)
@@ -191,19 +191,19 @@ def fit_constants(loss_fn: nn.Module, *losses: Callable[[], Tensor]) -> float:
 @torch.no_grad()
 def _judged(judge: Judge, members: Sequence[Sequence[Tensor]], history: History) -> Tensor:
     """Return the held-out losses; copy the state of members at their lowest so far."""
-    held = judge().detach().float().cpu()
-    if not history.kept:
-        history.kept = [[tensor.detach().clone() for tensor in tensors] for tensors in members]
-    for m in torch.nonzero(held < history.best)[:, 0].tolist():
-        history.best[m], history.best_step[m] = held[m], history.step
-        for best, tensor in zip(history.kept[m], members[m], strict=True):
+    held_out = judge().detach().float().cpu()
+    if not history.best_states:
+        history.best_states = [[tensor.detach().clone() for tensor in tensors] for tensors in members]
+    for m in torch.nonzero(held_out < history.best)[:, 0].tolist():
+        history.best[m], history.best_step[m] = held_out[m], history.step
+        for best, tensor in zip(history.best_states[m], members[m], strict=True):
             best.copy_(tensor)
-    return held
+    return held_out
 
 
 @torch.no_grad()
 def _restore_best(members: Sequence[Sequence[Tensor]], history: History) -> None:
-    for tensors, lowest in zip(members, history.kept, strict=True):
+    for tensors, lowest in zip(members, history.best_states, strict=True):
         for tensor, best in zip(tensors, lowest, strict=True):
             tensor.copy_(best)
     if not bool(history.best.isfinite().all()):
@@ -220,18 +220,18 @@ class Checkpoint:
 
     Args:
         path: path of the file.
-        about: settings that identify the run; a file of another run raises an error.
+        fingerprint: settings that identify the run; a file of another run raises an error.
         seconds: minimum time between two writes.
 
     Example:
         >>> import tempfile
         >>> from likely._solvers.training import Checkpoint
-        >>> Checkpoint(f"{tempfile.mkdtemp()}/fit.pt", about={"rows": 20}).path.name
+        >>> Checkpoint(f"{tempfile.mkdtemp()}/fit.pt", fingerprint={"rows": 20}).path.name
         'fit.pt'
     """
 
-    def __init__(self, path: str | os.PathLike[str], about: dict[str, Any], seconds: float = 10.0) -> None:
-        self.path, self.about, self.seconds = Path(path), about, seconds
+    def __init__(self, path: str | os.PathLike[str], fingerprint: dict[str, Any], seconds: float = 10.0) -> None:
+        self.path, self.fingerprint, self.seconds = Path(path), fingerprint, seconds
         self._saved = time.monotonic()
 
     def save(self, module: nn.Module, optimizer: torch.optim.Optimizer, history: History) -> None:
@@ -239,13 +239,13 @@ class Checkpoint:
         if time.monotonic() - self._saved < self.seconds and not history.done:
             return
         state = {
-            "about": self.about,
+            "fingerprint": self.fingerprint,
             "module": module.state_dict(),
             "optimizer": optimizer.state_dict(),
             "history": vars(history),
         }
-        with replacing(self.path) as beside:
-            torch.save(state, beside)
+        with replacing(self.path) as temporary:
+            torch.save(state, temporary)
         self._saved = time.monotonic()
 
     def resume(self, module: nn.Module, optimizer: torch.optim.Optimizer, history: History) -> None:
@@ -254,19 +254,19 @@ class Checkpoint:
             return
         try:
             state = torch.load(self.path, map_location="cpu", weights_only=True)
-            about = state["about"]
+            fingerprint = state["fingerprint"]
         except Exception as error:
             raise ValueError(f"{self.path} is not a checkpoint of likely: delete it or name another file") from error
-        if about != self.about:
+        if fingerprint != self.fingerprint:
+            difference = _difference(fingerprint, self.fingerprint)
             raise ValueError(
-                f"{self.path} is the checkpoint of another fit ({_difference(about, self.about)}): delete it or name "
-                "another file"
+                f"{self.path} is the checkpoint of another fit ({difference}): delete it or name another file"
             )
         module.load_state_dict(state["module"])
         optimizer.load_state_dict(state["optimizer"])
         vars(history).update(state["history"])
 
 
-def _difference(theirs: dict[str, Any], ours: dict[str, Any]) -> str:
-    keys = [key for key in {**theirs, **ours} if theirs.get(key) != ours.get(key)]
-    return ", ".join(f"{key} {theirs.get(key)!r}, now {ours.get(key)!r}" for key in keys)
+def _difference(stored: dict[str, Any], current: dict[str, Any]) -> str:
+    keys = [key for key in {**stored, **current} if stored.get(key) != current.get(key)]
+    return ", ".join(f"{key} {stored.get(key)!r}, now {current.get(key)!r}" for key in keys)

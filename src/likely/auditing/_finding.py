@@ -94,7 +94,7 @@ class Suspect:
 
     @property
     def harm(self) -> float:
-        """How surely wrong times how far off: what it costs to believe the row."""
+        """Probability of being wrong times how far off the values are, which orders the page."""
         return self.score * min(self.far, _FARTHEST) * (1 if self.wrong else _ODD)
 
 

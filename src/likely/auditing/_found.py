@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
@@ -40,6 +40,7 @@ class Found:
     id: str | None = None
     known: Known = field(default_factory=Known)
     neighbours: Compare | None = field(default=None, compare=False)
+    scores_file: ClassVar[str] = "scores.csv"  # holds the scores of all rows
 
     def __post_init__(self) -> None:
         place = list(KINDS).index
@@ -145,11 +146,11 @@ class Found:
             "share_suspicious": self.share,
             "known": self.hidden,
             "findings": {finding.name: dict(finding.numbers) for finding in self.findings},
-            "entries": [self._told(entry) for entry in self.entries],
+            "entries": [self._entry_summary(entry) for entry in self.entries],
             "notes": list(self.notes),
         }
 
-    def _told(self, entry: Entry) -> dict[str, Any]:
+    def _entry_summary(self, entry: Entry) -> dict[str, Any]:
         keys = {row: self.keys[row] for row in entry.rows.tolist()}
         marks = [self.names.mark(suspect, keys.pop(suspect.row)) for suspect in entry.suspects]
         return {
@@ -165,11 +166,11 @@ class Found:
 
     def __repr__(self) -> str:
         lines = [f"Audit of {self.name}: {self.lede()}"]
-        lines += [f"  {verdict(entry.wrong):>5}  {self._told_of(entry)}" for entry in self.entries[:10]]
+        lines += [f"  {verdict(entry.wrong):>5}  {self._line(entry)}" for entry in self.entries[:10]]
         more = len(self.entries) - 10
         return "\n".join([*lines, *([f"  and {more:,} more"] if more > 0 else [])])
 
-    def _told_of(self, entry: Entry) -> str:
+    def _line(self, entry: Entry) -> str:
         """An entry in one line: an entry of several rows says how many they are."""
         return entry.headline if len(entry.rows) > 1 else f"{self.names.called(int(entry.rows[0]))}: {entry.headline}"
 

@@ -49,8 +49,8 @@ def leaking_columns(
     table = table.sort_values("share", ascending=False, kind="stable")
     leaks = [str(name) for name in table.index[table["share"] >= _GIVES_AWAY]]
     first = table.head(12)
-    said = [percent(share, error) for share, error in zip(first["share"], first["error"], strict=True)]
-    shown = pd.DataFrame({"explained alone": said}, index=pd.Index(first.index, name="column"))
+    shares = [percent(share, error) for share, error in zip(first["share"], first["error"], strict=True)]
+    shown = pd.DataFrame({"explained alone": shares}, index=pd.Index(first.index, name="column"))
     return Finding(
         "leaks",
         "Columns that give the target away",

@@ -30,7 +30,7 @@ class Usual(NamedTuple):
     """The range in which eight of ten similar rows have their number.
 
     >>> str(Usual(31.0, 39.25)), str(Usual(2.0, 2.0)), str(Usual(-3.0, -1.0)), str(Usual(18262.0, 18272.0, date=True))
-    ('31–39.25', '2', '-3 to -1', '2020-01-01–2020-01-11')
+    ('31–39.25', '2', '-3 to -1', '2020-01-01 to 2020-01-11')
     """
 
     low: float
@@ -40,7 +40,7 @@ class Usual(NamedTuple):
 
     def __str__(self) -> str:
         low, high = (written(end, self.date, self.year) for end in (self.low, self.high))
-        between = " to " if self.low < 0 and not self.date else "–"
+        between = " to " if self.low < 0 or self.date else "–"
         return low if low == high else f"{low}{between}{high}"
 
     def excludes(self, value: float) -> bool:
@@ -205,7 +205,7 @@ class Neighbours:
             What rows like it have in each.
         """
         nearest = zip(columns, self.nearest(row, columns), strict=True)
-        return [self._told(self.names.index(name), alike) for name, alike in nearest]
+        return [self._range(self.names.index(name), alike) for name, alike in nearest]
 
     def compare(self, rows: Iterable[int], names: Sequence[str] | None = None) -> list[list[Compared]]:
         """The values of rows beside what similar rows have, for a page.
@@ -224,7 +224,7 @@ class Neighbours:
             for row in rows
         ]
 
-    def _told(self, j: int, alike: NDArray[np.int64]) -> Usual | Level | None:
+    def _range(self, j: int, alike: NDArray[np.int64]) -> Usual | Level | None:
         if not len(alike):
             return None
         values, name = np.sort(self.values[j][alike]), self.names[j]
@@ -235,7 +235,7 @@ class Neighbours:
         return Level(self.levels[name][int(codes[counts.argmax()])], float(counts.max() / len(values)))
 
     def _compared(self, row: int, j: int, alike: NDArray[np.int64]) -> Compared:
-        value, usual, name = float(self.values[j][row]), self._told(j, alike), self.names[j]
+        value, usual, name = float(self.values[j][row]), self._range(j, alike), self.names[j]
         if np.isnan(value) or usual is None:
             return Compared(name, self.shown(row, name), str(usual or ""), False)
         if isinstance(usual, Usual):
@@ -249,7 +249,8 @@ class Neighbours:
         if np.isnan(value):
             return "missing"
         if column in self.levels:
-            return self.levels[column][int(value)]
+            level = self.levels[column][int(value)]
+            return level if level == level.strip() else repr(level)  # a space at an end would not be seen
         return written(value, column in self.dates, column in self.years)
 
 

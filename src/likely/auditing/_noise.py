@@ -125,8 +125,8 @@ def _readable(
     for name, kind in columns.kinds.items():
         if name in leave_out or kind not in ("number", "category"):
             continue
-        every, levels = as_numbers(columns.typed[name])
-        values = every[rows]
+        numbers, levels = as_numbers(columns.typed[name])
+        values = numbers[rows]
         if levels is None:
             parts.append(values)
             readings.append(Reading(name, None, bool(np.isnan(values).any()), are_years(values)))

@@ -39,11 +39,11 @@ def one_entry_per_row(findings: Sequence[Finding]) -> list[Finding]:
     by_name = {finding.name: finding for finding in findings}
     for name in _JUDGED:
         if name in by_name and "rows" in by_name:
-            by_name["rows"], by_name[name] = _told_once(by_name["rows"], by_name[name])
+            by_name["rows"], by_name[name] = _listed_once(by_name["rows"], by_name[name])
     return [by_name[finding.name] for finding in findings]
 
 
-def _told_once(odd: Finding, judged: Finding) -> tuple[Finding, Finding]:
+def _listed_once(odd: Finding, judged: Finding) -> tuple[Finding, Finding]:
     by_row = {suspect.row: suspect for suspect in judged.suspects}
     both = [(suspect, by_row[suspect.row]) for suspect in odd.suspects if suspect.row in by_row]
     blamed = {value.row: _joined(value, target) for value, target in both if _explains(value, target)}
@@ -60,10 +60,10 @@ def _joined(suspect: Suspect, other: Suspect) -> Suspect:
     """The first, with what is said of the other among its reasons; it does as much harm as the worse of the two."""
     what = other.reasons[0].what if other.reasons else other.kind
     value = other.reasons[0].value if other.reasons else ""
-    about = f"{what} = "  # stands beside the reason already
-    said = other.headline.partition(", ")[2] if other.headline.startswith(about) else other.headline
+    prefix = f"{what} = "  # stands beside the reason already
+    expected = other.headline.partition(", ")[2] if other.headline.startswith(prefix) else other.headline
     worse = max(suspect.far, other.far) if other.wrong else suspect.far
-    reasons = (*suspect.reasons, Reason(what, value, said))
+    reasons = (*suspect.reasons, Reason(what, value, expected))
     return replace(suspect, far=worse, wrong=suspect.wrong or other.wrong, reasons=reasons)
 
 

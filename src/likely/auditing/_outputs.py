@@ -153,11 +153,11 @@ def audit_logits(
     )
     h = _features(features, len(z))
     z, y = z.astype(np.float32 if z.dtype.itemsize <= 4 else np.float64), y.astype(np.int64)
-    everyone = np.arange(len(z))
+    all_rows = np.arange(len(z))
     progress("judging labels", 0.0)
     verdict = judge_labels(z, y, h, seed)
     findings = [
-        wrong_labels(verdict, y, names, everyone, len(z), "the logits"),
+        wrong_labels(verdict, y, names, all_rows, len(z), "the logits"),
         _noisy_classes(verdict.temperature, y, names),
         classifier_calibration(z, y, verdict),
         *_in_space(z if h is None else h, progress, pd.Series([names[c] for c in y], name="label")),
@@ -177,13 +177,13 @@ def audit_predictions(
     """Targets and calibration by a regressor's predictions; odd rows and copies by its features."""
     squash = Squash.of(y)
     u, centre = squash(y), squash(mean)
-    everyone = np.arange(len(y))
+    all_rows = np.arange(len(y))
     progress("judging targets", 0.0)
     h = _features(features, len(y))
     reduced = np.zeros((len(y), 0)) if h is None else _leading(h)
     verdict = judge_targets(centre, u, reduced, seed)
     findings = [
-        wrong_targets(verdict, u, squash, "target", everyone, len(y), "the model's outputs"),
+        wrong_targets(verdict, u, squash, "target", all_rows, len(y), "the model's outputs"),
         regressor_calibration(centre, u, verdict),
         *(() if h is None else _in_space(h, progress, pd.Series(y, name="target"))),
     ]

@@ -65,7 +65,7 @@ class Pattern:
     spread: Array  # the same of scales
     usual: Array  # scale of each target
     ends: Array  # of each column of numbers, where its last half per cent begins; infinite of categories
-    told: Array  # (column, other column), how much that tells about it
+    weights: Array  # (column, other column), how much the other column tells about it
     modes: Array  # of each column of numbers, the value of most rows, which is not odd; NaN if there is none
     tails: dict[int, tuple[Tail, Tail]]  # of each column of numbers, below and above what is expected
     rates: dict[int, tuple[Array, Array]]  # of each level, how often it is there where it is no more probable
@@ -146,7 +146,7 @@ class Pattern:
         wide = np.clip(1 + _predicted(basis, self.spread, fold), _NARROW, _WIDE)
         # Beyond the ends of a column, what it says about others is a guess.
         beyond = np.nan_to_num(np.maximum(z - self.ends[1], self.ends[0] - z)).clip(min=0)
-        wide *= 1 + (beyond @ self.told.T)[:, self.of_column]
+        wide *= 1 + (beyond @ self.weights.T)[:, self.of_column]
         far = np.clip((wanted - expected) / (self.usual * wide), -_FARTHEST, _FARTHEST)
         return expected, np.where(np.isnan(wanted), 0.0, far)
 

@@ -90,7 +90,7 @@ def _from_file(path: Path) -> Table:
         **dict.fromkeys((".npz", ".npy"), _from_numpy),
     }
     if kind not in readers:
-        raise ValueError(f"{path.name} has no ending this reads: {', '.join(readers)}")
+        raise ValueError(f"{path.name} is not read: its name should end in one of {', '.join(readers)}")
     return _checked(readers[kind](path))
 
 

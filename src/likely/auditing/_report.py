@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from markupsafe import Markup, escape
 
 from likely._page.html import render
@@ -21,7 +22,8 @@ _CELLS = 24  # values of a row that are shown; those named in its reasons come f
 _LONG = 200  # signs of a cell
 _OPENED = 20  # rows of a group that show their values; the others show what is said of them
 _VALUES = 1_000  # rows that show their values
-_LISTED = 10_000  # rows of a group that are named; scores.csv has all
+_ENTRIES = 10_000  # entries of a page: with many more a browser takes seconds to open it; summary.json has all
+_ROWS = 20_000  # rows that are named, in all entries together; the file of scores has all
 _PLAIN = 100  # entries that the page shows where scripts are off
 _NOTEBOOK = 10  # entries that a notebook shows
 
@@ -43,6 +45,7 @@ def page(audit: Found, command: str = "") -> str:
         audit=audit,
         lines=[(entry, _shown(entry), *meaning(entry), who(audit, entry)) for entry in audit.entries[:_PLAIN]],
         counts=_counts(audit),
+        most=_ENTRIES,
         blamed=_blamed(audit),
         kinds=KINDS,
         data=Markup(_script(_data(audit, command))),
@@ -120,56 +123,103 @@ def _shown(entry: Entry) -> dict[str, str]:
 
 
 def _data(audit: Found, command: str) -> dict[str, Any]:
-    """What the script of the page shows: entries, and the rows in them."""
-    wanted = [s.row for entry in audit.entries for s in entry.suspects[:_OPENED]][:_VALUES]
-    cells = _cells(audit, list(dict.fromkeys(wanted)))
+    """What the script of the page shows: entries, and the rows in them.
+
+    There may be thousands: sentences and names of columns, which are the same for many rows, stand by their place in a
+    list, and what a single row shares with its entry is left out.
+    """
+    entries = audit.entries[:_ENTRIES]
+    values = _cells(audit, _with_values(entries))
+    sentences, names = _Places(), _Places()
+    most = _most_rows(entries)
     return {
         "name": audit.name,
         "id": audit.id,
         "version": VERSION,
         "command": command,
+        "scores": audit.scores_file,
         "known": audit.known.marks(),
-        "entries": [_entry(audit, entry, cells) for entry in audit.entries],
+        "entries": [_entry(audit, entry, most, values, sentences, names) for entry in entries],
+        "sentences": list(sentences),
+        "columns": list(names),
     }
 
 
-def _entry(audit: Found, entry: Entry, cells: Mapping[int, Any]) -> dict[str, Any]:
+class _Places(dict[str, int]):
+    """The place of each text among those that were asked for, in the order of their first use.
+
+    >>> places = _Places()
+    >>> [places[text] for text in ("b", "a", "b")], list(places)
+    ([0, 1, 0], ['b', 'a'])
+    """
+
+    def __missing__(self, text: str) -> int:
+        self[text] = len(self)
+        return self[text]
+
+
+def _most_rows(entries: Sequence[Entry]) -> int:
+    """How many rows of an entry are named, so that all entries together name at most so many."""
+    sizes = np.array([len(entry.rows) for entry in entries])
+    most = _ROWS
+    while most > 1 and np.minimum(sizes, most).sum() > _ROWS:
+        most //= 2
+    return most
+
+
+def _with_values(entries: Sequence[Entry]) -> list[int]:
+    """The rows that show their values: the first of each entry."""
+    rows = [suspect.row for entry in entries for suspect in entry.suspects[:_OPENED]]
+    return list(dict.fromkeys(rows[:_VALUES]))
+
+
+def _entry(
+    audit: Found, entry: Entry, most: int, values: Mapping[int, Any], sentences: _Places, names: _Places
+) -> dict[str, Any]:
+    """An entry, with at most so many of its rows."""
     short, long = meaning(entry)
-    keys = [audit.keys[row] for row in entry.rows[:_LISTED].tolist()]
-    rows = [_row(audit, suspect, key, cells) for suspect, key in zip(entry.suspects[:_OPENED], keys, strict=False)]
-    said = {suspect.row: suspect.headline for suspect in entry.suspects}
-    for row, key in zip(entry.rows[len(rows) : _LISTED].tolist(), keys[len(rows) :], strict=True):
-        headline = {"headline": _cut(said[row])} if row in said else {}
-        rows.append({"row": row, "name": named(audit, row), "key": key} | headline)
+    together = len(entry.rows) > 1
+    places = entry.rows[:most].tolist()
+    suspects = {suspect.row: suspect for suspect in entry.suspects}
+    rows = []
+    for number, row in enumerate(places):
+        packed: dict[str, Any] = {"row": row, "key": audit.keys[row]}
+        if together:
+            packed["name"] = named(audit, row)
+        if row in suspects:
+            packed |= {"headline": _cut(suspects[row].headline)} if together else {}
+            packed |= _reasons(audit, suspects[row], values, sentences, names) if number < _OPENED else {}
+        rows.append(packed)
     return _shown(entry) | {
         "kind": entry.kind,
         "verdict": verdict(entry.wrong),
-        "score": entry.score,
-        "far": max((suspect.far for suspect in entry.suspects), default=0.0),
-        "harm": entry.harm,
-        "group": entry.group if len(entry.rows) > 1 else "",
+        "score": round(entry.score, 6),
+        "far": round(max((suspect.far for suspect in entry.suspects), default=0.0), 3),
+        "harm": round(entry.harm, 4),
+        "group": entry.group if together else "",
         "short": short,
-        "long": long,
+        "long": sentences[long],
         "who": who(audit, entry),
         "count": len(entry.rows),
         "rows": rows,
     }
 
 
-def _row(audit: Found, suspect: Suspect, key: str, cells: Mapping[int, Any]) -> dict[str, Any]:
-    image = audit.thumbnails(suspect.row) if audit.thumbnails and suspect.row in cells else None
-    short, long = meaning(suspect)
-    shown = {
-        "row": suspect.row,
-        "name": named(audit, suspect.row),
-        "headline": _cut(suspect.headline),
-        "score": suspect.score,
-        "short": short,
-        "long": long,
-        "reasons": [[r.what, _cut(r.value), _cut(r.expected), round(r.share, 3)] for r in suspect.reasons],
-        "cells": _first(cells.get(suspect.row, []), audit.target, suspect),
-        "mark": audit.names.mark(suspect, key),
-    }
+def _reasons(
+    audit: Found, suspect: Suspect, values: Mapping[int, Any], sentences: _Places, names: _Places
+) -> dict[str, Any]:
+    """Why a row is suspicious, and its values beside those of similar rows."""
+    shown: dict[str, Any] = {"score": round(suspect.score, 6), "long": sentences[meaning(suspect)[1]]}
+    if suspect.reasons:
+        shown["reasons"] = [
+            [names[r.what], _cut(r.value), _cut(r.expected), round(r.share, 3)] for r in suspect.reasons
+        ]
+    if cells := _first(values.get(suspect.row, []), audit.target, suspect):
+        shown["cells"] = [[names[name], value, usual, int(differs)] for name, value, usual, differs in cells]
+    mark = audit.names.mark(suspect, audit.keys[suspect.row])
+    if "id" in mark:
+        shown["mark"] = mark
+    image = audit.thumbnails(suspect.row) if audit.thumbnails and suspect.row in values else None
     return shown | ({"image": image} if image else {})
 
 

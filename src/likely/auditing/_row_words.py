@@ -65,14 +65,14 @@ class RowWords:
             self.certainty[row] >= _SURE and change.left <= limit and self._apart(int(row), change)
             for row, change in zip(rows, changes, strict=True)
         ]
-        said = [
+        headlines = [
             self._headline(int(row), change, judged.nats[at], change.left <= max(limit, _PART * judged.nats[at].max()))
             if self.certainty[row] >= _BROKEN or change.hint
             else (self._far_out(int(row), z[at]), "")
             for at, (row, change) in enumerate(zip(rows, changes, strict=True))
         ]
-        often = Counter(group for _, group in said)
-        for at, (row, (headline, group)) in enumerate(zip(rows, said, strict=True)):
+        often = Counter(group for _, group in headlines)
+        for at, (row, (headline, group)) in enumerate(zip(rows, headlines, strict=True)):
             far = float(np.sqrt(2 * judged.nats[at].max()))
             reasons = self._reasons(int(row), at, changes[at], judged)
             yield Explained(headline, reasons, far, bool(wrong[at]), group if often[group] > 1 else "")

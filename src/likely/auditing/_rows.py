@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from likely._page import Table
 from likely._typing import Array
 from likely.auditing._columns import MODELLED, Columns
+from likely.auditing._exact import exact_values
 from likely.auditing._finding import Explained, Finding, Suspect, worst_first
 from likely.auditing._neighbours import Neighbours
 from likely.auditing._pattern import Pattern
@@ -94,7 +95,7 @@ def _finding(
     return Finding(
         "rows",
         "Rows that do not fit the rest",
-        _told(count, wrong, len(scale)) if count else "No row is further out than chance explains.",
+        _summary(count, wrong, len(scale)) if count else "No row is further out than chance explains.",
         scores={"row_scale": scale, "row_odd": certainty},
         numbers={"rows": count, "wrong": wrong, "columns": columns},
         tables=_blamed(ranked["suspects"]),
@@ -102,7 +103,7 @@ def _finding(
     )
 
 
-def _told(count: int, wrong: int, rows: int) -> str:
+def _summary(count: int, wrong: int, rows: int) -> str:
     """How many rows do not fit, and what is thought of them."""
     fit = f"{count:,} of {rows:,} rows {'does' if count == 1 else 'do'} not fit the rest"
     if wrong == 0:
@@ -133,12 +134,16 @@ def _surprises(pattern: Pattern, table: Neighbours, search: SlipSearch) -> Array
     The rows are looked through for slips on the way.
     """
     surprises = np.empty(table.rows)
+    exact = exact_values(
+        [None if unit is None else values for unit, values in zip(table.units, table.values, strict=True)], table.rows
+    )
 
     def judge(start: int) -> None:
         rows = np.arange(start, min(start + _CHUNK, table.rows))
         z = table.points(rows)
         count = np.maximum((~np.isnan(z)).sum(1), 1)
         judged = pattern.judge(z, rows)
+        judged.nats[exact[rows]] = 0.0
         surprises[rows] = judged.nats.max(1) - np.log(count)
         search.look(rows, z, judged)
 

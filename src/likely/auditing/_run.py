@@ -34,46 +34,46 @@ def audit(
 ) -> Audit:
     """Find what is wrong with a data set: odd rows, wrong labels and targets, noise, copies, leaks.
 
-    Give one of
+    Pass one of three kinds of input:
 
     - ``data``, a table (a path to CSV, Parquet, Arrow or npz, a pandas, Polars or Arrow frame, an array, a mapping of
       columns; a folder, glob, URL or list of Parquet, Feather or CSV files, a Dask array or frame) and, to judge its
-      labels or targets, ``target``, the name of that column. ``task`` is ``"classification"`` or ``"regression"``
-      where the column does not speak for itself. ``test`` is a second table that should share no row with the first.
+      labels or targets, ``target``, the name of that column. ``test`` is a second table that should share no row
+      with the first.
       A Hugging Face ``Dataset`` or ``DatasetDict`` and a torch ``Dataset`` or ``DataLoader`` are read into a table;
     - ``logits`` and ``labels`` (arrays or .npy files) of a classifier on rows it was not trained on, with ``features``
       (its last layer's input) and ``images`` (a folder, or an array) if there are any;
     - a torch model as ``data`` and a loader of (input, target) batches it was not trained on as ``target``. Its
       temperature, or its scale, is fitted on the input of its last linear layer.
 
-    A table of more than 2²⁶ (67 million) numbers that is not in memory is read by blocks: models are fitted on some
-    100,000 rows, one in so many, and all rows are scored by them. The answer then lists the worst rows, and ``save``
+    A table of more than 2²⁶ (67 million) numbers that is not in memory is read in blocks: models are fitted to a
+    sample of about 100,000 rows, and all rows are scored by them. The result then lists the worst rows, and ``save``
     writes all scores as Parquet.
 
-    Predictions are out of fold throughout: no row is judged by a model that has seen it. Nothing is written; call
-    ``save`` on the answer.
+    Predictions are out of fold throughout: no row is judged by a model that was trained on it. Nothing is written to
+    disk; call ``save`` on the result.
 
     Args:
         data: a table, a data set, or a model.
         target: the name of the column to judge; for a model, a loader of batches.
-        task: ``"auto"``, ``"classification"`` or ``"regression"``.
+        task: ``"classification"`` or ``"regression"``; ``"auto"`` (the default) decides by the target's values.
         logits: a classifier's outputs, of the shape (rows, classes).
         labels: their labels, as class numbers.
         features: the input of the classifier's last layer, of the shape (rows, width).
         images: a folder of pictures in the order of the rows, or an array of them.
-        classes: the names of the classes.
-        test: a second table.
-        id: the column that names rows; they are called by it, and no model reads it.
+        classes: the names of the classes, for ``logits`` or a model; None numbers them.
+        test: a second table, of the same columns, such as the test set.
+        id: the column that names rows. Rows are reported by that name, and no model uses the column.
         known: findings that were marked as fine, to be left out: the file that the page saves, or its content.
         since: an earlier audit's ``summary.json``, or its content: what it found is left out.
-        seed: what everything random starts from.
-        progress: is told what is being done, and what share of it is done.
+        seed: seed of all random choices.
+        progress: function that is called with the name of each step and the share of it that is done.
 
     Returns:
-        What was found.
+        An :class:`~likely.auditing.Audit` with the findings, the suspicious rows and reasons, and scores of all rows.
 
     Raises:
-        ValueError: if what is given cannot be audited; the message says why, and what to do.
+        ValueError: if the input cannot be audited; the message has the reason and the remedy.
 
     >>> import likely, numpy as np
     >>> rng = np.random.default_rng(0)

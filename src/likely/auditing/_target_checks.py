@@ -12,6 +12,7 @@ from likely.auditing._audit import Progress
 from likely.auditing._calibration import classifier_calibration, regressor_calibration
 from likely.auditing._changed_rows import Swap, fillings, has_gaps, spread_by_gaps, swaps
 from likely.auditing._columns import MODELLED, Columns, as_numbers, design, for_a_line, ranked
+from likely.auditing._exact import exact_values
 from likely.auditing._finding import Finding
 from likely.auditing._label_models import classify
 from likely.auditing._labels import judge_labels, reconsider, wrong_labels
@@ -85,7 +86,11 @@ def _regression(data: _Data) -> list[Finding]:
     data.progress("judging targets", 0.0)
     widen = spread_by_gaps(data.frame, forecast.mean, forecast.again, seed)
     features = for_a_line(data.X)
-    verdict = judge_targets(forecast.mean, u, features, seed, scale=forecast.scale, squash=squash, widen=widen)
+    names = [target, *(name for name in data.columns.named("number") if name != target)]
+    exact = exact_values([data.columns.typed[name].to_numpy() for name in names], len(data.columns.typed), wanted=[0])[rows, 0]
+    verdict = judge_targets(
+        forecast.mean, u, features, seed, scale=forecast.scale, squash=squash, widen=widen, exact=exact
+    )
     residual = np.abs(u - forecast.mean)
     noise = np.minimum(residual, 8 * np.median(residual)) * (1 - verdict.wrong)
 

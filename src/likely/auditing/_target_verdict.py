@@ -32,6 +32,7 @@ _LINE = 5_000  # rows for the line that predicts scales
 _REACH = 2.0  # the power by which right targets beyond all forecasts get rarer than the tails of the forecasts say
 _OUTER = 0.95  # of the targets lie so near their median that nothing is beyond
 _SLIPPED = 0.2  # the share of false alarms among targets that are called wrong because a unit or a sign mends them
+_RIGHT = 3.0  # log-odds, at least, that a target is right which follows exactly from another column
 _OTHERS, _GRID = 500, 300  # rows whose forecasts stand for all, and values at which their mean density is computed
 
 Widen = Callable[[NDArray[np.int64]], Array]
@@ -77,6 +78,7 @@ def judge_targets(
     scale: Array | None = None,
     squash: Squash | None = None,
     widen: Widen | None = None,
+    exact: NDArray[np.bool_] | None = None,
 ) -> TargetVerdict:
     r"""Which targets do predictions that were not fitted to them speak against?
 
@@ -95,6 +97,7 @@ def judge_targets(
         scale: predicted scales of the residuals, to a common factor.
         squash: how targets were squashed; without it no units are tried.
         widen: the variance that gaps add to the predictions of some rows; asked for rows that seem wrong.
+        exact: marks targets that follow exactly from another column, which are right whatever is predicted.
 
     Returns:
         The verdict on every row.
@@ -132,6 +135,8 @@ def judge_targets(
         chance = slips_by_chance(u, mean, scale, lambda off, wide: _nll(off, wide, df), squash)
         slipped = np.log1p(-np.minimum(chance, 1 - 1e-12)) - np.log(np.maximum(chance, 1e-300))
         odds = np.where(chance <= _SLIPPED, np.maximum(odds, slipped), odds)
+    if exact is not None:
+        odds = np.where(exact, np.minimum(odds, -_RIGHT), odds)
     wrong = 1 / (1 + np.exp(-np.clip(odds, -700, 700)))
     far = float((wrong > 0.5).mean())
     too_many = far > (MOST if predictable else MOST_ALONE)

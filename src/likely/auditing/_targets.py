@@ -104,22 +104,22 @@ def _explained(
     hint = find_hint(y, mean, scale, verdict.df, squash, columns, factor, possible)
     reasons = [
         Reason(target, number(y), "given", 1.0),
-        Reason("expected", _about(expected, noise), f"90% between {number(low)} and {number(high)}"),
+        Reason("expected", _with_noise(expected, noise), f"90% between {number(low)} and {number(high)}"),
     ]
     if hint is not None:
         reasons.append(Reason("unit", hint.value, "would make it as expected"))
     return Explained(
-        f"{target} = {number(y)}, expected {_about(expected, noise)}" + (f"; {hint.headline}" if hint else ""),
+        f"{target} = {number(y)}, expected {_with_noise(expected, noise)}" + (f"; {hint.headline}" if hint else ""),
         reasons,
         far=abs(float(u[row]) - mean) / scale,
         group=hint.group if hint else "",
     )
 
 
-def _about(value: float, noise: float) -> str:
+def _with_noise(value: float, noise: float) -> str:
     """A value and its noise, to the first two digits of the noise.
 
-    >>> _about(979.8712, 71.23), _about(0.123456, 0.0123), _about(5.0, 0.0)
+    >>> _with_noise(979.8712, 71.23), _with_noise(0.123456, 0.0123), _with_noise(5.0, 0.0)
     ('980 ± 71', '0.123 ± 0.012', '5 ± 0')
     """
     if not 0 < noise < np.inf or not np.isfinite(value):

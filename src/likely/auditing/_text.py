@@ -51,7 +51,7 @@ def read_text(path: Path) -> Table:
         frame, read_raw = _frame(path, encoding, delimiter, header.names, layout, skip)
     words = mend_words(frame, read_raw)
     numerals = read_numerals(frame, delimiter, read_raw)
-    notes = (*encoding.notes, *_told(layout, delimiter, path), *header.notes, *words, *numerals)
+    notes = (*encoding.notes, *_layout_notes(layout, delimiter, path), *header.notes, *words, *numerals)
     ragged = {
         row: f"the row has {fields} fields, the header {len(header.names)}: one may hold a delimiter"
         for row, fields in layout.long.items()
@@ -117,7 +117,7 @@ def _check_width(layout: Layout, name: str) -> None:
         )
 
 
-def _told(layout: Layout, delimiter: str, path: Path) -> list[str]:
+def _layout_notes(layout: Layout, delimiter: str, path: Path) -> list[str]:
     """What was guessed of the text, and what of it was left out."""
     notes = []
     usual = "\t" if ".tsv" in path.suffixes[-2:] else ","

@@ -32,7 +32,7 @@ def mend_words(frame: pd.DataFrame, read_raw: Raw) -> list[str]:
     """Put back, in place, words such as NA or None where they are values, and whole numbers that were rounded.
 
     Among numbers and dates such a word stands for a gap; among words it is one of them, a class if the column is a
-    label. An empty cell is always a gap. Returns what is to be told of it.
+    label. An empty cell is always a gap. Returns notes about it.
     """
     for name in frame.columns[[pd.api.types.is_string_dtype(kind) for kind in frame.dtypes]]:
         # In a column of whole numbers beyond 2⁶³ pandas leaves gaps as they are written.
@@ -92,7 +92,7 @@ def read_numerals(frame: pd.DataFrame, delimiter: str, read_raw: Raw) -> list[st
     """Turn, in place, columns of numbers with decimal commas or separated thousands into numbers.
 
     Where a column alone does not tell what its commas are ("1,234"), the others do; failing these, they are decimal
-    commas unless commas separate the columns. Returns what is to be told of it.
+    commas unless commas separate the columns. Returns notes about it.
     """
     styles = {name: style for name in frame.columns if (style := _style(frame[name])) is not None}
     known = {style for style in styles.values() if style != "either"}
@@ -103,7 +103,7 @@ def read_numerals(frame: pd.DataFrame, delimiter: str, read_raw: Raw) -> list[st
     for name, style in styles.items():
         frame[name] = _numbers(frame[name], style)
     dotted = _dotted(frame, read_raw) if "decimal comma" in known else []
-    return _told(styles, dotted, guessed)
+    return _style_notes(styles, dotted, guessed)
 
 
 def _style(column: pd.Series[Any]) -> Style | None:
@@ -159,7 +159,7 @@ def _dotted(frame: pd.DataFrame, read_raw: Raw) -> list[str]:
     return mended
 
 
-def _told(styles: dict[str, Style], dotted: list[str], guessed: list[str]) -> list[str]:
+def _style_notes(styles: dict[str, Style], dotted: list[str], guessed: list[str]) -> list[str]:
     notes = []
     if comma := [name for name, style in styles.items() if style == "decimal comma"]:
         notes.append(f"Numbers with a decimal comma were read in {listed(comma)}.")

@@ -5,7 +5,7 @@ const $ = (id) => document.getElementById(id);
 const list = $("entries");
 const column = $("column");
 const chips = [...document.querySelectorAll("button[data-kind], button[data-verdict]")];
-const STEP = 20, ROWS = 50;
+const STEP = 20, ROWS = 50, PRINTED = 100;
 const store = `likely audit ${data.name}`;
 let shown = [];
 let drawn = 0;
@@ -22,6 +22,12 @@ function make(tag, properties = {}, ...children) {
 }
 
 for (const entry of data.entries) {
+  entry.long = data.sentences[entry.long];
+  for (const row of entry.rows) {
+    if (entry.count === 1) Object.assign(row, { name: entry.who, headline: entry.headline });
+    row.long = data.sentences[row.long];
+    for (const named of [...(row.reasons || []), ...(row.cells || [])]) named[0] = data.columns[named[0]];
+  }
   entry.columns = new Set(entry.rows.flatMap((row) => (row.reasons || []).map((reason) => reason[0])));
   entry.row = entry.rows.length ? entry.rows[0].row : 0;
   const parts = entry.rows.map((row) => [row.name, row.headline, ...(row.reasons || []).flat(), ...(row.cells || []).map((cell) => cell[1])].join(" "));
@@ -82,7 +88,7 @@ function details(row) {
       body.append(line);
     }
     const heads = compared ? ["column", "here", "similar rows", ""] : ["column", "here"];
-    const head = make("thead", {}, make("tr", {}, ...heads.map((name) => make("th", { scope: "col" }, name))));
+    const head = make("thead", {}, make("tr", {}, ...heads.map((name) => (name ? make("th", { scope: "col" }, name) : make("td")))));
     box.append(make("div", { className: "scroll", tabIndex: 0, role: "group", "aria-label": `values of ${row.name}` }, make("table", { className: "cells" }, head, body)));
   }
   return box;
@@ -111,7 +117,7 @@ function members(entry) {
     const named = rows.children.length < entry.rows.length;
     more.hidden = !named;
     rest.hidden = named || left === 0;
-    rest.textContent = `${left.toLocaleString("en")} more are in scores.csv.`;
+    rest.textContent = `${left.toLocaleString("en")} more are in ${data.scores}.`;
     more.textContent = `Show ${Math.min(left, ROWS)} more of ${left.toLocaleString("en")}`;
   };
   more.addEventListener("click", () => {
@@ -291,6 +297,11 @@ $("keep").addEventListener("click", () => {
   save("known.json", "application/json", [JSON.stringify({ likely: "findings marked as fine", version: data.version, fine }, null, 1)]);
 });
 $("forget").addEventListener("click", () => { marks.clear(); remember(); narrow(); });
-window.addEventListener("beforeprint", () => draw(Math.max(0, 100 - drawn)));
+// On paper nothing unfolds: a hundred findings are printed, and how many there are besides.
+window.addEventListener("beforeprint", () => {
+  draw(Math.max(0, PRINTED - drawn));
+  if ($("rest")) $("rest").textContent = `${(shown.length - drawn).toLocaleString("en")} more are in summary.json.`;
+  if ($("rest")) $("rest").hidden = shown.length === drawn;
+});
 remember();
 narrow();

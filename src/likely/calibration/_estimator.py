@@ -20,6 +20,7 @@ from sklearn.utils.validation import _check_method_params, check_is_fitted, colu
 
 from likely._rows.checks import all_or_nothing, check_sample_weight
 from likely._rows.folds import Split, deals_itself, split_by_content
+from likely._rows.sources import is_source
 from likely._typing import Array
 
 Outputs = tuple[Any, ...]  # an estimator's outputs for some rows: arrays, and values that hold for all of them
@@ -64,7 +65,13 @@ class CalibratedEstimator(MetaEstimatorMixin, BaseEstimator):
 
         Raises:
             ValueError: targets are not valid for the estimator, or a fold lacks a class.
+            TypeError: X is not in memory.
         """
+        if is_source(X) and not isinstance(X, list | tuple):  # these are rows, of a classifier of texts
+            raise TypeError(
+                "rows are fitted in memory here: for a table in blocks, give a calibrator such as GlobalTemperature or "
+                "GlobalScale the outputs of a fitted estimator"
+            )
         y = column_or_1d(y, warn=True)
         assert_all_finite(y, input_name="y")
         if is_classifier(self):

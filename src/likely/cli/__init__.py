@@ -33,6 +33,7 @@ def build() -> "typer.Typer":
     """The typer application."""
     import typer
 
+    from likely.cli.help import PlainCommand
     from likely.cli.refusing import Commands
 
     app = typer.Typer(
@@ -60,7 +61,7 @@ def build() -> "typer.Typer":
     ) -> None:
         pass
 
-    @app.command()
+    @app.command(cls=PlainCommand)
     def info(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
         """Show what a bug report needs: versions, hardware, kernels, extras and settings."""
         from likely.cli.info import shown
@@ -69,9 +70,12 @@ def build() -> "typer.Typer":
 
     from likely.cli import audit, calibrate
 
-    app.command("audit", help=audit.HELP, epilog=audit.EXAMPLES)(audit.audit_command)
-    app.command("calibrate", help=calibrate.HELP, epilog=calibrate.EXAMPLES)(calibrate.calibrate_command)
-    app.command("predict", help=calibrate.PREDICT_HELP, epilog=calibrate.PREDICT_EXAMPLES)(calibrate.predict_command)
+    for name, run, text, examples in (
+        ("audit", audit.audit_command, audit.HELP, audit.EXAMPLES),
+        ("calibrate", calibrate.calibrate_command, calibrate.HELP, calibrate.EXAMPLES),
+        ("predict", calibrate.predict_command, calibrate.PREDICT_HELP, calibrate.PREDICT_EXAMPLES),
+    ):
+        app.command(name, cls=PlainCommand, help=text, epilog=examples)(run)
     return app
 
 

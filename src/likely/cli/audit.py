@@ -5,11 +5,14 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from likely.cli.terminal import progress, safe
+
+if TYPE_CHECKING:
+    from likely.auditing import Audit
 
 HELP = (
     "Find wrong labels and targets, unusual rows, duplicates and leaks in a table, or in a classifier's outputs.\n\n"
@@ -32,129 +35,133 @@ _OF_TABLES = ("DATA", "--target", "--test", "--id")
 _OF_OUTPUTS = ("--logits", "--labels", "--features", "--images", "--classes")
 _TABLE, _OUTPUTS, _REPORT, _RUN = "For a table", "For a classifier's outputs", "Report", "Computation"
 
+Data = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help="A table (CSV, TSV, Parquet, Arrow or npz), or several files, a folder, a glob or a URL of Parquet, "
+        "Feather or CSV.",
+        metavar="DATA",
+    ),
+]
+Target = Annotated[
+    str | None,
+    typer.Option(
+        help="Column that the others should predict; its values are checked too.",
+        metavar="COLUMN",
+        rich_help_panel=_TABLE,
+    ),
+]
+Task = Annotated[
+    str,
+    typer.Option(help="Kind of target: auto, classification or regression.", metavar="KIND", rich_help_panel=_TABLE),
+]
+Test = Annotated[
+    Path | None,
+    typer.Option(
+        help="Second table, whose rows should not occur in the first.", metavar="FILE", rich_help_panel=_TABLE
+    ),
+]
+IdColumn = Annotated[
+    str | None,
+    typer.Option("--id", help="Column that names the rows.", metavar="COLUMN", rich_help_panel=_TABLE),
+]
+KnownFile = Annotated[
+    Path | None,
+    typer.Option(
+        help="File of findings that you marked as fine in an earlier report; they are left out.",
+        metavar="FILE",
+        rich_help_panel=_REPORT,
+    ),
+]
+Since = Annotated[
+    Path | None,
+    typer.Option(
+        help="summary.json of an earlier audit: report new findings only, and exit with code 1 if there are any.",
+        metavar="FILE",
+        rich_help_panel=_REPORT,
+    ),
+]
+Logits = Annotated[
+    Path | None,
+    typer.Option(help="Logits, .npy of shape (rows, classes).", metavar="FILE", rich_help_panel=_OUTPUTS),
+]
+Labels = Annotated[
+    Path | None, typer.Option(help="Labels, .npy of shape (rows,).", metavar="FILE", rich_help_panel=_OUTPUTS)
+]
+Features = Annotated[
+    Path | None,
+    typer.Option(
+        help="Inputs of the last layer, .npy of shape (rows, features).", metavar="FILE", rich_help_panel=_OUTPUTS
+    ),
+]
+Images = Annotated[
+    Path | None,
+    typer.Option(
+        help="Images to show: a folder, sorted as the rows are, or an .npy.", metavar="PATH", rich_help_panel=_OUTPUTS
+    ),
+]
+Classes = Annotated[
+    str | None,
+    typer.Option(help="Names of the classes, separated by commas.", metavar="NAMES", rich_help_panel=_OUTPUTS),
+]
+Out = Annotated[
+    Path, typer.Option(help="Folder to write to.", metavar="FOLDER", file_okay=False, rich_help_panel=_REPORT)
+]
+FailAbove = Annotated[
+    float | None,
+    typer.Option(
+        help="Exit with code 1 if more than this share of rows, between 0 and 1, is suspicious.",
+        min=0,
+        max=1,
+        metavar="SHARE",
+        rich_help_panel=_REPORT,
+    ),
+]
+Seed = Annotated[int, typer.Option(help="Random seed.", min=0, max=2**32 - 1, metavar="NUMBER", rich_help_panel=_RUN)]
+Engine = Annotated[
+    str,
+    typer.Option(help="Where a table in blocks is computed: threads or dask.", metavar="NAME", rich_help_panel=_RUN),
+]
+Scheduler = Annotated[
+    str | None,
+    typer.Option(
+        help="Address of a Dask scheduler, tcp://HOST:PORT.",
+        show_default="workers on this machine",
+        metavar="URL",
+        rich_help_panel=_RUN,
+    ),
+]
+
 
 def audit_command(
-    data: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="A table (CSV, TSV, Parquet, Arrow or npz), or several files, a folder, a glob or a URL of Parquet, "
-            "Feather or CSV.",
-            metavar="DATA…",
-        ),
-    ] = None,
-    target: Annotated[
-        str | None,
-        typer.Option(
-            help="Column that the others should predict; its values are checked too.",
-            metavar="COLUMN",
-            rich_help_panel=_TABLE,
-        ),
-    ] = None,
-    task: Annotated[
-        str,
-        typer.Option(
-            help="Kind of target: auto, classification or regression.", metavar="KIND", rich_help_panel=_TABLE
-        ),
-    ] = "auto",
-    test: Annotated[
-        Path | None,
-        typer.Option(
-            help="Second table, whose rows should not occur in the first.", metavar="FILE", rich_help_panel=_TABLE
-        ),
-    ] = None,
-    id_column: Annotated[
-        str | None,
-        typer.Option("--id", help="Column that names the rows.", metavar="COLUMN", rich_help_panel=_TABLE),
-    ] = None,
-    known: Annotated[
-        Path | None,
-        typer.Option(
-            help="File of findings that you marked as fine in an earlier report; they are left out.",
-            metavar="FILE",
-            rich_help_panel=_REPORT,
-        ),
-    ] = None,
-    since: Annotated[
-        Path | None,
-        typer.Option(
-            help="summary.json of an earlier audit: report new findings only, and exit with code 1 if there are any.",
-            metavar="FILE",
-            rich_help_panel=_REPORT,
-        ),
-    ] = None,
-    logits: Annotated[
-        Path | None,
-        typer.Option(help="Logits, .npy of shape (rows, classes).", metavar="FILE", rich_help_panel=_OUTPUTS),
-    ] = None,
-    labels: Annotated[
-        Path | None, typer.Option(help="Labels, .npy of shape (rows,).", metavar="FILE", rich_help_panel=_OUTPUTS)
-    ] = None,
-    features: Annotated[
-        Path | None,
-        typer.Option(
-            help="Inputs of the last layer, .npy of shape (rows, features).", metavar="FILE", rich_help_panel=_OUTPUTS
-        ),
-    ] = None,
-    images: Annotated[
-        Path | None,
-        typer.Option(
-            help="Images to show: a folder, sorted as the rows are, or an .npy.",
-            metavar="PATH",
-            rich_help_panel=_OUTPUTS,
-        ),
-    ] = None,
-    classes: Annotated[
-        str | None,
-        typer.Option(help="Names of the classes, separated by commas.", metavar="NAMES", rich_help_panel=_OUTPUTS),
-    ] = None,
-    out: Annotated[
-        Path, typer.Option(help="Folder to write to.", metavar="FOLDER", file_okay=False, rich_help_panel=_REPORT)
-    ] = Path("audit"),
-    fail_above: Annotated[
-        float | None,
-        typer.Option(
-            help="Exit with code 1 if more than this share of rows, between 0 and 1, is suspicious.",
-            min=0,
-            max=1,
-            metavar="SHARE",
-            rich_help_panel=_REPORT,
-        ),
-    ] = None,
-    seed: Annotated[
-        int,
-        typer.Option(help="Random seed.", min=0, max=2**32 - 1, metavar="NUMBER", rich_help_panel=_RUN),
-    ] = 0,
-    engine: Annotated[
-        str,
-        typer.Option(
-            help="Where a table in blocks is computed: threads or dask.", metavar="NAME", rich_help_panel=_RUN
-        ),
-    ] = "threads",
-    scheduler: Annotated[
-        str | None,
-        typer.Option(
-            help="Address of a Dask scheduler, tcp://HOST:PORT.",
-            show_default="workers on this machine",
-            metavar="URL",
-            rich_help_panel=_RUN,
-        ),
-    ] = None,
+    data: Data = None,
+    target: Target = None,
+    task: Task = "auto",
+    test: Test = None,
+    id_column: IdColumn = None,
+    known: KnownFile = None,
+    since: Since = None,
+    logits: Logits = None,
+    labels: Labels = None,
+    features: Features = None,
+    images: Images = None,
+    classes: Classes = None,
+    out: Out = Path("audit"),
+    fail_above: FailAbove = None,
+    seed: Seed = 0,
+    engine: Engine = "threads",
+    scheduler: Scheduler = None,
 ) -> None:
     """Run an audit and print its findings; the options are described in their help."""
-    from likely._destination import keep_inputs, writable
+    from likely._destination import writable
     from likely.auditing import audit
-    from likely.auditing._audit import FILES
-    from likely.auditing.blocks._answer import FILES as FILES_OF_BLOCKS
     from likely.cli.engines import engine as computing
     from likely.cli.paths import one_or_several
 
     files = {"--test": test, "--logits": logits, "--labels": labels, "--features": features, "--images": images}
     _check_together(files | {"DATA": data or None, "--target": target, "--classes": classes, "--id": id_column}, task)
     table, inputs = one_or_several(data)
-    outputs = [out / name for name in dict.fromkeys((*FILES, *FILES_OF_BLOCKS))]
-    keep_inputs(outputs, {"--known": known, "--since": since, **files})
-    for path in inputs:
-        keep_inputs(outputs, {"DATA": path})
+    _keep_inputs(out, {"--known": known, "--since": since, **files}, inputs)
     with writable(out, create=True), progress() as tell, computing(engine, scheduler):
         report = audit(
             table,
@@ -174,6 +181,26 @@ def audit_command(
         )
         tell("writing", 1.0)
         page = report.save(out, shlex.join(["likely", *sys.argv[1:]]))
+    _print(report, page)
+    if failure := _failure(report, fail_above, since):
+        typer.echo(f"likely: {failure}", err=True)
+        raise typer.Exit(1)
+
+
+def _keep_inputs(out: Path, options: dict[str, Path | None], inputs: list[Path]) -> None:
+    """Raise an error if a file that the audit writes is one that it reads."""
+    from likely._destination import keep_inputs
+    from likely.auditing._audit import FILES
+    from likely.auditing.blocks._answer import FILES as FILES_OF_BLOCKS
+
+    outputs = [out / name for name in dict.fromkeys((*FILES, *FILES_OF_BLOCKS))]
+    keep_inputs(outputs, options)
+    for path in inputs:
+        keep_inputs(outputs, {"DATA": path})
+
+
+def _print(report: Audit, page: Path) -> None:
+    """Print the first entries, a line per finding, the notes and the path of the page."""
     for line in str(report).splitlines():
         typer.echo(safe(line))
     for finding in report.findings:
@@ -181,14 +208,18 @@ def audit_command(
     for note in report.notes:
         typer.echo(safe(f"note: {note}"))
     typer.echo(safe(str(page)))
-    new = "new and " if since is not None else ""
-    if fail_above is not None and report.share > fail_above:
-        verdict = f"{report.share:.2%} of rows are {new}suspicious, more than the {fail_above:.2%} allowed"
-        typer.echo(f"likely: {verdict}", err=True)
-        raise typer.Exit(1)
-    if fail_above is None and since is not None and report.entries:
-        typer.echo(f"likely: {len(report.suspicious):,} rows are suspicious that were not in {since}", err=True)
-        raise typer.Exit(1)
+
+
+def _failure(report: Audit, fail_above: float | None, since: Path | None) -> str | None:
+    """Return why the data failed ``--fail-above`` or ``--since``; None if they passed."""
+    if fail_above is not None:
+        new = "new and " if since is not None else ""
+        failed = report.share > fail_above
+        sentence = f"{report.share:.2%} of rows are {new}suspicious, more than the {fail_above:.2%} allowed"
+        return sentence if failed else None
+    if since is not None and report.entries:
+        return f"{len(report.suspicious):,} rows are suspicious that were not in {since}"
+    return None
 
 
 def _check_together(options: dict[str, object], task: str) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from likely._rows.sources import naming_scheduler
 
 ENGINES = ("threads", "dask")
 _SECONDS = 10  # how long to wait for a scheduler
@@ -22,7 +25,8 @@ def engine(name: str, scheduler: str | None) -> Iterator[None]:
         None: the context has no value.
 
     Raises:
-        ValueError: if there is no such engine, no scheduler at the address, or the connection to it is lost.
+        ValueError: if there is no such engine, no scheduler at the address, or a block that ends every worker.
+        ConnectionError: if the connection to the scheduler is lost.
     """
     if name not in ENGINES:
         raise ValueError(f"--engine must be {' or '.join(ENGINES)}, got {name!r}")
@@ -33,28 +37,35 @@ def engine(name: str, scheduler: str | None) -> Iterator[None]:
         return
     try:
         import joblib
-        from distributed import Client
+        from distributed import Client, KilledWorker
     except ImportError:
         raise ImportError("--engine dask needs distributed: pip install 'dask[distributed]'") from None
     where = scheduler or "this machine"
     try:
         client = (
-            Client(scheduler, timeout=_SECONDS) if scheduler else Client(threads_per_worker=1, dashboard_address=None)
+            Client(scheduler, timeout=_SECONDS)
+            if scheduler
+            else Client(threads_per_worker=1, dashboard_address="127.0.0.1:0")
         )
     except (OSError, ValueError) as error:
         raise ValueError(f"no Dask scheduler answers at {where}: {str(error).splitlines()[0]}") from None
     try:
-        with client, joblib.parallel_config("dask"):
+        with _quiet(), client, naming_scheduler(client), joblib.parallel_config("dask"):
             yield
-    except Exception as error:
-        if not _is_dask_s(error):
-            raise
-        raise ValueError(
-            f"the Dask scheduler at {where} was lost: {type(error).__name__}; nothing is written"
-        ) from None
+    except KilledWorker as error:
+        workers = f"{error.allowed_failures + 1} workers, the last at {error.last_worker.address}"
+        raise ValueError(f"the same block ended {workers}: they may need more memory") from None
 
 
-def _is_dask_s(error: BaseException) -> bool:
-    """Whether an error is about the cluster, and not about what was computed on it."""
-    kinds = (type(error), *(type(reason) for reason in (error.__cause__, error.__context__) if reason is not None))
-    return any(kind.__module__.startswith("distributed") or kind.__name__ == "CancelledError" for kind in kinds)
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep Dask's log off the terminal: what ends a command is one line."""
+    handlers = logging.getLogger("distributed").handlers
+    levels = [handler.level for handler in handlers]
+    for handler in handlers:
+        handler.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for handler, level in zip(handlers, levels, strict=True):
+            handler.setLevel(level)

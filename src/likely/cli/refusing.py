@@ -12,6 +12,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from likely.cli.help import PlainFlags
 from likely.cli.terminal import safe
 
 TRACEBACK = "LIKELY_TRACEBACK"  # the environment variable that turns tracebacks on
@@ -35,7 +36,7 @@ class Refusing:
             return result
 
 
-class Commands(Refusing, TyperGroup):
+class Commands(Refusing, PlainFlags, TyperGroup):
     """The group of all commands."""
 
 

@@ -74,7 +74,7 @@ def moments(x: Tensor, mean: Tensor, var: Tensor, batches: Tensor, *, momentum: 
         learning: whether the statistics are updated.
 
     Returns:
-        A tensor of shape (5, width): mean, standard deviation, and the previous mean, variance and number of batches.
+        A tensor of shape (5, width) of mean, standard deviation, and the previous mean, variance and number of batches.
     """
     width = len(mean)
     result = mean.new_empty((5, width))

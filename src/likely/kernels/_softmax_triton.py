@@ -1,8 +1,8 @@
-# Kernels are compiled by Triton, which reads their types off the call.
+# Kernels are compiled by Triton, which infers the types of their arguments from the call.
 # mypy: disable-error-code="no-untyped-def, attr-defined"
-"""Triton kernels of likely.kernels._softmax: one program a row, online softmax in float32.
+"""Triton kernels of likely.kernels._softmax: one program per row, online softmax in float32.
 
-The row is read twice, the second time mostly from the cache: all rows in flight together are smaller than it.
+A row is read twice, the second time mostly from the cache, which holds all rows that are processed at the same time.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,8 @@ import triton.language as tl
 from torch import Tensor
 
 from likely.kernels._direct import Softmax
-from likely.kernels._location_triton import add_up, constrained, cores, on_device
+from likely.kernels._formulas_triton import constrained
+from likely.kernels._reduce_triton import add_up, cores, on_device
 from likely.kernels._softmax import gathered
 
 BLOCK, WARPS = 2048, 4
@@ -22,7 +23,7 @@ BLOCK, WARPS = 2048, 4
 
 @triton.jit
 def _sums(logits, classes, cold, SMOOTHING: tl.constexpr, BLOCK: tl.constexpr):
-    """log Σ eᵘ, E u over finite u, and the sums of u and of finite u."""
+    """Return log Σ eᵘ, E u over finite u, and the sums of u and of finite u."""
     highest = -float("inf")
     total = 0.0
     first = 0.0
@@ -95,7 +96,7 @@ def _softmax_kernel(
                 tl.store(d_logits + index, tl.zeros([BLOCK], tl.float32), index < classes)
     else:
         if FORWARD:
-            inside = (label >= 0) & (label < classes)  # elsewhere is memory of others
+            inside = (label >= 0) & (label < classes)  # other labels would read outside the row
             u = tl.load(logits + label, inside, other=float("nan")).to(tl.float32) * cold
             norm, mean, plain, finite = _sums(logits, classes, cold, SMOOTHING, BLOCK)
             nll = norm - (1.0 - SMOOTHING) * u
@@ -212,7 +213,7 @@ def _few_kernel(
     ROWS: tl.constexpr,
     CLASSES: tl.constexpr,
 ):
-    """Rows with few classes, several to a block; slopes are those of the sum."""
+    """Compute rows with few classes, several per block; slopes are those of the sum."""
     program, programs = tl.program_id(0), tl.num_programs(0)
     column = tl.arange(0, CLASSES)
     total = tl.zeros([ROWS], tl.float32)
@@ -263,11 +264,11 @@ def _few_kernel(
 def softmax_direct(
     job: Softmax, tensors: Sequence[Tensor], slopes: Sequence[Tensor | None]
 ) -> tuple[Tensor, Tensor | None]:
-    """The loss of logits with few classes and a raw temperature, and what the slopes are yet to be multiplied by."""
+    """Return the loss of logits with few classes and a raw temperature, and the factor that slopes still lack."""
     logits, target, raw = tensors
     rows, classes = logits.shape
     wide = triton.next_power_of_2(classes)
-    alone = rows * wide <= 1 << 14  # one program goes through few, so that nothing is left to add up
+    alone = rows * wide <= 1 << 14  # a single program for few rows, whose sums are final
     height = max(1, (4096 if alone else 1024) // wide)
     blocks = triton.cdiv(rows, height)
     programs = 1 if alone else min(blocks, 16 * cores(logits.device))

@@ -83,7 +83,7 @@ class AsymmetricLaplace(LocationScale, nll=asymmetric_laplace_nll, quantile=cons
 
     @property
     def mean(self) -> Tensor:
-        """The mean: below ``loc`` for high quantiles, above it for low ones."""
+        """The mean, which is below ``loc`` for high quantiles and above it for low ones."""
         return self.loc + self.scale * (1 / self.quantile - 1 / (1 - self.quantile))
 
     def _standard_variance(self) -> Tensor:

@@ -109,7 +109,7 @@ class SkewStudentT(LocationScale, nll=skew_student_t_nll, df=constraints.positiv
 
     @property
     def mean(self) -> Tensor:
-        """The mean: above ``loc`` for a positive skew; NaN for df ≤ 1, where there is none."""
+        """The mean, which is above ``loc`` for a positive skew; NaN for df ≤ 1, where there is none."""
         shift = self.loc + self.scale * 2 * torch.sinh(self.skew) * self._mean_size()
         return torch.where(self.df > 1, shift, torch.nan)
 

@@ -1,4 +1,4 @@
-"""What linear models share: checks, units, lines, and predictions with their uncertainty."""
+"""Base classes of linear models: checks, units, lines, and predictions with their uncertainty."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch.distributions import Distribution, Normal
 
 from likely._rows.canonical import Line, Table, canonical
 from likely._rows.checks import all_or_nothing, check_sample_weight
-from likely._rows.sources import Source, by_blocks, source_of
+from likely._rows.sources import Source, by_blocks, is_source, source_of
 from likely._solvers.design import Design, Posterior, standardized
 from likely._typing import Array
 from likely.linear._blocks import Summary, summarised
@@ -210,6 +210,23 @@ def in_memory(prediction: Any) -> Array:
     return prediction
 
 
+def classes_of(model: Any) -> int:
+    """Return the number of a fitted classifier's classes."""
+    check_is_fitted(model)
+    return len(model.classes_)
+
+
+def lines_of(model: Any) -> int | None:
+    """Return the number of a fitted classifier's log odds per row; None for one."""
+    return None if classes_of(model) == 2 else classes_of(model)
+
+
+def labels_of(model: Any) -> Any:
+    """Return the type of a fitted classifier's labels."""
+    check_is_fitted(model)
+    return model.classes_.dtype
+
+
 class LinearClassifier(ClassifierMixin, LinearModel):
     """Base of linear classifiers, whose lines are log odds or logits. Subclasses write ``_learn``, which sets both."""
 
@@ -217,6 +234,9 @@ class LinearClassifier(ClassifierMixin, LinearModel):
     intercept_: Array
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
+        if is_source(X):
+            kind = type(self).__name__
+            raise TypeError(f"{kind} is fitted to rows in memory: pass a sample; its predictions take tables in blocks")
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=self._least)
         check_classification_targets(y)
         weight = check_sample_weight(sample_weight, X)

@@ -14,12 +14,13 @@ from torch import Tensor
 
 from likely._rows.blocks import Rows
 from likely._rows.canonical import Line, Table
+from likely._rows.sources import by_blocks
 from likely._solvers.design import Design, standardized
 from likely._solvers.evidence import fit_linear
 from likely._solvers.sparse import PATIENCE, STEP, solve_lasso
 from likely._typing import Array
 from likely.functional import bernoulli_nll
-from likely.linear._base import LinearClassifier
+from likely.linear._base import LinearClassifier, classes_of, labels_of, lines_of
 
 PRIORS = ("normal", "laplace")
 
@@ -73,6 +74,7 @@ class DynamicLogisticRegression(LinearClassifier):
         self._line = Line.of(slopes, table.units)
         self.coef_ = self._line.coef
 
+    @by_blocks(width=lines_of)
     def decision_function(self, X: Any) -> Any:
         """Return the log odds of the second class, or of each class against the rest.
 
@@ -85,6 +87,7 @@ class DynamicLogisticRegression(LinearClassifier):
         odds = self._logits(X)
         return odds[:, 0] if len(self.classes_) == 2 else odds
 
+    @by_blocks(width=classes_of)
     def predict_proba(self, X: Any) -> Any:
         """Return the probability of each class.
 
@@ -103,6 +106,7 @@ class DynamicLogisticRegression(LinearClassifier):
         p = np.exp(log_p - log_p.max(1, keepdims=True))
         return p / p.sum(1, keepdims=True)
 
+    @by_blocks(dtype=labels_of)
     def predict(self, X: Any) -> Any:
         """Return the most probable class of each row.
 

@@ -110,8 +110,8 @@ def climb_blocks(
     source: Source, rows: RowsOfBlock, sample: RobustRows, start: Mixture, max_iter: int, tol: float
 ) -> Mixture:
     """Run expectation–maximisation of the mixture over all rows, as for rows in memory."""
-    fit, independent = replace(start, betas=_full(sample, start.beta)[None]), sample.turn is None
-    x, columns = _design(sample), sample.columns
+    fit, independent = replace(start, betas=full(sample, start.beta)[None]), sample.turn is None
+    x, columns = design_of(sample), sample.columns
     y = sample.y
     if fit.tilt is not None:
         relative = fit.tilt.relative(columns)
@@ -170,7 +170,7 @@ def reweight_blocks(
     tol: float,
 ) -> DataScales:
     """Run the reweighting of data scales over all rows, from least squares, as for rows in memory."""
-    independent, x = sample.turn is None, _design(sample)
+    independent, x = sample.turn is None, design_of(sample)
     tails = Density("student_t", 4.0 if df is None else df, learn=df is None)
     sums = source.total(_PlainPass(rows), added)
     beta = Normal.of(sums).step(independent)
@@ -191,12 +191,13 @@ def reweight_blocks(
     return fit
 
 
-def _full(sample: RobustRows, beta: Array) -> Array:
+def full(sample: RobustRows, beta: Array) -> Array:
     """Return coefficients of the columns: those that depend on others in the sample need not in all rows."""
     return beta if sample.turn is None else sample.turn @ beta
 
 
-def _design(sample: RobustRows) -> Array:
+def design_of(sample: RobustRows) -> Array:
+    """Return the columns, and a last one of ones if there is an intercept."""
     ones = np.ones((len(sample.y), int(sample.intercept)))
     return sample.x if sample.turn is None else np.hstack([sample.columns, ones])
 

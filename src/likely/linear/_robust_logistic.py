@@ -16,13 +16,14 @@ from torch import Tensor
 
 from likely._rows.blocks import Rows
 from likely._rows.canonical import Line, Table, column_order
+from likely._rows.sources import by_blocks
 from likely._rows.units import mean_and_deviation, median, middle_and_spread
 from likely._solvers.evidence import fit_linear
 from likely._solvers.selection import held_out_gain
 from likely._typing import Array, Index
 from likely.functional import softmax_nll
 from likely.likelihoods.softmax import tempered
-from likely.linear._base import LinearClassifier
+from likely.linear._base import LinearClassifier, classes_of, labels_of, lines_of
 
 _RIDGE = 0.1  # on the temperature's slopes while starts are compared; then it is learned
 _FAR = 20.0  # |log T| beyond this counts as ∞
@@ -95,6 +96,7 @@ class RobustLogisticRegression(LinearClassifier):
         self.intercept_ = lines[:, -1] - lines[:, :-1] / spread @ middle
         self.weights_ = 1 / self._temperature(X)
 
+    @by_blocks()
     def temperature(self, X: Any) -> Any:
         """Return the temperature that divides the logits of each row: one, or more where labels are doubtful.
 
@@ -112,6 +114,7 @@ class RobustLogisticRegression(LinearClassifier):
         # No row is trusted more than a typical one: log T is unbounded, and distant rows would get T near zero or ∞.
         return np.exp(np.clip(log_temperature, 0.0, _FAR))
 
+    @by_blocks(width=lines_of)
     def decision_function(self, X: Any) -> Any:
         """Return the logits divided by the temperature; for two classes, that of the second.
 
@@ -124,6 +127,7 @@ class RobustLogisticRegression(LinearClassifier):
         logits = self._logits(X) / self.temperature(X)[:, None]
         return logits[:, 0] if len(self.classes_) == 2 else logits
 
+    @by_blocks(width=classes_of)
     def predict_proba(self, X: Any) -> Any:
         """Return the probability of each class, closer to uniform where the temperature is high.
 
@@ -135,6 +139,7 @@ class RobustLogisticRegression(LinearClassifier):
         """
         return softmax(_all_logits(self._logits(X) / self.temperature(X)[:, None]), axis=1)
 
+    @by_blocks(dtype=labels_of)
     def predict(self, X: Any) -> Any:
         """Return the most probable class of each row, which does not depend on the temperature.
 
@@ -147,6 +152,7 @@ class RobustLogisticRegression(LinearClassifier):
         best = _all_logits(self._logits(X)).argmax(1)
         return self.classes_[best]
 
+    @by_blocks(per_row="y")
     def outlier_score(self, X: Any, y: Any) -> Any:
         """Return the negative log-likelihood of each label at temperature one; higher means more likely wrong.
 

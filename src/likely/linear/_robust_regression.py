@@ -20,6 +20,7 @@ from likely._rows.sources import Answer, Source, by_blocks
 from likely._typing import Array
 from likely.linear._base import LinearRegressor, in_memory
 from likely.linear._blocks import CheckedBlock, with_targets
+from likely.linear._predicted_blocks import score_blocks
 from likely.linear._robust_blocks import SAMPLE, OfRows, RowsOfBlock, climb_blocks, reweight_blocks
 from likely.linear._robust_density import Density
 from likely.linear._robust_mixture import Mixture, fit_mixture
@@ -129,10 +130,6 @@ class RobustLinearRegression(LinearRegressor):
         source, counts = with_targets(source, y, sample_weight)
         checked = CheckedBlock(clone(self), counts)
         stride = max(1, len(source) // SAMPLE)
-        if stride > 1 and self.scale not in ("mixture", "data"):
-            raise ValueError(
-                f"scale={self.scale!r} takes tables in blocks of up to {2 * SAMPLE - 1:,} rows: pass a sample"
-            )
         head, x, targets, weight = checked(*source.sample(stride))
         if targets.shape[1] != 1 or len(x) < self._least:
             raise ValueError(
@@ -151,6 +148,9 @@ class RobustLinearRegression(LinearRegressor):
         if stride > 1:
             if isinstance(fitted, Mixture):
                 fitted = climb_blocks(source, rows, sample, fitted, *steps)
+            elif isinstance(fitted, PredictedScales):
+                with_target = self.scale == "predicted_xy"
+                fitted = score_blocks(source, rows, sample, fitted, density, with_target, *steps)
             sample = replace(sample, turn=None)  # the coefficients are those of the columns
         self._keep(sample, fitted)
         trust = partial(copy.copy(self)._trust, units, fitted)
@@ -196,10 +196,10 @@ class RobustLinearRegression(LinearRegressor):
             X: table of shape (n, d), in memory.
 
         Returns:
-            A torch distribution of batch shape (n,) in float64: the likelihood at each row's scale; for the mixture
-            that of both scales, outliers included (:class:`torch.distributions.MixtureSameFamily`); for data scales
-            under the normal likelihood, Student's t with ``df_`` degrees of freedom. Under another likelihood data
-            scales have no closed form, and this is the distribution of a trusted row.
+            A torch distribution of batch shape (n,) in float64. It is the likelihood at each row's scale; for the
+            mixture that of both scales, outliers included (:class:`torch.distributions.MixtureSameFamily`); for data
+            scales under the normal likelihood, Student's t with ``df_`` degrees of freedom. Under another likelihood
+            data scales have no closed form, and this is the distribution of a trusted row.
 
         Raises:
             ValueError: ``scale="predicted_xy"``, whose scales depend on the target.
@@ -228,7 +228,7 @@ class RobustLinearRegression(LinearRegressor):
     def _scales_of(self, X: Any) -> Any:
         return self._scales(self._checked_rows(X))
 
-    @by_blocks(beside="y")
+    @by_blocks(per_row="y")
     def outlier_score(self, X: Any, y: Any) -> Any:
         """Return the negative log-likelihood of each row at the scale of a trusted row; outliers have high values.
 

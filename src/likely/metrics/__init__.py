@@ -4,7 +4,8 @@ All functions accept NumPy arrays, lists and torch tensors of any device and dty
 return a Python float. Where a metric is a mean over rows, ``reduction="none"`` returns one value per row.
 ``sample_weight`` counts a row of weight 2 as two rows.
 
-Dask arrays and frames are read block by block and are never gathered: the result equals that of all rows in memory.
+Tables in files and Dask arrays and frames are read block by block and are never gathered: the result equals that of all
+rows in memory. One argument is the table, the others name its columns.
 :class:`Running` takes blocks one after another, and the objects of several processes can be merged.
 """
 

@@ -1,4 +1,4 @@
-"""Decorators by which metrics accept Dask arrays and frames: functions run on the blocks and return sums."""
+"""Decorators by which metrics accept tables in blocks: functions run on the blocks and return sums."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 from torch import Tensor
 from torch.distributions import Distribution
 
-from likely._rows.sources import Answer, Source, source_of
+from likely._rows.opened import Split, split_source
+from likely._rows.sources import Answer, Source, is_source, names_files, source_of
 from likely.metrics._input import as_weight
 from likely.metrics._sums import ROWS, Recipe, Sums, added, row_count
 
@@ -21,7 +23,6 @@ R = TypeVar("R")
 
 RECIPES: dict[Any, Recipe] = {}
 INDIVISIBLE: dict[Any, str] = {}  # metrics that need all rows at once, and what to use instead
-_IN_MEMORY = (str, list, tuple, np.ndarray, Tensor, Distribution, float, int)
 
 
 def by_sums(recipe: Recipe) -> Callable[[Callable[P, R]], Callable[P, R]]:
@@ -81,10 +82,10 @@ def all_rows(instead: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
 def sums_of(metric: Any, rows: Mapping[str, Any], options: Mapping[str, Any]) -> Sums | None:
     """Return the sums that a metric needs, of rows in memory or in blocks; None where no row has a positive weight."""
-    if not _any_source(rows.values()):
+    if not _any_table(rows.values()):
         return RECIPES[metric].of_block(rows, options)
-    source, names, scalars = _side_by_side(rows, options)
-    return source.total(_SumsOfBlock(metric, names, {**options, **scalars}), added)
+    source, columns, scalars = _side_by_side(rows, options)
+    return source.total(_SumsOfBlock(metric, columns, {**options, **scalars}), added)
 
 
 def split(metric: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -97,7 +98,7 @@ def split(metric: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tupl
 def _taking_blocks(metric: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(metric)
     def whole(*args: P.args, **kwargs: P.kwargs) -> R:
-        if not _any_source((*args, *kwargs.values())):
+        if not _any_table((*args, *kwargs.values())):
             return metric(*args, **kwargs)
         return _of_blocks(whole, *split(metric, args, kwargs))
 
@@ -112,10 +113,18 @@ def _of_blocks(metric: Any, rows: dict[str, Any], options: dict[str, Any]) -> An
         if total is None:
             raise ValueError("there is no row of positive weight: give at least one")
         return RECIPES[metric].result(total, **options)
-    source, names, scalars = _side_by_side(rows, options)
-    widths = getattr(rows.get("y_true"), "shape", ())[1:]
-    answer = Answer(int(widths[0]) if widths else None)
-    return source.answers(_RowsOfBlock(metric, names, {**options, **scalars}), answer)
+    source, columns, scalars = _side_by_side(rows, options)
+    targets = _targets(rows["y_true"], columns)
+    answer = Answer(targets[0] if targets else None)
+    return source.answers(_RowsOfBlock(metric, columns, {**options, **scalars}, (-1, *targets)), answer)
+
+
+def _targets(y_true: Any, columns: Split) -> tuple[int, ...]:
+    """Return the number of targets per row if there are several, and an empty tuple for one that is a vector."""
+    names = columns.columns if columns.main == "y_true" else columns.named.get("y_true")
+    if names is not None:
+        return (len(names),) if len(names) > 1 else ()
+    return tuple(map(int, getattr(y_true, "shape", ())[1:]))
 
 
 @dataclass(frozen=True)
@@ -123,42 +132,44 @@ class _RowsOfBlock:
     """A metric that is pickled by its name, to run where the blocks are."""
 
     metric: Any
-    names: tuple[str, ...]
+    columns: Split
     options: dict[str, Any]
+    shape: tuple[int, ...] = (-1,)  # of what it returns for each block
 
-    def arguments(self, parts: tuple[Any, ...]) -> dict[str, Any]:
+    def arguments(self, *block: Any) -> dict[str, Any]:
         """Return the arguments of the metric for one block."""
-        arguments = dict(zip(self.names, parts, strict=True))
+        arguments: dict[str, Any] = dict(self.columns(*block))
         if "lower" in arguments:
             arguments["interval"] = (arguments.pop("lower"), arguments.pop("upper"))
         return arguments
 
-    def __call__(self, *parts: Any) -> Any:
-        return self.metric(**self.arguments(parts), **self.options)
+    def __call__(self, *block: Any) -> Any:
+        return self.metric(**self.arguments(*block), **self.options).reshape(self.shape)
 
 
 @dataclass(frozen=True)
 class _SumsOfBlock(_RowsOfBlock):
-    def __call__(self, *parts: Any) -> Sums | None:
-        return RECIPES[self.metric].of_block(self.arguments(parts), self.options)
+    def __call__(self, *block: Any) -> Sums | None:
+        return RECIPES[self.metric].of_block(self.arguments(*block), self.options)
 
 
-def _any_source(values: Any) -> bool:
-    return any(
-        _any_source(value) if isinstance(value, tuple) else _source(value) is not None
-        for value in values
-        if value is not None
-    )
+def _any_table(values: Any) -> bool:
+    return any(_any_table(value) if isinstance(value, tuple) else _is_table(value) for value in values)
 
 
-def _source(value: Any) -> Source | None:
-    return None if isinstance(value, _IN_MEMORY) else source_of(value)
+def _is_table(value: Any) -> bool:
+    """Whether an argument is a table in blocks. A text is one if it names files; otherwise it names a column."""
+    texts = [value] if isinstance(value, str) else value if isinstance(value, list) else []
+    if texts and all(isinstance(text, str) for text in texts):
+        return all(map(names_files, texts))
+    return is_source(value)
 
 
-def _side_by_side(
-    rows: Mapping[str, Any], options: Mapping[str, Any]
-) -> tuple[Source, tuple[str, ...], dict[str, Any]]:
-    """Return one table of all arguments with rows, the names of its parts, and the arguments that are scalars."""
+def _side_by_side(rows: Mapping[str, Any], options: Mapping[str, Any]) -> tuple[Source, Split, dict[str, Any]]:
+    """Return one table of all arguments with rows, the rule that splits its blocks, and the arguments that are scalars.
+
+    The table is the first argument that is one, where texts are read as names of columns if they can be.
+    """
     parts = dict(rows)
     if "interval" in parts:
         parts["lower"], parts["upper"] = parts.pop("interval")
@@ -168,10 +179,24 @@ def _side_by_side(
         )
     if options.get("axis", -1) == 0:
         raise ValueError("axis=0 is the axis along which blocks are split: give samples and quantiles with rows first")
-    scalars = {name: parts.pop(name) for name, value in rows.items() if np.ndim(value) == 0 and _source(value) is None}
-    first = next(name for name, value in parts.items() if _source(value) is not None)
-    source = _source(parts.pop(first))
+    tables = sorted((name for name in parts if _is_table(parts[name])), key=lambda name: _is_text(parts[name]))
+    source = source_of(parts.pop(tables[0]))
     assert source is not None
-    for value in parts.values():
-        source = source.beside(value.numpy(force=True) if isinstance(value, Tensor) else value)
-    return source, (first, *parts), scalars
+    scalars = {name: parts.pop(name) for name in rows if name in parts and _is_scalar(parts[name])}
+    others = {name: _beside(value, source.names) for name, value in parts.items()}
+    return *split_source(tables[0], source, others), scalars
+
+
+def _is_scalar(value: Any) -> bool:
+    return not isinstance(value, str) and not is_source(value) and np.ndim(value) == 0
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value[0] if isinstance(value, list) else value, str)
+
+
+def _beside(value: Any, columns: list[str] | None) -> Any:
+    if isinstance(value, Tensor):
+        return value.numpy(force=True)
+    another_file = isinstance(value, str) and value not in (columns or []) and names_files(value)
+    return Path(value) if another_file else value

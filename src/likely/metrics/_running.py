@@ -64,7 +64,7 @@ class Running:
 
         Args:
             *rows: the arguments of the metric that hold one entry per row, in its order: ``y_true``, then the
-                prediction. Arrays, tensors, lists, or Dask's.
+                prediction. Arrays, tensors, lists, Dask's, or a table in files and names of its columns.
             **more_rows: such arguments by name: ``logits``, ``mean``, ``scale``, ``sample_weight`` and so on.
 
         Returns:
@@ -105,7 +105,7 @@ class Running:
         """Return the metric of all rows so far.
 
         Returns:
-            What the metric returns: mostly a float.
+            The result of the metric, for most metrics a float.
 
         Raises:
             ValueError: no row was added yet, or none with a positive weight.

@@ -89,7 +89,7 @@ class PITDisplay(Display):
 
     @property
     def heights(self) -> Array:
-        """The height of each bar, shape (n_bins,): 1 on average, and everywhere if calibrated."""
+        """The height of each bar, of shape (n_bins,), which is 1 on average, and everywhere if calibrated."""
         counts, _ = np.histogram(self.levels, self.n_bins, (0, 1), weights=self.weight)
         return np.asarray(counts / self.weight.sum() * self.n_bins)
 

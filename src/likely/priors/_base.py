@@ -213,7 +213,7 @@ class Prior(nn.Module):
             n: number of terms in the mean; by default (None) the number of training rows.
 
         Returns:
-            One tensor per weight tensor, by name: a scalar, or one value per weight under ``per="element"``.
+            One tensor per weight tensor, by name. It is a scalar or, under ``per="element"``, has one value per weight.
 
         >>> import torch, likely
         >>> prior = likely.priors.NormalPrior(torch.nn.Linear(3, 1), method="map")

@@ -1,11 +1,11 @@
-"""Rows in a file, and a journal that takes back what was not saved.
+"""Rows in a file, with a journal from which unsaved changes are undone.
 
-Rows are read and written one by one, not mapped into memory: the pages that a map brings in count as resident,
-with some kernels megabytes for a row, and on a full disk a map kills the process where a write raises an error.
+Rows are read and written one by one, not mapped into memory: the pages of a map count as resident memory, with some
+kernels megabytes per row, and on a full disk a map kills the process where a write raises an error.
 
-The first time after a save that a row changes, its old content goes to ``PATH.undo``. Saving empties that file;
-opening the table puts back what it finds there. So a process may be killed at any moment, while it saves or opens
-too, and the table is as it was last saved. A journal costs 8 bytes more than a row for each row changed since.
+The first time that a row changes after a save, its old content is written to ``PATH.undo``. Saving empties that file;
+opening the table restores the rows in it. So a process may be killed at any moment, even while it saves or opens, and
+the table is as it was last saved. The journal takes the size of a row plus 8 bytes for each row changed since.
 """
 
 import errno
@@ -26,20 +26,20 @@ from likely.row_store._journal import Journal, check_journal
 from likely.row_store._lock import is_at, open_locked, release
 from likely.row_store._memory import Pair
 
-_CHUNK = 2**24  # bytes read at a time where all rows are
-_UNFINISHED = 5.0  # seconds that a forked process waits for its parent to end a write
+_CHUNK = 2**24  # bytes per chunk where all rows are read
+_UNFINISHED = 5.0  # seconds that a forked process waits for its parent to finish a write
 _NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 class File:
-    """A :class:`Store` whose rows begin as ``start``, in the file ``path``, which is made if it is not there.
+    """A :class:`Store` whose rows begin as ``start``, in the file ``path``, which is created if it does not exist.
 
-    One process has the table and may change it. A file that cannot be written to, or that is opened ``read_only``, may
-    have any number of readers and stays as it is. Processes forked from the one that has the table may read it.
+    One process owns the table and may change it. A file that cannot be written to, or that is opened ``read_only``, may
+    have any number of readers and is not changed. Processes forked from the owner may read the table.
     """
 
     def __init__(self, path: str | os.PathLike[str], form: Format, start: Tensor, *, read_only: bool = False) -> None:
-        # Behind a link, so that there is one journal, whatever name the table is opened by.
+        # With links resolved, so that there is one journal, whatever name the table is opened by.
         self.path, self.form, self._owner = Path(os.path.realpath(path)), form, os.getpid()
         self._journal_path = self.path.with_name(f"{self.path.name}.undo")
         self.read_only = read_only or (self.path.exists() and not _writable(self.path))
@@ -57,12 +57,12 @@ class File:
             check_same_kind(self.path, self.form, read_format(self.path)[0])
         elif not self.read_only:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-        journal = -1 if self.read_only else self._own_journal()
+        journal = -1 if self.read_only else self._open_journal()
         if not (self.read_only or self.path.exists()):
             self._create(start, journal)
         flags = os.O_RDONLY if self.read_only else os.O_RDWR
         self._table = self._opened(open_locked(self.path, flags, exclusive=not self.read_only))
-        form, identity = read_format(self.path)  # again, now that the file is locked
+        form, identity = read_format(self.path)  # a second time, now that the file is locked
         check_same_kind(self.path, self.form, form)
         if not self.read_only and os.fstat(self._table).st_nlink > 1:
             raise ValueError(f"{self.path} has another name, a hard link, whose rows would change too: train in a copy")
@@ -72,17 +72,17 @@ class File:
         self._start = form.decode(bits, origin).rows.reshape(-1).view(WORDS[form.dtype])
         self._unsaved = np.empty(0, dtype=np.int64)
         if self.read_only:
-            journal = self._journal_of_others()
+            journal = self._open_left_journal()
         if journal >= 0:
             self._journal = Journal(self._journal_path, journal, identity, form.n, form.record)
             if self.read_only:
-                self._look_back()
+                self._undo_in_memory()
             else:
                 check_journal(self._journal_path, journal)
-                self._take_back()
+                self._undo()
 
-    def _own_journal(self) -> int:
-        """The journal of one who has the table alone; where it cannot be written to, the table is only read."""
+    def _open_journal(self) -> int:
+        """Open the journal of a table that this process owns; if it cannot be written to, the table is read-only."""
         try:
             return self._opened(open_locked(self._journal_path, os.O_RDWR | os.O_CREAT, exclusive=True))
         except OSError as error:
@@ -91,8 +91,8 @@ class File:
             self.read_only = True
             return -1
 
-    def _journal_of_others(self) -> int:
-        """What a process left that was killed, if there is something: only now, when nobody trains in the table."""
+    def _open_left_journal(self) -> int:
+        """Open the journal that a killed process left, if any; the table is locked, so no other process changes it."""
         try:
             return self._opened(os.open(self._journal_path, os.O_RDONLY))
         except FileNotFoundError:
@@ -115,27 +115,29 @@ class File:
         raise TypeError(f"a table in a file cannot be copied or pickled: make another, or open {self.path} again")
 
     def read(self, index: Tensor) -> Pair:
-        """The rows of ``index``, a read for each."""
+        """Read the rows of ``index``, one by one."""
         raw = self._read(self._positions(index), self.form.record)
         return self._saved(self.form.decode(raw, self._start), index)
 
     def write(self, index: Tensor, new: Pair, old: Pair | None = None) -> None:
-        """Note what the rows were, unless that was done since the last save, then change them."""
+        """Write the old rows to the journal, unless they are in it since the last save, then change them."""
         self.check_writable()
         self._note(index, self.read(index) if old is None else old)
         records = np.frombuffer(self.form.encode(new, self._start), dtype=self._journal.entry["old"]).tolist()
         self._count_writing()
         try:
-            self._put(records, self._positions(index))
+            self._write_records(records, self._positions(index))
         finally:
             self._count_writing()
 
     def check_writable(self) -> None:
-        """Refuse a change that this process may not make."""
+        """Raise an error if this process may not change the table."""
         self._check_open()
         if self.read_only:
-            said = "the table is open for reading: to train in it, make its file and folder writable and open it again"
-            raise PermissionError(errno.EACCES, said, str(self.path))
+            message = (
+                "the table is open for reading: to train in it, make its file and folder writable and open it again"
+            )
+            raise PermissionError(errno.EACCES, message, str(self.path))
         if os.getpid() != self._owner:
             raise RuntimeError(
                 f"the table in {self.path} belongs to the process that opened it: one forked from it, such as a worker "
@@ -146,20 +148,20 @@ class File:
         if self._table < 0:
             raise ValueError(f"the table in {self.path} is closed: open it again")
 
-    def _put(self, records: list[bytes], positions: list[int]) -> None:
+    def _write_records(self, records: list[bytes], positions: list[int]) -> None:
         written = sum(map(os.pwrite, repeat(self._table), records, positions))
-        if written != len(records) * self.form.record:  # the last piece of room took a part of a row
+        if written != len(records) * self.form.record:  # the disk is full, and a row was written in part
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
 
     def _positions(self, index: Tensor) -> list[int]:
-        """Where rows begin; a number that is none of them would hit the header or lengthen the file."""
+        """Return where rows begin; an index out of range would overwrite the header or lengthen the file."""
         low, high = (int(index.min()), int(index.max())) if len(index) else (0, -1)
         if low < 0 or high >= self.form.n:
-            raise IndexError(f"rows {low} to {high} were asked of a table of {self.form.n} rows")
+            raise IndexError(f"rows {low} to {high} are not all in the table, which has {self.form.n} rows")
         return self.form.position(index)
 
     def all(self) -> Iterator[Pair]:
-        """Every row, in chunks."""
+        """Iterate over all rows, in chunks."""
         rows = max(1, _CHUNK // self.form.record)
         for first in range(0, max(1, self.form.n), rows):
             count = min(rows, self.form.n - first)
@@ -167,47 +169,47 @@ class File:
             yield self._saved(self.form.decode(raw, self._start), torch.arange(first, first + count))
 
     def save(self) -> None:
-        """Make the rows as they are the ones to return to."""
+        """Make the present rows those that a later opening restores."""
         self._check_open()
-        if self.read_only:  # where no row can have changed
+        if self.read_only:  # no row can have changed
             return
         self.check_writable()
         for descriptor, path in ((self._table, self.path), (self._journal.descriptor, self._journal_path)):
             if not is_at(descriptor, path):
-                said = "not saved: the file was removed or replaced while it was open; copy what table.rows gives"
-                raise OSError(errno.ESTALE, said, str(path))
+                message = "not saved: the file was removed or replaced while it was open; copy what table.rows gives"
+                raise OSError(errno.ESTALE, message, str(path))
         os.fsync(self._table)
         self._journal.clear()
 
     def close(self) -> None:
-        """Let others open it."""
+        """Close the file, so that others may open it."""
         for close in self._closing:
             close()
         self._table = -1
 
     def _note(self, index: Tensor, old: Pair) -> None:
-        """Put rows into the journal that are not there yet."""
+        """Write those rows to the journal that are not in it yet."""
         rows = index.numpy()
         fresh = self._journal.fresh(rows)
         if len(fresh):
             places = torch.from_numpy(fresh)
-            known = Pair(*(t.index_select(0, places) if len(t) else t for t in old))
-            self._journal.note(rows[fresh], self.form.encode(known, self._start))
+            unchanged = Pair(*(t.index_select(0, places) if len(t) else t for t in old))
+            self._journal.note(rows[fresh], self.form.encode(unchanged, self._start))
 
-    def _take_back(self) -> None:
-        """Undo what was not saved."""
+    def _undo(self) -> None:
+        """Undo unsaved changes in the file."""
         for entries in self._journal.entries():
-            self._put(entries["old"].tolist(), self._positions(torch.from_numpy(entries["row"].copy())))
+            self._write_records(entries["old"].tolist(), self._positions(torch.from_numpy(entries["row"].copy())))
         self.save()
 
-    def _look_back(self) -> None:
-        """Undo what was not saved in what is read, not in the file."""
+    def _undo_in_memory(self) -> None:
+        """Undo unsaved changes in the rows that are read, not in the file."""
         entries = np.concatenate([np.empty(0, self._journal.entry), *self._journal.entries()])
         self._unsaved, first = np.unique(entries["row"], return_index=True)
         self._before = self.form.decode(entries["old"][first].tobytes(), self._start)
 
     def _saved(self, pair: Pair, index: Tensor) -> Pair:
-        """The rows as they were saved, where a process that was killed had changed them."""
+        """Replace rows that a killed process had changed by those that were saved."""
         if not len(self._unsaved):
             return pair
         rows = index.numpy()
@@ -224,7 +226,7 @@ class File:
         self._writing[:8] = number.to_bytes(8, "little")
 
     def _read(self, positions: list[int], size: int) -> bytes:
-        """Bytes from these positions on; for a forked process such as its parent did not write meanwhile."""
+        """Read bytes from these positions; in a forked process again if its parent wrote meanwhile."""
         self._check_open()
         until = time.monotonic() + _UNFINISHED
         while True:
@@ -240,5 +242,5 @@ class File:
 
 
 def _writable(path: Path) -> bool:
-    """Whether somebody may write to the file, and we may; root may write to everything, and must not for that."""
+    """Whether the file is writable and we may write it; root may write any file, so its mode counts too."""
     return bool(path.stat().st_mode & 0o222) and os.access(path, os.W_OK)

@@ -1,6 +1,6 @@
-"""A table's file: a header in JSON, the start of a row, then the rows. Nothing in it is ever unpickled.
+"""The file of a table: a header in JSON, the start of all rows, then the rows. Nothing in it is unpickled.
 
-What is stored of a row is its bits xor those of the start: a row never touched is a hole in the file.
+A row is stored as the xor of its bits with those of the start, so that a row that never changed is a hole in the file.
 """
 
 import json
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from likely._files import replacing
 from likely.row_store._journal import new_identity
-from likely.row_store._lock import held
+from likely.row_store._lock import kept_from_training
 from likely.row_store._memory import Pair
 from likely.row_store._rule import OPTIMIZERS
 
@@ -29,7 +29,7 @@ _NAMES = {str(dtype).removeprefix("torch."): dtype for dtype in WORDS}
 
 @dataclass(frozen=True)
 class Format:
-    """How many rows of which kind, and so how many bytes each."""
+    """The number, shape and type of the rows, which determine the layout of the file."""
 
     n: int
     shape: tuple[int, ...]
@@ -47,36 +47,36 @@ class Format:
 
     @property
     def values(self) -> int:
-        """Numbers in a row."""
+        """The number of values per row."""
         return torch.Size(self.shape).numel()
 
     @property
     def state_dtype(self) -> torch.dtype:
-        """That of a mean square."""
+        """The type of a mean square."""
         return torch.promote_types(self.dtype, torch.float32)
 
     @cached_property
     def layout(self) -> np.dtype[np.void]:
-        """A row as words and its mean square."""
+        """The layout of a record: the words of a row, and its mean square."""
         fields = [("row", f"i{self.dtype.itemsize}", (self.values,)), ("mean_square", f"f{self.state_dtype.itemsize}")]
         return np.dtype(fields[: 1 + self.has_state])
 
     @property
     def record(self) -> int:
-        """Bytes of a row and its mean square."""
+        """The number of bytes of a record."""
         return self.layout.itemsize
 
     @property
     def size(self) -> int:
-        """Bytes of the file."""
+        """The number of bytes of the file."""
         return HEADER + (1 + self.n) * self.record
 
     def position(self, index: Tensor) -> list[int]:
-        """Where rows begin; the start lies before the first."""
+        """Return where rows begin in the file; the start of all rows is before the first."""
         return (HEADER + (index + 1) * self.record).tolist()
 
     def encode(self, pair: Pair, start: Tensor) -> bytes:
-        """The bytes of rows, a record each."""
+        """Return the bytes of rows, one record per row."""
         rows = pair.rows.to("cpu", self.dtype).reshape(len(pair.rows), self.values).contiguous()
         records = np.empty(len(rows), dtype=self.layout)
         records["row"] = rows.view(WORDS[self.dtype]) ^ start
@@ -85,7 +85,7 @@ class Format:
         return records.tobytes()
 
     def decode(self, raw: bytes | bytearray, start: Tensor) -> Pair:
-        """The rows of such bytes."""
+        """Return the rows in such bytes."""
         records = np.frombuffer(raw, dtype=self.layout)
         bits = torch.from_numpy(records["row"].copy()) ^ start
         rows = bits.view(self.dtype).view(len(bits), *self.shape)
@@ -94,45 +94,46 @@ class Format:
         return Pair(rows, torch.from_numpy(records["mean_square"].copy()))
 
     def create(self, path: Path, start: Tensor, content: Iterable[Pair] = ()) -> None:
-        """Write a file that appears under its name, in place of an older table, once it is complete."""
+        """Write a file that replaces an older table once it is complete."""
         if path.exists():
-            read_format(path)  # what is no table stays
+            read_format(path)  # raises an error for a file that is not a table, which is not replaced
         header = {"rows": self.n, "shape": self.shape, "dtype": str(self.dtype).removeprefix("torch.")}
         header |= {"mean_square": self.has_state, "optimizer": self.optimizer, "id": new_identity().hex()}
         origin = torch.zeros(self.values, dtype=WORDS[self.dtype])
         bits = start.to(self.dtype).reshape(-1).view(WORDS[self.dtype])
-        first = Pair(start[None], torch.zeros(1))
+        start_record = Pair(start[None], torch.zeros(1))
         try:
-            with held(path):
+            with kept_from_training(path):
                 path.parent.mkdir(parents=True, exist_ok=True)
-            with ExitStack() as until_replaced, replacing(path) as beside:
-                with open(beside, "wb") as file:
+            with ExitStack() as until_replaced, replacing(path) as temporary:
+                with open(temporary, "wb") as file:
                     file.write((MAGIC + json.dumps(header).encode()).ljust(HEADER - 1) + b"\n")
-                    file.write(self.encode(first, origin))
+                    file.write(self.encode(start_record, origin))
                     for pair in content:
                         file.write(self.encode(pair, bits))
                     file.truncate(self.size)
-                until_replaced.enter_context(held(path))  # who opened it meanwhile would train in a file without name
+                # A process that opened the old file would train in one that is then deleted.
+                until_replaced.enter_context(kept_from_training(path))
         except OSError as error:
-            said = f"{error.strerror}; the table was not saved, an older one is as it was"
-            raise OSError(error.errno, said, str(path)) from error
+            message = f"{error.strerror}; the table was not saved, an older one is as it was"
+            raise OSError(error.errno, message, str(path)) from error
 
 
 def read_format(path: Path) -> tuple[Format, bytes]:
-    """The format and the identity in a file's header; an error if it is not a complete table."""
+    """Return the format and the identity in a file's header; raise an error if it is not a complete table."""
     with open(path, "rb") as file:
         header = file.read(HEADER)
         size = file.seek(0, os.SEEK_END)
     try:
         if not header.startswith(MAGIC):
-            raise ValueError("it begins otherwise")
+            raise ValueError("its first bytes differ")
         fields = json.loads(header[len(MAGIC) :])
         form = Format(
             _whole(fields["rows"]),
             tuple(map(_whole, fields["shape"])),
             _NAMES[fields["dtype"]],
             bool(fields["mean_square"]),
-            OPTIMIZERS[OPTIMIZERS.index(fields["optimizer"])],  # one of them, or it is refused
+            OPTIMIZERS[OPTIMIZERS.index(fields["optimizer"])],  # raises an error for another
         )
         identity, expected = bytes.fromhex(fields["id"]), form.size
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""Who may have a table's files open: one that trains in them, or any number that only read."""
+"""Locks of a table's files: one process may train in them, or any number may read them."""
 
 import errno
 import os
@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-_PATIENCE = 0.5  # seconds to wait for others who only read a table into memory, or save one
-# What file systems answer that have no locks; those who only read go on without.
+_PATIENCE = 0.5  # seconds to wait for a process that reads a table into memory, or saves one
+# Errors of file systems without locks; readers continue without a lock.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)
 
 
 def open_locked(path: Path, flags: int, *, exclusive: bool) -> int:
-    """The descriptor of the file that has this name now, locked until it is released; refused if it is in use."""
+    """Return a locked descriptor of the file that now has this name; raise an error if it is in use."""
     while True:
         descriptor = os.open(path, flags, 0o666)
         try:
@@ -23,11 +23,11 @@ def open_locked(path: Path, flags: int, *, exclusive: bool) -> int:
         except BaseException:
             os.close(descriptor)
             raise
-        os.close(descriptor)  # another file took its place meanwhile
+        os.close(descriptor)  # another file has replaced it meanwhile
 
 
 def is_at(descriptor: int, path: Path) -> bool:
-    """Whether an open file still is the one of this name."""
+    """Whether an open file is still the one of this name."""
     try:
         return os.path.samestat(os.fstat(descriptor), os.stat(path))
     except FileNotFoundError:
@@ -35,8 +35,8 @@ def is_at(descriptor: int, path: Path) -> bool:
 
 
 @contextmanager
-def held(path: Path) -> Iterator[None]:
-    """Keep anybody from training in the table ``path``, if there is one, while another takes its place."""
+def kept_from_training(path: Path) -> Iterator[None]:
+    """Prevent training in the table ``path``, if there is one, while another replaces it."""
     try:
         descriptor = open_locked(path, os.O_RDONLY, exclusive=False)
     except FileNotFoundError:
@@ -49,8 +49,8 @@ def held(path: Path) -> Iterator[None]:
 
 
 def release(descriptor: int, owner: int) -> None:
-    """Close the file; a forked process, which has the lock of its parent, leaves it as it is."""
-    import fcntl  # which Windows has not
+    """Close the file; a forked process, which shares the lock of its parent, does not release it."""
+    import fcntl  # not available on Windows
 
     if os.getpid() == owner:  # even if forked processes still have the file open
         fcntl.flock(descriptor, fcntl.LOCK_UN)
@@ -67,8 +67,8 @@ def _lock(descriptor: int, path: Path, *, exclusive: bool) -> None:
             return
         except BlockingIOError:
             if time.monotonic() > until:
-                said = "the table is in use, by another process or by a RowStore not closed"
-                raise OSError(errno.EBUSY, said, str(path)) from None
+                message = "the table is in use, by another process or by a RowStore not closed"
+                raise OSError(errno.EBUSY, message, str(path)) from None
             time.sleep(0.02)
         except OSError as error:
             if not exclusive and error.errno in _NO_LOCKS:

@@ -42,7 +42,7 @@ class LookAhead:
                 "the loader's batches have no row numbers: wrap its dataset in likely.IndexedDataset, or give a "
                 "function that returns them, as in index=lambda batch: batch[-1]"
             )
-        self.index = index or _last
+        self.index = index or _last_item
 
     def __len__(self) -> int:
         return len(self.loader)
@@ -67,5 +67,5 @@ def _is_indexed(dataset: Any) -> bool:
     return isinstance(dataset, IndexedDataset) or (hasattr(dataset, "dataset") and _is_indexed(dataset.dataset))
 
 
-def _last(batch: Any) -> Any:
+def _last_item(batch: Any) -> Any:
     return batch["index"] if isinstance(batch, Mapping) else batch[-1]

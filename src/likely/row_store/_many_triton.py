@@ -1,8 +1,8 @@
-# Kernels are compiled by Triton, which reads their types off the call.
+# Kernels are compiled by Triton, which infers the types of their arguments from the call.
 # mypy: disable-error-code="no-untyped-def, attr-defined"
-"""The step of many rows in place: a sort brings the places of a row together, and one kernel adds them up and moves it.
+"""A step of many rows in place: the batch is sorted by row, and one kernel adds up each row's gradients and moves it.
 
-Where the batch is small, each place of :mod:`likely.row_store._rule_triton` looks at all others, which needs no sort.
+For a small batch, each program of :mod:`likely.row_store._rule_triton` searches the whole batch, which needs no sort.
 """
 
 import math
@@ -16,27 +16,27 @@ from likely.row_store._memory import Pair
 from likely.row_store._rule import Rule
 from likely.row_store._rule_triton import SGD, pace
 
-WIDEST = 128  # numbers per row; wider rows are so many numbers that launches do not count
-TILE, FEWEST = 1024, 16  # numbers per program, and rows at least
+WIDEST = 128  # largest number of values per row; for wider rows the time of launches does not matter
+TILE, FEWEST = 1024, 16  # values per program, and the smallest number of rows
 _INT32 = 2**31 - 1
 
 
 @triton.jit
 def _added_up(left, left_begins, right, right_begins):
-    """Sums that begin anew at the first place of each row."""
+    """Add up within each row: a sum begins anew at the first place of a row."""
     return tl.where(right_begins != 0, right, left + right), left_begins | right_begins
 
 
 @triton.jit
 def _slopes(order, grad, places, mask, width, columns):
-    """The gradients of some places of the sorted batch, (places, columns)."""
+    """Load the gradients at some places of the sorted batch, (places, columns)."""
     at = tl.load(order + places, mask, other=0).to(tl.int64) * width
     return tl.load(grad + at[:, None] + columns[None, :], mask[:, None] & (columns < width)[None, :], other=0.0)
 
 
 @triton.jit
 def _from_before(ordered, order, grad, first, row, width, columns, ROWS: tl.constexpr):
-    """The sum of a row's gradients at places before ``first``, a tile at a time."""
+    """Add up a row's gradients at places before ``first``, one tile at a time."""
     total = (columns * 0).to(tl.float32)
     start = first
     begun = first > 0
@@ -68,7 +68,7 @@ def _step_kernel(
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """A program for a tile of the sorted batch: whoever has the last place of a row moves it, wherever it began."""
+    """Process one tile of the sorted batch; the program with the last place of a row moves it, wherever it began."""
     first = tl.program_id(0) * ROWS
     places = first + tl.arange(0, ROWS)
     columns = tl.arange(0, COLUMNS)
@@ -82,8 +82,8 @@ def _step_kernel(
     if tl.sum((moves & (row == leading)).to(tl.int32)) > 0:
         before = _from_before(ordered, order, grad, first, leading, width, columns, ROWS)
         total += tl.where((row == leading)[:, None], before[None, :], 0.0)
-    strange = tl.sum((total - total != 0.0).to(tl.int32), 1) > 0  # of an infinity and of NaN
-    # Of a single number the square may be too large.
+    strange = tl.sum((total - total != 0.0).to(tl.int32), 1) > 0  # of infinity and NaN
+    # The square of a single number could overflow.
     length = tl.where(width == 1, tl.max(tl.abs(total), 1), tl.sqrt(tl.sum(total * total, 1)))
     old = tl.zeros([ROWS], tl.float32)
     if RULE != SGD:
@@ -101,13 +101,13 @@ def _step_kernel(
 
 
 def step(rule: "Rule", index: Tensor, grad: Tensor, old: Pair, new: Pair) -> None:
-    """Move the rows of ``index`` in a table, ``old``, which is ``new`` too."""
+    """Move the rows of ``index`` in place: ``old`` and ``new`` are the same table."""
     assert new is old
     batch, width = len(index), max(1, grad[0].numel())
     columns = triton.next_power_of_2(width)
     tile = max(FEWEST, TILE // columns)
     with torch.cuda.device_of(grad):
-        # Numbers of half the size are sorted in half the time; a stable sort adds up in the order of the batch.
+        # 32-bit numbers are sorted in half the time; with a stable sort, sums have the order of the batch.
         ordered, order = (index.int() if len(old.rows) <= _INT32 else index).sort(stable=True)
         _step_kernel[(triton.cdiv(batch, tile),)](
             ordered,

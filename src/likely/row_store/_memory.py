@@ -1,4 +1,4 @@
-"""Rows in memory, a device's or the host's; and what every keeper of rows can do."""
+"""Rows in memory, of a device or the host; and the interface of all stores."""
 
 from typing import NamedTuple, Protocol
 
@@ -13,27 +13,27 @@ class Pair(NamedTuple):
 
 
 class Store(Protocol):
-    """All that an optimizer asks of rows, wherever they are."""
+    """The operations of an optimizer on rows, wherever they are stored."""
 
     def read(self, index: Tensor) -> Pair:
-        """The rows of ``index``."""
+        """Read the rows of ``index``."""
 
     def write(self, index: Tensor, new: Pair, old: Pair | None = None) -> None:
-        """Replace the rows of ``index``; who knows what they were may say so, and spare a look."""
+        """Replace the rows of ``index``; a caller that knows the ``old`` ones saves reading them."""
 
 
 class Memory(Pair):
     """A tensor of rows and one of mean squares."""
 
     def read(self, index: Tensor) -> Pair:
-        """Gather."""
+        """Gather the rows of ``index``."""
         return Pair(self.rows.index_select(0, index), self._state(index))
 
     def _state(self, index: Tensor) -> Tensor:
         return self.mean_square.index_select(0, index) if len(self.mean_square) else self.mean_square
 
     def write(self, index: Tensor, new: Pair, old: Pair | None = None) -> None:
-        """Scatter; an index that occurs twice has the same row twice."""
+        """Scatter rows; the rows of an index that occurs twice must be equal."""
         self.rows.index_copy_(0, index, new.rows)
         if len(self.mean_square):
             self.mean_square.index_copy_(0, index, new.mean_square.to(self.mean_square.dtype))

@@ -1,4 +1,4 @@
-"""One table for several processes: a copy each, kept equal, or a part each; and what must be done around a fork."""
+"""One table in several processes: equal copies, or one part per process; and what is done at a fork."""
 
 import os
 import weakref
@@ -15,7 +15,7 @@ _FORKED: "weakref.WeakSet[Any]" = weakref.WeakSet()
 def watch(table: Any) -> None:
     """Call ``before_fork`` of a table before every fork, and ``in_child`` after it in the new process.
 
-    A forked process has one thread, and locks that others held stay locked in it.
+    A forked process has one thread only, and locks that other threads held stay locked in it.
     """
     _FORKED.add(table)
 
@@ -28,12 +28,12 @@ if hasattr(os, "register_at_fork"):  # Windows has no fork
 
 
 def processes() -> int:
-    """The number of processes that train together."""
+    """Return the number of processes that train together."""
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
 def gathered(index: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
-    """Every process's gradients, so that copies stay equal; their mean over processes, as DDP takes it."""
+    """Return indices and gradients of all processes, so that copies stay equal; gradients are averaged as in DDP."""
     world = processes()
     counts = [torch.zeros(1, dtype=torch.long, device=index.device) for _ in range(world)]
     dist.all_gather(counts, torch.tensor([len(index)], device=index.device))
@@ -59,19 +59,19 @@ class Shard:
         self.rows = slice(self.first, min(self.first + self.size, n))
 
     def ask(self, index: Tensor, read: Callable[[Tensor], Tensor]) -> Tensor:
-        """The rows of ``index``, each from the process that stores it."""
+        """Return the rows of ``index``, each from the process that stores it."""
         route = _Route(index // self.size, self.world)
-        answers = route.back(read(route.there(index) - self.first))
-        return torch.empty_like(answers).index_copy_(0, route.order, answers)
+        rows = route.from_owners(read(route.to_owners(index) - self.first))
+        return torch.empty_like(rows).index_copy_(0, route.order, rows)
 
     def give(self, index: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
-        """The gradients of all processes for the rows stored here, divided by the number of processes."""
+        """Return the gradients of all processes for the rows stored here, divided by the number of processes."""
         route = _Route(index // self.size, self.world)
-        return route.there(index) - self.first, route.there(grad) / self.world
+        return route.to_owners(index) - self.first, route.to_owners(grad) / self.world
 
 
 class _Route:
-    """From here to the owner of each row: in the order of the owners, and within one in the order of the batch."""
+    """Exchange with the owner of each row: sorted by owner, then in the order of the batch."""
 
     def __init__(self, owner: Tensor, world: int) -> None:
         self.order = owner.argsort(stable=True)
@@ -80,12 +80,12 @@ class _Route:
         dist.all_to_all_single(received, sent)
         self.sent, self.received = sent.tolist(), received.tolist()
 
-    def there(self, values: Tensor) -> Tensor:
+    def to_owners(self, values: Tensor) -> Tensor:
         result = values.new_empty(sum(self.received), *values.shape[1:])
         dist.all_to_all_single(result, values.index_select(0, self.order), self.received, self.sent)
         return result
 
-    def back(self, values: Tensor) -> Tensor:
+    def from_owners(self, values: Tensor) -> Tensor:
         result = values.new_empty(sum(self.sent), *values.shape[1:])
         dist.all_to_all_single(result, values.contiguous(), self.sent, self.received)
         return result

@@ -1,4 +1,4 @@
-"""How a row moves: the one place where the row-wise optimizers are written, whatever holds the rows."""
+"""The row-wise optimizers, in one place for all stores."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,13 +9,13 @@ from torch import Tensor
 
 from likely._validation import check_not_negative, check_positive
 
-Array = Any  # of torch or of NumPy: the formulas are the same
+Array = Any  # a tensor or a NumPy array: the formulas are the same
 OPTIMIZERS = ("rmsprop", "adagrad", "sgd")
 
 
 @dataclass
 class Rule:
-    """A step of RMSProp, Adagrad or SGD with clipping and weight decay, on rows that are at hand."""
+    """A step of RMSProp, Adagrad or SGD with clipping and weight decay."""
 
     optimizer: str
     lr: float
@@ -36,19 +36,19 @@ class Rule:
 
     @property
     def number(self) -> int:
-        """What kernels know the optimizer by."""
+        """The number of the optimizer in kernels."""
         return OPTIMIZERS.index(self.optimizer)
 
     @property
     def has_state(self) -> bool:
-        """Whether a row carries a running mean square."""
+        """Whether there is a running mean square per row."""
         return self.optimizer != "sgd"
 
     def __call__(self, rows: Array, mean_square: Array, grad: Array) -> tuple[Array, Array]:
-        """The rows after a step, and their mean squares; a row whose gradient is not finite stays, to the bit."""
+        """Return the rows and mean squares after a step; a row whose gradient is not finite is exactly unchanged."""
         xp: Any = torch if isinstance(rows, Tensor) else np
         flat, old = grad.reshape(len(grad), -1), rows.reshape(len(rows), -1)
-        wide = flat.shape[1] > 1  # scalars are most frequent: no sums for them
+        wide = flat.shape[1] > 1  # scalars, the most frequent case, need no sums
         moves = xp.isfinite(flat).all(1)[:, None] if wide else xp.isfinite(flat)
         flat = xp.where(moves, flat, 0.0)
         if self.clip is not None:
@@ -66,5 +66,5 @@ class Rule:
     def _accumulated(self, xp: Any, old: Array, square: Array) -> Array:
         if self.optimizer == "adagrad":
             return old + square
-        # The first gradient a row sees starts its mean, so that the first step has the length lr.
+        # The first gradient of a row starts its mean square, so that the first step has the length lr.
         return xp.where(old == 0, square, old + (1 - self.decay) * (square - old))

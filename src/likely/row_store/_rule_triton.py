@@ -1,6 +1,6 @@
-# Kernels are compiled by Triton, which reads their types off the call.
+# Kernels are compiled by Triton, which infers the types of their arguments from the call.
 # mypy: disable-error-code="no-untyped-def, attr-defined"
-"""The step of likely.row_store._rule in one kernel: on a GPU the forty of its formulas cost mostly their launch."""
+"""The step of likely.row_store._rule in one kernel: on a GPU most of the time of its forty operations is launches."""
 
 import math
 
@@ -13,12 +13,12 @@ from likely.row_store._memory import Pair
 from likely.row_store._rule import Rule
 
 RMSPROP, ADAGRAD, SGD = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
-BLOCK = 1024  # columns at a time
+BLOCK = 1024  # columns per block
 
 
 @triton.jit
 def _next_alike(index, row_index, after, batch, PLACES: tl.constexpr):
-    """The next place of the batch that has the same row."""
+    """Return the next place of the batch with the same row."""
     next_place = batch
     for start in range(0, batch, PLACES):
         places = start + tl.arange(0, PLACES)
@@ -29,7 +29,7 @@ def _next_alike(index, row_index, after, batch, PLACES: tl.constexpr):
 
 @triton.jit
 def _summed(index, grad, row_index, batch, width, columns, PLACES: tl.constexpr, BLOCK: tl.constexpr):
-    """Gradients of the same row, added up in the order of the batch, in some columns."""
+    """Add up the gradients of the same row, in the order of the batch, for some columns."""
     total = tl.zeros([BLOCK], tl.float32)
     place = _next_alike(index, row_index, -1, batch, PLACES)
     while place < batch:
@@ -40,7 +40,7 @@ def _summed(index, grad, row_index, batch, width, columns, PLACES: tl.constexpr,
 
 @triton.jit
 def pace(length, old, strange, width, new_weight, eps, clip, RULE: tl.constexpr):
-    """The mean square of a row after a gradient of this length, and what the gradient is multiplied by."""
+    """Return the mean square of a row after a gradient of this length, and the factor of the gradient."""
     shrink = tl.where(length > clip, clip / length, 1.0)  # without clipping, clip is infinite
     mean, per_square = old, shrink
     if RULE != SGD:
@@ -54,7 +54,7 @@ def pace(length, old, strange, width, new_weight, eps, clip, RULE: tl.constexpr)
     return mean, per_square
 
 
-@triton.jit(do_not_specialize=["batch", "width"])  # one is a number like others
+@triton.jit(do_not_specialize=["batch", "width"])  # one is not a special case
 def _step_kernel(
     index,
     grad,
@@ -75,10 +75,10 @@ def _step_kernel(
     PLACES: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """A program for every place of the batch.
+    """One program per place of the batch.
 
-    Rows gathered for it lie in its order, and where a row is twice both come to the same. Rows at home are moved by the
-    first place that has them, and no other.
+    Gathered rows are in the order of the batch, and two copies of a row have the same result. Resident rows are moved
+    by the program of their first place only.
     """
     place = tl.program_id(0)
     row_index = tl.load(index + place)
@@ -93,8 +93,8 @@ def _step_kernel(
         slope = _summed(index, grad, row_index, batch, width, start + tl.arange(0, BLOCK), PLACES, BLOCK)
         squares += tl.sum(slope * slope)
         largest = tl.maximum(largest, tl.max(tl.abs(slope)))
-        strange += tl.sum((slope - slope != 0.0).to(tl.int32))  # of an infinity and of NaN
-    length = tl.where(width == 1, largest, tl.sqrt(squares))  # whose square may be too large to add up
+        strange += tl.sum((slope - slope != 0.0).to(tl.int32))  # of infinity and NaN
+    length = tl.where(width == 1, largest, tl.sqrt(squares))  # the square of a single number could overflow
     old = 0.0
     if RULE != SGD:
         old = tl.load(mean_square + row_number)
@@ -112,7 +112,7 @@ def _step_kernel(
 
 
 def step(rule: "Rule", index: Tensor, grad: Tensor, old: Pair, new: Pair) -> None:
-    """Fill ``new`` with what the rows of ``index`` become; where it is ``old`` itself, it has all rows of a table."""
+    """Write the rows of ``index`` after a step into ``new``; where it is ``old`` itself, it has all rows of a table."""
     batch, width = len(index), max(1, grad[0].numel())
     with torch.cuda.device_of(grad):
         _step_kernel[(batch,)](

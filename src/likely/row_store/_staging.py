@@ -1,10 +1,10 @@
-"""Rows that are not where the model computes: read ahead of need, written back behind it.
+"""Rows that are not on the model's device: read in advance, and written back in the background.
 
-One thread does all reading and writing of the store, in the order in which it was asked. The rows of the next batch
-are read while this one trains, so that a row in both is read too early: every write is noted with the batches that were
-asked for before it, and put in place before their rows are used.
+One thread reads and writes the store, in the order of the calls. The rows of the next batch are read while the present
+one is trained on, so that a row in both is read too early: every write is also stored with the batches requested before
+it, and applied to their rows before these are used.
 
-A forked process has no such thread: what is under way is ended before a fork, and the child begins with one of its own.
+A forked process does not have this thread: all work is finished before a fork, and the child starts its own thread.
 """
 
 import threading
@@ -19,11 +19,11 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from likely.row_store._memory import Pair, Store
 
-_BEHIND = 8  # writes under way before the next one waits
+_BEHIND = 8  # largest number of unfinished writes
 
 
 class Staging:
-    """A :class:`Store` for rows of another, slower store on the CPU, handed out on ``device``."""
+    """A :class:`Store` that reads rows of another, slower store on the CPU and returns them on ``device``."""
 
     device = torch.device("cpu")
 
@@ -32,10 +32,10 @@ class Staging:
         self.begin()
 
     def begin(self) -> None:
-        """Begin with nothing under way."""
-        self._turn = threading.RLock()  # of the threads that compute; the one that reads and writes needs none
-        self._ahead: deque[_Batch] = deque()  # prefetched, in the order in which they are to come
-        self._in_use = WeakTensorKeyDictionary()  # batches by their index, as long as somebody holds it
+        """Start without any reads or writes."""
+        self._turn = threading.RLock()  # for the computing threads; the one that reads and writes needs no lock
+        self._ahead: deque[_Batch] = deque()  # prefetched, in the order of their use
+        self._in_use = WeakTensorKeyDictionary()  # batches by their index, as long as it exists
         self._writes: deque[Future[None]] = deque()
         self._thread: ThreadPoolExecutor | None = None
         self._stream: torch.cuda.Stream | None = None
@@ -47,27 +47,27 @@ class Staging:
         self.__init__(**state)  # type: ignore[misc]
 
     def prefetch(self, index: Tensor) -> None:
-        """Begin to read the rows of a batch to come."""
+        """Start reading the rows of a later batch."""
         with self._turn:
-            self._ahead.append(self._ask(index))
+            self._ahead.append(self._request(index))
 
     def read(self, index: Tensor) -> Pair:
-        """The rows of ``index`` as they are after all that was written, prefetched or not."""
+        """Return the rows of ``index`` after all writes so far, prefetched or not."""
         with self._turn:
             self._check_writes(wait=False)
-            batch = self._in_use.get(index) or self._prefetched(index) or self._ask(index)
-            if torch.is_grad_enabled():  # a step will follow, and need them again
+            batch = self._in_use.get(index) or self._prefetched(index) or self._request(index)
+            if torch.is_grad_enabled():  # a step will follow that needs them again
                 self._in_use[index] = batch
             return batch.rows()
 
     def write(self, index: Tensor, new: Pair, old: Pair | None = None) -> None:
-        """Hand the rows to the thread that writes, and note them with the batches that were read before."""
+        """Pass the rows to the writing thread, and store them with the batches that were read before."""
         with self._turn:
             self._check_writes(wait=len(self._writes) >= _BEHIND)
             self._in_use.pop(index, None)
             for batch in (*self._ahead, *self._in_use.values()):
                 batch.written_since.append((index.to(self.device, non_blocking=True), new))
-            # A copy: the caller may fill the same index with the next batch's numbers.
+            # Copied, because the caller may reuse the index for the next batch.
             places = index.to("cpu", non_blocking=True, copy=True)
             if new.rows.device.type == "cpu":
                 self._writes.append(self._submit(self.store.write, places, new, old))
@@ -77,26 +77,26 @@ class Staging:
                 self._writes.append(self._submit(self._write_after, copied, places, host))
 
     def drop_prefetched(self) -> None:
-        """Forget batches that will not come."""
+        """Discard prefetched batches that will not be used."""
         with self._turn:
             self._ahead.clear()
 
     def flush(self) -> None:
-        """Wait until everything is written."""
+        """Wait until all writes are finished."""
         with self._turn:
             self._check_writes(wait=True)
 
     def wait(self) -> None:
-        """Wait until nothing is under way; what went wrong is raised later, where the rows are asked for."""
+        """Wait until all reads and writes are finished; their errors are raised later, when the rows are read."""
         wait([*self._writes, *(batch.reading for batch in (*self._ahead, *self._in_use.values()))])
 
     def forget(self) -> None:
-        """Drop rows read ahead: others have taken their place in the store."""
+        """Discard prefetched rows, because the rows in the store were replaced."""
         self.flush()
         self.begin()
 
     def _prefetched(self, index: Tensor) -> "_Batch | None":
-        """The batch read ahead for this index; batches before it were skipped."""
+        """Return the batch prefetched for this index; discard the batches before it."""
         if index.device.type == "cpu":
             for skipped, batch in enumerate(self._ahead):
                 if torch.equal(batch.index, index):
@@ -104,15 +104,15 @@ class Staging:
                         self._ahead.popleft()
                     return batch
         elif self._ahead and len(self._ahead[0].index) == len(index):
-            # To compare here would make the host wait; the device compares when it gets there.
+            # Compared on the device, so that the host does not wait.
             batch = self._ahead.popleft()
             same = (batch.index.to(index.device, non_blocking=True) == index).all()
             torch._assert_async(same, "the batches do not come in the order in which they were prefetched")
             return batch
         return None
 
-    def _ask(self, index: Tensor) -> "_Batch":
-        # A copy: the caller's own may change, and rows read for it are kept as long as it lives.
+    def _request(self, index: Tensor) -> "_Batch":
+        # Copied, because the caller may change its index, and rows are held as long as the index exists.
         index = index.to("cpu", copy=True)
         return _Batch(index, self._submit(self._fetch, index), self.device)
 
@@ -122,8 +122,8 @@ class Staging:
             return rows, None
         self._stream = self._stream or torch.cuda.Stream(device)
         with torch.cuda.stream(self._stream):
-            there = Pair(*(t.pin_memory().to(device, non_blocking=True) for t in rows))
-            return there, self._stream.record_event()
+            copies = Pair(*(t.pin_memory().to(device, non_blocking=True) for t in rows))
+            return copies, self._stream.record_event()
 
     def _write_after(self, copied: torch.cuda.Event, index: Tensor, new: Pair) -> None:
         copied.synchronize()
@@ -134,18 +134,18 @@ class Staging:
         return self._thread.submit(work, *arguments)
 
     def _check_writes(self, *, wait: bool) -> None:
-        """Raise what went wrong in writing, so far or, after a wait, at all: a full disk must not pass in silence."""
+        """Raise errors of finished writes, or of all writes with ``wait``: a full disk must not go unnoticed."""
         while self._writes and (wait or self._writes[0].done()):
             try:
                 self._writes.popleft().result()
-            except BaseException:  # rows read may hold what never reached the store
+            except BaseException:  # rows in memory may hold changes that were never written
                 self.drop_prefetched()
                 self._in_use = WeakTensorKeyDictionary()
                 raise
 
 
 class _Batch:
-    """Rows asked for, perhaps still being read, and what was written to the table since."""
+    """Requested rows, which may still be being read, and what was written to the table since."""
 
     def __init__(self, index: Tensor, reading: "Future[tuple[Pair, torch.cuda.Event | None]]", device: torch.device):
         self.index, self.reading, self.device = index, reading, device
@@ -165,10 +165,10 @@ class _Batch:
 
 
 def _overwritten(index: Tensor, rows: Pair, written: Tensor, new: Pair) -> Pair:
-    """The rows, with those replaced that were written since; without a look at how many they are."""
+    """Replace the rows that were written since, with fixed shapes, so that the host need not wait."""
     ordered, order = written.sort()
-    at = torch.searchsorted(ordered, index).clamp(max=len(ordered) - 1)
-    hit, source = ordered[at] == index, order[at]
+    nearest = torch.searchsorted(ordered, index).clamp(max=len(ordered) - 1)
+    hit, source = ordered[nearest] == index, order[nearest]
 
     def newer(old: Tensor, fresh: Tensor) -> Tensor:
         if not len(old):

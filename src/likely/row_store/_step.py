@@ -1,4 +1,4 @@
-"""A step of a rule, by a kernel where one applies, else by the rule's formulas in torch or NumPy; and its rounding."""
+"""A step of a rule, by a kernel where there is one, else by the rule's formulas in torch or NumPy; and its rounding."""
 
 import ctypes
 import math
@@ -15,17 +15,16 @@ from likely.kernels import _native, applies
 from likely.row_store._memory import Pair
 from likely.row_store._rule import Rule
 
-_FEW = 2**14  # numbers
-_IN_A_KERNEL = (
-    2**13
-)  # places in a batch at most, of which each looks at all others; of more, a sort tells which are alike
-_NO_MEMORY, _NO_ROW = 1, 2  # what rule.cpp may miss
+_FEW = 2**14  # largest number of values for which NumPy is used
+# Largest batch for the kernel that compares each place with all others; a larger batch is sorted.
+_IN_A_KERNEL = 2**13
+_NO_MEMORY, _NO_ROW = 1, 2  # errors that rule.cpp returns
 # 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9 and 0x94D049BB133111EB, as signed numbers of 64 bits
 _GOLDEN, _FIRST, _SECOND = -7046029254386353131, -4658895280553007687, -7723592293110705685
 
 
 def move(rule: Rule, index: Tensor, home: Pair, grad: Tensor) -> bool:
-    """Move the rows of ``index`` in the tensors they live in, if a kernel can."""
+    """Move the rows of ``index`` in place if there is a kernel for it; return whether there is."""
     kernel = (
         _kernel(index, grad, resident=True) if home.rows.dtype == grad.dtype and home.rows.is_contiguous() else None
     )
@@ -35,7 +34,7 @@ def move(rule: Rule, index: Tensor, home: Pair, grad: Tensor) -> bool:
 
 
 def step(rule: Rule, index: Tensor, old: Pair, grad: Tensor) -> Pair:
-    """What the rows of ``index`` become. Of few numbers on the CPU NumPy makes it in a third of torch's time."""
+    """Return the rows of ``index`` after a step. For few numbers on the CPU, NumPy takes a third of torch's time."""
     rows, mean_square = old.rows.to(grad.dtype), old.mean_square.to(grad.dtype)
     if kernel := _kernel(index, grad):
         gathered = Pair(rows.contiguous(), mean_square)
@@ -52,7 +51,7 @@ def step(rule: Rule, index: Tensor, old: Pair, grad: Tensor) -> Pair:
 def _kernel(
     index: Tensor, grad: Tensor, *, resident: bool = False
 ) -> Callable[[Rule, Tensor, Tensor, Pair, Pair], None] | None:
-    """A step in one go, where there is one; ``resident`` tells whether rows are moved where they live."""
+    """Return the kernel of a step, or None where there is none; ``resident``: whether rows are moved in place."""
     if grad.dtype != torch.float32 or not applies(grad):
         return None
     if not grad.is_cuda:
@@ -73,7 +72,7 @@ class _Rule(ctypes.Structure):
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """The library for this processor, or None."""
+    """Return the library for this processor, or None."""
     native = _native.load("row_store/rule")
     if native:
         native.likely_step.argtypes = [ctypes.c_int64] * 2 + [ctypes.c_void_p] * 7 + [ctypes.c_int64]
@@ -81,7 +80,7 @@ def library() -> ctypes.CDLL | None:
 
 
 def _native_step(rule: Rule, index: Tensor, grad: Tensor, old: Pair, new: Pair) -> None:
-    """Fill ``new`` with what the rows of ``index`` become; where it is ``old`` itself, it has all rows of a table."""
+    """Write the rows of ``index`` after a step into ``new``; where it is ``old`` itself, it has all rows of a table."""
     native = library()
     assert native is not None
     index, grad = index.contiguous(), grad.contiguous()
@@ -97,10 +96,10 @@ def _native_step(rule: Rule, index: Tensor, grad: Tensor, old: Pair, new: Pair) 
 
 
 def summed(index: Tensor, grad: Tensor) -> Tensor:
-    """The gradients with those of a repeated index added up, in each of its places.
+    """Return the gradients with those of a repeated index added up, in each of its places.
 
     A row that is in the batch twice is then written twice, with the same value. Sorting instead of ``unique``
-    keeps the shapes fixed, so that a GPU need not report back.
+    keeps the shapes fixed, so that the host need not wait for a GPU.
     """
     ordered, order = index.sort(stable=True)
     group = torch.cat([ordered.new_zeros(1), (ordered[1:] != ordered[:-1]).cumsum(0)])
@@ -119,11 +118,11 @@ def _summed_by_numpy(index: NDArray[Any], grad: NDArray[Any]) -> NDArray[Any]:
 
 
 def rounded(rows: Tensor, dtype: torch.dtype, index: Tensor, step: Tensor) -> Tensor:
-    """The rows in ``dtype``; of the two bfloat16 beside a value, each with the chance that makes the mean right.
+    """Return the rows in ``dtype``, for bfloat16 by stochastic rounding, whose mean is the exact value.
 
-    So steps smaller than half a unit of bfloat16 are not lost. The chance comes from the row's number and the number of
-    steps, not from a generator: copies of a table in several processes, or its parts, then round alike, and a row that
-    is in a batch twice is rounded the same way twice.
+    So steps smaller than half a unit of bfloat16 are not lost. The random bits depend on the numbers of the row and of
+    the step, not on a generator: copies of a table in several processes, or its parts, then round equally, and a row
+    that is in a batch twice is rounded in the same way twice.
     """
     if dtype != torch.bfloat16:
         return rows.to(dtype)
@@ -132,7 +131,7 @@ def rounded(rows: Tensor, dtype: torch.dtype, index: Tensor, step: Tensor) -> Te
 
 
 def _noise(rows: Tensor, index: Tensor, step: Tensor) -> Tensor:
-    """A uniform number of 16 bits for every element of every row: splitmix64 of where it is and of the step."""
+    """Return a uniform number of 16 bits per element: splitmix64 of its position and of the step."""
     size = rows[0].numel()
     x = index[:, None] * size + (torch.arange(size, device=index.device) + step * _GOLDEN)
     x = (x ^ (x >> 30)) * _FIRST

@@ -88,7 +88,7 @@ class RowStore(nn.Module):
         self.shard = Shard(self.n) if sharded and processes() > 1 else None
         local = rows[self.shard.rows] if self.shard else rows
         self.store: File | Memory | None = None  # None: in buffers, which move with the model
-        # This buffer moves with the model and so tells its device; and it counts steps, for random rounding.
+        # This buffer moves with the model, so that it is on the same device; and it counts steps, for random rounding.
         self.register_buffer("step_number", torch.zeros((), dtype=torch.long), persistent=False)
         if store in ("device", "host"):
             state = local.new_zeros(len(local) if self.rule.has_state else 0)
@@ -102,7 +102,7 @@ class RowStore(nn.Module):
                 self.register_buffer("mean_square", memory.mean_square)
         else:
             path, form = self._path(store, sharded=sharded), self._kind(len(local), dtype)
-            self.store = File(path, form, _first(local))
+            self.store = File(path, form, _common_row(local))
         self.staging = Staging(self.store) if self.store else None
         self._begin()
 
@@ -138,7 +138,7 @@ class RowStore(nn.Module):
             yield Pair(rows[first : first + size], mean_square[first : first + size])
 
     def forward(self, index: Tensor) -> Tensor:
-        """The rows of ``index``, which are updated when ``backward`` reaches them.
+        """Return the rows of ``index``, which are updated when ``backward`` reaches them.
 
         Args:
             index: row numbers, shape (batch,).
@@ -170,12 +170,14 @@ class RowStore(nn.Module):
             ValueError: the gradient has another shape, or an index is out of range.
         """
         index = self._checked(index)
-        wanted = (len(index), *self.shape)
+        expected_shape = (len(index), *self.shape)
         if not isinstance(grad, Tensor) or not grad.is_floating_point():
             kind = grad.dtype if isinstance(grad, Tensor) else type(grad).__name__
             raise TypeError(f"grad must be a tensor of floating-point numbers, got {kind}: call grad.float()")
-        if tuple(grad.shape) != wanted:
-            raise ValueError(f"grad must have the shape {wanted}, one row for each index, got {tuple(grad.shape)}")
+        if tuple(grad.shape) != expected_shape:
+            raise ValueError(
+                f"grad must have the shape {expected_shape}, one row for each index, got {tuple(grad.shape)}"
+            )
         # At least float32, as backward gives it: eps is zero in half precision.
         self._step(index, grad.to(torch.promote_types(grad.dtype, torch.float32)))
 
@@ -194,14 +196,14 @@ class RowStore(nn.Module):
             self._move(index, grad)
 
     def _move(self, index: Tensor, grad: Tensor) -> None:
-        store, here = self._rows_at_hand(), index.to(grad.device, non_blocking=True)
-        if isinstance(store, Memory) and move(self.rule, here, store, grad):
+        store, on_device = self._rows_at_hand(), index.to(grad.device, non_blocking=True)
+        if isinstance(store, Memory) and move(self.rule, on_device, store, grad):
             return
         old = store.read(index)
-        rows, mean_square = step(self.rule, here, old, grad)
+        rows, mean_square = step(self.rule, on_device, old, grad)
         if old.rows.dtype == torch.bfloat16:
             self.step_number += 1
-        number = here + self.shard.first if self.shard else here
+        number = on_device + self.shard.first if self.shard else on_device
         store.write(index, Pair(rounded(rows, old.rows.dtype, number, self.step_number), mean_square), old)
 
     def prefetch(self, index: Tensor) -> None:
@@ -244,7 +246,7 @@ class RowStore(nn.Module):
         elif path is None:
             raise ValueError("a table in memory needs a path: save(path)")
         elif self.shard or processes() == 1 or dist.get_rank() == 0:  # one of equal copies will do
-            self._format().create(self._own(path), torch.zeros(self.shape), self.chunks())
+            self._format().create(self._file_of_process(path), torch.zeros(self.shape), self.chunks())
 
     @torch.no_grad()
     def load(self, path: str | os.PathLike[str]) -> None:
@@ -259,7 +261,7 @@ class RowStore(nn.Module):
         """
         if isinstance(self.store, File):
             raise ValueError(f"this table is stored in {self.store.path}, which was read when the table was created")
-        rows, mean_square, file, first = self.rows, self.mean_square, self._own(path), 0
+        rows, mean_square, file, first = self.rows, self.mean_square, self._file_of_process(path), 0
         if not file.exists():
             raise FileNotFoundError(f"there is no table {file}")
         saved = File(file, self._format(), torch.zeros(self.shape), read_only=True)
@@ -308,19 +310,21 @@ class RowStore(nn.Module):
         return Format(n, self.shape, dtype, self.rule.has_state, self.rule.optimizer)
 
     def _path(self, store: str | os.PathLike[str], *, sharded: bool) -> Path:
-        """The file of this process; an error if other files show that the number of processes has changed."""
+        """Return the file of this process; raise an error if other files are from another number of processes."""
         if isinstance(store, str) and not {os.sep, "."} & set(store):
             raise ValueError(f"store must be 'device', 'host' or a path such as 'rows.table', got {store!r}")
         if processes() > 1 and not sharded:
             raise ValueError("a table in a file has one owner: with several processes use sharded=True")
-        file, path, ending = self._own(store), Path(store), f"-of-{processes()}"
+        file, path, ending = self._file_of_process(store), Path(store), f"-of-{processes()}"
         parts = path.parent.glob(f"{glob.escape(path.name)}.*-of-*[0-9]")
-        others = sorted(p.name for p in (path, *parts) if p.exists() and not p.name.endswith(ending))
-        if others and not file.exists():
-            raise ValueError(f"there is no {file.name}, but {', '.join(others)}: start as many processes as made them")
+        other_files = sorted(p.name for p in (path, *parts) if p.exists() and not p.name.endswith(ending))
+        if other_files and not file.exists():
+            raise ValueError(
+                f"there is no {file.name}, but {', '.join(other_files)}: start as many processes as made them"
+            )
         return file
 
-    def _own(self, path: str | os.PathLike[str]) -> Path:
+    def _file_of_process(self, path: str | os.PathLike[str]) -> Path:
         return Path(f"{os.fspath(path)}.{self.shard.rank}-of-{self.shard.world}" if self.shard else path)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -389,8 +393,8 @@ def _check_rows(rows: Tensor) -> None:
         raise ValueError("rows must have a first dimension, the rows; got a single number: pass row.expand(n)")
 
 
-def _first(rows: Tensor) -> Tensor:
-    """The row that all others equal, according to the strides."""
+def _common_row(rows: Tensor) -> Tensor:
+    """Return the row that all rows equal, according to the strides."""
     if len(rows) > 1 and rows.stride(0) != 0:
         raise ValueError("the rows of a table in a file must start equal: pass row.expand(n, *row.shape)")
     return rows[0] if len(rows) else rows.new_zeros(rows.shape[1:])

@@ -1,4 +1,4 @@
-"""What the two network estimators share: arguments, training, and the mixture of an ensemble's members."""
+"""The base class of the two network estimators: arguments, training, and the mixture of an ensemble's members."""
 
 from __future__ import annotations
 
@@ -39,14 +39,8 @@ OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "sgd": partial(torch.optim.SGD, fused=True),
     "rmsprop": torch.optim.RMSprop,
 }
-FREE = (
-    "callbacks",
-    "checkpoint",
-    "device",
-    "model",
-    "n_jobs",
-    "verbose",
-)  # may change between a run and its resumption
+# Arguments that may change between a run and its resumption.
+FREE = ("callbacks", "checkpoint", "device", "model", "n_jobs", "verbose")
 FLOATS = (np.float64, np.float32)
 
 
@@ -115,21 +109,22 @@ class LikelihoodModel(BaseEstimator):
         likelihood = likelihood.at(rows.y)
         recipe = self._recipe(rows, self._seed(rows))
         if self.objective == "two_stage":
-            self.training_, self.second_, blind, history = fit_two_stage(rows, likelihood, recipe)
-            phi = self.second_.mean(rows.x, blind)
+            self.training_, self.second_, prediction, history = fit_two_stage(rows, likelihood, recipe)
+            phi = self.second_.mean(rows.x, prediction)
         else:
             self.training_, folds, history = fit_members(rows, likelihood, self.objective, recipe)
             self.second_ = None
             # Where no rows were held out, the only member predicts all of them.
             folds = torch.arange(len(X), device=rows.x.device)[None] if folds is None else folds
-            blind, phi = self.training_.blind(rows, folds), self.training_.blind_phi(rows, folds)
+            prediction = self.training_.out_of_fold(rows, folds)
+            phi = self.training_.out_of_fold_phi(rows, folds)
         self.n_steps_, self.best_steps_ = history.step, history.best_step.numpy()
-        self.out_of_fold_ = self._out_of_fold(blind.double().cpu(), {n: v.double().cpu() for n, v in phi.items()})
-        nll = nll_at(rows, likelihood, blind, phi).double().cpu().numpy()
+        self.out_of_fold_ = self._out_of_fold(prediction.double().cpu(), {n: v.double().cpu() for n, v in phi.items()})
+        nll = nll_at(rows, likelihood, prediction, phi).double().cpu().numpy()
         self.outlier_scores_ = self._row_scores(rows, nll)
-        place = np.argsort(order)
-        self.out_of_fold_, self.outlier_scores_ = self.out_of_fold_[place], self.outlier_scores_[place]
-        recipe.forget()
+        original = np.argsort(order)
+        self.out_of_fold_, self.outlier_scores_ = self.out_of_fold_[original], self.outlier_scores_[original]
+        recipe.delete_checkpoints()
         return self
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -166,9 +161,9 @@ class LikelihoodModel(BaseEstimator):
                 )
             objective = "faithful" if self.objective == "two_stage" else self.objective
             self.training_, self.second_, self.n_steps_ = start_members(rows, likelihood, objective, recipe), None, 0
-        passed = -(-len(X) // (recipe.batch_size or len(X)))
-        self.training_.run(rows, None, replace(recipe, max_steps=passed, seed=seed + self.n_steps_))
-        self.n_steps_ += passed
+        steps = -(-len(X) // (recipe.batch_size or len(X)))
+        self.training_.run(rows, None, replace(recipe, max_steps=steps, seed=seed + self.n_steps_))
+        self.n_steps_ += steps
         return self
 
     def _fit_ensemble(self, X: Any, y: Any, weight: Array) -> list[Self]:
@@ -177,23 +172,23 @@ class LikelihoodModel(BaseEstimator):
         if self.checkpoint is not None:
             for number, member in enumerate(members):
                 member.set_params(checkpoint=f"{self.checkpoint}.{number}")
-        if Processes.current().count > 1:  # all of them train each member
+        if Processes.current().count > 1:  # the processes train one member after the other together
             return [_fitted(member, X, y, weight) for member in members]
         jobs = (joblib.delayed(_fitted)(member, X, y, weight) for member in members)
         return joblib.Parallel(n_jobs=self.n_jobs)(jobs)
 
     def _parts(self) -> list[Self]:
-        """The fitted members of an ensemble, or this one."""
+        """The fitted members of an ensemble; without an ensemble, this estimator alone."""
         check_is_fitted(self, "estimators_" if self.ensemble is not None else "training_")
         return self.estimators_ if self.ensemble is not None else [self]
 
     def _components(self, X: Any) -> tuple[Tensor, dict[str, Tensor]]:
-        """Predictions (components, rows, outputs) and likelihood parameters beside them, in the model's units."""
+        """Predictions (components, rows, outputs) and likelihood parameters of each, in the model's units."""
         X = validate_data(self, X, reset=False, dtype=FLOATS)
-        predictions, phis = zip(*(part._own_components(X) for part in self._parts()), strict=True)
+        predictions, phis = zip(*(part._network_components(X) for part in self._parts()), strict=True)
         return torch.cat(predictions), {name: torch.cat([phi[name] for phi in phis]) for name in phis[0]}
 
-    def _own_components(self, X: NDArray[np.floating]) -> tuple[Tensor, dict[str, Tensor]]:
+    def _network_components(self, X: NDArray[np.floating]) -> tuple[Tensor, dict[str, Tensor]]:
         model, loss_fn = self.training_.fitted.model, self.training_.fitted.loss_fn
         device = next(model.parameters()).device
 
@@ -256,7 +251,7 @@ class LikelihoodModel(BaseEstimator):
         if processes.count > 1 and self.checkpoint is not None:
             raise ValueError("checkpoint must be None where several processes train one network")
         processes.check_same(rows)
-        return int(processes.first(check_random_state(self.random_state).randint(2**31 - 1), rows.x.device))
+        return int(processes.value_of_first(check_random_state(self.random_state).randint(2**31 - 1), rows.x.device))
 
     def _recipe(self, rows: Rows, seed: int) -> Recipe:
         optimizer = self.optimizer if callable(self.optimizer) else OPTIMIZERS.get(self.optimizer)
@@ -264,7 +259,7 @@ class LikelihoodModel(BaseEstimator):
             names = ", ".join(OPTIMIZERS)
             raise ValueError(f"optimizer must be one of {names} or a torch optimizer; got {self.optimizer!r}")
         settings = {name: repr(value) for name, value in self.get_params(deep=False).items() if name not in FREE}
-        about = {"rows": len(rows.x), "sum of inputs": rows.checksum(), "seed": int(seed), **settings}
+        fingerprint = {"rows": len(rows.x), "sum of inputs": rows.checksum(), "seed": int(seed), **settings}
         return Recipe(
             make=self._make(rows),
             hidden=tuple(self.hidden),
@@ -279,7 +274,7 @@ class LikelihoodModel(BaseEstimator):
             seed=int(seed),
             callbacks=[*(self.callbacks or ()), *([Bar()] if self.verbose and Processes.current().rank == 0 else ())],
             checkpoint=None if self.checkpoint is None else os.fspath(self.checkpoint),
-            about=about,
+            fingerprint=fingerprint,
         )
 
     def _make(self, rows: Rows) -> Callable[[], nn.Module] | None:
@@ -301,7 +296,7 @@ def _weights(sample_weight: Any, X: NDArray[np.floating]) -> Array:
 
 
 def _canonical(X: NDArray[np.floating], y: NDArray[Any], weight: Array) -> NDArray[np.intp]:
-    """An order of the rows that depends on their values only, not on the order they came in."""
+    """An order of the rows that depends on their values only, not on the order in which they were passed."""
     ties = contents(TableRows(y)) if y.ndim > 1 else np.unique(y, return_inverse=True)[1]
     return np.lexsort((weight, ties.reshape(-1), contents(TableRows(X))))
 
@@ -314,9 +309,9 @@ class Bar:
     """A progress bar on the error stream."""
 
     def __call__(self, progress: Progress) -> None:
-        """Redraw it."""
-        held = f", held out {np.mean(progress.held_out):.4f}" if progress.held_out else ""
+        """Redraw the bar."""
+        held_out = f", held out {np.mean(progress.held_out):.4f}" if progress.held_out else ""
         share = progress.step / progress.max_steps
         bar = ("█" * round(24 * share)).ljust(24, "░")
-        sys.stderr.write(f"\r{bar} step {progress.step}/{progress.max_steps}, loss {progress.loss:.4f}{held} ")
+        sys.stderr.write(f"\r{bar} step {progress.step}/{progress.max_steps}, loss {progress.loss:.4f}{held_out} ")
         sys.stderr.flush()

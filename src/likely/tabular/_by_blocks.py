@@ -12,7 +12,7 @@ import numpy as np
 
 from likely._rows.sources import Answer, Asked, Source, source_of
 
-MOST = 1 << 25  # numbers that a fit reads from a table that is not in memory: 1.6 million rows of 20 columns
+MOST = 1 << 25  # largest number of values that a fit reads from a table that is not in memory
 
 
 class Read(NamedTuple):
@@ -21,38 +21,39 @@ class Read(NamedTuple):
     Args:
         X: the table.
         y: its targets.
-        beside: further arguments with one entry per row.
-        of: number of rows of the whole table; None where it was in memory already.
+        extras: further arguments with one entry per row.
+        total: number of rows of the whole table; None where it was in memory already.
     """
 
     X: Any
     y: Any
-    beside: tuple[Any, ...]
-    of: int | None
+    extras: tuple[Any, ...]
+    total: int | None
 
 
-def read_sample(X: Any, y: Any, *beside: Any) -> Read:
+def read_sample(X: Any, y: Any, *extras: Any) -> Read:
     """Return arguments in memory unchanged, and a regular sample of the rows of a table that is not.
 
     Args:
         X: a table.
         y: its targets: something in memory, a Dask series or array, or the name of a column.
-        *beside: further arguments with one entry per row, or names of columns; or None.
+        *extras: further arguments with one entry per row, or names of columns; or None.
 
     Returns:
-        The rows to fit to: every k-th row, with the smallest k that reads at most ``MOST`` numbers.
+        The rows to fit to: every k-th row, with the smallest k that reads at most ``MOST`` values.
     """
     source = source_of(X)
     if source is None:
-        return Read(X, y, beside, None)
+        return Read(X, y, extras, None)
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None")
-    for argument in (y, *beside):
+    for argument in (y, *extras):
         source = source if argument is None else source.beside(argument)
     stride = max(1, -(-_numbers(source) // MOST))
-    table, target, *others = source.every(stride)
-    rest = iter(others)
-    return Read(table, target, tuple(None if argument is None else next(rest) for argument in beside), len(source))
+    table, target, *columns = source.every(stride)
+    remaining = iter(columns)
+    values = tuple(None if argument is None else next(remaining) for argument in extras)
+    return Read(table, target, values, len(source))
 
 
 def _numbers(source: Source) -> int:
@@ -66,7 +67,7 @@ def _count(block: Any, *_: Any) -> int:
 def by_blocks(
     parts: Callable[..., int] = lambda **_: 1,
     dtype: Callable[[Any], Any] = lambda _: np.float64,
-    beside: tuple[str, ...] = (),
+    per_row: tuple[str, ...] = (),
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Decorate a method that treats each row by itself, so that it accepts tables that are not in memory.
 
@@ -76,7 +77,7 @@ def by_blocks(
         parts: function of a call's options that returns the number of arrays the method returns; each has
             ``_width()`` columns.
         dtype: function of the fitted estimator that returns the type of the method's result.
-        beside: names of the arguments with one entry per row.
+        per_row: names of the arguments with one entry per row.
 
     Returns:
         The decorator.
@@ -86,21 +87,22 @@ def by_blocks(
         signature = inspect.signature(method)
 
         @functools.wraps(method)
-        def whole(self: Any, X: Any, *args: Any, **options: Any) -> Any:
+        def decorated(self: Any, X: Any, *args: Any, **options: Any) -> Any:
             source = source_of(X)
             if source is None:
                 return method(self, X, *args, **options)
             bound = signature.bind(self, X, *args, **options)
             bound.apply_defaults()
             options = dict(list(bound.arguments.items())[2:])
-            for name in beside:
+            for name in per_row:
                 source = source.beside(options.pop(name))
             count, width = parts(**options), self._width(method.__name__, **options)
             columns = None if count == 1 and width is None else count * (width or 1)
             answer = Answer(columns, np.dtype(dtype(self)), method.__name__)
-            return _split(source.answers(_OfBlock(Asked(method, self, answer), beside, options), answer), count, width)
+            predict_block = _OfBlock(Asked(method, self, answer), per_row, options)
+            return _split(source.answers(predict_block, answer), count, width)
 
-        return whole
+        return decorated
 
     return decorate
 
@@ -111,23 +113,23 @@ class _OfBlock:
     names: tuple[str, ...]
     options: dict[str, Any]
 
-    def __call__(self, block: Any, *beside: Any) -> Any:
+    def __call__(self, block: Any, *values: Any) -> Any:
         names = getattr(self.asked.fitted, "feature_names_in_", None)
         if names is not None and hasattr(block, "columns") and set(names) < set(block.columns):
             block = block[list(names)]
-        arguments = dict(zip(self.names, beside, strict=True))
+        arguments = dict(zip(self.names, values, strict=True))
         result = self.asked(block, **arguments, **self.options)
         return np.column_stack(result) if isinstance(result, tuple) else result
 
 
-def _split(answers: Any, count: int, width: int | None) -> Any:
-    """Split a result into its arrays, which stand side by side."""
+def _split(result: Any, count: int, width: int | None) -> Any:
+    """Split the columns of a result into the arrays that the method returns."""
     if count == 1:
-        return answers
+        return result
     columns = [part if width is None else slice(part * width, (part + 1) * width) for part in range(count)]
-    if hasattr(answers, "columns"):
-        return tuple(answers[part] if width is None else answers[list(answers.columns[part])] for part in columns)
-    return tuple(answers[:, part] for part in columns)
+    if hasattr(result, "columns"):
+        return tuple(result[part] if width is None else result[list(result.columns[part])] for part in columns)
+    return tuple(result[:, part] for part in columns)
 
 
 def refuse_blocks(X: Any, method: str, instead: str) -> None:

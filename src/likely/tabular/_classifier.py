@@ -16,7 +16,7 @@ from likely._typing import Array
 from likely.tabular._by_blocks import by_blocks
 from likely.tabular._columns import Columns
 from likely.tabular._council import assemble
-from likely.tabular._importance import Importances, Sample, importances
+from likely.tabular._importance import Sample
 from likely.tabular._network_classifier import odds_against
 from likely.tabular._pool import pool_classes
 from likely.tabular._table_estimator import TableEstimator, canonical, read_weight
@@ -132,13 +132,13 @@ class LikelihoodClassifier(ClassifierMixin, TableEstimator):
         self.views_, task = self._task(X, plain[order], encoded, weight[order], folds, order, seed)
         task = task.having(target, "softmax")
         fits, chosen = self._members(task.table.smooth[0].shape[1], len(self.classes_))
-        self.council_ = assemble(task, fits, chosen, self._say, {})
-        self.pool_ = pool_classes(self.council_.blind, target, weight[order])
+        self.council_ = assemble(task, fits, chosen, self._report, {})
+        self.pool_ = pool_classes(self.council_.out_of_fold, target, weight[order])
         proba = np.empty((len(y), len(self.classes_)))
-        proba[order] = np.exp(self.pool_(self.council_.blind[:, None]))
-        rest = np.flatnonzero(weight == 0)
-        if len(rest):
-            proba[rest] = self.predict_proba(X)[rest]
+        proba[order] = np.exp(self.pool_(self.council_.out_of_fold[:, None]))
+        unweighted = np.flatnonzero(weight == 0)
+        if len(unweighted):
+            proba[unweighted] = self.predict_proba(X)[unweighted]
         self.out_of_fold_, self.outlier_scores_ = proba, odds_against(proba, labels)
         self._sample = Sample.draw(X, order)
         self.summary_ = {
@@ -191,7 +191,7 @@ class LikelihoodClassifier(ClassifierMixin, TableEstimator):
         best = self.predict_log_proba(X).argmax(1)
         return self.classes_[best]
 
-    @by_blocks(beside=("y",))
+    @by_blocks(per_row=("y",))
     def outlier_score(self, X: Any, y: Any) -> Array:
         """Score how poorly each label fits its row: the higher, the more probable is another label.
 
@@ -214,25 +214,11 @@ class LikelihoodClassifier(ClassifierMixin, TableEstimator):
             raise ValueError(f"y has labels that are not among the classes {self.classes_}: {unknown}")
         return odds_against(proba, np.searchsorted(self.classes_, y))
 
-    def importances(self, X: Any = None, *, n_repeats: int = 3) -> Importances:
-        """Measure how much each column matters for the probabilities, and for how sure they are.
-
-        One column at a time is shuffled among the rows, and the change of the predictions is measured.
-
-        Args:
-            X: rows to shuffle, of shape (rows, columns); None uses a sample of about 500 training rows.
-            n_repeats: how often each column is shuffled.
-
-        Returns:
-            The names of the columns and their importances.
-        """
-        return importances(self, X, n_repeats)
-
     def _width(self, method: str, **_: Any) -> int | None:
         """How many numbers a method returns per row; None where it returns an array of shape (rows,)."""
         return len(self.classes_) if method in ("predict_proba", "predict_log_proba") else None
 
-    def _said(self, X: Any) -> tuple[Array, Array]:
+    def _location_and_log_scale(self, X: Any) -> tuple[Array, Array]:
         """The probabilities, and the logarithm of the odds against the most probable class."""
         logs = self.predict_log_proba(X)
         best = logs.max(1)

@@ -1,4 +1,4 @@
-"""Members of different kinds, fitted one after the other on the same folds for as long as they can help."""
+"""Members of different kinds, fitted one after the other on the same folds; those that do not help are dropped."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from likely.tabular.members.network import fit_networks
 from likely.tabular.members.trees import fit_trees
 
 Fit = Callable[[Task], Member]
-Say = Callable[[str], None]
+Report = Callable[[str], None]
 
-KINDS: dict[str, Fit] = {  # the quickest first, and those that others are measured by
+KINDS: dict[str, Fit] = {  # in the order of fitting: the quickest first, since later ones must improve on them
     "linear": fit_lines,
     "kernel": fit_kernel,
     "boosting": fit_boosting,
@@ -29,30 +29,42 @@ KINDS: dict[str, Fit] = {  # the quickest first, and those that others are measu
     "trees": fit_trees,
     "network": fit_networks,
 }
-SMOOTH = 0.6  # of the loss of boosting, which kernels have where functions are so smooth that a network may help
-BENT = 0.9  # the same for classes
-EXACT = 1e-3  # of the target's variance: where kernels leave no more, a network would not tell it
-NETWORK_ROWS = 2000  # from which it has enough to learn from
+SMOOTH = 0.6  # ratio of the kernels' loss to that of boosting up to which the target is smooth enough for a network
+SMOOTH_CLASSES = 0.9  # the same for classes
+EXACT = 1e-3  # share of the target's variance: where kernels leave less, a network cannot improve on them
+NETWORK_ROWS = 2000  # smallest number of rows that a network is fitted to
 
 
 @dataclass(frozen=True)
 class Council:
-    """The members that were fitted, and what became of each that was tried."""
+    """The fitted members, and the outcome of each that was tried."""
 
     members: Mapping[str, Member]
     tried: tuple[dict[str, Any], ...]
 
     @property
-    def blind(self) -> Array:
-        """What members said of rows that they had not seen, (members, rows, outputs)."""
-        return np.stack([member.blind for member in self.members.values()])
+    def out_of_fold(self) -> Array:
+        """Predictions of the training rows by models fitted without them, shape (members, rows, outputs)."""
+        return np.stack([member.out_of_fold for member in self.members.values()])
 
 
-def assemble(task: Task, fits: Mapping[str, Fit], all_of_them: bool, say: Say, scouted: Mapping[str, Array]) -> Council:
-    """Fit members; drop one whose first fold does not help the best one, unless ``all_of_them`` were asked for.
+def assemble(
+    task: Task, fits: Mapping[str, Fit], all_of_them: bool, report: Report, scouted: Mapping[str, Array]
+) -> Council:
+    """Fit members, and drop those that do not improve on the best one.
 
-    The first is fitted whatever the time; an interrupt later on keeps what there is. What was ``scouted`` is said
-    blindly by a lesser kind of a member: where that is no help, the member is not begun.
+    The first member is fitted whatever the time limit; after an interrupt the members fitted so far are kept.
+
+    Args:
+        task: the rows and their folds.
+        fits: the function that fits each member, by name.
+        all_of_them: whether to keep every member; otherwise one is dropped if its first fold does not help.
+        report: function that is called with a line about each member.
+        scouted: out-of-fold predictions of a smaller version of a member, by name; where these do not help, the member
+            is not fitted.
+
+    Returns:
+        The fitted members, and the outcome of each.
     """
     members: dict[str, Member] = {}
     losses: dict[str, float] = {}
@@ -63,14 +75,14 @@ def assemble(task: Task, fits: Mapping[str, Fit], all_of_them: bool, say: Say, s
         try:
             if not members:
                 members[name] = fit(replace(task, deadline=np.inf))
-            elif not all_of_them and name == "network" and not _may_bend(task, losses, scouted):
+            elif not all_of_them and name == "network" and not _network_may_help(task, losses, scouted):
                 outcome = "not begun: the target is not smooth enough, or there are too few rows"
             else:
                 task.check_time()
-                own = replace(task, best=best)
+                compared = replace(task, best=best)
                 if name in scouted and "kernel" in members:
-                    own.check_help(scouted[name], np.arange(len(task.folds)))
-                members[name] = fit(own)
+                    compared.check_help(scouted[name], np.arange(len(task.folds)))
+                members[name] = fit(compared)
         except NoHelp:
             outcome = "dropped: on the first fold it did not help"
         except OutOfTime:
@@ -83,38 +95,38 @@ def assemble(task: Task, fits: Mapping[str, Fit], all_of_them: bool, say: Say, s
             break
         record = {"member": name, "outcome": outcome, "seconds": round(time.monotonic() - began, 3)}
         if name in members:
-            losses[name] = record["loss"] = task.loss(members[name].blind)
+            losses[name] = record["loss"] = task.loss(members[name].out_of_fold)
         tried.append(record)
-        say(f"{name}: {outcome}" + (f", loss {losses[name]:.4g}" if name in losses else ""))
+        report(f"{name}: {outcome}" + (f", loss {losses[name]:.4g}" if name in losses else ""))
     return Council(members, tuple(tried))
 
 
 def _in_turn(fits: Mapping[str, Fit], scouted: Mapping[str, Array]) -> list[tuple[str, Fit]]:
-    """Boosting comes before kernels where nothing of it was scouted."""
+    """The members in the order of fitting; boosting comes before kernels where it was not scouted."""
     if scouted or list(fits) != list(KINDS):
         return list(fits.items())
     return [(name, fits[name]) for name in ("linear", "boosting", "shallow", "kernel", "trees", "network")]
 
 
 def _best(
-    task: Task, members: Mapping[str, Member], losses: Mapping[str, float], scouted: Mapping[str, Array], turn: str
+    task: Task, members: Mapping[str, Member], losses: Mapping[str, float], scouted: Mapping[str, Array], current: str
 ) -> Array | None:
-    """What the best member so far said, or the scout of a later one where it is better."""
+    """The out-of-fold predictions of the best member so far, or of a scouted later one that is better."""
     if not members:
         return None
     name = min(losses, key=losses.__getitem__)
-    later = [own for kind, own in scouted.items() if kind not in members and kind != turn]
-    better = [own for own in later if task.loss(own) < losses[name]]
-    return better[0] if better else members[name].blind
+    later = [prediction for kind, prediction in scouted.items() if kind not in members and kind != current]
+    better = [prediction for prediction in later if task.loss(prediction) < losses[name]]
+    return better[0] if better else members[name].out_of_fold
 
 
-def _may_bend(task: Task, losses: Mapping[str, float], scouted: Mapping[str, Array]) -> bool:
-    """Whether what there is to learn is smooth, and there is enough of it."""
+def _network_may_help(task: Task, losses: Mapping[str, float], scouted: Mapping[str, Array]) -> bool:
+    """Whether the target is smooth, by the losses of kernels and boosting, and there are enough rows."""
     if len(task.target) < NETWORK_ROWS or "kernel" not in losses:
         return False
     if task.link == "softmax":
-        return losses["kernel"] <= BENT * losses.get("boosting", np.inf)
+        return losses["kernel"] <= SMOOTH_CLASSES * losses.get("boosting", np.inf)
     if losses["kernel"] < EXACT * float(task.target.var()):
         return False
-    steps = losses["boosting"] if "boosting" in losses else task.loss(scouted["boosting"]) if scouted else np.inf
-    return losses["kernel"] <= SMOOTH * steps
+    boosting = losses["boosting"] if "boosting" in losses else task.loss(scouted["boosting"]) if scouted else np.inf
+    return losses["kernel"] <= SMOOTH * boosting

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from likely._rows.columns import is_frame
 from likely._typing import Array, Index
 
-ROWS = 500
+ROWS = 500  # about the size of the sample
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Sample:
 
     @classmethod
     def draw(cls, X: Any, order: Index) -> Self:
-        """A regular sample of all rows."""
+        """Draw a regular sample of about 500 rows."""
         return cls(_safe_indexing(X, np.sort(order[:: -(-len(order) // ROWS)])))
 
 
@@ -72,28 +72,28 @@ def importances(estimator: Any, X: Any, n_repeats: int) -> Importances:
     check_is_fitted(estimator)
     check_scalar(n_repeats, "n_repeats", Integral, min_val=1)
     X = estimator._sample.X if X is None else estimator._checked(X)
-    names = [str(name) for name in X.columns] if is_frame(X) else [f"x{place}" for place in range(X.shape[1])]
-    location, log_scale = estimator._said(X)
+    names = [str(name) for name in X.columns] if is_frame(X) else [f"x{position}" for position in range(X.shape[1])]
+    location, log_scale = estimator._location_and_log_scale(X)
     spread = np.sqrt(np.mean(np.square(location - location.mean(0)))) or 1.0
     random = np.random.RandomState(0)
     changes = np.zeros((2, len(names)))
-    for place in range(len(names)):
+    for position in range(len(names)):
         for _ in range(n_repeats):
-            moved, stretched = estimator._said(_shuffled(X, place, random))
-            changes[0, place] += np.sqrt(np.mean(np.square(moved - location))) / spread / n_repeats
-            changes[1, place] += np.sqrt(np.mean(np.square(stretched - log_scale))) / n_repeats
+            moved, stretched = estimator._location_and_log_scale(_shuffled(X, position, random))
+            changes[0, position] += np.sqrt(np.mean(np.square(moved - location))) / spread / n_repeats
+            changes[1, position] += np.sqrt(np.mean(np.square(stretched - log_scale))) / n_repeats
     return Importances(tuple(names), changes[0], changes[1])
 
 
-def _shuffled(X: Any, place: int, random: np.random.RandomState) -> Any:
+def _shuffled(X: Any, position: int, random: np.random.RandomState) -> Any:
     order = random.permutation(len(X))
     if not is_frame(X):
         moved = X.copy()
-        moved[:, place] = X[order, place]
+        moved[:, position] = X[order, position]
         return moved
-    name = X.columns[place]
+    name = X.columns[position]
     if hasattr(X, "iloc"):
         moved = X.copy()
-        moved.isetitem(place, X.iloc[order, place].array)
+        moved.isetitem(position, X.iloc[order, position].array)
         return moved
     return X.with_columns(X[name][order.tolist()].alias(name))

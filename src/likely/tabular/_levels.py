@@ -1,4 +1,4 @@
-"""A distribution by its quantiles, where moments have no closed form."""
+"""Quantiles of a distribution at fixed levels, for moments that have no closed form."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-LEVELS = (np.arange(200) + 0.5) / 200  # of quantiles whose mean and variance are near those of the distribution
+LEVELS = (np.arange(200) + 0.5) / 200  # the mean and variance of these quantiles approximate the distribution's
 
 
-def reached(distribution: Distribution) -> Tensor:
-    """The quantiles at all levels, of shape (levels, *batch)."""
+def level_quantiles(distribution: Distribution) -> Tensor:
+    """Return the quantiles at ``LEVELS``, of shape (levels, *batch)."""
     levels = torch.as_tensor(LEVELS).view(-1, *[1] * len(distribution.batch_shape))
     return distribution.icdf(levels.expand(-1, *distribution.batch_shape))

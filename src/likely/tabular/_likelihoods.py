@@ -1,4 +1,4 @@
-"""A likelihood of the registry and what its parameters depend on, made into a loss for several members at once."""
+"""A likelihood of the registry with what its parameters depend on, as a loss of several members at once."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from likely.losses import LikelihoodLoss
 from likely.parameters import Data, Fixed, Global, Parameter, Predicted
 from likely.tabular._members import MemberLinear
 
-UNITS = ("scale", "temperature")  # what a row's error is measured in
+UNITS = ("scale", "temperature")  # parameters that a row's error is divided by
 SPREADS = (*UNITS, "dispersion", "concentration")
 KINDS = ("fixed", "global", "data", "predicted")
 
 
 class SharedData(Data):
-    """One φ a training row, the same for all members, which see the same rows at a time."""
+    """One φ per training row, shared by all members, whose batches have the same rows."""
 
     def forward(self, features: Tensor | None = None, index: Tensor | None = None) -> Tensor:
-        """Of an index with a row for each member."""
+        """Return φ at an index of shape (members, rows), whose rows are equal."""
         value = super().forward(features, None if index is None else index[0])
         return value[None] if self.training else value
 
 
 @dataclass(frozen=True)
 class Likelihood:
-    """A likelihood, the kind of each of its parameters, and the further axes that some have."""
+    """A likelihood, the kind of each of its parameters, and the additional axes of some."""
 
     record: Record
     kinds: Mapping[str, str]
@@ -41,7 +41,7 @@ class Likelihood:
 
     @classmethod
     def of(cls, name: str, **kinds: Any) -> Likelihood:
-        """Read the arguments of an estimator: what the spread (scale, temperature) and the shape depend on."""
+        """Make one from the arguments of an estimator: what the spread (scale, temperature) and the shape depend on."""
         for argument, kind in kinds.items():
             if kind not in KINDS:
                 raise ValueError(f"{argument} must be one of {', '.join(KINDS)}; got {kind!r}")
@@ -55,32 +55,33 @@ class Likelihood:
         return self.record.loss
 
     def at(self, y: Tensor) -> Likelihood:
-        """The same with parameters in the shape that these targets need."""
+        """Return the same with parameters of the shape that these targets need."""
         axes = self.record.parameter_axes
         return self if axes is None else replace(self, axes=axes(y.double().cpu().numpy()))
 
     def expanded(self, name: str, value: Tensor, shape: tuple[int, ...]) -> Tensor:
-        """A parameter with one value for each element of ``shape``, its further axes behind."""
+        """Expand a parameter to one value per element of ``shape``, followed by its additional axes."""
         return value.expand(*shape, *self.axes.get(name, ()))
 
     def having(self, kind: str) -> list[str]:
-        """The parameters of a kind."""
-        return [name for name, own in self.kinds.items() if own == kind]
+        """Return the names of the parameters of a kind."""
+        return [name for name, parameter_kind in self.kinds.items() if parameter_kind == kind]
 
     def plain(self) -> Likelihood:
-        """What trains a model before its parameters are looked at: the familiar loss.
+        """Return the loss for training the mean, before the likelihood's parameters are fitted.
 
-        A scale or a temperature alone does not move the best prediction, and may stay at one. Tails do.
+        A scale or a temperature alone does not change the best prediction and is fixed at one; the parameters of a
+        likelihood with several do change it, and are learned as constants.
         """
         kind = "fixed" if len(self.family.slots) == 1 and set(self.family.slots) <= set(SPREADS) else "global"
         return replace(self, kinds={n: k if k in ("data", "fixed") else kind for n, k in self.kinds.items()})
 
     def constant(self) -> Likelihood:
-        """One value for all rows, where it is not fixed."""
+        """Return the same with one value for all rows of each parameter that is not fixed."""
         return replace(self, kinds={n: k if k == "fixed" else "global" for n, k in self.kinds.items()})
 
     def undata(self) -> Likelihood:
-        """One value for all rows where each training row had its own: new rows have none."""
+        """Return the same with one value for all rows in place of one per training row, which new rows do not have."""
         return replace(self, kinds={n: "global" if k == "data" else k for n, k in self.kinds.items()})
 
     def loss(
@@ -95,38 +96,48 @@ class Likelihood:
         relative: float | None = None,
         **options: Any,
     ) -> LikelihoodLoss:
-        """The loss of predictions (members, rows, targets), or of logits (members, classes, rows).
+        """Return the loss of predictions (members, rows, targets), or of logits (members, classes, rows).
 
-        ``shape`` is that of one row's parameter, ``width`` the features' that predicted ones read, ``rows`` the
-        number of rows that have one of their own. A ``relative`` offset lets scales and temperatures count from
-        their start, so that its size sets no floor.
+        Args:
+            members: number of members.
+            shape: shape of one row's parameter.
+            width: number of features that predicted parameters read.
+            rows: number of training rows, for parameters with one value per row.
+            isolated: whether gradients of predicted parameters stop at the features.
+            start: start of each parameter, by name.
+            relative: offset of scales and temperatures in units of their start, so that it sets no absolute floor;
+                None keeps their own constraint.
+            **options: further options of the loss module.
+
+        Returns:
+            The loss module, unreduced.
         """
         start = start or {}
 
         def parameter(name: str, kind: str) -> Parameter:
-            own, init = (*shape, *self.axes.get(name, ())), start.get(name)
+            full_shape, init = (*shape, *self.axes.get(name, ())), start.get(name)
             options: dict[str, Any] = {"init": init}
             if relative is not None and init is not None and name in UNITS:
                 options["constraint"] = ComposeTransform([ShiftedSoftplus(relative), AffineTransform(0.0, init)])
             if kind == "fixed":
                 return Fixed(self.family.slots[name].init)
             if kind == "global":
-                return Global((members, 1, *own), **options)
+                return Global((members, 1, *full_shape), **options)
             if kind == "data":
-                return SharedData(rows, own, fallback="mean", **options)
-            head = MemberLinear(members, width, math.prod(own), gain=0.0)
-            return Predicted(width, own, net=head, normalize=False, isolated=isolated, **options)
+                return SharedData(rows, full_shape, fallback="mean", **options)
+            head = MemberLinear(members, width, math.prod(full_shape), gain=0.0)
+            return Predicted(width, full_shape, net=head, normalize=False, isolated=isolated, **options)
 
         parameters = {name: parameter(name, kind) for name, kind in self.kinds.items()}
-        return self.made(**parameters, **options)
+        return self.with_parameters(**parameters, **options)
 
-    def made(self, **parameters: Any) -> LikelihoodLoss:
-        """The loss with these parameters, one number an element."""
+    def with_parameters(self, **parameters: Any) -> LikelihoodLoss:
+        """Return the unreduced loss with these parameters."""
         return self.family(reduction="none", validate_args=False, **parameters)
 
 
 class Fitted(nn.Module):
-    """All that learns: a model and its loss."""
+    """A model and its loss, as one module."""
 
     def __init__(self, model: nn.Module, loss_fn: LikelihoodLoss) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Where networks start: at linear models, each blind to the fold that its network must not see."""
+"""Initialisation of networks by linear models, each fitted without the fold of its network."""
 
 from __future__ import annotations
 
@@ -14,40 +14,40 @@ from likely.linear import DynamicLogisticRegression, DynamicRidge, RobustLinearR
 from likely.tabular._members import MLP
 from likely.tabular._rows import Rows
 
-STRAIGHT, FEW = 20_000, 2000  # rows that a line is fitted on before training: more hardly move it
+NORMAL_ROWS, OTHER_ROWS = 20_000, 2000  # largest number of rows that a linear model is fitted to, by likelihood
 
 
-def draw_lines(model: MLP, rows: Rows, folds: Tensor, likelihood: Likelihood) -> None:
-    """Networks start at a linear model that is blind like them; its prior is learned, or outliers cannot move it.
+def start_at_lines(model: MLP, rows: Rows, folds: Tensor, likelihood: Likelihood) -> None:
+    """Set each network to a linear model fitted without its fold: one with a learned prior, or a robust one.
 
-    Where the likelihood has a link, such as the logarithm of a mean, they start at the best constant.
+    Where the likelihood has a link, such as the logarithm of a mean, a network starts at the best constant.
     """
     plain = likelihood.name == "normal"
-    most = STRAIGHT if plain else FEW
-    for m, out in enumerate(folds.cpu().numpy()):
-        kept = np.delete(np.arange(len(rows.x)), out)
-        kept = kept[:: -(-len(kept) // most)]  # spread over a table that may be sorted
-        x, y, weight = (part[kept].double().cpu().numpy() for part in (rows.x, rows.y, rows.weight))
-        own = {"X": x, "sample_weight": weight}
+    most_rows = NORMAL_ROWS if plain else OTHER_ROWS
+    for m, fold in enumerate(folds.cpu().numpy()):
+        train = np.delete(np.arange(len(rows.x)), fold)
+        train = train[:: -(-len(train) // most_rows)]  # spread over a table that may be sorted
+        x, y, weight = (part[train].double().cpu().numpy() for part in (rows.x, rows.y, rows.weight))
+        inputs = {"X": x, "sample_weight": weight}
         if not rows.shape:
-            _draw_boundaries(model, m, y.astype(int), own)
+            _start_at_boundaries(model, m, y.astype(int), inputs)
             continue
         if likelihood.start is not None:
             model.line.bias.data[m, 0] = torch.as_tensor(likelihood.start(y, weight), dtype=torch.float32)
             continue
         for t in range(y.shape[1]):
             line = DynamicRidge() if plain else RobustLinearRegression(random_state=0)
-            line.fit(y=y[:, t], **own)
+            line.fit(y=y[:, t], **inputs)
             model.line.weight.data[m, :, t] = torch.as_tensor(line.coef_, dtype=torch.float32)
             model.line.bias.data[m, 0, t] = float(line.intercept_)
 
 
-def _draw_boundaries(model: MLP, m: int, labels: NDArray[np.int_], own: dict[str, Any]) -> None:
+def _start_at_boundaries(model: MLP, m: int, labels: NDArray[np.int_], inputs: dict[str, Any]) -> None:
     if len(np.unique(labels)) < 2:
         return
-    line = DynamicLogisticRegression().fit(y=labels, **own)
+    line = DynamicLogisticRegression().fit(y=labels, **inputs)
     weight, bias = (np.atleast_2d(line.coef_), np.atleast_1d(line.intercept_))
-    if len(line.classes_) == 2:  # scikit-learn keeps one row for two classes
+    if len(line.classes_) == 2:  # scikit-learn has one row of coefficients for two classes
         weight, bias = np.vstack([-weight, weight]) / 2, np.hstack([-bias, bias]) / 2
     model.line.weight.data[m, :, line.classes_] = torch.as_tensor(weight.T, dtype=torch.float32)
     model.line.bias.data[m, 0, line.classes_] = torch.as_tensor(bias, dtype=torch.float32)

@@ -1,4 +1,4 @@
-"""Units in which a target is learned: as it is, its logarithm, or its log odds; in standard units."""
+"""Links: a target, its logarithm or its log odds, in standard units."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from torch.distributions import Distribution, TransformedDistribution
 from torch.distributions.transforms import ExpTransform, SigmoidTransform, Transform
 
 from likely._typing import Array
-from likely.tabular._levels import reached
+from likely.tabular._levels import level_quantiles
 
 TRANSFORMS: dict[str, type[Transform]] = {"log": ExpTransform, "logit": SigmoidTransform}
-RATIO = 4.0  # of the largest to the smallest target, from which their logarithms say something else
+RATIO = 4.0  # of the largest to the smallest target, above which the logarithm is tried
 
 
 class Curved(TransformedDistribution):
-    """A transformed distribution whose mean and variance are found by its quantiles."""
+    """A transformed distribution whose mean and variance are computed from its quantiles."""
 
     @property
     def mean(self) -> Tensor:
-        """Of the target."""
-        return reached(self).mean(0)
+        """The mean of the target."""
+        return level_quantiles(self).mean(0)
 
     @property
     def variance(self) -> Tensor:
-        """Of the target."""
-        return reached(self).var(0)
+        """The variance of the target."""
+        return level_quantiles(self).var(0)
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Link:
 
     @classmethod
     def learn(cls, name: str, y: Array, weight: Array) -> Self:
-        """Mean and deviation of the rows that count."""
+        """Learn mean and deviation from the rows of positive weight."""
         u = _forward(name, y)[weight > 0]
         weight = weight[weight > 0]
         size = max(float(np.abs(u).max(initial=0.0)), np.finfo(np.float64).tiny)  # squares may overflow
@@ -53,24 +53,24 @@ class Link:
         return cls(name, centre * size, max(spread * size, 1e-300))
 
     def forward(self, y: Array) -> Array:
-        """Standard units."""
+        """Convert targets to standard units."""
         return (_forward(self.name, y) - self.centre) / self.spread
 
     def back(self, z: Array) -> Array:
-        """Targets of standard units."""
+        """Convert standard units to targets."""
         u = self.centre + self.spread * z
         with np.errstate(over="ignore"):
             return np.exp(u) if self.name == "log" else np.asarray(expit(u)) if self.name == "logit" else u
 
     def log_slope(self, y: Array) -> Array:
-        """log |dz/dy|."""
+        """Return log |dz/dy|."""
         flat = np.full(len(y), -np.log(self.spread))
         if self.name == "identity":
             return flat
         return flat - np.log(y) - (np.log1p(-y) if self.name == "logit" else 0.0)
 
     def distribution(self, base: Distribution) -> Distribution:
-        """Of targets, where ``base`` is that of f(y)."""
+        """Return the distribution of y, where ``base`` is that of f(y)."""
         if self.name == "identity":
             return base
         return Curved(base, [TRANSFORMS[self.name]()], validate_args=False)
@@ -81,10 +81,10 @@ def _forward(name: str, y: Array) -> Array:
 
 
 def possible_links(y: Array) -> tuple[str, ...]:
-    """Those that the support of the targets allows."""
-    found = ["identity"]
+    """Return the links that the range of the targets allows."""
+    links = ["identity"]
     if y.min() > 0 and y.max() > RATIO * y.min():
-        found.append("log")
+        links.append("log")
     if y.min() > 0 and y.max() < 1:
-        found.append("logit")
-    return tuple(found)
+        links.append("logit")
+    return tuple(links)

@@ -78,7 +78,7 @@ class NetworkClassifier(ClassifierMixin, LikelihoodModel):
     ((178, 3), True)
     """
 
-    _named: Any = None  # classes that a first part of the rows may lack
+    _named: Any = None  # all classes, in a first call of partial_fit whose rows may lack some
 
     def __init__(
         self,
@@ -186,7 +186,7 @@ class NetworkClassifier(ClassifierMixin, LikelihoodModel):
         _, phi = self._components(X)
         return np.asarray(phi["temperature"].mean(0), dtype=np.float64)
 
-    @by_blocks(beside=("y",))
+    @by_blocks(per_row=("y",))
     def outlier_score(self, X: Any, y: Any) -> Array:
         """Score how poorly each label fits its row: the higher, the more probable is another label.
 

@@ -214,7 +214,7 @@ class NetworkRegressor(RegressorMixin, LikelihoodModel):
         _, phi = self._restored(X)
         return {name: self._shaped(value.mean(0)) for name, value in phi.items()}
 
-    @by_blocks(beside=("y",))
+    @by_blocks(per_row=("y",))
     def outlier_score(self, X: Any, y: Any) -> Array:
         """Score how poorly each target fits its row, by its negative log-likelihood (NLL).
 
@@ -234,7 +234,7 @@ class NetworkRegressor(RegressorMixin, LikelihoodModel):
 
     def _width(self, method: str, **_: Any) -> int | None:
         """How many numbers a method returns per row; None where it returns an array of shape (rows,)."""
-        return int(self.out_of_fold_.shape[1]) if self._many() and method != "outlier_score" else None
+        return int(self.out_of_fold_.shape[1]) if self._has_several_targets() and method != "outlier_score" else None
 
     def _restored(self, X: Any) -> tuple[Tensor, dict[str, Tensor]]:
         """Locations and parameters in the target's units, (components, rows, targets)."""
@@ -249,22 +249,22 @@ class NetworkRegressor(RegressorMixin, LikelihoodModel):
         if self._likelihood().record.start is None:
             return location.mean(0)
         mean = self._mixed(location, phi).mean
-        return mean if self._many() else mean[:, None]
+        return mean if self._has_several_targets() else mean[:, None]
 
     def _mixed(self, location: Tensor, phi: dict[str, Tensor]) -> Distribution:
         """The mixture of the components, which are the first axis, for each row (and target)."""
-        many = self._many()
+        several = self._has_several_targets()
 
-        def behind(value: Tensor) -> Tensor:
-            return value.movedim(0, 2) if many else value[:, :, 0].movedim(0, 1)
+        def components_last(value: Tensor) -> Tensor:
+            return value.movedim(0, 2) if several else value[:, :, 0].movedim(0, 1)
 
         parts = self._parts()[0].training_.fitted.loss_fn._distribution
         if len(location) == 1:
-            axis = 2 if many else 1
-            single = {name: behind(value).select(axis, 0) for name, value in phi.items()}
-            return parts(behind(location).select(axis, 0), single)
-        components = parts(behind(location), {name: behind(value) for name, value in phi.items()})
-        return MixtureSameFamily(Categorical(torch.ones_like(behind(location))), components)
+            axis = 2 if several else 1
+            single = {name: components_last(value).select(axis, 0) for name, value in phi.items()}
+            return parts(components_last(location).select(axis, 0), single)
+        components = parts(components_last(location), {name: components_last(value) for name, value in phi.items()})
+        return MixtureSameFamily(Categorical(torch.ones_like(components_last(location))), components)
 
     def _likelihood(self) -> Likelihood:
         names = [name for name in LIKELIHOODS if name != "softmax"]  # those of one predicted number per target
@@ -272,11 +272,11 @@ class NetworkRegressor(RegressorMixin, LikelihoodModel):
             raise ValueError(f"likelihood must be one of {', '.join(names)}; got {self.likelihood!r}")
         return Likelihood.of(self.likelihood, scale=self.scale, shape=self.shape or self.scale)
 
-    def _many(self) -> bool:
+    def _has_several_targets(self) -> bool:
         return bool(self._parts()[0].several_targets_)
 
     def _shaped(self, values: Tensor) -> Array:
-        return np.asarray(values if self._many() or values.ndim == 1 else values[:, 0], dtype=np.float64)
+        return np.asarray(values if self._has_several_targets() or values.ndim == 1 else values[:, 0], dtype=np.float64)
 
     def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[NDArray[np.floating], NDArray[Any]]:
         X, y = validate_data(

@@ -1,4 +1,4 @@
-"""Several processes that train one network: all hold the whole table, and each takes its share of every batch."""
+"""Distributed training: every process holds the whole table and computes the gradients of its share of each batch."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Processes:
 
     @classmethod
     def current(cls) -> Processes:
-        """Those of the default process group."""
+        """Return the processes of the default process group."""
         if not (dist.is_available() and dist.is_initialized()):
             return cls()
         return cls(dist.get_rank(), dist.get_world_size())
@@ -42,14 +42,14 @@ class Processes:
         """The rows of a batch that this process takes."""
         return slice(self.rank, None, self.count)
 
-    def first(self, value: float, device: torch.device | str) -> float:
-        """The value of the first process."""
+    def value_of_first(self, value: float, device: torch.device | str) -> float:
+        """Return the value of the first process."""
         if self.count == 1:
             return value
         return float(self.from_first(torch.tensor(value, dtype=torch.float64, device=device)))
 
     def from_first(self, tensor: Tensor) -> Tensor:
-        """The tensor of the first process, in place."""
+        """Replace a tensor, in place, by that of the first process, and return it."""
         if self.count > 1:
             dist.broadcast(tensor, 0)
         return tensor
@@ -64,17 +64,18 @@ class Processes:
         """Raise an error in all processes unless they hold the same table."""
         if self.count == 1:
             return
-        sums = [sum(part.double().abs().sum() for part in own.split(CHUNK)) for own in (rows.x, rows.y, rows.weight)]
-        about = torch.stack([torch.tensor(float(value), dtype=torch.float64) for value in (len(rows.x), *sums)])
-        ends = torch.cat([about, -about]).to(rows.x.device)
+        tensors = (rows.x, rows.y, rows.weight)
+        sums = [sum(part.double().abs().sum() for part in tensor.split(CHUNK)) for tensor in tensors]
+        checksums = torch.tensor([float(value) for value in (len(rows.x), *sums)], dtype=torch.float64)
+        ends = torch.cat([checksums, -checksums]).to(rows.x.device)
         dist.all_reduce(ends, dist.ReduceOp.MAX)
-        high, low = ends[: len(about)], -ends[len(about) :]
+        high, low = ends[: len(checksums)], -ends[len(checksums) :]
         if bool((high - low > CLOSE * high).any()):
             raise ValueError("the processes were given different tables: give each of them all rows of X and y")
 
     @contextmanager
     def adding_up(self, module: nn.Module, optimizer: torch.optim.Optimizer, batch: int) -> Iterator[None]:
-        """Inside, steps of the optimizer descend the sum of the processes' losses; afterwards all states are equal.
+        """Add up the gradients of all processes before each step inside; make all states equal at the end.
 
         Dropout then draws for all ``batch`` rows and uses those of the share, so that it does not depend on the number
         of processes.
@@ -99,7 +100,7 @@ class Processes:
     def agreeing(
         self, callbacks: Iterable[Callable[[Progress], Any]], device: torch.device
     ) -> list[Callable[[Progress], Any]]:
-        """Callbacks that receive the loss of the whole batch; one that ends the training ends it in all processes."""
+        """Return callbacks that receive the loss of the whole batch, and end the training in all processes at once."""
         callbacks = list(callbacks)
         if self.count == 1:
             return callbacks
@@ -107,9 +108,10 @@ class Processes:
         def call(progress: Progress) -> bool:
             loss = torch.tensor(progress.loss, dtype=torch.float64, device=device)
             dist.all_reduce(loss)
-            whole = replace(progress, loss=float(loss))
-            answers = [callback(whole) for callback in callbacks]  # all are called, even if one ends the training
-            ended = torch.tensor(float(any(answers)), device=device)
+            shared_progress = replace(progress, loss=float(loss))
+            # All callbacks are called, even if one ends the training.
+            results = [callback(shared_progress) for callback in callbacks]
+            ended = torch.tensor(float(any(results)), device=device)
             dist.all_reduce(ended, dist.ReduceOp.MAX)
             return bool(ended)
 
@@ -117,7 +119,7 @@ class Processes:
 
 
 def _add_gradients(optimizer: torch.optim.Optimizer, *_: Any) -> None:
-    grads = [own.grad for group in optimizer.param_groups for own in group["params"] if own.grad is not None]
+    grads = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
     flat = torch.cat([grad.flatten() for grad in grads])
     dist.all_reduce(flat)
     for grad, total in zip(grads, flat.split([grad.numel() for grad in grads]), strict=True):

@@ -1,4 +1,4 @@
-"""A target of real numbers: members say where it lies, trees how far off they are."""
+"""A target of real numbers: members predict its location, boosted trees the scale of the residual."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from torch.distributions import Distribution, Normal
 from likely._rows.blocks import row_blocks
 from likely._typing import Array
 from likely.distributions import LogNormal, SkewStudentT, StudentT
-from likely.tabular._belief import FAR, believe, surely_better
-from likely.tabular._council import Council, Fit, Say, assemble
+from likely.tabular._council import Council, Fit, Report, assemble
+from likely.tabular._inliers import FAR, find_inliers, is_better
 from likely.tabular._levels import LEVELS
 from likely.tabular._links import Link
 from likely.tabular._noise import MOST, Noise, learn_noise, mean_distance
@@ -24,36 +24,38 @@ from likely.tabular._pool import Pool, pool_means
 from likely.tabular._rounded import Rounded
 from likely.tabular.members._task import Table, Task
 
-LARGEST = 10_000  # above which a whole number is hardly a count
-FEW, SOME = 2000, 0.01  # rows up to which members may doubt too, and the share of them from which it is worth it
-HEARD = 0.02  # weight from which a member's opinion says something about the noise
+LARGEST = 10_000  # largest target that is treated as a count
+# Up to FEW rows the members look for gross errors too, and are fitted again if more than this SHARE is suspected.
+FEW, SHARE = 2000, 0.01
+RELEVANT = 0.02  # smallest weight of a member whose disagreement with others is an input of the noise model
 
 
 @dataclass(frozen=True)
 class Real:
-    """All that was learned about one target."""
+    """The fitted model of one target."""
 
     link: Link
     council: Council
     pool: Pool
     noise: Noise
-    blind: dict[str, Array]  # of each training row, by models that have not seen it
-    believed: NDArray[np.bool_]  # (rows,): whether a training row was learned from
-    above_zero: bool  # whether the smallest target was zero: means are above it
-    whole: bool  # whether targets are counts
+    out_of_fold: dict[str, Array]  # parameters of each training row, from models fitted without it
+    inliers: NDArray[np.bool_]  # (rows,): whether the members learned from a training row
+    above_zero: bool  # whether the smallest target was zero, so that means must be positive
+    is_count: bool  # whether targets are counts
 
     def parameters(self, table: Table) -> dict[str, Array]:
-        """The location (the mean, in the link's standard units) and the log scale of each row."""
-        said = np.stack([member(table)[..., 0] for member in self.council.members.values()])  # members, folds, rows
-        location = self.pool(said)
+        """Return the location (the mean, in the link's standard units) and the log scale of each row."""
+        # of shape (members, folds, rows)
+        predictions = np.stack([member(table)[..., 0] for member in self.council.members.values()])
+        location = self.pool(predictions)
         logs = [
-            self.noise.log_scale(fold, _told(table, said[:, fold], location[fold], self.pool))
-            for fold in range(said.shape[1])
+            self.noise.log_scale(fold, _noise_inputs(table, predictions[:, fold], location[fold], self.pool))
+            for fold in range(predictions.shape[1])
         ]
         return {"location": location.mean(0), "log_scale": 0.5 * np.log(np.exp(2 * np.stack(logs)).mean(0))}
 
     def distribution(self, location: Array, log_scale: Array) -> Distribution:
-        """Of each row's target."""
+        """Return the distribution of each row's target."""
         shape, link = self.noise.shape, self.link
         scale = torch.as_tensor(np.exp(log_scale) * link.spread)
         middle = torch.as_tensor(link.centre + link.spread * location)
@@ -64,51 +66,51 @@ class Real:
         elif shape.df >= MOST:
             kind = LogNormal if link.name == "log" else Normal
             base = kind(middle, scale, validate_args=False)
-            return Rounded(base) if self.whole else base
+            return Rounded(base) if self.is_count else base
         else:
             base = StudentT(shape.df, middle, scale, validate_args=False)
-        return Rounded(base) if self.whole else link.distribution(base)
+        return Rounded(base) if self.is_count else link.distribution(base)
 
     def mean(self, location: Array, log_scale: Array) -> Array:
-        """Of each row's target."""
+        """Return the mean of each row's target."""
         if self.link.name == "log":
             return np.asarray(self.distribution(location, log_scale).mean)
         if self.link.name == "identity" and not self.above_zero:
             return self.link.back(location)
-        standard = replace(self, link=Link("identity", 0.0, 1.0), whole=False).distribution(np.zeros(1), np.zeros(1))
-        z, found = np.asarray(standard.icdf(torch.as_tensor(LEVELS))), np.empty(len(location))
+        standard = replace(self, link=Link("identity", 0.0, 1.0), is_count=False).distribution(np.zeros(1), np.zeros(1))
+        z, mean = np.asarray(standard.icdf(torch.as_tensor(LEVELS))), np.empty(len(location))
         for rows in row_blocks(len(location), len(z)):
-            reached = self.link.back(location[rows, None] + np.exp(log_scale[rows])[:, None] * z)
-            found[rows] = (np.maximum(reached, 0.0) if self.above_zero else reached).mean(1)
-        return found
+            quantiles = self.link.back(location[rows, None] + np.exp(log_scale[rows])[:, None] * z)
+            mean[rows] = (np.maximum(quantiles, 0.0) if self.above_zero else quantiles).mean(1)
+        return mean
 
     def conformity(self, y: Array, location: Array, log_scale: Array) -> Array:
-        """How many scales of their side targets are off."""
+        """Return the distance of each target from its location, in scales of its side of a skewed distribution."""
         with np.errstate(divide="ignore", invalid="ignore"):
             z = (self.link.forward(y) - location) * np.exp(-log_scale)
         skew = self.noise.shape.skew
         return np.nan_to_num(np.where(z >= 0, z * np.exp(-skew), -z * np.exp(skew)), nan=np.inf, posinf=np.inf)
 
     def interval(self, reach: float, location: Array, log_scale: Array) -> tuple[Array, Array]:
-        """The targets that are so many scales of their side off."""
+        """Return the ends of the interval of ``reach`` scales on either side of the location."""
         scale, skew = np.exp(log_scale), self.noise.shape.skew
         low = self.link.back(location - reach * scale * np.exp(-skew))
         high = self.link.back(location + reach * scale * np.exp(skew))
-        return (np.ceil(low).clip(min=0), np.floor(high)) if self.whole else (low, high)
+        return (np.ceil(low).clip(min=0), np.floor(high)) if self.is_count else (low, high)
 
     @property
     def likelihood(self) -> str:
-        """What was chosen, in words."""
+        """The name of the chosen likelihood."""
         shape = self.noise.shape
         if self.link.name == "log":
             return "log_normal"
         name = "skew_student_t" if shape.skew else "normal" if shape.df >= MOST else "student_t"
-        if self.whole:
+        if self.is_count:
             return f"{name}, rounded"
         return name if self.link.name == "identity" else f"{name} of the log odds"
 
     def summary(self) -> dict[str, Any]:
-        """What was chosen, as JSON takes it."""
+        """Return what was chosen, in JSON's types."""
         shape = self.noise.shape
         return {
             "likelihood": self.likelihood,
@@ -117,29 +119,29 @@ class Real:
             "scale": "predicted" if self.noise.trees is not None and shape.gain > 0 else "global",
             "weights": dict(zip(self.council.members, self.pool.weights.round(4).tolist(), strict=True)),
             "members": list(self.council.tried),
-            "rows_left_out": int((~self.believed).sum()),
+            "rows_left_out": int((~self.inliers).sum()),
         }
 
 
 def fit_real(
-    task: Task, y: Array, link: str, family: str, varying: bool, fits: Mapping[str, Fit], chosen: bool, say: Say
+    task: Task, y: Array, link: str, family: str, varying: bool, fits: Mapping[str, Fit], chosen: bool, report: Report
 ) -> Real:
-    """Learn targets (rows,)."""
+    """Fit members and the noise to targets of shape (rows,)."""
     family = family_of(link, family)
     units = Link.learn(link, y, task.weight)
     z = units.forward(y)
     task = replace(task, target=z[:, None], link="identity")
-    believed, scouted = believe(task)
-    fit = partial(_fit, task, fits, chosen, say, {} if scouted is None else {"boosting": scouted}, family, varying)
-    found = fit(believed)
-    near = np.abs(z - found.location) <= FAR * np.exp(found.noise.blind)
-    if len(y) <= FEW and (believed & ~near).mean() > SOME:
-        again = fit(near)
-        if surely_better(task, near, found.noise, z - again.location):
-            found, believed = again, near
-    blind = {"location": found.location, "log_scale": found.noise.blind}
-    whole = link == "identity" and countable(y) and bool(y.min() == 0)
-    return Real(units, found.council, found.pool, found.noise, blind, believed, bool(y.min() == 0), whole)
+    inliers, scouted = find_inliers(task)
+    fit = partial(_fit, task, fits, chosen, report, {} if scouted is None else {"boosting": scouted}, family, varying)
+    fitted = fit(inliers)
+    near = np.abs(z - fitted.location) <= FAR * np.exp(fitted.noise.out_of_fold)
+    if len(y) <= FEW and (inliers & ~near).mean() > SHARE:
+        refitted = fit(near)
+        if is_better(task, near, fitted.noise, z - refitted.location):
+            fitted, inliers = refitted, near
+    out_of_fold = {"location": fitted.location, "log_scale": fitted.noise.out_of_fold}
+    is_count = link == "identity" and countable(y) and bool(y.min() == 0)
+    return Real(units, fitted.council, fitted.pool, fitted.noise, out_of_fold, inliers, bool(y.min() == 0), is_count)
 
 
 @dataclass(frozen=True)
@@ -154,36 +156,36 @@ def _fit(
     task: Task,
     fits: Mapping[str, Fit],
     chosen: bool,
-    say: Say,
+    report: Report,
     scouted: Mapping[str, Array],
     family: str,
     varying: bool,
-    believed: NDArray[np.bool_],
+    inliers: NDArray[np.bool_],
 ) -> _Fitted:
-    """Members, their weights and the noise, from the rows that are believed."""
-    own, z = task.without(believed), task.target[:, 0]
-    council = assemble(own, fits, chosen, say, scouted)
-    said = council.blind[..., 0]
-    pool = pool_means(said, z, own.weight)
-    location = pool(said)
-    told = replace(own, table=_told(task.table, said, location, pool))
-    # A t's tails have room for rows that are not believed, a normal's have none.
-    tails = own.weight if family == "normal" else task.weight
-    return _Fitted(council, pool, location, learn_noise(told, z - location, family, varying, tails))
+    """Fit members, their weights and the noise to the inliers."""
+    cleaned, z = task.of_inliers(inliers), task.target[:, 0]
+    council = assemble(cleaned, fits, chosen, report, scouted)
+    predictions = council.out_of_fold[..., 0]
+    pool = pool_means(predictions, z, cleaned.weight)
+    location = pool(predictions)
+    noise_task = replace(cleaned, table=_noise_inputs(task.table, predictions, location, pool))
+    # Outliers count for the tails of a t; those of a normal have no room for them.
+    tails = cleaned.weight if family == "normal" else task.weight
+    return _Fitted(council, pool, location, learn_noise(noise_task, z - location, family, varying, tails))
 
 
 def countable(y: Array) -> bool:
-    """Whether targets look like counts: whole numbers from zero or one on."""
+    """Whether targets look like counts: whole numbers, the smallest of which is zero or one."""
     return bool(y.min() in (0, 1) and y.max() <= LARGEST and (y == np.round(y)).all() and len(np.unique(y)) > 2)
 
 
 def family_of(link: str, family: str) -> str:
-    """A logarithm has normal tails: with heavier ones the target would have no mean."""
+    """Return the family of residuals: normal for a logarithm, since heavier tails would leave the target no mean."""
     return "normal" if link == "log" else family
 
 
-def _told(table: Table, said: Array, location: Array, pool: Pool) -> Table:
-    """What may tell the size of a residual: the columns, the location, and how far members disagree."""
-    heard = said[pool.weights > HEARD]
-    apart = np.log(heard.std(0) + 1e-3) if len(heard) > 1 else np.zeros(len(location))
-    return replace(table, plain=np.column_stack([table.plain, location, apart]))
+def _noise_inputs(table: Table, predictions: Array, location: Array, pool: Pool) -> Table:
+    """Add to the inputs of the trees the location and how much the members disagree."""
+    relevant = predictions[pool.weights > RELEVANT]
+    disagreement = np.log(relevant.std(0) + 1e-3) if len(relevant) > 1 else np.zeros(len(location))
+    return replace(table, plain=np.column_stack([table.plain, location, disagreement]))

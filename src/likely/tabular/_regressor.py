@@ -16,12 +16,14 @@ from likely._typing import Array
 from likely.likelihoods import LIKELIHOODS
 from likely.likelihoods._numeric import quantile
 from likely.tabular._by_blocks import by_blocks, read_sample, refuse_blocks
+from likely.tabular._checks import check_likelihood, check_network
 from likely.tabular._choice import NAMED, choose
 from likely.tabular._columns import Columns
 from likely.tabular._conformal import reach_of
 from likely.tabular._counts import Counts, fit_counts
-from likely.tabular._importance import Importances, Sample, importances
-from likely.tabular._network_path import NETWORK_LIKELIHOODS, OBJECTIVES, NetworkPath
+from likely.tabular._forecasts import Forecast, conformities_of, deviations_of, intervals_of, means_of, nlls_of
+from likely.tabular._importance import Sample
+from likely.tabular._network_path import NETWORK_LIKELIHOODS, NetworkPath
 from likely.tabular._real import Real, fit_real
 from likely.tabular._several import Several
 from likely.tabular._table_estimator import TableEstimator, canonical, read_weight
@@ -134,7 +136,7 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
                 do not match.
         """
         self._check_arguments()
-        self._check_likelihood()
+        check_likelihood(self)
         X, y, sample_weight, groups = self._gather(X, y, sample_weight, groups)
         X = self._read(X, reset=True)
         targets = self._targets(X, y)
@@ -144,7 +146,7 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
         seed = self._seed()
         self._path: NetworkPath | None = None
         if self.objective != "auto" or self.likelihood in NETWORK_LIKELIHOODS:
-            self._check_network(groups)
+            check_network(self, groups)
             self._path = NetworkPath.fit(self, X, targets if self.several_targets_ else targets[:, 0], weight, seed)
             self.out_of_fold_, self.outlier_scores_ = self._path.out_of_fold, self._path.outlier_scores
             self.summary_ = self._path.summary()
@@ -160,7 +162,7 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
         folds = self._folds(X, None, None if groups is None else np.asarray(groups), order, seed)
         fitted = [self._fit_target(X, plain[order], y[order], weight[order], folds, order, seed) for y in targets.T]
         self.outcomes_ = [outcome for outcome, _ in fitted]
-        self._look_back(X, targets, order, weight)
+        self._predict_training_rows(X, targets, order, weight)
         summaries = [summary for _, summary in fitted]
         self.summary_ = {"rows": len(targets), "folds": int(folds.max()) + 1, "targets": summaries}
         return self
@@ -168,10 +170,11 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
     def _fit_target(
         self, X: Any, plain: Array, y: Array, weight: Array, folds: Any, order: Any, seed: int
     ) -> tuple[Outcome, dict[str, Any]]:
+        """Fit the model of one target; also return its summary."""
         views, task = self._task(X, plain, y[:, None], weight, folds, order, seed)
-        looked: dict[str, float] = {}
+        held_out_nll: dict[str, float] = {}
         if self.likelihood == "auto":
-            link, looked = choose(task, y)
+            link, held_out_nll = choose(task, y)
             family = "auto"
         else:
             link, family = NAMED[self.likelihood]
@@ -179,29 +182,23 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
         fits, chosen = self._members(task.table.smooth[0].shape[1], 1)
         model: Real | Counts
         if link == "counts":
-            model = fit_counts(task, y, family, varying, fits, chosen, self._say)
+            model = fit_counts(task, y, family, varying, fits, chosen, self._report)
         else:
-            model = fit_real(task, y, link, family, varying, fits, chosen, self._say)
-        return (views, model), model.summary() | ({"held_out_nll": looked} if looked else {})
+            model = fit_real(task, y, link, family, varying, fits, chosen, self._report)
+        return (views, model), model.summary() | ({"held_out_nll": held_out_nll} if held_out_nll else {})
 
-    def _look_back(self, X: Any, targets: Array, order: Any, weight: Array) -> None:
-        """Held-out predictions and scores of the training rows; rows of weight zero are predicted by all members."""
+    def _predict_training_rows(self, X: Any, targets: Array, order: Any, weight: Array) -> None:
+        """Store out-of-fold predictions and scores of the training rows; all models predict rows of weight zero."""
         means, scores, deviations = (np.empty(targets.shape) for _ in range(3))
-        levels = []
-        rest = np.flatnonzero(weight == 0)
-        for number, (views, model) in enumerate(self.outcomes_):
-            parts = [(order, model.blind)]
-            if len(rest):
-                table = self._table(X, views)
-                parts.append((rest, {name: values[rest] for name, values in model.parameters(table).items()}))
-            for rows, parameters in parts:
-                distribution, y = model.distribution(**parameters), torch.as_tensor(targets[rows, number])
-                means[rows, number] = model.mean(**parameters)
-                deviations[rows, number] = _deviation(distribution)
-                scores[rows, number] = -np.asarray(distribution.log_prob(y))
-                if rows is order:
-                    levels.append(model.conformity(targets[rows, number], **parameters))
-        self.conformity_ = levels
+        out_of_fold = [Forecast(model, model.out_of_fold) for _, model in self.outcomes_]
+        predicted = [(order, out_of_fold)]
+        unweighted = np.flatnonzero(weight == 0)
+        if len(unweighted):
+            predicted.append((unweighted, [forecast.select(unweighted) for forecast in self._forecasts(X)]))
+        for rows, forecasts in predicted:
+            means[rows], deviations[rows] = means_of(forecasts), deviations_of(forecasts)
+            scores[rows] = nlls_of(forecasts, targets[rows])
+        self.conformity_ = conformities_of(out_of_fold, targets[order])
         self.out_of_fold_, self.out_of_fold_std_ = self._shaped(means), self._shaped(deviations)
         self.outlier_scores_ = scores.mean(1)
         self._sample = Sample.draw(X, order)
@@ -222,11 +219,8 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
         if self._path is not None:
             return self._path.predict(X, return_std)
         forecasts = self._forecasts(X)
-        mean = self._shaped(np.column_stack([model.mean(**parameters) for model, parameters in forecasts]))
-        if not return_std:
-            return mean
-        deviations = [_deviation(model.distribution(**parameters)) for model, parameters in forecasts]
-        return mean, self._shaped(np.column_stack(deviations))
+        mean = self._shaped(means_of(forecasts))
+        return (mean, self._shaped(deviations_of(forecasts))) if return_std else mean
 
     def predict_dist(self, X: Any) -> Distribution:
         """Predict the distribution of each row's target.
@@ -244,7 +238,7 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
         X = self._checked(X)
         if self._path is not None:
             return self._path.predict_dist(X)
-        parts = [model.distribution(**parameters) for model, parameters in self._forecasts(X)]
+        parts = [forecast.distribution for forecast in self._forecasts(X)]
         return Several(parts) if self.several_targets_ else parts[0]
 
     @by_blocks()
@@ -298,10 +292,8 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
         reach = [reach_of(levels, coverage) for levels in self.conformity_]
         if self._path is not None:
             return self._path.interval(X, reach)
-        forecasts = zip(reach, self._forecasts(X), strict=True)
-        ends = [model.interval(level, **parameters) for level, (model, parameters) in forecasts]
-        lower, upper = (self._shaped(np.column_stack(side)) for side in zip(*ends, strict=True))
-        return lower, upper
+        lower, upper = intervals_of(self._forecasts(X), reach)
+        return self._shaped(lower), self._shaped(upper)
 
     def conformalize(self, X: Any, y: Any) -> Self:
         """Calibrate conformal intervals on rows that were not in :meth:`fit`.
@@ -321,12 +313,10 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
         X = self._checked(X)
         y = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")
         check_consistent_length(X, y)
-        targets = y.reshape(len(y), -1)
         if self._path is not None:
             self.conformity_ = list(self._path.conformity(X, y).reshape(len(y), -1).T)
         else:
-            forecasts = zip(targets.T, self._forecasts(X), strict=True)
-            self.conformity_ = [model.conformity(target, **parameters) for target, (model, parameters) in forecasts]
+            self.conformity_ = conformities_of(self._forecasts(X), y.reshape(len(y), -1))
         return self
 
     @by_blocks()
@@ -343,7 +333,7 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
         """
         return self.predict(X, return_std=True)[1]
 
-    @by_blocks(beside=("y",))
+    @by_blocks(per_row=("y",))
     def outlier_score(self, X: Any, y: Any) -> Array:
         """Score how poorly each target fits its row, by its negative log-likelihood (NLL).
 
@@ -364,20 +354,6 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
         nll = -distribution.log_prob(torch.tensor(y.reshape(shape)))  # copied: a frame's columns are read-only
         return np.asarray(nll if nll.ndim == 1 else nll.mean(-1))
 
-    def importances(self, X: Any = None, *, n_repeats: int = 3) -> Importances:
-        """Measure how much each column matters for the mean, and for the scale: which columns make rows noisy.
-
-        One column at a time is shuffled among the rows, and the change of the predictions is measured.
-
-        Args:
-            X: rows to shuffle, of shape (rows, columns); None uses a sample of about 500 training rows.
-            n_repeats: how often each column is shuffled.
-
-        Returns:
-            The names of the columns and their importances.
-        """
-        return importances(self, X, n_repeats)
-
     def _width(self, method: str, q: Any = 0.5, **_: Any) -> int | None:
         """How many numbers a method returns per row; None where it returns an array of shape (rows,)."""
         levels = np.size(q) if np.ndim(q) else None
@@ -387,11 +363,11 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
             raise ValueError("with several targets and a table that is not in memory, predict_quantile takes one q")
         return int(self.out_of_fold_.shape[1])
 
-    def _forecasts(self, X: Any) -> list[tuple[Real | Counts, dict[str, Array]]]:
-        """The model of each target, and its distribution parameters at checked rows."""
-        return [(model, model.parameters(self._table(X, views))) for views, model in self.outcomes_]
+    def _forecasts(self, X: Any) -> list[Forecast]:
+        """Predict the distribution of each target at checked rows."""
+        return [Forecast(model, model.parameters(self._table(X, views))) for views, model in self.outcomes_]
 
-    def _said(self, X: Any) -> tuple[Array, Array]:
+    def _location_and_log_scale(self, X: Any) -> tuple[Array, Array]:
         """The mean and the log scale of each row and target, in standard units."""
         mean, std = self.predict(X, return_std=True)
         mean, std = mean.reshape(len(mean), -1), std.reshape(len(std), -1)
@@ -401,27 +377,6 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
 
     def _shaped(self, values: Array) -> Array:
         return values if self.several_targets_ else values[:, 0]
-
-    def _check_likelihood(self) -> None:
-        names = ["auto", *NAMED, *NETWORK_LIKELIHOODS]
-        if self.likelihood not in names:
-            raise ValueError(f"likelihood must be one of {', '.join(names)}; got {self.likelihood!r}")
-        if self.objective not in ("auto", *OBJECTIVES):
-            raise ValueError(f"objective must be one of auto, {', '.join(OBJECTIVES)}; got {self.objective!r}")
-        if self.objective == "auto" and self.scale not in ("predicted", "global"):
-            raise ValueError(
-                f"scale must be 'predicted' or 'global'; 'data' and 'fixed' need objective='joint'; got {self.scale!r}"
-            )
-
-    def _check_network(self, groups: Any) -> None:
-        """Raise an error for arguments that a single network would ignore."""
-        why = f"likelihood={self.likelihood!r}" if self.objective == "auto" else f"objective={self.objective!r}"
-        if isinstance(self.model, list | tuple) or (
-            isinstance(self.model, str) and self.model not in ("auto", "network")
-        ):
-            raise ValueError(f"{why} trains a network: model must be 'auto' or a module, got {self.model!r}")
-        if groups is not None:
-            raise ValueError(f"{why} trains a network, which does not support groups: leave groups=None")
 
     def _targets(self, X: Any, y: Any) -> Array:
         if y is None:
@@ -438,17 +393,3 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
-
-
-def _deviation(distribution: Distribution) -> Array:
-    """The standard deviation, or half the central 68% interval where it does not exist."""
-    try:
-        deviation = np.asarray(distribution.stddev)
-    except NotImplementedError:
-        deviation = np.full(distribution.batch_shape, np.nan)
-    valid = np.isfinite(deviation) & (deviation > 0)  # squares of very large and very small numbers are neither
-    if valid.all():
-        return deviation
-    low, high = (quantile(distribution, level) for level in (0.1587, 0.8413))
-    least = np.finfo(np.float64).tiny
-    return np.where(valid, deviation, np.maximum(high / 2 - low / 2, least))

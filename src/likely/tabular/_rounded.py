@@ -1,4 +1,4 @@
-"""The whole number, zero or more, that a real one is nearest to."""
+"""The distribution of a real number rounded to the nearest count."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, constraints
 
-from likely.tabular._levels import LEVELS, reached
+from likely.tabular._levels import LEVELS, level_quantiles
 
-MISSED = 0.5 / len(LEVELS)  # the variance of a number that is one off too seldom for any of them
-SURE = 1e-9  # a probability from which the difference of two has digits enough
+MISSED = 0.5 / len(LEVELS)  # largest variance that quantiles at LEVELS can miss: of a count that rarely differs by one
+PRECISE = 1e-9  # smallest probability that the difference of two CDFs gives with enough digits
 
 
 class Rounded(Distribution):
@@ -19,7 +19,7 @@ class Rounded(Distribution):
 
     Args:
         base: the distribution of x.
-        validate_args: as torch's distributions have it; values are not checked.
+        validate_args: accepted as by torch's distributions, but values are not checked.
 
     >>> import torch
     >>> from torch.distributions import Normal
@@ -36,29 +36,29 @@ class Rounded(Distribution):
         super().__init__(base.batch_shape, validate_args=False)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """The logarithm of the probability of a whole number."""
+        """Return the logarithm of the probability of a count."""
         below = torch.where(value > 0, self.base.cdf(value - 0.5), 0.0)
         share = self.base.cdf(value + 0.5) - below
-        return torch.where(share > SURE, share.clamp(min=SURE).log(), self.base.log_prob(value))
+        return torch.where(share > PRECISE, share.clamp(min=PRECISE).log(), self.base.log_prob(value))
 
     def cdf(self, value: Tensor) -> Tensor:
-        """P(X ≤ value)."""
+        """Return P(X ≤ value)."""
         return torch.where(value < 0, 0.0, self.base.cdf(value.floor() + 0.5))
 
     def icdf(self, value: Tensor) -> Tensor:
-        """The smallest number that is reached with a probability."""
+        """Return the quantile: the smallest count whose CDF is at least ``value``."""
         return (self.base.icdf(value) - 0.5).ceil().clamp(min=0)
 
     def sample(self, sample_shape: Any = torch.Size()) -> Tensor:  # noqa: B008
-        """Draw numbers."""
+        """Draw counts."""
         return self.base.sample(sample_shape).round().clamp(min=0)
 
     @property
     def mean(self) -> Tensor:
-        """Of the number, by its quantiles."""
-        return reached(self).mean(0)
+        """The mean, computed from quantiles."""
+        return level_quantiles(self).mean(0)
 
     @property
     def variance(self) -> Tensor:
-        """Of the number, by its quantiles; where these are all one number, no more than they may miss."""
-        return torch.maximum(reached(self).var(0), self.base.variance.clamp(max=MISSED))
+        """The variance, computed from quantiles; where these are all equal, at most what they can miss."""
+        return torch.maximum(level_quantiles(self).var(0), self.base.variance.clamp(max=MISSED))

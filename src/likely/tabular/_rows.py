@@ -1,4 +1,4 @@
-"""A training set as tensors in standard units, and rows dealt into folds."""
+"""A training set as tensors in standard units, its folds and its batches."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from likely._rows.units import middle_and_spread
 from likely._typing import Array
 from likely.losses import LikelihoodLoss
 
-CHUNK = 8192  # rows at a time where there is no gradient to keep
-JUDGED = 10_000  # rows that are looked at to tell when to stop: more would not tell better
+CHUNK = 8192  # rows per chunk where no gradient is needed
+JUDGED = 10_000  # held-out rows for early stopping: more would not make it more accurate
 
 
 @dataclass(frozen=True)
@@ -30,15 +30,15 @@ class Rows:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of one row's likelihood parameter: one a target, or one for all logits."""
+        """The shape of one row's likelihood parameter: one value per target, or one for all logits."""
         return tuple(self.y.shape[1:])
 
     def checksum(self) -> float:
-        """The sum of all inputs, by which a resumed run knows its table."""
-        return sum(float(some.double().sum()) for some in self.x.split(CHUNK))
+        """Return the sum of all inputs, by which a resumed run recognises its table."""
+        return sum(float(chunk.double().sum()) for chunk in self.x.split(CHUNK))
 
     def nll(self, loss_fn: LikelihoodLoss, prediction: Tensor, index: Tensor, features: Tensor | None) -> Tensor:
-        """(members, rows) of predictions (members, rows, outputs); the index has a row for each member, or one."""
+        """Compute the NLL (members, rows) of predictions (members, rows, outputs) at an index per member, or one."""
         members = len(prediction)
         index = index.expand(members, index.shape[-1])
         if not self.shape:
@@ -49,14 +49,14 @@ class Rows:
 
 @dataclass(frozen=True)
 class Units:
-    """Where columns have their middle and how far they spread."""
+    """The centre and the spread of each column."""
 
     centre: Array
     spread: Array
 
     @classmethod
     def standard(cls, table: NDArray[np.floating], weight: Array) -> Units:
-        """Mean and deviation; a constant column has its own size, so that rounding does not become a signal."""
+        """Return mean and deviation; the spread of a constant is its size, so that rounding becomes no signal."""
         largest = np.max([np.abs(table[rows]).max(0) for rows in row_blocks(len(table), numbers=CHUNK)], 0)
         size = np.maximum(largest.astype(np.float64), np.finfo(np.float64).tiny)  # squares may overflow
         mean, square = np.zeros(table.shape[1]), np.zeros(table.shape[1])
@@ -70,11 +70,11 @@ class Units:
 
     @classmethod
     def robust(cls, table: Array, weight: Array) -> Units:
-        """Median and spread, which outliers cannot move."""
+        """Return median and spread, which outliers hardly change."""
         return cls(*middle_and_spread(table, weight))
 
     def inputs(self, X: NDArray[np.floating], device: torch.device) -> Tensor:
-        """Columns in these units, in single precision."""
+        """Convert columns to these units, in single precision."""
         out = torch.empty(X.shape, dtype=torch.float32, device=device)
         for rows in row_blocks(len(X), numbers=CHUNK):
             out[rows] = torch.from_numpy((X[rows] - self.centre) / self.spread)
@@ -83,9 +83,9 @@ class Units:
 
 @torch.no_grad()
 def in_chunks(n: int, compute: Callable[[slice], Mapping[str, Tensor]], dim: int) -> dict[str, Tensor]:
-    """What ``compute`` says of some rows at a time, joined along ``dim``.
+    """Join the results of ``compute`` for chunks of rows along ``dim``.
 
-    Written in place: small tensors that stay, between large ones that come and go, would leave the memory in holes.
+    Results are written in place: small tensors that stay, among large ones that are freed, would fragment the memory.
     """
     joined: dict[str, Tensor] = {}
     for rows in row_blocks(n, numbers=CHUNK):
@@ -97,7 +97,7 @@ def in_chunks(n: int, compute: Callable[[slice], Mapping[str, Tensor]], dim: int
 
 
 def deal(n: int, folds: int, seed: int) -> Tensor:
-    """A row of row numbers for each fold; a shorter fold repeats its first."""
+    """Return the row numbers of each fold, shape (folds, rows); a shorter fold repeats its first row."""
     order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
     longest = -(-n // folds)
     parts = [order[k::folds] for k in range(folds)]
@@ -105,19 +105,19 @@ def deal(n: int, folds: int, seed: int) -> Tensor:
 
 
 class Batches:
-    """Row numbers of each step: all rows once, in a new order every time round."""
+    """Row numbers of the batch of each step: all rows once per epoch, in a new order each time."""
 
     def __init__(self, n: int, size: int | None, seed: int) -> None:
         self.n, self.size, self.seed = n, n if size is None else min(size, n), seed
-        self.round = max(1, n // self.size)
+        self.steps_per_epoch = max(1, n // self.size)
         self._epoch, self._order = -1, torch.arange(n)
 
     def __call__(self, step: int) -> Tensor:
-        """The rows of a step, which follow from the seed and its number."""
+        """Return the rows of a step, which depend only on the seed and the step's number."""
         if self.size == self.n:
             return self._order
-        epoch, place = divmod(step, self.round)
+        epoch, batch = divmod(step, self.steps_per_epoch)
         if epoch != self._epoch:
             generator = torch.Generator().manual_seed(self.seed + epoch)
             self._epoch, self._order = epoch, torch.randperm(self.n, generator=generator)
-        return self._order[place * self.size : (place + 1) * self.size]
+        return self._order[batch * self.size : (batch + 1) * self.size]

@@ -1,4 +1,4 @@
-"""Distributions of several targets, each of its own kind, as one."""
+"""The joint distribution of several independent targets of different kinds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch.distributions import Distribution, constraints
 
 
 class Several(Distribution):
-    """One distribution for each place of the last axis.
+    """Independent distributions, one per element of the last axis.
 
     Args:
         parts: distributions of the same batch shape.
@@ -32,36 +32,36 @@ class Several(Distribution):
 
     @property
     def support(self) -> constraints.Constraint:
-        """That of each place."""
+        """The support of each distribution."""
         return constraints.stack([part.support for part in self.parts], -1)
 
     @property
     def mean(self) -> Tensor:
-        """The mean of each."""
+        """The mean of each distribution."""
         return torch.stack([part.mean for part in self.parts], -1)
 
     @property
     def variance(self) -> Tensor:
-        """The variance of each."""
+        """The variance of each distribution."""
         return torch.stack([part.variance for part in self.parts], -1)
 
     def sample(self, sample_shape: Any = torch.Size()) -> Tensor:  # noqa: B008
-        """Draw from each."""
+        """Draw from each distribution."""
         return torch.stack([part.sample(sample_shape) for part in self.parts], -1)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """The logarithm of each density."""
-        return self._each(lambda part, own: part.log_prob(own), value)
+        """Return the logarithm of each density."""
+        return self._map(lambda part, x: part.log_prob(x), value)
 
     def cdf(self, value: Tensor) -> Tensor:
-        """P(X ≤ value) of each."""
-        return self._each(lambda part, own: part.cdf(own), value)
+        """Return P(X ≤ value) of each distribution."""
+        return self._map(lambda part, x: part.cdf(x), value)
 
     def icdf(self, value: Tensor) -> Tensor:
-        """The quantiles of each."""
-        return self._each(lambda part, own: part.icdf(own), value)
+        """Return the quantiles of each distribution."""
+        return self._map(lambda part, x: part.icdf(x), value)
 
-    def _each(self, of: Callable[[Distribution, Tensor], Tensor], value: Tensor) -> Tensor:
+    def _map(self, function: Callable[[Distribution, Tensor], Tensor], value: Tensor) -> Tensor:
         value = torch.as_tensor(value).expand(*value.shape[:-1], len(self.parts)) if value.ndim else value
-        own = value.unbind(-1) if value.ndim else (value,) * len(self.parts)
-        return torch.stack([of(part, x) for part, x in zip(self.parts, own, strict=True)], -1)
+        columns = value.unbind(-1) if value.ndim else (value,) * len(self.parts)
+        return torch.stack([function(part, x) for part, x in zip(self.parts, columns, strict=True)], -1)

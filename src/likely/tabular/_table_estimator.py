@@ -1,4 +1,4 @@
-"""What the regressor and the classifier of tables share: reading a table, its folds, and which members to fit."""
+"""The base class of regressor and classifier: it reads a table, assigns folds and selects the members to fit."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from likely._rows.contents import exact_keys
 from likely._typing import Array, Index
 from likely.tabular._by_blocks import read_sample
 from likely.tabular._council import KINDS, Fit
+from likely.tabular._importance import Importances, importances
 from likely.tabular._members import fresh
 from likely.tabular._saving import load_model, save_model
 from likely.tabular._views import Views
@@ -49,16 +50,16 @@ class TableEstimator(BaseEstimator):
     verbose: Any
 
     def _gather(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> tuple[Any, Any, Any, Any]:
-        """The arguments of a fit, in memory; a sample of a table that is not."""
-        X, y, (sample_weight, groups), whole = read_sample(X, y, sample_weight, groups)
-        if whole is not None:
-            self._say(f"read {len(X):,} of {whole:,} rows")
+        """Return the arguments of a fit in memory, sampled where the table is not."""
+        X, y, (sample_weight, groups), total = read_sample(X, y, sample_weight, groups)
+        if total is not None:
+            self._report(f"read {len(X):,} of {total:,} rows")
         X = _as_frame(X)  # lazy frames have no length
         self.n_rows_read_ = _num_samples(X)
         return X, y, sample_weight, groups
 
     def _read(self, X: Any, *, reset: bool) -> Any:
-        """The checked table: a frame unchanged, anything else as an array of numbers, NaN where one is missing."""
+        """Check a table; return a frame unchanged, anything else as an array of numbers, NaN where one is missing."""
         least = 2 if reset else 1
         X = _as_frame(X)
         if is_frame(X):
@@ -77,7 +78,7 @@ class TableEstimator(BaseEstimator):
         return X.toarray()
 
     def _table(self, X: Any, views: Views) -> Table:
-        """The inputs of the members for rows that may be new."""
+        """Return the inputs of the members for any rows."""
         plain = self.columns_(X)
         return Table(plain, views(plain), self.columns_.categories, X, np.arange(len(plain)))
 
@@ -86,13 +87,13 @@ class TableEstimator(BaseEstimator):
         return self._read(X, reset=False)
 
     def _folds(self, X: Any, strata: NDArray[Any] | None, groups: Any, order: Index, seed: int) -> Index:
-        """The fold of each row in canonical order."""
+        """Return the fold of each row in canonical order."""
         cv: Any = self.cv
         n = len(order)
         if cv is None:
             cv = FEWER if n >= MANY else FOLDS
         if not isinstance(cv, Integral):
-            return self._dealt(cv, len(X), strata, groups, order)
+            return self._folds_of_splitter(cv, len(X), strata, groups, order)
         check_scalar(cv, "cv", Integral, min_val=2)
         cv, random = min(int(cv), n), np.random.RandomState(seed)
         if groups is not None:
@@ -114,13 +115,13 @@ class TableEstimator(BaseEstimator):
         folds[shuffled] = np.arange(n) % cv
         return folds
 
-    def _dealt(self, cv: Any, n: int, strata: NDArray[Any] | None, groups: Any, order: Index) -> Index:
+    def _folds_of_splitter(self, cv: Any, n: int, strata: NDArray[Any] | None, groups: Any, order: Index) -> Index:
         splits = check_cv(cv).split(np.zeros((n, 1)), strata, groups)
         folds = np.full(n, -1)
-        for number, (_, held) in enumerate(splits):
-            if (folds[held] >= 0).any():
+        for number, (_, held_out) in enumerate(splits):
+            if (folds[held_out] >= 0).any():
                 raise ValueError("cv holds out some rows twice: give a splitter that holds out each row once")
-            folds[held] = number
+            folds[held_out] = number
         if (folds < 0).any():
             raise ValueError("cv never holds out some rows: give a splitter that holds out each row once")
         return np.unique(folds[order], return_inverse=True)[1].reshape(-1)  # folds without positive weight vanish
@@ -128,7 +129,7 @@ class TableEstimator(BaseEstimator):
     def _task(
         self, X: Any, plain: Array, target: Array, weight: Array, folds: Index, order: Index, seed: int
     ) -> tuple[Views, Task]:
-        """The task that members are fitted to; categories are encoded by the targets (rows, outputs)."""
+        """Return the task that members are fitted to, with categories encoded by the targets (rows, outputs)."""
         device = str(torch.device(self.device or "cpu"))
         views, smooth = Views.learn(plain, self.columns_.categories, target, weight, folds, device)
         table = Table(plain, smooth, self.columns_.categories, X, order)
@@ -139,7 +140,7 @@ class TableEstimator(BaseEstimator):
         return views, task
 
     def _members(self, inputs: int, outputs: int) -> tuple[dict[str, Fit], bool]:
-        """The members to fit, and whether the user named them."""
+        """Return the members to fit, and whether the user chose them."""
         if isinstance(self.model, str) and self.model == "auto":
             return dict(KINDS), False
         models = self.model if isinstance(self.model, list | tuple) else [self.model]
@@ -156,7 +157,7 @@ class TableEstimator(BaseEstimator):
             check_scalar(self.time_limit, "time_limit", Real, min_val=0, include_boundaries="neither")
         self._began = time.monotonic()
 
-    def _say(self, line: str) -> None:
+    def _report(self, line: str) -> None:
         if callable(self.verbose):
             self.verbose(line)
         elif self.verbose:
@@ -164,6 +165,20 @@ class TableEstimator(BaseEstimator):
 
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(2**30))
+
+    def importances(self, X: Any = None, *, n_repeats: int = 3) -> Importances:
+        """Measure how much each column matters for the predicted means or probabilities, and for their uncertainty.
+
+        One column at a time is shuffled among the rows, and the change of the predictions is measured.
+
+        Args:
+            X: rows to shuffle, of shape (rows, columns); None uses a sample of about 500 training rows.
+            n_repeats: how often each column is shuffled.
+
+        Returns:
+            The names of the columns and their importances.
+        """
+        return importances(self, X, n_repeats)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to a file that holds only numbers and text, so that loading it runs no code.
@@ -208,7 +223,7 @@ class TableEstimator(BaseEstimator):
 
 
 def _as_frame(X: Any) -> Any:
-    """Arrow tables converted to pandas frames, and lazy Polars frames collected."""
+    """Convert Arrow tables to pandas frames, and collect lazy Polars frames."""
     if type(X).__module__.split(".")[0] == "polars" and hasattr(X, "collect"):
         return X.collect()
     if type(X).__module__.split(".")[0] == "pyarrow" and hasattr(X, "to_pandas"):
@@ -232,11 +247,11 @@ def _member(model: Any, inputs: int, outputs: int) -> tuple[str, Fit]:
 
 
 def read_weight(sample_weight: Any, X: Any) -> Array:
-    """Weights scaled to a mean of one over the positive ones; ones where none are given."""
+    """Return weights scaled so that the positive ones have a mean of one; ones where ``sample_weight`` is None."""
     weight = check_sample_weight(sample_weight, X)
     return np.ones(len(X)) if weight is None else np.asarray(weight / weight[weight > 0].mean())
 
 
 def canonical(plain: Array, ties: Index, weight: Array) -> Index:
-    """An order of the rows that depends on their values only."""
+    """Return an order of the rows that depends on their values only."""
     return np.lexsort((weight, ties, exact_keys(plain)[0]))

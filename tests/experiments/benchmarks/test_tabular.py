@@ -15,7 +15,7 @@ from torch.distributions import Normal, Poisson
 
 from experiments.benchmarks import _tabular_measure, tabular
 from experiments.benchmarks._tabular_columns import categories, one_hot, texts, with_medians
-from experiments.benchmarks._tabular_measure import CORRUPTIONS, OURS, Kept, corrupted, key
+from experiments.benchmarks._tabular_measure import CORRUPTIONS, OURS, StoredScores, corrupted, key
 from experiments.benchmarks._tabular_problems import Problem, split_of
 from experiments.benchmarks._tabular_rivals import LIGHTGBM, REALMLP
 from experiments.benchmarks._tabular_scores import scores
@@ -158,17 +158,16 @@ def test_wrong_targets_are_one_in_twenty() -> None:
 
 def test_scores_of_rivals_are_kept_for_the_same_rows_only(tmp_path: Path) -> None:
     one = problem()
-    kept = Kept(tmp_path)
-    kept.keep({key("NGBoost", one, 0): {"CRPS": 0.1}})
-    assert Kept(tmp_path).of(one, 0) == {"NGBoost": {"CRPS": 0.1}}
-    assert Kept(tmp_path).of(one, 1) == {}
-    assert Kept(tmp_path).of(replace(one, y=one.y + 1), 0) == {}
+    StoredScores(tmp_path).add({key("NGBoost", one, 0): {"CRPS": 0.1}})
+    assert StoredScores(tmp_path).select(one, 0) == {"NGBoost": {"CRPS": 0.1}}
+    assert StoredScores(tmp_path).select(one, 1) == {}
+    assert StoredScores(tmp_path).select(replace(one, y=one.y + 1), 0) == {}
     assert len(json.loads((tmp_path / "tabular-rivals.json").read_text())) == 1
 
 
 def test_what_is_known_is_not_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_tabular_measure, "rivals", lambda _: {"known": None, "not asked for": None})
-    monkeypatch.setattr(_tabular_measure, "ours", lambda *_: {"CRPS": 0.2})
+    monkeypatch.setattr(_tabular_measure, "score_ours", lambda *_: {"CRPS": 0.2})
     found = _tabular_measure.measure(problem(), 0, ("known",), {"known": {"CRPS": 0.1}})
     assert found == {"known": {"CRPS": 0.1}, OURS: {"CRPS": 0.2}}
 

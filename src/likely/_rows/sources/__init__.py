@@ -1,4 +1,4 @@
-"""Tables beyond memory and beyond one machine, one file per place they may be in."""
+"""Tables that are larger than memory or on other machines, one file per kind of storage."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from likely._rows.sources._dask import Dask, is_dask
-from likely._rows.sources._files import ENDINGS, Files, is_files, is_one_file
+from likely._rows.sources._dask import Dask, is_dask, naming_scheduler
+from likely._rows.sources._files import ENDINGS, Files, is_files, is_one_file, names_files
 from likely._rows.sources._ray import Ray, is_ray
 from likely._rows.sources._source import Answer, Asked, Source, drawn
 from likely._rows.sources._spark import Spark, is_spark
@@ -22,7 +22,24 @@ _KINDS: tuple[tuple[Callable[[Any], bool], Any], ...] = (
     (is_spark, Spark),
     (is_ray, Ray),
 )
-__all__ = ["ENDINGS", "Answer", "Asked", "Source", "by_blocks", "drawn", "is_one_file", "source_of"]
+__all__ = [
+    "ENDINGS",
+    "Answer",
+    "Asked",
+    "Source",
+    "by_blocks",
+    "drawn",
+    "is_one_file",
+    "is_source",
+    "names_files",
+    "naming_scheduler",
+    "source_of",
+]
+
+
+def is_source(X: Any) -> bool:
+    """Whether :func:`source_of` opens a table: it is not in memory."""
+    return isinstance(X, Source) or any(is_one(X) for is_one, _ in _KINDS)
 
 
 def source_of(X: Any) -> Source | None:
@@ -44,14 +61,16 @@ def source_of(X: Any) -> Source | None:
 
 
 def by_blocks(
-    width: Callable[[Any], int] | None = None, dtype: Callable[[Any], Any] = lambda _: np.float64, beside: str = ""
+    width: Callable[[Any], int | None] | None = None,
+    dtype: Callable[[Any], Any] = lambda _: np.float64,
+    per_row: str = "",
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Decorate a method that treats each row by itself, so that it accepts tables in blocks.
 
     Args:
         width: function of the fitted estimator that returns the numbers per row of the result; None for one.
         dtype: function of the fitted estimator that returns the type of the result.
-        beside: names of further arguments with one entry per row, separated by spaces.
+        per_row: names of further arguments with one entry per row, separated by spaces.
 
     Returns:
         The decorator.
@@ -61,18 +80,18 @@ def by_blocks(
         parameters = list(inspect.signature(method).parameters)
 
         @functools.wraps(method)
-        def whole(self: Any, X: Any, *args: Any, **options: Any) -> Any:
+        def decorated(self: Any, X: Any, *args: Any, **options: Any) -> Any:
             source = source_of(X)
             if source is None:
                 return method(self, X, *args, **options)
             options |= dict(zip(parameters[2:], args, strict=False))
-            names = [name for name in beside.split() if options.get(name) is not None]
+            names = [name for name in per_row.split() if options.get(name) is not None]
             for name in names:
                 source = source.beside(options.pop(name))
             answer = Answer(None if width is None else width(self), np.dtype(dtype(self)), method.__name__)
             return source.answers(_OfBlock(Asked(method, self, answer), tuple(names), options), answer)
 
-        return whole
+        return decorated
 
     return decorate
 
@@ -83,5 +102,5 @@ class _OfBlock:
     names: tuple[str, ...]
     options: dict[str, Any]
 
-    def __call__(self, block: Any, *beside: Any) -> Any:
-        return self.asked(block, **dict(zip(self.names, beside, strict=True)), **self.options)
+    def __call__(self, block: Any, *values: Any) -> Any:
+        return self.asked(block, **dict(zip(self.names, values, strict=True)), **self.options)

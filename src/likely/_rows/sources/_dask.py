@@ -1,10 +1,13 @@
-"""Dask's arrays and frames: functions run where their blocks are, and answers are as lazy as what was asked."""
+"""Dask's arrays and frames: functions run where the blocks are, and results are lazy too."""
 
 from __future__ import annotations
 
 import copy
 import operator
-from collections.abc import Callable, Iterator, Sequence
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -13,7 +16,8 @@ import numpy as np
 from likely._rows.sources._source import Answer, Source, cut
 
 T = TypeVar("T")
-_TOGETHER = 8  # results that are added up at once, so that none waits for all
+_TOGETHER = 8  # results that are added up at once, so that no sum waits for all of them
+_SECONDS = 10  # how long to wait for a first worker, as joblib does
 
 
 def is_dask(X: Any) -> bool:
@@ -23,11 +27,11 @@ def is_dask(X: Any) -> bool:
 
 @dataclass
 class Dask(Source):
-    """Blocks of a Dask collection, and what stands beside each of them.
+    """Blocks of a Dask collection, with further arguments per block.
 
     Args:
         collection: a ``dask.array`` of one or two axes, or a ``dask.dataframe``.
-        parts: for every block, what functions are called with.
+        parts: the arguments of functions for each block, which is the first.
     """
 
     collection: Any
@@ -51,7 +55,7 @@ class Dask(Source):
             columns = self._aligned(other) if is_dask(other) else cut(other, self.sizes)
         if len(columns) != len(self.parts):
             raise ValueError(f"the table has {len(self.parts)} blocks, and what belongs to it has {len(columns)}")
-        # The block may be another one now; what stood beside it already still does.
+        # Without the column the block is another one; the other arguments stay.
         parts = zip(source.parts, self.parts, columns, strict=True)
         source.parts = [(block, *before[1:], column) for (block, *_), before, column in parts]
         return source
@@ -60,20 +64,22 @@ class Dask(Source):
         """See :meth:`Source.each`."""
         from dask.base import compute as compute_all
 
-        return iter(compute_all(*self._tasks(compute, *beside)))
+        with naming_scheduler(_client()):
+            return iter(compute_all(*self._tasks(compute, *beside)))
 
     def total(self, compute: Callable[..., T], add: Callable[[T, T], T] = operator.add) -> T:
-        """Add up where the blocks are."""
+        """See :meth:`Source.total`; the sums are computed where the blocks are."""
         from dask.delayed import delayed
 
         tasks = self._tasks(compute)
         add_all = delayed(_Sum(add))
         while len(tasks) > 1:
-            tasks = [add_all(tasks[at : at + _TOGETHER]) for at in range(0, len(tasks), _TOGETHER)]
-        return tasks[0].compute()
+            tasks = [add_all(tasks[start : start + _TOGETHER]) for start in range(0, len(tasks), _TOGETHER)]
+        with naming_scheduler(_client()):
+            return tasks[0].compute()
 
     def answers(self, compute: Callable[..., Any], answer: Answer) -> Any:
-        """Return a Dask array of an array, a series or a frame of a frame; nothing is computed yet."""
+        """Return a Dask array for an array, a Dask series or frame for a frame; nothing is computed yet."""
         if self.names is None:
             return self._array(compute, answer)
         import dask.dataframe as dd
@@ -99,18 +105,70 @@ class Dask(Source):
     def _tasks(self, compute: Callable[..., Any], *beside: Sequence[Any]) -> list[Any]:
         from dask.delayed import delayed
 
-        # Once in the graph, however many blocks there are: a fitted model may be large.
+        # In the graph only once, however many blocks there are: a fitted model may be large.
         call = delayed(compute, pure=False)
         beside_blocks = zip(*beside, strict=True) if beside else ([],) * len(self.parts)
         return [call(*part, *arrays) for part, arrays in zip(self.parts, beside_blocks, strict=True)]
 
     def _aligned(self, other: Any) -> list[Any]:
-        """The blocks of another collection, cut as these are."""
+        """Return the blocks of another collection, with the same rows as these."""
         if hasattr(other, "chunks") and self.names is None and other.chunks[0] != self.collection.chunks[0]:
             if np.isnan(self.collection.chunks[0]).any() or np.isnan(other.chunks[0]).any():
-                return _blocks(other)  # whether they fit shows as they are read
+                return _blocks(other)  # whether the sizes match is checked when they are read
             return _blocks(other.rechunk({0: self.collection.chunks[0]}))
         return _blocks(other)
+
+
+def on_cluster(client: Any, calls: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
+    """Yield the results of function calls on the workers of a cluster, in order, with few of them under way at once.
+
+    Args:
+        client: the cluster's client.
+        calls: functions, each followed by its arguments.
+
+    Yields:
+        Any: the result of each call.
+    """
+    under_way: deque[Any] = deque()
+    with naming_scheduler(client):
+        at_once = _threads(client) + 1
+        for function, *arguments in calls:
+            if len(under_way) >= at_once:
+                yield under_way.popleft().result()
+            under_way.append(client.submit(function, *arguments, pure=False))
+        while under_way:
+            yield under_way.popleft().result()
+
+
+def _threads(client: Any) -> int:
+    if not client.nthreads():
+        try:  # a task, for which a cluster that adapts to its work starts a worker
+            client.submit(int, pure=False).result(timeout=_SECONDS)
+        except TimeoutError:
+            where = client.scheduler.address
+            raise TimeoutError(f"the Dask scheduler at {where} had no worker for {_SECONDS} seconds") from None
+    return sum(client.nthreads().values())
+
+
+@contextmanager
+def naming_scheduler(client: Any) -> Iterator[None]:
+    """Turn the errors of a client whose scheduler is gone into one line with the scheduler's address."""
+    try:
+        yield
+    except Exception as error:
+        # A task is cancelled only after the status has changed; a question to the scheduler can fail before.
+        if client is None or (client.status == "running" and type(error).__name__ != "CommClosedError"):
+            raise
+        raise ConnectionError(f"the Dask scheduler at {client.scheduler.address} was lost") from None
+
+
+def _client() -> Any:
+    """Return the client that Dask's collections are computed by, None without a cluster."""
+    distributed = sys.modules.get("distributed")
+    try:
+        return None if distributed is None else distributed.Client.current()
+    except ValueError:
+        return None
 
 
 def _blocks(X: Any) -> list[Any]:
@@ -133,7 +191,7 @@ class _Sum:
 
 @dataclass(frozen=True)
 class _Indexed:
-    """Answers with the index of their rows."""
+    """Results with the index of their rows."""
 
     compute: Callable[..., Any]
 

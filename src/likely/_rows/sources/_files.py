@@ -1,4 +1,4 @@
-"""Parquet, Feather and CSV: a file, a folder, a glob or a URL, read piece by piece by pyarrow."""
+"""Parquet, Feather and CSV: a file, a folder, a glob or a URL, read in pieces by pyarrow."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from typing import Any, TypeVar
 import joblib
 import numpy as np
 
+from likely._rows.sources._dask import on_cluster
 from likely._rows.sources._source import Answer, Source, cut
 
 T = TypeVar("T")
-_NUMBERS = 1 << 22  # of a block, about: two threads' worth of it and of what is computed from it is a few 100 MB
+_NUMBERS = 1 << 22  # values per block, about: with temporaries and two threads, a few hundred MB
 ENDINGS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".feather": "feather", ".arrow": "feather"}
 
 
@@ -32,16 +33,22 @@ def is_files(X: Any) -> bool:
 
 
 def is_one_file(data: Any) -> bool:
-    """Whether data is the path of a single file, even of one that is not there: no folder, no glob, no URL."""
+    """Whether data is the path of a single file, even if it does not exist: no folder, no glob, no URL."""
     if not isinstance(data, str | os.PathLike):
         return False
     path = os.fspath(data)
     return "://" not in path and not os.path.isdir(path) and (os.path.exists(path) or not glob.has_magic(path))
 
 
+def names_files(text: str) -> bool:
+    """Whether a text can only be a path, glob or URL, and not the name of a column."""
+    is_path = "://" in text or os.sep in text or Path(text).suffix.lower() in ENDINGS
+    return is_path or os.path.isdir(text) or bool(glob.has_magic(text) and glob.glob(text))
+
+
 @dataclass(frozen=True)
 class Piece:
-    """Rows of a file: some row groups of Parquet, or a batch that was read already."""
+    """Rows of a file: some of its row groups."""
 
     fragment: Any
     names: tuple[str, ...]
@@ -55,12 +62,12 @@ class Piece:
 
 @dataclass
 class Files(Source):
-    """Rows of files. Blocks are frames; functions run in joblib's threads, or where ``joblib.parallel_config`` says.
+    """Rows of files; blocks are frames. Functions run in joblib's threads, or as ``joblib.parallel_config`` sets.
 
     Args:
         dataset: a pyarrow dataset.
         names: the columns to read.
-        others: what stands beside each block: a column's name, or an array of as many rows.
+        others: further arguments per block: a column's name, or an array of as many rows.
     """
 
     dataset: Any
@@ -72,14 +79,14 @@ class Files(Source):
         """Return the rows of a path, glob, URL, list of these, or dataset.
 
         Args:
-            X: what names the files, or a pyarrow dataset.
+            X: the names of the files, or a pyarrow dataset.
 
         Returns:
             The rows.
 
         Raises:
             FileNotFoundError: there is no such file.
-            ValueError: files differ in their columns, or are of a kind that is not read.
+            ValueError: files differ in their columns, or are of an unsupported kind.
         """
         dataset = X if hasattr(X, "get_fragments") else _dataset([X] if isinstance(X, str | os.PathLike) else list(X))
         _check_alike(dataset)
@@ -93,6 +100,8 @@ class Files(Source):
             if other not in self.names:
                 raise ValueError(f"there is no column {other!r}: there are {', '.join(self.names[:10])}")
             source.names = [name for name in self.names if name != other]
+        elif is_files(other):
+            return self.beside(Files.opened(other).every(1)[0].to_numpy())  # a column or two: they fit in memory
         elif len(other) != len(self):
             cut(other, self.sizes)
         source.others = [*self.others, other]
@@ -100,17 +109,21 @@ class Files(Source):
 
     def each(self, compute: Callable[..., T], *beside: Sequence[Any]) -> Iterator[T]:
         """See :meth:`Source.each`."""
-        parallel = joblib.Parallel(prefer="threads", n_jobs=_jobs(), return_as="generator", pre_dispatch="n_jobs + 1")
         columns = [other for other in self.others if isinstance(other, str)]
-        tasks = (
-            joblib.delayed(_apply)(compute, piece, self.names, columns, self._arrays(start, piece.rows), block_arrays)
+        calls = (
+            (_apply, compute, piece, self.names, columns, self._arrays(start, piece.rows), block_arrays)
             for piece, start, *block_arrays in self._pieces(beside)
         )
-        return parallel(tasks)
+        # joblib would compute in this process on a cluster with a single thread, and cannot tell a lost scheduler.
+        client = getattr(joblib.parallel.get_active_backend()[0], "client", None)
+        if client is not None:
+            return on_cluster(client, calls)
+        parallel = joblib.Parallel(prefer="threads", n_jobs=_jobs(), return_as="generator", pre_dispatch="n_jobs + 1")
+        return parallel(joblib.delayed(function)(*arguments) for function, *arguments in calls)
 
     @functools.cached_property
     def sizes(self) -> list[int]:
-        """How many rows each block has, which Parquet tells without being read."""
+        """The number of rows of each block, which Parquet stores in its header."""
         return [piece.rows for piece, *_ in self._pieces(())]
 
     @property
@@ -148,7 +161,7 @@ def _apply(
 
 @dataclass(frozen=True)
 class _Batch:
-    """Rows that were read already, of a file that has to be read from its beginning."""
+    """Rows that are in memory already, of a file that can only be read from its beginning."""
 
     batch: Any
     rows: int
@@ -158,17 +171,17 @@ class _Batch:
 
 
 def _pieces(dataset: Any, names: tuple[str, ...]) -> Iterable[Any]:
-    most = max(1, _NUMBERS // max(1, len(names)))
+    rows_per_block = max(1, _NUMBERS // max(1, len(names)))
     for fragment in dataset.get_fragments():
         if not hasattr(fragment, "row_groups"):
-            batches = fragment.to_batches(schema=dataset.schema, columns=list(names), batch_size=most)
+            batches = fragment.to_batches(schema=dataset.schema, columns=list(names), batch_size=rows_per_block)
             with _naming(fragment.path):
                 yield from (_Batch(batch, batch.num_rows) for batch in batches if batch.num_rows)
             continue
         groups: list[int] = []
         rows = 0
         for group in fragment.row_groups:
-            if groups and rows + group.num_rows > most:
+            if groups and rows + group.num_rows > rows_per_block:
                 yield Piece(fragment.subset(row_group_ids=groups), names, rows)
                 groups, rows = [], 0
             groups, rows = [*groups, group.id], rows + group.num_rows
@@ -189,13 +202,13 @@ def _dataset(paths: list[Any]) -> Any:
     kinds = {_kind(path) for path in files}
     if len(kinds) > 1:
         raise ValueError(f"files of different kinds, {' and '.join(sorted(kinds))}: name those of one kind")
-    with _naming(files[0]):  # whose columns all are to have
+    with _naming(files[0]):  # the other files must have its columns
         return dataset.dataset(files[0] if len(files) == 1 else files, format=kinds.pop(), filesystem=filesystem)
 
 
 @contextmanager
 def _naming(path: str) -> Iterator[None]:
-    """Say in one line which file cannot be read."""
+    """Raise an error that names the file that cannot be read, in one line."""
     try:
         yield
     except (OSError, ValueError) as error:  # Arrow's errors are among these
@@ -210,7 +223,7 @@ def _kind(path: str) -> str:
 
 
 def _local(path: Path) -> list[str]:
-    """The files that a path or a glob stands for, in the order of their names."""
+    """Return the files of a path or a glob, in the order of their names."""
     if path.is_dir():
         files = sorted(str(file) for file in path.rglob("*") if file.suffix.lower() in ENDINGS and file.is_file())
         if not files:
@@ -239,7 +252,7 @@ def _remote(urls: list[str]) -> tuple[Any, list[str]]:
 
 
 def _check_alike(dataset: Any) -> None:
-    """Refuse files that do not have the columns of the first, or not of its types."""
+    """Raise an error for files whose columns, or their types, differ from those of the first."""
     first: Any = None
     for fragment in dataset.get_fragments():
         with _naming(fragment.path):
@@ -251,8 +264,8 @@ def _check_alike(dataset: Any) -> None:
         first_kinds = {name: str(kind) for name, kind in zip(first[0].names, first[0].types, strict=True)}
         for name in [*first_kinds, *kinds]:
             if kinds.get(name) != first_kinds.get(name):
-                here, there = (of_file.get(name, "not there") for of_file in (kinds, first_kinds))
-                difference = f"{name!r} is {here}, and {there} in {first[1]}"
+                kind_here, kind_there = (of_file.get(name, "not there") for of_file in (kinds, first_kinds))
+                difference = f"{name!r} is {kind_here}, and {kind_there} in {first[1]}"
                 raise ValueError(f"{fragment.path} has other columns: {difference}")
 
 
@@ -260,7 +273,7 @@ _UNSET = joblib.parallel.get_active_backend()[1]  # None, and 1 before joblib 1.
 
 
 def _jobs() -> int | None:
-    """As many threads as there are cores, unless ``joblib.parallel_config`` says otherwise."""
+    """Return the number of cores, or None where ``joblib.parallel_config`` sets the number of jobs."""
     backend, jobs = joblib.parallel.get_active_backend()
     local = type(backend).__name__ in ("LokyBackend", "ThreadingBackend")
     return joblib.cpu_count() if jobs == _UNSET and local else None

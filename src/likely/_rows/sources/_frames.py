@@ -1,6 +1,6 @@
-"""Frames of other engines, whose batches are handed to Python as Arrow: Spark's and Ray's.
+"""Frames of other engines, whose batches reach Python as Arrow: Spark's and Ray's.
 
-Rows are told apart by their columns alone there: what stands beside a block is a column of the same frame.
+Rows have no order there, so that further arguments of a block are columns of the same frame.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Frame(Source):
         return source
 
     def called(self, compute: Callable[..., T]) -> Callable[..., T]:
-        """Return a function of whole batches, as pandas frames, that hands ``compute`` its arguments."""
+        """Return a function of batches, as pandas frames, that calls ``compute`` with its arguments."""
         return _Called(compute, self.names, self.others)
 
 

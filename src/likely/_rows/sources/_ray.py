@@ -19,9 +19,9 @@ def is_ray(X: Any) -> bool:
 
 
 class Ray(Frame):
-    """A Ray data set; functions run by ``map_batches``, a block at a time.
+    """A Ray data set; functions run by ``map_batches``, one block at a time.
 
-    Ray does not say which block a task has: of a sample, every block gives its own rows, counted from its first.
+    Ray does not number the blocks of tasks: a sample counts the rows of each block from its first.
     """
 
     @classmethod
@@ -30,7 +30,7 @@ class Ray(Frame):
         return cls(X, list(X.columns()))
 
     def each(self, compute: Callable[..., T], *beside: Sequence[Any]) -> Iterator[T]:
-        """See :meth:`Source.each`; nothing can stand beside blocks that have no number."""
+        """See :meth:`Source.each`; blocks without numbers cannot have further arguments."""
         if beside:
             raise TypeError("blocks of a Ray data set have no number")
         results = self.frame.map_batches(_Pickled(self.called(compute)), batch_format="pandas", batch_size=None)
@@ -42,7 +42,7 @@ class Ray(Frame):
         return tuple(joined(part) for part in zip(*parts, strict=True))
 
     def answers(self, compute: Callable[..., Any], answer: Answer) -> Any:
-        """Return the data set with one column more, or several."""
+        """Return the data set with one or several additional columns."""
         added = _Added(self.called(compute), answer.names)
         return self.frame.map_batches(added, batch_format="pandas", batch_size=None)
 
@@ -57,7 +57,7 @@ class _Thinned:
 
 @dataclass(frozen=True)
 class _Pickled:
-    """Of every block, what a function returns, as a row of a data set."""
+    """The result of a function for each block, as a row of a data set."""
 
     compute: Callable[..., Any]
 
@@ -67,7 +67,7 @@ class _Pickled:
 
 @dataclass(frozen=True)
 class _Added:
-    """Blocks with the answers of a function in further columns."""
+    """Blocks with the results of a function in additional columns."""
 
     compute: Callable[..., Any]
     names: list[str]

@@ -1,4 +1,4 @@
-"""Tables that stay where they are: functions go to their blocks, and what they return comes back."""
+"""Tables that stay where they are: functions are sent to their blocks, and the results come back."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Answer:
-    """What a function returns for each row: one number, or several.
+    """The result of a function for each row: one number, or several.
 
     Args:
-        width: how many numbers; None for one that is not in a row of its own.
-        dtype: of which type.
-        name: of a column that holds it.
+        width: number of values per row; None for a single value, in an array of shape (rows,).
+        dtype: type of the values.
+        name: name of the column that holds them.
     """
 
     width: int | None = None
@@ -32,37 +32,37 @@ class Answer:
 
     @property
     def names(self) -> list[str]:
-        """Of the columns that hold it."""
+        """The names of the columns that hold it."""
         return [self.name] if self.width is None else [f"{self.name}_{place}" for place in range(self.width)]
 
     @property
     def none(self) -> NDArray[Any]:
-        """The answer to no rows."""
+        """The result for no rows."""
         return np.empty((0,) if self.width is None else (0, self.width), self.dtype)
 
 
 class Asked:
-    """A method of an estimator as it is now, to be asked of blocks later and elsewhere.
+    """A method of an estimator in its present state, to be called for blocks later and elsewhere.
 
     Args:
-        method: a method that answers each row by itself.
+        method: a method that treats each row by itself.
         fitted: the estimator.
-        answer: what it returns.
+        answer: width, type and name of the result.
     """
 
     def __init__(self, method: Callable[..., Any], fitted: Any, answer: Answer) -> None:
-        # By name: a method that is decorated cannot be found by pickle. A copy: the estimator may be fitted anew.
+        # By name, because pickle cannot find a decorated method; a copy, because the estimator may be fitted again.
         self.method, self.fitted, self.answer = method.__name__, copy.copy(fitted), answer
 
     def __call__(self, block: Any, **options: Any) -> Any:
-        """Return what the method says of a block, which may have no rows."""
+        """Return the result of the method for a block, which may have no rows."""
         return getattr(self.fitted, self.method)(block, **options) if len(block) else self.answer.none
 
 
 class Source(ABC):
-    """A table in blocks of rows, read as often as asked and never held as a whole.
+    """A table in blocks of rows, which can be read any number of times and is never in memory as a whole.
 
-    A block is what estimators take anyway, a pandas frame or a NumPy array. Subclasses say where functions are run.
+    A block is a pandas frame or a NumPy array, which estimators accept. Subclasses decide where functions are run.
     """
 
     names: list[str] | None = None  # of the columns; None of an array
@@ -72,7 +72,7 @@ class Source(ABC):
         """Yield ``compute(block, …)`` of every block, in the order of the rows.
 
         Args:
-            compute: a function of a block and of what stands beside it.
+            compute: a function of a block and of its further arguments.
             *beside: further arguments, each with one entry per block.
 
         Returns:
@@ -93,7 +93,7 @@ class Source(ABC):
 
     @abstractmethod
     def beside(self, other: Any) -> Source:
-        """Return a source whose blocks have one argument more, the same rows of something else.
+        """Return a source whose blocks have one further argument: the same rows of another table or array.
 
         Args:
             other: the name of a column, which is taken out of the blocks; an array in memory; or something of the
@@ -108,7 +108,7 @@ class Source(ABC):
 
         Args:
             compute: a function of a block.
-            add: how two of its results become one; the result must not depend on where blocks begin.
+            add: function that combines two results; the sum must not depend on where blocks begin.
 
         Returns:
             The sum.
@@ -117,36 +117,36 @@ class Source(ABC):
 
     @functools.cached_property
     def sizes(self) -> list[int]:
-        """How many rows each block has."""
+        """The number of rows of each block."""
         return list(self.each(_size))
 
     @property
     def width(self) -> int:
-        """How many columns the table has."""
+        """The number of columns of the table."""
         return len(self.names) if self.names is not None else next(iter(self.each(_width)))
 
     @property
     def paths(self) -> list[str]:
-        """The local files it is in, if it is in files."""
+        """The local files of the table, if any."""
         return []
 
     @property
     def starts(self) -> list[int]:
-        """Which row of the table each block begins with."""
+        """The number of the first row of each block."""
         return [0, *np.cumsum(self.sizes[:-1]).tolist()]
 
     def __len__(self) -> int:
         return sum(self.sizes)
 
     def sample(self, stride: int) -> tuple[Any, ...]:
-        """Return one of every ``stride`` rows, by :func:`drawn`, in memory: the block, and what stands beside it."""
+        """Return one of every ``stride`` rows, by :func:`drawn`, in memory: the table and its further arguments."""
         if stride == 1:
             return self.every(1)
         parts = list(self.each(functools.partial(_sampled, stride=stride), self.starts))
         return tuple(joined(part) for part in zip(*parts, strict=True))
 
     def every(self, stride: int) -> tuple[Any, ...]:
-        """Return every ``stride``-th row of the table, in memory: the block, and what stands beside it."""
+        """Return every ``stride``-th row, in memory: of the table and its further arguments."""
         parts = list(self.each(functools.partial(thinned, stride=stride), self.starts))
         return tuple(joined(part) for part in zip(*parts, strict=True))
 
@@ -160,18 +160,18 @@ def _width(block: Any, *_: Any) -> int:
 
 
 def thinned(*blocks: Any, stride: int) -> tuple[Any, ...]:
-    """Return every ``stride``-th row of what stands side by side, the last of which says which row of all is first."""
+    """Return every ``stride``-th row of some arrays; the last argument is the number of their first row."""
     *parts, start = blocks
     rows = slice(-start % stride, None, stride)
-    # Copied, or the few would keep the whole block in memory.
+    # Copied, because a view would keep the whole block in memory.
     return tuple((part.iloc[rows] if hasattr(part, "iloc") else part[rows]).copy() for part in parts)
 
 
 def drawn(start: int, rows: int, stride: int) -> NDArray[np.int64]:
     """Return which of the ``rows`` from ``start`` on are drawn: one of every ``stride`` rows of a table.
 
-    Which one is as good as drawn at random, so that what recurs in the table, such as every tenth row, is sampled as
-    often as it is there; but it is the same row however the table is cut.
+    The row is chosen by a hash, as good as at random, so that a pattern in the table, such as every tenth row, is
+    represented by its share; but it is the same row however the table is divided into blocks.
 
     >>> drawn(0, 12, 3), drawn(5, 7, 3) + 5
     (array([ 0,  5,  6, 11]), array([ 5,  6, 11]))
@@ -190,7 +190,7 @@ def _sampled(*blocks: Any, stride: int) -> tuple[Any, ...]:
 
 
 def joined(parts: Sequence[Any]) -> Any:
-    """Return blocks one below the other."""
+    """Concatenate blocks."""
     if hasattr(parts[0], "iloc"):
         import pandas as pd
 
@@ -199,7 +199,7 @@ def joined(parts: Sequence[Any]) -> Any:
 
 
 def cut(array: Any, sizes: Sequence[int]) -> list[Any]:
-    """Cut an array into the rows of each block.
+    """Split an array into the rows of each block.
 
     Args:
         array: an array or frame with one entry per row of the table.

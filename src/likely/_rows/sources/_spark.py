@@ -34,7 +34,7 @@ class Spark(Frame):
         return (pickle.loads(row.result) for row in sorted(rows, key=lambda row: (row.part, row.batch)))
 
     def answers(self, compute: Callable[..., Any], answer: Answer) -> Any:
-        """Return the frame with one column more, or several."""
+        """Return the frame with one or several additional columns."""
         from pyspark.sql.types import DoubleType, LongType, StructField
 
         kind = LongType() if answer.dtype == "int64" else DoubleType()
@@ -44,7 +44,7 @@ class Spark(Frame):
         return self.frame.mapInArrow(_Added(self.called(compute), answer.names), schema)
 
     def _numbers(self, beside: Sequence[Any]) -> dict[tuple[int, int], int] | None:
-        """Which block each batch of each partition is, where that matters."""
+        """Return the number of each batch of each partition; None without further arguments."""
         if not beside:
             return None
         rows = self.frame.mapInArrow(_Pickled(_nothing, None, None), "part long, batch long, result binary").collect()
@@ -57,7 +57,7 @@ def _nothing(*_: Any) -> None:
 
 @dataclass(frozen=True)
 class _Pickled:
-    """Of every batch, its place and what a function returns, as a row of a frame."""
+    """The position of each batch and the result of a function for it, as a row of a frame."""
 
     compute: Callable[..., Any]
     beside: list[tuple[Any, ...]] | None
@@ -76,7 +76,7 @@ class _Pickled:
 
 @dataclass(frozen=True)
 class _Added:
-    """Batches with the answers of a function in further columns."""
+    """Batches with the results of a function in additional columns."""
 
     compute: Callable[..., Any]
     names: list[str]

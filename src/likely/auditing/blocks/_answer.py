@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -110,6 +110,7 @@ class BlocksAudit(Audit):
     flagged: int = 0
     read: int = 0
     inputs: tuple[str, ...] = ()
+    scores_file: ClassVar[str] = SCORES
 
     @cached_property
     def names(self) -> RowNames:

@@ -118,9 +118,9 @@ class _Told:
     def notes(self) -> list[str]:
         """What is to be told of how the table was read."""
         n, rows, stride = self.fitted.sampled, self.sums.rows, self.fitted.stride
-        every = f": one in {stride:,}, evenly spread" if stride > 1 else ""
+        spacing = f": one in {stride:,}, evenly spread" if stride > 1 else ""
         sentences = [
-            f"The models were fitted to {n:,} of {rows:,} rows{every}. They scored all rows. Missing values, ranges, "
+            f"The models were fitted to {n:,} of {rows:,} rows{spacing}. They scored all rows. Missing values, ranges, "
             f"constant columns and exact copies are those of all rows; everything else is of the {n:,}."
         ]
         if self.scored.copies is None:

@@ -150,7 +150,7 @@ class RowScores:
             explain = self._words(typed, places, scores["broken"].to_numpy(np.float64))
         finding = _rows._finding(scale, certainty, len(self.columns.kinds), explain)
         wrong = sum(suspect.wrong for suspect in finding.suspects)
-        summary = _rows._told(count, wrong, rows) if count else finding.summary
+        summary = _rows._summary(count, wrong, rows) if count else finding.summary
         return replace(finding, summary=summary, scores={}, numbers={**finding.numbers, "rows": count})
 
     def _words(self, typed: pd.DataFrame, places: NDArray[np.int64], broken: Array) -> Any:

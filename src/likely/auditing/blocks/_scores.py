@@ -82,8 +82,8 @@ class Spread:
     def add(self, values: Any) -> None:
         """Take in further rows."""
         scores = np.asarray(values, np.float64)
-        every = max(1, self.rows // _SOME)
-        self._others.append(scores[-self._seen % every :: every])
+        stride = max(1, self.rows // _SOME)
+        self._others.append(scores[-self._seen % stride :: stride])
         self._seen += len(scores)
         both = np.concatenate([self._highest, scores])
         self._highest = np.partition(both, -_HIGHEST)[-_HIGHEST:] if len(both) > _HIGHEST else both

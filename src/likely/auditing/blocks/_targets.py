@@ -96,8 +96,9 @@ class TargetScores:
         if verdict.predictable:
             some = np.random.RandomState(seed).permutation(len(u))[:_LINE]
             line = _fitted_line(u - forecast.mean, _doubles(features, forecast.mean), some)
-            said = line.predict_scale(np.zeros(len(some)), None, features=_doubles(features[some], forecast.mean[some]))
-            factor = float(np.median(verdict.scale[some] / said))
+            read = _doubles(features[some], forecast.mean[some])
+            predicted = line.predict_scale(np.zeros(len(some)), None, features=read)
+            factor = float(np.median(verdict.scale[some] / predicted))
         known = np.full(len(columns.typed) + 1, -1)
         known[data.rows] = np.arange(len(data.rows))
         reach = squash.back(u), squash.back(verdict.mean)

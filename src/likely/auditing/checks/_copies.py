@@ -48,7 +48,7 @@ def repeated_rows(columns: Columns, twins: Twins, target: str | None) -> Finding
     explained = scatter_of_copies(columns, twins, target) if disagree and target is not None else ""
 
     def explain(rows: NDArray[np.int64]) -> Iterator[Explained]:
-        return _told(columns, twins, target, rows, _ALIKE if explained else _CONTRARY)
+        return _explanations(columns, twins, target, rows, _ALIKE if explained else _CONTRARY)
 
     almost, differ = "almost " if near == count else "", _but(columns.named("identifier"))
     parts = [f"{counted(count, f'row {almost}repeats', f'rows {almost}repeat')} an earlier one{differ}"]
@@ -65,14 +65,14 @@ def repeated_rows(columns: Columns, twins: Twins, target: str | None) -> Finding
     )
 
 
-def _told(
+def _explanations(
     columns: Columns, twins: Twins, target: str | None, rows: NDArray[np.int64], contrary: float
 ) -> Iterator[Explained]:
     """What is said of some copies; ``contrary`` is how far off one with another target is."""
     differ = columns.named("identifier")
     names = RowNames(columns.typed, next(iter(columns.named("name")), None))
     values = columns.typed[target].to_numpy() if target is not None else np.zeros(0)
-    others, exact, disagree = (every[rows].tolist() for every in (twins.of, twins.exact, twins.disagree))
+    others, exact, disagree = (of_all[rows].tolist() for of_all in (twins.of, twins.exact, twins.disagree))
     for row, other, same, contradicts in zip(rows.tolist(), others, exact, disagree, strict=True):
         how, which = "equals" if same else "almost equals", names.called(other)
         reasons = [Reason("all columns" if same else "nearly all", f"as in {which}{_but(differ)}", share=1.0)]

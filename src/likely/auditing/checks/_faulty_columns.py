@@ -50,18 +50,22 @@ def faulty_columns(frame: pd.DataFrame, columns: Columns, target: str | None) ->
     faults["identifier"] = [(name, _WORDS["identifier"]) for name in identifiers(columns) if name != target]
     faults["twin"] = [(twin.second, twin.how) for twin in twin_columns(columns, leave_out)]
     faults["code"] = [(code.column, code.sentence) for code in codes(columns, leave_out)]
-    faults["spelling"] = [(name, why) for name, every in spellings(columns).items() for why in every[:3]]
+    faults["spelling"] = [(name, why) for name, reasons in spellings(columns).items() for why in reasons[:3]]
     faults["written"] = [(name, why) for name, why in written(frame, columns).items() if name != target]
-    lines = [(name, _WORDS[kind], why) for kind, every in faults.items() for name, why in every]
+    lines = [
+        (name, _WORDS[kind], why if why != _WORDS[kind] else "")
+        for kind, reasons in faults.items()
+        for name, why in reasons
+    ]
     table = pd.DataFrame(lines[:_SHOWN], columns=["column", "what", "more"]).set_index("column")
-    parts = [_part(kind, [name for name, _ in every]) for kind, every in faults.items() if every]
+    parts = [_part(kind, [name for name, _ in reasons]) for kind, reasons in faults.items() if reasons]
     return Finding(
         "columns",
         "Columns to look at",
         " ".join(parts)
         if parts
         else "No column is constant, repeats another, names the rows, or holds codes or numbers as text.",
-        numbers={kind: [{"column": name, "why": why} for name, why in every] for kind, every in faults.items()},
+        numbers={kind: [{"column": name, "why": why} for name, why in reasons] for kind, reasons in faults.items()},
         tables=(Table(table, "Columns to look at, and why."),) if lines else (),
     )
 

@@ -64,12 +64,12 @@ def measure(picture: Pictures, rows: int) -> Facts:
     for row in range(rows):
         image = picture(row)
         if image is not None:
-            numbers[row], hashes[row], small[row] = _one(image)
+            numbers[row], hashes[row], small[row] = _measure_one(image)
     width, height, brightness, dark, light, contrast, sharpness, colour = numbers.T
     return Facts(width, height, brightness, dark, light, contrast, sharpness, colour, hashes, small)
 
 
-def _one(image: Any) -> tuple[Any, np.uint64, NDArray[np.float32]]:
+def _measure_one(image: Any) -> tuple[Any, np.uint64, NDArray[np.float32]]:
     width, height = image.size
     colour = image.convert("RGB")
     if max(width, height) > _SIDE:

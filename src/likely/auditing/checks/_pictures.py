@@ -143,17 +143,17 @@ def odd_pictures(facts: Facts, n: int, labels: Array | None = None) -> Finding:
         for row, more in rows_at_fault.items():
             odd[row].append((kind, more))
     certainty = np.zeros(n)
-    for row, every in odd.items():
-        certainty[row] = max(_KINDS[kind].sure for kind, _ in every)
+    for row, row_faults in odd.items():
+        certainty[row] = max(_KINDS[kind].sure for kind, _ in row_faults)
 
     def explain(top: NDArray[np.int64]) -> Iterator[Explained]:
         for row in top:
-            every = sorted(odd[int(row)], key=lambda fault: -_KINDS[fault[0]].sure)
-            kind, more = every[0]
-            about = _KINDS[kind]
-            reasons = [Reason("image", _KINDS[fault].words, text, _KINDS[fault].sure) for fault, text in every]
-            headline = f"the image {about.words}{': ' if more else ''}{more}"
-            yield Explained(headline, reasons, about.far, about.wrong, f"the image {about.words}")
+            row_faults = sorted(odd[int(row)], key=lambda fault: -_KINDS[fault[0]].sure)
+            kind, more = row_faults[0]
+            problem = _KINDS[kind]
+            reasons = [Reason("image", _KINDS[fault].words, text, _KINDS[fault].sure) for fault, text in row_faults]
+            headline = f"the image {problem.words}{': ' if more else ''}{more}"
+            yield Explained(headline, reasons, problem.far, problem.wrong, f"the image {problem.words}")
 
     counts_in_words = [
         f"{count:,} {_KINDS[kind].words.replace('is ', '', 1)}" for kind, count in counts.items() if count

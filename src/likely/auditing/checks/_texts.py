@@ -102,16 +102,16 @@ def odd_texts(columns: Columns, leave_out: set[str]) -> Finding | None:
 def _finding(odd: dict[int, list[_Odd]], n: int, frame: pd.DataFrame, parts: list[str]) -> Finding:
     certainty = np.zeros(n)
     counts: dict[str, int] = defaultdict(int)
-    for row, every in odd.items():
-        certainty[row] = max(_SURE[fault.what] for fault in every)
-        for what in {fault.what for fault in every}:
+    for row, faults in odd.items():
+        certainty[row] = max(_SURE[fault.what] for fault in faults)
+        for what in {fault.what for fault in faults}:
             counts[what] += 1
 
     def explain(rows: NDArray[np.int64]) -> Iterator[Explained]:
         for row in rows:
-            every = sorted(odd[int(row)], key=lambda fault: -_SURE[fault.what])
-            reasons = [Reason(fault.column, fault.shown, fault.expected, _SURE[fault.what]) for fault in every]
-            first = every[0]
+            faults = sorted(odd[int(row)], key=lambda fault: -_SURE[fault.what])
+            reasons = [Reason(fault.column, fault.shown, fault.expected, _SURE[fault.what]) for fault in faults]
+            first = faults[0]
             wrong = first.what in ("damaged", "empty")
             yield Explained(first.headline, reasons, _FAR_OFF[first.what], wrong=wrong, group=first.group)
 

@@ -1,4 +1,4 @@
-"""Fitted estimators of tables as files of plain numbers: nothing in such a file is run when it is read."""
+"""Fitted estimators of tables as files of numbers and text: reading one runs no code from it."""
 
 from likely.tabular._saving._model import load_model, save_model
 

@@ -18,58 +18,58 @@ INVERSES = {"squared_error": "identity", "poisson": "exp", "gamma": "exp", "log_
 
 @dataclass(frozen=True)
 class PlainBoosting:
-    """The sum of what trees say; it predicts as the estimator that it was made of."""
+    """A sum of trees, with the same predictions as the estimator that it was made from."""
 
-    roots: Index  # (trees,): those of a round one after the other
+    roots: Index  # (trees,): round by round
     left: Index  # (nodes,)
     right: Index
     feature: Index
     threshold: Array
     gaps_left: NDArray[np.bool_]  # (nodes,): where a missing value goes
-    held: Index  # (nodes,): the place among ``holds`` of a split by category, −1 of one by number
+    split: Index  # (nodes,): the row of ``holds`` for a split by category, −1 for one by number
     value: Array
-    holds: NDArray[np.bool_]  # (splits, codes): what goes left
+    holds: NDArray[np.bool_]  # (splits, codes): whether a category goes left
     start: Array  # (outputs,)
-    order: Index  # the column that each feature is read from: categories come first
+    order: Index  # the column of each feature: categories come first
     levels: tuple[Array, ...]  # the values of each category, in the order of their codes
     inverse: str
 
     def __post_init__(self) -> None:
         check_nodes(
-            self.roots, self.left, self.right, self.feature, self.threshold, self.gaps_left, self.held, self.value
+            self.roots, self.left, self.right, self.feature, self.threshold, self.gaps_left, self.split, self.value
         )
 
     @classmethod
     def of(cls, model: Any) -> Self:
-        """From a fitted HistGradientBoostingRegressor or HistGradientBoostingClassifier.
+        """Convert a fitted HistGradientBoostingRegressor or HistGradientBoostingClassifier.
 
-        An AttributeError or another error is raised if this scikit-learn stores its trees in another way.
+        Raises AttributeError or another error if this version of scikit-learn stores its trees in another way.
         """
         trees = [tree for turn in model._predictors for tree in turn]
         nodes = [tree.nodes for tree in trees]
         roots = np.cumsum([0, *map(len, nodes)])[:-1]
-        inner = [own["is_leaf"] == 0 for own in nodes]
+        inner = [tree_nodes["is_leaf"] == 0 for tree_nodes in nodes]
         bits = [_unpacked(tree.raw_left_cat_bitsets) for tree in trees]
         splits = np.cumsum([0, *map(len, bits)])[:-1]
-        held = [
-            np.where(own["is_categorical"] != 0, own["bitset_idx"].astype(np.int64) + first, -1)
-            for own, first in zip(nodes, splits, strict=True)
+        split = [
+            np.where(tree_nodes["is_categorical"] != 0, tree_nodes["bitset_idx"].astype(np.int64) + offset, -1)
+            for tree_nodes, offset in zip(nodes, splits, strict=True)
         ]
-        every = np.concatenate(nodes)
+        all_nodes = np.concatenate(nodes)
         categorical = getattr(model, "is_categorical_", None)
         order, levels = np.arange(model.n_features_in_), []
         if categorical is not None:
             order = np.concatenate([np.flatnonzero(categorical), np.flatnonzero(~categorical)])
-            levels = [np.asarray(own) for own in model._preprocessor.named_transformers_["encoder"].categories_]
+            levels = [np.asarray(values) for values in model._preprocessor.named_transformers_["encoder"].categories_]
         return cls(
             roots,
-            joined([own["left"].astype(np.int64) for own in nodes], roots, inner),
-            joined([own["right"].astype(np.int64) for own in nodes], roots, inner),
-            every["feature_idx"].astype(np.int32),
-            every["num_threshold"].copy(),
-            every["missing_go_to_left"] != 0,
-            np.concatenate(held).astype(np.int32),
-            every["value"].copy(),
+            joined([tree_nodes["left"].astype(np.int64) for tree_nodes in nodes], roots, inner),
+            joined([tree_nodes["right"].astype(np.int64) for tree_nodes in nodes], roots, inner),
+            all_nodes["feature_idx"].astype(np.int32),
+            all_nodes["num_threshold"].copy(),
+            all_nodes["missing_go_to_left"] != 0,
+            np.concatenate(split).astype(np.int32),
+            all_nodes["value"].copy(),
             np.concatenate(bits),
             np.asarray(model._baseline_prediction).reshape(-1),
             order,
@@ -78,12 +78,12 @@ class PlainBoosting:
         )
 
     def predict(self, x: Array) -> Array:
-        """The mean of each row."""
+        """Predict the mean of each row."""
         raw = self._raw(x)[:, 0]
         return raw if self.inverse == "identity" else np.exp(raw)
 
     def predict_proba(self, x: Array) -> Array:
-        """The probability of each class, of shape (rows, classes)."""
+        """Predict the probability of each class, of shape (rows, classes)."""
         raw = self._raw(x)
         if raw.shape[1] > 1:
             return np.asarray(softmax(raw, axis=1))
@@ -91,7 +91,7 @@ class PlainBoosting:
         return np.column_stack([1 - share, share])
 
     def _raw(self, x: Array) -> Array:
-        return np.concatenate([self._some(part) for part in chunks(self._encoded(x))])
+        return np.concatenate([self._predict_chunk(part) for part in chunks(self._encoded(x))])
 
     def _encoded(self, x: Array) -> Array:
         x = np.asarray(x, dtype=np.float64)[:, self.order]
@@ -101,20 +101,20 @@ class PlainBoosting:
             x[:, place] = np.where(known, codes, np.nan)
         return x
 
-    def _some(self, x: Array) -> Array:
+    def _predict_chunk(self, x: Array) -> Array:
         def goes_left(nodes: Index, rows: Index) -> NDArray[np.bool_]:
-            values, held = x[rows, self.feature[nodes]], self.held[nodes]
+            values, split = x[rows, self.feature[nodes]], self.split[nodes]
             left = values <= self.threshold[nodes]
-            told = np.flatnonzero((held >= 0) & ~np.isnan(values))
-            left[told] = self.holds[held[told], values[told].astype(np.intp)]
+            by_category = np.flatnonzero((split >= 0) & ~np.isnan(values))
+            left[by_category] = self.holds[split[by_category], values[by_category].astype(np.intp)]
             return np.where(np.isnan(values), self.gaps_left[nodes], left)
 
         reached = leaves(self.roots, self.left, self.right, len(x), goes_left)
-        said = self.value[reached].reshape(-1, len(self.start), len(x))
-        return np.asarray(self.start[:, None] + said.sum(0)).T
+        steps = self.value[reached].reshape(-1, len(self.start), len(x))
+        return np.asarray(self.start[:, None] + steps.sum(0)).T
 
 
 def _unpacked(bitsets: Array) -> NDArray[np.bool_]:
-    """Words of 32 bits, the lowest first, as one truth value per code."""
+    """Convert words of 32 bits, the lowest first, to one truth value per code."""
     words = np.asarray(bitsets, dtype="<u4").reshape(-1, BITS // 32)
     return np.unpackbits(words.view(np.uint8), axis=1, bitorder="little").astype(bool)

@@ -13,7 +13,7 @@ from likely.tabular._saving._walk import LEAF, check_nodes, chunks, joined, leav
 
 @dataclass(frozen=True)
 class PlainForest:
-    """The mean of what trees say; it predicts as the forest that it was made of."""
+    """A mean of trees, with the same predictions as the forest that it was made from."""
 
     roots: Index  # (trees,)
     left: Index  # (nodes,)
@@ -28,8 +28,8 @@ class PlainForest:
 
     @classmethod
     def of(cls, forest: Any) -> Self:
-        """From a fitted ExtraTreesRegressor or ExtraTreesClassifier of one target."""
-        trees = [own.tree_ for own in forest.estimators_]
+        """Convert a fitted ExtraTreesRegressor or ExtraTreesClassifier of one target."""
+        trees = [tree.tree_ for tree in forest.estimators_]
         roots = np.cumsum([0, *(tree.node_count for tree in trees)])[:-1]
         inner = [tree.children_left != LEAF for tree in trees]
         return cls(
@@ -43,14 +43,14 @@ class PlainForest:
         )
 
     def predict(self, x: Array) -> Array:
-        """The mean of the leaves, of shape (rows, outputs)."""
-        return np.concatenate([self._some(np.asarray(part, dtype=np.float32)) for part in chunks(x)])
+        """Predict the mean of the leaves, of shape (rows, outputs)."""
+        return np.concatenate([self._predict_chunk(np.asarray(part, dtype=np.float32)) for part in chunks(x)])
 
     def predict_proba(self, x: Array) -> Array:
-        """The probability of each class, of shape (rows, classes)."""
+        """Predict the probability of each class, of shape (rows, classes)."""
         return self.predict(x)
 
-    def _some(self, x: Array) -> Array:
+    def _predict_chunk(self, x: Array) -> Array:
         reached = leaves(
             self.roots, self.left, self.right, len(x),
             lambda nodes, rows: x[rows, self.feature[nodes]] <= self.threshold[nodes],

@@ -24,7 +24,7 @@ class PlainFrame:
 
     @classmethod
     def of(cls, X: Any, columns: Columns) -> Self:
-        """From a frame as ``columns`` reads it."""
+        """Convert a frame, whose columns are read by ``columns``."""
         values: list[Any] = []
         for kind, column in zip(columns.kinds, each_column(X), strict=True):
             if isinstance(kind, Levels):
@@ -36,9 +36,9 @@ class PlainFrame:
         return cls(type(X).__module__.split(".")[0], tuple(X.columns), tuple(values))
 
     def restored(self) -> Any:
-        """A frame that the same columns are read from."""
+        """Return a frame that is read as the same columns."""
         if self.library not in LIBRARIES:
-            raise ValueError(f"the sample of rows is damaged: it names no library of frames ({self.library!r})")
+            raise ValueError(f"the sample of rows is damaged: it names an unknown library of frames ({self.library!r})")
         try:
             library = import_module(self.library)
         except ImportError:
@@ -48,8 +48,8 @@ class PlainFrame:
         if self.library == "polars":
             return library.DataFrame(dict(zip(self.names, self.values, strict=True)))
         columns = {
-            place: library.Series(own, dtype=object if isinstance(own, list) else None)
-            for place, own in enumerate(self.values)
+            position: library.Series(values, dtype=object if isinstance(values, list) else None)
+            for position, values in enumerate(self.values)
         }
         frame = library.DataFrame(columns)
         frame.columns = library.Index(self.names, tupleize_cols=False)
@@ -57,10 +57,10 @@ class PlainFrame:
 
 
 def plain_rows(X: Any, columns: Columns) -> Any:
-    """An array as it is, a frame as plain columns."""
+    """Return an array unchanged, a frame as plain columns."""
     return PlainFrame.of(X, columns) if is_frame(X) else np.asarray(X)
 
 
 def restored_rows(rows: Any) -> Any:
-    """The array or the frame again."""
+    """Return the array or the frame that :func:`plain_rows` converted."""
     return rows.restored() if isinstance(rows, PlainFrame) else rows

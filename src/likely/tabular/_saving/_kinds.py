@@ -1,4 +1,4 @@
-"""The classes that a file may name. No other is ever made from a file."""
+"""The classes that a file may name. Reading a file creates objects of no other class."""
 
 from __future__ import annotations
 

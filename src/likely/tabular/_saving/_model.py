@@ -1,4 +1,4 @@
-"""A fitted estimator of tables as one file: arrays of NumPy, and a header of JSON that says what they are."""
+"""A fitted estimator of tables as one file: arrays of NumPy, and a header of JSON that describes them."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from likely.tabular._saving._write import Unsaved, Writer
 FORMAT = 1
 HEADER = "header.json"
 CLASSES = ("LikelihoodRegressor", "LikelihoodClassifier")
-EQUAL = 1e-9  # how near predictions of what was written must come
-ALIKE, MOST = 1e-3, 0.9  # the same, and for which share of rows, where the model is on another device
-PASSING = ("_began", "_metadata_request")  # what a fit or a caller leaves behind that is no part of the model
-DATE = (1980, 1, 1, 0, 0, 0)  # the same model makes the same file
+EQUAL = 1e-9  # largest difference of predictions before and after saving
+ALIKE, MOST = 1e-3, 0.9  # the same for a model on another device, and the share of rows that must meet it
+PASSING = ("_began", "_metadata_request")  # attributes that are no part of the model
+DATE = (1980, 1, 1, 0, 0, 0)  # constant, so that equal models are saved as equal files
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 
@@ -39,13 +39,16 @@ def save_model(estimator: Any, path: str | os.PathLike[str]) -> None:
     check_is_fitted(estimator)
     if getattr(estimator, "_path", None) is not None:
         raise TypeError(
-            "a model with a network of its own objective or likelihood cannot be saved without pickle: "
-            "fit with objective='auto', or keep it by joblib or skops"
+            "a model that is a single network cannot be saved without pickle: "
+            "fit with objective='auto', or save it with joblib or skops"
         )
     header, arrays = _written(estimator)
     _check_equal(estimator, _restored(type(estimator), header, arrays))
     text = json.dumps(header, allow_nan=False, ensure_ascii=True)
-    with replacing(path) as beside, zipfile.ZipFile(beside, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+    with (
+        replacing(path) as temporary,
+        zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
+    ):
         archive.writestr(_entry(HEADER), text)
         for name, array in arrays.items():
             with archive.open(_entry(f"{name}.npy"), "w", force_zip64=True) as entry:
@@ -53,7 +56,7 @@ def save_model(estimator: Any, path: str | os.PathLike[str]) -> None:
 
 
 def load_model(cls: type, path: str | os.PathLike[str]) -> Any:
-    """The estimator in a file that :func:`save_model` wrote; see its ``load``."""
+    """Return the estimator in a file that :func:`save_model` wrote; see its ``load``."""
     file = Path(path)
     with loading(file), zipfile.ZipFile(file) as archive:
         try:
@@ -67,19 +70,19 @@ def load_model(cls: type, path: str | os.PathLike[str]) -> Any:
 def _read(cls: type, archive: zipfile.ZipFile) -> Any:
     header, kind = _header(archive), _kind(cls)
     if header["class"] != kind:
-        raise ValueError(f"it holds a {header['class'][:40]} and no {kind}: use the load of that class")
+        raise ValueError(f"it holds a {header['class'][:40]} and not a {kind}: use the load of that class")
     arrays = {name[:-4]: _array(archive, name) for name in archive.namelist() if name.endswith(".npy")}
     estimator = _restored(cls, header, arrays)
-    estimator._said(estimator._sample.X[:2])  # a file that is read at all makes a model that predicts
+    estimator._location_and_log_scale(estimator._sample.X[:2])  # raises an error for a model that cannot predict
     return estimator
 
 
 def _written(estimator: Any) -> tuple[dict[str, Any], Arrays]:
     writer, parameters = Writer(), estimator.get_params(deep=False)
     skipped = {*parameters, *PASSING, "_sample"}
-    state = {name: own for name, own in vars(estimator).items() if name not in skipped}
+    state = {name: value for name, value in vars(estimator).items() if name not in skipped}
     try:
-        fitted = {name: writer.write(own) for name, own in state.items()}
+        fitted = {name: writer.write(value) for name, value in state.items()}
         rows = writer.write(plain_rows(estimator._sample.X, estimator.columns_))
     except Unsaved as error:
         raise TypeError(f"the model is not saved: {error}") from error
@@ -87,7 +90,9 @@ def _written(estimator: Any) -> tuple[dict[str, Any], Arrays]:
         "format": FORMAT,
         "likely": _version(),
         "class": _kind(type(estimator)),
-        "parameters": {name: plain for name, own in parameters.items() if (plain := _plain(own)) is not NotImplemented},
+        "parameters": {
+            name: plain for name, value in parameters.items() if (plain := _plain(value)) is not NotImplemented
+        },
         "fitted": fitted,
         "sample": rows,
     }
@@ -97,7 +102,7 @@ def _written(estimator: Any) -> tuple[dict[str, Any], Arrays]:
 def _restored(cls: type, header: dict[str, Any], arrays: Arrays) -> Any:
     reader, parameters = Reader(arrays), header["parameters"]
     unknown = set(parameters) - set(inspect.signature(cls).parameters)
-    if unknown or any(_plain(own) is NotImplemented for own in parameters.values()):
+    if unknown or any(_plain(value) is NotImplemented for value in parameters.values()):
         raise ValueError(f"its parameters are not those of {cls.__name__}: {', '.join(parameters)}")
     estimator = cls(**parameters)
     for name, node in header["fitted"].items():
@@ -109,28 +114,29 @@ def _restored(cls: type, header: dict[str, Any], arrays: Arrays) -> Any:
 
 
 def _check_equal(estimator: Any, restored: Any) -> None:
-    """Refuse to write what would not predict the same."""
-    # The copy is on the CPU: another device rounds differently, and now and then a row takes another branch of a tree.
-    here = torch.device(estimator.device or "cpu").type == "cpu"
-    nearness, share = (EQUAL, 1.0) if here else (ALIKE, MOST)
-    for said, again in zip(estimator._said(estimator._sample.X), restored._said(restored._sample.X), strict=True):
-        if np.isclose(said, again, rtol=nearness, atol=nearness, equal_nan=True).mean() < share:
+    """Raise an error if the copy predicts differently."""
+    # The copy is on the CPU: another device rounds differently, which can move a row to another branch of a tree.
+    on_cpu = torch.device(estimator.device or "cpu").type == "cpu"
+    tolerance, share = (EQUAL, 1.0) if on_cpu else (ALIKE, MOST)
+    before, after = (model._location_and_log_scale(model._sample.X) for model in (estimator, restored))
+    for expected, actual in zip(before, after, strict=True):
+        if np.isclose(expected, actual, rtol=tolerance, atol=tolerance, equal_nan=True).mean() < share:
             raise RuntimeError(
-                "the model was not saved, for its copy does not predict the same: keep it by joblib or skops, "
+                "the model was not saved, because its copy does not predict the same: save it with joblib or skops, "
                 "and report this with the versions of scikit-learn and LightGBM"
             )
 
 
 def _header(archive: zipfile.ZipFile) -> dict[str, Any]:
     if HEADER not in archive.namelist():
-        raise ValueError(f"it is no model of likely, for it has no {HEADER}")
+        raise ValueError(f"it is not a model of likely: it has no {HEADER}")
     try:
         header = json.loads(archive.read(HEADER))
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
         raise ValueError(f"its {HEADER} is damaged") from None
-    wanted = {"format": int, "likely": str, "class": str, "parameters": dict, "fitted": dict}
-    if not isinstance(header, dict) or not all(isinstance(header.get(name), own) for name, own in wanted.items()):
-        raise ValueError(f"its {HEADER} lacks some of {', '.join(wanted)}")
+    expected = {"format": int, "likely": str, "class": str, "parameters": dict, "fitted": dict}
+    if not isinstance(header, dict) or not all(isinstance(header.get(name), kind) for name, kind in expected.items()):
+        raise ValueError(f"its {HEADER} lacks some of {', '.join(expected)}")
     if header["format"] != FORMAT:
         raise ValueError(
             f"it has format {header['format']}, written by likely {header['likely'][:20]}; this is likely "
@@ -140,7 +146,7 @@ def _header(archive: zipfile.ZipFile) -> dict[str, Any]:
 
 
 def _array(archive: zipfile.ZipFile, name: str) -> np.ndarray[Any, Any]:
-    stream = io.BytesIO(archive.read(name))  # to the end, where its checksum is compared
+    stream = io.BytesIO(archive.read(name))  # read to the end, so that its checksum is compared
     array: np.ndarray[Any, Any] = np.lib.format.read_array(stream, allow_pickle=False)
     return array
 
@@ -152,20 +158,20 @@ def _entry(name: str) -> zipfile.ZipInfo:
 
 
 def _kind(cls: type) -> str:
-    """The class of ours that a class is or extends."""
-    return next(own.__name__ for own in cls.__mro__ if own.__name__ in CLASSES)
+    """Return the name of the class of this package that a class is or extends."""
+    return next(base.__name__ for base in cls.__mro__ if base.__name__ in CLASSES)
 
 
 def _plain(value: Any) -> Any:
-    """A parameter in JSON's types, or NotImplemented: such a one is left at its default."""
+    """Return a parameter in JSON's types; NotImplemented where it has none, so that it is loaded as its default."""
     value = value.item() if isinstance(value, np.generic) else value
     value = str(value) if isinstance(value, torch.device) else value
-    if isinstance(value, list | tuple) and value and all(isinstance(own, str) for own in value):
+    if isinstance(value, list | tuple) and value and all(isinstance(item, str) for item in value):
         return list(value)
     plain = value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value))
     return value if plain else NotImplemented
 
 
 def _version() -> str:
-    # The package is a floor above this file, which may not import it; but it is there whenever this is.
+    # This file may not import the package, which is a layer above it; but the package is always loaded before it.
     return str(sys.modules["likely"].__version__)

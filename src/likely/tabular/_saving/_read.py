@@ -1,4 +1,4 @@
-"""Fitted parts again from JSON and arrays."""
+"""Conversion of JSON and arrays to fitted objects."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ class Reader:
         self.arrays = arrays
 
     def read(self, node: Any) -> Any:
-        """The value that a piece of JSON stands for."""
+        """Return the value that a piece of JSON represents."""
         if isinstance(node, list):
-            return [self.read(own) for own in node]
+            return [self.read(item) for item in node]
         if not isinstance(node, dict):
             return node
         kind = node.get("kind")
-        how = _READERS.get(kind) if isinstance(kind, str) else None
-        if how is None:
+        reader = _READERS.get(kind) if isinstance(kind, str) else None
+        if reader is None:
             raise ValueError(f"it has a record of an unknown kind, {_shown(kind)}")
         try:
-            return how(self, node)
+            return reader(self, node)
         except (KeyError, TypeError, AttributeError, IndexError, RuntimeError) as error:
             if isinstance(error, RecursionError):
                 raise
@@ -46,10 +46,10 @@ class Reader:
         return float(node["value"])
 
     def _tuple(self, node: dict[str, Any]) -> tuple[Any, ...]:
-        return tuple(self.read(own) for own in node["items"])
+        return tuple(self.read(item) for item in node["items"])
 
     def _dict(self, node: dict[str, Any]) -> dict[Any, Any]:
-        return {self.read(key): self.read(own) for key, own in node["items"]}
+        return {self.read(key): self.read(value) for key, value in node["items"]}
 
     def _array(self, node: dict[str, Any]) -> np.ndarray[Any, Any]:
         name = node["at"]
@@ -59,7 +59,7 @@ class Reader:
 
     def _values(self, node: dict[str, Any]) -> np.ndarray[Any, Any]:
         values = np.empty(len(node["items"]), dtype=object)
-        values[:] = [self.read(own) for own in node["items"]]
+        values[:] = [self.read(item) for item in node["items"]]
         return values.reshape(node["shape"])
 
     def _tensor(self, node: dict[str, Any]) -> torch.Tensor:
@@ -69,11 +69,12 @@ class Reader:
         name, content = node["class"], node["fields"]
         if name not in KINDS:
             raise ValueError(f"it has a part of an unknown class, {_shown(name)}")
-        known = {own.name: own.default is MISSING and own.default_factory is MISSING for own in fields(KINDS[name])}
-        lacking = [own for own, needed in known.items() if needed and own not in content]
-        if lacking or not set(content) <= set(known):
-            raise ValueError(f"its {name} has the fields {', '.join(content)} instead of {', '.join(known)}")
-        return KINDS[name](**{own: self.read(part) for own, part in content.items()})
+        members = fields(KINDS[name])
+        required = {field.name for field in members if field.default is MISSING and field.default_factory is MISSING}
+        if not required <= set(content) <= {field.name for field in members}:
+            expected = ", ".join(field.name for field in members)
+            raise ValueError(f"its {name} has the fields {', '.join(content)} instead of {expected}")
+        return KINDS[name](**{field: self.read(part) for field, part in content.items()})
 
     def _booster(self, node: dict[str, Any]) -> Any:
         try:
@@ -87,11 +88,11 @@ class Reader:
             raise ValueError(f"its boosted trees are damaged ({error})") from error
 
     def _network(self, node: dict[str, Any]) -> MLP:
-        tensors = {name: self._tensor({"at": at}) for name, at in node["tensors"].items()}
-        layers = [own for name, own in tensors.items() if name.startswith("body.") and name.endswith("weight")]
+        tensors = {name: self._tensor({"at": array}) for name, array in node["tensors"].items()}
+        layers = [tensor for name, tensor in tensors.items() if name.startswith("body.") and name.endswith("weight")]
         models, inputs, outputs = tensors["line.weight"].shape
         with Seeded(0, all_draws=False):
-            network = MLP(models, inputs, outputs, [own.shape[-1] for own in layers], 0.0)
+            network = MLP(models, inputs, outputs, [layer.shape[-1] for layer in layers], 0.0)
         network.load_state_dict(tensors)
         return network.eval()
 

@@ -1,1 +1,1 @@
-"""The kinds of model that a stack is made of: one file each, fitted to every fold's rows."""
+"""The members of a stack, one file per kind: one model per fold."""

@@ -1,9 +1,9 @@
-r"""Ridge regression on kernels whose metric learns: what a smooth function of a few directions asks for.
+r"""Kernel ridge regression with a learned metric, for smooth functions of a few directions.
 
 A prediction is :math:`f(x) = b + \sum_j a_j\,k(Px, Pc_j)` over some of the rows, the centres c. The metric P starts
-with all columns alike; then it is the root of the mean outer product of the slopes of f, so that directions in which f
-is steep count for more and those in which it is flat for nothing, and f is fitted anew (Radhakrishnan et al., Science
-2024). Shape of the kernel, length, ridge and number of rounds are those that rows left out like best.
+as the identity; then it is the root of the mean outer product of the gradients of f, so that directions in which f
+is steep count for more and those in which it is flat for nothing, and f is fitted again (Radhakrishnan et al., Science
+2024). Shape of the kernel, length, ridge and number of rounds are those of the lowest held-out loss.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from likely.tabular.members._glm import base_rate, descend, loss_of, stiffness
 from likely.tabular.members._task import Member, NoHelp, Task, View, cross_fit
 
 SHAPES = ("normal", "matern", "laplace")
-LENGTHS = (0.7, 1.0, 1.5)  # in median distances of rows
+LENGTHS = (0.7, 1.0, 1.5)  # in median distances between rows
 RIDGES = (30.0, 3.0, 0.3, 0.03, 0.003)
 FEWER = RIDGES[1:4]  # while the metric is learned
 ROUNDS = 3
-SCOUTS, CENTRES = 300, 600  # centres while the metric is learned, and in the end
-MANY, FAR = 1500, 0.5  # centres where kernels are so far ahead: they leave less than this share of the best one's loss
-LOOK = 2000  # rows that the metric is learned from
-WIDE = 2000  # inputs above which a metric has too much to learn
-ROWS = 20_000  # that a fit looks at: more hardly move so few coefficients
+SCOUTS, CENTRES = 300, 600  # number of centres while the metric is learned, and in the final model
+MANY, FAR = 1500, 0.5  # number of centres where the loss is less than this share of the best member's so far
+LOOK = 2000  # largest number of rows for learning the metric
+WIDE = 2000  # largest number of inputs for which a metric is learned
+ROWS = 20_000  # largest number of rows per fit: more hardly change so few coefficients
 JITTER = {torch.float32: 1e-4, torch.float64: 1e-8}
-EXACT = 0.01  # share of the variance that is left, below which single precision would be all that is left
+EXACT = 0.01  # share of the variance that is left, below which double precision is used
 
 
 def kernel(shape: str, square: Tensor) -> tuple[Tensor, Tensor]:
-    """The kernel at squared distances, and minus twice its derivative by them."""
+    """Return the kernel at squared distances, and minus twice its derivative by them."""
     if shape == "normal":
         value = torch.exp(-0.5 * square)
         return value, value
@@ -48,7 +48,7 @@ def kernel(shape: str, square: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def squared_distances(a: Tensor, b: Tensor) -> Tensor:
-    """Of all pairs of rows."""
+    """Return the squared distances of all pairs of rows."""
     return torch.addmm(b.square().sum(1), a, b.T, alpha=-2).add_(a.square().sum(1, keepdim=True)).clamp_(min=0)
 
 
@@ -63,59 +63,59 @@ class Smooth:
     bias: Tensor  # (outputs,)
 
     def features(self, x: Tensor) -> Tensor:
-        """The kernels of rows and centres."""
+        """Return the kernel of each row with each centre."""
         return kernel(self.shape, squared_distances(x @ self.metric, self.centres))[0]
 
     def predict(self, x: Tensor) -> Tensor:
-        """(rows, outputs)."""
-        return torch.cat([torch.addmm(self.bias, self.features(some), self.coef) for some in x.split(4096)])
+        """Predict, of shape (rows, outputs)."""
+        return torch.cat([torch.addmm(self.bias, self.features(chunk), self.coef) for chunk in x.split(4096)])
 
     def slopes(self, x: Tensor) -> Tensor:
-        """The sum over rows and outputs of the outer product of the slopes in the inputs."""
+        """Return the sum over rows and outputs of the outer products of the gradients in the inputs."""
         z = x @ self.metric
         steep = kernel(self.shape, squared_distances(z, self.centres))[1]
         total = x.new_zeros(x.shape[1], x.shape[1])
-        for own in self.coef.T:
-            pull = steep * own
+        for coef in self.coef.T:
+            pull = steep * coef
             slope = (pull @ self.centres - pull.sum(1, keepdim=True) * z) @ self.metric.T
             total += slope.T @ slope
         return total
 
     def __call__(self, view: View) -> Array:
-        """Predictions (rows, outputs)."""
+        """Predict, in the link's units, of shape (rows, outputs)."""
         return np.asarray(self.predict(view.smooth.to(self.coef)).double().cpu())
 
 
 @dataclass(frozen=True)
 class Problem:
-    """The rows that a fold's model learns from and those that judge it."""
+    """The rows that a fold's model learns from, and the held-out rows that select it."""
 
     x: Tensor
     y: Tensor
     weight: Tensor
-    held_x: Tensor
-    held_y: Tensor
-    held_weight: Tensor
+    held_out_x: Tensor
+    held_out_y: Tensor
+    held_out_weight: Tensor
     link: str = "identity"
     ridges: tuple[float, ...] = FEWER
 
-    def best(self, shape: str, metric: Tensor, chosen: Tensor, lengths: tuple[float, ...]) -> Found:
-        """The model of least loss on the rows left out, over lengths and ridges."""
-        loss, share, found = loss_of(self.link), self.held_weight / self.held_weight.sum(), []
+    def best(self, shape: str, metric: Tensor, chosen: Tensor, lengths: tuple[float, ...]) -> Candidate:
+        """Return the model of the lowest held-out loss over lengths and ridges."""
+        loss, share, candidates = loss_of(self.link), self.held_out_weight / self.held_out_weight.sum(), []
         for length in lengths:
             features = None
             for model in self.models(shape, metric / length, chosen):
-                features = model.features(self.held_x) if features is None else features
-                each = loss(torch.addmm(model.bias, features, model.coef), self.held_y)
-                found.append(Found(float((each * share).sum()), length, metric, model))
-        return min(found, key=lambda own: own.loss)
+                features = model.features(self.held_out_x) if features is None else features
+                losses = loss(torch.addmm(model.bias, features, model.coef), self.held_out_y)
+                candidates.append(Candidate(float((losses * share).sum()), length, metric, model))
+        return min(candidates, key=lambda candidate: candidate.loss)
 
     def models(self, shape: str, metric: Tensor, chosen: Tensor) -> Iterator[Smooth]:
-        """One for each ridge."""
+        """Yield the constant model, then one model per ridge."""
         centres, base = self.x[chosen] @ metric, base_rate(self.link, self.y, self.weight)
         model = Smooth(shape, metric, centres, self.y.new_zeros(len(chosen), self.y.shape[1]), base)
         yield model
-        # In the basis where the prior is the identity every ridge makes a system that is well conditioned.
+        # In the basis where the prior is the identity, the system is well conditioned for every ridge.
         prior = kernel(shape, squared_distances(centres, centres))[0]
         prior.diagonal().add_(JITTER[prior.dtype])
         lower, failed = torch.linalg.cholesky_ex(prior)
@@ -135,18 +135,18 @@ class Problem:
 
     def _descents(self, design: Tensor, base: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         gram = (design * self.weight[:, None]).T @ design * stiffness(self.link, self.y, self.weight)
-        at = design.new_zeros(design.shape[1], self.y.shape[1]), base
+        solution = design.new_zeros(design.shape[1], self.y.shape[1]), base
         for ridge in FEWER:
             root, failed = torch.linalg.cholesky_ex(gram + ridge * torch.eye(len(gram)).to(gram))
             if failed:
                 return
-            at = descend(self.link, design, self.y, self.weight, ridge, at, root)
-            yield at
+            solution = descend(self.link, design, self.y, self.weight, ridge, solution, root)
+            yield solution
 
 
 @dataclass(frozen=True)
-class Found:
-    """A model, its loss on rows left out, and where it was found."""
+class Candidate:
+    """A model, its held-out loss, and its length and metric."""
 
     loss: float
     length: float
@@ -155,87 +155,89 @@ class Found:
 
 
 def learn_metric(
-    problem: Problem, shape: str, diagonal: bool, chosen: Tensor, last: tuple[float, ...] = LENGTHS
-) -> Found:
-    """Rounds of fitting and of looking where the fit is steep; the best of them."""
+    problem: Problem, shape: str, diagonal: bool, chosen: Tensor, last_lengths: tuple[float, ...] = LENGTHS
+) -> Candidate:
+    """Alternate between fitting a model and learning the metric from its gradients; return the best model."""
     metric = torch.eye(problem.x.shape[1]).to(problem.x)
-    best: Found | None = None
+    best: Candidate | None = None
     lengths: tuple[float, ...] = (1.0,)
-    for turn in range(ROUNDS):
-        found = problem.best(shape, metric / median_distance(problem.x @ metric), chosen, lengths)
-        if best is None or found.loss < best.loss:
-            best = found
-        outer = found.model.slopes(problem.x)
-        if turn + 1 == ROUNDS or not bool(outer.diagonal().sum() > 0):
+    for round_number in range(ROUNDS):
+        candidate = problem.best(shape, metric / median_distance(problem.x @ metric), chosen, lengths)
+        if best is None or candidate.loss < best.loss:
+            best = candidate
+        outer = candidate.model.slopes(problem.x)
+        if round_number + 1 == ROUNDS or not bool(outer.diagonal().sum() > 0):
             break
-        metric, lengths = root_of(outer, diagonal), lengths if turn + 2 < ROUNDS else last
+        metric, lengths = root_of(outer, diagonal), lengths if round_number + 2 < ROUNDS else last_lengths
     assert best is not None
     return best
 
 
-def _kind(problem: Problem, few: Tensor) -> tuple[str, bool]:
-    """The shape of the kernel, and whether its directions are the columns, by what fewer rows say."""
-    losses = {shape: learn_metric(problem, shape, True, few, (1.0,)).loss for shape in SHAPES}
-    shape = min(losses, key=lambda own: losses[own])
-    return shape, learn_metric(problem, shape, False, few, (1.0,)).loss > losses[shape]
+def _kind(problem: Problem, chosen: Tensor) -> tuple[str, bool]:
+    """Choose the shape of the kernel, and whether the metric is diagonal, on a part of the rows."""
+    losses = {shape: learn_metric(problem, shape, True, chosen, (1.0,)).loss for shape in SHAPES}
+    shape = min(losses, key=losses.__getitem__)
+    return shape, learn_metric(problem, shape, False, chosen, (1.0,)).loss > losses[shape]
 
 
 def median_distance(z: Tensor) -> float:
-    """Between some of the rows."""
-    some = z[:: max(1, len(z) // 200)][:200]
-    return max(float(squared_distances(some, some).sqrt().median()), 1e-6)
+    """Return the median distance between about 200 of the rows."""
+    sample = z[:: max(1, len(z) // 200)][:200]
+    return max(float(squared_distances(sample, sample).sqrt().median()), 1e-6)
 
 
 def root_of(outer: Tensor, diagonal: bool) -> Tensor:
-    """The metric that slopes ask for."""
+    """Return the root of a sum of outer products of gradients, or of its diagonal: the new metric."""
     if diagonal:
-        own = outer.diagonal()
-        return torch.diag(own.clamp(min=1e-6 * float(own.max())).sqrt())
+        squares = outer.diagonal()
+        return torch.diag(squares.clamp(min=1e-6 * float(squares.max())).sqrt())
     values, vectors = torch.linalg.eigh(outer.double())
     return (vectors * values.clamp(min=1e-6 * float(values.max())).sqrt()).to(outer)
 
 
 def fit_kernel(task: Task) -> Member:
-    """A sum of kernels for each fold; the first fold finds the shape, and whether directions are columns."""
+    """Fit one model per fold; the first fold chooses the shape of the kernel, and whether the metric is diagonal."""
     if task.best is not None and task.table.smooth[0].shape[1] > WIDE:
         raise NoHelp
     target = torch.as_tensor(task.target, dtype=torch.float32)
     # The metric is learned by least squares, whatever the link.
     working = (target + 0.375).sqrt() if task.link == "log" else target
     if task.link == "softmax" and task.outputs == 2:
-        working = target[:, 1:]  # one column says all
+        working = target[:, 1:]  # the other column is its complement
     weight = torch.as_tensor(task.weight, dtype=torch.float32)
     random = torch.Generator().manual_seed(task.random_state)
     draws = [
-        tuple(torch.from_numpy(some)[torch.randperm(len(some), generator=random)[:ROWS]] for some in (learned, held))
-        for _, learned, held in task.splits()
+        tuple(torch.from_numpy(rows)[torch.randperm(len(rows), generator=random)[:ROWS]] for rows in (train, held_out))
+        for _, train, held_out in task.splits()
     ]
 
     def scouting(task: Task, fold: int) -> tuple[Problem, Problem, Tensor]:
-        x, (rows, judges) = task.table.smooth[fold], draws[fold]
+        x, (rows, held_out_rows) = task.table.smooth[fold], draws[fold]
         device = x.device
         plain = Problem(
             x[rows], working[rows].to(device), weight[rows].to(device),
-            x[judges], working[judges].to(device), weight[judges].to(device),
+            x[held_out_rows], working[held_out_rows].to(device), weight[held_out_rows].to(device),
         )  # fmt: skip
         fewer = replace(plain, x=plain.x[:LOOK], y=plain.y[:LOOK], weight=plain.weight[:LOOK])
         return plain, fewer, torch.arange(min(SCOUTS, len(rows)))
 
     kind = _kind(*scouting(task, 0)[1:])
 
-    def fit(task: Task, fold: int, learned: Index, held: Index) -> Smooth:
-        plain, fewer, few = scouting(task, fold)
-        rows, judges = draws[fold]
+    def fit(task: Task, fold: int, train: Index, held_out: Index) -> Smooth:
+        plain, fewer, scouts = scouting(task, fold)
+        rows, held_out_rows = draws[fold]
         device = plain.x.device
-        found = learn_metric(fewer, *kind, few)
-        exact = task.link == "identity" and found.loss < EXACT * float(plain.y.var(correction=0))
+        learned = learn_metric(fewer, *kind, scouts)
+        exact = task.link == "identity" and learned.loss < EXACT * float(plain.y.var(correction=0))
         best = task.best if task.link == "identity" and not exact else None
-        ahead = best is not None and found.loss < FAR * float(task.losses(best[held], held).mean())
-        shape, many = kind[0], torch.arange(min(MANY if ahead else CENTRES, len(rows)))
-        own = replace(plain, y=target[rows].to(device), held_y=target[judges].to(device), link=task.link, ridges=RIDGES)
+        ahead = best is not None and learned.loss < FAR * float(task.losses(best[held_out], held_out).mean())
+        shape, centres = kind[0], torch.arange(min(MANY if ahead else CENTRES, len(rows)))
+        problem = replace(
+            plain, y=target[rows].to(device), held_out_y=target[held_out_rows].to(device), link=task.link, ridges=RIDGES
+        )
         if exact:
-            parts = ("x", "y", "weight", "held_x", "held_y", "held_weight")
-            own = replace(own, **{name: getattr(own, name).double() for name in parts})
-        return own.best(shape, found.metric.to(own.x), many, (found.length,)).model
+            parts = ("x", "y", "weight", "held_out_x", "held_out_y", "held_out_weight")
+            problem = replace(problem, **{name: getattr(problem, name).double() for name in parts})
+        return problem.best(shape, learned.metric.to(problem.x), centres, (learned.length,)).model
 
     return cross_fit(task, fit)

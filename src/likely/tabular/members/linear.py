@@ -1,4 +1,4 @@
-"""Lines whose prior is learned by evidence: all that few rows can teach, and what holds beyond them."""
+"""Linear models with a prior learned by evidence: the best choice for few rows, and for extrapolation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from likely.linear import DynamicLogisticRegression, DynamicRidge
 from likely.tabular.members._glm import base_rate, descend
 from likely.tabular.members._task import Member, Task, View, cross_fit
 
-ROWS = 50_000  # that a line looks at: more hardly move it
+ROWS = 50_000  # largest number of rows per fit: more hardly change a linear model
 RIDGE = 1.0
 
 
@@ -22,23 +22,27 @@ class Line:
 
     coef: Array
     bias: Array
-    most: float = np.inf  # the largest prediction: a logarithm must not run off where there were no rows
+    largest: float = (
+        np.inf
+    )  # the largest prediction, so that a logarithm does not grow without bound far from the training rows
 
     def __call__(self, view: View) -> Array:
-        """Predictions (rows, outputs)."""
-        return np.asarray(view.smooth.cpu().numpy().astype(np.float64) @ self.coef + self.bias).clip(max=self.most)
+        """Predict, in the link's units, of shape (rows, outputs)."""
+        return np.asarray(view.smooth.cpu().numpy().astype(np.float64) @ self.coef + self.bias).clip(max=self.largest)
 
 
 def fit_lines(task: Task) -> Member:
-    """One line for each fold."""
+    """Fit one linear model per fold."""
 
-    def fit(task: Task, fold: int, learned: Index, held: Index) -> Line:
-        learned = learned[:: -(-len(learned) // ROWS)]
-        x, y = task.table.smooth[fold].cpu().numpy()[learned].astype(np.float64), task.target[learned]
-        weight = task.weight[learned]
+    def fit(task: Task, fold: int, train: Index, held_out: Index) -> Line:
+        train = train[:: -(-len(train) // ROWS)]
+        x, y = task.table.smooth[fold].cpu().numpy()[train].astype(np.float64), task.target[train]
+        weight = task.weight[train]
         if task.link == "identity":
-            fits = [DynamicRidge().fit(x, own, weight) for own in y.T]
-            return Line(np.stack([own.coef_ for own in fits], 1), np.array([own.intercept_ for own in fits]))
+            fits = [DynamicRidge().fit(x, column, weight) for column in y.T]
+            return Line(
+                np.stack([fitted.coef_ for fitted in fits], 1), np.array([fitted.intercept_ for fitted in fits])
+            )
         if task.link == "softmax":
             return _boundaries(x, y, weight)
         inputs, target, mass = (torch.as_tensor(part) for part in (x, y, weight))
@@ -56,7 +60,7 @@ def _boundaries(x: Array, y: Array, weight: Array) -> Line:
         return line
     fit = DynamicLogisticRegression().fit(x, labels, weight)
     coef, bias = np.atleast_2d(fit.coef_), np.atleast_1d(fit.intercept_)
-    if len(fit.classes_) == 2:  # scikit-learn keeps one row for two classes
+    if len(fit.classes_) == 2:  # scikit-learn has one row of coefficients for two classes
         coef, bias = np.vstack([-coef, coef]) / 2, np.hstack([-bias, bias]) / 2
     line.coef[:, fit.classes_], line.bias[fit.classes_] = coef.T, bias
     return line

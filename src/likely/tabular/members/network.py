@@ -1,4 +1,4 @@
-"""Networks, one for each fold, all trained at once: a bent line that starts as the line of its fold."""
+"""Networks, one per fold, trained at once; each starts as the linear model of its fold."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from likely.tabular.members.linear import fit_lines
 
 HIDDEN = (128, 128)
 STEPS, BATCH, RATE, DECAY = 600, 256, 0.01, 0.02
-WARM = 30  # steps until the learning rate is whole
-EVERY = 50  # steps between looks at the rows left out
-JUDGED = 2000  # rows of a fold that are looked at
+WARM = 30  # steps over which the learning rate rises
+EVERY = 50  # steps between evaluations on held-out rows
+JUDGED = 2000  # largest number of held-out rows per fold for that
 
 
 @dataclass(frozen=True)
@@ -36,33 +36,33 @@ class Network:
 
     @torch.no_grad()
     def __call__(self, view: View) -> Array:
-        """Predictions (rows, outputs)."""
-        said = [self._some(x) for x in view.smooth.split(8192)]
-        return np.asarray(torch.cat(said).double().cpu())
+        """Predict, in the link's units, of shape (rows, outputs)."""
+        chunks = [self._forward(x) for x in view.smooth.split(8192)]
+        return np.asarray(torch.cat(chunks).double().cpu())
 
-    def _some(self, x: Tensor) -> Tensor:
+    def _forward(self, x: Tensor) -> Tensor:
         output = self.module(x)
         return (output[0] if isinstance(output, tuple) else output).reshape(len(x), -1)
 
 
 def fit_networks(task: Task, make: Callable[[], nn.Module] | None = None) -> Member:
-    """Adam down the loss with a learning rate that falls to zero; each fold keeps its best state."""
+    """Train by AdamW with a learning rate that falls to zero; each ends in its state of lowest held-out loss."""
     smooth = task.table.smooth
     x = torch.stack(tuple(smooth)) if smooth[0] is not smooth[-1] else smooth[0][None]
     n, device, models = len(task.folds), x.device, task.n_folds
     target = torch.as_tensor(task.target, dtype=torch.float32, device=device)
     weight = torch.as_tensor(task.weight, dtype=torch.float32, device=device)
     folds = torch.as_tensor(task.folds, device=device)
-    own = torch.arange(models, device=device)
+    model_number = torch.arange(models, device=device)
     loss_fn, batches = loss_of(task.link), Batches(n, BATCH, task.random_state)
     net = _start(task, x.shape[-1], make).to(device)
     optimizer = torch.optim.AdamW(net.parameters(), lr=RATE, weight_decay=DECAY, betas=(0.9, 0.99), fused=True)
 
     def losses(index: Tensor, counted: Tensor) -> Tensor:
-        """The loss of each model over its own rows of the index, (models,)."""
-        said = net(x[:, index].expand(models, -1, -1))[0]
-        each = loss_fn(said.flatten(0, 1), target[index].expand(models, -1, -1).flatten(0, 1)).view(models, -1)
-        return (each * counted).sum(1) / counted.sum(1).clamp(min=1e-12)
+        """Return the loss of each model, of shape (models,), over the rows of the index that ``counted`` weights."""
+        prediction = net(x[:, index].expand(models, -1, -1))[0]
+        values = loss_fn(prediction.flatten(0, 1), target[index].expand(models, -1, -1).flatten(0, 1)).view(models, -1)
+        return (values * counted).sum(1) / counted.sum(1).clamp(min=1e-12)
 
     def loss(step: int) -> Tensor:
         task.check_time()
@@ -71,13 +71,13 @@ def fit_networks(task: Task, make: Callable[[], nn.Module] | None = None) -> Mem
         for group in optimizer.param_groups:
             group["lr"] = rate
         index = batches(step).to(device)
-        return losses(index, weight[index] * (folds[index] != own[:, None])).sum()
+        return losses(index, weight[index] * (folds[index] != model_number[:, None])).sum()
 
-    looked_at = torch.cat([torch.nonzero(folds == fold)[:JUDGED, 0] for fold in range(models)])
+    held_out_rows = torch.cat([torch.nonzero(folds == fold)[:JUDGED, 0] for fold in range(models)])
 
     def judge() -> Tensor:
         net.eval()
-        return losses(looked_at, weight[looked_at] * (folds[looked_at] == own[:, None]))
+        return losses(held_out_rows, weight[held_out_rows] * (folds[held_out_rows] == model_number[:, None]))
 
     members = tensors_of(net, models)
     train(
@@ -85,15 +85,15 @@ def fit_networks(task: Task, make: Callable[[], nn.Module] | None = None) -> Mem
         max_steps=STEPS, judge=judge, members=members, every=EVERY, patience=STEPS, seed=task.random_state,
     )  # fmt: skip
     net.eval()
-    fitted = tuple(Network(_alone(net, fold).eval()) for fold in range(models))
-    blind = np.empty(task.target.shape)
-    for fold, _, held in task.splits():
-        blind[held] = fitted[fold](task.table.view(fold, held))
-    return Member(fitted, blind)
+    fitted = tuple(Network(_network_of_fold(net, fold).eval()) for fold in range(models))
+    out_of_fold = np.empty(task.target.shape)
+    for fold, _, held_out in task.splits():
+        out_of_fold[held_out] = fitted[fold](task.table.view(fold, held_out))
+    return Member(fitted, out_of_fold)
 
 
 def _start(task: Task, inputs: int, make: Callable[[], nn.Module] | None) -> nn.Module:
-    """Networks before their first step."""
+    """Return the networks before their first step."""
     with Seeded(task.random_state, all_draws=make is not None):
         if make is not None:
             copies = Copies(make, task.n_folds)
@@ -109,7 +109,7 @@ def _start(task: Task, inputs: int, make: Callable[[], nn.Module] | None) -> nn.
 
 @torch.no_grad()
 def _check(net: nn.Module, task: Task) -> None:
-    """Whether a module reads the inputs, and returns as many numbers as there are outputs."""
+    """Raise an error if a module cannot read the inputs, or returns the wrong number of outputs."""
     inputs = task.table.smooth[0][:2].cpu()
     try:
         returned = net.eval()(inputs)[0].shape[-1]
@@ -121,14 +121,14 @@ def _check(net: nn.Module, task: Task) -> None:
 
 
 @torch.no_grad()
-def _alone(net: nn.Module, fold: int) -> nn.Module:
-    """The network of one fold."""
+def _network_of_fold(net: nn.Module, fold: int) -> nn.Module:
+    """Return the network of one fold as a module of its own."""
     if isinstance(net, Copies):
         return net.copies[fold]
     assert isinstance(net, MLP)
-    own = copy.deepcopy(net)
-    for part in own.modules():
+    single = copy.deepcopy(net)
+    for part in single.modules():
         if isinstance(part, MemberLinear):
             part.weight = nn.Parameter(part.weight[fold : fold + 1].clone())
             part.bias = nn.Parameter(part.bias[fold : fold + 1].clone())
-    return own
+    return single

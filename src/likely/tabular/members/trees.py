@@ -1,4 +1,4 @@
-"""Extremely randomised trees: neighbours by what the target asks for; at their best where rows have near copies."""
+"""Extremely randomised trees: averages over similar rows, best where rows have near duplicates."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
 from likely._typing import Array, Index
 from likely.tabular.members._task import Member, Task, View, cross_fit
 
-TREES = 40  # of each fold
-WIDE, SHARE = 20, 0.4  # columns from which a split looks at a share of them
-ROWS = 50_000  # that a tree looks at
+TREES = 40  # per fold
+WIDE, SHARE = 20, 0.4  # from this many columns on, a split considers this share of them
+ROWS = 50_000  # largest number of rows per tree
 
 
 @dataclass(frozen=True)
@@ -23,25 +23,25 @@ class Forest:
     trees: Any
     link: str
     outputs: int
-    least: float  # a mean or a share that no leaf goes below, so that its logarithm is finite
+    least: float  # smallest mean or probability, so that its logarithm is finite
 
     def __call__(self, view: View) -> Array:
-        """Predictions (rows, outputs)."""
+        """Predict, in the link's units, of shape (rows, outputs)."""
         x = view.smooth.cpu().numpy()
         if self.link == "softmax":
-            said = np.zeros((len(x), self.outputs))
-            said[:, self.trees.classes_] = self.trees.predict_proba(x)  # a fold may lack a class
+            prediction = np.zeros((len(x), self.outputs))
+            prediction[:, self.trees.classes_] = self.trees.predict_proba(x)  # a fold may lack a class
         else:
-            said = self.trees.predict(x).reshape(len(x), -1)
-        return said if self.link == "identity" else np.log(np.maximum(said, self.least))
+            prediction = self.trees.predict(x).reshape(len(x), -1)
+        return prediction if self.link == "identity" else np.log(np.maximum(prediction, self.least))
 
 
 def fit_trees(task: Task) -> Member:
-    """One forest for each fold."""
+    """Fit one forest per fold."""
 
-    def fit(task: Task, fold: int, learned: Index, held: Index) -> Forest:
-        x = task.table.smooth[fold].cpu().numpy()[learned]
-        y, weight = task.target[learned], task.weight[learned]
+    def fit(task: Task, fold: int, train: Index, held_out: Index) -> Forest:
+        x = task.table.smooth[fold].cpu().numpy()[train]
+        y, weight = task.target[train], task.weight[train]
         options: dict[str, Any] = {
             "n_estimators": TREES,
             "max_features": 1.0 if x.shape[1] < WIDE else SHARE,

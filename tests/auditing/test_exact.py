@@ -1,0 +1,63 @@
+"""Columns that follow exactly from one another: clean rows are right wherever they lie, and slips are still found."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from likely.auditing import audit
+from likely.auditing._exact import between, exact_values
+
+
+def wages() -> pd.DataFrame:
+    """Wages with a long tail of few rows, beside their logarithms."""
+    rng = np.random.default_rng(0)
+    age = rng.uniform(18, 65, 600).round()
+    log_wage = (4.5 + 0.004 * age + 0.35 * rng.standard_t(4, 600)).round(3)
+    return pd.DataFrame({"age": age, "log wage": log_wage, "wage": np.exp(log_wage)})
+
+
+@pytest.mark.parametrize("target", ["wage", "log wage", None])
+def test_nothing_is_wrong_where_a_column_is_a_function_of_another(target: str | None) -> None:
+    report = audit(wages(), target=target)
+    assert not [suspect for suspect in report.suspects if suspect.wrong]
+    assert not [suspect for suspect in report.suspects if "match" in suspect.headline]
+
+
+@pytest.mark.parametrize("place", [0, 300, 599])
+@pytest.mark.parametrize("target", ["wage", None])
+def test_a_slip_in_such_a_column_is_found_at_its_ends_too(target: str | None, place: int) -> None:
+    table = wages()
+    row = int(table["wage"].argsort().iloc[place])
+    table.loc[row, "wage"] *= 10
+    assert row in [suspect.row for suspect in audit(table, target=target).suspects]
+
+
+def test_noise_is_no_exact_relation() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=2000)
+    assert not exact_values([x, x + 0.01 * rng.normal(size=2000)], 2000).any()
+    assert not exact_values([x, None, np.full(2000, np.nan)], 2000).any()
+    assert exact_values([None, None], 3).shape == (3, 2)
+
+
+def test_rows_with_a_missing_value_are_not_exact() -> None:
+    x = np.arange(100.0)
+    y = np.where(x == 50, np.nan, x**2)
+    assert between(y, x).sum() == between(x, y).sum() == 99
+
+
+def test_values_that_share_a_value_of_the_other_column_agree_with_their_median() -> None:
+    x = np.repeat(np.arange(50.0), 4)
+    y = x**2
+    y[101] = 9999.0
+    assert np.flatnonzero(~between(y, x)).tolist() == [101]
+
+
+def test_numbers_of_any_size_are_compared() -> None:
+    x = np.linspace(1.0, 700.0, 100)
+    y = np.exp(x)
+    assert exact_values([x, y], len(x))[1:-1].all()
+    y[50], x[20] = np.inf, -np.inf
+    exact = exact_values([x, y], len(x))
+    assert exact[1:-1, 1].sum() == 96
+    assert not exact[[20, 50]].any()

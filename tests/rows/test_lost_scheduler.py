@@ -1,0 +1,61 @@
+"""A scheduler that is lost in the middle: one line that names it, in bounded time."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dask.array as da
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+from distributed import Client
+from tests.lost_scheduler import Ends, Scheduler, scheduler_of_one_worker
+
+from likely._rows.sources import source_of
+from likely.outliers import ScatterDetector
+
+X = np.random.default_rng(0).normal(size=(3000, 4))
+
+
+@pytest.fixture
+def scheduler(tmp_path: Path) -> Iterator[Scheduler]:
+    with scheduler_of_one_worker(tmp_path) as scheduler:
+        yield scheduler
+
+
+@pytest.fixture
+def client(scheduler: Scheduler) -> Iterator[Client]:
+    with Client(scheduler.address, timeout=30) as client:
+        yield client
+
+
+def lost(scheduler: Scheduler) -> Any:
+    return pytest.raises(ConnectionError, match=f"^the Dask scheduler at {scheduler.address} was lost$")
+
+
+@pytest.mark.usefixtures("client")
+def test_a_fit_of_a_dask_array_names_it(scheduler: Scheduler) -> None:
+    blocks = da.from_array(X, chunks=(200, 4)).map_blocks(Ends(scheduler), dtype=X.dtype, meta=X[:0])
+    with lost(scheduler):
+        ScatterDetector().fit(blocks)
+
+
+@pytest.mark.usefixtures("client")
+def test_files_name_it(scheduler: Scheduler, tmp_path: Path) -> None:
+    for part in range(15):
+        pd.DataFrame(X[part * 200 :][:200], columns=list("abcd")).to_parquet(tmp_path / f"{part}.parquet")
+    source = source_of(tmp_path / "*.parquet")
+    assert source is not None
+    with joblib.parallel_config(backend="dask"), lost(scheduler):
+        list(source.each(Ends(scheduler)))
+
+
+def test_a_scheduler_without_workers_is_named(
+    scheduler: Scheduler, client: Client, monkeypatch: Any, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("likely._rows.sources._dask._SECONDS", 0.1)
+    pd.DataFrame(X, columns=list("abcd")).to_parquet(tmp_path / "t.parquet")
+    client.retire_workers()
+    with joblib.parallel_config(backend="dask"), pytest.raises(TimeoutError, match=scheduler.address):
+        ScatterDetector().fit(tmp_path / "t.parquet")
