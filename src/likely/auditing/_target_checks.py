@@ -87,7 +87,8 @@ def _regression(data: _Data) -> list[Finding]:
     widen = spread_by_gaps(data.frame, forecast.mean, forecast.again, seed)
     features = for_a_line(data.X)
     names = [target, *(name for name in data.columns.named("number") if name != target)]
-    exact = exact_values([data.columns.typed[name].to_numpy() for name in names], len(data.columns.typed), wanted=[0])[rows, 0]
+    numbers = [data.columns.typed[name].to_numpy() for name in names]
+    exact = exact_values(numbers, len(data.columns.typed), wanted=[0])[rows, 0]
     verdict = judge_targets(
         forecast.mean, u, features, seed, scale=forecast.scale, squash=squash, widen=widen, exact=exact
     )
