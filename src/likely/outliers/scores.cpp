@@ -15,6 +15,9 @@
 #if defined(__aarch64__)
 #include <arm_neon.h>
 #endif
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#endif
 #if defined(__aarch64__) && defined(__linux__)
 #include <sys/auxv.h>
 #endif
@@ -43,7 +46,11 @@
 #define REALS (BYTES / 8)
 typedef double Reals __attribute__((vector_size(BYTES), aligned(8), may_alias));
 typedef float Floats __attribute__((vector_size(BYTES), aligned(4), may_alias));
+#if defined(__AVX512F__)
+typedef int32_t Ints __attribute__((vector_size(64), aligned(4), may_alias));
+#else
 typedef int32_t Ints __attribute__((vector_size(16), aligned(4), may_alias));
+#endif
 
 struct Histograms {
     const double *low, *inverse, *nats, *usual; /* of each column; nats: columns × CELLS */
@@ -69,21 +76,40 @@ struct Rows {
     const double *middle, *unit; /* of each view, where there are scores */
 };
 
-/* Two ways to store whole numbers: `together` of them are multiplied and added up in each of `lanes` sums at once. */
+/* Two ways to store whole numbers: `together` of them are multiplied and added up in each of `lanes` sums at once.
+ * Intel's processors multiply bytes without a sign by bytes with one: there centres are stored `raised`, and what that
+ * adds to the sums of a row is taken off them.
+ */
 struct Bytes {
     typedef int8_t Number;
     typedef int32_t Sum;
     typedef Ints Sums;
-    static const int together = 4, lanes = 4;
+    static const int together = 4, lanes = sizeof(Ints) / 4;
+#if defined(__AVX512F__)
+    static const int raised = 128;
+#else
+    static const int raised = 0;
+#endif
     static inline __attribute__((always_inline)) Sums add(Sums sums, Ints centres, const Number *row) {
 #if defined(__aarch64__)
         int32_t four;
         memcpy(&four, row, 4);
         Ints own = {four, four, four, four};
         __asm__(".arch armv8.2-a+dotprod\n\tsdot %0.4s, %1.16b, %2.16b" : "+w"(sums) : "w"(centres), "w"(own));
+#elif defined(__AVX512F__)
+        __asm__("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(sums) : "v"(centres), "m"(*(const int32_t *)row));
 #endif
         return sums;
     }
+    static inline __attribute__((always_inline)) Sum largest(Ints sums) {
+#if defined(__aarch64__)
+        return vmaxvq_s32((int32x4_t)sums);
+#elif defined(__AVX512F__)
+        return _mm512_reduce_max_epi32((__m512i)sums);
+#endif
+        return 0;
+    }
+    /* Which of GROUP sums are large enough, as bits. */
     static inline __attribute__((always_inline)) uint64_t large(const Sum *sums, Sum least) {
 #if defined(__aarch64__)
         const uint8x16_t weight = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
@@ -100,6 +126,12 @@ struct Bytes {
         }
         uint8x16_t sum = vpaddq_u8(vpaddq_u8(bits[0], bits[1]), vpaddq_u8(bits[2], bits[3]));
         return vgetq_lane_u64(vreinterpretq_u64_u8(vpaddq_u8(sum, sum)), 0);
+#elif defined(__AVX512F__)
+        uint64_t found = 0;
+        __m512i limit = _mm512_set1_epi32(least);
+        for (int v = 0; v < 4; v++)
+            found |= (uint64_t)_mm512_cmpge_epi32_mask(_mm512_loadu_si512(sums + 16 * v), limit) << 16 * v;
+        return found;
 #endif
         return 0;
     }
@@ -112,11 +144,17 @@ struct Singles {
     typedef float Number;
     typedef float Sum;
     typedef Floats Sums;
-    static const int together = 1, lanes = BYTES / 4;
+    static const int together = 1, lanes = BYTES / 4, raised = 0;
     static inline __attribute__((always_inline)) Sums add(Sums sums, Floats centres, const Number *row) {
         return sums + *row * centres;
     }
-    /* Which of GROUP sums are large enough, as bits. */
+    static inline __attribute__((always_inline)) Sum largest(Floats sums) {
+        Sum most[lanes];
+        memcpy(most, &sums, sizeof(most));
+        for (int half = lanes / 2; half; half /= 2)
+            for (int lane = 0; lane < half; lane++) most[lane] = std::max(most[lane], most[lane + half]);
+        return most[0];
+    }
     static inline __attribute__((always_inline)) uint64_t large(const Sum *sums, Sum least) {
         uint8_t bytes[GROUP];
         uint64_t found = 0, word;
@@ -129,12 +167,27 @@ struct Singles {
 static bool adds_bytes() {
 #if defined(__aarch64__) && defined(__linux__)
     return getauxval(AT_HWCAP) & (1 << 20); /* HWCAP_ASIMDDP */
+#elif defined(__AVX512F__)
+    return __builtin_cpu_supports("avx512vnni");
 #else
     return false;
 #endif
 }
 
 INLINE double within(double x, double most) { return x > most ? most : x < -most ? -most : x; } /* keeps NaN */
+
+/* The sum of the lanes, by halves: one after another they would wait for each other. */
+INLINE double total(Reals sums) {
+#if defined(__AVX512F__)
+    return _mm512_reduce_add_pd((__m512d)sums);
+#else
+    double lanes[REALS];
+    memcpy(lanes, &sums, sizeof(lanes));
+    for (int half = REALS / 2; half; half /= 2)
+        for (int lane = 0; lane < half; lane++) lanes[lane] += lanes[lane + half];
+    return lanes[0];
+#endif
+}
 
 static double usual_size(const double *x, int64_t n) {
     double *sizes = (double *)malloc(n * sizeof(double)), found, sum = 0;
@@ -147,20 +200,23 @@ static double usual_size(const double *x, int64_t n) {
 
 /* What finding the nearest centres writes to. */
 template <class Kind> struct Room {
-    typename Kind::Number *whole;
-    typename Kind::Sum *sums;
-    double *known, *least; /* of each row and draw; of each draw */
+    typename Kind::Number *whole; /* TILE rows of whole numbers */
+    double *exact;                /* TILE rows as they are */
+    typename Kind::Sum *sums, *best, *least; /* of two rows and all centres; of two rows and each draw; of each draw */
+    double *known, *nearest;                 /* of each draw */
     uint64_t *masks;
     int32_t *places;
 
-    Room(int64_t numbers, int64_t draws, int64_t padded) {
-        whole = (typename Kind::Number *)calloc(2 * numbers, sizeof(*whole));
-        sums = (typename Kind::Sum *)malloc(2 * padded * sizeof(*sums));
-        known = (double *)malloc(3 * draws * sizeof(double)), least = known + 2 * draws;
-        masks = (uint64_t *)malloc(2 * draws * padded / GROUP * sizeof(uint64_t));
+    Room(int64_t numbers, int64_t wide, int64_t draws, int64_t padded) {
+        whole = (typename Kind::Number *)calloc(TILE * numbers, sizeof(*whole));
+        exact = (double *)calloc(TILE * wide, sizeof(double));
+        sums = (typename Kind::Sum *)malloc((2 * padded + 3) * draws * sizeof(*sums));
+        best = sums + 2 * padded * draws, least = best + 2 * draws;
+        known = (double *)malloc(2 * draws * sizeof(double)), nearest = known + draws;
+        masks = (uint64_t *)malloc(draws * padded / GROUP * sizeof(uint64_t));
         places = (int32_t *)malloc((draws * padded + 2) * sizeof(int32_t));
     }
-    ~Room() { free(whole), free(sums), free(known), free(masks), free(places); }
+    ~Room() { free(whole), free(exact), free(sums), free(known), free(masks), free(places); }
 };
 
 template <class Kind> struct Nearest {
@@ -173,15 +229,20 @@ template <class Kind> struct Nearest {
     double *exact;         /* draws × padded × wide */
     Number *whole;         /* draws × blocks × groups × block × together */
     Sum *halves;           /* minus half of each squared length, rounded towards zero */
+    int32_t *draw;         /* of each GROUP of centres */
 
     explicit Nearest(const Detector &own) : width(own.width), draws(own.draws), count(own.count), rounding(0) {
-        wide = (width + 2 * REALS - 1) / (2 * REALS) * (2 * REALS);
+        wide = (width + REALS - 1) / REALS * REALS;
         groups = (width + Kind::together - 1) / Kind::together;
         padded = (count + GROUP - 1) / GROUP * GROUP;
         step = usual_size(own.centres, draws * count * width) * 6 / MOST, inverse = 1 / step;
         exact = (double *)calloc(draws * padded * wide, sizeof(double));
-        whole = (Number *)calloc(draws * padded * groups * Kind::together, sizeof(Number));
+        int64_t numbers = draws * padded * groups * Kind::together;
+        whole = (Number *)malloc(numbers * sizeof(Number));
+        for (int64_t i = 0; i < numbers; i++) whole[i] = (Number)Kind::raised;
         halves = (Sum *)malloc(draws * padded * sizeof(Sum));
+        draw = (int32_t *)malloc(draws * padded / GROUP * sizeof(int32_t));
+        for (int64_t i = 0; i < draws * padded / GROUP; i++) draw[i] = (int32_t)(i * GROUP / padded);
         for (int64_t d = 0; d < draws; d++)
             for (int64_t i = 0; i < padded; i++) {
                 const double *centre = own.centres + (d * count + i) * width;
@@ -191,7 +252,7 @@ template <class Kind> struct Nearest {
                     double square = 0, off = 0;
                     for (int64_t k = 0; k < width; k++) {
                         double q = rounded(centre[k], &off);
-                        to[(k / Kind::together * block + i % block) * Kind::together + k % Kind::together] = (Number)q;
+                        to[(k / Kind::together * block + i % block) * Kind::together + k % Kind::together] = (Number)(int)(q + Kind::raised);
                         square += q * q;
                     }
                     halves[d * padded + i] = (Sum)-floor(square / 2);
@@ -202,7 +263,7 @@ template <class Kind> struct Nearest {
                 }
             }
     }
-    ~Nearest() { free(exact), free(whole), free(halves); }
+    ~Nearest() { free(exact), free(whole), free(halves), free(draw); }
 
     double rounded(double x, double *off) const {
         double inside = within(x * inverse, MOST), q = nearbyint(inside);
@@ -213,15 +274,17 @@ template <class Kind> struct Nearest {
     double square(int64_t place, const double *x) const {
         const double *centre = exact + place * wide;
         Reals sums = {0}, more = {0};
-        for (int64_t k = 0; k < wide; k += 2 * REALS) {
+        int64_t k = 0;
+        for (; k + REALS < wide; k += 2 * REALS) {
             Reals off = *(const Reals *)(x + k) - *(const Reals *)(centre + k);
             Reals other = *(const Reals *)(x + k + REALS) - *(const Reals *)(centre + k + REALS);
             sums += off * off, more += other * other;
         }
-        sums += more;
-        double sum = 0;
-        for (int lane = 0; lane < REALS; lane++) sum += sums[lane];
-        return sum;
+        if (k < wide) {
+            Reals off = *(const Reals *)(x + k) - *(const Reals *)(centre + k);
+            sums += off * off;
+        }
+        return total(sums + more);
     }
 
     /* Which centre of a draw is the nearest but one that is not asked for. */
@@ -236,13 +299,14 @@ template <class Kind> struct Nearest {
     }
 
     /* Two rows at once: products with the centres of a draw less half of the centres' squares, and the largest. */
-    INLINE void multiply(const Number *const whole, const Sum *halves, int64_t padded, int64_t groups,
-                         const Number *rows, int64_t stride, Sum *sums, Sum *best) {
+    INLINE void multiply(const Number *const whole, const Sum *halves, int64_t padded, int64_t groups, int64_t draws,
+                         const Number *rows, int64_t stride, const Sum *raised, Sum *sums, Sum *best) {
         Sums most[2] = {{0}, {0}};
         for (int64_t start = 0; start < padded; start += block) {
             Sums own[2][4];
             const Number *from = whole + start * groups * Kind::together;
-            for (int v = 0; v < 4; v++) own[0][v] = own[1][v] = *(const Sums *)(halves + start + v * Kind::lanes);
+            for (int v = 0; v < 4; v++)
+                for (int r = 0; r < 2; r++) own[r][v] = *(const Sums *)(halves + start + v * Kind::lanes) - raised[r];
             for (int64_t g = 0; g < groups; g++)
                 for (int v = 0; v < 4; v++) {
                     Sums centres = *(const Sums *)(from + (g * 4 + v) * Kind::lanes * Kind::together);
@@ -251,14 +315,11 @@ template <class Kind> struct Nearest {
                 }
             for (int r = 0; r < 2; r++)
                 for (int v = 0; v < 4; v++) {
-                    *(Sums *)(sums + r * padded + start + v * Kind::lanes) = own[r][v];
+                    *(Sums *)(sums + r * draws * padded + start + v * Kind::lanes) = own[r][v];
                     most[r] = start + v ? (own[r][v] > most[r] ? own[r][v] : most[r]) : own[r][v];
                 }
         }
-        for (int r = 0; r < 2; r++) {
-            best[r] = most[r][0];
-            for (int lane = 1; lane < Kind::lanes; lane++) best[r] = most[r][lane] > best[r] ? most[r][lane] : best[r];
-        }
+        for (int r = 0; r < 2; r++) best[r * draws] = Kind::largest(most[r]);
     }
 
     /* Where the bits of some masks are set. */
@@ -275,52 +336,61 @@ template <class Kind> struct Nearest {
         return count;
     }
 
-    /* The mean over the draws of log σ² around the nearest centre, of two rows of `wide` numbers each. */
-    void log_scale(const double *x, double *found, Room<Kind> &room) const {
-        double size[2] = {0, 0}, whole_size[2] = {0, 0}, slack[2] = {0, 0};
-        int64_t stride = groups * Kind::together, masks = draws * padded / GROUP;
-        for (int r = 0; r < 2; r++) {
-            for (int64_t k = 0; k < width; k++) {
-                double own = rounded(x[r * wide + k], slack + r);
-                room.whole[r * stride + k] = (Number)own;
-                whole_size[r] += own * own, size[r] += x[r * wide + k] * x[r * wide + k];
+    /* The mean over the draws of log σ² around the nearest centre, of the first n rows of a tile of columns. */
+    void log_scale(const double *columns, int64_t n, double *found, Room<Kind> &room) const {
+        double size[TILE] = {0}, whole_size[TILE] = {0}, slack[TILE] = {0}, own[TILE], whole_own[TILE];
+        Sum raised[TILE] = {0};
+        int64_t stride = groups * Kind::together;
+        for (int64_t k = 0; k < width; k++) {
+            for (int r = 0; r < TILE; r++) {
+                own[r] = within(columns[k * TILE + r], LARGE);
+                whole_own[r] = rounded(own[r], slack + r);
+                whole_size[r] += whole_own[r] * whole_own[r], size[r] += own[r] * own[r];
+                raised[r] += Kind::raised * (Sum)whole_own[r];
             }
-            slack[r] = sqrt(slack[r]) + rounding;
+            for (int r = 0; r < TILE; r++) {
+                room.whole[r * stride + k] = (Number)whole_own[r];
+                room.exact[r * wide + k] = own[r];
+            }
+        }
+        for (int r = 0; r < TILE; r++) slack[r] = sqrt(slack[r]) + rounding;
+        for (int64_t r = 0; r < n; r++) {
+            if (r % 2 == 0)
+                for (int64_t d = 0; d < draws; d++)
+                    multiply(whole + d * padded * stride, halves + d * padded, padded, groups, draws,
+                             room.whole + r * stride, stride, raised + r, room.sums + d * padded, room.best + d);
+            const Sum *sums = room.sums + r % 2 * draws * padded, *best = room.best + r % 2 * draws;
+            for (int64_t d = 0; d < draws; d++) {
+                /* A square in steps is whole_size - 2 sum, or one more. */
+                double reach = sqrtf((float)(whole_size[r] - 2.0 * best[d] + 1)) * (1 + 1e-6) + 2 * slack[r];
+                room.least[d] = (Sum)floor((whole_size[r] - reach * reach) / 2);
+                room.known[d] = (reach - slack[r]) * step;
+                room.nearest[d] = INFINITY;
+            }
+            int64_t masks = draws * padded / GROUP;
+            for (int64_t i = 0; i < masks; i++) room.masks[i] = Kind::large(sums + i * GROUP, room.least[draw[i]]);
+            found[r] = around(room.exact + r * wide, size[r], places(room.masks, masks, room.places), room);
+        }
+    }
+
+    /* The same of one row, by the centres that may be the nearest. */
+    double around(const double *x, double size, int64_t n, Room<Kind> &room) const {
+        double *least = room.nearest, product = 1;
+        for (int64_t i = 0; i < n; i++) {
+            int64_t d = draw[room.places[i] / GROUP];
+            double distance = square(room.places[i], x);
+            least[d] = distance < least[d] ? distance : least[d];
         }
         for (int64_t d = 0; d < draws; d++) {
-            Sum best[2];
-            multiply(whole + d * padded * stride, halves + d * padded, padded, groups, room.whole, stride, room.sums, best);
-            for (int r = 0; r < 2; r++) {
-                /* A square in steps is whole_size - 2 sum, or one more. */
-                double reach = sqrtf((float)(whole_size[r] - 2.0 * best[r] + 1)) * (1 + 1e-6) + 2 * slack[r];
-                Sum least = (Sum)floor((whole_size[r] - reach * reach) / 2);
-                room.known[r * draws + d] = (reach - slack[r]) * step;
-                for (int64_t i = 0; i < padded / GROUP; i++)
-                    room.masks[r * masks + d * padded / GROUP + i] = Kind::large(room.sums + r * padded + i * GROUP, least);
+            bool sure = least[d] <= room.known[d] * room.known[d]; /* else the row or a centre is beyond MOST steps */
+            if (!sure || least[d] <= SAME * (1 + size)) {
+                int64_t at = nearest(d, -1, x);
+                least[d] = square(at, x);
+                if (least[d] <= SAME * (1 + size)) least[d] = square(nearest(d, at, x), x);
             }
+            product *= least[d] / width + NEAR;
         }
-        for (int r = 0; r < 2; r++) {
-            const double *own = x + r * wide;
-            double *least = room.least, product = 1;
-            for (int64_t d = 0; d < draws; d++) least[d] = INFINITY;
-            int64_t n = places(room.masks + r * masks, masks, room.places);
-            for (int64_t i = 0; i < n; i++) {
-                int64_t d = room.places[i] / padded;
-                double distance = square(room.places[i], own);
-                least[d] = distance < least[d] ? distance : least[d];
-            }
-            for (int64_t d = 0; d < draws; d++) {
-                double known = room.known[r * draws + d];
-                bool sure = least[d] <= known * known; /* else the row or a centre is beyond MOST steps */
-                if (!sure || least[d] <= SAME * (1 + size[r])) {
-                    int64_t at = nearest(d, -1, own);
-                    least[d] = square(at, own);
-                    if (least[d] <= SAME * (1 + size[r])) least[d] = square(nearest(d, at, own), own);
-                }
-                product *= least[d] / width + NEAR;
-            }
-            found[r] = log(product) / draws;
-        }
+        return log(product) / draws;
     }
 };
 
@@ -468,7 +538,8 @@ struct Curves {
             for (int64_t step = own.reach; step; step /= 2)
                 for (int r = 0; r < TILE; r++) at[r] += (int32_t)((own.knots[at[r] + step] <= z[r]) * step);
             for (int r = 0; r < TILE; r++) {
-                double inside = fmin(fmax(z[r], own.knots[0]), own.end);
+                double inside = z[r] > own.knots[0] ? z[r] : own.knots[0]; /* of what is missing too */
+                inside = inside < own.end ? inside : own.end;
                 double found = own.nats[at[r]] + own.slopes[at[r]] * (inside - own.knots[at[r]]);
                 total[r] += gaps && z[r] != z[r] ? own.usual : found;
             }
@@ -493,9 +564,8 @@ template <class Kind> static void score(const Detector &own, const Rows &rows) {
     Nearest<Kind> nearest(own);
     Curves curves(own);
     Tile tile(own.width);
-    int64_t width = own.width, wide = nearest.wide;
-    double *pair = (double *)calloc(2 * wide, sizeof(double));
-    Room<Kind> room(nearest.groups * Kind::together, own.draws, nearest.padded);
+    int64_t width = own.width;
+    Room<Kind> room(nearest.groups * Kind::together, nearest.wide, own.draws, nearest.padded);
     for (int64_t start = 0; start < rows.count; start += TILE) {
         int64_t n = rows.count - start < TILE ? rows.count - start : TILE;
         double parts[3][TILE] = {{0}}, size[TILE] = {0}, seen[TILE], around[TILE];
@@ -510,11 +580,7 @@ template <class Kind> static void score(const Detector &own, const Rows &rows) {
         add_histograms(own.components, width, tile.turned + width * TILE, false, parts[0]);
         add_histograms(own.columns, width, tile.z, gaps, parts[1]);
         curves.add(width, tile.z, gaps, parts[2]);
-        for (int r = 0; r < n; r += 2) {
-            for (int64_t k = 0; k < width; k++)
-                for (int one = 0; one < 2; one++) pair[one * wide + k] = within(tile.turned[k * TILE + r + one], LARGE);
-            nearest.log_scale(pair, around + r, room);
-        }
+        nearest.log_scale(tile.turned, n, around, room);
         for (int r = 0; r < n; r++) {
             static const double none[3] = {0, 0, 0};
             const double *more = rows.levels ? rows.levels + (start + r) * 3 : none;
@@ -524,7 +590,6 @@ template <class Kind> static void score(const Detector &own, const Rows &rows) {
             if (rows.scores) rows.scores[start + r] = heard(views, rows.middle, rows.unit);
         }
     }
-    free(pair);
 }
 
 extern "C" void likely_outlier_scores(const Detector *own, const Rows *rows) {

@@ -17,6 +17,7 @@ from likely._rows.sources._source import Answer, Source, cut
 
 T = TypeVar("T")
 _TOGETHER = 8  # results that are added up at once, so that no sum waits for all of them
+_PER_THREAD = 3  # calls under way: one that runs, one that waits, one whose result waits for those before it
 _SECONDS = 10  # how long to wait for a first worker, as joblib does
 
 
@@ -119,25 +120,34 @@ class Dask(Source):
         return _blocks(other)
 
 
-def on_cluster(client: Any, calls: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
-    """Yield the results of function calls on the workers of a cluster, in order, with few of them under way at once.
+def on_cluster(client: Any, call: Callable[..., T], shared: Any, calls: Iterable[tuple[Any, ...]]) -> Iterator[T]:
+    """Yield the results of a function on the workers of a cluster, in order, with few calls under way at once.
 
     Args:
         client: the cluster's client.
-        calls: functions, each followed by its arguments.
+        call: the function.
+        shared: its first argument, which is the same in all calls, such as a fitted model.
+        calls: its further arguments.
 
     Yields:
-        Any: the result of each call.
+        T: the result of each call.
     """
     under_way: deque[Any] = deque()
     with naming_scheduler(client):
-        at_once = _threads(client) + 1
-        for function, *arguments in calls:
+        # A task's result goes to each worker once. If it is lost with a worker, Dask computes it again, unlike
+        # what is scattered.
+        shared = client.submit(_itself, shared, pure=False)
+        at_once = _PER_THREAD * _threads(client)
+        for arguments in calls:
             if len(under_way) >= at_once:
                 yield under_way.popleft().result()
-            under_way.append(client.submit(function, *arguments, pure=False))
+            under_way.append(client.submit(call, shared, *arguments, pure=False))
         while under_way:
             yield under_way.popleft().result()
+
+
+def _itself(shared: T) -> T:
+    return shared
 
 
 def _threads(client: Any) -> int:

@@ -111,15 +111,15 @@ class Files(Source):
         """See :meth:`Source.each`."""
         columns = [other for other in self.others if isinstance(other, str)]
         calls = (
-            (_apply, compute, piece, self.names, columns, self._arrays(start, piece.rows), block_arrays)
+            (piece, self.names, columns, self._arrays(start, piece.rows), block_arrays)
             for piece, start, *block_arrays in self._pieces(beside)
         )
         # joblib would compute in this process on a cluster with a single thread, and cannot tell a lost scheduler.
         client = getattr(joblib.parallel.get_active_backend()[0], "client", None)
         if client is not None:
-            return on_cluster(client, calls)
+            return on_cluster(client, _apply, compute, calls)
         parallel = joblib.Parallel(prefer="threads", n_jobs=_jobs(), return_as="generator", pre_dispatch="n_jobs + 1")
-        return parallel(joblib.delayed(function)(*arguments) for function, *arguments in calls)
+        return parallel(joblib.delayed(_apply)(compute, *arguments) for arguments in calls)
 
     @functools.cached_property
     def sizes(self) -> list[int]:
