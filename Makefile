@@ -16,6 +16,9 @@ LOWEST_TESTS := $(addprefix tests/,calibration/classifiers/test_classifier.py ca
   test_layouts.py test_likelihood_contract.py test_losses.py test_parameters.py test_plots.py test_precision.py test_priors.py)
 LOWEST_ONLY := not check_sample_weight_equivalence and not compiles and not to_a_classifier
 
+# Containers often set this, and then each of the many processes that tests start would compile torch and scikit-learn
+# anew, which takes longer than most tests.
+unexport PYTHONDONTWRITEBYTECODE
 # torch's own threads would fight with the workers, and with other work, for the same cores.
 test docs lowest reproduce: export OMP_NUM_THREADS ?= 1
 ifneq ($(wildcard ../shared/data),)
