@@ -173,7 +173,7 @@ def test_functions_run_where_joblib_says(tmp_path: Path) -> None:
 
 def test_answers_of_several_numbers_keep_their_rows(tmp_path: Path) -> None:
     class Doubles:
-        @by_blocks(width=lambda _: 2)
+        @by_blocks(width=lambda _, factor: 2)
         def both(self, X: Any, factor: float = 2.0) -> Any:
             return np.column_stack([X["a"], factor * X["a"]])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,11 +21,33 @@ from sklearn.utils.validation import _check_method_params, check_is_fitted, colu
 
 from likely._rows.checks import all_or_nothing, check_sample_weight
 from likely._rows.folds import Split, deals_itself, split_by_content
-from likely._rows.sources import is_source
+from likely._rows.sources import by_blocks, is_source
 from likely._typing import Array
 
 Outputs = tuple[Any, ...]  # an estimator's outputs for some rows: arrays, and values that hold for all of them
 Weight = Array | None
+
+
+def by_blocks_or_texts(**results: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorate a method as :func:`by_blocks` does, for estimators whose rows may be texts: a list is no list of paths.
+
+    Args:
+        **results: what each row's result is, as for :func:`by_blocks`.
+
+    Returns:
+        The decorator.
+    """
+
+    def decorate(method: Callable[..., Any]) -> Callable[..., Any]:
+        for_tables = by_blocks(**results)(method)
+
+        @functools.wraps(method)
+        def decorated(self: Any, X: Any, *args: Any, **options: Any) -> Any:
+            return (method if isinstance(X, list | tuple) else for_tables)(self, X, *args, **options)
+
+        return decorated
+
+    return decorate
 
 
 @dataclass

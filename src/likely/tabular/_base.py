@@ -25,12 +25,12 @@ from likely._rows.checks import all_or_nothing, check_sample_weight
 from likely._rows.contents import contents
 from likely._solvers.training import Progress
 from likely._typing import Array
-from likely.tabular._by_blocks import read_sample
 from likely.tabular._fitting import Recipe, Second, fit_members, fit_two_stage, nll_at, start_members
 from likely.tabular._likelihoods import Likelihood
 from likely.tabular._members import fresh
 from likely.tabular._processes import Processes
 from likely.tabular._rows import Rows, in_chunks
+from likely.tabular._sample import read_sample
 
 OBJECTIVES = ("two_stage", "joint", "beta", "faithful")
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {

@@ -12,8 +12,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from likely._rows.checks import all_or_nothing
+from likely._rows.sources import by_blocks
 from likely._typing import Array
-from likely.tabular._by_blocks import by_blocks
 from likely.tabular._columns import Columns
 from likely.tabular._council import assemble
 from likely.tabular._importance import Sample
@@ -152,7 +152,7 @@ class LikelihoodClassifier(ClassifierMixin, TableEstimator):
         }
         return self
 
-    @by_blocks()
+    @by_blocks(width=lambda classifier: len(classifier.classes_))
     def predict_log_proba(self, X: Any) -> Array:
         """Predict the logarithm of the probability of each class.
 
@@ -166,7 +166,7 @@ class LikelihoodClassifier(ClassifierMixin, TableEstimator):
         table = self._table(self._checked(X), self.views_)
         return self.pool_(np.stack([member(table) for member in self.council_.members.values()]))
 
-    @by_blocks()
+    @by_blocks(width=lambda classifier: len(classifier.classes_))
     def predict_proba(self, X: Any) -> Array:
         """Predict the probability of each class.
 
@@ -191,7 +191,7 @@ class LikelihoodClassifier(ClassifierMixin, TableEstimator):
         best = self.predict_log_proba(X).argmax(1)
         return self.classes_[best]
 
-    @by_blocks(per_row=("y",))
+    @by_blocks(per_row="y")
     def outlier_score(self, X: Any, y: Any) -> Array:
         """Score how poorly each label fits its row: the higher, the more probable is another label.
 
@@ -213,10 +213,6 @@ class LikelihoodClassifier(ClassifierMixin, TableEstimator):
         if len(unknown):
             raise ValueError(f"y has labels that are not among the classes {self.classes_}: {unknown}")
         return odds_against(proba, np.searchsorted(self.classes_, y))
-
-    def _width(self, method: str, **_: Any) -> int | None:
-        """How many numbers a method returns per row; None where it returns an array of shape (rows,)."""
-        return len(self.classes_) if method in ("predict_proba", "predict_log_proba") else None
 
     def _location_and_log_scale(self, X: Any) -> tuple[Array, Array]:
         """The probabilities, and the logarithm of the odds against the most probable class."""

@@ -13,10 +13,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d, validate_data
 from torch import Tensor
 
+from likely._rows.sources import by_blocks
 from likely._solvers.training import Progress
 from likely._typing import Array
 from likely.tabular._base import FLOATS, LikelihoodModel
-from likely.tabular._by_blocks import by_blocks
 from likely.tabular._likelihoods import Likelihood
 from likely.tabular._rows import Rows, Units
 
@@ -147,7 +147,7 @@ class NetworkClassifier(ClassifierMixin, LikelihoodModel):
         finally:
             self._named = None  # a later fit learns the classes from its own labels
 
-    @by_blocks()
+    @by_blocks(width=lambda classifier: len(classifier.classes_))
     def predict_proba(self, X: Any) -> Array:
         """Predict the probability of each class; an ensemble predicts the mean of its members.
 
@@ -186,7 +186,7 @@ class NetworkClassifier(ClassifierMixin, LikelihoodModel):
         _, phi = self._components(X)
         return np.asarray(phi["temperature"].mean(0), dtype=np.float64)
 
-    @by_blocks(per_row=("y",))
+    @by_blocks(per_row="y")
     def outlier_score(self, X: Any, y: Any) -> Array:
         """Score how poorly each label fits its row: the higher, the more probable is another label.
 
@@ -205,10 +205,6 @@ class NetworkClassifier(ClassifierMixin, LikelihoodModel):
         """
         proba = self.predict_proba(X)
         return odds_against(proba, self._encoded(column_or_1d(y)))
-
-    def _width(self, method: str, **_: Any) -> int | None:
-        """How many numbers a method returns per row; None where it returns an array of shape (rows,)."""
-        return len(self.classes_) if method == "predict_proba" else None
 
     def _likelihood(self) -> Likelihood:
         return Likelihood.of("softmax", temperature=self.temperature)

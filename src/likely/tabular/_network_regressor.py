@@ -13,12 +13,12 @@ from sklearn.utils.validation import check_array, validate_data
 from torch import Tensor
 from torch.distributions import Categorical, Distribution, MixtureSameFamily
 
+from likely._rows.sources import by_blocks, refuse_blocks
 from likely._solvers.training import Progress
 from likely._typing import Array
 from likely.likelihoods import LIKELIHOODS
 from likely.likelihoods._numeric import quantile
 from likely.tabular._base import FLOATS, LikelihoodModel
-from likely.tabular._by_blocks import by_blocks, refuse_blocks
 from likely.tabular._likelihoods import Likelihood
 from likely.tabular._rows import Rows, Units
 
@@ -133,7 +133,7 @@ class NetworkRegressor(RegressorMixin, LikelihoodModel):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    @by_blocks(parts=lambda return_std: 1 + return_std)
+    @by_blocks(width=lambda model, **_: model._targets_per_row(), arrays=lambda return_std: 1 + return_std)
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predict the mean of each row's distribution.
 
@@ -166,7 +166,7 @@ class NetworkRegressor(RegressorMixin, LikelihoodModel):
         refuse_blocks(X, "predict_dist", "predict or predict_interval")
         return self._mixed(*self._restored(X))
 
-    @by_blocks(parts=lambda **_: 2)
+    @by_blocks(width=lambda model, **_: model._targets_per_row(), arrays=lambda **_: 2)
     def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[Array, Array]:
         """Predict the central interval that holds ``coverage`` of each row's distribution.
 
@@ -183,7 +183,7 @@ class NetworkRegressor(RegressorMixin, LikelihoodModel):
         lower, upper = (quantile(distribution, (1 + sign * coverage) / 2) for sign in (-1, 1))
         return lower, upper
 
-    @by_blocks()
+    @by_blocks(width=lambda model, **_: model._targets_per_row())
     def predict_scale(self, X: Any) -> Array:
         """Predict the scale of each row, such as a normal's standard deviation, without the spread between members.
 
@@ -214,7 +214,7 @@ class NetworkRegressor(RegressorMixin, LikelihoodModel):
         _, phi = self._restored(X)
         return {name: self._shaped(value.mean(0)) for name, value in phi.items()}
 
-    @by_blocks(per_row=("y",))
+    @by_blocks(per_row="y")
     def outlier_score(self, X: Any, y: Any) -> Array:
         """Score how poorly each target fits its row, by its negative log-likelihood (NLL).
 
@@ -232,9 +232,9 @@ class NetworkRegressor(RegressorMixin, LikelihoodModel):
         nll = -distribution.log_prob(targets)
         return np.asarray(nll if nll.ndim == 1 else nll.mean(-1))
 
-    def _width(self, method: str, **_: Any) -> int | None:
-        """How many numbers a method returns per row; None where it returns an array of shape (rows,)."""
-        return int(self.out_of_fold_.shape[1]) if self._has_several_targets() and method != "outlier_score" else None
+    def _targets_per_row(self) -> int | None:
+        """The number of targets; None where predictions are of shape (rows,)."""
+        return int(self.out_of_fold_.shape[1]) if self._has_several_targets() else None
 
     def _restored(self, X: Any) -> tuple[Tensor, dict[str, Tensor]]:
         """Locations and parameters in the target's units, (components, rows, targets)."""

@@ -12,10 +12,10 @@ from sklearn.utils.validation import check_consistent_length
 from torch.distributions import Distribution
 
 from likely._rows.checks import all_or_nothing
+from likely._rows.sources import by_blocks, refuse_blocks
 from likely._typing import Array
 from likely.likelihoods import LIKELIHOODS
 from likely.likelihoods._numeric import quantile
-from likely.tabular._by_blocks import by_blocks, read_sample, refuse_blocks
 from likely.tabular._checks import check_likelihood, check_network
 from likely.tabular._choice import NAMED, choose
 from likely.tabular._columns import Columns
@@ -25,6 +25,7 @@ from likely.tabular._forecasts import Forecast, conformities_of, deviations_of, 
 from likely.tabular._importance import Sample
 from likely.tabular._network_path import NETWORK_LIKELIHOODS, NetworkPath
 from likely.tabular._real import Real, fit_real
+from likely.tabular._sample import read_sample
 from likely.tabular._several import Several
 from likely.tabular._table_estimator import TableEstimator, canonical, read_weight
 from likely.tabular._views import Views
@@ -203,7 +204,7 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
         self.outlier_scores_ = scores.mean(1)
         self._sample = Sample.draw(X, order)
 
-    @by_blocks(parts=lambda return_std: 1 + return_std)
+    @by_blocks(width=lambda model, **_: model._targets_per_row(), arrays=lambda return_std: 1 + return_std)
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predict the mean of each row's distribution.
 
@@ -241,7 +242,7 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
         parts = [forecast.distribution for forecast in self._forecasts(X)]
         return Several(parts) if self.several_targets_ else parts[0]
 
-    @by_blocks()
+    @by_blocks(width=lambda model, q: model._quantiles(q))
     def predict_quantile(self, X: Any, q: Any = 0.5) -> Array:
         """Predict quantiles of each row's distribution.
 
@@ -262,7 +263,7 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
         quantiles = [quantile(distribution, float(level)) for level in levels]
         return quantiles[0] if np.ndim(q) == 0 else np.stack(quantiles, -1)
 
-    @by_blocks(parts=lambda **_: 2)
+    @by_blocks(width=lambda model, **_: model._targets_per_row(), arrays=lambda **_: 2)
     def predict_interval(self, X: Any, coverage: float = 0.9, *, conformal: bool = False) -> tuple[Array, Array]:
         """Predict the central interval that holds ``coverage`` of each row's distribution.
 
@@ -319,7 +320,7 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
             self.conformity_ = conformities_of(self._forecasts(X), y.reshape(len(y), -1))
         return self
 
-    @by_blocks()
+    @by_blocks(width=lambda model, **_: model._targets_per_row())
     def predict_scale(self, X: Any) -> Array:
         """Predict the standard deviation of each row's distribution.
 
@@ -333,7 +334,7 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
         """
         return self.predict(X, return_std=True)[1]
 
-    @by_blocks(per_row=("y",))
+    @by_blocks(per_row="y")
     def outlier_score(self, X: Any, y: Any) -> Array:
         """Score how poorly each target fits its row, by its negative log-likelihood (NLL).
 
@@ -354,14 +355,17 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
         nll = -distribution.log_prob(torch.tensor(y.reshape(shape)))  # copied: a frame's columns are read-only
         return np.asarray(nll if nll.ndim == 1 else nll.mean(-1))
 
-    def _width(self, method: str, q: Any = 0.5, **_: Any) -> int | None:
-        """How many numbers a method returns per row; None where it returns an array of shape (rows,)."""
-        levels = np.size(q) if np.ndim(q) else None
-        if method == "outlier_score" or not self.several_targets_:
-            return levels if method == "predict_quantile" else None
-        if levels is not None and method == "predict_quantile":
+    def _targets_per_row(self) -> int | None:
+        """The number of targets; None where predictions are of shape (rows,)."""
+        return int(self.out_of_fold_.shape[1]) if self.several_targets_ else None
+
+    def _quantiles(self, q: Any) -> int | None:
+        """The number of quantiles per row of a table that is not in memory; None for an array of shape (rows,)."""
+        if not np.ndim(q):
+            return self._targets_per_row()
+        if self.several_targets_:
             raise ValueError("with several targets and a table that is not in memory, predict_quantile takes one q")
-        return int(self.out_of_fold_.shape[1])
+        return np.size(q)
 
     def _forecasts(self, X: Any) -> list[Forecast]:
         """Predict the distribution of each target at checked rows."""

@@ -24,10 +24,10 @@ from likely._rows.checks import check_sample_weight
 from likely._rows.columns import is_frame
 from likely._rows.contents import exact_keys
 from likely._typing import Array, Index
-from likely.tabular._by_blocks import read_sample
 from likely.tabular._council import KINDS, Fit
 from likely.tabular._importance import Importances, importances
 from likely.tabular._members import fresh
+from likely.tabular._sample import read_sample
 from likely.tabular._saving import load_model, save_model
 from likely.tabular._views import Views
 from likely.tabular.members._task import Table, Task

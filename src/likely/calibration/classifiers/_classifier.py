@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from likely._rows.folds import Split
 from likely._typing import Array
-from likely.calibration._estimator import CalibratedEstimator, Member, Outputs, Weight
+from likely.calibration._estimator import CalibratedEstimator, Member, Outputs, Weight, by_blocks_or_texts
 from likely.calibration._methods import make_calibrator
 from likely.calibration.classifiers._base import Calibrator
 
@@ -77,22 +77,26 @@ class CalibratedClassifier(ClassifierMixin, CalibratedEstimator):
     features: Callable[[Any], Any] | None = None
     n_jobs: int | None = None
 
+    @by_blocks_or_texts(width=lambda classifier: len(classifier.classes_))
     def predict_proba(self, X: Any) -> Array:
         """Return calibrated probabilities.
 
         Args:
-            X: table of shape (n, d), of any kind that the estimator takes.
+            X: table of shape (n, d), of any kind that the estimator takes, or in blocks: the path of files, or a Dask,
+                Spark or Ray table.
 
         Returns:
             Array of shape (n, C), in the order of ``classes_``.
         """
         return self._mean(X, "predict_proba")
 
+    @by_blocks_or_texts(dtype=lambda classifier: classifier.classes_.dtype)
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the class of highest calibrated probability.
 
         Args:
-            X: table of shape (n, d), of any kind that the estimator takes.
+            X: table of shape (n, d), of any kind that the estimator takes, or in blocks: the path of files, or a Dask,
+                Spark or Ray table.
 
         Returns:
             Array of shape (n,) with labels of ``classes_``.
@@ -100,11 +104,13 @@ class CalibratedClassifier(ClassifierMixin, CalibratedEstimator):
         best = self.predict_proba(X).argmax(axis=1)
         return self.classes_[best]
 
+    @by_blocks_or_texts()
     def temperature(self, X: Any) -> Array:
         """Return the temperature that divides the logits of each row; of an ensemble, the mean.
 
         Args:
-            X: table of shape (n, d), of any kind that the estimator takes.
+            X: table of shape (n, d), of any kind that the estimator takes, or in blocks: the path of files, or a Dask,
+                Spark or Ray table.
 
         Returns:
             Array of shape (n,).

@@ -18,6 +18,7 @@ from sklearn.utils.validation import assert_all_finite, check_is_fitted, column_
 from likely._rows.checks import all_or_nothing
 from likely._rows.contents import mixed, row_keys
 from likely._typing import Array, Index
+from likely.calibration._estimator import by_blocks_or_texts
 from likely.calibration.regressors._regressor import mean_and_scale
 
 
@@ -99,11 +100,13 @@ class ConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):
         seed = check_random_state(self.random_state).randint(2**31)
         return np.lexsort((y, mixed(row_keys(X) ^ np.uint64(seed))))
 
+    @by_blocks_or_texts()
     def predict(self, X: Any) -> Any:
         """Return the estimator's prediction.
 
         Args:
-            X: table of shape (n, d), of any kind that the estimator takes.
+            X: table of shape (n, d), of any kind that the estimator takes, or in blocks: the path of files, or a Dask,
+                Spark or Ray table.
 
         Returns:
             Array of shape (n,).
@@ -111,11 +114,13 @@ class ConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):
         check_is_fitted(self)
         return self.estimator_.predict(X)
 
+    @by_blocks_or_texts(arrays=lambda **_: 2)
     def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[Array, Array]:
         """Return intervals that hold at least a share ``coverage`` of new targets, on average.
 
         Args:
-            X: table of shape (n, d), of any kind that the estimator takes.
+            X: table of shape (n, d), of any kind that the estimator takes, or in blocks: the path of files, or a Dask,
+                Spark or Ray table.
             coverage: guaranteed share, in (0, 1).
 
         Returns:

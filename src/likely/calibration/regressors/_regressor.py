@@ -15,8 +15,9 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 from torch.distributions import Distribution
 
+from likely._rows.sources import refuse_blocks
 from likely._typing import Array
-from likely.calibration._estimator import CalibratedEstimator, Member, Outputs, Weight
+from likely.calibration._estimator import CalibratedEstimator, Member, Outputs, Weight, by_blocks_or_texts
 from likely.calibration._methods import make_scale_calibrator
 from likely.calibration.regressors._scale import ScaleCalibrator
 
@@ -69,11 +70,13 @@ class CalibratedRegressor(RegressorMixin, CalibratedEstimator):
     features: str | Callable[[Any], Any] | None = "input"
     n_jobs: int | None = None
 
+    @by_blocks_or_texts(arrays=lambda return_std: 1 + return_std)
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Return the estimator's prediction, on request with the calibrated standard deviation.
 
         Args:
-            X: table of shape (n, d), of any kind that the estimator takes.
+            X: table of shape (n, d), of any kind that the estimator takes, or in blocks: the path of files, or a Dask,
+                Spark or Ray table.
             return_std: whether to return the standard deviation of each row's distribution too.
 
         Returns:
@@ -94,13 +97,17 @@ class CalibratedRegressor(RegressorMixin, CalibratedEstimator):
         Returns:
             A torch distribution of batch shape (n,), with ``log_prob``, ``cdf``, ``icdf`` and ``sample``.
         """
+        if not isinstance(X, list | tuple):
+            refuse_blocks(X, "predict_dist", "predict or predict_interval")
         return self.calibrator_.distribution(*self._forecast(X))
 
+    @by_blocks_or_texts(arrays=lambda **_: 2)
     def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[Array, Array]:
         """Return the central interval of each row's calibrated distribution.
 
         Args:
-            X: table of shape (n, d), of any kind that the estimator takes.
+            X: table of shape (n, d), of any kind that the estimator takes, or in blocks: the path of files, or a Dask,
+                Spark or Ray table.
             coverage: probability of the interval, in (0, 1).
 
         Returns:

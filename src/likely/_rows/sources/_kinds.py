@@ -1,0 +1,42 @@
+"""Which kind of storage a table has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from likely._rows.sources._dask import Dask, is_dask
+from likely._rows.sources._files import Files, is_files
+from likely._rows.sources._ray import Ray, is_ray
+from likely._rows.sources._source import Source
+from likely._rows.sources._spark import Spark, is_spark
+
+_KINDS: tuple[tuple[Callable[[Any], bool], Any], ...] = (
+    (is_dask, Dask),
+    (is_files, Files),
+    (is_spark, Spark),
+    (is_ray, Ray),
+)
+
+
+def is_source(X: Any) -> bool:
+    """Whether :func:`source_of` opens a table: it is not in memory."""
+    return isinstance(X, Source) or any(is_one(X) for is_one, _ in _KINDS)
+
+
+def source_of(X: Any) -> Source | None:
+    """Open a table that is not in memory.
+
+    Args:
+        X: a path, glob or URL of Parquet, Feather or CSV, a list of paths, a pyarrow dataset, a Dask array or frame,
+            a Spark frame, a Ray data set, or anything in memory.
+
+    Returns:
+        The blocks of the table, or None if it is in memory.
+    """
+    if isinstance(X, Source):
+        return X
+    for is_one, kind in _KINDS:
+        if is_one(X):
+            return kind.opened(X)
+    return None
