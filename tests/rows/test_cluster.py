@@ -1,5 +1,6 @@
 """A Dask cluster of two worker processes: the same answers, also where one of them dies in the middle."""
 
+import itertools
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ import pandas as pd
 import pytest
 from distributed import Client, LocalCluster
 
-from likely._rows.sources import source_of
+from likely._rows.sources import _files, source_of
 from likely.outliers import LikelihoodDetector, ScatterDetector
 
 ROWS = 70_001
@@ -67,6 +68,35 @@ def test_files_are_read_by_the_workers(table: pd.DataFrame, client: Client, tmp_
         source = source_of(tmp_path)
         assert source is not None
         assert os.getpid() not in set(source.each(lambda _: os.getpid()))
+
+
+class Large:
+    """A function as large as a forest, which says in which process it was unpickled, and how many times."""
+
+    def __init__(self) -> None:
+        self.numbers = np.zeros(3_000_000)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__ = state | {"number": next(_unpickled)}
+
+    def __call__(self, block: Any) -> tuple[int, int]:
+        return os.getpid(), self.number
+
+
+_unpickled = itertools.count()
+
+
+def test_a_model_goes_to_each_worker_once(
+    table: pd.DataFrame, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_files, "_NUMBERS", 1000)
+    table.to_parquet(tmp_path / "t.parquet", row_group_size=ROWS // 20)
+    source = source_of(tmp_path / "t.parquet")
+    assert source is not None
+    with joblib.parallel_config(backend="dask"):
+        copies = list(source.each(Large()))
+    assert len(copies) == 20
+    assert len(set(copies)) == len({process for process, _ in copies})
 
 
 def test_a_worker_that_dies_changes_nothing(table: pd.DataFrame, client: Client, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import operator
 import sys
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -136,7 +137,10 @@ def on_cluster(client: Any, call: Callable[..., T], shared: Any, calls: Iterable
     with naming_scheduler(client):
         # A task's result goes to each worker once. If it is lost with a worker, Dask computes it again, unlike
         # what is scattered.
-        shared = client.submit(_itself, shared, pure=False)
+        with warnings.catch_warnings():
+            # Dask advises to scatter what is large.
+            warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
+            shared = client.submit(_itself, shared, pure=False)
         at_once = _PER_THREAD * _threads(client)
         for arguments in calls:
             if len(under_way) >= at_once:
