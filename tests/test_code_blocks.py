@@ -58,7 +58,9 @@ def test_commands_print_what_the_page_shows(page: Path, tmp_path: Path, monkeypa
     """In an empty folder, with nothing but the files that the page's own Python blocks write."""
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
-    for _, _, language, body in BLOCK.findall(page.read_text(encoding="utf-8")):
+    blocks = [(language, body) for _, _, language, body in BLOCK.findall(page.read_text(encoding="utf-8"))]
+    last = max(place for place, (language, _) in enumerate(blocks) if language == "console")
+    for language, body in blocks[: last + 1]:  # what follows is run as a doctest, and no command needs it
         if language in PYTHON:
             for example in doctest.DocTestParser().get_examples(body):
                 exec(compile(example.source, str(page), "single"), names)

@@ -9,6 +9,7 @@ import pytest
 
 import likely
 from likely.auditing import Audit
+from quick_stacks import cut_short
 
 
 def houses(n: int = 400, seed: int = 0) -> pd.DataFrame:
@@ -260,7 +261,8 @@ def test_a_rare_class_and_two_values() -> None:
     assert set(flagged.scores["suggested"]) <= {"", "0", "1"}
 
 
-def test_ten_thousand_columns(tmp_path: Path) -> None:
+def test_ten_thousand_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cut_short(monkeypatch)
     rng = np.random.default_rng(0)
     wide = pd.DataFrame(rng.normal(size=(40, 10_000)), columns=[f"c{i}" for i in range(10_000)])
     wide["y"] = wide["c5"] * 3 + rng.normal(size=40)

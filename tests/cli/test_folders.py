@@ -13,6 +13,8 @@ from likely import auditing, cli
 from likely._rows.sources._files import Piece
 from likely.auditing import blocks as by_blocks
 from likely.cli import engines, paths
+from quick_audits import small_models_of
+from quick_stacks import cut_short
 
 pq = pytest.importorskip("pyarrow.parquet")
 ROWS = 1_600
@@ -50,6 +52,13 @@ def in_files(frame: pd.DataFrame, folder: Path, blocks: int) -> Path:
     for number, part in enumerate(np.array_split(np.arange(len(frame)), blocks)):
         frame.iloc[part].to_parquet(folder / f"{number:03}.parquet", index=False)
     return folder
+
+
+@pytest.fixture(autouse=True)
+def small_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few folds, trees, centres and steps: these tests compare ways to read the same table."""
+    small_models_of(monkeypatch)
+    cut_short(monkeypatch)
 
 
 @pytest.fixture

@@ -52,6 +52,7 @@ def test_a_cluster_fits_the_folds(one_job: np.ndarray) -> None:
     assert [line.split(":")[0] for line in lines][: len(MEMBERS)] == [*MEMBERS[:4], "DecisionTreeRegressor"]
 
 
+@pytest.mark.usefixtures("quick_stacks")
 def test_a_choice_among_members_does_not_depend_on_jobs() -> None:
     def chosen(n_jobs: int) -> tuple[Any, np.ndarray]:
         with joblib.parallel_config("threading"):
@@ -63,6 +64,7 @@ def test_a_choice_among_members_does_not_depend_on_jobs() -> None:
     np.testing.assert_array_equal(alone, spread)
 
 
+@pytest.mark.usefixtures("quick_stacks")
 def test_the_time_limit_holds_in_other_threads() -> None:
     with joblib.parallel_config("threading", n_jobs=2):
         model = regressor(time_limit=1e-6).fit(X, y)

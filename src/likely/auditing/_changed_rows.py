@@ -36,16 +36,16 @@ def without_far_values(X: Any) -> Any:
     np.int64(1)
     """
     frame = X.copy() if isinstance(X, pd.DataFrame) else pd.DataFrame(X)
-    for name in frame.columns:
-        if pd.api.types.is_float_dtype(frame[name].dtype):
-            values = frame[name].to_numpy(np.float64)
+    for name, column in X.items() if isinstance(X, pd.DataFrame) else enumerate(X.T):
+        if pd.api.types.is_float_dtype(column.dtype):
+            values = np.asarray(column, np.float64)
             some = values[:: max(1, len(values) // 100_000)]
             some = some[~np.isnan(some)]
             if len(some):
                 low, high = np.quantile(some, [_EDGE, 1 - _EDGE])
                 reach = _BEYOND * (high - low)
-                if reach > 0:
-                    frame[name] = np.where((values < low - reach) | (values > high + reach), np.nan, values)
+                if reach > 0 and (far := (values < low - reach) | (values > high + reach)).any():
+                    frame[name] = np.where(far, np.nan, values)
     return frame if isinstance(X, pd.DataFrame) else frame.to_numpy()
 
 

@@ -72,7 +72,9 @@ def read_columns(frame: pd.DataFrame, id: str | None = None) -> Columns:
         kinds[name] = _settled(kind, values) if kind in MODELLED else kind
         typed[name] = values
         odd += strange
-    return Columns(kinds, pd.DataFrame(typed, index=frame.index), tuple(odd))
+    table = pd.DataFrame(typed, index=frame.index)
+    table.columns = table.columns.astype(object)  # a name in an Arrow index takes longer to look up than a column
+    return Columns(kinds, table, tuple(odd))
 
 
 def design(typed: pd.DataFrame, kinds: dict[str, Kind]) -> tuple[NDArray[np.float32], list[str]]:

@@ -125,7 +125,7 @@ def _squashed(table: pd.DataFrame) -> pd.DataFrame:
         values = column.to_numpy()
         return Squash.of(values[:: -(-len(values) // _UNITS)], by_tails=True)(values)
 
-    return pd.DataFrame({name: squashed(table[name]) for name in table.columns})
+    return pd.DataFrame({name: squashed(column) for name, column in table.items()})
 
 
 def _surprises(pattern: Pattern, table: Neighbours, search: SlipSearch) -> Array:
