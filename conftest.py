@@ -8,8 +8,6 @@ import pytest
 import torch
 
 os.environ.setdefault("MPLBACKEND", "Agg")
-# Dozens of processes are started that import torch, in half the time where it need not be compiled anew for each.
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 gc.disable()  # until all tests are there: nothing of what is imported for them is garbage
 
 # The first call of a compiled or lazily imported function is slow: a deadline per example makes flakes.
