@@ -13,7 +13,7 @@ from likely.auditing._by_chance import APART, by_chance
 from likely.auditing._neighbours import Neighbours
 from likely.auditing._pattern import Judged, Pattern
 from likely.auditing._possible import Possible
-from likely.auditing._repair import RARE
+from likely.auditing._repair import RARE, surprise
 from likely.auditing._row_slips import FACTORS, FAR, NARROW, Change, may_swap
 
 _SETS = (1.0, APART, 1 / APART)  # the first leaves the factors of slips as they are; the others make placebos
@@ -74,7 +74,8 @@ class SlipSearch:
             z: the rows, squashed.
             judged: how the pattern judges the rows as they are.
         """
-        before = _excess(judged.nats, self.pattern.margins.nats(z))
+        rare = self.pattern.margins.nats(z)
+        before = surprise(judged.nats) + surprise(rare)
         for number_of_set, factor in enumerate(_SETS):
             for trials in (*self._factors(rows, z, judged, factor), *self._swaps(rows, z, judged, number_of_set)):
                 self._keep(number_of_set, rows, trials, self._gain(rows, z, judged, before, trials))
@@ -107,11 +108,7 @@ class SlipSearch:
             self.best[at[last]] = np.column_stack([column, np.full(len(last), trials.hint), other])
 
     def _gain(self, rows: NDArray[np.int64], z: Array, judged: Judged, before: Array, trials: _Trials) -> Array:
-        """The nats that each trial takes off its row, less its price.
-
-        A slip must explain most of the surprise that it touches. What stays in other columns, as it was, is no evidence
-        against it: in a wide table every row has some rare value.
-        """
+        """The nats that each trial takes off its row, less its price."""
         gain = np.empty(len(trials.row))
         for start in range(0, len(gain), _JUDGED):
             part = slice(start, start + _JUDGED)
@@ -121,12 +118,10 @@ class SlipSearch:
             after = self.pattern.judge(changed, rows[at]).nats
             gain_of_cells = judged.nats[at, j] - after[trial, j]
             gain_of_cells += np.where(j == k, 0.0, judged.nats[at, k] - after[trial, k])
-            left = _excess(after, self.pattern.margins.nats(changed))
-            unmoved = np.minimum(before[at], left)
-            unmoved[trial, j] = unmoved[trial, k] = 0.0
-            total, total_left, rest = before[at].sum(1), left.sum(1), unmoved.sum(1)
-            mended = total_left - rest <= np.maximum(_PART * (total - rest), RARE)
-            gain[part] = np.where(mended, total - total_left + _OWN * gain_of_cells, 0.0)
+            left = surprise(after) + surprise(self.pattern.margins.nats(changed))
+            # Rare values in other columns count, too: without them, wide clean tables had more hints.
+            mended = left <= np.maximum(_PART * before[at], RARE)
+            gain[part] = np.where(mended, before[at] - left + _OWN * gain_of_cells, 0.0)
         return np.where(gain > 0, gain + trials.worth, 0.0)
 
     def _factors(self, rows: NDArray[np.int64], z: Array, judged: Judged, times: float) -> Iterator[_Trials]:
@@ -195,11 +190,6 @@ class SlipSearch:
         """Return another value of the column for each value, which does not depend on the order of the rows."""
         known = self._sorted[j]
         return np.asarray(known[_STRIDE * (np.searchsorted(known, values) + 1) % len(known)])
-
-
-def _excess(nats: Array, rare: Array) -> Array:
-    """What each value is rarer than usual, given the others and in its own column, in nats."""
-    return np.asarray(np.maximum(nats - RARE, 0) + np.maximum(rare - RARE, 0))
 
 
 def _joined(parts: list[_Trials]) -> _Trials:
