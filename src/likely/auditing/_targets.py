@@ -19,7 +19,7 @@ from likely.auditing._possible import Possible
 from likely.auditing._squash import Squash
 from likely.auditing._target_verdict import TargetVerdict
 
-_DRAWN = 3_000  # points of the picture
+_DRAWN, _POINTS = 3_000, 1_000  # points of the picture, and points that are drawn as shapes
 _LABELS = 4  # an axis has this many labels if it can
 Swaps = Callable[[NDArray[np.int64]], dict[int, list[Swap]]]
 
@@ -176,7 +176,14 @@ def _scatter(verdict: TargetVerdict, u: NDArray[np.float64], squash: Squash, tar
     ):
         some = random.permutation(np.flatnonzero(mask))[:_DRAWN]
         axes.scatter(
-            verdict.mean[some], u[some], s=size, color=colour, alpha=0.6, linewidth=0, label=name, rasterized=True
+            verdict.mean[some],
+            u[some],
+            s=size,
+            color=colour,
+            alpha=0.6,
+            linewidth=0,
+            label=name,
+            rasterized=len(some) > _POINTS,  # a raster keeps the colours of light mode in dark mode
         )
     ends = float(min(verdict.mean.min(), u.min())), float(max(verdict.mean.max(), u.max()))
     axes.plot(ends, ends, color=MUTED, linewidth=0.9, linestyle=(0, (4, 3)))
