@@ -47,7 +47,7 @@ def test_the_overview_counts_rows_columns_kinds_gaps_and_classes() -> None:
     assert seen.summary.startswith(
         "600 rows, 5 columns: 2 numbers, 2 categories and 1 date. 2.0% of the cells are empty."
     )
-    assert "2 classes of churn: no 78%, yes 22%." in seen.summary
+    assert "2 classes of churn: no (78%), yes (22%)." in seen.summary
     assert seen.numbers["gaps"] == {"income": 0.1}
     assert list(seen.tables[0].frame.columns) == ["kind", "gaps", "distinct", "holds"]
     spread = ask(table, "income", "regression")["overview"]
@@ -57,7 +57,7 @@ def test_the_overview_counts_rows_columns_kinds_gaps_and_classes() -> None:
 def test_a_rare_class_and_a_long_tail_are_named() -> None:
     table = customers()
     table.loc[:3, "churn"] = "never"
-    assert "Rare: never, 4 rows." in ask(table, "churn", "classification")["overview"].summary
+    assert "Rare: never (4 rows)." in ask(table, "churn", "classification")["overview"].summary
     table["income"] **= 3
     assert "long tail of high values" in ask(table, "income", "regression")["overview"].summary
 

@@ -1,18 +1,22 @@
 """Columns that follow exactly from one another: clean rows are right wherever they lie, and slips are still found."""
 
+from collections.abc import Callable
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from likely.auditing import audit
-from likely.auditing._exact import between, exact_values
+from likely.auditing import blocks as by_blocks
+from likely.auditing._exact import Curve, ExactRelations, between, exact_values
 
 
-def wages() -> pd.DataFrame:
+def wages(rows: int = 600) -> pd.DataFrame:
     """Wages with a long tail of few rows, beside their logarithms."""
     rng = np.random.default_rng(0)
-    age = rng.uniform(18, 65, 600).round()
-    log_wage = (4.5 + 0.004 * age + 0.35 * rng.standard_t(4, 600)).round(3)
+    age = rng.uniform(18, 65, rows).round()
+    log_wage = (4.5 + 0.004 * age + 0.35 * rng.standard_t(4, rows)).round(3)
     return pd.DataFrame({"age": age, "log wage": log_wage, "wage": np.exp(log_wage)})
 
 
@@ -30,6 +34,66 @@ def test_a_slip_in_such_a_column_is_found_at_its_ends_too(target: str | None, pl
     row = int(table["wage"].argsort().iloc[place])
     table.loc[row, "wage"] *= 10
     assert row in [suspect.row for suspect in audit(table, target=target).suspects]
+
+
+@pytest.fixture
+def in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[pd.DataFrame], str]:
+    """Write a table to three files, which are read one after the other; models see every sixth row."""
+    for name, value in (("AT_ONCE", 100), ("SAMPLE", 500), ("_LEAST", 500)):
+        monkeypatch.setattr(by_blocks, name, value)
+
+    def write(table: pd.DataFrame) -> str:
+        for number, part in enumerate(np.array_split(np.arange(len(table)), 3)):
+            table.iloc[part].to_parquet(tmp_path / f"{number}.parquet", index=False)
+        return str(tmp_path)
+
+    return write
+
+
+@pytest.mark.parametrize("target", ["wage", None])
+def test_blocks_hold_values_against_the_relations_of_the_sample(
+    target: str | None, in_blocks: Callable[[pd.DataFrame], str]
+) -> None:
+    table = wages(3000)
+    report = audit(in_blocks(table), target=target)
+    assert isinstance(report, by_blocks.BlocksAudit)
+    assert report.read == 500
+    assert not [suspect.headline for suspect in report.suspects if suspect.wrong or "match" in suspect.headline]
+    assert not [suspect for suspect in audit(table, target=target).suspects if suspect.wrong]
+
+
+# Ten times the least wage is still less than most: forecasts by a sample of 500 rows cannot tell, and never could.
+@pytest.mark.parametrize(("target", "places"), [("wage", [1000, 2999]), (None, [0, 1000, 2999])])
+def test_slips_are_found_in_blocks_too(
+    target: str | None, places: list[int], in_blocks: Callable[[pd.DataFrame], str]
+) -> None:
+    table = wages(3000)
+    slipped = table["wage"].argsort().iloc[places].tolist()
+    table.loc[slipped, "wage"] *= 10
+    suspects = {suspect.row for suspect in audit(in_blocks(table), target=target).suspects}
+    assert set(slipped) <= suspects
+
+
+def test_a_curve_judges_rows_it_was_not_read_from() -> None:
+    x = np.random.default_rng(0).lognormal(sigma=2.0, size=40_000)
+    curve = Curve.of(np.log(x[::2]), x[::2])
+    assert curve is not None
+    new = x[1::2]
+    assert curve.holds(np.log(new), new).all()
+    assert curve.thinned().holds(np.log(new), new).all()
+    assert len(curve.thinned().at) == 10_000
+    assert curve.thinned().holds(np.log(new) + 0.5, new).mean() < 0.001
+    beyond = np.array([2 * x.max(), np.nan])
+    assert curve.holds(np.log(beyond), beyond).tolist() == [True, False]
+    assert not curve.holds(10 * np.log(beyond), beyond).any()
+
+
+def test_relations_are_kept_with_a_few_columns_each() -> None:
+    x = np.random.default_rng(0).normal(size=300)
+    relations = ExactRelations.of([x + shift for shift in range(6)])
+    assert len(relations.curves) == 6 * 3
+    assert not ExactRelations.of([x, None]).curves
+    assert not ExactRelations(())([x, x], 300).any()
 
 
 def test_noise_is_no_exact_relation() -> None:

@@ -156,7 +156,9 @@ def test_a_class_that_cannot_be_told_from_the_others_is_not_accused_as_a_whole()
     labels = finding(audit, "labels")
     assert not np.isin(labels.rows, np.flatnonzero(chance == 2)).any()
     assert labels.numbers["classes_not_judged"] == ["either"]
-    assert labels.summary.endswith("Not judged, because the logits do not distinguish them from the others: either.")
+    assert labels.summary.endswith(
+        "Classes that are not judged, because the logits do not distinguish them from the others: either."
+    )
 
 
 TARGETS = {

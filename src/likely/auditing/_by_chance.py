@@ -1,4 +1,4 @@
-"""How often a mend succeeds by chance: slips that people make, held against changes that nobody makes."""
+"""False-alarm rates of slips: common mistakes are compared with changes that nobody makes by mistake (placebos)."""
 
 from __future__ import annotations
 
@@ -7,26 +7,27 @@ from numpy.typing import NDArray
 
 from likely._typing import Array
 
-APART = float(np.sqrt(10.0))  # from a slip, the factor of a change that is no slip: halfway to the next power of ten
-_BODY, _END = 0.85, 0.95  # the quantiles of the gains by which their tail is told
-_LEAST = 1.0  # nats in which the tail of gains falls by a factor of e, at least
-_CELLS = 10.0  # gains by chance that each row is taken to have had a try at
-_CLEARLY = 0.75  # nats by which a change that is no slip must be better to count: many fit as well as the slip
+APART = float(np.sqrt(10.0))  # ratio of the factor of a placebo to that of a slip: halfway to the next power of ten
+_BODY, _END = 0.85, 0.95  # quantiles of the gains from which their exponential tail is estimated
+_LEAST = 1.0  # the least scale of that tail, in nats
+_CELLS = 10.0  # independent slips that are assumed to be tried per row
+_CLEARLY = 0.75  # nats by which a placebo must be better than the slip to count: many fit equally well
 
 
 def by_chance(gains: Array, placebos: Array, first: NDArray[np.bool_] | None = None) -> Array:
-    r"""The share of false alarms among rows that a slip mends at least as well as each row.
+    r"""For each row, the share of false alarms among the rows that gain at least as much by a slip.
 
-    Three estimates of how many rows would gain as much by chance, of which the largest counts: the tail of the gains
-    themselves, which is exponential; :math:`10 n e^{-t}`, for a gain of t nats has a probability of at most
-    :math:`e^{-t}` if the model is right; and the number of rows for which a change that nobody makes by mistake, such
-    as ÷3.2, is clearly better than any slip, and one more (Barber and Candès, 2015): one or two slips of a table have
-    to be rare enough by themselves.
+    The number of rows that gain as much by chance is estimated in three ways, of which the largest counts:
+
+    - by the tail of the gains themselves, which is taken to be exponential;
+    - by :math:`10 n e^{-t}`: if the model is right, a gain of t nats has a probability of at most :math:`e^{-t}`;
+    - by the number of rows for which a placebo, such as ÷3.2, is clearly better than any slip, plus one (Barber and
+      Candès, 2015). Because of the one, a single slip in a table must be rare enough by the other two.
 
     Args:
-        gains: of every row, the nats that the best slip takes off; zero where none does.
-        placebos: the same of sets of changes that are no slips, of shape (sets, rows).
-        first: marks the rows that count; the others are copies, which are judged as these are. All by default.
+        gains: for each row, the nats of surprise that the best slip removes; zero where none does. Shape (rows,).
+        placebos: the same for sets of changes that are not slips, of shape (sets, rows).
+        first: marks the rows that count; the others are copies, which get the shares of these. All by default.
 
     Returns:
         The shares, of shape (rows,); 1 where nothing is gained.

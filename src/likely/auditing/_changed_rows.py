@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 from likely._typing import Array
 from likely.auditing._squash import Squash
 
-_FILLINGS = 12  # ways to fill the gaps of a row that are tried
-_PAIRS = 5_000  # of a row and a column that are tried for a swap
-_TAILS = 0.002  # of a column's values lie so far out that others are no values of it
-_EDGE, _BEYOND = 0.02, 1.0  # a value is far out if it is the range of all but the outermost values away from these
+_FILLINGS = 12  # copies of a row with different values in its gaps
+_PAIRS = 5_000  # most pairs of a row and a column that are tried as swaps
+_TAILS = 0.002  # share of values at each end of a column that are not usual for it
+_EDGE, _BEYOND = 0.02, 1.0  # far out: beyond the 2% and 98% quantiles by more than the range between them
 Predict = Callable[[Any], tuple[Array, Array]]
 
 
 class Swap(NamedTuple):
-    """What a target would be if it were swapped with a column, and what was then to be expected, squashed."""
+    """The target after a swap with a column, and its prediction and deviation from the columns after the swap."""
 
     column: str
     value: float
@@ -30,7 +30,7 @@ class Swap(NamedTuple):
 
 
 def without_far_values(X: Any) -> Any:
-    """The table with a gap wherever a number is so far out that a model can only extrapolate from it.
+    """Return the table without the numbers that are so far out that a model can only extrapolate from them.
 
     >>> without_far_values(pd.DataFrame({"age": [*range(50), 480.0]}))["age"].isna().sum()
     np.int64(1)
@@ -56,7 +56,7 @@ def has_gaps(X: Any) -> NDArray[np.bool_]:
 
 
 def fillings(X: Any, rows: NDArray[np.int64], seed: int) -> list[Any]:
-    """These rows with every gap filled by the value of some other row, in several ways.
+    """Return several copies of some rows, with every gap filled by the value of a random other row.
 
     >>> table = pd.DataFrame({"a": [1.0, 2.0, np.nan], "b": ["x", None, "y"]})
     >>> [len(part.dropna()) for part in fillings(table, np.array([1, 2]), seed=0)[:2]]
@@ -79,9 +79,9 @@ def fillings(X: Any, rows: NDArray[np.int64], seed: int) -> list[Any]:
 
 
 def spread_by_gaps(X: Any, mean: Array, predict: Predict, seed: int) -> Callable[[NDArray[np.int64]], Array]:
-    """A function of rows: the mean square by which predictions move where gaps are filled; zero without gaps.
+    """Return a function of rows: the mean squared change of their predictions when gaps are filled.
 
-    Values that are far out count as gaps: it is they that are odd, and not the target.
+    It is zero for rows without gaps. Values that are far out count as gaps: they are odd, and not the target.
     """
     X = without_far_values(X)
     gaps = has_gaps(X)
@@ -100,7 +100,7 @@ def spread_by_gaps(X: Any, mean: Array, predict: Predict, seed: int) -> Callable
 def swaps(
     X: pd.DataFrame, y: Array, squash: Squash, predict: Predict, rows: NDArray[np.int64]
 ) -> dict[int, list[Swap]]:
-    """For each of these rows the columns of numbers that its target may have been swapped with.
+    """Return, for each of some rows, the columns of numbers that its target may have been swapped with.
 
     The target must be a usual value of the column, and the column's value a usual target.
     """

@@ -17,12 +17,12 @@ from likely.auditing._squash import Squash
 _FACTORS = {10.0: 1.0, 100.0: 0.5, 1000.0: 0.5, 1e6: 0.1}
 _SIGN, _SWAP = 0.5, 0.5
 SWAPPED = "looks swapped with"
-_REACH = 3.0  # scales: what is further off is not brought back
-_SHIFT = 3.0  # scales by which a hint must move a target
+_REACH = 3.0  # scales: a changed target must be nearer to its prediction
+_SHIFT = 3.0  # scales: a change must move the target further
 
 
 class Hint(NamedTuple):
-    """What would fit: for a headline, for a reason, and for all rows that share it."""
+    """A change that explains a target, in words: for the headline, for the list of reasons, and for a group of rows."""
 
     headline: str
     value: str
@@ -44,20 +44,20 @@ def find_hint(
     factor: float = 1.0,
     possible: Possible | None = None,
 ) -> Hint | None:
-    """The likeliest change that brings a target back, if one does.
+    """Return the likeliest change that makes a target fit its prediction.
 
     Args:
         y: the target as it is given.
-        mean: what is expected, squashed.
-        scale: its scale.
-        df: degrees of freedom of its distribution.
+        mean: the prediction, squashed.
+        scale: the scale of the residual.
+        df: degrees of freedom of the distribution of residuals.
         squash: how targets are squashed.
         columns: columns that the target may have been swapped with.
-        factor: of the deviations of those, to make them scales.
-        possible: which values targets may have; all by default.
+        factor: turns the predicted deviations of those columns into scales.
+        possible: the values that targets may have; any by default.
 
     Returns:
-        The hint, or None.
+        The hint, or None if no change fits.
 
     >>> squash = Squash(100.0, 20.0)
     >>> find_hint(1020.0, float(squash(np.array(99.0))), 0.1, 4.0, squash).headline
@@ -86,7 +86,7 @@ def find_hint(
 
 
 def _changes(y: float) -> Iterator[tuple[float, float, Hint]]:
-    """The target in another unit, or of the other sign, how common that is, and how it is told."""
+    """Yield the target in other units and with the other sign, how common each mistake is, and its words."""
     for factor, prior in _FACTORS.items():
         for sign, value in (("÷", y / factor), ("×", y * factor)):
             words = f"{sign}{factor:,g} would fit"

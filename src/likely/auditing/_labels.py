@@ -289,7 +289,8 @@ def _sentence(verdict: LabelVerdict, count: int, rows: int, unjudged: list[str],
     sentence = f"{count:,} of {rows:,} labels {are} more likely wrong than right{overall(verdict.share)}."
     if not unjudged:
         return sentence
-    return f"{sentence} Not judged, because {by} do not distinguish them from the others: {listed(unjudged)}."
+    because = f"because {by} do not distinguish them from the others"
+    return f"{sentence} Classes that are not judged, {because}: {listed(unjudged)}."
 
 
 def spread_out(values: NDArray[np.float64], rows: NDArray[np.int64], n: int, elsewhere: float) -> NDArray[np.float64]:

@@ -50,7 +50,7 @@ def noisy_regions(
         "Where targets are noisy",
         f"Where {noisy[0].rule}, {what} is {noisy[0].level:.1f} times the average."
         if noisy
-        else f"No region stands out: {what} is similar everywhere.",
+        else f"No region stands out: nowhere is {what} clearly more than {_NOISY:g} times the average.",
         numbers={"regions": [{"where": r.rule, "rows": r.rows, "noise": round(r.level, 3)} for r in noisy]},
         tables=(Table(frame, f"{what.capitalize()} by region, in units of the mean over all rows.", digits=2),)
         if len(regions) > 1

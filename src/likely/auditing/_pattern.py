@@ -1,4 +1,4 @@
-"""What each value of a row should be, given the others: how the columns of a table hang together."""
+"""An additive model that predicts each column of a table from the others, and the rarity of its residuals."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from likely.auditing._tails import Tail
 from likely.auditing._terms import LEVELS, Terms, indicators, regress
 
 _FOLDS = 4
-_NARROW, _WIDE = 0.4, 3.0  # times the usual scale, the scale of a row's deviation
-_SMOOTH = 0.2  # ridge of the scales, as a share of the rows
-_END = 0.005  # of the values of a column on either side are its ends
-_CAP = 4.0  # deviations: further off, a value pulls a fit no more
-_MOST = 0.5  # of the rows have the value of which another differs rarely
-_FARTHEST = 1e6  # deviations: further off is not told apart
+_NARROW, _WIDE = 0.4, 3.0  # limits of the scale of a row, in usual scales
+_SMOOTH = 0.2  # ridge penalty of the regression of scales, as a share of the number of rows
+_END = 0.005  # share of the values of a column that are its lower end, and its upper end
+_CAP = 4.0  # deviations at which residuals are clipped for the fit
+_MOST = 0.5  # share of the rows from which a value is the mode of its column
+_FARTHEST = 1e6  # deviations at which residuals are clipped
 
 
 class Judged(NamedTuple):
-    """Of some rows and all columns, what each value was expected to be and how far and how rarely it is off.
+    """Predictions, deviations and their rarity, each of shape (rows, columns).
 
     Args:
-        expected: of numbers, in squashed units; of a category, the likeliest level.
-        far: signed deviations, in usual scales; of a category √(2·nats). Zero where a value is missing.
-        nats: minus the log of the share of rows whose value is as far off. Zero where a value is missing.
+        expected: predictions: squashed numbers, or the place of the likeliest level of a category.
+        far: signed deviations in usual scales; for categories √(2·nats). Zero where a value is missing.
+        nats: minus the logarithm of the share of rows that deviate as much. Zero where a value is missing.
     """
 
     expected: Array
@@ -41,9 +41,9 @@ class Judged(NamedTuple):
 class Pattern:
     """An additive model of every column by all others, fitted to other rows, with the tails of what it leaves.
 
-    Each number, squashed, is a sum of broken lines of the others, by ridge regression, with a scale that is such a sum
-    too; each level has a probability. How rare a deviation is tells the tail of the deviations of its column, so that
-    a heavy tail makes no row odd.
+    Ridge regression predicts each squashed number by a sum of piecewise linear functions of the other columns, and its
+    scale by another such sum; each level of a category has a probability. How rare a deviation is follows from the tail
+    of the deviations of its column, so that a heavy tail makes no row odd.
 
     >>> import pandas as pd
     >>> from likely.auditing._columns import read_columns
@@ -58,17 +58,17 @@ class Pattern:
     """
 
     terms: Terms
-    of_column: NDArray[np.int64]  # the column of each target: a number, or an indicator of a level
-    fold: NDArray[np.int64]  # of each row of the table, the fit that has not seen it
+    of_column: NDArray[np.int64]  # for each target (a number, or the indicator of a level), the place of its column
+    fold: NDArray[np.int64]  # for each row of the table, the place of the fit without it
     middle: Array
     mean: Array  # coefficients, (fits, functions, targets)
-    spread: Array  # the same of scales
+    spread: Array  # coefficients of the scales, of the same shape
     usual: Array  # scale of each target
-    ends: Array  # of each column of numbers, where its last half per cent begins; infinite of categories
-    weights: Array  # (column, other column), how much the other column tells about it
-    modes: Array  # of each column of numbers, the value of most rows, which is not odd; NaN if there is none
-    tails: dict[int, tuple[Tail, Tail]]  # of each column of numbers, below and above what is expected
-    rates: dict[int, tuple[Array, Array]]  # of each level, how often it is there where it is no more probable
+    ends: Array  # .5% and 99.5% quantiles of each column of numbers; infinite for categories
+    weights: Array  # (column, other column): how much of the column the other one explains
+    modes: Array  # for each column of numbers the value of most rows, which is not odd; NaN if there is none
+    tails: dict[int, tuple[Tail, Tail]]  # for each column of numbers, the tails below and above the prediction
+    rates: dict[int, tuple[Array, Array]]  # for each level: probabilities, and its frequency where it is no likelier
     margins: Margins  # how rare values are in their own columns
 
     @classmethod
@@ -115,7 +115,7 @@ class Pattern:
         return plain._with_tails(z, rows, number)
 
     def _with_tails(self, z: Array, rows: NDArray[np.int64], number: NDArray[np.bool_]) -> Self:
-        """The same with the tails of deviations, and with how often improbable levels are there."""
+        """Return the model with the tails of its deviations, and with the frequencies of improbable levels."""
         expected, far = self._deviations(z, self.fold[rows])
         wanted = _targets(z, self.terms.words)
         modes = np.array(
@@ -137,7 +137,7 @@ class Pattern:
         return replace(self, modes=modes, tails=tails, rates=rates, margins=Margins.of(z, self.terms.words, modes))
 
     def _deviations(self, z: Array, fold: NDArray[np.int64]) -> tuple[Array, Array]:
-        """Of each target what is expected, and the deviation from it in usual scales."""
+        """Return the prediction of each target, and the deviation from it in usual scales."""
         basis, wanted = self.terms(z), _targets(z, self.terms.words)
         expected = self.middle + _predicted(basis, self.mean, fold)
         if np.isnan(z).any():
@@ -151,11 +151,11 @@ class Pattern:
         return expected, np.where(np.isnan(wanted), 0.0, far)
 
     def judge(self, z: Array, rows: NDArray[np.int64]) -> Judged:
-        """How far each value is from what the others say.
+        """Judge each value by its prediction from the other columns.
 
         Args:
             z: rows, as ``Neighbours.points`` has them; they may have been changed.
-            rows: their places in the table, which tell which fit has not seen them.
+            rows: their places in the table; each is judged by the fit without it.
 
         Returns:
             Expected values, deviations and their rarity, each of shape (rows, columns).
@@ -182,7 +182,7 @@ class Pattern:
 
 
 def _targets(z: Array, words: list[bool]) -> Array:
-    """What is predicted: numbers, and indicators of levels; NaN where a value is missing."""
+    """The targets of the model: numbers, and indicators of levels; NaN where a value is missing."""
     parts = [
         np.where(np.isnan(column)[:, None], np.nan, indicators(column)) if word else column[:, None]
         for column, word in zip(z.T, words, strict=True)
@@ -191,7 +191,7 @@ def _targets(z: Array, words: list[bool]) -> Array:
 
 
 def _filled(z: Array, expected: Array, of: NDArray[np.int64], words: list[bool]) -> Array:
-    """Missing numbers as they are expected to be: a row that lacks a value is as ordinary as the others make it."""
+    """Replace missing numbers by their predictions, so that a gap makes its row neither more nor less ordinary."""
     numbers = [j for j, word in enumerate(words) if not word]
     filled = z.copy()
     filled[:, numbers] = np.where(np.isnan(z[:, numbers]), expected[:, np.searchsorted(of, numbers)], z[:, numbers])
@@ -206,7 +206,7 @@ def _mode(column: Array) -> float:
 
 
 def _predicted(basis: Array, coefficients: Array, fold: NDArray[np.int64]) -> Array:
-    """What the fit that has not seen a row predicts for it."""
+    """Predict each row by the fit without it."""
     predictions = np.empty((len(basis), coefficients.shape[2]))
     for k in np.unique(fold):
         predictions[fold == k] = basis[fold == k] @ coefficients[k]
@@ -214,7 +214,7 @@ def _predicted(basis: Array, coefficients: Array, fold: NDArray[np.int64]) -> Ar
 
 
 def _scale(residual: Array) -> float:
-    """A robust standard deviation; where most residuals are none, what their mean size is."""
+    """A robust standard deviation; where most residuals are zero, it follows from their mean size."""
     size = np.abs(residual)
     usual = 1.4826 * float(np.median(size)) if len(size) else 0.0
     mean = float(np.minimum(size, np.quantile(size, 0.99)).mean()) if len(size) else 0.0

@@ -1,4 +1,4 @@
-"""Which values a column of numbers may hold: between its ends, whole where all are, and not negative where none is."""
+"""Which values a column of numbers may hold: within its range, whole if all are, not negative if none is."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from likely._typing import Array
 
-_RULE = 0.97  # of the values are whole, or not negative, where that is the rule
-_MOST = 5.0  # nats that an exception to such a rule counts
+_RULE = 0.97  # least share of values that are whole (or not negative) for that to be a rule of the column
+_MOST = 5.0  # most nats that an exception to such a rule counts
 
 
 class Possible(NamedTuple):
-    """The ends of a column, and how rare values are that are not whole, or negative.
+    """The range of a column, and how rare values in it are that are not whole, or that are negative.
 
     A tenth of a count of 7 is no count, and no percentage is negative.
 
@@ -25,12 +25,12 @@ class Possible(NamedTuple):
 
     low: float
     high: float
-    broken: float  # nats of a value that is not whole; zero where that is usual
-    negative: float  # the same of a negative value
+    broken: float  # surprise, in nats, of a value that is not whole; zero where that is usual
+    negative: float  # surprise, in nats, of a negative value
 
     @classmethod
     def of(cls, values: Array) -> Self:
-        """Of the values of a column, NaN where one is missing."""
+        """Read the limits from the values of a column, NaN where one is missing."""
         seen = values[~np.isnan(values)]
         if not len(seen):
             return cls(0.0, 0.0, 0.0, 0.0)
@@ -43,12 +43,12 @@ class Possible(NamedTuple):
         return cls(float(seen.min()), float(seen.max()), *rules)
 
     def __call__(self, values: Array) -> NDArray[np.bool_]:
-        """Whether each value may be one of the column."""
+        """Whether the column may hold each value."""
         inside = (values >= self.low) & (values <= self.high)
         return np.asarray(inside & ~_broken(values) if self.broken else inside)
 
     def nats(self, values: Array) -> Array:
-        """How rare the kind of each value is."""
+        """How surprising it is, in nats, that each value is not whole, or negative."""
         return self.broken * _broken(values) + self.negative * (values < 0)
 
 

@@ -15,21 +15,21 @@ from likely.auditing._row_slips import Change, Trial, slips, undone
 
 __all__ = ["RARE", "Change", "Repairs", "surprise"]
 
-_GENERIC = 4.0  # nats that any other value must be better than one that a slip explains
-_GAIN = 7.0  # nats that a slip must take off a row: by chance one of many slips takes off a few
-_PART = 0.5  # of the surprise that a slip may leave in a row
-_BLAMED = 10  # cells of a row that are tried: the rarest, and those furthest out
+_GENERIC = 4.0  # price, in nats, of replacing a value by the expected one: a slip is preferred
+_GAIN = 7.0  # nats that a slip must remove from a row: of many slips, one removes a few nats by chance
+_PART = 0.5  # share of the surprise of a row that a slip may leave
+_BLAMED = 10  # values of a row that may be changed: as many of the rarest, and of those furthest out
 RARE = 3.0  # nats from which a value is rare: one in twenty has more
 
 
 def surprise(nats: Array) -> Array:
-    """What a row's values are rarer than usual, in nats, all columns together."""
+    """How surprising each row is: the nats by which its values exceed ``RARE``, summed over columns."""
     return np.asarray(np.maximum(nats - RARE, 0).sum(-1))
 
 
 @dataclass(frozen=True)
 class Repairs:
-    """Tries changes of single rows under the pattern of a table.
+    """Finds the single change of a row that makes it most ordinary under the pattern of a table.
 
     >>> import pandas as pd
     >>> from likely.auditing._columns import read_columns
@@ -47,14 +47,14 @@ class Repairs:
     pattern: Pattern
 
     def best(self, row: int, slip: Change | None = None) -> Change:
-        """The change that leaves the least surprise in a row.
+        """Return the change that leaves the least surprise in a row.
 
         Args:
             row: place of the row.
-            slip: the slip that mends it best; None to look for one.
+            slip: the slip that mends the row best, if it is known; None to try all.
 
         Returns:
-            The change; one that a usual slip explains is preferred to any other.
+            The change; a slip is preferred to any other value.
         """
         at = np.array([row])
         z = self.table.points(at)
@@ -84,7 +84,7 @@ class Repairs:
 
 
 def _other_values(z: Array, expected: Array, blamed: NDArray[np.intp]) -> Iterator[Trial]:
-    """Each blamed value in turn as the others say it should be."""
+    """Yield the row with each blamed value in turn replaced by the one expected from the other columns."""
     for j in blamed.tolist():
         changed = z.copy()
         changed[j] = expected[j]

@@ -12,7 +12,7 @@ from likely._typing import Array
 from likely.auditing._neighbours import Neighbours, Usual
 from likely.auditing._possible import Possible
 
-# Factors, what they are called, and by how many nats one must be better to be preferred to the first.
+# Each factor with its name and its price: the nats by which it must be better than the first to be preferred.
 FACTORS = (
     (0.1, "÷10", 0.0),
     (10.0, "×10", 0.0),
@@ -23,12 +23,12 @@ FACTORS = (
     (100.0, "×100", 1.5),
 )
 _TIMES = np.array([factor for factor, _, _ in FACTORS])
-FAR = 1e150  # further out is not told apart, so that factors stay finite
-_SWAP = -0.5  # nats that a swap must be better than a factor, for each column that it may be with
-_STRETCH = 0.5  # of the nats by which a slip squeezes values together: near zero, every small value fits
-NARROW = 25  # columns of numbers, of which each may be swapped with each
-_VALUES = 10  # different values of a column that may be swapped: flags and grades are not
-_LOOK = 2_000  # rows that are looked at for them
+FAR = 1e150  # numbers are clipped here, so that products stay finite
+_SWAP = -0.5  # price of a swap in nats, before the logarithm of the number of columns it may be with
+_STRETCH = 0.5  # weight of the log-slope by which a slip squeezes values together: near zero any small value fits
+NARROW = 25  # columns of numbers up to which all pairs are tried as swaps
+_VALUES = 10  # a column needs more different values than this to be swapped: flags and grades are left out
+_LOOK = 2_000  # rows in which different values are counted
 
 
 class Change(NamedTuple):
@@ -48,7 +48,7 @@ class Change(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """A change to be tried: the row as it would be, squashed, and the nats that it must be better than others."""
+    """A candidate change: the row as it would become, squashed, and its price in nats."""
 
     change: Change
     z: Array

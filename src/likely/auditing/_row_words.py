@@ -106,7 +106,8 @@ class RowWords:
         j = change.column
         name, usual = self.table.names[j], self.table.usual(row, self.table.names[j])
         if not mended and not change.hint and (nats > RARE).sum() > 2:
-            worst = [self.table.names[k] for k in np.argsort(-nats, kind="stable")[:3]]
+            order = [j, *(k for k in np.argsort(-nats, kind="stable").tolist() if k != j)]  # as the reasons have it
+            worst = [self.table.names[k] for k in order[:3]]
             return f"{worst[0]}, {worst[1]} and {worst[2]} are an odd combination", ""
         if change.swapped >= 0:
             pair = f"{name} and {self.table.names[change.swapped]} look swapped"

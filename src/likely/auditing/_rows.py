@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -134,9 +134,7 @@ def _surprises(pattern: Pattern, table: Neighbours, search: SlipSearch) -> Array
     The rows are looked through for slips on the way.
     """
     surprises = np.empty(table.rows)
-    exact = exact_values(
-        [None if unit is None else values for unit, values in zip(table.units, table.values, strict=True)], table.rows
-    )
+    exact = exact_values(numbers_only(table, table.values), table.rows)
 
     def judge(start: int) -> None:
         rows = np.arange(start, min(start + _CHUNK, table.rows))
@@ -150,6 +148,11 @@ def _surprises(pattern: Pattern, table: Neighbours, search: SlipSearch) -> Array
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # NumPy lets go of the interpreter while it computes
         deque(pool.map(judge, range(0, table.rows, _CHUNK)), maxlen=0)
     return surprises
+
+
+def numbers_only(table: Neighbours, values: Sequence[NDArray[Any]]) -> list[NDArray[Any] | None]:
+    """The columns of numbers among the columns of a table, or of further rows of it; None for each category."""
+    return [None if unit is None else column for unit, column in zip(table.units, values, strict=True)]
 
 
 def _scales(table: pd.DataFrame, first: NDArray[np.bool_] | None) -> Array:

@@ -1,4 +1,4 @@
-"""Looks through all rows for slips: which factor, sign or swap mends a row, and is that more than chance?"""
+"""Searches all rows for slips: the factor, sign or swap that mends a row best, and the false-alarm rate of each."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from likely.auditing._possible import Possible
 from likely.auditing._repair import RARE, surprise
 from likely.auditing._row_slips import FACTORS, FAR, NARROW, Change, may_swap
 
-_SETS = (1.0, APART, 1 / APART)  # by which factors of slips are multiplied: the first set is that of slips
-_LEAST = 2.0  # nats from which a value may have slipped, in a table of so many rows:
+_SETS = (1.0, APART, 1 / APART)  # the first leaves the factors of slips as they are; the others make placebos
+_LEAST = 2.0  # nats from which a value is tried; in tables of more rows than _SHORT it rises with their logarithm
 _SHORT = 1_000
-_OWN = 0.3  # of what a value itself gains counts beside what the row does
-_FIRST = 1.0  # nats that a value must gain by itself for the row to be judged again
-_STRETCH = 0.5  # of the nats by which a slip squeezes values together: near zero, every small value fits
-_SWAPPED = 0.5  # nats that a swap must be better than a factor
-_PART = 0.25  # of the surprise that a slip may leave in a row
-_STRIDE = 7_919  # a prime: the value of a column that stands for any other is so many times as far on
-_JUDGED = 20_000  # changed rows at a time
+_OWN = 0.3  # weight of the gain of the changed value itself, beside that of the row
+_FIRST = 1.0  # nats that the changed value must gain for its whole row to be judged
+_STRETCH = 0.5  # weight of the log-slope by which a slip squeezes values together: near zero any small value fits
+_SWAPPED = 0.5  # price of a swap, in nats
+_PART = 0.25  # share of the surprise that a slip may leave
+_STRIDE = 7_919  # a prime: steps through a sorted column to a value that stands for a random one
+_JUDGED = 20_000  # changed rows that are judged at once
 
 
 class _Trials(NamedTuple):
-    """Changes to be tried, one of a row each: two columns get other values; the second may be the first."""
+    """Changes to be tried, each of one row: two columns, which may be the same one, get other values."""
 
-    row: NDArray[np.int64]  # place among the rows looked at
+    row: NDArray[np.int64]  # place among the rows that are searched
     column: NDArray[np.int64]
     other: NDArray[np.int64]
     value: Array  # squashed
     value_of_other: Array
-    worth: Array  # nats that it has beside what the row gains
+    worth: Array  # nats that are added to the gain of the row: minus the price
     hint: int = -1  # place in FACTORS; -1 for a swap
 
 
 class SlipSearch:
-    """The best slip of each row and, to hold it against, the best of changes that are no slips.
+    """The best slip of each row and, to compare it with, the best placebos.
 
     >>> import pandas as pd
     >>> from likely.auditing._columns import read_columns
@@ -67,12 +67,12 @@ class SlipSearch:
         self._sorted = {j: np.sort(values[~np.isnan(values)]) for j in self._numbers if len(values := _known(table, j))}
 
     def look(self, rows: NDArray[np.int64], z: Array, judged: Judged) -> None:
-        """Try slips of some rows, and keep the best of each.
+        """Try all slips in some rows, and keep the best of each row.
 
         Args:
-            rows: places of the rows; no two calls have the same.
+            rows: places of the rows; each row belongs to one call.
             z: the rows, squashed.
-            judged: what is thought of them as they are.
+            judged: how the pattern judges the rows as they are.
         """
         rare = self.pattern.margins.nats(z)
         before = surprise(judged.nats) + surprise(rare)
@@ -81,7 +81,7 @@ class SlipSearch:
                 self._keep(number_of_set, rows, trials, self._gain(rows, z, judged, before, trials))
 
     def chance(self, first: NDArray[np.bool_] | None = None) -> Array:
-        """Of every row the share of false alarms among those that gain as much by a slip.
+        """For each row, the share of false alarms among the rows that gain at least as much by a slip.
 
         Args:
             first: marks one of every group of equal rows.
@@ -119,12 +119,13 @@ class SlipSearch:
             gain_of_cells = judged.nats[at, j] - after[trial, j]
             gain_of_cells += np.where(j == k, 0.0, judged.nats[at, k] - after[trial, k])
             left = surprise(after) + surprise(self.pattern.margins.nats(changed))
+            # Rare values in other columns count, too: without them, wide clean tables had more hints.
             mended = left <= np.maximum(_PART * before[at], RARE)
             gain[part] = np.where(mended, before[at] - left + _OWN * gain_of_cells, 0.0)
         return np.where(gain > 0, gain + trials.worth, 0.0)
 
     def _factors(self, rows: NDArray[np.int64], z: Array, judged: Judged, times: float) -> Iterator[_Trials]:
-        """Numbers with another factor or sign, where that brings them nearer to what is expected."""
+        """Yield numbers with another factor or sign, where that brings them nearer to their predictions."""
         for hint, (factor, _, _) in enumerate(FACTORS):
             parts = []
             for j in self._numbers:
@@ -148,7 +149,7 @@ class SlipSearch:
                 yield _joined(parts)
 
     def _swaps(self, rows: NDArray[np.int64], z: Array, judged: Judged, number_of_set: int) -> Iterator[_Trials]:
-        """Two numbers swapped; for what is no slip, one of them becomes another row's."""
+        """Yield swaps of two numbers; in a placebo one of them becomes the value of another row."""
         able = [j for j in self._numbers if may_swap(self.table, j)]
         parts = []
         for j in able if len(able) <= NARROW else ():
@@ -179,14 +180,14 @@ class SlipSearch:
             yield _joined(parts)
 
     def _nats(self, j: int, at: NDArray[np.int64], z: Array, judged: Judged, value: Array) -> Array:
-        """How rare another value would be in a column: what is expected there does not depend on it."""
+        """How rare another value would be in a column, whose prediction does not depend on it."""
         off = z[at, j] - judged.expected[at, j]
         far = (value - judged.expected[at, j]) * judged.far[at, j] / np.where(off == 0, 1.0, off)
         below, above = self.pattern.tails[j]
         return np.where(far < 0, below.nats(-far), above.nats(far))
 
     def _another(self, j: int, values: Array) -> Array:
-        """Of each value of a column any other one, which depends on the value and not on the order of the rows."""
+        """Return another value of the column for each value, which does not depend on the order of the rows."""
         known = self._sorted[j]
         return np.asarray(known[_STRIDE * (np.searchsorted(known, values) + 1) % len(known)])
 

@@ -1,4 +1,4 @@
-"""How rare a deviation is, by the tail of the deviations themselves."""
+"""How rare a deviation is: a generalised Pareto tail fitted to deviations, and false-alarm rates."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import numpy as np
 
 from likely._typing import Array
 
-_BEYOND = 0.05  # of the rows are in the tail
+_BEYOND = 0.05  # share of the rows in the tail
 _THINNEST = 0.3  # the least scale of a tail
-_HEAVIEST = 0.5  # the greatest shape: with it the variance is infinite
-_FEWEST = 10  # deviations that have a tail
-_ROWS = 2000  # rows that tell as much about the shape of a tail as is assumed before
+_HEAVIEST = 0.5  # the greatest shape parameter; from here on the variance is infinite
+_FEWEST = 10  # least number of deviations to which a tail is fitted
+_ROWS = 2000  # weight, in rows, of the prior that the shape is zero
 
 
 class Tail(NamedTuple):
@@ -29,12 +29,12 @@ class Tail(NamedTuple):
     start: float
     scale: float
     shape: float
-    share: float = 1.0  # of the rows have a deviation at all
+    share: float = 1.0  # share of the rows that deviate at all
 
     @classmethod
     def of(cls, deviations: Array, share: float = 1.0) -> Self:
-        """Of deviations, of which high ones are in the tail, and which such a share of the rows have."""
-        if len(deviations) < _FEWEST:  # how rare larger ones are cannot be told
+        """Fit the upper tail of deviations; ``share`` is the share of the rows that deviate at all."""
+        if len(deviations) < _FEWEST:  # too few to estimate how rare larger ones are
             return cls(0.5, np.inf, 0.0, share)
         start, middle, far = (float(np.quantile(deviations, 1 - _BEYOND / part)) for part in (1, 2, 4))
         near, next_one = middle - start, far - middle
@@ -53,7 +53,7 @@ class Tail(NamedTuple):
 
 
 def rare(nats: Array) -> Array:
-    """The share of false alarms among rows that are at least as rare (Benjamini and Hochberg, 1995).
+    """For each row, the share of false alarms among rows that are at least as rare (Benjamini and Hochberg, 1995).
 
     >>> rare(np.array([1.0, 20.0, 2.0])).round(3).tolist()
     [0.368, 0.0, 0.203]

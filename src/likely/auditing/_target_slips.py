@@ -1,4 +1,4 @@
-"""Targets in which a unit or a sign slipped: what mends them, held against factors that nobody mistakes."""
+"""Targets with a wrong unit or sign: how much better they fit once mended, compared with placebo factors."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from likely.auditing._by_chance import APART, by_chance
 from likely.auditing._possible import Possible
 from likely.auditing._squash import UNITS, Squash
 
-_SETS = (1.0, APART, 1 / APART)  # by which units are multiplied: the first set is that of slips
-_OFF = 2.0  # scales: a target nearer to what is expected has not slipped
-_REACH = 3.0  # scales from what is expected within which a mended target lies
-_MOVED = 3.0  # scales by which a slip moves a target
+_SETS = (1.0, APART, 1 / APART)  # the first leaves the factors of slips as they are; the others make placebos
+_OFF = 2.0  # scales: a target nearer to its prediction is not tried
+_REACH = 3.0  # scales: a mended target must be nearer to its prediction
+_MOVED = 3.0  # scales: a slip must move the target further
 Nll = Callable[[Array, Array], Array]
 
 
 def slips_by_chance(u: Array, mean: Array, scale: Array, nll: Nll, squash: Squash) -> Array:
-    """The share of false alarms among targets that another unit or sign mends at least as well as each.
+    """For each target, the share of false alarms among targets that gain at least as much by another unit or sign.
 
     Args:
         u: squashed targets, of shape (rows,).
-        mean: what is expected.
+        mean: predictions of the squashed targets.
         scale: the scales of the residuals.
-        nll: of residuals, with their scales.
+        nll: negative log-likelihood of residuals, given their scales.
         squash: how targets were squashed.
 
     Returns:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -19,7 +19,8 @@ from likely.auditing._possible import Possible
 from likely.auditing._squash import Squash
 from likely.auditing._target_verdict import TargetVerdict
 
-_DRAWN = 3_000
+_DRAWN, _POINTS = 3_000, 1_000  # points of the picture, and points that are drawn as shapes
+_LABELS = 4  # an axis has this many labels if it can
 Swaps = Callable[[NDArray[np.int64]], dict[int, list[Swap]]]
 
 
@@ -144,10 +145,16 @@ def _sentence(verdict: TargetVerdict, count: int, target: str, by: str) -> str:
 def round_numbers(low: float, high: float, squash: Squash) -> list[float]:
     """Round numbers to label a squashed axis with, far enough apart.
 
-    >>> round_numbers(-5.0, 30000.0, Squash(20.0, 5.0))
-    [0.0, 20.0, 100.0, 1000.0, 10000.0]
+    >>> round_numbers(-5.0, 30000.0, Squash(20.0, 5.0)), round_numbers(9.0, 47.0, Squash(23.0, 8.0))
+    ([0.0, 20.0, 100.0, 1000.0, 10000.0], [10.0, 20.0, 30.0, 40.0])
     """
-    sizes = [digit * 10.0**power for power in range(-9, 19) for digit in (1, 2, 5)]
+    labels = _labels_with((1, 2, 5), low, high, squash)
+    return labels if len(labels) >= _LABELS else _labels_with(range(1, 10), low, high, squash)
+
+
+def _labels_with(digits: Iterable[int], low: float, high: float, squash: Squash) -> list[float]:
+    """Numbers that begin with one of these digits, and have no other."""
+    sizes = [digit * 10.0**power for power in range(-9, 19) for digit in digits]
     inside = sorted(v for v in (0.0, *sizes, *(-size for size in sizes)) if low <= v <= high)
     apart = float(np.ptp(squash(np.array([low, high])))) / 9
     # The roundest first: zero, then powers of ten.
@@ -169,7 +176,14 @@ def _scatter(verdict: TargetVerdict, u: NDArray[np.float64], squash: Squash, tar
     ):
         some = random.permutation(np.flatnonzero(mask))[:_DRAWN]
         axes.scatter(
-            verdict.mean[some], u[some], s=size, color=colour, alpha=0.6, linewidth=0, label=name, rasterized=True
+            verdict.mean[some],
+            u[some],
+            s=size,
+            color=colour,
+            alpha=0.6,
+            linewidth=0,
+            label=name,
+            rasterized=len(some) > _POINTS,  # a raster keeps the colours of light mode in dark mode
         )
     ends = float(min(verdict.mean.min(), u.min())), float(max(verdict.mean.max(), u.max()))
     axes.plot(ends, ends, color=MUTED, linewidth=0.9, linestyle=(0, (4, 3)))

@@ -1,4 +1,4 @@
-"""The functions of a table's columns that an additive model adds up, and ridge regression without a column's own."""
+"""Basis functions of an additive model of a table, and ridge regression of each column on those of the others."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from numpy.typing import NDArray
 
 from likely._typing import Array
 
-LEVELS = 12  # of a category that are told apart
-_PIECES = 20  # of the broken line that one column adds to another, at most
-_MOST = 400  # functions in all, about
-_EACH = 8  # rows per function, at least
-RIDGE, _ROWS = 1e-4, 1.0  # what is added to the diagonal: a share of the rows, and rows
+LEVELS = 12  # levels of a category with an indicator of their own; the others share one
+_PIECES = 20  # most pieces of the piecewise linear function of a column
+_MOST = 400  # basis functions in all, about
+_EACH = 8  # least number of rows per basis function
+RIDGE, _ROWS = 1e-4, 1.0  # added to the diagonal: a share of the number of rows, and a number of rows
 
 
 @dataclass(frozen=True)
 class Terms:
-    """Of each number a broken line, of each category the indicators of its levels; zero where a value is missing."""
+    """Piecewise linear functions of numbers and indicators of levels; all are zero where a value is missing."""
 
     words: list[bool]
     knots: list[Array]
     centre: Array
     unit: Array
-    owner: NDArray[np.int64]  # the column each function is of
+    owner: NDArray[np.int64]  # for each function, the place of its column
 
     @classmethod
     def of(cls, z: Array, words: list[bool]) -> Self:
@@ -79,9 +79,9 @@ def regress(
 
     Args:
         basis: the functions, shape (rows, functions).
-        wanted: what is predicted, shape (rows, targets), zero on average.
-        of: the column each target is of.
-        owner: the column each function is of.
+        wanted: the targets, shape (rows, targets), of mean zero.
+        of: for each target, the place of its column.
+        owner: for each function, the place of its column.
         fold: the fold of each row.
         ridge: what is added to the diagonal, as a share of the rows.
 
@@ -100,7 +100,7 @@ def regress(
             functions, targets = np.flatnonzero(owner == j), np.flatnonzero(of == j)
             others = np.where((owner == j)[:, None], 0.0, right[:, targets])
             solved = inverse @ others
-            # The inverse without some functions, by that with them.
+            # Leaves out the functions of column j by a block of the inverse, instead of inverting once per column.
             coefficients[k][:, targets] = solved - inverse[:, functions] @ np.linalg.solve(
                 inverse[np.ix_(functions, functions)], solved[functions]
             )

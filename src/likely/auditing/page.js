@@ -73,8 +73,9 @@ function details(row) {
   const box = make("div", { className: "why-box" });
   if (row.image) box.append(make("img", { className: "large", src: row.image, alt: `image of ${row.name}` }));
   const why = make("dl", { className: "reasons" });
+  const several = (row.reasons || []).filter((reason) => reason[3]).length > 1; // the bar of a single reason would be full
   for (const [what, value, expected, share] of row.reasons || []) {
-    const bar = share ? make("span", { className: "bar", ariaHidden: "true" }, make("i")) : null;
+    const bar = share && several ? make("span", { className: "bar", ariaHidden: "true" }, make("i")) : null;
     if (bar) bar.firstChild.style.width = `${100 * share}%`;
     why.append(make("div", {}, make("dt", {}, what), make("dd", {}, make("b", {}, value), " ", make("span", { className: "quiet" }, expected), bar)));
   }

@@ -105,6 +105,7 @@ class PITDisplay(Display):
         Returns:
             The display itself.
         """
+        import matplotlib
         from scipy import stats
 
         ax = self._axes(ax, 4.8, 3.0)
@@ -115,8 +116,9 @@ class PITDisplay(Display):
         heights = self.heights
         style = {"alpha": 0.75, "edgecolor": "white", "linewidth": 0.8, "label": name or self.name, **bars}
         drawn = ax.bar(np.arange(self.n_bins) / self.n_bins, heights, 1 / self.n_bins, align="edge", zorder=2, **style)
-        allowed = ax.axhspan(*ends, facecolor="black", alpha=0.12, zorder=3, label=f"{band:.0%} band if calibrated")
-        ax.axhline(1, color="black", linewidth=1, linestyle=(0, (4, 3)), zorder=4)
+        ink = matplotlib.rcParams["text.color"]  # black would not be seen on a dark background
+        allowed = ax.axhspan(*ends, facecolor=ink, alpha=0.12, zorder=3, label=f"{band:.0%} band if calibrated")
+        ax.axhline(1, color=ink, linewidth=1, linestyle=(0, (4, 3)), zorder=4)
         ax.set(xlim=(0, 1), ylim=(0, max(1.45 * ends[1], 1.25 * heights.max())))
         ax.set(xlabel="Level of the target in its forecast (PIT)", ylabel="Density")
         handles = [drawn, allowed] if style["label"] else [allowed]

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from likely._typing import Array
 from likely.auditing import _rows
 from likely.auditing._columns import MODELLED, Columns
+from likely.auditing._exact import ExactRelations
 from likely.auditing._finding import Finding
 from likely.auditing._neighbours import Neighbours
 from likely.auditing._pattern import Pattern
@@ -37,6 +38,7 @@ class RowScores:
         common: how far off values of discrete columns can be.
         table: the sample, to look up what similar rows have; None where columns are too many.
         pattern: how its columns hang together; None likewise.
+        exact: which of its columns follow exactly from one another.
     """
 
     columns: BlockColumns
@@ -45,6 +47,7 @@ class RowScores:
     common: Any
     table: Neighbours | None
     pattern: Pattern | None
+    exact: ExactRelations
 
     @classmethod
     def of(cls, columns: Columns, leave_out: set[str], first: NDArray[np.bool_]) -> Self | None:
@@ -77,12 +80,13 @@ class RowScores:
             parts.append((group, detector, near))
         known = BlockColumns.of(columns, leave_out)
         if len(names) > _rows._WIDE:
-            return cls(known, units, parts, common, None, None)
+            return cls(known, units, parts, common, None, None, ExactRelations(()))
         neighbours = Neighbours.of(columns, leave_out)
         pattern = Pattern.of(neighbours, first)
         # One further row stands for all rows outside the sample: the fit to the whole sample judges it.
         pattern = replace(pattern, fold=np.append(pattern.fold, len(pattern.mean) - 1))
-        return cls(known, units, parts, common, neighbours, pattern)
+        exact = ExactRelations.of(_rows.numbers_only(neighbours, neighbours.values))
+        return cls(known, units, parts, common, neighbours, pattern, exact)
 
     def __call__(self, typed: pd.DataFrame, places: NDArray[np.int64]) -> dict[str, NDArray[np.float32]]:
         """Compute the scale σ of each row, and how rare its rarest value is, in nats.
@@ -114,12 +118,18 @@ class RowScores:
 
     def _surprises(self, typed: pd.DataFrame, places: NDArray[np.int64]) -> NDArray[np.float32]:
         assert self.pattern is not None
+        assert self.table is not None
         nats = np.empty(len(typed), np.float32)
+        exact = self.exact(
+            _rows.numbers_only(self.table, [typed[name].to_numpy() for name in self.table.names]), len(typed)
+        )
         for start in range(0, len(typed), _CHUNK):
             rows = slice(start, start + _CHUNK)
             z = self._points(typed.iloc[rows])
             count = np.maximum((~np.isnan(z)).sum(1), 1)
-            nats[rows] = self.pattern.judge(z, places[rows]).nats.max(1) - np.log(count)
+            judged = self.pattern.judge(z, places[rows]).nats
+            judged[exact[rows]] = 0.0
+            nats[rows] = judged.max(1) - np.log(count)
         return nats
 
     def _points(self, typed: pd.DataFrame) -> Array:

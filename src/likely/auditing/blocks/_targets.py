@@ -19,6 +19,7 @@ from likely.auditing import _target_models as target_models
 from likely.auditing import _target_verdict as verdicts
 from likely.auditing._changed_rows import fillings, has_gaps, spread_by_gaps
 from likely.auditing._columns import MODELLED, Columns, ranked
+from likely.auditing._exact import ExactRelations
 from likely.auditing._finding import Finding
 from likely.auditing._labels import LabelVerdict, judge_labels, reconsider, wrong_labels
 from likely.auditing._out_of_fold import FITTED, by_content
@@ -72,6 +73,7 @@ class TargetScores:
     verdict: TargetVerdict  # on the sample
     reach: tuple[Array, Array]  # given and expected targets of the sample
     known: NDArray[np.int64]  # of each row of the sample its place in the verdict, -1 if it has no target
+    exact: ExactRelations  # of the target with the columns of numbers
     seed: int
 
     @classmethod
@@ -91,7 +93,10 @@ class TargetScores:
         model = HistGradientBoostingRegressor(max_iter=target_models._ROUNDS, early_stopping=False, random_state=0)
         model.fit(data.X[some], np.clip(u[some], -target_models._BENT, target_models._BENT))
         widen = spread_by_gaps(data.X, forecast.mean, forecast.again, seed)
-        verdict = judge_targets(forecast.mean, u, features, seed, scale=None, squash=squash, widen=widen)
+        numbers = _beside_target(data.columns, columns.typed, columns.typed[target].to_numpy(np.float64))
+        exact = ExactRelations.of(numbers, wanted=[0])
+        follows = exact(numbers, len(columns.typed))[data.rows, 0]
+        verdict = judge_targets(forecast.mean, u, features, seed, scale=None, squash=squash, widen=widen, exact=follows)
         line, factor = None, 1.0
         if verdict.predictable:
             some = np.random.RandomState(seed).permutation(len(u))[:_LINE]
@@ -102,7 +107,7 @@ class TargetScores:
         known = np.full(len(columns.typed) + 1, -1)
         known[data.rows] = np.arange(len(data.rows))
         reach = squash.back(u), squash.back(verdict.mean)
-        return cls(target, data.columns, squash, model, line, units, factor, verdict, reach, known, seed)
+        return cls(target, data.columns, squash, model, line, units, factor, verdict, reach, known, exact, seed)
 
     def __call__(self, block: pd.DataFrame, typed: pd.DataFrame, places: NDArray[np.int64]) -> dict[str, Any]:
         """Of each row P(its target is wrong), the logarithm of the odds, the NLL, and what is expected."""
@@ -138,6 +143,8 @@ class TargetScores:
             moved = spread_by_gaps(X, mean, lambda rows: (self.model.predict(rows), mean), self.seed)(doubted)
             scale[doubted] = np.sqrt(np.square(scale[doubted]) + moved)
             odds[doubted] = np.minimum(odds[doubted], self._odds(u[doubted], mean[doubted], scale[doubted]))
+        follows = self.exact(_beside_target(self.columns, typed, y), len(y))[:, 0]
+        odds = np.where(follows, np.minimum(odds, -verdicts._RIGHT), odds)
         odds = np.where(at >= 0, verdict.odds[at], odds)
         wrong = 1 / (1 + np.exp(-np.clip(odds, -700, 700)))
         wrong = np.minimum(wrong, 0.5) if verdict.too_many else wrong
@@ -268,6 +275,11 @@ class LabelScores:
             summary = f"{count:,} of {rows:,} labels {'is' if count == 1 else 'are'} more likely wrong than right"
             summary += f"{_labels.overall(judged.share)}."
         return replace(finding, summary=summary, scores={}, pictures=(), numbers={**finding.numbers, "rows": count})
+
+
+def _beside_target(columns: BlockColumns, typed: pd.DataFrame, y: Array) -> list[Array]:
+    """The target and the columns of numbers, in the order in which relations between them are read."""
+    return [y, *(typed[name].to_numpy(np.float64) for name, kind in columns.kinds.items() if kind == "number")]
 
 
 def _fitted_line(residual: Array, features: Array, some: NDArray[np.int64]) -> LinearScale:

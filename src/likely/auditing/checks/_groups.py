@@ -115,7 +115,8 @@ def failing_groups(
         f"other rows ({round(failing[0].rows * share):,} rows)."
         + ("" if len(failing) < 2 else f" {len(failing) - 1} more stand{'s' if len(failing) == 2 else ''} out.")
         if failing
-        else f"No group of one or two columns stands out: {what} is similar everywhere.",
+        else f"No group of one or two columns stands out: nowhere is {what} clearly (p < {SURE:g}) more than "
+        f"{_WORSE:g} times that of the other rows.",
         numbers={
             "groups": [
                 {

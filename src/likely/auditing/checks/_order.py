@@ -120,7 +120,8 @@ def _sentence(tested: dict[str, Dependence], clear: list[str], target: str | Non
     if ordered:
         parts.append(f"Rows are sorted by {listed(ordered, most=3, last=' and ')}, or nearly so.")
     if alike:
-        parts.append(f"In {listed(alike, most=3, last=' and ')} {_how(tested[alike[0]], alike[0])}.")
+        columns = listed(alike, most=3, last=" and ") + (" columns" if len(alike) > 3 else "")
+        parts.append(f"In {columns}, {_how(tested[alike[0]], alike[0])}.")
     if target in clear:
         parts.append(f"{target} depends on the order: in a random split, test rows are neighbours of training rows.")
     parts.append("If rows follow each other in time, or belong to groups, split by time or by group.")

@@ -130,16 +130,16 @@ def balance(counts: Any, classes: list[str], target: str) -> tuple[str, dict[str
         tuple: a sentence, numbers for the summary, and a list of one table.
 
     >>> balance([96, 4], ["no", "yes"], "churn")[0]
-    ' 2 classes of churn: no 96%, yes 4%. Rare: yes, 4 rows.'
+    ' 2 classes of churn: no (96%), yes (4%). Rare: yes (4 rows).'
     """
     by_class = pd.Series(np.asarray(counts), index=classes).sort_values(ascending=False, kind="stable")
     shares = by_class / max(int(by_class.sum()), 1)
     rare = [name for name, share in shares.items() if share < _RARE / len(shares)]
-    shown = [f"{name} {share:.0%}" for name, share in shares.items()]
+    shown = [f"{name} ({share:.0%})" for name, share in shares.items()]
     sentence = f" {len(shares):,} classes of {target}: {listed(shown, most=4)}."
     if rare:
-        few = [f"{name}, {counted(int(by_class[name]), 'row')}" for name in rare]
-        sentence += f" Rare: {listed(few, last='; ')}."
+        few = [f"{name} ({counted(int(by_class[name]), 'row')})" for name in rare]
+        sentence += f" Rare: {listed(few)}."
     frame = pd.DataFrame({"rows": by_class, "share": [f"{share:.1%}" for share in shares]})
     frame.index.name = target
     numbers = {"classes": {str(k): int(v) for k, v in by_class.items()}, "rare": [str(name) for name in rare]}
