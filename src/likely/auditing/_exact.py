@@ -17,6 +17,7 @@ Numbers = Sequence[NDArray[np.floating] | None]  # columns of numbers, of shape 
 _SAMPLE = 2_000  # rows by which it is decided whether two columns follow from one another
 _RELATED = 0.9  # the least rank correlation of two columns that are tried
 _EXACT = 0.95  # of the rows lie between their neighbours if one column is a function of the other
+_AT_ONCE = 1_000  # columns held against all others at once, so that very many do not fill the memory
 _FEWEST = 20  # different values of a column of which another can be a function
 _BESIDE = 2  # neighbours on either side
 _STEEPER = 4.0  # times the slope of the steps before it, that of a step to, or beyond, the first or the last value
@@ -226,8 +227,8 @@ def _pairs(columns: Numbers, wanted: Sequence[int] | None) -> Iterator[tuple[int
         for j, column in enumerate(columns)
         if column is not None
     }
-    for j, k in _related(sample):
-        if (wanted is None or j in wanted) and between(sample[j], sample[k]).mean() >= _EXACT:
+    for j, k in _related(sample, wanted):
+        if between(sample[j], sample[k]).mean() >= _EXACT:
             yield j, k
 
 
@@ -245,13 +246,16 @@ def _range(values: Array, places: NDArray[np.intp], steps: Sequence[int]) -> tup
     return np.fmin.reduce(neighbours, axis=0), np.fmax.reduce(neighbours, axis=0)
 
 
-def _related(numbers: dict[int, Array]) -> list[tuple[int, int]]:
-    """The ordered pairs of columns whose ranks are nearly the same, or nearly opposite."""
+def _related(numbers: dict[int, Array], wanted: Sequence[int] | None) -> Iterator[tuple[int, int]]:
+    """The ordered pairs of columns, the first a wanted one, whose ranks are nearly the same, or nearly opposite."""
     places = [j for j, values in numbers.items() if len(np.unique(values[~np.isnan(values)])) >= _FEWEST]
     if len(places) < 2:
-        return []
+        return
     ranks = np.array([rankdata(numbers[j], nan_policy="omit") for j in places])
     ranks -= np.nanmean(ranks, axis=1, keepdims=True)
     ranks = np.nan_to_num(ranks / np.sqrt(np.nanmean(np.square(ranks), axis=1, keepdims=True)))
-    alike = np.abs(ranks @ ranks.T) / ranks.shape[1] >= _RELATED
-    return [(places[j], places[k]) for j, k in np.argwhere(alike).tolist() if j != k]
+    firsts = [i for i, j in enumerate(places) if wanted is None or j in wanted]
+    for start in range(0, len(firsts), _AT_ONCE):
+        some = firsts[start : start + _AT_ONCE]
+        alike = np.abs(ranks[some] @ ranks.T) >= _RELATED * ranks.shape[1]
+        yield from ((places[some[j]], places[k]) for j, k in np.argwhere(alike).tolist() if some[j] != k)
