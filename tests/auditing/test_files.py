@@ -282,3 +282,20 @@ def test_any_text_is_read_or_refused_in_one_line(content: str, encoding: str, cu
     else:
         assert len(read_columns(frame).typed) == len(frame)
         assert frame.columns.is_unique
+
+
+def test_a_folder_of_files_without_rows_is_refused(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        pd.DataFrame({"x": [1.0]})[:0].to_parquet(tmp_path / f"{name}.parquet")
+    with pytest.raises(ValueError, match="has no rows"):
+        read_table(tmp_path)
+
+
+def test_a_folder_of_csv_has_the_gaps_of_one_file(tmp_path: Path) -> None:
+    table = pd.DataFrame({"town": ["Rome", None, "Oslo"] * 10, "x": np.arange(30.0)})
+    (tmp_path / "parts").mkdir()
+    table.to_csv(tmp_path / "one.csv", index=False)
+    for name, part in (("1", table[:17]), ("2", table[17:])):
+        part.to_csv(tmp_path / "parts" / f"{name}.csv", index=False)
+    one, parts = (read_table(tmp_path / name).frame for name in ("one.csv", "parts"))
+    assert parts["town"].isna().tolist() == one["town"].isna().tolist()

@@ -10,7 +10,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from likely._rows.columns import as_codes, as_numbers, level_codes
+from likely._rows.columns import are_dates, as_codes, as_numbers, level_codes
 
 NOON = [datetime.datetime(1970, 1, 2, 12), None, datetime.datetime(9999, 12, 31)]
 DAYS = [1.5, np.nan, 2932896.0]
@@ -26,12 +26,43 @@ DAYS = [1.5, np.nan, 2932896.0]
         pd.Series(NOON, dtype="timestamp[us, tz=UTC][pyarrow]"),
         pl.Series(NOON),
         pl.Series(NOON).dt.replace_time_zone("UTC"),
+        pd.Series(NOON, dtype=object),
+        pd.Series([time and time.replace(tzinfo=datetime.UTC) for time in NOON], dtype=object),
     ],
-    ids=["pandas", "pandas in UTC", "pandas in Tokyo", "arrow", "arrow in UTC", "polars", "polars in UTC"],
+    ids=[
+        "pandas",
+        "pandas in UTC",
+        "pandas in Tokyo",
+        "arrow",
+        "arrow in UTC",
+        "polars",
+        "polars in UTC",
+        "objects",
+        "objects in UTC",
+    ],
 )
 def test_times_are_days_in_any_zone_and_any_year(column: Any) -> None:
     assert level_codes(column) is None
     np.testing.assert_array_equal(as_numbers(column), DAYS)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pd.Series([datetime.date(1970, 1, 3), None, datetime.date(1969, 12, 31)], dtype=kind)
+        for kind in (object, "date32[pyarrow]")
+    ],
+    ids=["objects", "arrow"],
+)
+def test_days_without_a_time_are_days(column: Any) -> None:
+    assert are_dates(column)
+    assert level_codes(column) is None
+    np.testing.assert_array_equal(as_numbers(column), [2.0, np.nan, -1.0])
+
+
+@pytest.mark.parametrize("cells", [["2020-01-01", None], [None, None], [datetime.date(2020, 1, 1), "later"]])
+def test_texts_and_nothing_are_no_dates(cells: list[Any]) -> None:
+    assert not are_dates(pd.Series(cells, dtype=object))
 
 
 def test_lengths_of_time_are_days() -> None:

@@ -18,6 +18,7 @@ import pytest
 from pyarrow import feather
 
 from likely._rows.sources import Answer, _files, by_blocks, source_of
+from likely.linear import DynamicRidge, RobustLinearRegression
 from likely.outliers import EnsembleDetector, LikelihoodDetector, ScaledPCADetector, ScatterDetector
 
 ROWS, BLOCKS = 70_001, (1, 3, 17)
@@ -230,3 +231,67 @@ def test_files_take_every_core_unless_someone_says_otherwise(monkeypatch):
     assert _files._jobs() == 3
     with joblib.parallel_config(backend="threading", n_jobs=2):
         assert _files._jobs() is None  # joblib reads its own configuration
+
+
+def test_dates_of_files_are_dates(tmp_path: Path) -> None:
+    table = pd.DataFrame({"day": pd.date_range("2020-01-01", periods=40), "x": np.arange(40.0)})
+    table.assign(day=table["day"].dt.date).to_parquet(tmp_path / "days.parquet", index=False)
+    table.to_csv(tmp_path / "days.csv", index=False)
+    for file in ("days.parquet", "days.csv"):
+        source = source_of(tmp_path / file)
+        assert source is not None
+        (frame,) = source.every(1)
+        assert frame["day"].dtype.kind == "M"
+        assert (frame["day"] == table["day"]).all()
+
+
+def test_folders_named_after_a_value_are_a_column(tmp_path: Path) -> None:
+    table = pd.DataFrame({"a": np.arange(40.0), "year": np.repeat([2020, 2021], 20)})
+    folder = tmp_path / "run=3" / "table"  # what is above the folder says nothing about its rows
+    table.to_parquet(folder, partition_cols=["year"], index=False)
+    for tables in (folder, pyarrow.dataset.dataset(folder, partitioning="hive")):
+        source = source_of(tables)
+        assert source is not None
+        assert source.names == ["a", "year"]
+        assert source.total(lambda block: float(block["a"] @ block["year"].astype(float))) == table["a"] @ table["year"]
+    part = source_of(folder / "year=2021")
+    assert part is not None
+    assert part.names == ["a"]
+
+
+def test_an_empty_cell_of_csv_is_a_gap_in_texts_too(tmp_path: Path) -> None:
+    table = pd.DataFrame({"town": ["Rome", None, "Oslo"] * 5, "x": np.arange(15.0)})
+    table.to_csv(tmp_path / "t.csv", index=False)
+    source = source_of([tmp_path / "t.csv"])
+    assert source is not None
+    assert source.every(1)[0]["town"].isna().sum() == 5
+
+
+def test_whole_numbers_in_one_file_and_others_in_the_next_are_numbers(tmp_path: Path) -> None:
+    for ending, write in (("csv", "to_csv"), ("parquet", "to_parquet")):
+        folder = tmp_path / ending
+        folder.mkdir()
+        for name, part in {"1": [1, 2, 3], "2": [0.5, None, 2.5], "3": [4, 5, 6]}.items():
+            getattr(pd.DataFrame({"age": part, "x": 1.0}), write)(folder / f"{name}.{ending}", index=False)
+        source = source_of(folder)
+        assert source is not None
+        assert source.every(1)[0]["age"].sum() == 24
+        assert source.total(lambda block: block["age"].dtype == np.float64, operator.and_)
+
+
+@pytest.mark.parametrize("estimator", [ScatterDetector(), DynamicRidge(), RobustLinearRegression()])
+def test_files_without_rows_are_refused(estimator: Any, tmp_path: Path) -> None:
+    pd.DataFrame({"a": [1.0], "b": [2.0]})[:0].to_parquet(tmp_path / "none.parquet")
+    with pytest.raises(ValueError, match="the table has no rows"):
+        estimator.fit(tmp_path, *(() if isinstance(estimator, ScatterDetector) else ("b",)))
+
+
+def test_columns_of_files_are_taken_by_name(tmp_path: Path) -> None:
+    table = pd.DataFrame(np.random.default_rng(0).normal(size=(50, 3)), columns=list("abc"))
+    detector = ScatterDetector().fit(table)
+    for columns in ("cba", "abc"):
+        table.assign(target=1.0)[[*columns, "target"]].to_parquet(tmp_path / "more.parquet")
+        table[list(columns)].to_parquet(tmp_path / "same.parquet")
+        for name in ("more", "same"):
+            scores = detector.outlier_score(tmp_path / f"{name}.parquet")
+            np.testing.assert_allclose(scores, detector.outlier_score(table))

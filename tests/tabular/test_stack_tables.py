@@ -56,6 +56,16 @@ def test_the_kinds_of_polars() -> None:
     usable(regressor().fit(table, y), table)
 
 
+def test_days_are_learned_from_in_whatever_they_are_kept() -> None:
+    rng = np.random.default_rng(0)
+    times = pd.DataFrame({"day": pd.date_range("2020-01-01", periods=200), "x": rng.normal(size=200)})
+    days = times.assign(day=times["day"].dt.date)
+    y = np.arange(200) + rng.normal(size=200)
+    by_times, by_days = (regressor(["linear"]).fit(table, y) for table in (times, days))
+    np.testing.assert_array_equal(by_days.predict(days), by_times.predict(times))
+    np.testing.assert_array_equal(by_times.predict(days), by_times.predict(times))
+
+
 def test_levels_that_were_never_met_are_taken() -> None:
     frame, y = mixed_table()
     model, labels = regressor().fit(frame, y), classifier().fit(frame, y > 0)

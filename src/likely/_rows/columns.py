@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, date
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from likely._typing import Array
 
@@ -50,6 +52,14 @@ def as_codes(column: Any, codes: dict[Any, int]) -> Array:
     return np.array([np.nan if _missing(value) else codes.get(value, len(codes)) for value in values], np.float64)
 
 
+def are_dates(column: Any) -> bool:
+    """Whether a column holds times, also as Python's own dates, which pandas has no type for."""
+    dtype = str(getattr(column, "dtype", "")).lower()
+    if dtype.startswith(("date", "timestamp")):
+        return True
+    return dtype == "object" and _from_dates(np.asarray(column)) is not None
+
+
 def days(column: Any) -> Array | None:
     """Return times as days since 1970, or durations in days, NaN where one is missing; None for other columns."""
     if hasattr(column, "to_numpy") and str(column.dtype).startswith(("datetime", "timestamp")):
@@ -57,11 +67,22 @@ def days(column: Any) -> Array | None:
         values = column.to_numpy("datetime64[us]")
     else:
         values = np.asarray(column)
-    if values.dtype.kind not in "mM":
+    if values.dtype.kind == "O":
+        values = _from_dates(values)
+    if values is None or values.dtype.kind not in "mM":
         return None
     # Microseconds reach far beyond the year 9999; nanoseconds, which pandas may have, only to 2262.
     ticks = values.astype(f"{values.dtype.kind}8[us]")
     return np.where(np.isnat(ticks), np.nan, ticks.astype(np.int64) / 86_400e6)
+
+
+def _from_dates(values: NDArray[Any]) -> NDArray[np.datetime64] | None:
+    """Return Python's dates and times as NumPy's, those with a zone in UTC; None where there is anything else."""
+    cells = values.tolist()
+    if not all(isinstance(value, date) or _missing(value) for value in cells) or all(map(_missing, cells)):
+        return None
+    zoned = (value.astimezone(UTC).replace(tzinfo=None) if getattr(value, "tzinfo", None) else value for value in cells)
+    return np.array(["NaT" if _missing(value) else value for value in zoned], "datetime64[us]")
 
 
 def _floats(column: Any) -> Array | None:

@@ -28,6 +28,15 @@ Outputs = tuple[Any, ...]  # an estimator's outputs for some rows: arrays, and v
 Weight = Array | None
 
 
+def refuse_to_fit(X: Any) -> None:
+    """Raise an error for a table that is not in memory."""
+    if is_source(X) and not isinstance(X, list | tuple):  # these are rows, of a classifier of texts
+        raise TypeError(
+            "rows are fitted in memory here: for a table in blocks, give a calibrator such as GlobalTemperature or "
+            "GlobalScale the outputs of a fitted estimator"
+        )
+
+
 def by_blocks_or_texts(**results: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Decorate a method as :func:`by_blocks` does, for estimators whose rows may be texts: a list is no list of paths.
 
@@ -90,11 +99,7 @@ class CalibratedEstimator(MetaEstimatorMixin, BaseEstimator):
             ValueError: targets are not valid for the estimator, or a fold lacks a class.
             TypeError: X is not in memory.
         """
-        if is_source(X) and not isinstance(X, list | tuple):  # these are rows, of a classifier of texts
-            raise TypeError(
-                "rows are fitted in memory here: for a table in blocks, give a calibrator such as GlobalTemperature or "
-                "GlobalScale the outputs of a fitted estimator"
-            )
+        refuse_to_fit(X)
         y = column_or_1d(y, warn=True)
         assert_all_finite(y, input_name="y")
         if is_classifier(self):

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from likely._rows.columns import as_codes, as_numbers, each_column, is_frame, level_codes
+from likely._rows.columns import are_dates, as_codes, as_numbers, each_column, is_frame, level_codes
 from likely._typing import Array
 
 LEVELS = 254  # levels of a category with a code of their own: scikit-learn's trees accept no more
@@ -77,8 +77,7 @@ class Columns:
 
 
 def _kind(column: Any, weight: Array) -> Numbers | Dates | Levels:
-    dtype = str(getattr(column, "dtype", "")).lower()
-    if dtype.startswith(("date", "timestamp")):
+    if are_dates(column):
         return Dates()
     level_code = level_codes(column)
     if level_code is None:

@@ -22,7 +22,7 @@ def by_blocks(
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Decorate a method that treats each row by itself, so that it accepts tables in blocks.
 
-    Columns of a frame that were not in the fit, such as the target's, are left out: those of a file cannot be dropped.
+    Columns of a frame are taken by their names: those of a file cannot be dropped, such as the target's, or moved.
 
     Args:
         width: function of the fitted estimator and of a call's options that returns the numbers per row of a result;
@@ -69,7 +69,7 @@ class _OfBlock:
 
     def __call__(self, block: Any, *values: Any) -> Any:
         fitted = getattr(self.asked.fitted, "feature_names_in_", None)
-        if fitted is not None and hasattr(block, "columns") and set(fitted) < set(block.columns):
+        if fitted is not None and hasattr(block, "columns") and set(fitted) <= set(block.columns):
             block = block[list(fitted)]
         result = self.asked(block, **dict(zip(self.names, values, strict=True)), **self.options)
         return np.column_stack(result) if isinstance(result, tuple) else result

@@ -51,13 +51,15 @@ class Piece:
     """Rows of a file: some of its row groups."""
 
     fragment: Any
+    schema: Any
     names: tuple[str, ...]
     rows: int
 
     def read(self) -> Any:
         """Return a pandas frame."""
         with _naming(self.fragment.path):
-            return self.fragment.to_table(columns=list(self.names)).to_pandas()
+            table = self.fragment.to_table(schema=self.schema, columns=list(self.names))
+        return table.to_pandas(date_as_object=False)
 
 
 @dataclass
@@ -66,11 +68,13 @@ class Files(Source):
 
     Args:
         dataset: a pyarrow dataset.
+        schema: the types of its columns, which suit all files.
         names: the columns to read.
         others: further arguments per block: a column's name, or an array of as many rows.
     """
 
     dataset: Any
+    schema: Any
     names: list[str]
     others: list[Any] = field(default_factory=list)
 
@@ -89,8 +93,7 @@ class Files(Source):
             ValueError: files differ in their columns, or are of an unsupported kind.
         """
         dataset = X if hasattr(X, "get_fragments") else _dataset([X] if isinstance(X, str | os.PathLike) else list(X))
-        _check_alike(dataset)
-        return cls(dataset, list(dataset.schema.names))
+        return cls(dataset, _schema(dataset), list(dataset.schema.names))
 
     def beside(self, other: Any) -> Files:
         """See :meth:`Source.beside`."""
@@ -146,7 +149,7 @@ class Files(Source):
     def _pieces(self, beside: Sequence[Sequence[Any]]) -> Iterator[tuple[Any, ...]]:
         start = 0
         names = [*self.names, *(other for other in self.others if isinstance(other, str))]
-        for number, piece in enumerate(_pieces(self.dataset, tuple(names))):
+        for number, piece in enumerate(_pieces(self.dataset, self.schema, tuple(names))):
             yield piece, start, *(part[number] for part in beside)
             start += piece.rows
 
@@ -167,14 +170,14 @@ class _Batch:
     rows: int
 
     def read(self) -> Any:
-        return self.batch.to_pandas()
+        return self.batch.to_pandas(date_as_object=False)
 
 
-def _pieces(dataset: Any, names: tuple[str, ...]) -> Iterable[Any]:
+def _pieces(dataset: Any, schema: Any, names: tuple[str, ...]) -> Iterable[Any]:
     rows_per_block = max(1, _NUMBERS // max(1, len(names)))
     for fragment in dataset.get_fragments():
         if not hasattr(fragment, "row_groups"):
-            batches = fragment.to_batches(schema=dataset.schema, columns=list(names), batch_size=rows_per_block)
+            batches = fragment.to_batches(schema=schema, columns=list(names), batch_size=rows_per_block)
             with _naming(fragment.path):
                 yield from (_Batch(batch, batch.num_rows) for batch in batches if batch.num_rows)
             continue
@@ -182,11 +185,11 @@ def _pieces(dataset: Any, names: tuple[str, ...]) -> Iterable[Any]:
         rows = 0
         for group in fragment.row_groups:
             if groups and rows + group.num_rows > rows_per_block:
-                yield Piece(fragment.subset(row_group_ids=groups), names, rows)
+                yield Piece(fragment.subset(row_group_ids=groups), schema, names, rows)
                 groups, rows = [], 0
             groups, rows = [*groups, group.id], rows + group.num_rows
         if rows:
-            yield Piece(fragment.subset(row_group_ids=groups), names, rows)
+            yield Piece(fragment.subset(row_group_ids=groups), schema, names, rows)
 
 
 def _dataset(paths: list[Any]) -> Any:
@@ -202,8 +205,25 @@ def _dataset(paths: list[Any]) -> Any:
     kinds = {_kind(path) for path in files}
     if len(kinds) > 1:
         raise ValueError(f"files of different kinds, {' and '.join(sorted(kinds))}: name those of one kind")
+    # Folders such as year=2024 are a column, as to pandas and Dask; those above the folder that is named are not.
+    folder = os.fspath(paths[0]) if len(paths) == 1 and not urls and os.path.isdir(paths[0]) else None
+    parts = {} if folder is None else {"partitioning": "hive", "partition_base_dir": folder}
     with _naming(files[0]):  # the other files must have its columns
-        return dataset.dataset(files[0] if len(files) == 1 else files, format=kinds.pop(), filesystem=filesystem)
+        return dataset.dataset(
+            files[0] if len(files) == 1 and folder is None else files,
+            format=_format(kinds.pop()),
+            filesystem=filesystem,
+            **parts,
+        )
+
+
+def _format(kind: str) -> Any:
+    """Return how files of a kind are read: an empty cell of CSV is a gap, among texts too."""
+    if kind != "csv":
+        return kind
+    from pyarrow import csv, dataset
+
+    return dataset.CsvFileFormat(convert_options=csv.ConvertOptions(strings_can_be_null=True))
 
 
 @contextmanager
@@ -251,22 +271,47 @@ def _remote(urls: list[str]) -> tuple[Any, list[str]]:
     return filesystem, files
 
 
-def _check_alike(dataset: Any) -> None:
-    """Raise an error for files whose columns, or their types, differ from those of the first."""
+def _schema(dataset: Any) -> Any:
+    """Return the types that suit all files: of whole numbers in one and others in the next, the latter.
+
+    Args:
+        dataset: the files.
+
+    Returns:
+        Names and types of the columns.
+
+    Raises:
+        ValueError: the columns of a file, or their types, differ from those of the first otherwise.
+    """
     first: Any = None
+    schema = dataset.schema
     for fragment in dataset.get_fragments():
         with _naming(fragment.path):
-            schema = fragment.physical_schema
-        first = first or (schema.remove_metadata(), fragment.path)
-        if schema.remove_metadata().equals(first[0]):
-            continue
-        kinds = {name: str(kind) for name, kind in zip(schema.names, schema.types, strict=True)}
-        first_kinds = {name: str(kind) for name, kind in zip(first[0].names, first[0].types, strict=True)}
-        for name in [*first_kinds, *kinds]:
-            if kinds.get(name) != first_kinds.get(name):
-                kind_here, kind_there = (of_file.get(name, "not there") for of_file in (kinds, first_kinds))
+            fields = {field.name: field for field in fragment.physical_schema}
+        first = first or (fields, fragment.path)
+        for name in [*first[0], *fields]:
+            here, there = fields.get(name), first[0].get(name)
+            if here is None or there is None or not (here.type == there.type or _common(here, there)):
+                kind_here, kind_there = ("not there" if field is None else field.type for field in (here, there))
                 difference = f"{name!r} is {kind_here}, and {kind_there} in {first[1]}"
                 raise ValueError(f"{fragment.path} has other columns: {difference}")
+            if here.type != schema.field(name).type:
+                schema = schema.set(schema.get_field_index(name), _common(here, schema.field(name)))
+    return schema
+
+
+def _common(one: Any, other: Any) -> Any:
+    """Return the field of numbers that holds those of two; None where they are not both of numbers."""
+    import pyarrow as pa
+
+    def is_number(kind: Any) -> bool:
+        return pa.types.is_integer(kind) or pa.types.is_floating(kind)
+
+    if pa.types.is_null(one.type) or pa.types.is_null(other.type):  # there are gaps only
+        return other if pa.types.is_null(one.type) else one
+    if not (is_number(one.type) and is_number(other.type)):
+        return None
+    return pa.unify_schemas([pa.schema([one]), pa.schema([other])], promote_options="permissive").field(0)
 
 
 _UNSET = joblib.parallel.get_active_backend()[1]  # None, and 1 before joblib 1.6

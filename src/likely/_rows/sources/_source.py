@@ -113,7 +113,8 @@ class Source(ABC):
         Returns:
             The sum.
         """
-        return functools.reduce(add, self.each(compute))
+        parts = self.each(compute)
+        return functools.reduce(add, parts, self._first(parts))
 
     @functools.cached_property
     def sizes(self) -> list[int]:
@@ -142,13 +143,20 @@ class Source(ABC):
         """Return one of every ``stride`` rows, by :func:`drawn`, in memory: the table and its further arguments."""
         if stride == 1:
             return self.every(1)
-        parts = list(self.each(functools.partial(_sampled, stride=stride), self.starts))
-        return tuple(joined(part) for part in zip(*parts, strict=True))
+        return self._joined(functools.partial(_sampled, stride=stride))
 
     def every(self, stride: int) -> tuple[Any, ...]:
         """Return every ``stride``-th row, in memory: of the table and its further arguments."""
-        parts = list(self.each(functools.partial(thinned, stride=stride), self.starts))
-        return tuple(joined(part) for part in zip(*parts, strict=True))
+        return self._joined(functools.partial(thinned, stride=stride))
+
+    def _joined(self, compute: Callable[..., tuple[Any, ...]]) -> tuple[Any, ...]:
+        parts = self.each(compute, self.starts)
+        return tuple(joined(part) for part in zip(self._first(parts), *parts, strict=True))
+
+    def _first(self, parts: Iterator[T]) -> T:
+        for part in parts:
+            return part
+        raise ValueError("the table has no rows")
 
 
 def _size(block: Any, *_: Any) -> int:

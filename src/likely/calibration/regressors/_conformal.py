@@ -18,7 +18,7 @@ from sklearn.utils.validation import assert_all_finite, check_is_fitted, column_
 from likely._rows.checks import all_or_nothing
 from likely._rows.contents import mixed, row_keys
 from likely._typing import Array, Index
-from likely.calibration._estimator import by_blocks_or_texts
+from likely.calibration._estimator import by_blocks_or_texts, refuse_to_fit
 from likely.calibration.regressors._regressor import mean_and_scale
 
 
@@ -74,7 +74,9 @@ class ConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):
 
         Raises:
             ImportError: crepes is not installed.
+            TypeError: X is not in memory.
         """
+        refuse_to_fit(X)
         crepes = _crepes()
         y = column_or_1d(y, warn=True)
         assert_all_finite(y, input_name="y")
