@@ -295,3 +295,14 @@ def test_columns_of_files_are_taken_by_name(tmp_path: Path) -> None:
         for name in ("more", "same"):
             scores = detector.outlier_score(tmp_path / f"{name}.parquet")
             np.testing.assert_allclose(scores, detector.outlier_score(table))
+
+
+def test_a_dataset_keeps_the_schema_it_was_given(tmp_path: Path) -> None:
+    for name, ages in {"1": [1, 2], "2": [0.5, 2.5]}.items():
+        pd.DataFrame({"age": ages, "x": 1, "town": "Rome"}).to_parquet(tmp_path / f"{name}.parquet", index=False)
+    schema = pa.schema({"age": pa.float64(), "town": pa.dictionary(pa.int32(), pa.string())})
+    source = source_of(pyarrow.dataset.dataset(tmp_path, schema=schema))
+    assert source is not None
+    (frame,) = source.every(1)
+    assert frame.columns.tolist() == ["age", "town"]
+    assert frame["age"].sum() == 6

@@ -287,16 +287,21 @@ def _schema(dataset: Any) -> Any:
     schema = dataset.schema
     for fragment in dataset.get_fragments():
         with _naming(fragment.path):
-            fields = {field.name: field for field in fragment.physical_schema}
-        first = first or (fields, fragment.path)
-        for name in [*first[0], *fields]:
-            here, there = fields.get(name), first[0].get(name)
+            physical = fragment.physical_schema
+        first = first or (physical, fragment.path)
+        if physical.equals(first[0]):
+            continue
+        fields, first_fields = ({field.name: field for field in of_file} for of_file in (physical, first[0]))
+        for name in [*first_fields, *fields]:
+            here, there = fields.get(name), first_fields.get(name)
             if here is None or there is None or not (here.type == there.type or _common(here, there)):
                 kind_here, kind_there = ("not there" if field is None else field.type for field in (here, there))
                 difference = f"{name!r} is {kind_here}, and {kind_there} in {first[1]}"
                 raise ValueError(f"{fragment.path} has other columns: {difference}")
-            if here.type != schema.field(name).type:
-                schema = schema.set(schema.get_field_index(name), _common(here, schema.field(name)))
+            # A dataset may have been given a schema of its own, without this column or with another kind of it.
+            common = _common(here, schema.field(name)) if here.type != there.type and name in schema.names else None
+            if common:
+                schema = schema.set(schema.get_field_index(name), common)
     return schema
 
 
