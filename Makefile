@@ -45,8 +45,9 @@ $(PEERS): $(INSTALLED)
 	@$(BIN)/python $(PIP) -c constraints.txt -e '.[peers]'
 	@touch $@
 
+# A test that stands still says where, and ends: the slowest takes a minute.
 test: $(INSTALLED) ## unit tests and every doctest
-	$(BIN)/pytest -q -n $(JOBS) --dist worksteal
+	$(BIN)/pytest -q -n $(JOBS) --dist worksteal -o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true
 
 lint: $(INSTALLED) ## ruff: rules and format; pydoclint: every argument documented
 	$(BIN)/ruff check --output-format concise

@@ -12,13 +12,9 @@ from torch import nn
 
 from likely.tabular import NetworkClassifier, NetworkRegressor, Progress
 
-# Forks have imported everything already, but may not take gradients where the parent has threads for GPUs.
-START = "spawn" if torch.cuda.is_available() else "fork"
-pytestmark = [
-    pytest.mark.skipif(not dist.is_available() or sys.platform == "win32", reason="needs torch.distributed with gloo"),
-    # Newer Pythons warn of forks beside threads; these use none of the parent's.
-    pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning"),
-]
+pytestmark = pytest.mark.skipif(
+    not dist.is_available() or sys.platform == "win32", reason="needs torch.distributed with gloo"
+)
 ROWS, COUNT = 301, 2
 
 
@@ -84,7 +80,8 @@ def process(rank: int, folder: str) -> None:
 @pytest.fixture(scope="module")
 def together(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, torch.Tensor]]:
     folder: Path = tmp_path_factory.mktemp("processes")
-    mp.start_processes(process, args=(str(folder),), nprocs=COUNT, start_method=START)
+    # Not forks: a fit uses the thread pools of several libraries, and those that other tests left wait forever in a fork.
+    mp.start_processes(process, args=(str(folder),), nprocs=COUNT, start_method="spawn")
     return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(COUNT)]
 
 
