@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from likely._destination import keep_inputs, writable, write_together
@@ -97,12 +98,12 @@ def scores_csv(scores: pd.DataFrame) -> str:
 
 def _cells(column: pd.Series[Any]) -> list[str]:
     """The values of a column as they are written; a missing one is empty."""
-    values = column.tolist()
     if pd.api.types.is_float_dtype(column.dtype):
-        return ["" if value != value else f"{value:.6g}" for value in values]
+        return ["" if value != value else f"{value:.6g}" for value in column.tolist()]
     if pd.api.types.is_numeric_dtype(column.dtype) and not column.hasnans:
-        return list(map(str, values))
-    return ["" if pd.isna(value) else _quoted(str(value)) for value in values]
+        return list(map(str, column.tolist()))
+    codes, levels = pd.factorize(column)  # most texts, such as a kind of finding, are those of many rows
+    return np.array([*(_quoted(str(level)) for level in levels), ""], object)[codes].tolist()
 
 
 def _quoted(text: str) -> str:
