@@ -7,7 +7,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from likely._typing import Array
-from likely.auditing._tails import Tail
+from likely.auditing._tails import Tails
 
 
 class Margins(NamedTuple):
@@ -21,7 +21,7 @@ class Margins(NamedTuple):
 
     centres: Array
     modes: Array
-    tails: dict[int, tuple[Tail, Tail]]
+    tails: dict[int, Tails]
 
     @classmethod
     def of(cls, z: Array, words: list[bool], modes: Array) -> Self:
@@ -35,14 +35,14 @@ class Margins(NamedTuple):
         Returns:
             The tails.
         """
-        centres, tails = np.zeros(z.shape[1]), dict[int, tuple[Tail, Tail]]()
+        centres, tails = np.zeros(z.shape[1]), dict[int, Tails]()
         for j, word in enumerate(words):
             values = z[~np.isnan(z[:, j]) & (z[:, j] != modes[j]), j]
             if not word and len(values):
                 centres[j] = np.median(values)
                 share = max(len(values) / len(z), 1 / (len(z) + 1))
                 share = share if not np.isnan(modes[j]) else 1.0
-                tails[j] = Tail.of(centres[j] - values, share), Tail.of(values - centres[j], share)
+                tails[j] = Tails.of(values - centres[j], share)
         return cls(centres, modes, tails)
 
     def nats(self, z: Array) -> Array:
@@ -55,8 +55,6 @@ class Margins(NamedTuple):
             Nats of the same shape.
         """
         surprises = np.zeros(z.shape)
-        for j, (below, above) in self.tails.items():
-            off = z[:, j] - self.centres[j]
-            nats = np.where(off < 0, below.nats(-off), above.nats(off))
-            surprises[:, j] = np.where(np.isnan(z[:, j]) | (z[:, j] == self.modes[j]), 0.0, nats)
-        return surprises
+        for j, tails in self.tails.items():
+            surprises[:, j] = tails.nats(z[:, j] - self.centres[j])
+        return np.where(np.isnan(z) | (z == self.modes), 0.0, surprises)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from likely._typing import Array
 from likely.auditing._margins import Margins
 from likely.auditing._neighbours import Neighbours
-from likely.auditing._tails import Tail
+from likely.auditing._tails import Tails
 from likely.auditing._terms import LEVELS, Terms, indicators, regress
 
 _FOLDS = 4
@@ -67,7 +67,7 @@ class Pattern:
     ends: Array  # .5% and 99.5% quantiles of each column of numbers; infinite for categories
     weights: Array  # (column, other column): how much of the column the other one explains
     modes: Array  # for each column of numbers the value of most rows, which is not odd; NaN if there is none
-    tails: dict[int, tuple[Tail, Tail]]  # for each column of numbers, the tails below and above the prediction
+    tails: dict[int, Tails]  # for each column of numbers, the tails below and above the prediction
     rates: dict[int, tuple[Array, Array]]  # for each level: probabilities, and its frequency where it is no likelier
     margins: Margins  # how rare values are in their own columns
 
@@ -121,14 +121,14 @@ class Pattern:
         modes = np.array(
             [np.nan if word else _mode(column) for column, word in zip(z.T, self.terms.words, strict=True)]
         )
-        tails: dict[int, tuple[Tail, Tail]] = {}
+        tails: dict[int, Tails] = {}
         rates: dict[int, tuple[Array, Array]] = {}
         for k, j in enumerate(self.of_column):
             seen = ~np.isnan(wanted[:, k])
             if number[k]:
                 seen &= wanted[:, k] != modes[j]
                 share = max(float(seen.mean()), 1 / (len(z) + 1)) if not np.isnan(modes[j]) else 1.0
-                tails[int(j)] = Tail.of(-far[seen, k], share), Tail.of(far[seen, k], share)
+                tails[int(j)] = Tails.of(far[seen, k], share)
             else:
                 order = np.argsort(expected[seen, k])
                 there = np.cumsum(wanted[seen, k][order])
@@ -167,9 +167,8 @@ class Pattern:
             targets = np.flatnonzero(self.of_column == j)
             if not word:
                 k = targets[0]
-                below, above = self.tails[j]
                 judged.expected[:, j], judged.far[:, j] = expected[:, k], far[:, k]
-                nats = np.where(far[:, k] < 0, below.nats(-far[:, k]), above.nats(far[:, k]))
+                nats = self.tails[j].nats(far[:, k])
                 judged.nats[:, j] = np.where(np.isnan(z[:, j]) | (z[:, j] == self.modes[j]), 0.0, nats)
                 continue
             judged.expected[:, j] = expected[:, targets].argmax(1)
@@ -207,8 +206,9 @@ def _mode(column: Array) -> float:
 
 def _predicted(basis: Array, coefficients: Array, fold: NDArray[np.int64]) -> Array:
     """Predict each row by the fit without it."""
-    predictions = np.empty((len(basis), coefficients.shape[2]))
-    for k in np.unique(fold):
+    most = int(np.bincount(fold).argmax())  # of a long table: the fit to the whole sample, and no row need be copied
+    predictions = basis @ coefficients[most]
+    for k in np.unique(fold[fold != most]):
         predictions[fold == k] = basis[fold == k] @ coefficients[k]
     return predictions
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -37,7 +37,14 @@ class _Trials(NamedTuple):
     value: Array  # squashed
     value_of_other: Array
     worth: Array  # nats that are added to the gain of the row: minus the price
-    hint: int = -1  # place in FACTORS; -1 for a swap
+    hint: NDArray[np.int64]  # place in FACTORS; -1 for a swap
+
+
+class _Cells(NamedTuple):
+    """The values of a column that are rare enough to be tried: the places of their rows, and the numbers."""
+
+    row: NDArray[np.int64]
+    number: Array
 
 
 class SlipSearch:
@@ -74,10 +81,13 @@ class SlipSearch:
             z: the rows, squashed.
             judged: how the pattern judges the rows as they are.
         """
-        rare = self.pattern.margins.nats(z)
-        before = surprise(judged.nats) + surprise(rare)
+        odd = (judged.nats[:, self._numbers] > self._least).any(1)
+        rows, z, judged = rows[odd], z[odd], Judged(*(part[odd] for part in judged))
+        before = surprise(judged.nats) + surprise(self.pattern.margins.nats(z))
+        cells = {j: self._rare(j, rows, judged) for j in self._numbers}
         for number_of_set, factor in enumerate(_SETS):
-            for trials in (*self._factors(rows, z, judged, factor), *self._swaps(rows, z, judged, number_of_set)):
+            for parts in self._factors(cells, z, judged, factor), self._swaps(rows, z, judged, number_of_set):
+                trials = _joined(parts)
                 self._keep(number_of_set, rows, trials, self._gain(rows, z, judged, before, trials))
 
     def chance(self, first: NDArray[np.bool_] | None = None) -> Array:
@@ -97,15 +107,15 @@ class SlipSearch:
         return Change(column, 0.0, "swapped" if hint < 0 else FACTORS[hint][1], swapped)
 
     def _keep(self, number_of_set: int, rows: NDArray[np.int64], trials: _Trials, gain: Array) -> None:
-        order = np.argsort(gain, kind="stable")  # of several trials of a row the last one stays, which is the best
+        # Of several trials of a row the last one stays, which is the best and, of equal ones, the first.
+        order = np.lexsort([-np.arange(len(gain)), gain])
         at, gain = rows[trials.row[order]], gain[order]
         last = len(at) - 1 - np.unique(at[::-1], return_index=True)[1]
         last = last[gain[last] > self.gains[number_of_set][at[last]]]
         self.gains[number_of_set][at[last]] = gain[last]
         if number_of_set == 0:
-            other = trials.other[order][last] if trials.hint < 0 else np.full(len(last), -1)
-            column = trials.column[order][last]
-            self.best[at[last]] = np.column_stack([column, np.full(len(last), trials.hint), other])
+            column, hint, other = (part[order][last] for part in (trials.column, trials.hint, trials.other))
+            self.best[at[last]] = np.column_stack([column, hint, np.where(hint < 0, other, -1)])
 
     def _gain(self, rows: NDArray[np.int64], z: Array, judged: Judged, before: Array, trials: _Trials) -> Array:
         """The nats that each trial takes off its row, less its price."""
@@ -124,34 +134,31 @@ class SlipSearch:
             gain[part] = np.where(mended, before[at] - left + _OWN * gain_of_cells, 0.0)
         return np.where(gain > 0, gain + trials.worth, 0.0)
 
-    def _factors(self, rows: NDArray[np.int64], z: Array, judged: Judged, times: float) -> Iterator[_Trials]:
+    def _rare(self, j: int, rows: NDArray[np.int64], judged: Judged) -> _Cells:
+        at = np.flatnonzero(judged.nats[:, j] > self._least)
+        return _Cells(at, np.clip(self.table.values[j][rows[at]].astype(np.float64), -FAR, FAR))
+
+    def _factors(self, cells: dict[int, _Cells], z: Array, judged: Judged, times: float) -> Iterator[_Trials]:
         """Yield numbers with another factor or sign, where that brings them nearer to their predictions."""
-        for hint, (factor, _, _) in enumerate(FACTORS):
-            parts = []
-            for j in self._numbers:
-                unit, at = self.table.units[j], np.flatnonzero(judged.nats[:, j] > self._least)
-                assert unit is not None
-                numbers = np.clip(self.table.values[j][rows[at]].astype(np.float64), -FAR, FAR)
-                # A change that is no slip is tried where the slip is: else whole numbers would have no such changes.
-                may = (numbers != 0) & self._may[j](numbers * factor)
-                at, numbers = at[may], numbers[may]
-                value = np.asarray(unit(numbers * factor * times))
-                gain = judged.nats[at, j] - self._nats(j, at, z, judged, value)
-                at, numbers, value = (array[gain > _FIRST] for array in (at, numbers, value))
-                stretch = (
-                    unit.log_slope(numbers * factor * times) + np.log(abs(factor * times)) - unit.log_slope(numbers)
-                )
-                kinds = self._may[j].nats(numbers) - self._may[j].nats(numbers * factor)
-                worth = _STRETCH * np.minimum(stretch, 0.0) + kinds - FACTORS[hint][2]
-                column = np.full(len(at), j)
-                parts.append(_Trials(at, column, column, value, value, worth, hint))
-            if any(len(part.row) for part in parts):
-                yield _joined(parts)
+        factors, prices = (np.array([entry[i] for entry in FACTORS], np.float64) for i in (0, 2))
+        for j, (at, numbers) in cells.items():
+            unit = self.table.units[j]
+            assert unit is not None
+            # A change that is no slip is tried where the slip is: else whole numbers would have no such changes.
+            hint, which = np.nonzero((numbers != 0) & self._may[j](numbers * factors[:, None]))
+            at, numbers, mended = at[which], numbers[which], (numbers * factors[:, None])[hint, which]
+            value = np.asarray(unit(mended * times))
+            near = judged.nats[at, j] - self._nats(j, at, z, judged, value) > _FIRST
+            at, numbers, mended, value, hint = (part[near] for part in (at, numbers, mended, value, hint))
+            stretch = unit.log_slope(mended * times) + np.log(np.abs(factors[hint] * times)) - unit.log_slope(numbers)
+            kinds = self._may[j].nats(numbers) - self._may[j].nats(mended)
+            worth = _STRETCH * np.minimum(stretch, 0.0) + kinds - prices[hint]
+            column = np.full(len(at), j)
+            yield _Trials(at, column, column, value, value, worth, hint)
 
     def _swaps(self, rows: NDArray[np.int64], z: Array, judged: Judged, number_of_set: int) -> Iterator[_Trials]:
         """Yield swaps of two numbers; in a placebo one of them becomes the value of another row."""
         able = [j for j in self._numbers if may_swap(self.table, j)]
-        parts = []
         for j in able if len(able) <= NARROW else ():
             for k in able[able.index(j) + 1 :]:
                 at = np.flatnonzero(np.maximum(judged.nats[:, j], judged.nats[:, k]) > self._least)
@@ -175,16 +182,14 @@ class SlipSearch:
                 near = gain > _FIRST
                 columns = np.full(int(near.sum()), j), np.full(int(near.sum()), k)
                 worth = _STRETCH * np.minimum(stretch, 0.0) - _SWAPPED
-                parts.append(_Trials(at[near], *columns, value[near], value_of_other[near], worth[near]))
-        if any(len(part.row) for part in parts):
-            yield _joined(parts)
+                parts = at[near], *columns, value[near], value_of_other[near], worth[near]
+                yield _Trials(*parts, np.full(len(columns[0]), -1))
 
     def _nats(self, j: int, at: NDArray[np.int64], z: Array, judged: Judged, value: Array) -> Array:
         """How rare another value would be in a column, whose prediction does not depend on it."""
         off = z[at, j] - judged.expected[at, j]
         far = (value - judged.expected[at, j]) * judged.far[at, j] / np.where(off == 0, 1.0, off)
-        below, above = self.pattern.tails[j]
-        return np.where(far < 0, below.nats(-far), above.nats(far))
+        return self.pattern.tails[j].nats(far)
 
     def _another(self, j: int, values: Array) -> Array:
         """Return another value of the column for each value, which does not depend on the order of the rows."""
@@ -192,11 +197,11 @@ class SlipSearch:
         return np.asarray(known[_STRIDE * (np.searchsorted(known, values) + 1) % len(known)])
 
 
-def _joined(parts: list[_Trials]) -> _Trials:
-    """Trials of the same kind as one."""
-    row, column, other = (np.concatenate([part[i] for part in parts]) for i in range(3))
-    value, value_of_other, worth = (np.concatenate([part[i] for part in parts]) for i in range(3, 6))
-    return _Trials(row, column, other, value, value_of_other, worth, parts[0].hint)
+def _joined(parts: Iterable[_Trials]) -> _Trials:
+    """Trials of several columns as one."""
+    none = np.zeros(0, np.int64), np.zeros(0)
+    empty = _Trials(none[0], none[0], none[0], none[1], none[1], none[1], none[0])
+    return _Trials(*map(np.concatenate, zip(*parts, empty, strict=True)))
 
 
 def _known(table: Neighbours, j: int) -> Array:

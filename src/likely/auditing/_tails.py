@@ -46,10 +46,35 @@ class Tail(NamedTuple):
 
     def nats(self, deviations: Array) -> Array:
         """Minus the log of the share of deviations that are as large."""
-        beyond = np.maximum(deviations - self.start, 0) / self.scale
-        outside = np.log1p(self.shape * beyond) / self.shape if self.shape > 1e-6 else beyond
-        inside = np.clip(deviations / self.start, 0, 1)
-        return np.asarray(-np.log(self.share) - np.log(_BEYOND) * inside + outside)
+        nats = np.asarray(-np.log(self.share) - np.log(_BEYOND) * np.clip(deviations / self.start, 0, 1))
+        far = deviations > self.start
+        beyond = (deviations[far] - self.start) / self.scale
+        nats[far] += np.log1p(self.shape * beyond) / self.shape if self.shape > 1e-6 else beyond
+        return nats
+
+
+class Tails(NamedTuple):
+    """The tails of a column on both sides: how rare a deviation is depends on its sign."""
+
+    below: Tail
+    above: Tail
+
+    @classmethod
+    def of(cls, deviations: Array, share: float = 1.0) -> Self:
+        """Fit both tails of signed deviations; ``share`` is the share of the rows that deviate at all."""
+        return cls(Tail.of(-deviations, share), Tail.of(deviations, share))
+
+    def nats(self, deviations: Array) -> Array:
+        """Minus the log of the share of deviations that are as large, on the same side.
+
+        >>> tails = Tails.of(np.random.default_rng(0).exponential(size=5000))
+        >>> tails.nats(np.array([-7.0, 7.0])).round().astype(int).tolist()
+        [25, 7]
+        """
+        nats = self.above.nats(deviations)
+        down = deviations < 0
+        nats[down] = self.below.nats(-deviations[down])
+        return nats
 
 
 def rare(nats: Array) -> Array:

@@ -45,21 +45,31 @@ class Terms:
             np.arange(LEVELS + 1.0) if word else np.unique(np.quantile(column[~np.isnan(column)], inner))
             for column, word in zip(z.T, words, strict=True)
         ]
-        plain = cls(words, knots, np.zeros(1), np.ones(1), np.zeros(0, np.int64))
-        raw = [plain._of(j, column) for j, column in enumerate(z.T)]
-        owner = np.repeat(np.arange(width), [column.shape[1] for column in raw])
-        whole = np.concatenate(raw, axis=1)
-        centre, unit = np.nanmean(whole, axis=0), np.nanstd(whole, axis=0)
+        owner = np.repeat(np.arange(width), [len(at) + (not word) for at, word in zip(knots, words, strict=True)])
+        plain = cls(words, knots, np.zeros(1), np.ones(1), owner)._raw(z)
+        centre, unit = np.nanmean(plain, axis=0), np.nanstd(plain, axis=0)
         return cls(words, knots, centre, np.where(unit > 1e-9, unit, 1.0), owner)
 
     def __call__(self, z: Array) -> Array:
-        raw = np.concatenate([self._of(j, column) for j, column in enumerate(z.T)], axis=1)
-        return np.nan_to_num((raw - self.centre) / self.unit)
+        functions = self._raw(z)
+        functions -= self.centre
+        functions /= self.unit
+        for j in np.flatnonzero(np.isnan(z).any(0)):
+            functions[np.ix_(np.isnan(z[:, j]), self.owner == j)] = 0.0
+        return functions
 
-    def _of(self, j: int, column: Array) -> Array:
-        if not self.words[j]:
-            return np.concatenate([column[:, None], np.maximum(column[:, None] - self.knots[j], 0)], axis=1)
-        return np.where(np.isnan(column)[:, None], np.nan, indicators(column))
+    def _raw(self, z: Array) -> Array:
+        """The functions as they are before they have mean zero; written where they stay, for there are many."""
+        functions = np.empty((len(z), len(self.owner)))
+        ends = np.searchsorted(self.owner, np.arange(z.shape[1] + 1))
+        for j, column in enumerate(z.T):
+            part = functions[:, ends[j] : ends[j + 1]]
+            if self.words[j]:
+                part[:] = np.where(np.isnan(column)[:, None], np.nan, indicators(column))
+            else:
+                part[:, 0] = column
+                np.maximum(np.subtract(column[:, None], self.knots[j], out=part[:, 1:]), 0, out=part[:, 1:])
+        return functions
 
 
 def indicators(codes: Array) -> Array:
