@@ -80,6 +80,13 @@ def test_halves_of_one_table_do_not_differ() -> None:
     assert columns <= 1
 
 
+@pytest.mark.parametrize("rows", [442, 200, 60])
+def test_rows_of_both_tables_do_not_lead_the_classifier_astray(rows: int) -> None:
+    table = load_diabetes(as_frame=True).frame
+    numbers = drift(table, read_table(table.sample(rows, random_state=0)), "target").numbers
+    assert abs(numbers["auc"] - 0.5) < 2 * numbers["error"]
+
+
 def test_drift_is_told_in_the_words_of_the_data() -> None:
     table = load_breast_cancer(as_frame=True).frame.iloc[:, :6].sample(569, random_state=0, ignore_index=True)
     rng = np.random.default_rng(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,10 +11,11 @@ from numpy.typing import NDArray
 from scipy.stats import chi2_contingency, ks_2samp, norm
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.metrics import roc_auc_score
-from sklearn.model_selection import StratifiedKFold
+from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
 from likely._page import Table as Shown
 from likely.auditing._columns import MODELLED, Columns, design, read_columns
+from likely.auditing._duplicates import ORDINARY
 from likely.auditing._finding import Finding, number
 from likely.auditing._source import Table, listed
 from likely.auditing.checks._many import SURE, holm
@@ -131,9 +133,8 @@ def told_apart(both: Columns, second: NDArray[np.bool_], leave_out: set[str]) ->
     X, _ = design(both.typed, kinds)
     if not X.shape[1]:
         return 0.5, 0.0
-    folds = StratifiedKFold(_FOLDS, shuffle=True, random_state=0)
     aucs = []
-    for fit, held in folds.split(X, second):
+    for fit, held in _folds(both.typed[[name for name in both.named(*MODELLED) if name in kinds]], second):
         trees = HistGradientBoostingClassifier(
             max_iter=_ROUNDS, max_leaf_nodes=15, learning_rate=0.15, early_stopping=False, random_state=0
         )
@@ -146,6 +147,16 @@ def told_apart(both: Columns, second: NDArray[np.bool_], leave_out: set[str]) ->
     variance = (auc * (1 - auc) + (m - 1) * (q1 - auc * auc) + (n - 1) * (q2 - auc * auc)) / (m * n)
     overlap = 1 + _FOLDS / (_FOLDS - 1)
     return auc, float(np.sqrt(max(variance, 0.0) * overlap))
+
+
+def _folds(table: pd.DataFrame, second: NDArray[np.bool_]) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Rows to fit and rows held out; a row of both tables is in one fold, or trees would take it for the other's."""
+    rows = pd.util.hash_pandas_object(table, index=False).to_numpy()
+    here, there = rows[~second], rows[second]
+    copies = max(float(pd.Series(part).duplicated().mean()) for part in (here, there))
+    if copies < ORDINARY and np.isin(there, here).any():
+        return StratifiedGroupKFold(_FOLDS, shuffle=True, random_state=0).split(rows, second, rows)
+    return StratifiedKFold(_FOLDS, shuffle=True, random_state=0).split(rows, second)
 
 
 def differs(column: pd.Series[Any], kind: str, second: NDArray[np.bool_], name: str) -> Difference:
