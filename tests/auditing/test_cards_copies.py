@@ -37,9 +37,9 @@ def test_each_kind_of_copy_has_its_group_and_its_distance() -> None:
     table.loc[152, "alcohol"] += 1e-7
     told = {own.row: (own.group, own.far, own.wrong) for own in copies(table, "target").suspects}
     assert told == {
-        150: ("equals another row", 0.05, False),
-        151: ("equals another row but for the target", 0.3, False),
-        152: ("almost equals another row", 0.1, False),
+        150: ("equal to another row", 0.05, False),
+        151: ("equal to another row but for the target", 0.3, False),
+        152: ("almost equal to another row", 0.1, False),
     }
 
 
@@ -88,7 +88,7 @@ def test_every_copy_belongs_to_its_group() -> None:
     table = pd.concat([table, table[:900].assign(name="copy")], ignore_index=True)
     report = likely.audit(table, id="name")
     (entry,) = [entry for entry in report.entries if entry.kind == "duplicates"]
-    assert entry.headline == "900 rows: equals another row"
+    assert entry.headline == "900 rows: equal to another row"
     assert len(entry.suspects) == 900
     assert entry.suspects[3].headline == "equals name H3"
     # One mark is enough for all of them.

@@ -29,7 +29,7 @@ def made(nasty: str = NASTY) -> Audit:
         Suspect(31, "targets", 0.6, "31 is a little odd", (Reason("size", "31", "usually 3"),), far=3.0),
     )
     odd = (Suspect(12, "rows", 0.99, "far away", (Reason("size", "12", "usually 1 to 2", 0.5),), 40.0, wrong=False),)
-    copies = tuple(Suspect(row, "duplicates", 1.0, "a copy", (), 0.1, False, "equals another row") for row in (40, 41))
+    copies = tuple(Suspect(row, "duplicates", 1.0, "a copy", (), 0.1, False, "equal to another row") for row in (40, 41))
     findings = (
         Finding("rows", "Odd rows", "One.", np.array([12]), np.array([0.99]), odd),
         Finding("targets", "Wrong targets", nasty, np.array([7, 31]), np.array([0.95, 0.6]), suspects),
@@ -99,7 +99,7 @@ def test_reasons_unfold_on_a_click(browser: Browser) -> None:
 @needs_browser
 def test_rows_with_the_same_problem_are_one_entry_with_its_rows_folded_below(browser: Browser) -> None:
     entry = "document.querySelector('.entry[data-kind=\"duplicates\"]')"
-    assert "2 rows: equals another row" in browser.run(f"{entry}.innerText")
+    assert "2 rows: equal to another row" in browser.run(f"{entry}.innerText")
     click(browser, '.entry[data-kind="duplicates"] .open')
     shown = browser.run(f"[...{entry}.querySelectorAll('.member')].map(row => row.innerText)")
     assert ["row 40" in shown[0], "row 41" in shown[1]] == [True, True]
@@ -175,7 +175,7 @@ def test_a_hundred_thousand_findings_do_not_freeze_it(tmp_path: Path) -> None:
     """Few are drawn at a time; the others are searched, and drawn when somebody asks for them."""
     count = 100_000
     copies = tuple(
-        Suspect(row, "duplicates", 1.0, f"equals row {row - 1}", group="equals another") for row in range(count)
+        Suspect(row, "duplicates", 1.0, f"equals row {row - 1}", group="equal to another") for row in range(count)
     )
     odd = tuple(Suspect(row, "rows", 0.9, f"row {row} is odd", wrong=False) for row in range(500))
     findings = (

@@ -30,7 +30,7 @@ def made(*findings: Finding) -> Audit:
 
 def test_a_surely_wrong_target_comes_before_two_hundred_copies_and_before_what_is_only_odd() -> None:
     copies = [
-        Suspect(row, "duplicates", 1.0, "a copy", far=0.3, wrong=False, group="equals another") for row in range(199)
+        Suspect(row, "duplicates", 1.0, "a copy", far=0.3, wrong=False, group="equal to another") for row in range(199)
     ]
     audit = made(
         finding("duplicates", *copies),

@@ -111,7 +111,7 @@ def test_copies_that_differ_in_a_name_say_so() -> None:
     table = pd.concat([table, table[:5]], ignore_index=True)
     table["code"] = [f"K{row}" for row in range(205)]
     report = likely.audit(table)
-    assert report.entries[0].headline == "5 rows: equals another row but for code"
+    assert report.entries[0].headline == "5 rows: equal to another row but for code"
     assert found(report, "duplicates").summary == "5 rows repeat an earlier one but for code."
 
 

@@ -198,7 +198,7 @@ class _Told:
             for at in rows:
                 which = f"row {leaders[at]}"
                 reasons = [Reason("all columns", f"as in {which}", share=1.0)]
-                headline, group, far = f"equals {which}", "equals another row", _ALIKE
+                headline, group, far = f"equals {which}", "equal to another row", _ALIKE
                 if differ[at]:
                     headline, far = f"{headline}, but has a different {target}", _CONTRARY
                     group = f"{group} but for the target"

@@ -74,13 +74,13 @@ def _explanations(
     values = columns.typed[target].to_numpy() if target is not None else np.zeros(0)
     others, exact, disagree = (of_all[rows].tolist() for of_all in (twins.of, twins.exact, twins.disagree))
     for row, other, same, contradicts in zip(rows.tolist(), others, exact, disagree, strict=True):
-        how, which = "equals" if same else "almost equals", names.called(other)
+        nearly, which = "" if same else "almost ", names.called(other)
         reasons = [Reason("all columns" if same else "nearly all", f"as in {which}{_but(differ)}", share=1.0)]
-        headline, group = f"{how} {which}{_but(differ)}", f"{how} another row{_but(differ)}"
+        headline, group = f"{nearly}equals {which}{_but(differ)}", f"{nearly}equal to another row{_but(differ)}"
         far = _ALIKE if same else _NEARLY
         if contradicts and target is not None:
             headline, far = f"{headline}, but has a different {target}", contrary
-            group = f"{how} another row{_but([*differ, 'the target'])}"
+            group = f"{nearly}equal to another row{_but([*differ, 'the target'])}"
             reasons.append(Reason(target, _shown(values[row]), f"{_shown(values[other])} in {which}", 1.0))
         yield Explained(headline, reasons, far, wrong=False, group=group)
 
