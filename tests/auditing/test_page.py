@@ -29,7 +29,9 @@ def made(nasty: str = NASTY) -> Audit:
         Suspect(31, "targets", 0.6, "31 is a little odd", (Reason("size", "31", "usually 3"),), far=3.0),
     )
     odd = (Suspect(12, "rows", 0.99, "far away", (Reason("size", "12", "usually 1 to 2", 0.5),), 40.0, wrong=False),)
-    copies = tuple(Suspect(row, "duplicates", 1.0, "a copy", (), 0.1, False, "equal to another row") for row in (40, 41))
+    copies = tuple(
+        Suspect(row, "duplicates", 1.0, "a copy", (), 0.1, False, "equal to another row") for row in (40, 41)
+    )
     findings = (
         Finding("rows", "Odd rows", "One.", np.array([12]), np.array([0.99]), odd),
         Finding("targets", "Wrong targets", nasty, np.array([7, 31]), np.array([0.95, 0.6]), suspects),
