@@ -9,6 +9,9 @@ import torch
 
 os.environ.setdefault("MPLBACKEND", "Agg")
 gc.disable()  # until all tests are there: nothing of what is imported for them is garbage
+# What tests leave, such as a session of onnxruntime, waits for its threads when it is freed, and a fork has none of them.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=gc.freeze)
 
 # The first call of a compiled or lazily imported function is slow: a deadline per example makes flakes.
 hypothesis.settings.register_profile("likely", deadline=None, derandomize=True, print_blob=True)

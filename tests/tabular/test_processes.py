@@ -80,7 +80,7 @@ def process(rank: int, folder: str) -> None:
 @pytest.fixture(scope="module")
 def together(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, torch.Tensor]]:
     folder: Path = tmp_path_factory.mktemp("processes")
-    # Not forks: a fit uses thread pools of several libraries, and those that other tests left wait forever in a fork.
+    # Not forks: a fit uses thread pools of several libraries, and those of other tests would wait forever in a fork.
     mp.start_processes(process, args=(str(folder),), nprocs=COUNT, start_method="spawn")
     return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(COUNT)]
 
