@@ -9,7 +9,7 @@ import torch
 
 os.environ.setdefault("MPLBACKEND", "Agg")
 gc.disable()  # until all tests are there: nothing of what is imported for them is garbage
-# What tests leave, such as a session of onnxruntime, waits for its threads when it is freed, and a fork has none of them.
+# What tests leave, such as onnxruntime's sessions, waits for its threads when it is freed; a fork has none of them.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=gc.freeze)
 
