@@ -1,5 +1,11 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
 import pytest
 
+from likely.auditing import blocks as by_blocks
 from quick_audits import small_models_of
 
 
@@ -7,3 +13,17 @@ from quick_audits import small_models_of
 def small_models(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small models and few folds: these tests are about what an audit does, not how sharply."""
     small_models_of(monkeypatch)
+
+
+@pytest.fixture
+def in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[pd.DataFrame], str]:
+    """Write a table to three files, which are read one after the other; models see every sixth row."""
+    for name, value in (("AT_ONCE", 100), ("SAMPLE", 500), ("_LEAST", 500)):
+        monkeypatch.setattr(by_blocks, name, value)
+
+    def write(table: pd.DataFrame) -> str:
+        for number, part in enumerate(np.array_split(np.arange(len(table)), 3)):
+            table.iloc[part].to_parquet(tmp_path / f"{number}.parquet", index=False)
+        return str(tmp_path)
+
+    return write

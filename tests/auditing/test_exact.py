@@ -1,7 +1,6 @@
 """Columns that follow exactly from one another: clean rows are right wherever they lie, and slips are still found."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -36,20 +35,6 @@ def test_a_slip_in_such_a_column_is_found_at_its_ends_too(target: str | None, pl
     assert row in [suspect.row for suspect in audit(table, target=target).suspects]
 
 
-@pytest.fixture
-def in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[pd.DataFrame], str]:
-    """Write a table to three files, which are read one after the other; models see every sixth row."""
-    for name, value in (("AT_ONCE", 100), ("SAMPLE", 500), ("_LEAST", 500)):
-        monkeypatch.setattr(by_blocks, name, value)
-
-    def write(table: pd.DataFrame) -> str:
-        for number, part in enumerate(np.array_split(np.arange(len(table)), 3)):
-            table.iloc[part].to_parquet(tmp_path / f"{number}.parquet", index=False)
-        return str(tmp_path)
-
-    return write
-
-
 @pytest.mark.parametrize("target", ["wage", None])
 def test_blocks_hold_values_against_the_relations_of_the_sample(
     target: str | None, in_blocks: Callable[[pd.DataFrame], str]
@@ -62,7 +47,7 @@ def test_blocks_hold_values_against_the_relations_of_the_sample(
     assert not [suspect for suspect in audit(table, target=target).suspects if suspect.wrong]
 
 
-# Ten times the least wage is still less than most: forecasts by a sample of 500 rows cannot tell, and never could.
+# Ten times the least wage is still less than most: forecasts by a sample of 500 rows do not find that.
 @pytest.mark.parametrize(("target", "places"), [("wage", [1000, 2999]), (None, [0, 1000, 2999])])
 def test_slips_are_found_in_blocks_too(
     target: str | None, places: list[int], in_blocks: Callable[[pd.DataFrame], str]

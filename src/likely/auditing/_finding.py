@@ -27,6 +27,7 @@ KINDS: dict[str, Chip | None] = {
     "targets": Chip("target", "red"),
     "rows": Chip("odd row", "violet"),
     "cells": Chip("cell", "red"),
+    "sums": Chip("sum", "red"),
     "duplicates": Chip("copy", "gold"),
     "overlap": Chip("in both", "gold"),
     "texts": Chip("text", "violet"),

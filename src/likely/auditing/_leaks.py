@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from likely._page import Table
 from likely._typing import Array
 from likely.auditing._columns import Columns, as_numbers
 from likely.auditing._finding import Finding, percent
+from likely.auditing._identities import Identity
 from likely.auditing._source import listed
 
 Index = NDArray[np.int64]
@@ -27,14 +29,22 @@ _PULL = 1.0  # rows that the bin around a bin counts for in its mean
 _SMALL = 1_000  # rows up to which bins are too wide to cut where labels change, and a tree is tried, too
 _LEAF, _DOUBT = 4, 0.2  # rows in a leaf of the tree, at least, and rows of doubt in each
 _FEWEST = 10  # rows to learn from and to be measured on
+_SUMS = 3  # sums of columns that are told
 
 
 def leaking_columns(
-    columns: Columns, target: str, y: NDArray[np.float64], rows: NDArray[np.int64], *, labels: bool
+    columns: Columns,
+    target: str,
+    y: NDArray[np.float64],
+    rows: NDArray[np.int64],
+    *,
+    labels: bool,
+    sums: Sequence[Identity] = (),
 ) -> Finding:
     """How much of the target each column tells by itself; those that tell nearly all may not be known in time.
 
-    ``y`` holds class numbers or squashed targets of ``rows``, the rows that have a target.
+    ``y`` holds class numbers or squashed targets of ``rows``, the rows that have a target; ``sums`` are identities that
+    the target is in.
     """
     names = [
         n for n, kind in columns.kinds.items() if n != target and kind not in ("constant", "empty", "text", "name")
@@ -48,18 +58,17 @@ def leaking_columns(
     table = pd.DataFrame.from_dict(by_column, orient="index", columns=Told._fields, dtype=np.float64)
     table = table.sort_values("share", ascending=False, kind="stable")
     leaks = [str(name) for name in table.index[table["share"] >= _GIVES_AWAY]]
+    together = [sorted(set(identity.members) - {target}, key=names.index) for identity in sums]
     first = table.head(12)
     shares = [percent(share, error) for share, error in zip(first["share"], first["error"], strict=True)]
     shown = pd.DataFrame({"explained alone": shares}, index=pd.Index(first.index, name="column"))
     return Finding(
         "leaks",
         "Columns that give the target away",
-        f"{listed(leaks, last=' and ')} alone predict{'s' if len(leaks) == 1 else ''} {target} almost perfectly. "
-        "Will it be known when the model is used?"
-        if leaks
-        else f"No column alone gives {target} away." + _most(table),
+        _told(target, leaks, together, table),
         numbers={
             "columns": leaks,
+            "together": together,
             "told": {str(name): round(float(share), 4) for name, share in table["share"].items()},
             "error": {str(name): round(float(error), 4) for name, error in table["error"].items()},
         },
@@ -73,6 +82,18 @@ def leaking_columns(
         if len(shown)
         else (),
     )
+
+
+def _told(target: str, leaks: list[str], together: list[list[str]], table: pd.DataFrame) -> str:
+    parts = []
+    if leaks:
+        verb = "predicts" if len(leaks) == 1 else "predict"
+        parts.append(f"{listed(leaks, last=' and ')} alone {verb} {target} almost perfectly.")
+    parts += [f"{listed(names, last=' and ')} together give {target} exactly." for names in together[:_SUMS]]
+    if not parts:
+        return f"No column alone gives {target} away." + _most(table)
+    known = "it" if len(leaks) == 1 and not together else "they"
+    return " ".join([*parts, f"Will {known} be known when the model is used?"])
 
 
 def _most(table: pd.DataFrame) -> str:

@@ -17,6 +17,7 @@ from likely._typing import Array
 from likely.auditing._columns import MODELLED, Columns
 from likely.auditing._exact import exact_values
 from likely.auditing._finding import Explained, Finding, Suspect, worst_first
+from likely.auditing._identities import Identity, held
 from likely.auditing._neighbours import Neighbours
 from likely.auditing._pattern import Pattern
 from likely.auditing._repair import RARE
@@ -39,7 +40,12 @@ _NEAR = 0.75  # of the rows are ordinary anyway
 
 
 def odd_rows(
-    columns: Columns, leave_out: set[str], first: NDArray[np.bool_] | None = None, *, named: bool = True
+    columns: Columns,
+    leave_out: set[str],
+    first: NDArray[np.bool_] | None = None,
+    identities: Sequence[Identity] = (),
+    *,
+    named: bool = True,
 ) -> Finding | None:
     """Rows that break the pattern of the others, or lie far from where they are.
 
@@ -49,6 +55,7 @@ def odd_rows(
         columns: the table.
         leave_out: columns that are not looked at.
         first: marks one of every group of equal rows: copies would make their own oddity usual.
+        identities: sums of columns; a row that keeps to one does not break the pattern of its columns.
         named: whether columns have names that people gave; else they are no reason to give, and only scales are
             looked at.
 
@@ -70,7 +77,7 @@ def odd_rows(
     neighbours = Neighbours.of(columns, leave_out)
     pattern = Pattern.of(neighbours, first)
     search = SlipSearch(neighbours, pattern)
-    surprises = _surprises(pattern, neighbours, search)
+    surprises = _surprises(pattern, neighbours, search, held(identities, neighbours.names, table))
     broken = 1 - rare(surprises)
     # The end of a column in which many rows lie, say the least of seven values, is where its tail begins, and not rare.
     broken = np.where(surprises > RARE, broken, np.minimum(broken, 1 - _FALSE - 2 * _IN_LINE))
@@ -128,13 +135,16 @@ def _squashed(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({name: squashed(column) for name, column in table.items()})
 
 
-def _surprises(pattern: Pattern, table: Neighbours, search: SlipSearch) -> Array:
+def _surprises(
+    pattern: Pattern, table: Neighbours, search: SlipSearch, confirmed: NDArray[np.bool_] | None = None
+) -> Array:
     """How rare the rarest value of each row is, given the others, in nats, less what as many columns bring about.
 
-    The rows are looked through for slips on the way.
+    The rows are looked through for slips on the way. ``confirmed`` marks values that a sum of columns confirms.
     """
     surprises = np.empty(table.rows)
     exact = exact_values(numbers_only(table, table.values), table.rows)
+    exact = exact if confirmed is None else exact | confirmed
 
     def judge(start: int) -> None:
         rows = np.arange(start, min(start + _CHUNK, table.rows))

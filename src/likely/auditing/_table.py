@@ -15,6 +15,7 @@ from likely.auditing._columns import Columns, ranked, read_columns
 from likely.auditing._datasets import Opened, open_dataset
 from likely.auditing._duplicates import find_twins
 from likely.auditing._finding import Finding
+from likely.auditing._identities import find_identities
 from likely.auditing._images import thumbnails_of
 from likely.auditing._known import RowNames
 from likely.auditing._neighbours import Neighbours
@@ -33,6 +34,7 @@ from likely.auditing.checks._order import order
 from likely.auditing.checks._overview import overview
 from likely.auditing.checks._picture_facts import PICTURES, measure
 from likely.auditing.checks._pictures import find_pictures, odd_pictures, with_measurements
+from likely.auditing.checks._sums import broken_sums
 from likely.auditing.checks._texts import odd_texts
 
 TASKS = ("auto", "classification", "regression")
@@ -82,18 +84,20 @@ def audit_data(
         columns = with_measurements(columns, facts)
     progress("looking for copies", 0.0)
     twins = find_twins(columns, target)
-    findings = [odd_cells(columns, table.ragged, n), repeated_rows(columns, twins, target)]
+    identities = find_identities(columns)
+    findings = [odd_cells(columns, table.ragged, n), broken_sums(columns, identities)]
+    findings.append(repeated_rows(columns, twins, target))
     if second is not None:
         findings += [across(table.frame, second, target, id), drift(table.frame, second, target, id)]
     progress("looking for odd rows", 0.0)
-    findings.append(odd_rows(columns, {target} if target else set(), twins.first))
+    findings.append(odd_rows(columns, {target} if target else set(), twins.first, identities))
     notes += [f"{second.name}: {note}" for note in second.notes] if second is not None else []
     if target is None:
         judged, task = [], "none"
         notes.append("No target was named, so no labels, targets, noise or leaks were looked for.")
     else:
         task = settle(columns, target, task)
-        judged = check_target(columns, twins.groups, target, task, seed, progress, notes)
+        judged = check_target(columns, twins.groups, target, task, seed, progress, notes, identities)
         findings.append(groups_of(columns, target, judged))
     progress("looking at columns", 0.0)
     findings += first_questions(table.frame, columns, target, task)

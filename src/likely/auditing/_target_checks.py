@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from likely.auditing._changed_rows import Swap, fillings, has_gaps, spread_by_ga
 from likely.auditing._columns import MODELLED, Columns, as_numbers, design, for_a_line, ranked
 from likely.auditing._exact import exact_values
 from likely.auditing._finding import Finding
+from likely.auditing._identities import Identity
 from likely.auditing._label_models import classify
 from likely.auditing._labels import judge_labels, reconsider, wrong_labels
 from likely.auditing._leaks import leaking_columns
@@ -36,6 +38,7 @@ def check_target(
     seed: int,
     progress: Progress,
     notes: list[str],
+    identities: Sequence[Identity] = (),
 ) -> list[Finding]:
     """Findings about the target of a table; ``notes`` get what is to be told of it besides."""
     n = len(columns.typed)
@@ -51,7 +54,8 @@ def check_target(
     rows = by_content(columns.typed[[target, *names]], rows)
     X, groups = X[rows], pd.factorize(groups[rows])[0]
     frame = _frame(columns, names, rows) if len(names) <= WIDE and len(rows) <= FITTED else X
-    data = _Data(columns, target, rows, X, frame, groups, seed, progress)
+    sums = [identity for identity in identities if target in identity.members]
+    data = _Data(columns, target, rows, X, frame, groups, seed, progress, sums)
     return _regression(data) if task == "regression" else _classification(data)
 
 
@@ -66,6 +70,7 @@ class _Data(NamedTuple):
     groups: NDArray[np.int64]
     seed: int
     progress: Progress
+    sums: list[Identity]  # that the target is in
 
     def tell(self, share: float) -> None:
         """Say how far the models are."""
@@ -74,7 +79,7 @@ class _Data(NamedTuple):
     def leaks(self, y: Any, *, labels: bool) -> Finding:
         """The columns that tell the target by themselves."""
         self.progress("looking for leaks", 0.0)
-        return leaking_columns(self.columns, self.target, y, self.rows, labels=labels)
+        return leaking_columns(self.columns, self.target, y, self.rows, labels=labels, sums=self.sums)
 
 
 def _regression(data: _Data) -> list[Finding]:
@@ -89,6 +94,8 @@ def _regression(data: _Data) -> list[Finding]:
     names = [target, *(name for name in data.columns.named("number") if name != target)]
     numbers = [data.columns.typed[name].to_numpy() for name in names]
     exact = exact_values(numbers, len(data.columns.typed), wanted=[0])[rows, 0]
+    for identity in data.sums:
+        exact = exact | identity.holds(data.columns.typed)[rows]
     verdict = judge_targets(
         forecast.mean, u, features, seed, scale=forecast.scale, squash=squash, widen=widen, exact=exact
     )

@@ -23,8 +23,9 @@ from likely.auditing.blocks._passes import LISTED, Fitted, Scored, framed, named
 from likely.auditing.blocks._rows import NAMED, extended
 from likely.auditing.blocks._sums import Sums
 from likely.auditing.blocks._targets import LabelScores
+from likely.auditing.checks._sums import breaks, tell_broken
 
-_OF_ALL = ("rows", "targets", "labels", "duplicates")  # findings that are about all rows
+_OF_ALL = ("rows", "targets", "labels", "duplicates", "sums")  # findings that are about all rows
 _OF_TARGETS = ("target_wrong", "target_nll", "expected", "label_wrong", "label_nll", "temperature")
 _ALIKE, _CONTRARY = 0.05, 0.3  # how far off a copy is, and one with another target
 
@@ -49,13 +50,20 @@ def tell_all(
     copies = _copies(scored, sums.rows)
     leaders = scored.copies[copies] if scored.copies is not None else copies
     from_sample = [_moved(finding, fitted.stride) for finding in sample.findings if finding.name not in _OF_ALL]
-    wanted = [scored.odd.rows, scored.wrong.rows, copies, leaders, *(finding.rows for finding in from_sample)]
+    wanted = [
+        scored.odd.rows,
+        scored.wrong.rows,
+        scored.broken.rows,
+        copies,
+        leaders,
+        *(finding.rows for finding in from_sample),
+    ]
     kept_rows = _taken(source, np.unique(np.concatenate(wanted)), fitted.sampled)
     all_rows = _Told(sample, sums, fitted, scored, kept_rows)
     findings: list[Finding | None] = [
         all_rows.overview(finding) if finding.name == "overview" else finding for finding in from_sample
     ]
-    findings += [all_rows.rows(), all_rows.target(), all_rows.repeated(copies, leaders)]
+    findings += [all_rows.rows(), all_rows.target(), all_rows.broken(), all_rows.repeated(copies, leaders)]
     whole, table = BlockColumns.of(columns), Neighbours.of(columns)
     below = extended(table, whole, whole.typed(kept_rows.frame))
     return BlocksAudit(
@@ -180,6 +188,20 @@ class _Told:
         finding = judge.finding(typed, targets, places, self.scored.wrong.count, self.sums.rows)
         return replace(_at(finding, rows), pictures=drawn.pictures)
 
+    def broken(self) -> Finding | None:
+        """The rows that break a sum of columns."""
+        rows, frame = self._listed(self.scored.broken.rows)
+        table, identities = self.fitted.summed(frame), self.fitted.identities
+        finding = tell_broken(
+            table,
+            identities,
+            breaks(table, identities),
+            self.scored.breaking,
+            self.scored.broken.count,
+            self.sums.rows,
+        )
+        return None if finding is None else _at(finding, rows)
+
     def repeated(self, copies: NDArray[np.int64], leaders: NDArray[np.int64]) -> Finding | None:
         """The rows that repeat an earlier one, exactly."""
         count = 0 if self.scored.copies is None else int((self.scored.copies >= 0).sum())
@@ -226,6 +248,8 @@ class _Told:
         if isinstance(self.fitted.target, LabelScores):
             names = np.array([*self.fitted.target.classes, ""], dtype=object)
             columns["suggested"] = pd.Series(names[part["suggested"].to_numpy()], dtype=str)
+        if "broken" in part:
+            marked |= part["broken"].to_numpy() > 0
         if self.scored.copies is not None:
             columns["repeats_row"] = self.scored.copies[start : start + len(part)]
             if not self.scored.ordinary:

@@ -14,13 +14,16 @@ from likely._rows.sources import Source
 from likely.auditing._audit import Progress
 from likely.auditing._columns import Columns
 from likely.auditing._duplicates import ORDINARY, Twins
+from likely.auditing._identities import Identity, find_identities
 from likely.auditing.blocks._columns import BlockColumns, as_kind
 from likely.auditing.blocks._rows import NAMED, Certainty, RowScores
 from likely.auditing.blocks._scores import ScoreFile, Spread, Worst, first_copies
 from likely.auditing.blocks._sums import Sums
 from likely.auditing.blocks._targets import LabelScores, TargetScores
+from likely.auditing.checks._sums import breaks
 
 LISTED = 2_000  # rows of each kind of problem on the page
+_BITS = 32  # most identities of columns
 KEYS = 100_000_000  # rows of which exact copies are looked for: 16 bytes for each are in memory
 
 
@@ -64,6 +67,7 @@ class Fitted:
     stride: int
     sampled: int
     copies: bool
+    identities: list[Identity]  # a row has a bit for each
 
     @classmethod
     def of(
@@ -95,15 +99,17 @@ class Fitted:
             The fitted models.
         """
         leave_out = {target} if target else set()
+        identities = find_identities(columns)[:_BITS]
         judge: TargetScores | LabelScores | None = None
-        if target is not None:
-            kind = TargetScores if task == "regression" else LabelScores
-            judge = kind.of(columns, target, twins.groups, seed, tell)
+        if target is not None and task == "regression":
+            judge = TargetScores.of(columns, target, twins.groups, seed, tell, identities)
+        elif target is not None:
+            judge = LabelScores.of(columns, target, twins.groups, seed, tell)
         read = BlockColumns.of(columns, leave_out)
         unread = {*read.kinds, *leave_out, *columns.named("identifier", "name", "empty")}
         others = {name: "text" for name in columns.kinds if name not in unread}
-        odd = RowScores.of(columns, leave_out, twins.first)
-        return cls(read, others, odd, judge, id, stride, len(columns.typed), rows <= KEYS)
+        odd = RowScores.of(columns, leave_out, twins.first, identities)
+        return cls(read, others, odd, judge, id, stride, len(columns.typed), rows <= KEYS, identities)
 
     def places(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Of each row its place in the sample, or the number of rows of the sample."""
@@ -119,7 +125,14 @@ class Fitted:
         if self.copies:
             whole = typed.assign(**{name: as_kind(frame[name], kind) for name, kind in self.others.items()})
             scores["key"] = pd.util.hash_pandas_object(whole, index=False).to_numpy()
+        if self.identities:
+            scores["broken"] = breaks(self.summed(frame), self.identities) @ (1 << np.arange(len(self.identities)))
         return scores
+
+    def summed(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The columns of identities, as numbers."""
+        names = {name for identity in self.identities for name in identity.members}
+        return pd.DataFrame({name: as_kind(frame[name], "number") for name in names}, index=frame.index)
 
 
 @dataclass(frozen=True)
@@ -133,6 +146,8 @@ class Scored:
         ordinary: whether so many rows repeat others that none is named for it.
         odd: the rows that are odd.
         wrong: the rows whose target or label is wrong.
+        broken: the rows that break a sum of columns.
+        breaking: how many rows break each.
         flagged: how many rows are suspicious.
     """
 
@@ -142,6 +157,8 @@ class Scored:
     ordinary: bool
     odd: Worst
     wrong: Worst
+    broken: Worst
+    breaking: NDArray[np.int64]
     flagged: int
 
 
@@ -162,12 +179,14 @@ def second_pass(source: Source, fitted: Fitted, rows: int, progress: Progress) -
     certainty = None
     if fitted.rows is not None:
         certainty = Certainty.of(nats.summary() if fitted.rows.pattern is not None else None, scale.summary())
-    return _ranked(file, certainty, first_copies(np.concatenate(keys)) if keys else None)
+    copies = first_copies(np.concatenate(keys)) if keys else None
+    return _ranked(file, certainty, copies, len(fitted.identities))
 
 
-def _ranked(file: ScoreFile, certainty: Certainty | None, copies: NDArray[np.int64] | None) -> Scored:
+def _ranked(file: ScoreFile, certainty: Certainty | None, copies: NDArray[np.int64] | None, identities: int) -> Scored:
     """The worst rows, and how many are suspicious."""
-    odd, wrong, flagged = Worst(LISTED), Worst(LISTED), 0
+    odd, wrong, broken, flagged = Worst(LISTED), Worst(LISTED), Worst(LISTED), 0
+    breaking = np.zeros(identities, np.int64)
     ordinary = copies is not None and bool((copies >= 0).mean() > ORDINARY)
     for start, part in file.batches():
         marked = np.zeros(len(part), bool)
@@ -179,10 +198,15 @@ def _ranked(file: ScoreFile, certainty: Certainty | None, copies: NDArray[np.int
             named = named_wrong(part)
             wrong.add(start, named, part["odds"], np.zeros(len(part)))
             marked |= named
+        if "broken" in part:
+            bits = part["broken"].to_numpy()
+            breaking += (bits[:, None] >> np.arange(identities) & 1).sum(0)
+            broken.add(start, bits > 0, np.zeros(len(part)), np.zeros(len(part)))
+            marked |= bits > 0
         if copies is not None and not ordinary:
             marked |= copies[start : start + len(part)] >= 0
         flagged += int(marked.sum())
-    return Scored(file, certainty, copies, ordinary, odd, wrong, flagged)
+    return Scored(file, certainty, copies, ordinary, odd, wrong, broken, breaking, flagged)
 
 
 def named_wrong(part: pd.DataFrame) -> NDArray[np.bool_]:

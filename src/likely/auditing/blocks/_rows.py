@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -14,6 +15,7 @@ from likely.auditing import _rows
 from likely.auditing._columns import MODELLED, Columns
 from likely.auditing._exact import ExactRelations
 from likely.auditing._finding import Finding
+from likely.auditing._identities import Identity, held
 from likely.auditing._neighbours import Neighbours
 from likely.auditing._pattern import Pattern
 from likely.auditing._repair import RARE
@@ -39,6 +41,7 @@ class RowScores:
         table: the sample, to look up what similar rows have; None where columns are too many.
         pattern: how its columns hang together; None likewise.
         exact: which of its columns follow exactly from one another.
+        identities: sums of columns.
     """
 
     columns: BlockColumns
@@ -48,15 +51,23 @@ class RowScores:
     table: Neighbours | None
     pattern: Pattern | None
     exact: ExactRelations
+    identities: Sequence[Identity] = ()
 
     @classmethod
-    def of(cls, columns: Columns, leave_out: set[str], first: NDArray[np.bool_]) -> Self | None:
+    def of(
+        cls,
+        columns: Columns,
+        leave_out: set[str],
+        first: NDArray[np.bool_],
+        identities: Sequence[Identity] = (),
+    ) -> Self | None:
         """Fit the models to a sample.
 
         Args:
             columns: the sample.
             leave_out: columns that are not modelled.
             first: marks one of every group of equal rows.
+            identities: sums of columns; a row that keeps to one does not break the pattern of its columns.
 
         Returns:
             The fitted models, or None if the sample has no column that can be modelled.
@@ -86,7 +97,7 @@ class RowScores:
         # One further row stands for all rows outside the sample: the fit to the whole sample judges it.
         pattern = replace(pattern, fold=np.append(pattern.fold, len(pattern.mean) - 1))
         exact = ExactRelations.of(_rows.numbers_only(neighbours, neighbours.values))
-        return cls(known, units, parts, common, neighbours, pattern, exact)
+        return cls(known, units, parts, common, neighbours, pattern, exact, identities)
 
     def __call__(self, typed: pd.DataFrame, places: NDArray[np.int64]) -> dict[str, NDArray[np.float32]]:
         """Compute the scale σ of each row, and how rare its rarest value is, in nats.
@@ -123,6 +134,8 @@ class RowScores:
         exact = self.exact(
             _rows.numbers_only(self.table, [typed[name].to_numpy() for name in self.table.names]), len(typed)
         )
+        confirmed = held(self.identities, self.table.names, typed)
+        exact = exact if confirmed is None else exact | confirmed
         for start in range(0, len(typed), _CHUNK):
             rows = slice(start, start + _CHUNK)
             z = self._points(typed.iloc[rows])

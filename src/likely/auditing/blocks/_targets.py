@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -21,6 +21,7 @@ from likely.auditing._changed_rows import fillings, has_gaps, spread_by_gaps
 from likely.auditing._columns import MODELLED, Columns, ranked
 from likely.auditing._exact import ExactRelations
 from likely.auditing._finding import Finding
+from likely.auditing._identities import Identity
 from likely.auditing._labels import LabelVerdict, judge_labels, reconsider, wrong_labels
 from likely.auditing._out_of_fold import FITTED, by_content
 from likely.auditing._squash import Squash
@@ -74,10 +75,19 @@ class TargetScores:
     reach: tuple[Array, Array]  # given and expected targets of the sample
     known: NDArray[np.int64]  # of each row of the sample its place in the verdict, -1 if it has no target
     exact: ExactRelations  # of the target with the columns of numbers
+    sums: list[Identity]  # that the target is in
     seed: int
 
     @classmethod
-    def of(cls, columns: Columns, target: str, groups: NDArray[np.int64], seed: int, tell: Tell) -> Self:
+    def of(
+        cls,
+        columns: Columns,
+        target: str,
+        groups: NDArray[np.int64],
+        seed: int,
+        tell: Tell,
+        identities: Sequence[Identity] = (),
+    ) -> Self:
         """Fit to a sample."""
         data = Judged.of(columns, target, groups)
         y = columns.typed[target].to_numpy(np.float64)[data.rows]
@@ -95,7 +105,10 @@ class TargetScores:
         widen = spread_by_gaps(data.X, forecast.mean, forecast.again, seed)
         numbers = _beside_target(data.columns, columns.typed, columns.typed[target].to_numpy(np.float64))
         exact = ExactRelations.of(numbers, wanted=[0])
+        sums = [identity for identity in identities if target in identity.members]
         follows = exact(numbers, len(columns.typed))[data.rows, 0]
+        for identity in sums:
+            follows = follows | identity.holds(columns.typed)[data.rows]
         verdict = judge_targets(forecast.mean, u, features, seed, scale=None, squash=squash, widen=widen, exact=follows)
         line, factor = None, 1.0
         if verdict.predictable:
@@ -107,7 +120,7 @@ class TargetScores:
         known = np.full(len(columns.typed) + 1, -1)
         known[data.rows] = np.arange(len(data.rows))
         reach = squash.back(u), squash.back(verdict.mean)
-        return cls(target, data.columns, squash, model, line, units, factor, verdict, reach, known, exact, seed)
+        return cls(target, data.columns, squash, model, line, units, factor, verdict, reach, known, exact, sums, seed)
 
     def __call__(self, block: pd.DataFrame, typed: pd.DataFrame, places: NDArray[np.int64]) -> dict[str, Any]:
         """Of each row P(its target is wrong), the logarithm of the odds, the NLL, and what is expected."""
@@ -144,6 +157,8 @@ class TargetScores:
             scale[doubted] = np.sqrt(np.square(scale[doubted]) + moved)
             odds[doubted] = np.minimum(odds[doubted], self._odds(u[doubted], mean[doubted], scale[doubted]))
         follows = self.exact(_beside_target(self.columns, typed, y), len(y))[:, 0]
+        for identity in self.sums:
+            follows = follows | identity.holds(typed.assign(**{self.target: y}))
         odds = np.where(follows, np.minimum(odds, -verdicts._RIGHT), odds)
         odds = np.where(at >= 0, verdict.odds[at], odds)
         wrong = 1 / (1 + np.exp(-np.clip(odds, -700, 700)))
