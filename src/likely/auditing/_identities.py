@@ -147,6 +147,8 @@ def find_identities(columns: Columns, leave_out: Sequence[str] = ()) -> list[Ide
     ('total = net + tax', [7])
     """
     names = [name for name in columns.named("number") if name not in leave_out]
+    if not 3 <= len(names) <= 2 * _COLUMNS:
+        return []
     step = max(1, -(-len(columns.typed) // _SAMPLE))
     table = columns.typed[names].iloc[::step].astype(np.float64)
     table = table[np.isfinite(table).sum(axis=1) > len(names) / 2]
