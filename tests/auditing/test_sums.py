@@ -10,7 +10,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, load_
 
 from likely.auditing import audit
 from likely.auditing._columns import read_columns
-from likely.auditing._identities import find_identities
+from likely.auditing._identity_search import find_identities
 
 ROWS = 400
 
@@ -126,6 +126,15 @@ def test_a_part_that_is_seldom_there_is_a_part(share: float) -> None:
     (identity,) = find_identities(read_columns(table))
     assert set(identity.parts) == {"net", "tax", "shipping", "late fee"}
     assert not identity.broken(table).any()
+
+
+def test_single_precision_is_enough() -> None:
+    table = invoices()
+    table.loc[9, "total"] += 3
+    numbers = table[["net", "tax", "shipping", "total"]].astype(np.float32)
+    (identity,) = find_identities(read_columns(numbers))
+    assert f"{identity.total} = {identity}" == "total = net + tax + shipping"
+    assert np.flatnonzero(identity.broken(numbers)).tolist() == [9]
 
 
 def test_a_cent_is_rounding_and_many_exceptions_are_odd_not_wrong() -> None:

@@ -15,7 +15,7 @@ from likely.auditing._columns import Columns, ranked, read_columns
 from likely.auditing._datasets import Opened, open_dataset
 from likely.auditing._duplicates import find_twins
 from likely.auditing._finding import Finding
-from likely.auditing._identities import find_identities
+from likely.auditing._identity_search import find_identities
 from likely.auditing._images import thumbnails_of
 from likely.auditing._known import RowNames
 from likely.auditing._neighbours import Neighbours

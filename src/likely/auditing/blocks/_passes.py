@@ -14,7 +14,8 @@ from likely._rows.sources import Source
 from likely.auditing._audit import Progress
 from likely.auditing._columns import Columns
 from likely.auditing._duplicates import ORDINARY, Twins
-from likely.auditing._identities import Identity, find_identities
+from likely.auditing._identities import Identity
+from likely.auditing._identity_search import find_identities
 from likely.auditing.blocks._columns import BlockColumns, as_kind
 from likely.auditing.blocks._rows import NAMED, Certainty, RowScores
 from likely.auditing.blocks._scores import ScoreFile, Spread, Worst, first_copies
