@@ -101,3 +101,21 @@ def test_rows_in_both_tables_are_one_entry() -> None:
     table = pd.DataFrame(rng.normal(size=(2000, 3)), columns=list("abc"))
     (entry,) = [entry for entry in likely.audit(table, test=table[:700]).entries if entry.kind == "overlap"]
     assert len(entry.suspects) == 700
+
+
+def test_rows_that_share_categories_and_differ_in_one_amount_are_no_copies_but_close_patients_are() -> None:
+    alarms = 0
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        net = np.exp(rng.normal(5, 1, 1_000)).round(2)
+        orders = pd.DataFrame({"customer": rng.choice(list("abcdef"), 1_000), "items": rng.poisson(3, 1_000)})
+        orders["shipping"], orders["net"] = rng.choice([0, 4.9, 9.9], 1_000), net
+        orders["tax"] = (net * rng.choice([0.07, 0.19], 1_000)).round(2)
+        orders["total"] = orders["net"] + orders["tax"] + orders["shipping"]
+        alarms += int((find_twins(read_columns(orders), None).of >= 0).sum())
+    assert alarms <= 3  # of 4,000 rows
+    patients = load_diabetes(as_frame=True).frame.drop(columns="target").assign(ward=rng.choice(list("abc"), 442))
+    close = patients[:5].copy()
+    close["bmi"] += 1e-4
+    twins = find_twins(read_columns(pd.concat([patients, close], ignore_index=True)), None)
+    assert twins.of[442:].tolist() == [0, 1, 2, 3, 4]

@@ -17,6 +17,7 @@ _DIRECTIONS = 6  # along which neighbours are looked for
 _LEAST = 3  # columns of numbers; in fewer dimensions chance neighbours are as close
 _AROUND = 20  # neighbours that tell how dense rows lie around one, and in how many dimensions
 _CHANCE = 0.05  # pairs that chance may bring as close as those that are named, in the whole table
+_DISCRETE, _LOOK = 20, 2_000  # values of a discrete column, at most, and rows in which they are counted
 _ROUNDING = 1e-6  # distances below this, in standard units, are equal in single precision
 
 
@@ -79,8 +80,7 @@ def near_copies(columns: Columns, names: list[str], rows: NDArray[np.int64]) -> 
         return nothing
     # Missing here and there is alike; missing and present are far apart.
     X = np.nan_to_num(standardised(X).astype(np.float32), nan=-9.0)
-    random = np.random.RandomState(0).normal(size=(X.shape[1], min(_DIRECTIONS, X.shape[1])))
-    shadow = X @ np.linalg.qr(random)[0].astype(np.float32)
+    shadow = _shadow(X)
     tree = cKDTree(shadow)
     some = np.random.RandomState(1).permutation(len(rows))[:2_000]
     usual = float(np.median(tree.query(shadow[some], k=2)[0][:, 1]))
@@ -97,7 +97,30 @@ def near_copies(columns: Columns, names: list[str], rows: NDArray[np.int64]) -> 
     # Close in a few directions is a hint; close in all columns is what counts.
     gap = np.linalg.norm(X[pairs[:, 0]] - X[pairs[:, 1]], axis=1)
     pairs = pairs[gap < _CLOSER * usual * np.sqrt(X.shape[1] / shadow.shape[1])]
-    return np.asarray(rows[pairs[by_chance(tree, shadow, pairs) < _CHANCE]])
+    pairs = pairs[by_chance(tree, shadow, pairs) < _CHANCE]
+    return np.asarray(rows[pairs[_alike_by_chance(X, pairs) < _CHANCE]])
+
+
+def _alike_by_chance(X: NDArray[np.float32], pairs: NDArray[np.int64]) -> NDArray[np.float64]:
+    """How many pairs chance would make as alike, given that few values of discrete columns are shared by many rows.
+
+    Among rows with the same categories and counts, others may vary in few dimensions, say along one amount: how close
+    those come is told by all rows, and how many of these share the discrete values by their share.
+    """
+    some = X[:: max(1, len(X) // _LOOK)]
+    discrete = np.array([len(np.unique(column)) <= _DISCRETE for column in some.T])
+    if not len(pairs) or discrete.all() or not discrete.any():
+        return np.zeros(len(pairs))
+    points = _shadow(X[:, ~discrete])
+    cells = pd.Series(pd.util.hash_pandas_object(pd.DataFrame(X[:, discrete]), index=False).to_numpy())
+    share = cells.map(cells.value_counts(normalize=True)).to_numpy()[pairs[:, 0]]
+    return share * by_chance(cKDTree(points), points, pairs)
+
+
+def _shadow(X: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Rows in a few random directions."""
+    random = np.random.RandomState(0).normal(size=(X.shape[1], min(_DIRECTIONS, X.shape[1])))
+    return X @ np.linalg.qr(random)[0].astype(np.float32)
 
 
 def by_chance(tree: cKDTree, points: NDArray[np.floating], pairs: NDArray[np.int64]) -> NDArray[np.float64]:
