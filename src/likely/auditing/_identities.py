@@ -34,7 +34,7 @@ class Identity(NamedTuple):
     product: bool
     units: dict[str, float]
     rounded: bool
-    precision: float = 1e-9
+    precision: float
     spread: float = 1.0
 
     @property
@@ -99,6 +99,19 @@ class Identity(NamedTuple):
     def __str__(self) -> str:
         """The parts, as people write them: "net + tax", "(low + high) / 2", "quantity × price"."""
         return _product(self) if self.product else _sum(self)
+
+
+def confirmed(sums: Iterable[Identity], table: pd.DataFrame) -> NDArray[np.bool_]:
+    """Whether each row keeps to any of some identities.
+
+    Args:
+        sums: the identities.
+        table: the rows.
+
+    Returns:
+        A mask of shape (rows,).
+    """
+    return np.any([np.zeros(len(table), bool), *(identity.holds(table) for identity in sums)], axis=0)
 
 
 def held(identities: Iterable[Identity], names: Sequence[str], table: pd.DataFrame) -> NDArray[np.bool_] | None:

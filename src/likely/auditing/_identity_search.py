@@ -276,7 +276,7 @@ def _mode_share(values: Array) -> float:
 
 
 def _total(terms: dict[str, float]) -> str:
-    """Of columns whose weighted sum is constant, the one that the others come to: alone on its side, the last such."""
+    """Of columns whose weighted sum is constant, the one that the others come to: alone on its side, if one is."""
     for sign in (1, -1):
         alone = [name for name, c in terms.items() if c * sign > 0]
         if len(alone) == 1:

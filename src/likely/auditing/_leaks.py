@@ -58,7 +58,7 @@ def leaking_columns(
     table = pd.DataFrame.from_dict(by_column, orient="index", columns=Told._fields, dtype=np.float64)
     table = table.sort_values("share", ascending=False, kind="stable")
     leaks = [str(name) for name in table.index[table["share"] >= _GIVES_AWAY]]
-    together = [sorted(set(identity.members) - {target}, key=names.index) for identity in sums]
+    together = [[n for n in columns.kinds if n in identity.members and n != target] for identity in sums]
     first = table.head(12)
     shares = [percent(share, error) for share, error in zip(first["share"], first["error"], strict=True)]
     shown = pd.DataFrame({"explained alone": shares}, index=pd.Index(first.index, name="column"))

@@ -15,7 +15,7 @@ from likely.auditing._changed_rows import Swap, fillings, has_gaps, spread_by_ga
 from likely.auditing._columns import MODELLED, Columns, as_numbers, design, for_a_line, ranked
 from likely.auditing._exact import exact_values
 from likely.auditing._finding import Finding
-from likely.auditing._identities import Identity
+from likely.auditing._identities import Identity, confirmed
 from likely.auditing._label_models import classify
 from likely.auditing._labels import judge_labels, reconsider, wrong_labels
 from likely.auditing._leaks import leaking_columns
@@ -93,11 +93,9 @@ def _regression(data: _Data) -> list[Finding]:
     features = for_a_line(data.X)
     names = [target, *(name for name in data.columns.named("number") if name != target)]
     numbers = [data.columns.typed[name].to_numpy() for name in names]
-    exact = exact_values(numbers, len(data.columns.typed), wanted=[0])[rows, 0]
-    for identity in data.sums:
-        exact = exact | identity.holds(data.columns.typed)[rows]
+    exact = exact_values(numbers, len(data.columns.typed), wanted=[0])[:, 0] | confirmed(data.sums, data.columns.typed)
     verdict = judge_targets(
-        forecast.mean, u, features, seed, scale=forecast.scale, squash=squash, widen=widen, exact=exact
+        forecast.mean, u, features, seed, scale=forecast.scale, squash=squash, widen=widen, exact=exact[rows]
     )
     residual = np.abs(u - forecast.mean)
     noise = np.minimum(residual, 8 * np.median(residual)) * (1 - verdict.wrong)

@@ -21,7 +21,7 @@ from likely.auditing._changed_rows import fillings, has_gaps, spread_by_gaps
 from likely.auditing._columns import MODELLED, Columns, ranked
 from likely.auditing._exact import ExactRelations
 from likely.auditing._finding import Finding
-from likely.auditing._identities import Identity
+from likely.auditing._identities import Identity, confirmed
 from likely.auditing._labels import LabelVerdict, judge_labels, reconsider, wrong_labels
 from likely.auditing._out_of_fold import FITTED, by_content
 from likely.auditing._squash import Squash
@@ -106,9 +106,7 @@ class TargetScores:
         numbers = _beside_target(data.columns, columns.typed, columns.typed[target].to_numpy(np.float64))
         exact = ExactRelations.of(numbers, wanted=[0])
         sums = [identity for identity in identities if target in identity.members]
-        follows = exact(numbers, len(columns.typed))[data.rows, 0]
-        for identity in sums:
-            follows = follows | identity.holds(columns.typed)[data.rows]
+        follows = (exact(numbers, len(columns.typed))[:, 0] | confirmed(sums, columns.typed))[data.rows]
         verdict = judge_targets(forecast.mean, u, features, seed, scale=None, squash=squash, widen=widen, exact=follows)
         line, factor = None, 1.0
         if verdict.predictable:
@@ -157,8 +155,7 @@ class TargetScores:
             scale[doubted] = np.sqrt(np.square(scale[doubted]) + moved)
             odds[doubted] = np.minimum(odds[doubted], self._odds(u[doubted], mean[doubted], scale[doubted]))
         follows = self.exact(_beside_target(self.columns, typed, y), len(y))[:, 0]
-        for identity in self.sums:
-            follows = follows | identity.holds(typed.assign(**{self.target: y}))
+        follows = follows | confirmed(self.sums, typed.assign(**{self.target: y}))
         odds = np.where(follows, np.minimum(odds, -verdicts._RIGHT), odds)
         odds = np.where(at >= 0, verdict.odds[at], odds)
         wrong = 1 / (1 + np.exp(-np.clip(odds, -700, 700)))
