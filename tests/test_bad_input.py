@@ -57,9 +57,9 @@ MISTAKES = {
         "alpha must be ≥ 0 everywhere",
     ),
     "a start out of reach": (
-        lambda: likely.SoftmaxLoss(temperature=likely.Global(init=0.1)),
+        lambda: likely.RobustLoss(alpha=likely.Global(init=4.0)),
         ValueError,
-        r"temperature cannot start at 0.1: ShiftedSoftplus\(0.2\) does not reach it",
+        r"alpha cannot start at 4.0: Interval\(0, 3\) does not reach it",
     ),
     "a start of another shape": (
         lambda: likely.NormalLoss(likely.Global((2,), init=[1.0, 1, 1])),

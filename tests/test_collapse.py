@@ -11,12 +11,12 @@ import likely
 from likely._collapse import EVERY
 from likely.integrations.monitor import LikelihoodMonitor
 
-FLOOR = 0.0143  # of NormalLoss's constraint: .01422
+AT_FLOOR = {**likely.paper.SCALE, "init": 0.0143}  # of that constraint: .01422
 
 
 def steps(loss_fn, count, rows=32, **extras):
     """Forward passes of a training loop."""
-    x, y = torch.zeros(rows, 3), torch.randint(0, 3, (rows,))
+    x, y = torch.ones(rows, 3), torch.randint(0, 3, (rows,))
     y = y if isinstance(loss_fn, likely.SoftmaxLoss) else x
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -28,15 +28,25 @@ def steps(loss_fn, count, rows=32, **extras):
 @pytest.mark.parametrize(
     ("loss_fn", "extras", "said"),
     [
-        (likely.NormalLoss(likely.Global(init=FLOOR)), {}, "scale of NormalLoss lies at the floor 0.01422"),
-        (likely.LaplaceLoss(likely.Data(32, init=FLOOR)), {"index": torch.arange(32)}, "scale of LaplaceLoss lies at"),
+        (likely.NormalLoss(likely.Global(**AT_FLOOR)), {}, "scale of NormalLoss lies at the floor 0.01422"),
         (
-            likely.NormalLoss(likely.Predicted(2, init=FLOOR, weights="zero")),
+            likely.LaplaceLoss(likely.Data(32, **AT_FLOOR)),
+            {"index": torch.arange(32)},
+            "scale of LaplaceLoss lies at",
+        ),
+        (
+            likely.NormalLoss(likely.Predicted(2, **AT_FLOOR)),
             {"features": torch.randn(32, 2)},
             "scale of NormalLoss lies at the floor",
         ),
+        (likely.NormalLoss(likely.Global(init=1e-7)), {}, "scale of NormalLoss has fallen to 1e-07"),
         (likely.SoftmaxLoss(likely.Global(init=500.0)), {}, "temperature of SoftmaxLoss has grown to 500"),
-        (likely.SoftmaxLoss(likely.Global(init=0.225)), {}, "temperature of SoftmaxLoss lies at the floor 0.2239"),
+        (likely.SoftmaxLoss(likely.Global(init=1e-3)), {}, "temperature of SoftmaxLoss has fallen to 0.001"),
+        (
+            likely.SoftmaxLoss(likely.Global(init=0.225, constraint=likely.paper.TEMPERATURE["constraint"])),
+            {},
+            "temperature of SoftmaxLoss lies at the floor 0.2239",
+        ),
     ],
 )
 def test_one_warning_per_loss(loss_fn, extras, said):
@@ -52,9 +62,10 @@ def test_one_warning_per_loss(loss_fn, extras, said):
         (likely.NormalLoss(), {}),
         (likely.NormalLoss(scale=1e-3), {}),  # the user's choice
         (likely.NormalLoss(likely.Global(init=1e6)), {}),  # targets in millions
-        (likely.NormalLoss(likely.Global(init=FLOOR), validate_args=False), {}),
-        (likely.NormalLoss(likely.Data(32, init=FLOOR)), {"index": torch.arange(4), "rows": 4}),  # a few good rows
-        (likely.NormalLoss(likely.Global(init=FLOOR)).eval(), {}),
+        (likely.NormalLoss(likely.Global(init=1e-3)), {}),  # nor in thousandths
+        (likely.NormalLoss(likely.Global(**AT_FLOOR), validate_args=False), {}),
+        (likely.NormalLoss(likely.Data(32, **AT_FLOOR)), {"index": torch.arange(4), "rows": 4}),  # a few good rows
+        (likely.NormalLoss(likely.Global(**AT_FLOOR)).eval(), {}),
     ],
 )
 def test_silence_where_nothing_is_wrong(loss_fn, extras):
@@ -65,7 +76,7 @@ def test_a_training_that_diverges_is_noticed():
     """Labels that nothing predicts, from a network that is sure of itself: the temperature grows without end."""
     torch.manual_seed(0)
     loss_fn = likely.SoftmaxLoss()
-    optimizer = torch.optim.Adam(loss_fn.parameters(), lr=50.0)
+    optimizer = torch.optim.Adam(loss_fn.parameters(), lr=1.0)
     logits, target = 200 * torch.randn(64, 5), torch.randint(0, 5, (64,))
 
     def training():
@@ -79,7 +90,7 @@ def test_a_training_that_diverges_is_noticed():
 
 
 def test_copies_and_pickles_keep_working():
-    loss_fn = likely.NormalLoss(likely.Global(init=FLOOR))
+    loss_fn = likely.NormalLoss(likely.Global(**AT_FLOOR))
     assert len(steps(loss_fn, EVERY)) == 1
     for again in (copy.deepcopy(loss_fn), pickle.loads(pickle.dumps(loss_fn))):
         assert steps(again, 2 * EVERY) == []

@@ -343,7 +343,9 @@ def test_compiles_as_one_graph(likelihood):
 @learned
 def test_state_dict_pickle_and_deepcopy(likelihood):
     loss_fn = likelihood.loss(**{k: likely.Global(axes(v), init=v) for k, v in likelihood.phi.items()})
-    assert sorted(loss_fn.state_dict()) == sorted(f"{name}.raw" for name in likelihood.phi)
+    from_data = [name for name, slot in loss_fn.slots.items() if slot.start]
+    keys = [f"{name}.raw" for name in likelihood.phi] + [f"{name}.started" for name in from_data]
+    assert sorted(loss_fn.state_dict()) == sorted(keys)
     prediction, target = likelihood.draw(5, 3)
     expected = loss_fn(prediction, target)
     for twin in (pickle.loads(pickle.dumps(loss_fn)), copy.deepcopy(loss_fn)):

@@ -112,7 +112,7 @@ class TestMultiTask:
         target = {"a": torch.randn(4), "b": torch.randn(4, 2)}
         terms = loss_fn.terms(prediction, target)
         torch.testing.assert_close(loss_fn(prediction, target), terms["a"] + terms["b"])
-        assert list(loss_fn.state_dict()) == ["losses.a.scale.raw", "losses.b.scale.raw"]
+        assert list(loss_fn.state_dict()) == [f"losses.{t}.scale.{n}" for t in "ab" for n in ("raw", "started")]
 
     def test_a_plain_loss_is_weighed_as_kendall_does(self):
         loss_fn = likely.MultiTaskLoss({"depth": nn.MSELoss()})
@@ -161,7 +161,7 @@ def test_negative_binomial_learns_its_dispersion():
 def test_repr_says_what_matters():
     text = repr(likely.RobustLoss(alpha=1.0, scale=likely.Predicted(8, (3,)), reduction="sum"))
     assert all(
-        part in text for part in ("reduction='sum'", "Fixed(1)", "Predicted", "shape=(3,)", "ShiftedSoftplus(0.01)")
+        part in text for part in ("reduction='sum'", "Fixed(1)", "Predicted", "shape=(3,)", "from data", "Exp()")
     )
 
 

@@ -10,10 +10,13 @@ import likely
 def test_param_groups():
     model, loss_fn = nn.Linear(3, 1), likely.RobustLoss()
     model.bias.requires_grad_(False)
-    first, second = likely.param_groups(model, loss_fn, lr=0.1, weight_decay=0.01, betas=(0.9, 0.99))
-    assert (first["lr"], first["weight_decay"], len(first["params"])) == (0.1, 0.01, 1)
+    first, second = likely.param_groups(model, loss_fn, lr=1e-3, weight_decay=0.01, betas=(0.9, 0.99))
+    assert (first["lr"], first["weight_decay"], len(first["params"])) == (1e-3, 0.01, 1)
     assert (second["weight_decay"], len(second["params"]), second["betas"]) == (0.0, 2, (0.9, 0.99))
-    assert second["lr"] == pytest.approx(0.01)
+    assert second["lr"] == pytest.approx(1e-2)
+    rates = {lr: likely.param_groups(model, loss_fn, lr=lr)[1]["lr"] for lr in (1e-2, 0.1, 1.0)}
+    assert rates == pytest.approx({1e-2: 0.1, 0.1: 0.1, 1.0: 1.0})
+    assert likely.param_groups(model, loss_fn, lr=1e-3, multiplier=0.1)[1]["lr"] == pytest.approx(1e-4)
     whole = likely.Supervised(model, loss_fn)
     groups = likely.param_groups(whole, loss_fn, lr=0.1)
     assert [len(g["params"]) for g in groups] == [1, 2]
@@ -22,8 +25,18 @@ def test_param_groups():
     assert len(likely.param_groups(model.parameters(), loss_fn, lr=0.1)) == 2
 
 
+def test_the_level_of_predicted_values_learns_like_a_shared_value_and_the_rest_at_a_rate_for_its_width():
+    model = nn.Linear(3, 1)
+    narrow = likely.param_groups(model, likely.NormalLoss(likely.Predicted(4)), lr=1e-3)
+    assert [(g["lr"], len(g["params"])) for g in narrow] == [(1e-3, 2), (1e-3, 1), (1e-2, 1)]
+    wide = likely.param_groups(model, likely.NormalLoss(likely.Predicted(64, hidden=(5,))), lr=1e-3)
+    assert [(g["lr"], len(g["params"])) for g in wide] == [(1e-3, 2), (1.25e-4, 3), (1e-2, 1)]
+    own = likely.NormalLoss(likely.Predicted(64, net=nn.Linear(64, 1)))
+    assert [g["lr"] for g in likely.param_groups(model, own, lr=1e-3)] == [1e-3, 1.25e-4]
+
+
 def test_clipping_acts_before_the_step_and_ends_on_request():
-    loss_fn = likely.NormalLoss()
+    loss_fn = likely.NormalLoss(likely.Global(init=1.0))
     optimizer = torch.optim.SGD(loss_fn.parameters(), lr=1.0)
     handle = likely.clip_gradients(optimizer, loss_fn, max_norm=0.5)
     loss_fn(torch.zeros(1), torch.full((1,), 1e3)).backward()

@@ -79,7 +79,7 @@ def test_spatial_averages_over_the_axes_left_out(shape, axes):
 def test_isolated_stops_the_gradient_at_the_features():
     features = torch.randn(4, 5, requires_grad=True)
     for isolated in (False, True):
-        loss_fn = likely.NormalLoss(scale=likely.Predicted(5, isolated=isolated))
+        loss_fn = likely.NormalLoss(scale=likely.Predicted(5, isolated=isolated, weights="glorot"))
         loss_fn(torch.zeros(4), torch.ones(4), features=features).backward()
         reached = features.grad is not None and bool(features.grad.any())
         assert reached == (not isolated)

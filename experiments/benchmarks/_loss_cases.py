@@ -30,7 +30,7 @@ class LossCase:
         ours: the loss's class.
         hand: its class by hand.
         starts: by the names of ours, where each parameter starts.
-        unconstrained: by the same names, the constraint by hand; softplus unless named.
+        unconstrained: by the same names, the constraint by hand; exp unless named.
         counterparts: by name, losses of torch that people use in its place, without a parameter.
         others: by name, further classes by hand with the same parameters.
         rounded: by the same names, what gradients may differ by where those by hand are less exact.
@@ -127,7 +127,7 @@ def ours(case: LossCase, kind: str, rows: int, **row_options: Any) -> nn.Module:
     """Our loss with its parameters of one kind, at the defaults but for where they start."""
     make: dict[str, Callable[..., nn.Module]] = {
         "Global": likely.Global,
-        "Predicted": partial(likely.Predicted, WIDTH, normalize=False, weights="zero"),
+        "Predicted": partial(likely.Predicted, WIDTH, normalize=False),
         "Data": partial(likely.Data, rows, **row_options),
     }
     return case.ours(**{name: make[kind](init=start) for name, start in case.starts.items()})
@@ -135,9 +135,9 @@ def ours(case: LossCase, kind: str, rows: int, **row_options: Any) -> nn.Module:
 
 def hand(case: LossCase, kind: str, rows: int, made: type[ByHand] | None = None) -> ByHand:
     """The loss by hand, from the same start."""
-    constraints = [case.unconstrained.get(name, F.softplus) for name in case.starts]
+    constraints = [case.unconstrained.get(name, torch.exp) for name in case.starts]
     raws = [
-        math.log(math.expm1(start)) if f is F.softplus else math.log(start / (3 - start))
+        math.log(start) if f is torch.exp else math.log(start / (3 - start))
         for f, start in zip(constraints, case.starts.values(), strict=True)
     ]
     return (made or case.hand)(kind, raws, constraints, width=WIDTH, rows=rows)

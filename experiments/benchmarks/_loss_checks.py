@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from experiments.benchmarks._loss_cases import LossCase, batch_of, call, hand, ours
 from experiments.benchmarks._losses_by_hand import ByHand
-from likely.constraints import ShiftedSoftplus
 
 CLOSE = 1e-5  # what values and gradients may differ by, in units of the largest
 CHECKED = 1000  # elements on which gradients are compared
@@ -20,8 +16,6 @@ CHECKED = 1000  # elements on which gradients are compared
 
 def check_same(case: LossCase, kind: str, size: int, device: str) -> None:
     """Compare ours and the loss by hand: the value and the gradients of all that learns.
-
-    The two have different constraints, so the gradients of raw parameters are compared as those of the parameters.
 
     Raises:
         AssertionError: If they differ by more than 1e-5.
@@ -72,36 +66,23 @@ def _rows(module: nn.Module) -> dict[str, Tensor]:
 def _our_gradients(
     module: nn.Module, case: LossCase, kind: str, before: Mapping[str, Tensor], lr: float
 ) -> dict[str, Tensor]:
-    """The gradients of the parameters after their constraints."""
     found = {}
-    for name, start in case.starts.items():
+    for name in case.starts:
         parameter = getattr(module, name)
-        raw = parameter.constraint.inv(torch.tensor(start, dtype=torch.float64))
-        slope = _slope(parameter.constraint, raw)
         if kind == "Global":
-            found[name] = parameter.raw.grad / slope
+            found[name] = parameter.raw.grad
         elif kind == "Data":
-            found[name] = (before[f"{name}.table.rows"] - parameter.table.rows) / (lr * slope)
+            found[name] = (before[f"{name}.table.rows"] - parameter.table.rows) / lr
         else:
-            found[name] = torch.cat([parameter.net[0].weight.grad[0], parameter.net[0].bias.grad]) / slope
+            found[name] = torch.cat([parameter.net[0].weight.grad[0], parameter.net[0].bias.grad])
     return found
 
 
 def _hand_gradients(module: ByHand, case: LossCase, kind: str) -> dict[str, Tensor]:
     found = {}
-    for i, (name, start) in enumerate(case.starts.items()):
-        f = module.constraints[i]
-        slope = -math.expm1(-start) if f is F.softplus else start * (3 - start) / 3
+    for i, name in enumerate(case.starts):
         if kind == "Predicted":
-            found[name] = (
-                torch.cat([_gradient(module.linear.weight)[i], _gradient(module.linear.bias)[i, None]]) / slope
-            )
+            found[name] = torch.cat([_gradient(module.linear.weight)[i], _gradient(module.linear.bias)[i, None]])
         else:
-            found[name] = _gradient(module.raws[i]) / slope
+            found[name] = _gradient(module.raws[i])
     return found
-
-
-def _slope(constraint: Any, raw: Tensor) -> float:
-    if isinstance(constraint, ShiftedSoftplus):
-        return float(constraint.slope(raw))
-    return float(torch.func.grad(constraint)(raw))

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from experiments.benchmarks._bars import result_of
 from experiments.data import list_regression, load_regression
 from experiments.entries import Bar, Context, Result
-from likely import param_groups
+from likely import Global, paper, param_groups
 from likely._page import Table
 from likely.losses import LikelihoodLoss, NormalLoss, SoftmaxLoss
 from likely.priors import LaplacePrior, NormalPrior, Prior, SpikeSlabPrior
@@ -178,10 +178,11 @@ def fit(
     x, y = rows
     n = len(y)
     model = network(kind, x, y)
-    loss_fn: LikelihoodLoss = NormalLoss() if y.is_floating_point() else SoftmaxLoss(temperature=1.0)
+    scale = Global(**paper.SCALE)
+    loss_fn: LikelihoodLoss = NormalLoss(scale) if y.is_floating_point() else SoftmaxLoss(1.0)
     each: LikelihoodLoss = type(loss_fn)(reduction="none", **{name: getattr(loss_fn, name) for name in loss_fn.slots})
     prior = make(model, n) if make else None
-    groups = param_groups(model, loss_fn, LEARNING_RATE)
+    groups = param_groups(model, loss_fn, LEARNING_RATE, multiplier=paper.MULTIPLIER)
     if prior is not None:
         groups.append({"params": list(prior.parameters()), "lr": LEARNING_RATE})
     optimizer = torch.optim.Adam(groups)

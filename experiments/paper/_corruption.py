@@ -15,8 +15,8 @@ from torch import Tensor
 from experiments.data import Images
 from experiments.entries.entry import Context
 from experiments.paper._residual import train_any
-from experiments.paper._vision import Recipe, Said, learn_afterwards, say
-from likely import functional
+from experiments.paper._vision import Recipe, Said, learn_afterwards, predicted_temperature, say
+from likely import functional, paper
 from likely.optim import Supervised
 from likely.parameters import Data, Fixed, Parameter, Predicted
 
@@ -133,10 +133,10 @@ def make_temperature(network: str, rows: int, features: int) -> Parameter:
     """Of one kind. DT and MT are the paper's: MT starts from Glorot's random weights, so it differs by row at once."""
     made: dict[str, Callable[[], Parameter]] = {
         PLAIN: lambda: Fixed(1.0),
-        DT: lambda: Data(rows, lr=0.1),
-        FAST: lambda: Data(rows, lr=1.0),
-        MT: lambda: Predicted(features),
-        CALM: lambda: Predicted(features, weights="zero"),
+        DT: lambda: Data(rows, lr=0.1, **paper.TEMPERATURE),
+        FAST: lambda: Data(rows, lr=1.0, **paper.TEMPERATURE),
+        MT: lambda: predicted_temperature(features),
+        CALM: lambda: Predicted(features, **paper.TEMPERATURE),
     }
     return made[network]()
 

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state
 
 from experiments.paper._graphed import WARM, captured
+from likely import paper
 from likely.losses import NormalLoss
 from likely.parameters import Predicted
 
@@ -63,7 +64,8 @@ class Letter(nn.Module):
             self.decoder = nn.Sequential(nn.Linear(code, hidden), nn.ReLU(), nn.Linear(hidden, width))
         net: nn.Module = nn.Sequential(nn.Linear(width, hidden), nn.ReLU(), nn.Linear(hidden, 1))
         net = Free(rows) if reading.per_row else net
-        self.loss_fn = NormalLoss(Predicted(width, net=net, normalize=False), validate_args=False)
+        scale = Predicted(width, net=net, normalize=False, **paper.SCALE)
+        self.loss_fn = NormalLoss(scale, validate_args=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """The mean NLL of these rows."""

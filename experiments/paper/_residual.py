@@ -11,6 +11,7 @@ from experiments.data import Images
 from experiments.paper._graphed import Step, loss_on, make_optimizer, make_plan, take_steps
 from experiments.paper._networks import Classifier, short_resnet
 from experiments.paper._vision import Recipe, device, train_network
+from likely import paper
 from likely._solvers.training import Progress
 from likely.losses import SoftmaxLoss
 from likely.optim import Supervised, clip_gradients, param_groups
@@ -36,7 +37,7 @@ def train_residual(
     if recipe.standardised:
         network.head = nn.Sequential(network.head, nn.LayerNorm(images.n_classes, elementwise_affine=False))
     model = Supervised(network, SoftmaxLoss(temperature)).to(device())
-    groups = param_groups(network, model.loss_fn, recipe.rate, weight_decay=0.01)
+    groups = param_groups(network, model.loss_fn, recipe.rate, multiplier=paper.MULTIPLIER, weight_decay=0.01)
     optimizer = make_optimizer(torch.optim.AdamW, groups)
     clip_gradients(optimizer, model.loss_fn)
     plan = make_plan(len(images.labels), recipe.epochs, recipe.batch, seed, cycle=True)

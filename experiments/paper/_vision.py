@@ -13,6 +13,7 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
 from experiments.data import Images
+from likely import paper
 from likely._solvers.training import train
 from likely.losses import SoftmaxLoss
 from likely.optim import Supervised, clip_gradients, param_groups
@@ -92,7 +93,8 @@ def train_network(
     model = Supervised(Network(images, recipe.widths, recipe.standardised), SoftmaxLoss(temperature)).to(place)
     pixels, labels = torch.from_numpy(images.pixels).to(place), torch.from_numpy(images.labels).to(place)
     batches = -(-len(labels) // recipe.batch)
-    optimizer = torch.optim.AdamW(param_groups(model.model, model.loss_fn, recipe.rate, weight_decay=0.01), fused=True)
+    groups = param_groups(model.model, model.loss_fn, recipe.rate, multiplier=paper.MULTIPLIER, weight_decay=0.01)
+    optimizer = torch.optim.AdamW(groups, fused=True)
     clip_gradients(optimizer, model.loss_fn)
     rates = [group["lr"] for group in optimizer.param_groups]
     cycle = torch.optim.lr_scheduler.OneCycleLR(optimizer, rates, total_steps=recipe.epochs * batches + 1)
@@ -131,9 +133,14 @@ def say(model: Supervised, pixels: NDArray[np.uint8]) -> Said:
     return Said(logits.cpu(), features.cpu(), known)
 
 
+def predicted_temperature(features: int) -> Predicted:
+    """The paper's, which starts at one. As ``init`` is left open, the loss draws its weights, after the network's."""
+    return Predicted(features, constraint=paper.TEMPERATURE["constraint"], **paper.NETWORK)
+
+
 def learn_afterwards(said: Said, labels: NDArray[np.int64], seed: int) -> Predicted:
     """A temperature predicted from the features of a network that stays as it is."""
-    temperature, target = Predicted(said.features.shape[1], weights="zero"), torch.from_numpy(labels)
+    temperature, target = Predicted(said.features.shape[1], **paper.TEMPERATURE), torch.from_numpy(labels)
     loss_fn = SoftmaxLoss(temperature)
     optimizer = torch.optim.Adam(loss_fn.parameters(), lr=0.01)
     train(lambda _: loss_fn(said.logits, target, features=said.features), loss_fn, optimizer, max_steps=200, seed=seed)

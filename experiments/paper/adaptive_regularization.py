@@ -25,10 +25,12 @@ from experiments.paper._recovery import (
     recovery_error,
     ridge_errors,
 )
+from likely import paper
 from likely._page import Picture, Table
 from likely._page.svg import MUTED, PALETTE, styled, to_svg
 from likely.linear import DynamicLasso, DynamicRidge, MultiLasso, SpikeSlabRegression
 from likely.losses import NormalLoss
+from likely.parameters import Global
 from likely.priors import LaplacePrior, NormalPrior
 
 Array = NDArray[np.float64]
@@ -153,7 +155,7 @@ def _paper_objective(problem: LinearProblem, kind: str, steps: tuple[int, int]) 
     X, y = torch.as_tensor(problem.X), torch.as_tensor(problem.y)
     torch.manual_seed(0)
     model = torch.nn.Linear(X.shape[1], 1, dtype=torch.float64)
-    loss_fn = NormalLoss().double()
+    loss_fn = NormalLoss(Global(**paper.SCALE)).double()
     prior = (NormalPrior if kind == "ridge" else LaplacePrior)(model, method="map").double()
     parameters = [*model.parameters(), *loss_fn.parameters(), *prior.parameters()]
     optimizer = torch.optim.Adam(parameters, lr=3e-2)

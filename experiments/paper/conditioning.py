@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from experiments.entries.cores import one_thread
 from experiments.entries.entry import Context, Result
 from experiments.paper._comparison import mean_over_seeds, spread_over_seeds
+from likely import paper
 from likely._page import Picture, Table
 from likely._page.svg import INK, MUTED, PALETTE, styled, to_svg
 from likely.losses import SoftmaxLoss
@@ -78,7 +79,11 @@ def run(context: Context) -> Result:
 def study(seed: int, epochs: int) -> tuple[Rows, dict[str, NDArray[np.float64]], pd.DataFrame]:
     """The rows of a seed, the temperatures that were learned for them, and how well each kind ranks the spoiled."""
     rows = spoiled_digits(seed)
-    temperatures: dict[str, Parameter] = {"global": Global(), "data": Data(FITTED), "predicted": Predicted(64)}
+    temperatures: dict[str, Parameter] = {
+        "global": Global(**paper.TEMPERATURE),
+        "data": Data(FITTED, **paper.TEMPERATURE),
+        "predicted": Predicted(64, **paper.TEMPERATURE, **paper.NETWORK),
+    }
     losses = {name: SoftmaxLoss(temperature) for name, temperature in temperatures.items()}
     for loss_fn in losses.values():
         fit(loss_fn, rows, epochs)

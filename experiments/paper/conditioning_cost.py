@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from experiments.entries.cores import one_thread
 from experiments.entries.entry import Context, Result, Verdict
 from experiments.paper.conditioning import learned_numbers
+from likely import paper
 from likely._page import Picture, Table
 from likely._page.svg import MUTED, PALETTE, styled, to_svg
 from likely.losses import NormalLoss
@@ -27,9 +28,9 @@ from likely.parameters import Data, Global, Parameter, Predicted
 
 AXES = {"n": "rows of the training set", "p": "parameters a row", "d": "features"}
 KINDS: dict[str, Callable[[Setting], Parameter]] = {
-    "global": lambda at: Global(at.p),
-    "data": lambda at: Data(at.n, at.p),
-    "predicted": lambda at: Predicted(at.d, at.p),
+    "global": lambda at: Global(at.p, **paper.SCALE),
+    "data": lambda at: Data(at.n, at.p, **paper.SCALE),
+    "predicted": lambda at: Predicted(at.d, at.p, **paper.SCALE, **paper.NETWORK),
 }
 COLOURS = dict(zip(KINDS, (PALETTE[name][0] for name in ("blue", "gold", "violet")), strict=True))
 PAPER = {"global": ("O(p)", "O(p)"), "data": ("O(pn)", "O(p)"), "predicted": ("O(pd)", "O(pd)")}

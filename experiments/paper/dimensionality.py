@@ -20,6 +20,7 @@ from experiments.paper._comparison import mean_over_seeds, spread_over_seeds
 from experiments.paper._fit import descend
 from experiments.paper.conditioning import learned_numbers
 from experiments.paper.grid import grid_figure
+from likely import paper
 from likely._page import Picture, Table
 from likely._page.svg import HEAT, INK, MUTED, styled, to_svg
 from likely.functional import normal_nll
@@ -65,7 +66,7 @@ def study(scene: Tensor, noise: Tensor, count: int, seed: int) -> tuple[Tensor, 
     seen, unseen = photographs[:count], photographs[count:]
     scales, rows = {}, {}
     for name, shape in SHAPES.items():
-        scale = Global(shape)
+        scale = Global(shape, **paper.SCALE)
         loss_fn = NormalLoss(scale)
         on_seen = descend(loss_fn, scene.expand_as(seen), seen.double())
         with torch.no_grad():
@@ -112,13 +113,10 @@ def still_scene() -> tuple[Tensor, Tensor]:
 def count_table(n: int = 1000, d: int = 16) -> pd.DataFrame:
     """How many numbers each cell of the grid learns, counted on the modules themselves."""
     kinds: dict[str, Mapping[str, Parameter]] = {
-        "global": {name: Global(shape) for name, shape in SHAPES.items()},
-        "data": {name: Data(n, shape) for name, shape in SHAPES.items()},
-        "predicted": {name: Predicted(d, shape, spatial=True) for name, shape in SHAPES.items()},
+        "global": {name: Global(shape, **paper.SCALE) for name, shape in SHAPES.items()},
+        "data": {name: Data(n, shape, **paper.SCALE) for name, shape in SHAPES.items()},
+        "predicted": {name: Predicted(d, shape, spatial=True, **paper.SCALE) for name, shape in SHAPES.items()},
     }
-    for parameters in kinds.values():
-        for parameter in parameters.values():
-            NormalLoss(parameter)  # a loss settles what its parameter left open
     counted = {kind: {name: learned_numbers(p) for name, p in cells.items()} for kind, cells in kinds.items()}
     frame = pd.DataFrame.from_dict(counted, orient="index")
     frame.index.name = "conditioning"

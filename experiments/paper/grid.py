@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from experiments.entries.cores import one_thread
+from likely import paper
 from likely._page.svg import HEAT, INK, LINE, MUTED, styled
 from likely.losses import NormalLoss
 from likely.parameters import Data, Global, Parameter, Predicted
@@ -53,21 +54,21 @@ ROWS = (
     Row(
         "Global",
         "the same for every row\n(Fixed: and not learned)",
-        lambda shape, features: Global(shape),
+        lambda shape, features: Global(shape, **paper.SCALE),
         ("likely.Global()", "likely.Global((C, 1, 1))", "likely.Global((C, H, W))"),
         ("1", "C", "C·H·W"),
     ),
     Row(
         "Data",
         "looked up by row number,\nin training only",
-        lambda shape, features: Data(PICTURES, shape),
+        lambda shape, features: Data(PICTURES, shape, **paper.SCALE),
         ("likely.Data(n)", "likely.Data(n, (C, 1, 1))", "likely.Data(n, (C, H, W))"),
         ("n", "n·C", "n·C·H·W"),
     ),
     Row(
         "Predicted",
         "computed from the input,\nin training and testing",
-        lambda shape, features: Predicted(features, shape, spatial=True),
+        lambda shape, features: Predicted(features, shape, spatial=True, **paper.SCALE, **paper.NETWORK),
         (
             f"likely.Predicted(d,{INDENT}spatial=True)",
             f"likely.Predicted(d, (C, 1, 1),{INDENT}spatial=True)",
@@ -104,7 +105,10 @@ def edges(images: Tensor) -> Tensor:
 
 @one_thread()
 def learned_scales() -> tuple[Tensor, list[list[Tensor]]]:
-    """The pictures, and the scales that each cell of the grid learns when their prediction is a blurred copy."""
+    """The pictures, and the scales that each cell of the grid learns when their prediction is a blurred copy.
+
+    The settings are the paper's: where nothing is blurred the error is zero, and so would be a scale without a floor.
+    """
     images = pictures()
     blurred = F.avg_pool2d(F.pad(images, (2, 2, 2, 2), mode="replicate"), 5, 1)
     features, index = edges(images), torch.arange(PICTURES)

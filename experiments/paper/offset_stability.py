@@ -21,21 +21,22 @@ from matplotlib.ticker import LogLocator
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
-from torch.distributions.transforms import Transform
+from torch.distributions.transforms import ExpTransform, Transform
 
 from experiments.data import list_logits, load_logits
 from experiments.entries.cores import one_thread
 from experiments.entries.entry import Context, Result, Verdict
 from experiments.paper._fit import descend
+from likely import paper
 from likely._page import Picture, Table
 from likely._page.svg import INK, MUTED, PALETTE, panel, styled, to_svg
-from likely.constraints import Exp, ShiftedSoftplus
+from likely.constraints import ShiftedSoftplus
 from likely.functional import softmax_nll
 from likely.losses import SoftmaxLoss
 from likely.parameters import Global, Predicted
 
 MAPS: dict[str, Transform] = {
-    "exp": Exp(),
+    "exp": ExpTransform(),  # ours has a floor
     "offset 0": ShiftedSoftplus(0.0),
     "offset 0.01": ShiftedSoftplus(0.01),
     "offset 0.05": ShiftedSoftplus(0.05),
@@ -166,7 +167,7 @@ def overtrained(seed: int) -> Task:
 def calibrate(task: Task, constraint: Transform, rate: float, steps: int, seed: int) -> Curves:
     """One seed's curves, every few steps, while a temperature predicted from the features is learned."""
     torch.manual_seed(seed)
-    temperature = Predicted(task.features.shape[1], constraint=constraint)
+    temperature = Predicted(task.features.shape[1], init=1.0, constraint=constraint, **paper.NETWORK)
     # No checks of values here: a temperature that reaches zero is what this experiment is about.
     loss_fn = SoftmaxLoss(temperature, validate_args=False)
     # Adam moves every weight by the rate, and so the temperature by the rate times the number of features.
@@ -202,7 +203,7 @@ def uncalibrated(task: Task) -> list[float]:
 
 def global_scaling(task: Task) -> list[float]:
     """The NLL on both parts after fitting one temperature on the first."""
-    loss_fn = SoftmaxLoss(temperature=Global())
+    loss_fn = SoftmaxLoss(Global(**paper.TEMPERATURE))
     logits = task.logits.double()
     fit, test = task.parts
     best = descend(loss_fn, logits[fit], task.labels[fit])

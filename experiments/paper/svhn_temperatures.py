@@ -28,10 +28,10 @@ from experiments.entries.entry import Context, Result, Verdict
 from experiments.paper._comparison import Difference, mean_and_spread, paired
 from experiments.paper._residual import train_any
 from experiments.paper._stored import stored, train_and_keep, trains
-from experiments.paper._vision import Recipe, digits, learn_afterwards, say
+from experiments.paper._vision import Recipe, digits, learn_afterwards, predicted_temperature, say
 from likely._page import Picture, Table
 from likely._page.svg import INK, MUTED, PALETTE, styled, to_svg
-from likely.parameters import Fixed, Predicted
+from likely.parameters import Fixed
 
 Array = NDArray[np.float64]
 TOGETHER, LEVEL, AFTER = DESIGNS = ("with the network", "logits standardised", "afterwards")
@@ -125,7 +125,8 @@ def everything(images: Images, fresh: Images, effort: Effort, context: Context) 
 def ask(design: str, images: Images, fresh: Images, recipe: Recipe, seed: int) -> tuple[Array, Array, Array]:
     """The temperature, the doubt that remains with it, and the class of every fresh row."""
     if design != AFTER:
-        network = train_any(images, Predicted(recipe.widths[-1]), recipe._replace(standardised=design == LEVEL), seed)
+        temperature = predicted_temperature(recipe.widths[-1])
+        network = train_any(images, temperature, recipe._replace(standardised=design == LEVEL), seed)
         said = say(network, fresh.pixels)
         heat = said.temperature
         assert heat is not None

@@ -27,6 +27,7 @@ from experiments.paper._graphed import Step, loss_on, make_optimizer, make_plan,
 from experiments.paper._networks import Body, Classifier, densenet, resnet, short_resnet
 from experiments.paper._stored import keep, stored
 from experiments.paper._vision import Said, device, say
+from likely import paper
 from likely._solvers.training import Progress
 from likely.calibration import FeatureTemperature, GlobalTemperature
 from likely.losses import SoftmaxLoss
@@ -181,11 +182,11 @@ PLAIN, ONE, DATA, ISOLATED = "cross-entropy", "one temperature", "data", "isolat
 JOINT, CALM = "joint", "joint, all one at first"
 DESIGNS: dict[str, Callable[[int, int], Parameter]] = {  # the temperature, of so many rows or features
     PLAIN: lambda rows, features: Fixed(1.0),
-    ONE: lambda rows, features: Global(),
-    DATA: lambda rows, features: Data(rows, fallback="mean"),
-    ISOLATED: lambda rows, features: Predicted(features, isolated=True),
-    JOINT: lambda rows, features: Predicted(features),
-    CALM: lambda rows, features: Predicted(features, weights="zero"),
+    ONE: lambda rows, features: Global(**paper.TEMPERATURE),
+    DATA: lambda rows, features: Data(rows, fallback="mean", **paper.TEMPERATURE),
+    ISOLATED: lambda rows, features: Predicted(features, isolated=True, **paper.TEMPERATURE, **paper.NETWORK),
+    JOINT: lambda rows, features: Predicted(features, **paper.TEMPERATURE, **paper.NETWORK),
+    CALM: lambda rows, features: Predicted(features, **paper.TEMPERATURE),
 }
 AFTER = {"cross-entropy, then GS": GlobalTemperature, "cross-entropy, then LFS": FeatureTemperature}
 METHODS = (*DESIGNS, *AFTER)
@@ -277,7 +278,7 @@ def trained(images: Images, design: str, effort: Effort, seed: int) -> Supervise
     network = Classifier(images, short_resnet(effort.widths, images.size[2]))
     temperature = DESIGNS[design](len(images.labels), effort.widths[-1])
     model = Supervised(network, SoftmaxLoss(temperature)).to(device())
-    groups = param_groups(network, model.loss_fn, effort.rate, weight_decay=effort.decay)
+    groups = param_groups(network, model.loss_fn, effort.rate, multiplier=paper.MULTIPLIER, weight_decay=effort.decay)
     optimizer = make_optimizer(torch.optim.AdamW, groups)
     clip_gradients(optimizer, model.loss_fn)
     plan = make_plan(

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from likely import metrics as metrics
     from likely import optim as optim
     from likely import outliers as outliers
+    from likely import paper as paper
     from likely import parameters as parameters
     from likely import plots as plots
     from likely import priors as priors
@@ -37,7 +38,7 @@ __version__ = "0.1.0"
 
 _MODULES = {
     *("auditing", "calibration", "constraints", "distributions", "functional", "integrations", "likelihoods", "linear"),
-    *("losses", "metrics", "optim", "outliers", "parameters", "plots", "priors", "row_store", "tabular"),
+    *("losses", "metrics", "optim", "outliers", "paper", "parameters", "plots", "priors", "row_store", "tabular"),
 }
 _HOMES = {
     name: home

@@ -40,9 +40,9 @@ class Standardize(nn.Module):
     @torch.no_grad()
     def _update(self, x: Tensor) -> None:
         x = x.reshape(-1, x.shape[-1]).to(self.mean.dtype)
-        count, total = _over_processes(x.new_full((1,), len(x)), x.sum(0))
+        count, total = over_processes(x.new_full((1,), len(x)), x.sum(0))
         mean = total / count
-        (squares,) = _over_processes((x - mean).square().sum(0))
+        (squares,) = over_processes((x - mean).square().sum(0))
         var = squares / count
         weight = torch.clamp(1 / (self.batches + 1), min=self.momentum)
         shift = mean - self.mean
@@ -92,7 +92,8 @@ def _recomputing() -> bool:
     return not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1
 
 
-def _over_processes(*sums: Tensor) -> tuple[Tensor, ...]:
+def over_processes(*sums: Tensor) -> tuple[Tensor, ...]:
+    """Vectors of sums, added over all processes."""
     if not _shared():
         return sums
     joined = torch.cat(sums)

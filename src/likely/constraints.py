@@ -9,7 +9,7 @@ import math
 import torch
 from torch import Tensor
 from torch.distributions import constraints as domains
-from torch.distributions.transforms import ExpTransform, Transform
+from torch.distributions.transforms import Transform
 
 __all__ = ["Exp", "Interval", "ShiftedSoftplus"]
 
@@ -36,7 +36,7 @@ class ShiftedSoftplus(_Bijection):
     paper states :math:`s` as the lower bound.)
 
     Args:
-        offset: finite number :math:`s \ge 0`, 0.01 by default; the losses use 0.01 for scales and 0.2 for temperatures.
+        offset: finite number :math:`s \ge 0`, 0.01 by default; the paper has 0.01 for scales and 0.2 for temperatures.
 
     Attributes:
         floor: lower bound of the values.
@@ -103,19 +103,45 @@ class ShiftedSoftplus(_Bijection):
         return f"ShiftedSoftplus({self.offset:g})"
 
 
-class Exp(ExpTransform):
-    """The exponential function: the usual choice for a scale, which has no lower bound above zero.
+class Exp(_Bijection):
+    """The exponential function, for positive values: a step of the raw number is a relative step of the value.
 
-    Without a bound, a scale that falls towards zero makes the loss diverge; :class:`ShiftedSoftplus` prevents that.
+    So a step means the same whether the value is a probability or a price. Values are from 1e-18, which keeps a loss
+    finite where residuals are exactly zero and the scale falls at every step, to e⁸⁰, about 5e34; both ends can be left.
 
-    Args:
-        cache_size: 1 keeps the last value for the inverse, 0 (the default) does not, as in torch.
+    See Also:
+        :class:`ShiftedSoftplus`, which the paper uses.
 
     >>> import torch
     >>> from likely.constraints import Exp
-    >>> Exp()(torch.tensor(0.0))
-    tensor(1.)
+    >>> Exp()(torch.tensor([-1e3, 0.0, 1e3]))
+    tensor([1.0000e-18, 1.0000e+00, 5.5406e+34])
     """
+
+    codomain = domains.positive
+    floor, highest = 1e-18, 80.0
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def _call(self, x: Tensor) -> Tensor:
+        # The gradient passes the upper end, so that the raw value returns from beyond it.
+        return (x - (x.detach() - self.highest).clamp(min=0)).exp() + self.floor
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        return y.log()
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        """The logarithm of the derivative, log f'(x) = x.
+
+        Args:
+            x: raw numbers, any shape.
+            y: the transformed numbers, which are not needed here.
+
+        Returns:
+            ``x``.
+        """
+        return x
 
     def __repr__(self) -> str:
         return "Exp()"

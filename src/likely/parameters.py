@@ -9,7 +9,8 @@ r"""Parameters φ of a likelihood, such as a scale or a temperature: what they d
 
 ``shape`` is the shape of one example's φ and broadcasts to one example's prediction: ``()`` is a single value,
 ``(C, 1, 1)`` one per channel, ``(C, H, W)`` one per pixel. ``init`` and ``constraint`` may be left to the loss, which
-starts most parameters where it equals the familiar loss of ``torch.nn``.
+starts scales from the first training batch and learns them in relative steps, so that the unit of the target does not
+matter. The settings of the paper are in :mod:`likely.paper`.
 """
 
 import math
@@ -32,6 +33,7 @@ from likely.row_store import RowStore
 __all__ = ["Data", "Fixed", "Global", "Parameter", "Predicted"]
 
 Start = float | Sequence[float] | Tensor
+_FEATURES = 8.0  # up to which predicted values learn at the model's rate; chosen by the benchmark `start`
 
 
 class Parameter(nn.Module):
@@ -40,7 +42,8 @@ class Parameter(nn.Module):
     Args:
         shape: shape of one example's values, which must broadcast to one example's prediction: ``()`` (the default) for
             one value, ``(C, 1, 1)`` for one per channel, ``(C, H, W)`` for one per pixel.
-        init: initial value: a number, or values that broadcast to ``shape``; by default (None) the loss chooses it.
+        init: initial value: a number, or values that broadcast to ``shape``; by default (None) the loss estimates it
+            from the first training batch, or takes 1 where there is no unit, as for a temperature.
         constraint: :class:`torch.distributions.transforms.Transform` from the real numbers to the allowed values, such
             as :class:`likely.constraints.Exp`; by default (None) the loss chooses it.
         validate_args: whether tensor values are checked; by default (None) on the CPU only.
@@ -57,6 +60,9 @@ class Parameter(nn.Module):
     """
 
     constraint: Transform | None
+    started: Tensor
+    from_data = False  # whether the loss sets the initial value, from the first training batch
+    waiting = False  # for that batch
 
     def __init__(
         self,
@@ -77,7 +83,7 @@ class Parameter(nn.Module):
         if constraint is not None and init is not None:
             self.settle("parameter", constraint, init)
 
-    def settle(self, name: str, constraint: Transform, init: Start) -> None:
+    def settle(self, name: str, constraint: Transform, init: Start, *, from_data: bool = False) -> None:
         """Set the constraint and the initial value where they were left open, and allocate the storage.
 
         The loss calls it. If two losses share a parameter, the second call has no effect.
@@ -86,6 +92,7 @@ class Parameter(nn.Module):
             name: name of the parameter, for errors.
             constraint: default constraint.
             init: default initial value.
+            from_data: whether that value is provisional, until the loss calls :meth:`begin`; False by default.
 
         Raises:
             ValueError: the initial value does not broadcast to the shape, or the constraint does not allow it.
@@ -93,6 +100,7 @@ class Parameter(nn.Module):
         if self.ready:
             return
         self.constraint = self.constraint or constraint
+        self.from_data = self.waiting = from_data and self.init is None
         self.init = init if self.init is None else self.init
         if isinstance(self.init, Tensor):
             check_real(f"init of {name}", self.init)
@@ -108,7 +116,43 @@ class Parameter(nn.Module):
                 f"{name} cannot start at {self.init}: {self.constraint!r} does not reach it; choose another constraint"
             )
         self._build(raw.clone())
+        if from_data:
+            self.register_buffer("started", torch.tensor(not self.waiting))
         self.ready = True
+
+    def begin(self, value: Tensor) -> None:
+        """Set the initial value, which was left open; the loss calls it with an estimate from the first training batch.
+
+        Args:
+            value: initial values, of the parameter's shape; those that the constraint does not reach are left out.
+        """
+        assert self.constraint is not None
+        level = self.level()
+        with torch.no_grad():
+            raw = self._per_output(self.constraint.inv(value)).to(level.dtype).reshape(level.shape)
+            level.copy_(torch.where(raw.isfinite(), raw, level))
+            self.started.fill_(True)
+        self.waiting = False
+
+    def level(self) -> Tensor:
+        """The raw initial value that all rows share, as it is stored.
+
+        Returns:
+            A parameter or a buffer of this module, or of its network.
+        """
+        raise TypeError("use Fixed, Global, Data or Predicted")
+
+    def _per_output(self, raw: Tensor) -> Tensor:
+        """The raw initial value as it is stored."""
+        return raw
+
+    def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *rest: Any) -> None:
+        # A state without it is of a parameter whose initial value was given.
+        started = state.get(f"{prefix}started", torch.tensor(True))
+        own = {f"{prefix}started": started} if "started" in self._buffers else {}
+        without = {name: value for name, value in state.items() if name != f"{prefix}started"}
+        super()._load_from_state_dict({**without, **own}, prefix, *rest)
+        self.waiting = self.from_data and not started.is_meta and not bool(started)
 
     def _build(self, raw: Tensor) -> None:
         raise TypeError("use Fixed, Global, Data or Predicted")
@@ -143,10 +187,10 @@ class Parameter(nn.Module):
         Returns:
             ``name=value`` pairs, separated by commas.
         """
-        start = f"{self.init:g}" if isinstance(self.init, int | float) else "…"
+        start = f"init={self.init:g}" if isinstance(self.init, int | float) else "init=…"
         return ", ".join(
             ([f"shape={self.shape}"] if self.shape else [])
-            + ([f"init={start}, {self.constraint!r}"] if self.ready else [])
+            + (["from data" if self.from_data else start, repr(self.constraint)] if self.ready else [])
         )
 
 
@@ -239,7 +283,8 @@ class Global(Parameter):
     Args:
         shape: shape of one example's values, which must broadcast to one example's prediction: ``()`` (the default) for
             one value, ``(C, 1, 1)`` for one per channel, ``(C, H, W)`` for one per pixel.
-        init: initial value: a number, or values that broadcast to ``shape``; by default (None) the loss chooses it.
+        init: initial value: a number, or values that broadcast to ``shape``; by default (None) the loss estimates it
+            from the first training batch, or takes 1 where there is no unit, as for a temperature.
         constraint: :class:`torch.distributions.transforms.Transform` from the real numbers to the allowed values, such
             as :class:`likely.constraints.Exp`; by default (None) the loss chooses it.
         validate_args: whether tensor values are checked; by default (None) on the CPU only.
@@ -256,13 +301,21 @@ class Global(Parameter):
     Parameter containing:
     tensor(0.6931, requires_grad=True)
     >>> scale.value
-    tensor(2., grad_fn=<ExpBackward0>)
+    tensor(2., grad_fn=<...>)
     """
 
     raw: nn.Parameter
 
     def _build(self, raw: Tensor) -> None:
         self.raw = nn.Parameter(raw)
+
+    def level(self) -> Tensor:
+        """The raw value.
+
+        Returns:
+            The parameter ``raw``.
+        """
+        return self.raw
 
     @property
     def value(self) -> Tensor:
@@ -308,7 +361,8 @@ class Data(Parameter):
         n: number of training rows.
         shape: shape of one example's values, which must broadcast to one example's prediction: ``()`` (the default) for
             one value, ``(C, 1, 1)`` for one per channel, ``(C, H, W)`` for one per pixel.
-        init: initial value: a number, or values that broadcast to ``shape``; by default (None) the loss chooses it.
+        init: initial value: a number, or values that broadcast to ``shape``; by default (None) the loss estimates it
+            from the first training batch, or takes 1 where there is no unit, as for a temperature.
         constraint: :class:`torch.distributions.transforms.Transform` from the real numbers to the allowed values, such
             as :class:`likely.constraints.Exp`; by default (None) the loss chooses it.
         fallback: value in evaluation mode: ``"mean"`` over all rows, or ``"init"``; by default (None) evaluation raises
@@ -340,7 +394,7 @@ class Data(Parameter):
     >>> logits = torch.tensor([[4.0, 0.0], [4.0, 0.0]])
     >>> loss_fn(logits, torch.tensor([0, 1]), index=torch.tensor([0, 2])).backward()
     >>> loss_fn.temperature.value   # a right label cools, a wrong one heats, row 1 was not seen
-    tensor([0.7547, 1.0000, 1.3145])
+    tensor([0.6065, 1.0000, 1.6487])
     """
 
     table: RowStore
@@ -386,15 +440,30 @@ class Data(Parameter):
         super().__init__(shape, init=init, constraint=constraint, validate_args=validate_args)
 
     def _build(self, raw: Tensor) -> None:
-        rows = raw.expand(self.n, *self.shape)
+        # Rows that start from the data are stored relative to a start that they share, wherever they are stored.
+        rows = (torch.zeros_like(raw) if self.from_data else raw).expand(self.n, *self.shape)
         self.table = RowStore(rows, validate_args=self.validate_args, **self.table_options)
-        self.register_buffer("start", raw, persistent=False)
+        self.register_buffer("start", raw)
+
+    def level(self) -> Tensor:
+        """The raw initial value, to which rows that start from the data are added.
+
+        Returns:
+            The buffer ``start``.
+        """
+        return self.start
+
+    def _shifted(self, rows: Tensor) -> Tensor:
+        return rows + self.start if self.from_data else rows
+
+    def _values_of(self, rows: Tensor) -> Tensor:
+        return self._constrain(self._shifted(_at_least_float32(rows)))
 
     @property
     def value(self) -> Tensor:
         """The constrained values of all rows, shape ``(n, *shape)``; of a sharded table those of this process."""
         self._check_ready()
-        return self._constrain(_at_least_float32(self.table.rows))
+        return self._values_of(self.table.rows)
 
     def unconstrained(self, features: Tensor | None, index: Tensor | None) -> Tensor:
         """The raw values of the rows ``index``, for training.
@@ -407,8 +476,7 @@ class Data(Parameter):
             A tensor of shape ``(batch, *shape)``, whose gradient updates the rows.
         """
         self._check_ready()
-        rows: Tensor = self.table(index)
-        return rows
+        return self._shifted(self.table(index))
 
     def forward(self, features: Tensor | None = None, index: Tensor | None = None) -> Tensor:
         """The values of the rows ``index`` in training, the fallback in evaluation.
@@ -427,7 +495,7 @@ class Data(Parameter):
             return self._constrain(self.unconstrained(features, index))
         self._check_ready()
         if self.fallback == "mean":
-            sums = [self._constrain(_at_least_float32(rows)).sum(0) for rows, _ in self.table.chunks()]
+            sums = [self._values_of(rows.to(self.start.device)).sum(0) for rows, _ in self.table.chunks()]
             return (torch.stack(sums).sum(0) / self.n).to(self.start.device)
         if self.fallback == "init":
             return self._constrain(self.start)
@@ -475,11 +543,12 @@ class Predicted(Parameter):
             by default.
         normalize: whether features are standardised by their running mean and standard deviation, as in the paper;
             ``True`` by default.
-        weights: initial weights of the network: ``"glorot"`` (the default), ``"he"``, or ``"zero"`` for the last layer,
-            which makes all values start at ``init``.
+        weights: initial weights of the network: ``"zero"`` (the default) for the last layer, which makes all values
+            start at ``init``; ``"glorot"``, as in the paper, or ``"he"``.
         spatial: whether features are maps ``(batch, in_features, H, W)`` and the network is a 1×1 convolution; axes
             that are 1 or missing in ``shape`` are averaged over. ``False`` by default.
-        init: initial value: a number, or values that broadcast to ``shape``; by default (None) the loss chooses it.
+        init: initial value: a number, or values that broadcast to ``shape``; by default (None) the loss estimates it
+            from the first training batch, or takes 1 where there is no unit, as for a temperature.
         constraint: :class:`torch.distributions.transforms.Transform` from the real numbers to the allowed values, such
             as :class:`likely.constraints.Exp`; by default (None) the loss chooses it.
         validate_args: whether tensor values are checked; by default (None) on the CPU only.
@@ -491,9 +560,9 @@ class Predicted(Parameter):
         :class:`~likely.Global`, :class:`~likely.Supervised` (which takes features from a layer of the model).
 
     >>> import torch, likely
-    >>> loss_fn = likely.NormalLoss(scale=likely.Predicted(8, weights="zero"))
+    >>> loss_fn = likely.NormalLoss(scale=likely.Predicted(8))
     >>> x, y, h = torch.zeros(5, 3), torch.ones(5, 3), torch.randn(5, 8)
-    >>> loss_fn(x, y, features=h)
+    >>> loss_fn(x, y, features=h)   # every scale starts at 1, the root mean square of the residuals
     tensor(1.4189, grad_fn=<...>)
     """
 
@@ -508,7 +577,7 @@ class Predicted(Parameter):
         hidden: Sequence[int] = (),
         isolated: bool = False,
         normalize: bool = True,
-        weights: str = "glorot",
+        weights: str = "zero",
         spatial: bool = False,
         init: Start | None = None,
         constraint: Transform | None = None,
@@ -530,15 +599,44 @@ class Predicted(Parameter):
     def _build(self, raw: Tensor) -> None:
         self.normalizer = Standardize(self.in_features) if self.normalize else nn.Identity()  # type: ignore[arg-type]
         channels = (self.shape[0] if len(self.shape) == 3 else 1) if self.spatial else math.prod(self.shape)
-        if self.spatial:
-            raw = raw.reshape(channels, -1).mean(1)
+        raw = self._per_output(raw)
         (net,) = self._given_net
+        self.has_own_net = net is None
         if net is not None:
             self.net, self._given_net = net, (None,)
-            if not may_look(raw, True) or raw.any():  # else there is nothing to add to the network's output
+            # If it is zero, there is nothing to add to the network's output.
+            if self.from_data or not may_look(raw, True) or raw.any():
                 self.register_buffer("start", raw)
         else:
             self.net = self._mlp(channels, raw.flatten())
+
+    def _per_output(self, raw: Tensor) -> Tensor:
+        """One number per output of the network, which has one per channel if it is spatial."""
+        if not self.spatial:
+            return raw
+        return raw.reshape(raw.shape[0] if len(self.shape) == 3 else 1, -1).mean(1)
+
+    @property
+    def rate(self) -> float:
+        """The learning rate that suits the network, relative to the model's."""
+        return min(1.0, _FEATURES / (self.in_features or _FEATURES))
+
+    def slow_parameters(self) -> list[nn.Parameter]:
+        """The parameters of the network but for the last bias, which is the common level of the values.
+
+        Returns:
+            The parameters, in the order of the network's.
+        """
+        every = list(self.net.parameters())
+        return every[:-1] if self.has_own_net else every
+
+    def level(self) -> Tensor:
+        """The raw value that the network adds to: its last bias, or a buffer where the network was given.
+
+        Returns:
+            A parameter or a buffer.
+        """
+        return self.net[-1].bias if self.has_own_net else self.start  # type: ignore[index, return-value]
 
     def _mlp(self, outputs: int, bias: Tensor) -> nn.Sequential:
         sizes = (self.in_features, *self.hidden, outputs)

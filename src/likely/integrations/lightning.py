@@ -29,12 +29,13 @@ class LikelihoodModule(LightningModule):
     Args:
         model: any module.
         loss_fn: any likelihood loss.
-        lr: learning rate of the model; that of the likelihood is ``multiplier`` times as high.
+        lr: learning rate of the model.
         features: what Predicted parameters read, as in :class:`likely.Supervised`: the name of a submodule,
             ``"input"``, or a function of the inputs; None if the model returns ``(prediction, features)``.
         optimizer: function of parameter groups that returns the optimizer: a class of ``torch.optim`` or a
             ``functools.partial``.
-        multiplier: learning rate of the likelihood parameters as a share of ``lr``.
+        multiplier: learning rate of the likelihood parameters relative to ``lr``; by default (None) as in
+            :func:`likely.param_groups`.
         weight_decay: weight decay of the model; likelihood parameters have none.
         clip: norm to which the gradient of the likelihood parameters is clipped; None does not clip. The Trainer's
             clipping is separate.
@@ -61,7 +62,7 @@ class LikelihoodModule(LightningModule):
         *,
         features: str | Callable[[Any], Tensor] | None = None,
         optimizer: Callable[..., torch.optim.Optimizer] = torch.optim.AdamW,
-        multiplier: float = 0.1,
+        multiplier: float | None = None,
         weight_decay: float = 0.0,
         clip: float | None = 1.0,
     ) -> None:
@@ -178,7 +179,7 @@ class LikelihoodModule(LightningModule):
             nn.utils.clip_grad_norm_([p for p in self.loss_fn.parameters() if p.requires_grad], self.clip)
 
     def configure_optimizers(self) -> Any:
-        """Make one optimizer, with a parameter group for the model and one for the likelihood.
+        """Make one optimizer, with the groups of :func:`likely.param_groups`.
 
         Returns:
             The optimizer.

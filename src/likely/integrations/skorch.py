@@ -13,10 +13,9 @@ from skorch.utils import to_tensor  # type: ignore[import-untyped,unused-ignore]
 from torch import Tensor
 from torch.distributions import Distribution
 
-from likely._validation import check_positive
 from likely.integrations._phi import Caught, summary
 from likely.losses import BernoulliLoss, LikelihoodLoss, NormalLoss, SoftmaxLoss
-from likely.optim import outputs_of
+from likely.optim import outputs_of, param_groups
 from likely.parameters import Data
 
 __all__ = ["LikelihoodHistory", "LikelihoodNetClassifier", "LikelihoodNetRegressor"]
@@ -85,7 +84,7 @@ class _LikelihoodNet:
         *args: Any,
         criterion: Any = None,
         features: str | None = None,
-        multiplier: float = 0.1,
+        multiplier: float | None = None,
         **kwargs: Any,
     ) -> None:
         self.features, self.multiplier = features, multiplier
@@ -116,7 +115,7 @@ class _LikelihoodNet:
         return self
 
     def get_params_for_optimizer(self: Any, prefix: str, named_parameters: Any) -> Any:
-        """Make parameter groups, with φ at ``multiplier`` times the learning rate and without weight decay.
+        """Make parameter groups, with φ at the rates of :func:`likely.param_groups` and without weight decay.
 
         Args:
             prefix: prefix of the optimizer's options, as in skorch.
@@ -125,17 +124,15 @@ class _LikelihoodNet:
         Returns:
             The positional and the keyword arguments of the optimizer.
         """
-        check_positive("multiplier", self.multiplier)
         (groups,), options = super().get_params_for_optimizer(prefix, named_parameters)  # type: ignore[misc]
-        of_loss = {id(p) for p in self.criterion_.parameters()}
-        slow = {"lr": options["lr"] * self.multiplier, "weight_decay": 0.0}
-        split = []
+        of_loss = param_groups([], self.criterion_, options["lr"], multiplier=self.multiplier)
+        own: dict[int, dict[str, Any]] = {id(p): group for group in of_loss for p in group["params"]}
+        split: list[dict[str, Any]] = []
         for group in groups:
-            for likelihood in (False, True):
-                part = [p for p in group["params"] if (id(p) in of_loss) == likelihood]
-                if part:
-                    split.append({**(slow if likelihood else {}), **group, "params": part})
-        return (split,), options
+            split.append({**group, "params": [p for p in group["params"] if id(p) not in own]})
+            for kind in of_loss:
+                split.append({**kind, **group, "params": [p for p in group["params"] if own.get(id(p)) is kind]})
+        return ([group for group in split if group["params"]],), options
 
     def infer(self: Any, x: Any, **fit_params: Any) -> Any:
         """Call the module on a batch, and read the features.
@@ -202,7 +199,8 @@ class LikelihoodNetRegressor(_LikelihoodNet, NeuralNetRegressor):
         criterion: a likelihood loss, class or instance; None is :class:`likely.NormalLoss`.
         features: what Predicted parameters read: the name of a submodule or ``"input"``; None where the module returns
             ``(prediction, features)``.
-        multiplier: learning rate of the likelihood parameters as a share of ``lr``.
+        multiplier: learning rate of the likelihood parameters relative to ``lr``; by default (None) as in
+            :func:`likely.param_groups`.
         **kwargs: further keyword arguments of skorch's ``NeuralNetRegressor``, such as ``lr`` and ``max_epochs``.
 
     >>> import numpy as np, torch, likely
@@ -253,7 +251,8 @@ class LikelihoodNetClassifier(_LikelihoodNet, NeuralNetClassifier):
         criterion: a likelihood loss, class or instance; None is :class:`likely.SoftmaxLoss`.
         features: what Predicted parameters read: the name of a submodule or ``"input"``; None where the module returns
             ``(logits, features)``.
-        multiplier: learning rate of the likelihood parameters as a share of ``lr``.
+        multiplier: learning rate of the likelihood parameters relative to ``lr``; by default (None) as in
+            :func:`likely.param_groups`.
         **kwargs: further keyword arguments of skorch's ``NeuralNetClassifier``, such as ``lr`` and ``max_epochs``.
 
     >>> import numpy as np, torch, likely

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.distributions.transforms import Transform
 
-from likely.constraints import Interval, ShiftedSoftplus
+from likely.constraints import Exp, Interval, ShiftedSoftplus
 from likely.kernels import _native
 from likely.kernels._head import Head, by_kernel, by_torch, write_slopes
 from likely.kernels._location import rescale_
@@ -196,6 +196,8 @@ def _code_of(constraint: Transform | None) -> tuple[int, float, float] | None:
         return 1, constraint.offset, 1 / (math.log(2) + constraint.offset)
     if type(constraint) is Interval:
         return 2, constraint.low, constraint.high - constraint.low
+    if type(constraint) is Exp:
+        return 3, constraint.floor, 0.0
     return None
 
 

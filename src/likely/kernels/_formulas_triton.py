@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 
 PARTS, TERMS = tl.constexpr(32), tl.constexpr(5)  # of the table of ρ's normaliser
-SOFTPLUS = tl.constexpr(1)
+SOFTPLUS, EXPONENTIAL = tl.constexpr(1), tl.constexpr(3)
 LN2, LOG2E = tl.constexpr(0.6931471805599453), tl.constexpr(1.4426950408889634)
 
 if os.environ.get("TRITON_INTERPRET") == "1":  # the interpreter does not support inline assembly
@@ -56,7 +56,10 @@ def constrained(raw, low, width, CONSTRAINT: tl.constexpr):
     """Return the value of a raw parameter and its slope; the constraints are those of parameters.h."""
     value = raw
     slope = raw * 0.0 + 1.0
-    if CONSTRAINT:
+    if CONSTRAINT == EXPONENTIAL:
+        slope = fast_exp2(tl.minimum(raw, 80.0) * LOG2E)
+        value = slope + low
+    elif CONSTRAINT:
         t = fast_exp2(-tl.abs(raw) * LOG2E)
         inverse = 1.0 / (1.0 + t)
         sigmoid = tl.where(raw < 0.0, t * inverse, inverse)

@@ -10,10 +10,11 @@ INLINE double sum_of(Vec x) {
     return sum;
 }
 
-enum { AS_IT_IS, SOFTPLUS, INTERVAL };
+enum { AS_IT_IS, SOFTPLUS, INTERVAL, EXPONENTIAL };
 
 /* One number, one per element, or one for each `inner` elements in turn, and again from the first after `count`.
- * The likelihood sees (log(1 + e^raw) + low) * width under SOFTPLUS, low + width / (1 + e^-raw) under INTERVAL.
+ * The likelihood sees (log(1 + e^raw) + low) * width under SOFTPLUS, low + width / (1 + e^-raw) under INTERVAL,
+ * low + e^raw under EXPONENTIAL.
  * `slope` takes the gradient in raw, once per worker where they share numbers; it is null where nobody asks. */
 struct Parameter {
     const float *raw;
@@ -26,6 +27,10 @@ INLINE Vec constrained(const Parameter &of, Vec raw, Vec *slope) {
     if (of.constraint == AS_IT_IS) {
         *slope = all(1.0f);
         return raw;
+    }
+    if (of.constraint == EXPONENTIAL) {
+        *slope = exp_(at_most(raw, 80.0f)); /* finite, and not zero: the raw value returns from beyond */
+        return *slope + of.low;
     }
     Vec sigmoid, soft = softplus(raw, &sigmoid);
     if (of.constraint == SOFTPLUS) {

@@ -29,21 +29,22 @@ def from_torch(
     ============================  =======================================  ==================================
     loss                          becomes                                  parameter, and where it starts
     ============================  =======================================  ==================================
-    ``MSELoss``                   ``NormalLoss``, ``multiplier=2``         ``scale``, 1
-    ``L1Loss``                    ``LaplaceLoss``                          ``scale``, 1
-    ``HuberLoss(delta=d)``        ``HuberLoss(d)``                         ``scale``, 1
-    ``SmoothL1Loss(beta=b)``      ``HuberLoss(b)``, ``multiplier=1/b``     ``scale``, 1
+    ``MSELoss``                   ``NormalLoss``, ``multiplier=2``         ``scale``, first batch
+    ``L1Loss``                    ``LaplaceLoss``                          ``scale``, first batch
+    ``HuberLoss(delta=d)``        ``HuberLoss(d)``                         ``scale``, first batch
+    ``SmoothL1Loss(beta=b)``      ``HuberLoss(b)``, ``multiplier=1/b``     ``scale``, first batch
     ``GaussianNLLLoss``           ``NormalLoss`` of a variance per call    ``scale`` (factor of √var), 1
     ``CrossEntropyLoss``          ``SoftmaxLoss``                          ``temperature``, 1
     ``NLLLoss``                   ``SoftmaxLoss``, of log-probabilities    ``temperature``, 1
     ``BCEWithLogitsLoss``         ``BernoulliLoss``                        ``temperature``, 1
     ``BCELoss``                   ``BernoulliLoss(logits=False)``          ``temperature``, 1
-    ``PoissonNLLLoss``            ``NegativeBinomialLoss``                 ``dispersion``, 0.1
+    ``PoissonNLLLoss``            ``NegativeBinomialLoss``                 ``dispersion``, first batch
     ============================  =======================================  ==================================
 
-    Before the first step the loss has the value and the gradients of the original (except for the Poisson, whose
-    parameter is 0 in the original), so that learning rates stay as they are. Half the squared error is the likelihood;
-    ``multiplier=2`` keeps the original's gradients. Weights, ``ignore_index``, ``label_smoothing``, ``reduction``,
+    A scale starts from the residuals of the first training batch, so the unit of the target does not matter. With the
+    parameter held at 1, as in ``from_torch(nn.MSELoss(), scale=1.0)``, the loss has the value and the gradients of the
+    original; with ``scale=likely.Global(init=1.0)`` it has them before the first step. Half the squared error is the
+    likelihood, and ``multiplier=2`` makes it the original. Weights, ``ignore_index``, ``label_smoothing``, ``reduction``,
     ``log_input`` and ``eps`` are carried over, and the result is on the device of the weights.
 
     Args:
@@ -77,7 +78,7 @@ def from_torch(
         raise TypeError(f"from_torch takes one of torch.nn's {names}; got {_described(loss)}")
     likelihood, options = convert(loss)
     if likelihood is NegativeBinomialLoss:
-        dispersion = parameters.setdefault("dispersion", Global(init=0.1))
+        dispersion = parameters.setdefault("dispersion", Global())
         if isinstance(dispersion, int | float) and dispersion == 0:
             likelihood, parameters = PoissonLoss, {k: v for k, v in parameters.items() if k != "dispersion"}
     if unknown := [name for name in parameters if name not in signature(likelihood).parameters]:
@@ -139,6 +140,7 @@ class GivenVarianceLoss(NormalLoss):
         multiplier: float = 1.0,
         validate_args: bool | None = None,
     ) -> None:
+        scale = Global(init=1.0) if scale is None else scale
         super().__init__(scale, reduction=reduction, full=full, multiplier=multiplier, validate_args=validate_args)
         self.eps = eps
 

@@ -23,12 +23,14 @@ from likely._validation import (
     check_reduction,
     check_same_shape,
     fits,
+    may_look,
     reduce,
     unscriptable,
 )
-from likely.constraints import ShiftedSoftplus
+from likely.constraints import Exp
 from likely.kernels import Job, Layout
 from likely.likelihoods._short import Fused, Shortcut, aligned, constrained, same_device
+from likely.likelihoods._start import Moment
 from likely.likelihoods._traced import has_rows, traced
 from likely.parameters import Data, Fixed, Global, Parameter, Predicted
 
@@ -47,20 +49,26 @@ class Slot(NamedTuple):
         constraint: transform from the real numbers to the values that the parameter may take.
         init: initial value.
         zero_allowed: whether a fixed value may be zero, False by default.
+        start: estimate of the initial value from the first training batch; by default (None) it is ``init``.
 
     >>> import likely
     >>> from likely.losses import Slot
     >>> Slot(likely.constraints.Exp(), init=2.0)
-    Slot(constraint=Exp(), init=2.0, zero_allowed=False)
+    Slot(constraint=Exp(), init=2.0, zero_allowed=False, start=None)
     """
 
     constraint: Transform
     init: float
     zero_allowed: bool = False
+    start: Moment | None = None
 
 
-SCALE = Slot(ShiftedSoftplus(0.01), 1.0)
-TEMPERATURE = Slot(ShiftedSoftplus(0.2), 1.0)
+def scale_slot(start: Moment) -> Slot:
+    """A scale that starts from the residuals of the first training batch."""
+    return Slot(Exp(), 1.0, start=start)
+
+
+TEMPERATURE = Slot(Exp(), 1.0)
 
 
 class LikelihoodLoss(nn.Module):
@@ -91,7 +99,7 @@ class LikelihoodLoss(nn.Module):
     >>> import torch, likely
     >>> loss_fn = likely.NormalLoss()
     >>> isinstance(loss_fn, likely.LikelihoodLoss), list(loss_fn.state_dict())
-    (True, ['scale.raw'])
+    (True, ['scale.raw', 'scale.started'])
     """
 
     slots: ClassVar[Mapping[str, Slot]] = {}
@@ -167,11 +175,13 @@ class LikelihoodLoss(nn.Module):
             ValueError: shapes do not match, a value is out of range, or ``features`` or ``index`` is missing.
             RuntimeError: a Data parameter without ``fallback`` is used in evaluation mode.
         """
-        if torch.compiler.is_compiling():
-            if has_rows(self):
-                from likely.likelihoods._uncompiled import uncompiled  # which loads the compiler
+        if torch.compiler.is_compiling() and has_rows(self):
+            from likely.likelihoods._uncompiled import uncompiled  # which loads the compiler
 
-                return uncompiled(self, prediction, target, features, index, sample_weight)
+            return uncompiled(self, prediction, target, features, index, sample_weight)
+        if self.training and self._waiting() and may_start(prediction):
+            return self._first(prediction, target, features, index, sample_weight)
+        if torch.compiler.is_compiling():
             if sample_weight is None and (value := traced(self, prediction, target, features, index)) is not None:
                 return value
             return self._by_form(prediction, target, features, index, sample_weight)
@@ -183,10 +193,71 @@ class LikelihoodLoss(nn.Module):
             loss, raw = self._shortcut.take(self, prediction, target, features, index)
             if loss is not None:
                 if due:
-                    self._guard.look(self, constrained(self, raw), self.validate_args)
+                    self._guard.look(self, constrained(self, raw), prediction)
                 return loss
         with self._unchanged_on_error():
             return self._by_form(prediction, target, features, index, sample_weight, due)
+
+    def _waiting(self) -> list[Any]:
+        """The parameters that wait for the first batch."""
+        return [self._modules[name] for name in self.slots if self._modules[name].waiting]  # type: ignore[union-attr]
+
+    def _first(self, prediction: Tensor, target: Tensor, features: Features, index: Any, sample_weight: Any) -> Tensor:
+        """The loss of the first batch, from which parameters start; if it is refused, they start from the next."""
+        waiting = self._waiting()
+        rest = {"features": features, "index": index, "sample_weight": sample_weight}
+        before = [parameter.level().detach().clone() for parameter in waiting]
+        self.start(prediction, target, sample_weight=sample_weight)
+        for parameter in waiting:  # those that this batch gives no start keep their initial value for it
+            parameter.waiting = False
+        if torch.compiler.is_compiling():
+            return self.forward(prediction, target, **rest)
+        loss = None
+        try:
+            loss = self.forward(prediction, target, **rest)
+        finally:
+            with torch.no_grad():
+                for parameter, level in zip(waiting, before, strict=True):
+                    if loss is None:
+                        parameter.level().copy_(level)
+                        parameter.started.fill_(False)
+                    parameter.waiting = not bool(parameter.started)
+        return loss
+
+    @torch.no_grad()
+    def start(self, prediction: Tensor, target: Tensor, *, sample_weight: Tensor | None = None) -> None:
+        """Set the initial value of the parameters whose ``init`` was left open, from a batch.
+
+        Not needed before training, which begins by calling it with the first batch: each scale starts at its estimate
+        from the residuals, per target, channel or pixel as the parameter is. Call it to start from other rows, such as
+        all of them, or before ``torch.compile`` or a CUDA graph, which is then compiled or captured once.
+
+        Args:
+            prediction: output of the model, as in :meth:`forward`.
+            target: true values, as in :meth:`forward`.
+            sample_weight: as in :meth:`forward`; rows of weight zero take no part.
+
+        >>> import torch, likely
+        >>> loss_fn = likely.NormalLoss()
+        >>> loss_fn.start(torch.zeros(2), torch.tensor([3000.0, 4000.0]))
+        >>> loss_fn.scale.value
+        tensor(3535.5352, grad_fn=<...>)
+        """
+        self._check(prediction, target)
+        wide = torch.float32 if prediction.device.type == "mps" else torch.float64  # which has no float64
+        mean, target = self._mean(prediction.to(wide)), target.to(wide)
+        weight = None if sample_weight is None else self._row_weight(sample_weight, mean)
+        for name, slot in self.slots.items():
+            parameter: Parameter = getattr(self, name)
+            if slot.start is None or not parameter.from_data or not fits(torch.Size(parameter.shape), mean.shape):
+                continue
+            value = slot.start.estimate(mean, target, weight, parameter.shape)
+            if torch.compiler.is_compiling() or bool(value.isfinite().all()):
+                parameter.begin(value)
+
+    def _mean(self, prediction: Tensor) -> Tensor:
+        """What the target is compared with, in its unit."""
+        return prediction
 
     def _by_form(
         self, prediction: Tensor, target: Tensor, features: Features, index: Any, sample_weight: Any, due: bool = False
@@ -195,7 +266,7 @@ class LikelihoodLoss(nn.Module):
         self._check(prediction, target)
         phi = self._phi(prediction, features, index)
         if due:
-            self._guard.look(self, phi, self.validate_args)
+            self._guard.look(self, phi, prediction)
         if sample_weight is None and not self.beta:  # a fused kernel reduces as it goes
             loss = self._nll(prediction, target, phi, self.reduction)
             return loss if self.multiplier == 1 else loss * self.multiplier
@@ -333,20 +404,25 @@ class LikelihoodLoss(nn.Module):
             nll = nll * self.multiplier
         weight = counted
         if sample_weight is not None:
-            check_real("sample_weight", sample_weight)
-            factor = sample_weight.to(nll.dtype).reshape(sample_weight.shape + (1,) * (nll.ndim - sample_weight.ndim))
-            if not fits(factor.shape, nll.shape):
-                raise ValueError(
-                    f"sample_weight has shape {tuple(sample_weight.shape)}, the loss {tuple(nll.shape)}: "
-                    "give one weight per row"
-                )
-            check_not_negative("sample_weight", sample_weight, self.validate_args)
-            nll = nll * factor
+            factor = self._row_weight(sample_weight, nll)
+            nll = torch.where(factor > 0, nll * factor, 0.0)
             weight = factor if counted is None else factor * counted
         if weight is None or self.reduction != "mean":
             return reduce(nll, self.reduction)
         total = weight.expand_as(nll).sum()
         return nll.sum() / torch.where(total != 0, total, 1.0)
+
+    def _row_weight(self, sample_weight: Tensor, nll: Tensor) -> Tensor:
+        """The weights with axes added, so that they broadcast to one per element."""
+        check_real("sample_weight", sample_weight)
+        factor = sample_weight.to(nll.dtype).reshape(sample_weight.shape + (1,) * (nll.ndim - sample_weight.ndim))
+        if not fits(factor.shape, nll.shape):
+            raise ValueError(
+                f"sample_weight has shape {tuple(sample_weight.shape)}, the loss {tuple(nll.shape)}: give one weight "
+                "per row"
+            )
+        check_not_negative("sample_weight", sample_weight, self.validate_args)
+        return factor
 
     def _outer(self, prediction: Tensor) -> torch.Size:
         return prediction.shape
@@ -378,6 +454,24 @@ class LikelihoodLoss(nn.Module):
         return self.family(loc=prediction, **phi)  # type: ignore[call-arg]
 
 
+def may_start(prediction: Tensor) -> bool:
+    """Whether parameters may be set here: not without gradients or values, under ``torch.func``, in a trace or export.
+
+    Raises:
+        RuntimeError: a CUDA graph is captured, in which no value can be read.
+    """
+    if torch.compiler.is_compiling():
+        return torch.is_grad_enabled() and not torch.compiler.is_exporting()
+    if not may_look(prediction, True) or not torch.is_grad_enabled():
+        return False
+    if prediction.is_cuda and torch.cuda.is_current_stream_capturing():
+        raise RuntimeError(
+            "the loss starts its parameters from the first batch, which a CUDA graph cannot: before the capture, run a "
+            "step or call loss_fn.start(prediction, target)"
+        )
+    return True
+
+
 def as_parameter(name: str, value: ParameterLike, slot: Slot) -> Parameter:
     """The parameter of a slot: a number is fixed, None is Global; constraint and initial value are filled in."""
     if isinstance(value, Parameter):
@@ -396,7 +490,7 @@ def as_parameter(name: str, value: ParameterLike, slot: Slot) -> Parameter:
         signed = getattr(slot.constraint.codomain, "lower_bound", -math.inf) < 0
         check = check_finite if signed else check_not_negative if slot.zero_allowed else check_positive
         check(name, parameter.value, True)
-    parameter.settle(name, slot.constraint, slot.init)
+    parameter.settle(name, slot.constraint, slot.init, from_data=slot.start is not None)
     return parameter
 
 

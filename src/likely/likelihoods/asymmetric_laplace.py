@@ -11,9 +11,10 @@ from likely._validation import check_positive
 from likely.constraints import Interval
 from likely.likelihoods._distribution import LocationScale
 from likely.likelihoods._form import How, Value, functional_form
-from likely.likelihoods._loss import SCALE, ParameterLike, ScaleLoss, Slot
+from likely.likelihoods._loss import ParameterLike, ScaleLoss, Slot, scale_slot
 from likely.likelihoods._numeric import Array, standardised
 from likely.likelihoods._record import register
+from likely.likelihoods._start import power_mean
 
 __all__ = ["AsymmetricLaplace", "AsymmetricLaplaceLoss", "asymmetric_laplace_nll"]
 
@@ -105,7 +106,7 @@ class AsymmetricLaplaceLoss(
     nll=asymmetric_laplace_nll,
     family=AsymmetricLaplace,
     quantile=Slot(Interval(0.001, 0.999), 0.5),
-    scale=SCALE,
+    scale=scale_slot(power_mean(1.0, 2.0)),  # at the median
 ):
     r"""The asymmetric Laplace likelihood: quantile regression (the pinball loss) whose ``scale`` learns.
 
@@ -130,7 +131,7 @@ class AsymmetricLaplaceLoss(
     >>> import torch
     >>> from likely.losses import AsymmetricLaplaceLoss
     >>> AsymmetricLaplaceLoss(quantile=0.9)(torch.zeros(2), torch.tensor([1.0, -1.0]))
-    tensor(2.9079, grad_fn=<MeanBackward0>)
+    tensor(2.7148, grad_fn=<...>)
     """
 
     def __init__(

@@ -13,12 +13,13 @@ from torch.nn.functional import logsigmoid
 
 from likely._special import log_factorial_remainder
 from likely._validation import check_shares, may_look
-from likely.constraints import ShiftedSoftplus
+from likely.constraints import Exp
 from likely.likelihoods._distribution import cdf_by_scipy, icdf_by_scipy
 from likely.likelihoods._form import HALF_LOG_2PI, How, Value, functional_form
 from likely.likelihoods._loss import LikelihoodLoss, ParameterLike, Phi, Slot
 from likely.likelihoods._numeric import Array
 from likely.likelihoods._record import register
+from likely.likelihoods._start import Moment
 
 __all__ = ["Beta", "BetaLoss", "beta_nll"]
 
@@ -140,7 +141,15 @@ class Beta(td.Beta):
         return self.log_prob(value.clamp(tiny, 1 - tiny)).exp()
 
 
-class BetaLoss(LikelihoodLoss, nll=beta_nll, family=Beta, concentration=Slot(ShiftedSoftplus(0.01), 2.0)):
+# From the variance m (1 - m) / (φ + 1) about a mean of m.
+_CONCENTRATION = Moment(
+    lambda ratio: (1 / ratio - 1).clamp(min=0.1),
+    lambda mean, target: (target - mean).square(),
+    lambda mean, target: mean * (1 - mean),
+)
+
+
+class BetaLoss(LikelihoodLoss, nll=beta_nll, family=Beta, concentration=Slot(Exp(), 2.0, start=_CONCENTRATION)):
     r"""The Beta likelihood of a share in (0, 1); ``prediction`` is the logit of its mean, the ``concentration`` learns.
 
     At a concentration of 2, the start, a mean of one half gives the uniform distribution. Targets of 0 and 1 are
@@ -162,7 +171,7 @@ class BetaLoss(LikelihoodLoss, nll=beta_nll, family=Beta, concentration=Slot(Shi
     >>> import torch
     >>> from likely.losses import BetaLoss
     >>> BetaLoss()(torch.tensor([0.0, 1.0]), torch.tensor([0.4, 0.9]))
-    tensor(-0.3177, grad_fn=<MeanBackward0>)
+    tensor(-0.6854, grad_fn=<...>)
     """
 
     def __init__(
@@ -181,6 +190,9 @@ class BetaLoss(LikelihoodLoss, nll=beta_nll, family=Beta, concentration=Slot(Shi
             multiplier=multiplier,
             validate_args=validate_args,
         )
+
+    def _mean(self, prediction: Tensor) -> Tensor:
+        return prediction.sigmoid()
 
     def _lowest(self, prediction: Tensor, target: Tensor, phi: Phi) -> Tensor:
         """At the mean where ψ(φm) - ψ(φ(1 - m)) is the logit of the target, found by bisection."""

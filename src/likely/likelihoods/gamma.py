@@ -11,12 +11,13 @@ from torch.distributions import Distribution, constraints
 
 from likely._special import exp_remainder, log_gamma_remainder
 from likely._validation import check_positive
-from likely.constraints import ShiftedSoftplus
+from likely.constraints import Exp
 from likely.likelihoods._distribution import cdf_by_scipy, icdf_by_scipy
 from likely.likelihoods._form import HALF_LOG_2PI, How, Value, functional_form
 from likely.likelihoods._loss import ParameterLike, Phi, Slot
 from likely.likelihoods._numeric import Array, cdf
 from likely.likelihoods._record import register
+from likely.likelihoods._start import Moment
 from likely.likelihoods.poisson import RateLoss
 
 __all__ = ["Gamma", "GammaLoss", "gamma_nll"]
@@ -116,7 +117,13 @@ class Gamma(td.Gamma):
         return Gamma(self.concentration, torch.ones_like(self.rate), validate_args=False).log_prob(x).exp()
 
 
-class GammaLoss(RateLoss, nll=gamma_nll, family=Gamma, concentration=Slot(ShiftedSoftplus(0.01), 1.0)):
+# From the variance of the ratio of target and mean, 1 / α, of which one row contributes no more than 100.
+_CONCENTRATION = Moment(
+    torch.reciprocal, lambda mean, target: (target / mean - 1).square().clamp(max=100.0)
+)
+
+
+class GammaLoss(RateLoss, nll=gamma_nll, family=Gamma, concentration=Slot(Exp(), 1.0, start=_CONCENTRATION)):
     r"""The Gamma likelihood of a positive target, whose ``concentration`` learns: errors count as ratios.
 
     ``prediction`` is the logarithm of the mean, or the mean itself under ``log_input=False``; the standard deviation is

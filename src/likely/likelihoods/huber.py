@@ -9,12 +9,13 @@ from scipy import special
 from torch import Tensor
 from torch.distributions import constraints
 
-from likely.constraints import ShiftedSoftplus
+from likely.constraints import Exp
 from likely.likelihoods._distribution import LocationScale
 from likely.likelihoods._form import How, Value, functional_form
-from likely.likelihoods._loss import SCALE, ParameterLike, ScaleLoss, Slot
+from likely.likelihoods._loss import ParameterLike, ScaleLoss, Slot, scale_slot
 from likely.likelihoods._numeric import Array, standardised
 from likely.likelihoods._record import register
+from likely.likelihoods._start import half_power
 from likely.parameters import Fixed
 
 _SQRT_PI, _SQRT_2PI = math.sqrt(math.pi), math.sqrt(2 * math.pi)
@@ -132,7 +133,9 @@ class Huber(LocationScale, nll=huber_nll, delta=constraints.positive):
         return torch.where(inside, centre, torch.sign(p - 0.5) * outside)
 
 
-class HuberLoss(ScaleLoss, nll=huber_nll, family=Huber, delta=Slot(ShiftedSoftplus(0.01), 1.345), scale=SCALE):
+class HuberLoss(
+    ScaleLoss, nll=huber_nll, family=Huber, delta=Slot(Exp(), 1.345), scale=scale_slot(half_power())
+):
     r"""Huber's likelihood: :class:`torch.nn.HuberLoss` with a scale that learns, the unit of ``delta``.
 
     Args:
@@ -154,7 +157,7 @@ class HuberLoss(ScaleLoss, nll=huber_nll, family=Huber, delta=Slot(ShiftedSoftpl
     >>> import torch, likely
     >>> loss_fn = likely.HuberLoss()
     >>> loss_fn(torch.zeros(2), torch.tensor([1.0, 10.0]))
-    tensor(7.5013, grad_fn=<...>)
+    tensor(3.4395, grad_fn=<...>)
     """
 
     def __init__(

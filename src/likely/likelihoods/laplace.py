@@ -8,9 +8,10 @@ from torch import Tensor
 from torch import distributions as td
 
 from likely.likelihoods._form import How, Value, functional_form
-from likely.likelihoods._loss import SCALE, ParameterLike, ScaleLoss
+from likely.likelihoods._loss import ParameterLike, ScaleLoss, scale_slot
 from likely.likelihoods._numeric import Array, standardised
 from likely.likelihoods._record import Residuals, register
+from likely.likelihoods._start import power_mean
 
 __all__ = ["LaplaceLoss", "laplace_nll"]
 
@@ -42,7 +43,7 @@ def laplace_nll(prediction: Tensor, target: Tensor, *, scale: Value, **how: Unpa
     return (target - prediction).abs() / scale + scale.log()
 
 
-class LaplaceLoss(ScaleLoss, nll=laplace_nll, family=td.Laplace, scale=SCALE):
+class LaplaceLoss(ScaleLoss, nll=laplace_nll, family=td.Laplace, scale=scale_slot(power_mean(1.0, 1.0))):
     r"""The Laplace likelihood: :class:`torch.nn.L1Loss` with a scale that learns.
 
     :math:`\ell = |r|/b + \log b + \log 2`.
@@ -65,7 +66,7 @@ class LaplaceLoss(ScaleLoss, nll=laplace_nll, family=td.Laplace, scale=SCALE):
     >>> import torch, likely
     >>> loss_fn = likely.LaplaceLoss()
     >>> loss_fn(torch.zeros(2), torch.tensor([1.0, 3.0]))
-    tensor(2.6931, grad_fn=<...>)
+    tensor(2.3863, grad_fn=<...>)
     """
 
     def __init__(

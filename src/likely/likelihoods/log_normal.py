@@ -11,9 +11,10 @@ from torch.distributions import constraints
 
 from likely._validation import check_positive_target, reduce
 from likely.likelihoods._form import logarithm
-from likely.likelihoods._loss import SCALE, ParameterLike, Phi, ScaleLoss
+from likely.likelihoods._loss import ParameterLike, Phi, ScaleLoss, scale_slot
 from likely.likelihoods._numeric import Array
 from likely.likelihoods._record import register
+from likely.likelihoods._start import Moment
 from likely.likelihoods.normal import normal_nll
 
 __all__ = ["LogNormal", "LogNormalLoss", "log_normal_nll"]
@@ -107,7 +108,10 @@ class LogNormal(td.LogNormal):
         return torch.expm1(squared) * torch.exp(2 * self.loc + squared)
 
 
-class LogNormalLoss(ScaleLoss, nll=log_normal_nll, family=LogNormal, scale=SCALE):
+_SCALE = scale_slot(Moment(torch.sqrt, lambda location, target: (target.log() - location).square()))
+
+
+class LogNormalLoss(ScaleLoss, nll=log_normal_nll, family=LogNormal, scale=_SCALE):
     r"""The log-normal likelihood of a positive target: :class:`NormalLoss` of its logarithm, in units of the target.
 
     ``prediction`` is the mean of :math:`\log y` and ``scale`` its standard deviation, so errors are measured as ratios.

@@ -9,9 +9,10 @@ from torch import Tensor
 
 from likely.likelihoods._distribution import LocationScale
 from likely.likelihoods._form import How, Value, functional_form
-from likely.likelihoods._loss import SCALE, ParameterLike, ScaleLoss
+from likely.likelihoods._loss import ParameterLike, ScaleLoss, scale_slot
 from likely.likelihoods._numeric import Array, standardised
 from likely.likelihoods._record import Residuals, register
+from likely.likelihoods._start import power_mean
 
 __all__ = ["Logistic", "LogisticLoss", "logistic_nll"]
 
@@ -86,7 +87,9 @@ class Logistic(LocationScale, nll=logistic_nll):
         return torch.logit(p)
 
 
-class LogisticLoss(ScaleLoss, nll=logistic_nll, family=Logistic, scale=SCALE):
+class LogisticLoss(
+    ScaleLoss, nll=logistic_nll, family=Logistic, scale=scale_slot(power_mean(1.0, 2 * math.log(2)))
+):
     r"""The logistic likelihood: a smooth absolute error whose ``scale`` learns.
 
     :math:`\ell = 2 \log\cosh(r / 2s) + \log s + \log 4`.
@@ -109,7 +112,7 @@ class LogisticLoss(ScaleLoss, nll=logistic_nll, family=Logistic, scale=SCALE):
     >>> import torch
     >>> from likely.losses import LogisticLoss
     >>> LogisticLoss()(torch.zeros(2), torch.tensor([1.0, 30.0]))
-    tensor(15.8133, grad_fn=<MeanBackward0>)
+    tensor(4.5160, grad_fn=<...>)
     """
 
     def __init__(

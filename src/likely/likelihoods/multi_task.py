@@ -7,7 +7,8 @@ from torch import Tensor, nn
 
 from likely._standardize import unchanged_on_error
 from likely._validation import unscriptable
-from likely.likelihoods._loss import SCALE, LikelihoodLoss, as_parameter
+from likely.likelihoods._loss import LikelihoodLoss, as_parameter, may_start, scale_slot
+from likely.likelihoods._start import root_mean_square
 from likely.parameters import Predicted
 
 __all__ = ["MultiTaskLoss"]
@@ -92,8 +93,11 @@ class _Weighted(nn.Module):
     def __init__(self, loss: nn.Module) -> None:
         super().__init__()
         self.loss = loss
-        self.scale = as_parameter("scale", None, SCALE)
+        self.scale = as_parameter("scale", None, scale_slot(root_mean_square))
 
     def forward(self, prediction: Tensor, target: Tensor, **unused: Any) -> Tensor:
+        loss = self.loss(prediction, target)
+        if self.training and self.scale.waiting and may_start(loss):
+            self.scale.begin(loss.detach().mean().sqrt())
         scale = self.scale()
-        return self.loss(prediction, target) / (2 * scale.square()) + scale.log()
+        return loss / (2 * scale.square()) + scale.log()

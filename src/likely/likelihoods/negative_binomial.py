@@ -13,12 +13,13 @@ from torch.distributions import Distribution, constraints
 from likely._rows.blocks import row_blocks
 from likely._special import log_gamma_ratio
 from likely._validation import check_counts
-from likely.constraints import ShiftedSoftplus
+from likely.constraints import Exp
 from likely.likelihoods._distribution import by_scipy
 from likely.likelihoods._form import How, Value, functional_form
 from likely.likelihoods._loss import ParameterLike, Phi, Slot
 from likely.likelihoods._numeric import Array, cdf
 from likely.likelihoods._record import register
+from likely.likelihoods._start import Moment
 from likely.likelihoods.poisson import RateLoss, log_factorial, log_mean
 
 __all__ = ["NegativeBinomial", "NegativeBinomialLoss", "negative_binomial_nll"]
@@ -102,8 +103,19 @@ class NegativeBinomial(td.NegativeBinomial):
         return by_scipy(stats.nbinom.ppf, value, self.total_count, torch.sigmoid(-self.logits))
 
 
+# From the variance μ + κμ².
+_DISPERSION = Moment(
+    lambda ratio: ratio.clamp(0.01, 100.0),
+    lambda mean, target: (target - mean).square() - mean,
+    lambda mean, target: mean.square(),
+)
+
+
 class NegativeBinomialLoss(
-    RateLoss, nll=negative_binomial_nll, family=NegativeBinomial, dispersion=Slot(ShiftedSoftplus(0.01), 1.0)
+    RateLoss,
+    nll=negative_binomial_nll,
+    family=NegativeBinomial,
+    dispersion=Slot(Exp(), 1.0, start=_DISPERSION),
 ):
     r"""The negative binomial likelihood of a count, of variance :math:`\mu + \kappa\mu^2`; the ``dispersion`` κ learns.
 

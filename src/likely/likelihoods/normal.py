@@ -9,9 +9,10 @@ from torch import Tensor
 from torch import distributions as td
 
 from likely.likelihoods._form import HALF_LOG_2PI, How, Value, functional_form
-from likely.likelihoods._loss import SCALE, ParameterLike, ScaleLoss
+from likely.likelihoods._loss import ParameterLike, ScaleLoss, scale_slot
 from likely.likelihoods._numeric import Array, standardised
 from likely.likelihoods._record import Residuals, register
+from likely.likelihoods._start import root_mean_square
 
 __all__ = ["NormalLoss", "normal_nll"]
 
@@ -46,7 +47,7 @@ def normal_nll(prediction: Tensor, target: Tensor, *, scale: Value, **how: Unpac
     return 0.5 * ((target - prediction) / scale).square() + scale.log()
 
 
-class NormalLoss(ScaleLoss, nll=normal_nll, family=td.Normal, scale=SCALE):
+class NormalLoss(ScaleLoss, nll=normal_nll, family=td.Normal, scale=scale_slot(root_mean_square)):
     r"""The normal likelihood: :class:`torch.nn.MSELoss` with a scale that learns.
 
     :math:`\ell = r^2/2\sigma^2 + \log\sigma + \tfrac12\log 2\pi`.

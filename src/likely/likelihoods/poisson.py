@@ -110,6 +110,9 @@ class RateLoss(LikelihoodLoss):
         rate = target.to(torch.promote_types(prediction.dtype, torch.float32))
         return type(self).nll(rate, target, **phi, **{**self._options("none"), "log_input": False})
 
+    def _mean(self, prediction: Tensor) -> Tensor:
+        return self._rate(prediction)
+
     def _rate(self, prediction: Tensor) -> Tensor:
         if self.log_input:
             return prediction.exp()

@@ -15,9 +15,10 @@ from likely._validation import check_floating, check_not_negative, check_positiv
 from likely.constraints import Interval
 from likely.likelihoods._distribution import LocationScale
 from likely.likelihoods._form import How, Value, functional_form
-from likely.likelihoods._loss import SCALE, ParameterLike, ScaleLoss, Slot
+from likely.likelihoods._loss import ParameterLike, ScaleLoss, Slot, scale_slot
 from likely.likelihoods._numeric import NODES, Array, gauss_legendre, standardised
 from likely.likelihoods._record import Residuals, register
+from likely.likelihoods._start import half_power
 from likely.likelihoods._robust_quantiles import half_mass, half_quantile, reach, rejection_sample
 
 # Panels from 0 to a residual, and over the whole half line.
@@ -201,7 +202,11 @@ class Robust(LocationScale, nll=robust_nll, alpha=constraints.nonnegative):
 
 
 class RobustLoss(
-    ScaleLoss, nll=robust_nll, family=Robust, alpha=Slot(Interval(0, 3), 2.0, zero_allowed=True), scale=SCALE
+    ScaleLoss,
+    nll=robust_nll,
+    family=Robust,
+    alpha=Slot(Interval(0, 3), 2.0, zero_allowed=True),
+    scale=scale_slot(half_power()),
 ):
     r"""Barron's robust likelihood: the shape ``alpha`` and the ``scale`` learn how much outliers count.
 
@@ -226,7 +231,7 @@ class RobustLoss(
     >>> import torch, likely
     >>> loss_fn = likely.RobustLoss(alpha=0.0)   # Cauchy's tails
     >>> loss_fn(torch.zeros(2), torch.tensor([1.0, 30.0]))
-    tensor(4.7498, grad_fn=<...>)
+    tensor(4.7612, grad_fn=<...>)
     """
 
     def __init__(

@@ -11,12 +11,13 @@ from torch.distributions import constraints
 
 from likely._special import digamma_half_step, log1p_square, log_cosh, log_gamma_ratio
 from likely._validation import check_finite
-from likely.constraints import Interval, ShiftedSoftplus
+from likely.constraints import Exp, Interval
 from likely.likelihoods._distribution import LocationScale
 from likely.likelihoods._form import HALF_LOG_2PI, How, Value, functional_form
-from likely.likelihoods._loss import SCALE, ParameterLike, ScaleLoss, Slot
+from likely.likelihoods._loss import ParameterLike, ScaleLoss, Slot, scale_slot
 from likely.likelihoods._numeric import Array, standardised
 from likely.likelihoods._record import register
+from likely.likelihoods._start import half_power
 from likely.likelihoods.student_t import StudentT, standard_crps
 
 __all__ = ["SkewStudentT", "SkewStudentTLoss", "skew_student_t_nll"]
@@ -197,9 +198,9 @@ class SkewStudentTLoss(
     ScaleLoss,
     nll=skew_student_t_nll,
     family=SkewStudentT,
-    df=Slot(ShiftedSoftplus(0.01), 4.0),
+    df=Slot(Exp(), 4.0),
     skew=Slot(Interval(-3, 3), 0.0),
-    scale=SCALE,
+    scale=scale_slot(half_power(df=4.0)),
 ):
     r"""Student's t likelihood with one scale per side, for errors that are larger on one side.
 
@@ -230,7 +231,7 @@ class SkewStudentTLoss(
     >>> import torch, likely
     >>> loss_fn = likely.SkewStudentTLoss(skew=0.5)
     >>> loss_fn(torch.zeros(2), torch.tensor([5.0, -5.0]))
-    tensor(6.2053, grad_fn=<...>)
+    tensor(3.4555, grad_fn=<...>)
     """
 
     def __init__(

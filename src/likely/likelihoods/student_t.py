@@ -10,12 +10,13 @@ from torch import Tensor
 from torch import distributions as td
 
 from likely._special import log1p_square, log_gamma_ratio
-from likely.constraints import ShiftedSoftplus
+from likely.constraints import Exp
 from likely.likelihoods._distribution import cdf_by_scipy, icdf_by_scipy
 from likely.likelihoods._form import HALF_LOG_2PI, How, Value, functional_form
-from likely.likelihoods._loss import SCALE, ParameterLike, ScaleLoss, Slot
+from likely.likelihoods._loss import ParameterLike, ScaleLoss, Slot, scale_slot
 from likely.likelihoods._numeric import Array, standardised
 from likely.likelihoods._record import Residuals, register
+from likely.likelihoods._start import half_power
 
 __all__ = ["StudentT", "StudentTLoss", "student_t_nll"]
 
@@ -128,7 +129,9 @@ def _icdf(p: Array, df: Array) -> Array:
     return np.where(p < 0.5, -1.0, 1.0) * upper_quantile(np.minimum(p, 1 - p), df)
 
 
-class StudentTLoss(ScaleLoss, nll=student_t_nll, family=StudentT, df=Slot(ShiftedSoftplus(0.01), 4.0), scale=SCALE):
+class StudentTLoss(
+    ScaleLoss, nll=student_t_nll, family=StudentT, df=Slot(Exp(), 4.0), scale=scale_slot(half_power(df=4.0))
+):
     r"""Student's t likelihood: a squared error that limits the effect of outliers, to a degree that learns.
 
     Both the degrees of freedom ``df`` and the ``scale`` learn by default.
@@ -154,7 +157,7 @@ class StudentTLoss(ScaleLoss, nll=student_t_nll, family=StudentT, df=Slot(Shifte
     >>> import torch, likely
     >>> loss_fn = likely.StudentTLoss(df=1.0)
     >>> loss_fn(torch.zeros(2), torch.tensor([1.0, 30.0]))
-    tensor(4.8931, grad_fn=<...>)
+    tensor(4.6348, grad_fn=<...>)
     """
 
     def __init__(

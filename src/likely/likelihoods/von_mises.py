@@ -10,12 +10,13 @@ from torch import Tensor
 from torch import distributions as td
 
 from likely._rows.blocks import row_blocks
-from likely.constraints import ShiftedSoftplus
+from likely.constraints import Exp
 from likely.likelihoods._distribution import cdf_by_scipy, icdf_by_scipy
 from likely.likelihoods._form import How, Value, functional_form
 from likely.likelihoods._loss import LikelihoodLoss, ParameterLike, Slot
 from likely.likelihoods._numeric import Array
 from likely.likelihoods._record import register
+from likely.likelihoods._start import Moment
 
 __all__ = ["VonMises", "VonMisesLoss", "von_mises_nll"]
 
@@ -173,7 +174,16 @@ def _quantile(p: Array, concentration: Array) -> Array:
     return np.where(np.minimum(p, 1 - p) > 0, angle, math.pi) * np.sign(p - 0.5)
 
 
-class VonMisesLoss(LikelihoodLoss, nll=von_mises_nll, family=VonMises, concentration=Slot(ShiftedSoftplus(0.01), 1.0)):
+# From the mean resultant length (Banerjee et al. 2005).
+_CONCENTRATION = Moment(
+    lambda length: length * (2 - length.square()) / (1 - length.square()),
+    lambda mean, target: torch.cos(target - mean).clamp(min=0.01),
+)
+
+
+class VonMisesLoss(
+    LikelihoodLoss, nll=von_mises_nll, family=VonMises, concentration=Slot(Exp(), 1.0, start=_CONCENTRATION)
+):
     r"""The von Mises likelihood of an angle in radians; the ``concentration`` κ, about one over the variance, learns.
 
     Args:
@@ -192,7 +202,7 @@ class VonMisesLoss(LikelihoodLoss, nll=von_mises_nll, family=VonMises, concentra
     >>> import torch
     >>> from likely.losses import VonMisesLoss
     >>> VonMisesLoss()(torch.tensor([0.0, 3.1]), torch.tensor([0.1, -3.1]))
-    tensor(1.0780, grad_fn=<MeanBackward0>)
+    tensor(-0.9666, grad_fn=<...>)
     """
 
     def __init__(

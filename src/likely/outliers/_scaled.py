@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from torch import Tensor, nn
 
+from likely import paper
 from likely._random import Seeded, generator
 from likely._typing import Array
 from likely.likelihoods import LIKELIHOODS
@@ -145,7 +146,7 @@ class ScaledDetector(OutlierDetector):
         outputs = 1 if self.dimension == "row" else width
         hidden, last = glorot(width, self.hidden, members), glorot(self.hidden, outputs, members)
         net = nn.Sequential(hidden, nn.ReLU(), last)
-        scale = Predicted(width, shape, net=net, normalize=False)
+        scale = Predicted(width, shape, net=net, normalize=False, **paper.SCALE)
         return Autoencoder(encoder, decoder, LIKELIHOODS[self.likelihood].loss(scale=scale, validate_args=False))
 
     def _scores(self, table: Array) -> Array:

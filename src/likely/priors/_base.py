@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, distributed, nn
+from torch.distributions.transforms import ExpTransform
 
 from likely._solvers.ridge import settled_log_scale
 from likely._validation import check_positive, may_look
-from likely.constraints import Exp
 from likely.parameters import Global
 from likely.priors._select import Which, fan_in, select
 
@@ -78,7 +78,7 @@ class Prior(nn.Module):
         first = next(iter(weights.values()))
         kind = torch.empty(0, dtype=torch.promote_types(first.dtype, torch.float32), device=first.device)
         shapes = [weight.shape for weight in weights.values()] if per == "element" else [()] * len(self._groups())
-        self.scales = nn.ModuleList(Global(tuple(s), init=1.0, constraint=Exp()) for s in shapes).to(kind)
+        self.scales = nn.ModuleList(Global(tuple(s), init=1.0, constraint=ExpTransform()) for s in shapes).to(kind)
         # Until rows are observed, the information about each input direction is that of n standardised rows.
         known = [sum(fan_in(weights[name]) for name in group) for group in self._groups()]
         spectrum = torch.tensor([[float(n)] * min(k, _DIRECTIONS) + [0.0] * (_DIRECTIONS - k) for k in known])

@@ -115,7 +115,8 @@ class Likelihood:
         start = start or {}
 
         def parameter(name: str, kind: str) -> Parameter:
-            full_shape, init = (*shape, *self.axes.get(name, ())), start.get(name)
+            slot, full_shape = self.family.slots[name], (*shape, *self.axes.get(name, ()))
+            init = start.get(name, slot.init if slot.start else None)
             options: dict[str, Any] = {"init": init}
             if relative is not None and init is not None and name in UNITS:
                 options["constraint"] = ComposeTransform([ShiftedSoftplus(relative), AffineTransform(0.0, init)])

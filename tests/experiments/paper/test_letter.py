@@ -12,7 +12,7 @@ from experiments.paper import ENTRIES
 from experiments.paper._letter_detectors import AE_S, PCA_S, Reading, Replica, scores, started
 from experiments.paper._letter_table import readings
 from experiments.paper._residual import train_any
-from experiments.paper._vision import Recipe, digits, say
+from experiments.paper._vision import Recipe, digits, predicted_temperature, say
 from experiments.paper.letter import LETTERS
 from experiments.paper.outlier_letter import (
     AS_READ,
@@ -25,7 +25,6 @@ from experiments.paper.outlier_letter import (
     to_the_letter,
     train_all,
 )
-from likely.parameters import Predicted
 
 CPU = torch.device("cpu")
 
@@ -103,7 +102,7 @@ def test_every_reading_trains_and_is_kept(tmp_path: object) -> None:
 def test_a_residual_network_learns_with_its_temperature_and_is_looked_at_after_every_epoch() -> None:
     images = digits().select(np.arange(256))
     recipe, epochs = Recipe((8, 16), 3, 64, 1e-2, standardised=True, residual=True), []
-    model = train_any(images, Predicted(16), recipe, 0, lambda own: epochs.append(own.training))
+    model = train_any(images, predicted_temperature(16), recipe, 0, lambda own: epochs.append(own.training))
     assert epochs == [False] * 3
     temperature = say(model, images.pixels).temperature
     assert temperature is not None

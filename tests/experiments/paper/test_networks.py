@@ -14,12 +14,12 @@ from experiments.entries.cores import one_thread
 from experiments.paper import _graphed, _stored, vision_classifiers
 from experiments.paper._graphed import Step, loss_on, make_optimizer, make_plan, moved, take_steps
 from experiments.paper._networks import Classifier, densenet, resnet, short_resnet
-from experiments.paper._vision import digits, half, say
+from experiments.paper._vision import digits, half, predicted_temperature, say
 from experiments.paper.vision_classifiers import NAME, NETWORKS, Recipe, held_out, leading, networks, outputs
 from likely.calibration import FeatureTemperature
 from likely.losses import SoftmaxLoss
 from likely.optim import Supervised, clip_gradients, param_groups
-from likely.parameters import Data, Fixed, Global, Predicted
+from likely.parameters import Data, Fixed, Global
 
 SMALL = {
     "resnet": lambda: resnet((1, 1, 1, 1), 4, channels=1),
@@ -110,7 +110,9 @@ def test_a_plan_shows_every_row_once_an_epoch_and_follows_from_its_seed() -> Non
         make_plan(9, 1, 10, 0)
 
 
-@pytest.mark.parametrize("make", [lambda: Fixed(1.0), lambda: Predicted(16), lambda: Data(300)], ids=["no", "MT", "DT"])
+@pytest.mark.parametrize(
+    "make", [lambda: Fixed(1.0), lambda: predicted_temperature(16), lambda: Data(300)], ids=["no", "MT", "DT"]
+)
 def test_steps_are_those_of_a_plain_loop(make, images: Images) -> None:
     some = images.select(np.arange(300))
     plan = make_plan(300, epochs=1, batch=60, seed=3, shift=1, cycle=True)
@@ -205,7 +207,7 @@ def test_answers_divide_by_the_temperature(make, constant: float, images: Images
 
 
 def test_answers_are_of_a_network_in_evaluation_whatever_stands_beside_a_picture(images: Images) -> None:
-    model = supervised(images, Predicted(16))
+    model = supervised(images, predicted_temperature(16))
     all_of_them, one = say(model.train(), images.pixels[:7]), say(model.train(), images.pixels[3:4])
     for many, alone in zip(all_of_them, one, strict=True):
         assert many.dtype == torch.float32

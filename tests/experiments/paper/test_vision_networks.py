@@ -30,8 +30,18 @@ from experiments.paper._corruption import (
     everything,
     scores,
 )
-from experiments.paper._vision import Network, Recipe, Said, digits, learn_afterwards, say, train_network
-from likely.parameters import Data, Fixed, Predicted
+from experiments.paper._vision import (
+    Network,
+    Recipe,
+    Said,
+    digits,
+    learn_afterwards,
+    predicted_temperature,
+    say,
+    train_network,
+)
+from likely import paper
+from likely.parameters import Data, Fixed
 
 RECIPE = Recipe((16, 32), 5, 64, 1e-2)
 
@@ -55,7 +65,11 @@ def test_digits_are_bytes_of_every_class() -> None:
     assert (images.pixels.min(), images.pixels.max()) == (0, 255)
 
 
-@pytest.mark.parametrize("make", [lambda: Fixed(1.0), lambda: Data(700), lambda: Predicted(32)], ids=["no", "DT", "MT"])
+@pytest.mark.parametrize(
+    "make",
+    [lambda: Fixed(1.0), lambda: Data(700, **paper.TEMPERATURE), lambda: predicted_temperature(32)],
+    ids=["no", "DT", "MT"],
+)
 def test_a_network_learns_under_every_kind_of_temperature(parts, make) -> None:
     train, fresh = parts
     looks: list[bool] = []
@@ -69,7 +83,8 @@ def test_a_network_learns_under_every_kind_of_temperature(parts, make) -> None:
 def test_the_seed_decides_everything(parts) -> None:
     train, fresh = parts
     runs = [
-        say(train_network(train, Predicted(32), RECIPE._replace(epochs=1), seed), fresh.pixels) for seed in (1, 1, 2)
+        say(train_network(train, predicted_temperature(32), RECIPE._replace(epochs=1), seed), fresh.pixels)
+        for seed in (1, 1, 2)
     ]
     torch.testing.assert_close(runs[0], runs[1], rtol=0, atol=0)
     assert not torch.equal(runs[0].logits, runs[2].logits)
@@ -77,13 +92,13 @@ def test_the_seed_decides_everything(parts) -> None:
 
 def test_a_wrong_label_heats_its_row(parts) -> None:
     train, bad = corrupted(parts[0], LABELS, 0)
-    model = train_network(train, Data(len(bad)), RECIPE, 0)
+    model = train_network(train, Data(len(bad), **paper.TEMPERATURE), RECIPE, 0)
     assert roc_auc_score(bad, model.loss_fn.temperature.value) > 0.9
 
 
 def test_standardised_logits_leave_confidence_to_the_temperature(parts) -> None:
     train, fresh = parts
-    said = say(train_network(train, Predicted(32), RECIPE._replace(standardised=True), 0), fresh.pixels)
+    said = say(train_network(train, predicted_temperature(32), RECIPE._replace(standardised=True), 0), fresh.pixels)
     torch.testing.assert_close(said.logits.mean(1), torch.zeros(len(said.logits)), atol=1e-2, rtol=0)
     torch.testing.assert_close(said.logits.std(1, correction=0), torch.ones(len(said.logits)), atol=1e-2, rtol=0)
 
