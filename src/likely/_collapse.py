@@ -1,8 +1,8 @@
-"""Warnings about a likelihood parameter that has reached its lower bound, or a temperature that diverges.
+"""Warnings about a likelihood parameter that collapses, diverges, or has not reached its optimum after many steps.
 
-Neither raises an error by itself: a scale at its lower bound has lost its gradient, and a temperature of hundreds makes
-all predictions uniform. A loss checks its values once in a hundred training steps, on the CPU, where that is cheap;
-:mod:`likely.integrations` has monitors for every device.
+None of these raises an error by itself: a scale at its lower bound has lost its gradient, a temperature of hundreds
+makes all predictions uniform, and a scale that lags behind makes likelihoods wrong. A loss checks its values once in a
+hundred training steps, on the CPU, where that is cheap; :mod:`likely.integrations` has monitors for every device.
 """
 
 import math
@@ -21,6 +21,11 @@ EVERY = 100  # training steps between checks
 FEWEST = 16  # values of different rows; fewer may be small by chance
 _NEAR = 1.05  # a value within 5% of its floor has almost lost its gradient
 _SMALLEST = 1e-5  # times the predictions: a scale below is that of rounding errors
+_MANY, _SHARE, _STEEP = (
+    20,
+    0.2,
+    0.4,
+)  # checks before a warning, weight of the last, slope of a scale 1.3 times too large
 _COLDEST, _HOTTEST = 0.01, 100.0  # logits divided by these give certain, or nearly uniform, predictions
 
 
@@ -62,25 +67,59 @@ def _floor(parameter: Parameter) -> float:
 
 
 class Guard:
-    """One per loss; every training forward pass asks whether a check is ``due``. It warns once."""
+    """One per loss; every training forward pass asks whether a check is ``due``. It warns once of each kind."""
 
     def __init__(self) -> None:
-        self.steps, self.done = 0, False
+        self.steps, self.done, self.told = 0, False, False
+        self.slopes: dict[str, float] = {}  # running means of the NLL's slope in the raw values
 
     def due(self) -> bool:
-        """Whether to check this time: once in a hundred."""
+        """Whether to check this time: the first, then once in a hundred."""
         self.steps += 1
-        return self.steps % EVERY == 0 and not self.done
+        return self.steps == 1 or (self.steps % EVERY == 0 and not (self.done and self.told))
 
-    def look(self, loss: Any, phi: Mapping[str, Any], prediction: Tensor) -> None:
+    def look(self, loss: Any, phi: Mapping[str, Any], prediction: Tensor, target: Tensor) -> None:
         """Check the values of one batch, and warn if something is wrong."""
-        for name, value in phi.items():
+        if not may_look(prediction, loss.validate_args) or not prediction.numel():
+            return
+        if self.steps == 1:
+            if mistake := loss._mistake(prediction.detach()):
+                warnings.warn(f"{type(loss).__name__}: {mistake}", UserWarning, stacklevel=5)
+            return
+        for name, value in () if self.done else phi.items():
             parameter = getattr(loss, name)
             enough = isinstance(parameter, Global) or value.numel() >= FEWEST
-            if isinstance(parameter, Fixed) or not enough or not may_look(value, loss.validate_args):
+            if isinstance(parameter, Fixed) or not enough:
                 continue
             wrong = trouble(name, parameter, value.detach(), float(prediction.detach().abs().amax()))
             if wrong:
-                self.done = True
+                self.done = self.told = True
                 warnings.warn(f"{name} of {type(loss).__name__} {wrong}", UserWarning, stacklevel=5)
+                return
+        if not self.told:
+            self._follow(loss, phi, prediction.detach(), target)
+
+    def _follow(self, loss: Any, phi: Mapping[str, Any], prediction: Tensor, target: Tensor) -> None:
+        """Warn if, after many steps, the slope of the NLL in a shared value is still far from zero."""
+        shared = {name: p for name in phi if isinstance(p := getattr(loss, name), Global) and p.raw.requires_grad}
+        if not shared:
+            self.told = True
+            return
+        with torch.enable_grad():
+            values = {name: loss._placed(name, p(), loss._outer(prediction)) for name, p in shared.items()}
+            nll = loss._nll(prediction, target, {**phi, **values}).mean()
+            slopes = torch.autograd.grad(nll, [p.raw for p in shared.values()])
+        for name, slope in zip(shared, slopes, strict=True):
+            mean = float(slope.sum())
+            self.slopes[name] = self.slopes.get(name, mean) + _SHARE * (mean - self.slopes.get(name, mean))
+            if self.steps >= _MANY * EVERY and abs(self.slopes[name]) > _STEEP:
+                self.told = True
+                way = "large" if self.slopes[name] > 0 else "small"
+                warnings.warn(
+                    f"{name} of {type(loss).__name__} is still too {way} for the errors of the model after "
+                    f"{self.steps} steps: hand the optimizer likely.param_groups(model, loss_fn, lr=…), or set it at "
+                    "the end by loss_fn.calibrate((model(x), y) for x, y in loader)",
+                    UserWarning,
+                    stacklevel=6,
+                )
                 return

@@ -67,6 +67,19 @@ def digamma_half_step(x: Tensor) -> Tensor:
     return result
 
 
+def log_minus_digamma(x: Tensor) -> Tensor:
+    """Return log x - ψ(x) for x > 0, without cancellation: the recurrence of ψ lifts x by 8."""
+    lifted = x + _SHIFT
+    inverse_square = lifted.square().reciprocal()
+    series = torch.zeros_like(x)
+    for k in reversed(range(len(_STIRLING))):
+        series = (series + (2 * k + 1) * _STIRLING[k]) * inverse_square
+    result = series + 0.5 / lifted - torch.log1p(_SHIFT / x)
+    for j in range(_SHIFT):
+        result = result + 1 / (x + j)
+    return result
+
+
 def log_factorial_remainder(x: Tensor) -> Tensor:
     """Return log Γ(x + 1) - x log x + x - ½ log 2π for x ≥ 0, without cancellation for large x."""
     large = x > _SHIFT

@@ -107,7 +107,7 @@ class Exp(_Bijection):
     """The exponential function, for positive values: a step of the raw number is a relative step of the value.
 
     So a step means the same whether the value is a probability or a price. Values are from 1e-18, which keeps a loss
-    finite where residuals are exactly zero and the scale falls at every step, to e⁸⁰, about 5e34; both ends can be left.
+    finite where residuals are exactly zero and the scale falls at every step, to e⁸⁰, about 5e34.
 
     See Also:
         :class:`ShiftedSoftplus`, which the paper uses.

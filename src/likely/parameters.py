@@ -636,7 +636,7 @@ class Predicted(Parameter):
         Returns:
             A parameter or a buffer.
         """
-        return self.net[-1].bias if self.has_own_net else self.start  # type: ignore[index, return-value]
+        return self.net[-1].bias if self.has_own_net else self.start  # type: ignore[index]
 
     def _mlp(self, outputs: int, bias: Tensor) -> nn.Sequential:
         sizes = (self.in_features, *self.hidden, outputs)

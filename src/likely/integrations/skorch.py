@@ -127,11 +127,15 @@ class _LikelihoodNet:
         (groups,), options = super().get_params_for_optimizer(prefix, named_parameters)  # type: ignore[misc]
         of_loss = param_groups([], self.criterion_, options["lr"], multiplier=self.multiplier)
         own: dict[int, dict[str, Any]] = {id(p): group for group in of_loss for p in group["params"]}
-        split: list[dict[str, Any]] = []
-        for group in groups:
-            split.append({**group, "params": [p for p in group["params"] if id(p) not in own]})
-            for kind in of_loss:
-                split.append({**kind, **group, "params": [p for p in group["params"] if own.get(id(p)) is kind]})
+        split = [
+            {
+                **kind,
+                **group,
+                "params": [p for p in group["params"] if own.get(id(p), {}) is kind or (not kind and id(p) not in own)],
+            }
+            for group in groups
+            for kind in ({}, *of_loss)
+        ]
         return ([group for group in split if group["params"]],), options
 
     def infer(self: Any, x: Any, **fit_params: Any) -> Any:

@@ -6,8 +6,11 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.distributions import Distribution, constraints
 from torch.distributions.utils import broadcast_all
+
+Slope = Callable[[Tensor], Tensor]
 
 
 class OfForm(Distribution):
@@ -144,37 +147,69 @@ def by_scipy(function: Callable[..., Any], *tensors: Tensor) -> Tensor:
     return torch.as_tensor(values).to(tensors[0])
 
 
-def cdf_by_scipy(function: Callable[..., Any], density: Callable[[Tensor], Tensor], x: Tensor, *rest: Tensor) -> Tensor:
-    """A CDF of ``(x, *rest)`` by SciPy, with the density as its slope in ``x`` and none in its parameters."""
-    x, *rest = torch.broadcast_tensors(x, *rest)
-    return _with_slope(by_scipy(function, x, *rest), lambda: density(x), x)
+def cdf_by_scipy(function: Callable[..., Any], slopes: dict[int, Slope], *arguments: Tensor) -> Tensor:
+    """A CDF of x and positive parameters by SciPy, differentiable in all of them.
+
+    ``slopes`` has the derivatives with a formula, by the place of their argument, as functions of x in float64.
+    """
+    arguments = torch.broadcast_tensors(*arguments)  # type: ignore[assignment]
+
+    def slope(place: int) -> Tensor:
+        known = slopes.get(place)
+        return known(arguments[0].double()) if known else _difference(function, place, *arguments)
+
+    return _differentiable(by_scipy(function, *arguments), arguments, slope)
 
 
 def icdf_by_scipy(
-    function: Callable[..., Any], density: Callable[[Tensor], Tensor], p: Tensor, *rest: Tensor
+    function: Callable[..., Any], cdf: Callable[..., Any], density: Slope, p: Tensor, *parameters: Tensor
 ) -> Tensor:
-    """Quantiles of ``(p, *rest)`` by SciPy, with one over the density as their slope in ``p``."""
-    p, *rest = torch.broadcast_tensors(p, *rest)
-    x = by_scipy(function, p, *rest)
-    return _with_slope(x, lambda: density(x).reciprocal(), p)
+    """Quantiles of p and positive parameters by SciPy, differentiable in all of them by the slopes of the CDF."""
+    p, *parameters = torch.broadcast_tensors(p, *parameters)  # type: ignore[assignment]
+    x = by_scipy(function, p, *parameters)
+
+    def slope(place: int) -> Tensor:
+        rise = -_difference(cdf, place, x, *parameters) if place else torch.ones_like(x)
+        return rise / density(x.double())
+
+    return _differentiable(x, (p, *parameters), slope)
 
 
-def _with_slope(value: Tensor, slope: Callable[[], Tensor], argument: Tensor) -> Tensor:
-    """The value, differentiable in the argument if that requires a gradient."""
-    if not (torch.is_grad_enabled() and argument.requires_grad):
+def _difference(function: Callable[..., Any], place: int, *arguments: Tensor) -> Tensor:
+    """The slope in a positive parameter, by differences of sixth order.
+
+    A parameter counts on the scale of itself where it is small, and of its root where it is large, as a concentration.
+    """
+    parameter = arguments[place].detach().double().clamp(min=torch.finfo(torch.float64).tiny)
+    step = 2e-3 * parameter / (1 + parameter).sqrt()
+
+    def at(steps: int) -> Tensor:
+        moved = [argument.double() for argument in arguments]
+        moved[place] = parameter + steps * step
+        return by_scipy(function, *moved)
+
+    return sum(weight * (at(k) - at(-k)) for k, weight in ((1, 45), (2, -9), (3, 1))) / (60 * step)
+
+
+def _differentiable(value: Tensor, arguments: tuple[Tensor, ...], slope: Callable[[int], Tensor]) -> Tensor:
+    """The value, with the slope in each of its arguments that requires a gradient."""
+    places = [place for place, argument in enumerate(arguments) if argument.requires_grad]
+    if not (torch.is_grad_enabled() and places):
         return value
-    return _Monotone.apply(value, slope().detach(), argument)
+    with torch.no_grad():  # where density and difference vanish, or are infinite, no NaN may reach the gradient
+        slopes = [slope(place).to(value).nan_to_num() for place in places]
+    return _Sloped.apply(value, slopes, *(arguments[place] for place in places))
 
 
-class _Monotone(torch.autograd.Function):
-    """A value that is already computed, with its slope in one argument."""
+class _Sloped(torch.autograd.Function):
+    """A value that is already computed, with its slopes in its arguments."""
 
     @staticmethod
-    def forward(ctx: Any, value: Tensor, slope: Tensor, argument: Tensor) -> Tensor:
-        ctx.save_for_backward(slope)
+    def forward(ctx: Any, value: Tensor, slopes: list[Tensor], *arguments: Tensor) -> Tensor:
+        ctx.save_for_backward(*slopes)
         return value.view_as(value)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[None, None, Tensor]:
-        (slope,) = ctx.saved_tensors
-        return None, None, grad * slope
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        return None, None, *(grad * slope for slope in ctx.saved_tensors)

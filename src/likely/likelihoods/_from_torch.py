@@ -44,8 +44,8 @@ def from_torch(
     A scale starts from the residuals of the first training batch, so the unit of the target does not matter. With the
     parameter held at 1, as in ``from_torch(nn.MSELoss(), scale=1.0)``, the loss has the value and the gradients of the
     original; with ``scale=likely.Global(init=1.0)`` it has them before the first step. Half the squared error is the
-    likelihood, and ``multiplier=2`` makes it the original. Weights, ``ignore_index``, ``label_smoothing``, ``reduction``,
-    ``log_input`` and ``eps`` are carried over, and the result is on the device of the weights.
+    likelihood, and ``multiplier=2`` makes it the original. Weights, ``ignore_index``, ``label_smoothing``,
+    ``reduction``, ``log_input`` and ``eps`` are carried over, and the result is on the device of the weights.
 
     Args:
         loss: instance of one of the classes above (not of a subclass).

@@ -1,7 +1,7 @@
 """The base class of likelihood losses: slots for parameters, the forward pass, reductions and weights."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, NamedTuple
 
@@ -29,6 +29,7 @@ from likely._validation import (
 )
 from likely.constraints import Exp
 from likely.kernels import Job, Layout
+from likely.likelihoods._fit import fit_shared
 from likely.likelihoods._short import Fused, Shortcut, aligned, constrained, same_device
 from likely.likelihoods._start import Moment
 from likely.likelihoods._traced import has_rows, traced
@@ -193,7 +194,8 @@ class LikelihoodLoss(nn.Module):
             loss, raw = self._shortcut.take(self, prediction, target, features, index)
             if loss is not None:
                 if due:
-                    self._guard.look(self, constrained(self, raw), prediction)
+                    phi = {n: self._placed(n, v, self._outer(prediction)) for n, v in constrained(self, raw).items()}
+                    self._guard.look(self, phi, prediction, target)
                 return loss
         with self._unchanged_on_error():
             return self._by_form(prediction, target, features, index, sample_weight, due)
@@ -255,6 +257,27 @@ class LikelihoodLoss(nn.Module):
             if torch.compiler.is_compiling() or bool(value.isfinite().all()):
                 parameter.begin(value)
 
+    @torch.enable_grad()
+    def calibrate(self, batches: Iterable[Any]) -> None:
+        """Set the parameters that all rows share exactly at their maximum likelihood, given the predictions.
+
+        Call it at the end of training, on the training rows or, better, on held-out ones.
+
+        Args:
+            batches: pairs ``(prediction, target)``, such as ``((model(x), y) for x, y in loader)``; or mappings from
+                names of arguments of :meth:`forward` to tensors.
+
+        Raises:
+            ValueError: there is no batch.
+
+        >>> import torch, likely
+        >>> loss_fn = likely.NormalLoss()
+        >>> loss_fn.calibrate([(torch.zeros(2), torch.tensor([3.0, 4.0])), (torch.zeros(1), torch.tensor([5.0]))])
+        >>> loss_fn.scale.value.square()
+        tensor(16.6667, grad_fn=<...>)
+        """
+        fit_shared(self, batches)
+
     def _mean(self, prediction: Tensor) -> Tensor:
         """What the target is compared with, in its unit."""
         return prediction
@@ -264,9 +287,11 @@ class LikelihoodLoss(nn.Module):
     ) -> Tensor:
         """The loss by its functional form; ``due`` tells whether values of the parameters are inspected."""
         self._check(prediction, target)
+        if sample_weight is not None:
+            prediction, target, features = self._set_aside(prediction, target, features, sample_weight)
         phi = self._phi(prediction, features, index)
         if due:
-            self._guard.look(self, phi, prediction)
+            self._guard.look(self, phi, prediction, target)
         if sample_weight is None and not self.beta:  # a fused kernel reduces as it goes
             loss = self._nll(prediction, target, phi, self.reduction)
             return loss if self.multiplier == 1 else loss * self.multiplier
@@ -405,17 +430,52 @@ class LikelihoodLoss(nn.Module):
         weight = counted
         if sample_weight is not None:
             factor = self._row_weight(sample_weight, nll)
-            nll = torch.where(factor > 0, nll * factor, 0.0)
+            nll = nll * factor
             weight = factor if counted is None else factor * counted
         if weight is None or self.reduction != "mean":
             return reduce(nll, self.reduction)
         total = weight.expand_as(nll).sum()
         return nll.sum() / torch.where(total != 0, total, 1.0)
 
+    def _mistake(self, prediction: Tensor) -> str | None:
+        """What looks wrong with the first batch, though it can be computed."""
+        outer = tuple(self._outer(prediction))
+        for name in self.slots:
+            parameter = getattr(self, name)
+            if isinstance(parameter, Global) and outer and outer[0] > 1 and parameter.shape == outer:
+                return (
+                    f"{name} has the shape {outer} of the whole batch, so each value belongs to a place in the batch: "
+                    "use likely.Data(n) for one value per training row, or a shape without the first axis"
+                )
+        return None
+
+    def _set_aside(self, prediction: Tensor, target: Tensor, features: Features, sample_weight: Tensor) -> Any:
+        """Replace rows of weight zero by harmless ones, so that nothing of them reaches the loss or a gradient."""
+        check_real("sample_weight", sample_weight)
+        kept = sample_weight > 0
+        if not sample_weight.ndim or (may_look(kept, None) and bool(kept.all())):
+            return prediction, target, features
+
+        def harmless(values: Tensor) -> Tensor:
+            return (
+                values if len(values) != len(rows) else torch.where(along(rows, values) | values.isfinite(), values, 0)
+            )
+
+        rows = kept.reshape(len(kept), -1).any(1)
+        if isinstance(features, Mapping):
+            features = {name: harmless(values) for name, values in features.items()}
+        elif isinstance(features, Tensor):
+            features = harmless(features)
+        return self._replaced(prediction, kept), self._replaced(target, kept), features
+
+    def _replaced(self, values: Tensor, kept: Tensor) -> Tensor:
+        """Predictions or targets, with one that every likelihood allows where they are not kept."""
+        return torch.where(along(kept, values), values, 0.5 if values.is_floating_point() else 0)
+
     def _row_weight(self, sample_weight: Tensor, nll: Tensor) -> Tensor:
         """The weights with axes added, so that they broadcast to one per element."""
         check_real("sample_weight", sample_weight)
-        factor = sample_weight.to(nll.dtype).reshape(sample_weight.shape + (1,) * (nll.ndim - sample_weight.ndim))
+        factor = along(sample_weight.to(nll.dtype), nll)
         if not fits(factor.shape, nll.shape):
             raise ValueError(
                 f"sample_weight has shape {tuple(sample_weight.shape)}, the loss {tuple(nll.shape)}: give one weight "
@@ -452,6 +512,11 @@ class LikelihoodLoss(nn.Module):
         if not hasattr(self, "family"):
             raise TypeError(f"{type(self).__name__} defines no distribution: use one of its subclasses")
         return self.family(loc=prediction, **phi)  # type: ignore[call-arg]
+
+
+def along(rows: Tensor, values: Tensor) -> Tensor:
+    """``rows`` with axes added at the end, so that they broadcast to ``values``."""
+    return rows.reshape(rows.shape + (1,) * (values.ndim - rows.ndim))
 
 
 def may_start(prediction: Tensor) -> bool:

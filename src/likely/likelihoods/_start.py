@@ -52,10 +52,8 @@ class Moment(NamedTuple):
 
 
 def power_mean(power: float, unit: float) -> Moment:
-    """The scale whose residuals have the mean ``unit`` of |z| ** power; the lower the power, the less outliers count."""
-    return Moment(
-        lambda mean: (mean / unit) ** (1 / power), lambda mean, target: (target - mean).abs().pow(power)
-    )
+    """The scale at which |z| ** power has the mean ``unit``; the lower the power, the less outliers count."""
+    return Moment(lambda mean: (mean / unit) ** (1 / power), lambda mean, target: (target - mean).abs().pow(power))
 
 
 root_mean_square = power_mean(2.0, 1.0)

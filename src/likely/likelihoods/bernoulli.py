@@ -118,6 +118,8 @@ class Bernoulli(td.Bernoulli):
 
 bernoulli_nll.fused = Fused("bernoulli", ("temperature",))  # type: ignore[attr-defined]
 
+_ENOUGH = 32  # logits, which have either sign, are not all from 0 to 1 by chance
+
 
 class BernoulliLoss(LikelihoodLoss, nll=bernoulli_nll, family=Bernoulli, temperature=TEMPERATURE):
     r"""The Bernoulli likelihood: :class:`torch.nn.BCEWithLogitsLoss` with a temperature that learns.
@@ -167,6 +169,12 @@ class BernoulliLoss(LikelihoodLoss, nll=bernoulli_nll, family=Bernoulli, tempera
         self.logits = logits
         self.register_buffer("weight", as_weight("weight", weight))
         self.register_buffer("pos_weight", as_weight("pos_weight", pos_weight))
+
+    def _mistake(self, prediction: Tensor) -> str | None:
+        low, high = (float(end) for end in prediction.aminmax())
+        if self.logits and prediction.numel() >= _ENOUGH and 0 <= low < high <= 1:
+            return "predictions look like probabilities, all from 0 to 1: give logits, or logits=False"
+        return super()._mistake(prediction)
 
     def _is_short(self, prediction: Tensor, target: Tensor) -> bool:
         weighted = self._buffers["weight"] is not None or self._buffers["pos_weight"] is not None

@@ -11,7 +11,7 @@ from torch import distributions as td
 from torch.distributions import Distribution, constraints
 from torch.nn.functional import logsigmoid
 
-from likely._special import log_factorial_remainder
+from likely._special import log_factorial_remainder, log_minus_digamma
 from likely._validation import check_shares, may_look
 from likely.constraints import Exp
 from likely.likelihoods._distribution import cdf_by_scipy, icdf_by_scipy
@@ -81,7 +81,7 @@ def _log_ratio(log_mean: Tensor, y: Tensor, excess: Tensor) -> Tensor:
 
 
 class Beta(td.Beta):
-    """The Beta distribution of torch with ``cdf`` and ``icdf`` by SciPy and a density exact at any concentration.
+    """The Beta distribution of torch with ``cdf`` and ``icdf`` by SciPy, exact at any concentration.
 
     Args:
         concentration1: positive first parameter, often called alpha.
@@ -110,8 +110,23 @@ class Beta(td.Beta):
         total = self.concentration1 + self.concentration0
         return -beta_nll(logit, value, concentration=total, reduction="none", validate_args=False)
 
+    def entropy(self) -> Tensor:
+        """The differential entropy.
+
+        Returns:
+            Entropies in nats, in the batch shape.
+        """
+        a, b = self._shapes()
+        terms = ((a, a - 1), (b, b - 1), (a + b, 2 - a - b))
+        return (
+            _remainders(a, b, a + b)
+            + sum(weight * log_minus_digamma(shape) for shape, weight in terms)
+            + HALF_LOG_2PI
+            - (a + b).log()
+        )
+
     def cdf(self, value: Tensor) -> Tensor:
-        """P(X ≤ value).
+        """P(X ≤ value), differentiable in the value and both parameters.
 
         Args:
             value: real numbers, of a shape that broadcasts with the batch.
@@ -120,7 +135,7 @@ class Beta(td.Beta):
             Probabilities, in the broadcast shape.
         """
         inside = value.clamp(0, 1)
-        return cdf_by_scipy(lambda x, a, b: special.betainc(a, b, x), self._density, inside, *self._shapes())
+        return cdf_by_scipy(_cdf, {0: self._density}, inside, *self._shapes())
 
     def icdf(self, value: Tensor) -> Tensor:
         """The quantile of a probability.
@@ -131,7 +146,7 @@ class Beta(td.Beta):
         Returns:
             Quantiles, in the broadcast shape.
         """
-        return icdf_by_scipy(lambda p, a, b: special.betaincinv(a, b, p), self._density, value, *self._shapes())
+        return icdf_by_scipy(lambda p, a, b: special.betaincinv(a, b, p), _cdf, self._density, value, *self._shapes())
 
     def _shapes(self) -> tuple[Tensor, Tensor]:
         return self.concentration1, self.concentration0
@@ -139,6 +154,10 @@ class Beta(td.Beta):
     def _density(self, value: Tensor) -> Tensor:
         tiny = torch.finfo(value.dtype).eps
         return self.log_prob(value.clamp(tiny, 1 - tiny)).exp()
+
+
+def _cdf(x: Array, a: Array, b: Array) -> Array:
+    return np.asarray(special.betainc(a, b, x))
 
 
 # From the variance m (1 - m) / (φ + 1) about a mean of m.

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch import distributions as td
 from torch.distributions import Distribution, constraints
 
-from likely._special import exp_remainder, log_gamma_remainder
+from likely._special import exp_remainder, log_factorial_remainder, log_gamma_remainder, log_minus_digamma
 from likely._validation import check_positive
 from likely.constraints import Exp
 from likely.likelihoods._distribution import cdf_by_scipy, icdf_by_scipy
@@ -61,7 +61,7 @@ def gamma_nll(
 
 
 class Gamma(td.Gamma):
-    """The Gamma distribution of torch with ``cdf`` and ``icdf`` by SciPy, differentiable in all but the concentration.
+    """The Gamma distribution of torch with ``cdf`` and ``icdf`` by SciPy, differentiable in all parameters.
 
     Args:
         concentration: positive shape.
@@ -89,6 +89,15 @@ class Gamma(td.Gamma):
         nll = gamma_nll(log_mean, x, concentration=self.concentration, reduction="none", validate_args=False)
         return torch.where(inside, -nll, at_zero)
 
+    def entropy(self) -> Tensor:
+        """The differential entropy, exact for a large concentration too.
+
+        Returns:
+            Entropies in nats, in the batch shape.
+        """
+        a = self.concentration
+        return log_factorial_remainder(a) + (a - 1) * log_minus_digamma(a) + HALF_LOG_2PI - self.rate.log()
+
     def cdf(self, value: Tensor) -> Tensor:
         """P(X ≤ value).
 
@@ -99,7 +108,7 @@ class Gamma(td.Gamma):
             Probabilities, in the broadcast shape.
         """
         x = self.rate * value.clamp(min=0)
-        return cdf_by_scipy(lambda x, a: special.gammainc(a, x), self._standard_density, x, self.concentration)
+        return cdf_by_scipy(_cdf, {0: self._standard_density}, x, self.concentration)
 
     def icdf(self, value: Tensor) -> Tensor:
         """The quantile of a probability.
@@ -110,17 +119,21 @@ class Gamma(td.Gamma):
         Returns:
             Quantiles, in the broadcast shape.
         """
-        x = icdf_by_scipy(lambda p, a: special.gammaincinv(a, p), self._standard_density, value, self.concentration)
+        x = icdf_by_scipy(
+            lambda p, a: special.gammaincinv(a, p), _cdf, self._standard_density, value, self.concentration
+        )
         return x / self.rate
 
     def _standard_density(self, x: Tensor) -> Tensor:
         return Gamma(self.concentration, torch.ones_like(self.rate), validate_args=False).log_prob(x).exp()
 
 
+def _cdf(x: Array, concentration: Array) -> Array:
+    return np.asarray(special.gammainc(concentration, x))
+
+
 # From the variance of the ratio of target and mean, 1 / α, of which one row contributes no more than 100.
-_CONCENTRATION = Moment(
-    torch.reciprocal, lambda mean, target: (target / mean - 1).square().clamp(max=100.0)
-)
+_CONCENTRATION = Moment(torch.reciprocal, lambda mean, target: (target / mean - 1).square().clamp(max=100.0))
 
 
 class GammaLoss(RateLoss, nll=gamma_nll, family=Gamma, concentration=Slot(Exp(), 1.0, start=_CONCENTRATION)):

@@ -1,7 +1,7 @@
 """The negative binomial: a count whose variance may exceed its mean, by a dispersion that learns."""
 
 import math
-from typing import Unpack
+from typing import Any, Unpack
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from likely._rows.blocks import row_blocks
 from likely._special import log_gamma_ratio
 from likely._validation import check_counts
 from likely.constraints import Exp
-from likely.likelihoods._distribution import by_scipy
+from likely.likelihoods._distribution import by_scipy, cdf_by_scipy
 from likely.likelihoods._form import How, Value, functional_form
 from likely.likelihoods._loss import ParameterLike, Phi, Slot
 from likely.likelihoods._numeric import Array, cdf
@@ -53,7 +53,9 @@ def negative_binomial_nll(
     tensor(1.2550)
     """
     if log_input:
-        log_mean_power, spread = target * prediction, prediction + dispersion.log()
+        # A mean of zero has a count of zero.
+        log_mean_power = torch.where(target == 0, 0.0, target * prediction)
+        spread = prediction + dispersion.log()
     else:
         log_mean_power, spread = torch.xlogy(target, prediction), (prediction * dispersion).log()
     count = dispersion.reciprocal()
@@ -62,7 +64,7 @@ def negative_binomial_nll(
 
 
 class NegativeBinomial(td.NegativeBinomial):
-    """The negative binomial distribution of torch with ``cdf`` and ``icdf`` by SciPy.
+    """The negative binomial distribution of torch with ``cdf`` and ``icdf`` by SciPy, exact for a large count too.
 
     Args:
         total_count: number of failures ≥ 0, not necessarily whole.
@@ -77,8 +79,59 @@ class NegativeBinomial(td.NegativeBinomial):
     (tensor(0.4857), tensor(7.))
     """
 
+    _known: Tensor | None = None  # the odds, where they are known: their logarithm loses digits
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+        """The same distribution with parameters expanded to a larger batch.
+
+        Args:
+            batch_shape: the new batch shape, to which the old one broadcasts.
+            _instance: for internal use by torch.
+
+        Returns:
+            A new distribution of the same class.
+        """
+        new = super().expand(batch_shape, _instance)
+        new._known = None if self._known is None else self._known.expand(batch_shape)
+        return new
+
+    @property
+    def _odds(self) -> Tensor:
+        odds = self.logits.exp() if self._known is None else self._known
+        return odds.clamp(max=torch.finfo(odds.dtype).max)
+
+    @property
+    def mean(self) -> Tensor:
+        """The mean."""
+        return self.total_count * self._odds
+
+    @property
+    def variance(self) -> Tensor:
+        """The variance, which exceeds the mean by its square over ``total_count``."""
+        return self.mean * (1 + self._odds)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """The logarithm of the probability of a count.
+
+        Args:
+            value: counts ≥ 0, of a shape that broadcasts with the batch.
+
+        Returns:
+            Log probabilities, in the broadcast shape.
+        """
+        if self._validate_args:
+            self._validate_sample(value)
+        return self._log_mass(value)
+
+    def _log_mass(self, value: Tensor) -> Tensor:
+        count = self.total_count.clamp(min=torch.finfo(self.total_count.dtype).tiny)
+        nll = negative_binomial_nll(
+            self.logits + count.log(), value, dispersion=count.reciprocal(), reduction="none", validate_args=False
+        )
+        return torch.where((self.total_count > 0) | (value == 0), -nll, -torch.inf)
+
     def cdf(self, value: Tensor) -> Tensor:
-        """P(X ≤ value), without gradients.
+        """P(X ≤ value), differentiable in all parameters.
 
         Args:
             value: real numbers, of a shape that broadcasts with the batch.
@@ -86,10 +139,13 @@ class NegativeBinomial(td.NegativeBinomial):
         Returns:
             Probabilities, in the broadcast shape.
         """
-        inside = by_scipy(
-            special.betaincc, value.floor().clamp(min=0) + 1, self.total_count, torch.sigmoid(self.logits)
-        )
+        count = value.detach().floor().clamp(min=0)
+        inside = cdf_by_scipy(_cdf, {2: self._slope}, count, self.total_count, self._odds)
         return torch.where(value < 0, 0.0, inside)
+
+    def _slope(self, value: Tensor) -> Tensor:
+        """Of the CDF in the odds."""
+        return -(self.total_count + value) * self._log_mass(value).exp() / (1 + self._odds)
 
     def icdf(self, value: Tensor) -> Tensor:
         """The smallest count with at least this probability at or below it.
@@ -100,7 +156,16 @@ class NegativeBinomial(td.NegativeBinomial):
         Returns:
             Counts, in the broadcast shape.
         """
-        return by_scipy(stats.nbinom.ppf, value, self.total_count, torch.sigmoid(-self.logits))
+        return by_scipy(_icdf, value, self.total_count, self._odds)
+
+
+def _cdf(value: Array, count: Array, odds: Array) -> Array:
+    few = special.betaincc(value + 1, count, odds / (1 + odds))
+    return np.where(odds < 1, few, special.betainc(count, value + 1, 1 / (1 + odds)))
+
+
+def _icdf(p: Array, count: Array, odds: Array) -> Array:
+    return np.asarray(stats.nbinom.ppf(p, np.maximum(count, np.finfo(np.float64).tiny), 1 / (1 + odds)))
 
 
 # From the variance μ + κμ².
@@ -138,7 +203,7 @@ class NegativeBinomialLoss(
     >>> import torch, likely
     >>> loss_fn = likely.NegativeBinomialLoss()
     >>> loss_fn.distribution(torch.tensor([2.0])).variance
-    tensor([61.9872], grad_fn=<DivBackward0>)
+    tensor([61.9872], grad_fn=<MulBackward0>)
     """
 
     def __init__(
@@ -163,8 +228,16 @@ class NegativeBinomialLoss(
         )
 
     def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
-        odds = self._rate(prediction) * phi["dispersion"]
-        return NegativeBinomial(phi["dispersion"].reciprocal(), logits=odds.log())
+        return of_loss(self, prediction, phi["dispersion"])
+
+
+def of_loss(loss: RateLoss, prediction: Tensor, dispersion: Tensor) -> NegativeBinomial:
+    """The distribution of a prediction, in which neither the odds nor their logarithm have lost digits."""
+    rate = loss._rate(prediction)
+    log_rate = prediction if loss.log_input else rate.log()
+    distribution = NegativeBinomial(dispersion.reciprocal(), logits=log_rate + dispersion.log())
+    distribution._known = rate * dispersion
+    return distribution
 
 
 def _crps(distribution: NegativeBinomial, y: Array) -> Array:

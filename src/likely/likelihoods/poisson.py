@@ -10,7 +10,7 @@ from torch import distributions as td
 from torch.distributions import Distribution, constraints
 
 from likely._validation import check_counts, check_not_negative
-from likely.likelihoods._distribution import by_scipy
+from likely.likelihoods._distribution import by_scipy, cdf_by_scipy
 from likely.likelihoods._form import How, functional_form
 from likely.likelihoods._loss import LikelihoodLoss, Phi
 from likely.likelihoods._numeric import Array, cdf
@@ -66,7 +66,7 @@ class Poisson(td.Poisson):
     """
 
     def cdf(self, value: Tensor) -> Tensor:
-        """P(X ≤ value), without gradients.
+        """P(X ≤ value), differentiable in the rate.
 
         Args:
             value: real numbers, of a shape that broadcasts with the batch.
@@ -74,7 +74,9 @@ class Poisson(td.Poisson):
         Returns:
             Probabilities, in the broadcast shape.
         """
-        at_least_none = by_scipy(special.pdtr, value.floor().clamp(min=0), self.rate)
+        at_least_none = cdf_by_scipy(
+            special.pdtr, {1: lambda count: -self._mass(count)}, value.detach().floor().clamp(min=0), self.rate
+        )
         return torch.where(value < 0, 0.0, at_least_none)
 
     def icdf(self, value: Tensor) -> Tensor:
@@ -87,6 +89,9 @@ class Poisson(td.Poisson):
             Counts, in the broadcast shape.
         """
         return by_scipy(stats.poisson.ppf, value, self.rate)
+
+    def _mass(self, count: Tensor) -> Tensor:
+        return torch.exp(-poisson_nll(self.rate, count, log_input=False, reduction="none", validate_args=False))
 
 
 class RateLoss(LikelihoodLoss):

@@ -18,8 +18,8 @@ from likely.likelihoods._form import How, Value, functional_form
 from likely.likelihoods._loss import ParameterLike, ScaleLoss, Slot, scale_slot
 from likely.likelihoods._numeric import NODES, Array, gauss_legendre, standardised
 from likely.likelihoods._record import Residuals, register
-from likely.likelihoods._start import half_power
 from likely.likelihoods._robust_quantiles import half_mass, half_quantile, reach, rejection_sample
+from likely.likelihoods._start import half_power
 
 # Panels from 0 to a residual, and over the whole half line.
 _NEAR, _FAR = 4, 16

@@ -9,7 +9,7 @@ from scipy import special
 from torch import Tensor
 from torch.distributions import constraints
 
-from likely._special import digamma_half_step, log1p_square, log_cosh, log_gamma_ratio
+from likely._special import log1p_square, log_cosh, log_gamma_ratio
 from likely._validation import check_finite
 from likely.constraints import Exp, Interval
 from likely.likelihoods._distribution import LocationScale
@@ -84,9 +84,8 @@ def _log_largest(x: Tensor) -> float:
 class SkewStudentT(LocationScale, nll=skew_student_t_nll, df=constraints.positive, skew=constraints.real):
     r"""The two-piece Student t: scale :math:`\sigma e^{a}` above its mode ``loc``, :math:`\sigma e^{-a}` below it.
 
-    ``cdf`` and ``icdf`` are differentiable in all parameters but ``df``, samples in all. As for Student's t, there is
-    no mean for df ≤ 1, and the variance is infinite up to df = 2.
-
+    ``cdf``, ``icdf`` and samples are differentiable in all parameters. As for Student's t, there is no mean for df ≤ 1,
+    and the variance is infinite up to df = 2.
 
     Args:
         df: positive degrees of freedom, a number or a tensor.
@@ -120,31 +119,7 @@ class SkewStudentT(LocationScale, nll=skew_student_t_nll, df=constraints.positiv
         Returns:
             Entropies in nats, in the batch shape.
         """
-        x = 0.5 * self.df
-        tails = (x + 0.5) * digamma_half_step(x) + HALF_LOG_2PI - log_gamma_ratio(x, 0.5)
-        return tails + self.scale.log() + log_cosh(self.skew)
-
-    def cdf(self, value: Tensor) -> Tensor:
-        """P(X ≤ value), differentiable in the value and all parameters but ``df``.
-
-        Args:
-            value: real numbers, of a shape that broadcasts with the batch.
-
-        Returns:
-            Probabilities, in the broadcast shape.
-        """
-        return super().cdf(value)
-
-    def icdf(self, value: Tensor) -> Tensor:
-        """The quantile of a probability, differentiable in it and all parameters but ``df``.
-
-        Args:
-            value: probabilities from 0 to 1, of a shape that broadcasts with the batch.
-
-        Returns:
-            Quantiles, in the broadcast shape.
-        """
-        return super().icdf(value)
+        return self._symmetric().entropy() + self.scale.log() + log_cosh(self.skew)
 
     def _mean_size(self) -> Tensor:
         """E|T| of the standard t, for df > 1."""
@@ -161,7 +136,7 @@ class SkewStudentT(LocationScale, nll=skew_student_t_nll, df=constraints.positiv
     def _standard_cdf(self, z: Tensor) -> Tensor:
         side = torch.where(z < 0, -self.skew, self.skew)
         narrow = side.clamp(min=-0.5 * _log_largest(z))  # below, the side has no mass that a float could tell from zero
-        beyond = 2 * torch.sigmoid(2 * side) * self._symmetric().cdf(-z.abs() * torch.exp(-narrow))
+        beyond = 2 * torch.sigmoid(2 * side) * self._symmetric().cdf(torch.where(z < 0, z, -z) * torch.exp(-narrow))
         return torch.where(z < 0, beyond, 1 - beyond)
 
     def _standard_icdf(self, p: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ from likely._validation import (
     promote,
     reduce,
 )
-from likely.likelihoods._loss import TEMPERATURE, LikelihoodLoss, ParameterLike, Phi, as_weight
+from likely.likelihoods._loss import TEMPERATURE, LikelihoodLoss, ParameterLike, Phi, along, as_weight
 from likely.likelihoods._numeric import Array, check_support
 from likely.likelihoods._record import register
 from likely.likelihoods._sharded_classes import is_spread, local_part, shards_of, spread_nll
@@ -165,10 +165,20 @@ def _plain(
     probabilities = {"target": target} if target.is_floating_point() else {}
     logits, temperature, *_ = promote(logits, temperature=temperature, **probabilities)
     axis, outer = _axes(logits)
-    ruled_out = logits.isneginf()
-    cooled = torch.where(ruled_out, 0.0, logits) / temperature.expand(outer).unsqueeze(axis)
-    cooled = torch.where(ruled_out, -torch.inf, cooled)
     target = target.to(logits.dtype) if target.is_floating_point() else target.long()
+    ruled_out, temperature = logits.isneginf(), temperature.expand(outer)
+    cooled = torch.where(ruled_out, 0.0, logits)
+    if not torch.compiler.is_compiling():
+        # Relative to the largest logit, nothing overflows, nor does its gradient in the temperature; and a row whose
+        # own class is ruled out tells nothing about its temperature.
+        lowest = torch.finfo(logits.dtype).min * temperature.detach().clamp(max=1).square().unsqueeze(axis)
+        cooled = torch.maximum(
+            cooled - torch.where(ruled_out, lowest, logits.detach()).amax(axis, keepdim=True), lowest
+        )
+        if not target.is_floating_point():
+            own = ruled_out.gather(axis, torch.where(target == ignore_index, 0, target).unsqueeze(axis)).squeeze(axis)
+            temperature = torch.where(own, temperature.detach(), temperature)
+    cooled = torch.where(ruled_out, -torch.inf, cooled / temperature.unsqueeze(axis))
     weight = None if weight is None else weight.to(logits.dtype)
     if torch.compiler.is_compiling():
         return _spelled_out(cooled, target, weight, ignore_index, label_smoothing)
@@ -358,6 +368,24 @@ class SoftmaxLoss(LikelihoodLoss, nll=softmax_nll, family=td.Categorical, temper
         if self.weight is not None:
             return row_weights(target, self.weight, self.ignore_index)
         return (target != self.ignore_index).float()
+
+    def _mistake(self, prediction: Tensor) -> str | None:
+        axis = _axes(prediction)[0]
+        low, high = (float(end) for end in prediction.aminmax())
+        if (
+            low >= 0
+            and high <= 1
+            and float((prediction.sum(axis) - 1).abs().max()) < 1e-3
+            and prediction.shape[axis] > 1
+        ):
+            return "predictions look like probabilities, which sum to 1 in each row: give logits, or their logarithms"
+        return super()._mistake(prediction)
+
+    def _replaced(self, values: Tensor, kept: Tensor) -> Tensor:
+        if not values.is_floating_point():
+            return super()._replaced(values, kept)
+        kept = kept.unsqueeze(1) if kept.ndim > 1 else kept
+        return torch.where(along(kept, values), values, 1 / values.shape[_axes(values)[0]])
 
     def _is_short(self, prediction: Tensor, target: Tensor) -> bool:
         if self._buffers["weight"] is not None or not super()._is_short(prediction, target):

@@ -9,7 +9,7 @@ from scipy import special
 from torch import Tensor
 from torch import distributions as td
 
-from likely._special import log1p_square, log_gamma_ratio
+from likely._special import digamma_half_step, log1p_square, log_gamma_ratio
 from likely.constraints import Exp
 from likely.likelihoods._distribution import cdf_by_scipy, icdf_by_scipy
 from likely.likelihoods._form import HALF_LOG_2PI, How, Value, functional_form
@@ -57,7 +57,7 @@ def student_t_nll(prediction: Tensor, target: Tensor, *, df: Value, scale: Value
 
 
 class StudentT(td.StudentT):
-    """Student's t distribution of torch with ``cdf`` and ``icdf`` by SciPy, differentiable in all but ``df``.
+    """Student's t distribution of torch with ``cdf`` and ``icdf`` by SciPy, exact for a large ``df`` too.
 
     Args:
         df: positive degrees of freedom, a number or a tensor.
@@ -72,8 +72,31 @@ class StudentT(td.StudentT):
     (tensor(0.8045), tensor(3.1824))
     """
 
+    def log_prob(self, value: Tensor) -> Tensor:
+        """The logarithm of the density.
+
+        Args:
+            value: real numbers, of a shape that broadcasts with the batch.
+
+        Returns:
+            Log densities, in the broadcast shape.
+        """
+        if self._validate_args:
+            self._validate_sample(value)
+        return -student_t_nll(self.loc, value, df=self.df, scale=self.scale, reduction="none", validate_args=False)
+
+    def entropy(self) -> Tensor:
+        """The differential entropy.
+
+        Returns:
+            Entropies in nats, in the batch shape.
+        """
+        x = 0.5 * self.df
+        tails = (x + 0.5) * digamma_half_step(x) + HALF_LOG_2PI - log_gamma_ratio(x, 0.5)
+        return tails + self.scale.log()
+
     def cdf(self, value: Tensor) -> Tensor:
-        """P(X ≤ value).
+        """P(X ≤ value), differentiable in the value and all parameters.
 
         Args:
             value: real numbers, of a shape that broadcasts with the batch.
@@ -82,10 +105,11 @@ class StudentT(td.StudentT):
             Probabilities, in the broadcast shape.
         """
         z = (value - self.loc) / self.scale
-        return cdf_by_scipy(_cdf, self._standard_density, z, self.df)
+        tail = cdf_by_scipy(_lower_tail, {0: self._standard_density}, torch.where(z < 0, z, -z), self.df)
+        return torch.where(z < 0, tail, 1 - tail)
 
     def icdf(self, value: Tensor) -> Tensor:
-        """The quantile of a probability.
+        """The quantile of a probability, differentiable in it and all parameters.
 
         Args:
             value: probabilities from 0 to 1, of a shape that broadcasts with the batch.
@@ -93,7 +117,10 @@ class StudentT(td.StudentT):
         Returns:
             Quantiles, in the broadcast shape.
         """
-        return self.loc + self.scale * icdf_by_scipy(_icdf, self._standard_density, value, self.df)
+        low = value < 0.5
+        tail = torch.where(low, value, 1 - value)
+        z = icdf_by_scipy(_lower_quantile, _lower_tail, self._standard_density, tail, self.df)
+        return self.loc + self.scale * torch.where(low, z, -z)
 
     def _standard_density(self, z: Tensor) -> Tensor:
         nll = student_t_nll(torch.zeros_like(z), z, df=self.df, scale=1.0, reduction="none", validate_args=False)
@@ -104,29 +131,25 @@ class StudentT(td.StudentT):
 _FAR = 1e9
 
 
-def upper_tail(z: Array, df: Array) -> Array:
-    """P(T > z) for z ≥ 0."""
+def _lower_tail(z: Array, df: Array) -> Array:
+    """P(T < z) for z ≤ 0."""
     with np.errstate(over="ignore"):
-        ratio = z / np.sqrt(df)
+        ratio = -z / np.sqrt(df)
         power = np.exp(-df * np.log(np.maximum(ratio, 1.0)) - np.log(df) - special.betaln(0.5 * df, 0.5))
-        return np.where(ratio > _FAR, power, special.stdtr(df, -np.minimum(z, _FAR * np.sqrt(df))))
+        return np.where(ratio > _FAR, power, special.stdtr(df, np.maximum(z, -_FAR * np.sqrt(df))))
 
 
-def upper_quantile(p: Array, df: Array) -> Array:
-    """The z ≥ 0 with P(T > z) = p, for p from 0 to ½."""
+def _lower_quantile(p: Array, df: Array) -> Array:
+    """The z ≤ 0 with P(T < z) = p, for p from 0 to ½."""
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         log_ratio = -(np.log(p) + np.log(df) + special.betaln(0.5 * df, 0.5)) / df
         far = log_ratio > math.log(_FAR)
-        return np.where(far, np.sqrt(df) * np.exp(log_ratio), np.abs(special.stdtrit(df, np.where(far, 0.5, p))))
+        return -np.where(far, np.sqrt(df) * np.exp(log_ratio), np.abs(special.stdtrit(df, np.where(far, 0.5, p))))
 
 
 def _cdf(z: Array, df: Array) -> Array:
-    tail = upper_tail(np.abs(z), df)
+    tail = _lower_tail(-np.abs(z), df)
     return np.where(z < 0, tail, 1 - tail)
-
-
-def _icdf(p: Array, df: Array) -> Array:
-    return np.where(p < 0.5, -1.0, 1.0) * upper_quantile(np.minimum(p, 1 - p), df)
 
 
 class StudentTLoss(

@@ -107,7 +107,7 @@ class VonMises(td.VonMises):
             Probabilities, in the broadcast shape.
         """
         angle = value - self.loc
-        return cdf_by_scipy(_cdf, self._standard_density, angle, self.concentration)
+        return cdf_by_scipy(_cdf, {0: self._standard_density}, angle, self.concentration)
 
     def icdf(self, value: Tensor) -> Tensor:
         """The angle in [loc - π, loc + π] that is not exceeded with this probability.
@@ -118,7 +118,7 @@ class VonMises(td.VonMises):
         Returns:
             Angles in radians, in the broadcast shape.
         """
-        return self.loc + icdf_by_scipy(_quantile, self._standard_density, value, self.concentration)
+        return self.loc + icdf_by_scipy(_quantile, _cdf, self._standard_density, value, self.concentration)
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """Draw angles in (loc - π, loc + π], without gradients.

@@ -13,7 +13,7 @@ from likely.likelihoods._form import How, Value, functional_form
 from likely.likelihoods._loss import ParameterLike, Phi, Slot
 from likely.likelihoods._numeric import Array
 from likely.likelihoods._record import LIKELIHOODS, register
-from likely.likelihoods.negative_binomial import NegativeBinomial, NegativeBinomialLoss, negative_binomial_nll
+from likely.likelihoods.negative_binomial import NegativeBinomial, NegativeBinomialLoss, negative_binomial_nll, of_loss
 from likely.likelihoods.poisson import Poisson, RateLoss, log_factorial, log_mean, poisson_nll
 
 __all__ = [
@@ -366,8 +366,10 @@ class ZeroInflatedNegativeBinomialLoss(
         )
 
     def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
-        odds = self._rate(prediction) * phi["dispersion"]
-        return ZeroInflatedNegativeBinomial(phi["dispersion"].reciprocal(), odds.log(), phi["inflation"])
+        base = of_loss(self, prediction, phi["dispersion"])
+        distribution = ZeroInflatedNegativeBinomial(base.total_count, base.logits, phi["inflation"])
+        distribution.base = base.expand(distribution.batch_shape)
+        return distribution
 
 
 def _crps(distribution: _ZeroInflated, y: Array) -> Array:
