@@ -17,6 +17,7 @@ def test_param_groups():
     rates = {lr: likely.param_groups(model, loss_fn, lr=lr)[1]["lr"] for lr in (1e-2, 0.1, 1.0)}
     assert rates == pytest.approx({1e-2: 0.1, 0.1: 0.1, 1.0: 1.0})
     assert likely.param_groups(model, loss_fn, lr=1e-3, multiplier=0.1)[1]["lr"] == pytest.approx(1e-4)
+    assert likely.param_groups(model, likely.SoftmaxLoss(), lr=1e-3)[1]["lr"] == pytest.approx(1e-3)
     whole = likely.Supervised(model, loss_fn)
     groups = likely.param_groups(whole, loss_fn, lr=0.1)
     assert [len(g["params"]) for g in groups] == [1, 2]
@@ -30,9 +31,9 @@ def test_the_level_of_predicted_values_learns_like_a_shared_value_and_the_rest_a
     narrow = likely.param_groups(model, likely.NormalLoss(likely.Predicted(4)), lr=1e-3)
     assert [(g["lr"], len(g["params"])) for g in narrow] == [(1e-3, 2), (1e-3, 1), (1e-2, 1)]
     wide = likely.param_groups(model, likely.NormalLoss(likely.Predicted(64, hidden=(5,))), lr=1e-3)
-    assert [(g["lr"], len(g["params"])) for g in wide] == [(1e-3, 2), (1.25e-4, 3), (1e-2, 1)]
+    assert [(g["lr"], len(g["params"])) for g in wide] == [(1e-3, 2), (9.375e-5, 3), (1e-2, 1)]
     own = likely.NormalLoss(likely.Predicted(64, net=nn.Linear(64, 1)))
-    assert [g["lr"] for g in likely.param_groups(model, own, lr=1e-3)] == [1e-3, 1.25e-4]
+    assert [g["lr"] for g in likely.param_groups(model, own, lr=1e-3)] == [1e-3, 9.375e-5]
 
 
 def test_clipping_acts_before_the_step_and_ends_on_request():

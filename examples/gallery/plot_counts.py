@@ -32,7 +32,7 @@ def waves(hour):
 
 def fit(loss_fn):
     model = torch.nn.Linear(6, 1)
-    optimizer = torch.optim.Adam(likely.param_groups(model, loss_fn, lr=0.05, multiplier=1.0))
+    optimizer = torch.optim.Adam(likely.param_groups(model, loss_fn, lr=0.05))
     for _ in range(800):
         optimizer.zero_grad()
         loss_fn(model(waves(hour)).flatten(), visitors).backward()

@@ -27,10 +27,9 @@ train, test = slice(0, 1500), slice(1500, None)
 first = nn.Sequential(nn.Linear(32, 128), nn.ReLU(), nn.Dropout(0.3))
 hidden = nn.Sequential(first, nn.Linear(128, 128), nn.ReLU())
 model = nn.Sequential(hidden, nn.Linear(128, 32))
-scale = likely.Predicted(128, (32,), weights="zero", init=0.3)
-loss_fn = likely.NormalLoss(scale=scale, beta=0.5)
+loss_fn = likely.NormalLoss(scale=likely.Predicted(128, (32,)), beta=0.5)
 step = likely.Supervised(model, loss_fn, features="0")
-groups = likely.param_groups(model, loss_fn, lr=0.002, multiplier=1.0, weight_decay=0.1)
+groups = likely.param_groups(model, loss_fn, lr=0.002, weight_decay=0.1)
 optimizer = torch.optim.AdamW(groups)
 for _ in range(40):
     for rows in torch.randperm(1500).split(100):

@@ -30,7 +30,7 @@ def explained(length_scale, ratio_scale, steps=350):
     scales = {"length": length_scale, "ratio": ratio_scale}
     losses = {name: likely.NormalLoss(scale=scale) for name, scale in scales.items()}
     loss_fn = likely.MultiTaskLoss(losses)
-    optimizer = torch.optim.Adam(likely.param_groups(model, loss_fn, lr=0.03, multiplier=1.0))
+    optimizer = torch.optim.Adam(likely.param_groups(model, loss_fn, lr=0.03))
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     for _ in range(steps):
         optimizer.zero_grad()
@@ -47,8 +47,7 @@ def explained(length_scale, ratio_scale, steps=350):
 
 
 fixed = [explained(1.0, 10**-power) for power in (-0.5, 0, 0.5, 1, 1.5, 2, 3, 4)]
-far = {"constraint": likely.constraints.Exp()}  # for scales that may have far to go
-weight, learned = explained(likely.Global(**far), likely.Global(**far))
+weight, learned = explained(likely.Global(), likely.Global())
 
 # %%
 # The learned weight lies where both tasks are served.

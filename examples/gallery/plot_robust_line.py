@@ -19,14 +19,14 @@ ruined = x.flatten().argsort()[-60:][torch.randperm(60)[:25]]
 y[ruined] += 2 + 2 * torch.rand(25, 1)
 
 # %%
-# Training is the same for every loss. ``param_groups`` hands the likelihood's own parameters to the
+# Training is the same for every loss. ``param_groups`` passes the likelihood's own parameters to the
 # optimizer.
 
 
 def fit(loss_fn, steps=1200):
     torch.manual_seed(0)
     model, path = torch.nn.Linear(1, 1), []
-    optimizer = torch.optim.Adam(likely.param_groups(model, loss_fn, lr=0.03, multiplier=1.0))
+    optimizer = torch.optim.Adam(likely.param_groups(model, loss_fn, lr=0.03))
     for _ in range(steps):
         optimizer.zero_grad()
         loss_fn(model(x), y).backward()

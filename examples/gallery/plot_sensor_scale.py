@@ -24,7 +24,7 @@ y = torch.sin(6 * x) + noise * torch.randn(600, 1)
 model = nn.Sequential(nn.Linear(1, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 1))
 loss_fn = likely.NormalLoss(scale=likely.Predicted(64), beta=0.5)
 step = likely.Supervised(model, loss_fn, features="3")
-optimizer = torch.optim.Adam(likely.param_groups(model, loss_fn, lr=0.003, multiplier=1.0))
+optimizer = torch.optim.Adam(likely.param_groups(model, loss_fn, lr=0.003))
 for _ in range(1200):
     optimizer.zero_grad()
     step(x, y).backward()

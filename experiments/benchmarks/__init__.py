@@ -137,6 +137,15 @@ BENCHES: tuple[Entry, ...] = (
         "three times the time it takes to read them; two Dask workers take 1.6 times less than one.",
         module("experiments.benchmarks.blocks"),
     ),
+    Entry(
+        "start",
+        "Benchmark",
+        15,
+        "One line, and it learns",
+        "With its defaults every loss of a real number reaches the likelihood of the same loss by hand that starts at "
+        "the truth, in any unit and with any optimizer.",
+        module("experiments.benchmarks.start"),
+    ),
 )
 
 __all__ = ["BENCHES"]

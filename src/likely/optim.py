@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from likely._validation import check_positive
-from likely.parameters import Predicted
+from likely.parameters import Global, Predicted
 from likely.row_store import RowStore
 
 __all__ = ["Supervised", "clip_gradients", "param_groups"]
@@ -31,10 +31,10 @@ def param_groups(
 ) -> list[dict[str, Any]]:
     """Parameter groups for a torch optimizer: the model at ``lr``, the likelihood at rates of its own.
 
-    Values that are shared by all rows, of which there are few, learn in relative steps and ten times as fast as the
-    model, up to a rate of 0.1, so that a scale keeps up with the errors of the model. That includes the common level of
-    :class:`~likely.Predicted` values; their dependence on the features is learned at the model's rate, or at 8 / d of
-    it for d > 8 features, because all features move a value together.
+    A scale that all rows share, and the common level of predicted ones, learn ten times as fast as the model, up to a
+    rate of 0.1, so that they keep up with its errors; so do all parameters of a likelihood that has a scale, a
+    concentration or a dispersion. Temperatures learn at the model's rate. How :class:`~likely.Predicted` values depend
+    on their d features is learned at 6 / d of it, if d > 6, because all features move a value together.
 
     Args:
         model: module, or parameters, to be trained.
@@ -69,10 +69,16 @@ def param_groups(
     check_positive("lr", lr)
     if not isinstance(loss_fn, nn.Module):
         raise TypeError(f"loss_fn must be a loss module such as likely.NormalLoss(), got {type(loss_fn).__name__}")
-    rates = {id(p): value_rate(lr, multiplier) for p in loss_fn.parameters() if p.requires_grad}
-    for module in loss_fn.modules():
-        if isinstance(module, Predicted):
-            rates |= {id(p): lr * (multiplier or module.rate) for p in module.slow_parameters() if id(p) in rates}
+    rates = {id(p): lr * (multiplier or 1.0) for p in loss_fn.parameters() if p.requires_grad}
+    if multiplier is not None:
+        check_positive("multiplier", multiplier)
+    for parameter in loss_fn.modules() if multiplier is None else ():
+        if isinstance(parameter, Predicted):
+            rates |= {id(p): lr * parameter.rate for p in parameter.slow_parameters() if id(p) in rates}
+        if isinstance(parameter, Global) or (isinstance(parameter, Predicted) and parameter.has_own_net):
+            level = id(parameter.level())
+            if parameter.follows_errors and level in rates:
+                rates[level] = max(lr, min(_FASTER * lr, _FASTEST))
     parameters = model.parameters() if isinstance(model, nn.Module) else model
     model_parameters = [p for p in parameters if p.requires_grad and id(p) not in rates]
     groups = [{"name": "model", "params": model_parameters, "lr": lr, "weight_decay": weight_decay, **kwargs}]
@@ -81,14 +87,6 @@ def param_groups(
         options = {"lr": rate, "weight_decay": likelihood_weight_decay, **kwargs}
         groups.append({"name": "likelihood", "params": params, **options})
     return [group for group in groups if group["params"]]
-
-
-def value_rate(lr: float, multiplier: float | None = None) -> float:
-    """Learning rate of values that are shared by all rows, where the model learns at ``lr``."""
-    if multiplier is None:
-        return max(lr, min(_FASTER * lr, _FASTEST))
-    check_positive("multiplier", multiplier)
-    return lr * multiplier
 
 
 def clip_gradients(optimizer: torch.optim.Optimizer, loss_fn: nn.Module, max_norm: float = 1.0) -> RemovableHandle:

@@ -33,7 +33,7 @@ from likely.row_store import RowStore
 __all__ = ["Data", "Fixed", "Global", "Parameter", "Predicted"]
 
 Start = float | Sequence[float] | Tensor
-_FEATURES = 8.0  # up to which predicted values learn at the model's rate; chosen by the benchmark `start`
+_FEATURES = 6.0  # up to which predicted values learn at the model's rate; chosen on tables of the benchmark `start`
 
 
 class Parameter(nn.Module):
@@ -61,6 +61,7 @@ class Parameter(nn.Module):
 
     constraint: Transform | None
     started: Tensor
+    follows_errors = False  # whether it must keep up with the errors of the model, as a scale must
     from_data = False  # whether the loss sets the initial value, from the first training batch
     waiting = False  # for that batch
 

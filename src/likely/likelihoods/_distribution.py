@@ -10,10 +10,39 @@ from torch.autograd.function import once_differentiable
 from torch.distributions import Distribution, constraints
 from torch.distributions.utils import broadcast_all
 
-Slope = Callable[[Tensor], Tensor]
+from likely.likelihoods._form import How
+
+EACH: How = {"reduction": "none", "validate_args": False}
+Function = Callable[..., Any]
 
 
-class OfForm(Distribution):
+class Exact(Distribution):
+    """A distribution whose density is that of a functional form, which keeps its digits.
+
+    Subclasses of torch's name torch's class first, by which metrics find them, and therefore ``log_prob`` again.
+    """
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """The logarithm of the density, or of the probability of a class or count.
+
+        Args:
+            value: values of a shape that broadcasts with the batch.
+
+        Returns:
+            Log densities, in the broadcast shape.
+        """
+        if self._validate_args:
+            self._validate_sample(value)
+        return -self._nll(value)
+
+    def _density(self, value: Tensor) -> Tensor:
+        return torch.exp(-self._nll(value))
+
+    @abstractmethod
+    def _nll(self, value: Tensor) -> Tensor: ...
+
+
+class OfForm(Exact):
     """The distribution of a functional form ``nll`` about ``loc``; subclasses name it, and constraints of the rest."""
 
     nll: ClassVar[Callable[..., Tensor]]
@@ -45,19 +74,9 @@ class OfForm(Distribution):
         new._validate_args = self._validate_args
         return new
 
-    def log_prob(self, value: Tensor) -> Tensor:
-        """The logarithm of the density, or of the probability of a class.
-
-        Args:
-            value: values of a shape that broadcasts with the batch.
-
-        Returns:
-            Log densities, in the broadcast shape.
-        """
-        if self._validate_args:
-            self._validate_sample(value)
+    def _nll(self, value: Tensor) -> Tensor:
         parameters = {name: getattr(self, name) for name in self.arg_constraints if name != "loc"}
-        return -type(self).nll(self.loc, value, **parameters, reduction="none", validate_args=False)
+        return type(self).nll(self.loc, value, **parameters, **EACH)
 
 
 class LocationScale(OfForm):
@@ -141,75 +160,61 @@ class LocationScale(OfForm):
         return self._standard_icdf(torch.rand(shape, dtype=self.loc.dtype, device=self.loc.device).clamp(min=tiny))
 
 
-def by_scipy(function: Callable[..., Any], *tensors: Tensor) -> Tensor:
-    """A function of NumPy arrays of tensors that broadcast: in float64, back in the first one's dtype and place."""
+def by_scipy(function: Function, *tensors: Tensor) -> Tensor:
+    """A function of NumPy arrays of tensors that broadcast: in float64, back in their dtype and place."""
     values = function(*(tensor.detach().double().cpu().numpy() for tensor in tensors))
-    return torch.as_tensor(values).to(tensors[0])
+    return torch.as_tensor(values).to(tensors[0] + tensors[-1])
 
 
-def cdf_by_scipy(function: Callable[..., Any], slopes: dict[int, Slope], *arguments: Tensor) -> Tensor:
+def cdf_by_scipy(function: Function, slopes: dict[int, Function], *arguments: Tensor) -> Tensor:
     """A CDF of x and positive parameters by SciPy, differentiable in all of them.
 
     ``slopes`` has the derivatives with a formula, by the place of their argument, as functions of x in float64.
     """
-    arguments = torch.broadcast_tensors(*arguments)  # type: ignore[assignment]
+    arguments = torch.broadcast_tensors(*arguments)
 
-    def slope(place: int) -> Tensor:
-        known = slopes.get(place)
-        return known(arguments[0].double()) if known else _difference(function, place, *arguments)
+    def slope(place: int, _: Tensor) -> Tensor:
+        return slopes[place](arguments[0].double()) if place in slopes else _difference(function, place, arguments)
 
-    return _differentiable(by_scipy(function, *arguments), arguments, slope)
+    return _Sloped.apply(function, slope, *arguments)
 
 
-def icdf_by_scipy(
-    function: Callable[..., Any], cdf: Callable[..., Any], density: Slope, p: Tensor, *parameters: Tensor
-) -> Tensor:
+def icdf_by_scipy(function: Function, cdf: Function, density: Function, *arguments: Tensor) -> Tensor:
     """Quantiles of p and positive parameters by SciPy, differentiable in all of them by the slopes of the CDF."""
-    p, *parameters = torch.broadcast_tensors(p, *parameters)  # type: ignore[assignment]
-    x = by_scipy(function, p, *parameters)
+    arguments = torch.broadcast_tensors(*arguments)
 
-    def slope(place: int) -> Tensor:
-        rise = -_difference(cdf, place, x, *parameters) if place else torch.ones_like(x)
-        return rise / density(x.double())
+    def slope(place: int, x: Tensor) -> Tensor:
+        return (-_difference(cdf, place, (x, *arguments[1:])) if place else 1) / density(x)
 
-    return _differentiable(x, (p, *parameters), slope)
+    return _Sloped.apply(function, slope, *arguments)
 
 
-def _difference(function: Callable[..., Any], place: int, *arguments: Tensor) -> Tensor:
-    """The slope in a positive parameter, by differences of sixth order.
-
-    A parameter counts on the scale of itself where it is small, and of its root where it is large, as a concentration.
-    """
-    parameter = arguments[place].detach().double().clamp(min=torch.finfo(torch.float64).tiny)
-    step = 2e-3 * parameter / (1 + parameter).sqrt()
-
-    def at(steps: int) -> Tensor:
-        moved = [argument.double() for argument in arguments]
-        moved[place] = parameter + steps * step
-        return by_scipy(function, *moved)
-
-    return sum(weight * (at(k) - at(-k)) for k, weight in ((1, 45), (2, -9), (3, 1))) / (60 * step)
-
-
-def _differentiable(value: Tensor, arguments: tuple[Tensor, ...], slope: Callable[[int], Tensor]) -> Tensor:
-    """The value, with the slope in each of its arguments that requires a gradient."""
-    places = [place for place, argument in enumerate(arguments) if argument.requires_grad]
-    if not (torch.is_grad_enabled() and places):
-        return value
-    with torch.no_grad():  # where density and difference vanish, or are infinite, no NaN may reach the gradient
-        slopes = [slope(place).to(value).nan_to_num() for place in places]
-    return _Sloped.apply(value, slopes, *(arguments[place] for place in places))
+def _difference(function: Function, place: int, arguments: tuple[Tensor, ...]) -> Tensor:
+    """The slope in a positive parameter, which counts on its own scale if small, on that of its root if large."""
+    moved = [argument.double() for argument in arguments]
+    centre = moved[place].clamp(min=torch.finfo(torch.float64).tiny)
+    step = 1e-4 * centre / (1 + centre).sqrt()
+    moved[place] = torch.stack([centre + step, centre - step])
+    above, below = by_scipy(function, *moved)
+    return (above - below) / (2 * step)
 
 
 class _Sloped(torch.autograd.Function):
-    """A value that is already computed, with its slopes in its arguments."""
+    """A function by SciPy with its slopes, ``slope(place, value)`` in float64."""
 
     @staticmethod
-    def forward(ctx: Any, value: Tensor, slopes: list[Tensor], *arguments: Tensor) -> Tensor:
-        ctx.save_for_backward(*slopes)
-        return value.view_as(value)
+    def forward(ctx: Any, function: Function, slope: Function, *arguments: Tensor) -> Tensor:
+        value = by_scipy(function, *arguments)
+        ctx.slope = slope
+        ctx.save_for_backward(value)
+        return value
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        return None, None, *(grad * slope for slope in ctx.saved_tensors)
+        value = ctx.saved_tensors[0].double()
+        # At the ends of the support a slope is infinite, or zero over zero: times zero, NaN.
+        return tuple(
+            grad * ctx.slope(place, value).to(grad).nan_to_num() if needed else None
+            for place, needed in enumerate(ctx.needs_input_grad, -2)
+        )

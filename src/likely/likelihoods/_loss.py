@@ -107,6 +107,7 @@ class LikelihoodLoss(nn.Module):
     nll: ClassVar[Callable[..., Tensor]]
     family: ClassVar[type[Distribution]]
     beta: float = 0.0
+    _harmless: ClassVar[float] = 0.5  # allowed as prediction and as target
     _fused: ClassVar[Fused | None] = None
     _formula: ClassVar[Callable[..., Tensor] | None] = None  # of the NLL per element, where it has no options
 
@@ -142,7 +143,9 @@ class LikelihoodLoss(nn.Module):
         self.multiplier = float(multiplier)
         self._watch, self._guard, self._shortcut = Watch(), Guard(), Shortcut()
         for name, slot in self.slots.items():
-            setattr(self, name, as_parameter(name, parameters.pop(name, None), slot))
+            parameter = as_parameter(name, parameters.pop(name, None), slot)
+            parameter.follows_errors = any(other.start for other in self.slots.values())
+            setattr(self, name, parameter)
         if parameters:
             raise TypeError(
                 f"{type(self).__name__} has no parameter {', '.join(parameters)}; it has {', '.join(self.slots)}"
@@ -439,12 +442,12 @@ class LikelihoodLoss(nn.Module):
 
     def _mistake(self, prediction: Tensor) -> str | None:
         """What looks wrong with the first batch, though it can be computed."""
-        outer = tuple(self._outer(prediction))
+        shape = tuple(prediction.shape)
         for name in self.slots:
             parameter = getattr(self, name)
-            if isinstance(parameter, Global) and outer and outer[0] > 1 and parameter.shape == outer:
+            if isinstance(parameter, Global) and shape and shape[0] > 1 and parameter.shape == shape:
                 return (
-                    f"{name} has the shape {outer} of the whole batch, so each value belongs to a place in the batch: "
+                    f"{name} has the shape {shape} of the whole batch, so each value belongs to a place in the batch: "
                     "use likely.Data(n) for one value per training row, or a shape without the first axis"
                 )
         return None
@@ -469,8 +472,8 @@ class LikelihoodLoss(nn.Module):
         return self._replaced(prediction, kept), self._replaced(target, kept), features
 
     def _replaced(self, values: Tensor, kept: Tensor) -> Tensor:
-        """Predictions or targets, with one that every likelihood allows where they are not kept."""
-        return torch.where(along(kept, values), values, 0.5 if values.is_floating_point() else 0)
+        """Predictions or targets, with one that the likelihood allows where they are not kept."""
+        return torch.where(along(kept, values), values, self._harmless if values.is_floating_point() else 0)
 
     def _row_weight(self, sample_weight: Tensor, nll: Tensor) -> Tensor:
         """The weights with axes added, so that they broadcast to one per element."""

@@ -14,7 +14,7 @@ from torch.nn.functional import logsigmoid
 from likely._special import log_factorial_remainder, log_minus_digamma
 from likely._validation import check_shares, may_look
 from likely.constraints import Exp
-from likely.likelihoods._distribution import cdf_by_scipy, icdf_by_scipy
+from likely.likelihoods._distribution import EACH, Exact, cdf_by_scipy, icdf_by_scipy
 from likely.likelihoods._form import HALF_LOG_2PI, How, Value, functional_form
 from likely.likelihoods._loss import LikelihoodLoss, ParameterLike, Phi, Slot
 from likely.likelihoods._numeric import Array
@@ -80,7 +80,7 @@ def _log_ratio(log_mean: Tensor, y: Tensor, excess: Tensor) -> Tensor:
     return torch.where(near, torch.log1p(torch.where(near, excess, 0.0) / y), log_mean - y.log())
 
 
-class Beta(td.Beta):
+class Beta(td.Beta, Exact):
     """The Beta distribution of torch with ``cdf`` and ``icdf`` by SciPy, exact at any concentration.
 
     Args:
@@ -95,20 +95,12 @@ class Beta(td.Beta):
     (tensor(0.6875), tensor(0.6795))
     """
 
-    def log_prob(self, value: Tensor) -> Tensor:
-        """The logarithm of the density.
+    log_prob = Exact.log_prob
 
-        Args:
-            value: numbers between 0 and 1, of a shape that broadcasts with the batch.
-
-        Returns:
-            Log densities, in the broadcast shape.
-        """
-        if self._validate_args:
-            self._validate_sample(value)
+    def _nll(self, value: Tensor) -> Tensor:
         logit = self.concentration1.log() - self.concentration0.log()
         total = self.concentration1 + self.concentration0
-        return -beta_nll(logit, value, concentration=total, reduction="none", validate_args=False)
+        return beta_nll(logit, value, concentration=total, **EACH)
 
     def entropy(self) -> Tensor:
         """The differential entropy.
@@ -117,13 +109,9 @@ class Beta(td.Beta):
             Entropies in nats, in the batch shape.
         """
         a, b = self._shapes()
-        terms = ((a, a - 1), (b, b - 1), (a + b, 2 - a - b))
-        return (
-            _remainders(a, b, a + b)
-            + sum(weight * log_minus_digamma(shape) for shape, weight in terms)
-            + HALF_LOG_2PI
-            - (a + b).log()
-        )
+        below, above, total = (log_minus_digamma(shape) for shape in (a, b, a + b))
+        slopes = (a - 1) * (below - total) + (b - 1) * (above - total)
+        return slopes + _remainders(a, b, a + b) + HALF_LOG_2PI - (a + b).log()
 
     def cdf(self, value: Tensor) -> Tensor:
         """P(X ≤ value), differentiable in the value and both parameters.
@@ -146,18 +134,17 @@ class Beta(td.Beta):
         Returns:
             Quantiles, in the broadcast shape.
         """
-        return icdf_by_scipy(lambda p, a, b: special.betaincinv(a, b, p), _cdf, self._density, value, *self._shapes())
+        return icdf_by_scipy(_icdf, _cdf, self._density, value, *self._shapes())
 
     def _shapes(self) -> tuple[Tensor, Tensor]:
         return self.concentration1, self.concentration0
 
     def _density(self, value: Tensor) -> Tensor:
         tiny = torch.finfo(value.dtype).eps
-        return self.log_prob(value.clamp(tiny, 1 - tiny)).exp()
+        return super()._density(value.clamp(tiny, 1 - tiny))
 
 
-def _cdf(x: Array, a: Array, b: Array) -> Array:
-    return np.asarray(special.betainc(a, b, x))
+_cdf, _icdf = (lambda x, a, b: special.betainc(a, b, x)), (lambda p, a, b: special.betaincinv(a, b, p))
 
 
 # From the variance m (1 - m) / (φ + 1) about a mean of m.
@@ -171,13 +158,13 @@ _CONCENTRATION = Moment(
 class BetaLoss(LikelihoodLoss, nll=beta_nll, family=Beta, concentration=Slot(Exp(), 2.0, start=_CONCENTRATION)):
     r"""The Beta likelihood of a share in (0, 1); ``prediction`` is the logit of its mean, the ``concentration`` learns.
 
-    At a concentration of 2, the start, a mean of one half gives the uniform distribution. Targets of 0 and 1 are
+    At a concentration of 2 a mean of one half gives the uniform distribution. Targets of 0 and 1 are
     refused: move all targets inside, for example by ``(y * (n - 1) + 0.5) / n`` for n rows.
 
     Args:
-        concentration: positive concentration, starting at 2; the larger, the narrower: a number, which is fixed, or one
-            of :class:`~likely.Fixed`, :class:`~likely.Global` (the default), :class:`~likely.Data` and
-            :class:`~likely.Predicted`.
+        concentration: positive concentration, which starts from the first training batch; the larger, the narrower: a
+            number, which is fixed, or one of :class:`~likely.Fixed`, :class:`~likely.Global` (the default),
+            :class:`~likely.Data` and :class:`~likely.Predicted`.
         reduction: ``"mean"``, ``"sum"`` or ``"none"`` (one value per element).
         full: whether :math:`\log y (1 - y)`, which does not depend on any parameter, is included. ``True`` (the
             default) gives minus a log density.

@@ -12,7 +12,7 @@ from torch.distributions import Distribution, constraints
 from likely._special import exp_remainder, log_factorial_remainder, log_gamma_remainder, log_minus_digamma
 from likely._validation import check_positive
 from likely.constraints import Exp
-from likely.likelihoods._distribution import cdf_by_scipy, icdf_by_scipy
+from likely.likelihoods._distribution import EACH, Exact, cdf_by_scipy, icdf_by_scipy
 from likely.likelihoods._form import HALF_LOG_2PI, How, Value, functional_form
 from likely.likelihoods._loss import ParameterLike, Phi, Slot
 from likely.likelihoods._numeric import Array, cdf
@@ -60,7 +60,7 @@ def gamma_nll(
     return concentration * exp_remainder(target - log_mean) + log_gamma_remainder(concentration)
 
 
-class Gamma(td.Gamma):
+class Gamma(td.Gamma, Exact):
     """The Gamma distribution of torch with ``cdf`` and ``icdf`` by SciPy, differentiable in all parameters.
 
     Args:
@@ -75,19 +75,13 @@ class Gamma(td.Gamma):
     (tensor(0.5940), tensor(3.3567))
     """
 
-    def log_prob(self, value: Tensor) -> Tensor:
-        """The logarithm of the density, exact for a large concentration too.
+    log_prob = Exact.log_prob
 
-        Args:
-            value: numbers ≥ 0, of a shape that broadcasts with the batch.
-
-        Returns:
-            Log densities, in the broadcast shape.
-        """
+    def _nll(self, value: Tensor) -> Tensor:
         inside, log_mean = value > 0, self.concentration.log() - self.rate.log()
-        x, at_zero = torch.where(inside, value, 1.0), super().log_prob(torch.where(inside, 1.0, value))
-        nll = gamma_nll(log_mean, x, concentration=self.concentration, reduction="none", validate_args=False)
-        return torch.where(inside, -nll, at_zero)
+        at_zero = td.Gamma.log_prob(self, torch.where(inside, 1.0, value))
+        nll = gamma_nll(log_mean, torch.where(inside, value, 1.0), concentration=self.concentration, **EACH)
+        return torch.where(inside, nll, -at_zero)
 
     def entropy(self) -> Tensor:
         """The differential entropy, exact for a large concentration too.
@@ -108,7 +102,7 @@ class Gamma(td.Gamma):
             Probabilities, in the broadcast shape.
         """
         x = self.rate * value.clamp(min=0)
-        return cdf_by_scipy(_cdf, {0: self._standard_density}, x, self.concentration)
+        return cdf_by_scipy(_cdf, {0: self._standard()._density}, x, self.concentration)
 
     def icdf(self, value: Tensor) -> Tensor:
         """The quantile of a probability.
@@ -119,17 +113,13 @@ class Gamma(td.Gamma):
         Returns:
             Quantiles, in the broadcast shape.
         """
-        x = icdf_by_scipy(
-            lambda p, a: special.gammaincinv(a, p), _cdf, self._standard_density, value, self.concentration
-        )
-        return x / self.rate
+        return icdf_by_scipy(_icdf, _cdf, self._standard()._density, value, self.concentration) / self.rate
 
-    def _standard_density(self, x: Tensor) -> Tensor:
-        return Gamma(self.concentration, torch.ones_like(self.rate), validate_args=False).log_prob(x).exp()
+    def _standard(self) -> "Gamma":
+        return Gamma(self.concentration, torch.ones_like(self.rate), validate_args=False)
 
 
-def _cdf(x: Array, concentration: Array) -> Array:
-    return np.asarray(special.gammainc(concentration, x))
+_cdf, _icdf = (lambda x, a: special.gammainc(a, x)), (lambda p, a: special.gammaincinv(a, p))
 
 
 # From the variance of the ratio of target and mean, 1 / α, of which one row contributes no more than 100.
@@ -143,8 +133,8 @@ class GammaLoss(RateLoss, nll=gamma_nll, family=Gamma, concentration=Slot(Exp(),
     the mean divided by :math:`\sqrt\alpha`.
 
     Args:
-        concentration: positive concentration α, starting at 1: a number, which is fixed, or one of
-            :class:`~likely.Fixed`, :class:`~likely.Global` (the default), :class:`~likely.Data` and
+        concentration: positive concentration α, which starts from the first training batch: a number, which is fixed,
+            or one of :class:`~likely.Fixed`, :class:`~likely.Global` (the default), :class:`~likely.Data` and
             :class:`~likely.Predicted`.
         log_input: whether predictions are logarithms of means; with ``False`` they are the means.
         eps: added to the mean under ``log_input=False``, so that a mean of zero has a finite loss; 0 by default.

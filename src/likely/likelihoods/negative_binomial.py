@@ -1,7 +1,7 @@
 """The negative binomial: a count whose variance may exceed its mean, by a dispersion that learns."""
 
 import math
-from typing import Any, Unpack
+from typing import Unpack
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from likely._rows.blocks import row_blocks
 from likely._special import log_gamma_ratio
 from likely._validation import check_counts
 from likely.constraints import Exp
-from likely.likelihoods._distribution import by_scipy, cdf_by_scipy
+from likely.likelihoods._distribution import EACH, Exact, by_scipy, cdf_by_scipy
 from likely.likelihoods._form import How, Value, functional_form
 from likely.likelihoods._loss import ParameterLike, Phi, Slot
 from likely.likelihoods._numeric import Array, cdf
@@ -53,9 +53,7 @@ def negative_binomial_nll(
     tensor(1.2550)
     """
     if log_input:
-        # A mean of zero has a count of zero.
-        log_mean_power = torch.where(target == 0, 0.0, target * prediction)
-        spread = prediction + dispersion.log()
+        log_mean_power, spread = target * prediction, prediction + dispersion.log()
     else:
         log_mean_power, spread = torch.xlogy(target, prediction), (prediction * dispersion).log()
     count = dispersion.reciprocal()
@@ -63,7 +61,7 @@ def negative_binomial_nll(
     return nll - log_gamma_ratio(count, target)
 
 
-class NegativeBinomial(td.NegativeBinomial):
+class NegativeBinomial(td.NegativeBinomial, Exact):
     """The negative binomial distribution of torch with ``cdf`` and ``icdf`` by SciPy, exact for a large count too.
 
     Args:
@@ -79,56 +77,7 @@ class NegativeBinomial(td.NegativeBinomial):
     (tensor(0.4857), tensor(7.))
     """
 
-    _known: Tensor | None = None  # the odds, where they are known: their logarithm loses digits
-
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        """The same distribution with parameters expanded to a larger batch.
-
-        Args:
-            batch_shape: the new batch shape, to which the old one broadcasts.
-            _instance: for internal use by torch.
-
-        Returns:
-            A new distribution of the same class.
-        """
-        new = super().expand(batch_shape, _instance)
-        new._known = None if self._known is None else self._known.expand(batch_shape)
-        return new
-
-    @property
-    def _odds(self) -> Tensor:
-        odds = self.logits.exp() if self._known is None else self._known
-        return odds.clamp(max=torch.finfo(odds.dtype).max)
-
-    @property
-    def mean(self) -> Tensor:
-        """The mean."""
-        return self.total_count * self._odds
-
-    @property
-    def variance(self) -> Tensor:
-        """The variance, which exceeds the mean by its square over ``total_count``."""
-        return self.mean * (1 + self._odds)
-
-    def log_prob(self, value: Tensor) -> Tensor:
-        """The logarithm of the probability of a count.
-
-        Args:
-            value: counts ≥ 0, of a shape that broadcasts with the batch.
-
-        Returns:
-            Log probabilities, in the broadcast shape.
-        """
-        if self._validate_args:
-            self._validate_sample(value)
-        return self._log_mass(value)
-
-    def _log_mass(self, value: Tensor) -> Tensor:
-        count = self.total_count.clamp(min=torch.finfo(self.total_count.dtype).tiny)
-        nll = negative_binomial_nll(
-            self.logits + count.log(), value, dispersion=count.reciprocal(), reduction="none", validate_args=False
-        )
-        return torch.where((self.total_count > 0) | (value == 0), -nll, -torch.inf)
+    log_prob = Exact.log_prob
 
     def cdf(self, value: Tensor) -> Tensor:
         """P(X ≤ value), differentiable in all parameters.
@@ -140,12 +89,14 @@ class NegativeBinomial(td.NegativeBinomial):
             Probabilities, in the broadcast shape.
         """
         count = value.detach().floor().clamp(min=0)
-        inside = cdf_by_scipy(_cdf, {2: self._slope}, count, self.total_count, self._odds)
+        inside = cdf_by_scipy(
+            lambda k, n, logits: special.betaincc(k + 1, n, special.expit(logits)),
+            {2: lambda k: -(self.total_count + k) * self._density(k) * torch.sigmoid(self.logits)},
+            count,
+            self.total_count,
+            self.logits,
+        )
         return torch.where(value < 0, 0.0, inside)
-
-    def _slope(self, value: Tensor) -> Tensor:
-        """Of the CDF in the odds."""
-        return -(self.total_count + value) * self._log_mass(value).exp() / (1 + self._odds)
 
     def icdf(self, value: Tensor) -> Tensor:
         """The smallest count with at least this probability at or below it.
@@ -156,16 +107,18 @@ class NegativeBinomial(td.NegativeBinomial):
         Returns:
             Counts, in the broadcast shape.
         """
-        return by_scipy(_icdf, value, self.total_count, self._odds)
+        return by_scipy(
+            lambda p, n, logits: stats.nbinom.ppf(p, np.maximum(n, 1e-300), special.expit(-logits)),
+            value,
+            self.total_count,
+            self.logits,
+        )
 
-
-def _cdf(value: Array, count: Array, odds: Array) -> Array:
-    few = special.betaincc(value + 1, count, odds / (1 + odds))
-    return np.where(odds < 1, few, special.betainc(count, value + 1, 1 / (1 + odds)))
-
-
-def _icdf(p: Array, count: Array, odds: Array) -> Array:
-    return np.asarray(stats.nbinom.ppf(p, np.maximum(count, np.finfo(np.float64).tiny), 1 / (1 + odds)))
+    def _nll(self, value: Tensor) -> Tensor:
+        none = self.total_count == 0
+        count = torch.where(none, 1.0, self.total_count)
+        nll = negative_binomial_nll(self.logits + count.log(), value, dispersion=count.reciprocal(), **EACH)
+        return torch.where(none, torch.where(value == 0, 0.0, torch.inf), nll)
 
 
 # From the variance μ + κμ².
@@ -185,9 +138,9 @@ class NegativeBinomialLoss(
     r"""The negative binomial likelihood of a count, of variance :math:`\mu + \kappa\mu^2`; the ``dispersion`` κ learns.
 
     Args:
-        dispersion: positive dispersion κ, starting at 1; 0 would be the Poisson: a number, which is fixed, or one
-            of :class:`~likely.Fixed`, :class:`~likely.Global` (the default), :class:`~likely.Data` and
-            :class:`~likely.Predicted`.
+        dispersion: positive dispersion κ, which starts from the first training batch; 0 would be the Poisson: a number,
+            which is fixed, or one of :class:`~likely.Fixed`, :class:`~likely.Global` (the default),
+            :class:`~likely.Data` and :class:`~likely.Predicted`.
         log_input: whether predictions are logarithms of means; with ``False`` they are the means.
         eps: added to the mean under ``log_input=False``, so that a mean of zero has a finite loss; 0 by default.
         reduction: ``"mean"``, ``"sum"`` or ``"none"`` (one value per element).
@@ -203,7 +156,7 @@ class NegativeBinomialLoss(
     >>> import torch, likely
     >>> loss_fn = likely.NegativeBinomialLoss()
     >>> loss_fn.distribution(torch.tensor([2.0])).variance
-    tensor([61.9872], grad_fn=<MulBackward0>)
+    tensor([61.9872], grad_fn=<DivBackward0>)
     """
 
     def __init__(
@@ -228,16 +181,14 @@ class NegativeBinomialLoss(
         )
 
     def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
-        return of_loss(self, prediction, phi["dispersion"])
+        count, logits = count_and_logits(self._rate(prediction), phi["dispersion"])
+        return NegativeBinomial(count, logits=logits)
 
 
-def of_loss(loss: RateLoss, prediction: Tensor, dispersion: Tensor) -> NegativeBinomial:
-    """The distribution of a prediction, in which neither the odds nor their logarithm have lost digits."""
-    rate = loss._rate(prediction)
-    log_rate = prediction if loss.log_input else rate.log()
-    distribution = NegativeBinomial(dispersion.reciprocal(), logits=log_rate + dispersion.log())
-    distribution._known = rate * dispersion
-    return distribution
+def count_and_logits(rate: Tensor, dispersion: Tensor) -> tuple[Tensor, Tensor]:
+    """1 / κ and the log odds, which lose digits far below zero: the count makes up for them, and the mean is exact."""
+    logits = (rate * dispersion).clamp(min=torch.finfo(dispersion.dtype).tiny).log()
+    return (rate * torch.exp(-logits) * dispersion).detach() / dispersion, logits
 
 
 def _crps(distribution: NegativeBinomial, y: Array) -> Array:

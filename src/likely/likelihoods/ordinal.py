@@ -211,8 +211,7 @@ class Ordinal(OfForm, nll=ordinal_nll):
         Returns:
             Class numbers in the dtype of ``loc``, of shape ``(K,) + batch_shape``.
         """
-        classes = torch.arange(self.cutpoints.shape[-1] + 1, dtype=self.loc.dtype, device=self.loc.device)
-        classes = classes.view(-1, *(1 for _ in self.batch_shape))
+        classes = torch.arange(self.cutpoints.shape[-1] + 1).to(self.loc).view(-1, *[1] * self.loc.ndim)
         return classes.expand(-1, *self.batch_shape) if expand else classes
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
@@ -254,6 +253,7 @@ class OrdinalLoss(LikelihoodLoss, nll=ordinal_nll, family=Ordinal, cutpoints=Slo
     """
 
     cutpoints: Parameter
+    _harmless = 0.0  # a class
 
     def __init__(
         self,

@@ -10,7 +10,7 @@ from torch import distributions as td
 from torch.distributions import Distribution, constraints
 
 from likely._validation import check_counts, check_not_negative
-from likely.likelihoods._distribution import by_scipy, cdf_by_scipy
+from likely.likelihoods._distribution import EACH, Exact, by_scipy, cdf_by_scipy
 from likely.likelihoods._form import How, functional_form
 from likely.likelihoods._loss import LikelihoodLoss, Phi
 from likely.likelihoods._numeric import Array, cdf
@@ -51,7 +51,7 @@ def poisson_nll(prediction: Tensor, target: Tensor, *, log_input: bool = True, *
     return prediction.exp() - target * prediction if log_input else prediction - torch.xlogy(target, prediction)
 
 
-class Poisson(td.Poisson):
+class Poisson(td.Poisson, Exact):
     """The Poisson distribution of torch with ``cdf`` and ``icdf`` by SciPy.
 
     Args:
@@ -65,6 +65,8 @@ class Poisson(td.Poisson):
     (tensor(0.4232), tensor(5.))
     """
 
+    log_prob = Exact.log_prob
+
     def cdf(self, value: Tensor) -> Tensor:
         """P(X ≤ value), differentiable in the rate.
 
@@ -74,10 +76,9 @@ class Poisson(td.Poisson):
         Returns:
             Probabilities, in the broadcast shape.
         """
-        at_least_none = cdf_by_scipy(
-            special.pdtr, {1: lambda count: -self._mass(count)}, value.detach().floor().clamp(min=0), self.rate
-        )
-        return torch.where(value < 0, 0.0, at_least_none)
+        count = value.detach().floor().clamp(min=0)
+        inside = cdf_by_scipy(special.pdtr, {1: lambda count: -self._density(count)}, count, self.rate)
+        return torch.where(value < 0, 0.0, inside)
 
     def icdf(self, value: Tensor) -> Tensor:
         """The smallest count with at least this probability at or below it.
@@ -90,8 +91,8 @@ class Poisson(td.Poisson):
         """
         return by_scipy(stats.poisson.ppf, value, self.rate)
 
-    def _mass(self, count: Tensor) -> Tensor:
-        return torch.exp(-poisson_nll(self.rate, count, log_input=False, reduction="none", validate_args=False))
+    def _nll(self, value: Tensor) -> Tensor:
+        return poisson_nll(self.rate, value, log_input=False, **EACH)
 
 
 class RateLoss(LikelihoodLoss):

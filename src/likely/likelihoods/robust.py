@@ -210,7 +210,8 @@ class RobustLoss(
 ):
     r"""Barron's robust likelihood: the shape ``alpha`` and the ``scale`` learn how much outliers count.
 
-    A learned ``alpha`` stays in (0, 3), as in the paper, and starts at 2, the normal.
+    A learned ``alpha`` stays in (0, 3), as in the paper, and starts at 2, the normal; the scale starts from the first
+    training batch.
 
     Args:
         alpha: shape from 0 (Cauchy's tails) over 2 (normal, where it starts) to 3: a number, which is fixed, or one of

@@ -160,7 +160,7 @@ class SkewStudentT(LocationScale, nll=skew_student_t_nll, df=constraints.positiv
             return z
         # The quantile's slope in the skew: the side grows, and mass passes the mode from one side to the other.
         with torch.no_grad():
-            density = symmetric._standard_density(size)
+            density = symmetric._density(size)
             mills = torch.where(density > 1e-30, symmetric.cdf(-size) / density, size / symmetric.df)
             slope = z.abs() + mills / torch.cosh(skew)
         return z + slope * (skew - skew.detach())

@@ -11,7 +11,7 @@ from torch import distributions as td
 
 from likely._special import digamma_half_step, log1p_square, log_gamma_ratio
 from likely.constraints import Exp
-from likely.likelihoods._distribution import cdf_by_scipy, icdf_by_scipy
+from likely.likelihoods._distribution import EACH, Exact, cdf_by_scipy, icdf_by_scipy
 from likely.likelihoods._form import HALF_LOG_2PI, How, Value, functional_form
 from likely.likelihoods._loss import ParameterLike, ScaleLoss, Slot, scale_slot
 from likely.likelihoods._numeric import Array, standardised
@@ -56,7 +56,7 @@ def student_t_nll(prediction: Tensor, target: Tensor, *, df: Value, scale: Value
     return 0.5 * (df + 1) * log1p_square(z * df.rsqrt()) + scale.log() - log_gamma_ratio(0.5 * df, 0.5)
 
 
-class StudentT(td.StudentT):
+class StudentT(td.StudentT, Exact):
     """Student's t distribution of torch with ``cdf`` and ``icdf`` by SciPy, exact for a large ``df`` too.
 
     Args:
@@ -72,18 +72,10 @@ class StudentT(td.StudentT):
     (tensor(0.8045), tensor(3.1824))
     """
 
-    def log_prob(self, value: Tensor) -> Tensor:
-        """The logarithm of the density.
+    log_prob = Exact.log_prob
 
-        Args:
-            value: real numbers, of a shape that broadcasts with the batch.
-
-        Returns:
-            Log densities, in the broadcast shape.
-        """
-        if self._validate_args:
-            self._validate_sample(value)
-        return -student_t_nll(self.loc, value, df=self.df, scale=self.scale, reduction="none", validate_args=False)
+    def _nll(self, value: Tensor) -> Tensor:
+        return student_t_nll(self.loc, value, df=self.df, scale=self.scale, **EACH)
 
     def entropy(self) -> Tensor:
         """The differential entropy.
@@ -105,7 +97,7 @@ class StudentT(td.StudentT):
             Probabilities, in the broadcast shape.
         """
         z = (value - self.loc) / self.scale
-        tail = cdf_by_scipy(_lower_tail, {0: self._standard_density}, torch.where(z < 0, z, -z), self.df)
+        tail = cdf_by_scipy(_lower_tail, {0: self._standard()._density}, torch.where(z < 0, z, -z), self.df)
         return torch.where(z < 0, tail, 1 - tail)
 
     def icdf(self, value: Tensor) -> Tensor:
@@ -119,12 +111,11 @@ class StudentT(td.StudentT):
         """
         low = value < 0.5
         tail = torch.where(low, value, 1 - value)
-        z = icdf_by_scipy(_lower_quantile, _lower_tail, self._standard_density, tail, self.df)
+        z = icdf_by_scipy(_lower_quantile, _lower_tail, self._standard()._density, tail, self.df)
         return self.loc + self.scale * torch.where(low, z, -z)
 
-    def _standard_density(self, z: Tensor) -> Tensor:
-        nll = student_t_nll(torch.zeros_like(z), z, df=self.df, scale=1.0, reduction="none", validate_args=False)
-        return torch.exp(-nll)
+    def _standard(self) -> "StudentT":
+        return StudentT(self.df, validate_args=False)
 
 
 # Beyond this many √df the tail is a power of z to the last digit. SciPy squares z there, and loses it.
@@ -147,17 +138,13 @@ def _lower_quantile(p: Array, df: Array) -> Array:
         return -np.where(far, np.sqrt(df) * np.exp(log_ratio), np.abs(special.stdtrit(df, np.where(far, 0.5, p))))
 
 
-def _cdf(z: Array, df: Array) -> Array:
-    tail = _lower_tail(-np.abs(z), df)
-    return np.where(z < 0, tail, 1 - tail)
-
-
 class StudentTLoss(
     ScaleLoss, nll=student_t_nll, family=StudentT, df=Slot(Exp(), 4.0), scale=scale_slot(half_power(df=4.0))
 ):
     r"""Student's t likelihood: a squared error that limits the effect of outliers, to a degree that learns.
 
-    Both the degrees of freedom ``df`` and the ``scale`` learn by default.
+    Both the degrees of freedom ``df`` and the ``scale`` learn by default; the scale starts from the first training
+    batch.
 
     Args:
         df: degrees of freedom, starting at 4; the fewer, the heavier the tails: a number, which is fixed, or one of
@@ -220,7 +207,7 @@ def standard_crps(z: Array, df: Array) -> tuple[Array, Array]:
     spread = log1p_square(torch.from_numpy(z / np.sqrt(df))).numpy()
     moment = height * df * 0.5 * spread * special.exprel(-0.5 * (df - 1) * spread)
     constant = 2 * df * height * _crps_shape(df)
-    crps = z * (2 * _cdf(z, df) - 1) - 2 * moment + constant
+    crps = np.abs(z) * (1 - 2 * _lower_tail(-np.abs(z), df)) - 2 * moment + constant
     return np.where(infinite, np.inf, crps), np.where(infinite, np.inf, constant)
 
 

@@ -11,7 +11,7 @@ from torch import distributions as td
 
 from likely._rows.blocks import row_blocks
 from likely.constraints import Exp
-from likely.likelihoods._distribution import cdf_by_scipy, icdf_by_scipy
+from likely.likelihoods._distribution import EACH, Exact, cdf_by_scipy, icdf_by_scipy
 from likely.likelihoods._form import How, Value, functional_form
 from likely.likelihoods._loss import LikelihoodLoss, ParameterLike, Slot
 from likely.likelihoods._numeric import Array
@@ -65,7 +65,7 @@ def _log_scaled_bessel(x: Tensor) -> Tensor:
     return torch.where(large, far, torch.special.i0e(torch.where(large, 1.0, x)).log())
 
 
-class VonMises(td.VonMises):
+class VonMises(td.VonMises, Exact):
     """The von Mises distribution of torch with ``cdf`` and ``icdf``, and samples centred at its location.
 
     Angles are numbers in (loc - π, loc + π]: quantiles and samples lie there, and the CDF rises from 0 to 1. It is a
@@ -84,18 +84,10 @@ class VonMises(td.VonMises):
     (tensor(0.9668), tensor(1.0765))
     """
 
-    def log_prob(self, value: Tensor) -> Tensor:
-        """The logarithm of the density on the circle, exact in double precision too.
+    log_prob = Exact.log_prob
 
-        Args:
-            value: angles in radians, of a shape that broadcasts with the batch.
-
-        Returns:
-            Log densities, in the broadcast shape.
-        """
-        if self._validate_args:
-            self._validate_sample(value)
-        return -von_mises_nll(self.loc, value, concentration=self.concentration, reduction="none", validate_args=False)
+    def _nll(self, value: Tensor) -> Tensor:
+        return von_mises_nll(self.loc, value, concentration=self.concentration, **EACH)
 
     def cdf(self, value: Tensor) -> Tensor:
         """P(X ≤ value) of the angle in (loc - π, loc + π].
@@ -134,7 +126,7 @@ class VonMises(td.VonMises):
             return self.loc + torch.remainder(angle - self.loc + math.pi, 2 * math.pi) - math.pi
 
     def _standard_density(self, angle: Tensor) -> Tensor:
-        return torch.where(angle.abs() <= math.pi, self.log_prob(self.loc + angle).exp(), 0.0)
+        return torch.where(angle.abs() <= math.pi, self._density(self.loc + angle), 0.0)
 
 
 def _beyond(angle: Array, concentration: Array, power: int) -> Array:
@@ -187,9 +179,9 @@ class VonMisesLoss(
     r"""The von Mises likelihood of an angle in radians; the ``concentration`` κ, about one over the variance, learns.
 
     Args:
-        concentration: positive concentration κ, starting at 1; the larger, the narrower: a number, which is fixed, or
-            one of :class:`~likely.Fixed`, :class:`~likely.Global` (the default), :class:`~likely.Data` and
-            :class:`~likely.Predicted`.
+        concentration: positive concentration κ, which starts from the first training batch; the larger, the narrower:
+            a number, which is fixed, or one of :class:`~likely.Fixed`, :class:`~likely.Global` (the default),
+            :class:`~likely.Data` and :class:`~likely.Predicted`.
         reduction: ``"mean"``, ``"sum"`` or ``"none"`` (one value per element).
         full: whether constants that do not depend on any parameter are included. ``True`` (the default) gives minus a
             log density; ``False`` leaves them out, as the losses of ``torch.nn`` do.

@@ -9,11 +9,17 @@ from torch.distributions import Distribution, constraints
 
 from likely._validation import check_counts, check_shares
 from likely.constraints import Interval
+from likely.likelihoods._distribution import EACH, Exact
 from likely.likelihoods._form import How, Value, functional_form
 from likely.likelihoods._loss import ParameterLike, Phi, Slot
 from likely.likelihoods._numeric import Array
 from likely.likelihoods._record import LIKELIHOODS, register
-from likely.likelihoods.negative_binomial import NegativeBinomial, NegativeBinomialLoss, negative_binomial_nll, of_loss
+from likely.likelihoods.negative_binomial import (
+    NegativeBinomial,
+    NegativeBinomialLoss,
+    count_and_logits,
+    negative_binomial_nll,
+)
 from likely.likelihoods.poisson import Poisson, RateLoss, log_factorial, log_mean, poisson_nll
 
 __all__ = [
@@ -25,7 +31,7 @@ __all__ = [
     "zero_inflated_poisson_nll",
 ]
 INFLATION = Slot(Interval(0, 1), 0.1)
-_EACH: How = {"reduction": "none", "full": False, "validate_args": False}
+_EACH: How = {**EACH, "full": False}
 
 
 def _check_share(name: str, value: Value, validate_args: bool | None) -> None:
@@ -126,13 +132,13 @@ def _inflated(nll: Tensor, target: Tensor, inflation: Tensor) -> Tensor:
     return torch.where(zero, torch.where(likely_zero, near, far), above)
 
 
-class _ZeroInflated(Distribution):
+class _ZeroInflated(Exact):
     """A count that is zero with a probability of its own, and otherwise follows ``base``."""
 
     arg_constraints: ClassVar = {"inflation": constraints.unit_interval}
     support = constraints.nonnegative_integer
 
-    def __init__(self, base: Distribution, inflation: Any, validate_args: bool | None) -> None:
+    def __init__(self, base: Exact, inflation: Any, validate_args: bool | None) -> None:
         self.inflation = torch.as_tensor(inflation, dtype=base.mean.dtype, device=base.mean.device)
         shape = torch.broadcast_shapes(base.batch_shape, self.inflation.shape)
         self.base, self.inflation = base.expand(shape), self.inflation.expand(shape)
@@ -164,18 +170,8 @@ class _ZeroInflated(Distribution):
         """The variance."""
         return (1 - self.inflation) * (self.base.variance + self.inflation * self.base.mean.square())
 
-    def log_prob(self, value: Tensor) -> Tensor:
-        """The logarithm of the probability of a count.
-
-        Args:
-            value: counts ≥ 0, of a shape that broadcasts with the batch.
-
-        Returns:
-            Log probabilities, in the broadcast shape.
-        """
-        if self._validate_args:
-            self._validate_sample(value)
-        return -_inflated(-self.base.log_prob(value), value, self.inflation)
+    def _nll(self, value: Tensor) -> Tensor:
+        return _inflated(self.base._nll(value), value, self.inflation)
 
     def cdf(self, value: Tensor) -> Tensor:
         """P(X ≤ value).
@@ -318,8 +314,9 @@ class ZeroInflatedNegativeBinomialLoss(
     r"""The zero-inflated negative binomial likelihood of a count; the ``dispersion`` and the ``inflation`` learn.
 
     Args:
-        dispersion: positive dispersion κ, starting at 1: a number, which is fixed, or one of :class:`~likely.Fixed`,
-            :class:`~likely.Global` (the default), :class:`~likely.Data` and :class:`~likely.Predicted`.
+        dispersion: positive dispersion κ, which starts from the first training batch: a number, which is fixed, or one
+            of :class:`~likely.Fixed`, :class:`~likely.Global` (the default), :class:`~likely.Data` and
+            :class:`~likely.Predicted`.
         inflation: share of the further zeros, starting at 0.1: a number, which is fixed, or one of
             :class:`~likely.Fixed`, :class:`~likely.Global` (the default), :class:`~likely.Data` and
             :class:`~likely.Predicted`.
@@ -366,10 +363,8 @@ class ZeroInflatedNegativeBinomialLoss(
         )
 
     def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
-        base = of_loss(self, prediction, phi["dispersion"])
-        distribution = ZeroInflatedNegativeBinomial(base.total_count, base.logits, phi["inflation"])
-        distribution.base = base.expand(distribution.batch_shape)
-        return distribution
+        parts = count_and_logits(self._rate(prediction), phi["dispersion"])
+        return ZeroInflatedNegativeBinomial(*parts, phi["inflation"])
 
 
 def _crps(distribution: _ZeroInflated, y: Array) -> Array:
