@@ -53,7 +53,8 @@ def section(record: Likelihood) -> str:
             parts.append(f"likely.distributions.{name}")
     title = inspect.getdoc(home).splitlines()[0]
     slots = "".join(
-        f"- `{name}`: {bounds(slot.constraint)}; starts at {slot.init}\n" for name, slot in record.loss.slots.items()
+        f"- `{name}`: {bounds(slot.constraint)}; starts {'from the first batch' if slot.start else f'at {slot.init}'}\n"
+        for name, slot in record.loss.slots.items()
     )
     listed = f"Parameters that learn:\n\n{slots}\n" if slots else ""
     body = TABLE + "".join(f"   ~{name}\n" for name in parts)

@@ -44,7 +44,7 @@ def trouble(name: str, parameter: Parameter, value: Tensor, size: float = 0.0) -
     kind, highest = name.rpartition(".")[2], float(value.max())
     is_temperature, floor = kind == "temperature", _floor(parameter)
     least = max(floor * _NEAR, _COLDEST if is_temperature else size * _SMALLEST if kind == "scale" else 0.0)
-    if highest <= least:
+    if least and highest <= least:
         place = f"lies at the floor {floor:.4g} of its constraint" if floor else f"has fallen to {highest:.4g}"
         fits = f"{place}: the model fits its training"
         if is_temperature:

@@ -75,7 +75,8 @@ def broadcast(**tensors: Tensor) -> tuple[Tensor, ...]:
 
 def fits(shape: torch.Size, into: torch.Size) -> bool:
     """Whether ``shape`` broadcasts to ``into`` without enlarging it."""
-    return len(shape) <= len(into) and all(a in (1, b) for a, b in zip(shape[::-1], into[::-1], strict=False))
+    extra = len(into) - len(shape)
+    return extra >= 0 and all(a in (1, b) for a, b in zip(shape, into[extra:], strict=True))
 
 
 def _check_within(

@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.distributions.transforms import Transform
+from torch.distributions.transforms import ComposeTransform, Transform
 
 from likely import kernels
 from likely._hooks import has_hooks
@@ -111,7 +111,7 @@ class Parameter(nn.Module):
         except RuntimeError:
             raise ValueError(f"init of {name} has shape {tuple(start.shape)}, its shape is {self.shape}") from None
         # The inverse is taken in double precision, so that the initial value is exact to rounding.
-        raw = self.constraint.inv(start.double()).to(start.dtype)
+        raw = _inverse(self.constraint, start.double()).to(start.dtype)
         if may_look(raw, True) and not bool(raw.isfinite().all()):
             raise ValueError(
                 f"{name} cannot start at {self.init}: {self.constraint!r} does not reach it; choose another constraint"
@@ -130,7 +130,7 @@ class Parameter(nn.Module):
         assert self.constraint is not None
         level = self.level()
         with torch.no_grad():
-            raw = self._per_output(self.constraint.inv(value)).to(level.dtype).reshape(level.shape)
+            raw = self._per_output(_inverse(self.constraint, value)).to(level.dtype).reshape(level.shape)
             level.copy_(torch.where(raw.isfinite(), raw, level))
             self.started.fill_(True)
         self.waiting = False
@@ -193,6 +193,12 @@ class Parameter(nn.Module):
             ([f"shape={self.shape}"] if self.shape else [])
             + (["from data" if self.from_data else start, repr(self.constraint)] if self.ready else [])
         )
+
+
+def _inverse(constraint: Transform, value: Tensor) -> Tensor:
+    """The raw numbers of values; not by ``inv``, which stores a weak reference, where a compiler's graph would end."""
+    inverse: Tensor = constraint.inv(value) if isinstance(constraint, ComposeTransform) else constraint._inverse(value)
+    return inverse
 
 
 class Fixed(Parameter):
@@ -444,7 +450,7 @@ class Data(Parameter):
         # Rows that start from the data are stored relative to a start that they share, wherever they are stored.
         rows = (torch.zeros_like(raw) if self.from_data else raw).expand(self.n, *self.shape)
         self.table = RowStore(rows, validate_args=self.validate_args, **self.table_options)
-        self.register_buffer("start", raw)
+        self.register_buffer("start", raw, persistent=self.from_data)
 
     def level(self) -> Tensor:
         """The raw initial value, to which rows that start from the data are added.

@@ -211,10 +211,11 @@ class LikelihoodNetRegressor(_LikelihoodNet, NeuralNetRegressor):
     >>> from likely.integrations.skorch import LikelihoodNetRegressor
     >>> _ = torch.manual_seed(0)
     >>> X = np.random.default_rng(0).normal(size=(200, 3)).astype(np.float32)
+    >>> y = X[:, 0] + 0.5 * X[:, 2] ** 2
     >>> net = LikelihoodNetRegressor(
     ...     torch.nn.Linear(3, 1), criterion=likely.NormalLoss, lr=0.1, max_epochs=20, verbose=0
     ... )
-    >>> scale = net.fit(X, X[:, 0]).history[:, "likelihood/scale"]
+    >>> scale = net.fit(X, y).history[:, "likelihood/scale"]
     >>> scale[-1] < scale[0]
     True
     """

@@ -529,7 +529,7 @@ def may_start(prediction: Tensor) -> bool:
         RuntimeError: a CUDA graph is captured, in which no value can be read.
     """
     if torch.compiler.is_compiling():
-        return torch.is_grad_enabled() and not torch.compiler.is_exporting()
+        return torch.is_grad_enabled() and torch.compiler.is_dynamo_compiling()  # else it is exported
     if not may_look(prediction, True) or not torch.is_grad_enabled():
         return False
     if prediction.is_cuda and torch.cuda.is_current_stream_capturing():

@@ -371,6 +371,8 @@ class SoftmaxLoss(LikelihoodLoss, nll=softmax_nll, family=td.Categorical, temper
 
     def _mistake(self, prediction: Tensor) -> str | None:
         axis = _axes(prediction)[0]
+        if prediction.ndim == 0:
+            return None
         low, high = (float(end) for end in prediction.aminmax())
         if (
             low >= 0
