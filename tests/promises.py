@@ -250,7 +250,7 @@ class Loss(Kind):
         }
 
     def fit(self, subject: Any, rows: Rows, weight: Any = None, steps: int = 15) -> Any:
-        # A scale starts where its gradient is zero: with a small eps Adam would take a full step along a rounding error.
+        # A scale starts where its gradient is zero: with a small eps Adam would take a full step along a rounding.
         learned = list(subject.parameters())
         optimizer = torch.optim.Adam(learned, lr=0.05, eps=1e-2) if learned else None
         weight = None if weight is None else torch.as_tensor(weight)

@@ -525,8 +525,7 @@ def along(rows: Tensor, values: Tensor) -> Tensor:
 def may_start(prediction: Tensor) -> bool:
     """Whether parameters may be set here: not without gradients or values, under ``torch.func``, in a trace or export.
 
-    Raises:
-        RuntimeError: a CUDA graph is captured, in which no value can be read.
+    While a CUDA graph is captured, in which no value can be read, it raises an error.
     """
     if torch.compiler.is_compiling():
         return torch.is_grad_enabled() and torch.compiler.is_dynamo_compiling()  # else it is exported

@@ -87,9 +87,7 @@ class Logistic(LocationScale, nll=logistic_nll):
         return torch.logit(p)
 
 
-class LogisticLoss(
-    ScaleLoss, nll=logistic_nll, family=Logistic, scale=scale_slot(power_mean(1.0, 2 * math.log(2)))
-):
+class LogisticLoss(ScaleLoss, nll=logistic_nll, family=Logistic, scale=scale_slot(power_mean(1.0, 2 * math.log(2)))):
     r"""The logistic likelihood: a smooth absolute error whose ``scale`` learns.
 
     :math:`\ell = 2 \log\cosh(r / 2s) + \log s + \log 4`.
