@@ -87,7 +87,7 @@ def test_a_scale_is_learned_as_by_hand():
 def test_the_likelihoods_gradient_is_clipped_in_time():
     """A step of SGD at rate 1 moves raw by its gradient, which is far longer than the clip."""
     data = TensorDataset(torch.zeros(4, 3), torch.full((4, 1), 100.0))
-    loss_fn = likely.NormalLoss()
+    loss_fn = likely.NormalLoss(likely.Global(init=1.0))
     module = LikelihoodModule(
         nn.Linear(3, 1), loss_fn, lr=1e-6, multiplier=1e6, clip=0.5, optimizer=functools.partial(torch.optim.SGD)
     )
@@ -178,7 +178,7 @@ def test_the_monitor_logs_every_kind():
 
 def test_the_monitor_warns_once_of_a_scale_at_its_floor(tmp_path):
     x = torch.randn(32, 3)
-    loss_fn = likely.NormalLoss(scale=likely.Global(init=0.0143))
+    loss_fn = likely.NormalLoss(scale=likely.Global(**{**likely.paper.SCALE, "init": 0.0143}))
     module = LikelihoodModule(nn.Linear(3, 1), loss_fn, lr=1e-9)
     fitter = trainer(
         max_epochs=4, logger=CSVLogger(tmp_path), callbacks=[LikelihoodMonitor(every_n_steps=1)], barebones=False

@@ -179,7 +179,8 @@ def accelerated(accumulate):
     torch.manual_seed(0)
     x = torch.randn(32, 3)
     loader = DataLoader(TensorDataset(x, x[:, :1] + 0.1), batch_size=16 // accumulate)
-    step = likely.Supervised(nn.Linear(3, 1), likely.NormalLoss())
+    # A start from the first batch would be one from half as many rows.
+    step = likely.Supervised(nn.Linear(3, 1), likely.NormalLoss(likely.Global(init=1.0)))
     optimizer = torch.optim.SGD(likely.param_groups(step.model, step.loss_fn, lr=0.1))
     accelerator = Accelerator(cpu=True, gradient_accumulation_steps=accumulate)
     step, optimizer, loader = accelerator.prepare(step, optimizer, loader)

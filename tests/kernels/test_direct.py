@@ -252,7 +252,7 @@ def test_views_are_read_right() -> None:
 
 
 def test_a_guard_looks_on_the_short_way_too() -> None:
-    loss_fn = likely.NormalLoss(scale=likely.Global(init=0.0144))
+    loss_fn = likely.NormalLoss(scale=likely.Global(**{**likely.paper.SCALE, "init": 0.0144}))
     x = torch.zeros(4, requires_grad=True)
     for _ in range(99):
         loss_fn(x, torch.zeros(4))
