@@ -142,6 +142,7 @@ class LikelihoodLoss(nn.Module):
         self.reduction, self.full, self.validate_args = reduction, full, validate_args
         self.multiplier = float(multiplier)
         self._watch, self._guard, self._shortcut = Watch(), Guard(), Shortcut()
+        self._begun = False  # whether no parameter waits for the first batch
         for name, slot in self.slots.items():
             parameter = as_parameter(name, parameters.pop(name, None), slot)
             parameter.follows_errors = any(other.start for other in self.slots.values())
@@ -179,13 +180,18 @@ class LikelihoodLoss(nn.Module):
             ValueError: shapes do not match, a value is out of range, or ``features`` or ``index`` is missing.
             RuntimeError: a Data parameter without ``fallback`` is used in evaluation mode.
         """
-        if torch.compiler.is_compiling() and has_rows(self):
+        compiling = torch.compiler.is_compiling()
+        if compiling and has_rows(self):
             from likely.likelihoods._uncompiled import uncompiled  # which loads the compiler
 
             return uncompiled(self, prediction, target, features, index, sample_weight)
-        if self.training and self._waiting() and may_start(prediction):
-            return self._first(prediction, target, features, index, sample_weight)
-        if torch.compiler.is_compiling():
+        if self.training and not self._begun:
+            if self._waiting():
+                if may_start(prediction):
+                    return self._first(prediction, target, features, index, sample_weight)
+            elif not compiling:  # where a change would compile the loss once more
+                self._begun = True
+        if compiling:
             if sample_weight is None and (value := traced(self, prediction, target, features, index)) is not None:
                 return value
             return self._by_form(prediction, target, features, index, sample_weight)
@@ -202,6 +208,10 @@ class LikelihoodLoss(nn.Module):
                 return loss
         with self._unchanged_on_error():
             return self._by_form(prediction, target, features, index, sample_weight, due)
+
+    def _load_from_state_dict(self, *args: Any) -> None:
+        super()._load_from_state_dict(*args)
+        self._begun = False  # the state may be one of before the first batch
 
     def _waiting(self) -> list[Any]:
         """The parameters that wait for the first batch."""
@@ -227,6 +237,7 @@ class LikelihoodLoss(nn.Module):
                         parameter.level().copy_(level)
                         parameter.started.fill_(False)
                     parameter.waiting = not bool(parameter.started)
+            self._begun = False
         return loss
 
     @torch.no_grad()
