@@ -13,6 +13,7 @@ from torch import nn
 
 import likely
 from likelihoods import LIKELIHOODS
+from likely.integrations.monitor import LikelihoodMonitor
 
 UNITS = (1e-3, 1.0, 1e3)
 LOCATIONS = [
@@ -300,6 +301,18 @@ def test_a_scale_that_lags_is_told_once_with_the_remedy():
     assert message.startswith("scale of NormalLoss is still too large for the errors of the model after 2000 steps")
     assert "calibrate" in message
     assert warned(likely.NormalLoss(), 0.1, 2500) == []
+
+
+def test_a_monitor_tells_of_a_scale_that_lags_where_the_loss_does_not_look():
+    loss_fn = likely.NormalLoss(likely.Global(init=500.0), validate_args=False)  # as on a GPU
+    assert warned(loss_fn, 1e-6, 2500) == []
+    x, y = batch(targets=1)
+    with LikelihoodMonitor(loss_fn, every_n_steps=1) as monitor:
+        loss_fn(x, y)
+        with pytest.warns(UserWarning, match="still too large for the errors of the model after 2501 steps"):
+            monitor.step()
+        loss_fn(x, y)
+        monitor.step()  # once
 
 
 @pytest.mark.parametrize(

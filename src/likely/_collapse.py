@@ -96,11 +96,12 @@ class Guard:
                 self.done = self.told = True
                 warnings.warn(f"{name} of {type(loss).__name__} {wrong}", UserWarning, stacklevel=5)
                 return
-        if not self.told:
-            self._follow(loss, phi, prediction.detach(), target)
+        self.follow(loss, phi, prediction.detach(), target)
 
-    def _follow(self, loss: Any, phi: Mapping[str, Any], prediction: Tensor, target: Tensor) -> None:
+    def follow(self, loss: Any, phi: Mapping[str, Any], prediction: Tensor, target: Tensor) -> None:
         """Warn if, after many steps, the slope of the NLL in a shared value is still far from zero."""
+        if self.told:
+            return
         shared = {name: p for name in phi if isinstance(p := getattr(loss, name), Global) and p.raw.requires_grad}
         if not shared:
             self.told = True

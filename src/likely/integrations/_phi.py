@@ -1,14 +1,18 @@
-"""Names and values of the likelihood parameters in a module, for loggers, and a warning where one collapses."""
+"""Names and values of the likelihood parameters in a module, for loggers, and warnings where one collapses or lags."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from likely._collapse import trouble
+from likely._validation import may_look
+from likely.losses import LikelihoodLoss
 from likely.parameters import Data, Fixed, Global, Parameter, Predicted
 
 
@@ -26,11 +30,27 @@ class Caught:
         self.parameters = dict(learned(module))
         self.last: dict[str, Tensor] = {}
         self.warned: set[str] = set()
+        self.batches: dict[LikelihoodLoss, tuple[Any, Any]] = {}
         self.handles: list[RemovableHandle] = [
             parameter.register_forward_hook(self._catcher(name))
             for name, parameter in self.parameters.items()
             if isinstance(parameter, Data | Predicted)
         ]
+        losses = [part for part in module.modules() if isinstance(part, LikelihoodLoss)]
+        self.handles += [loss.register_forward_pre_hook(self._note, with_kwargs=True) for loss in losses]
+
+    def _note(self, loss: Any, args: Any, kwargs: Any) -> None:
+        # Elsewhere a loss follows its parameters by itself.
+        if loss.training and len(args) == 2 and not may_look(args[0], loss.validate_args):
+            self.batches[loss] = args, kwargs
+
+    @torch.no_grad()
+    def _follow(self) -> None:
+        """Let losses compare their shared parameters with the last batch, where they do not look at values."""
+        for loss, ((prediction, target), kwargs) in self.batches.items():
+            phi = loss._phi(prediction, kwargs.get("features"), kwargs.get("index"))
+            loss._guard.follow(loss, phi, prediction.detach(), target)
+        self.batches.clear()
 
     def _catcher(self, name: str) -> Callable[..., None]:
         def catch(parameter: nn.Module, _args: object, value: Tensor) -> None:
@@ -47,6 +67,7 @@ class Caught:
     def report(self) -> dict[str, float]:
         """Return numbers for a logger, and warn once of each parameter that collapses."""
         numbers: dict[str, float] = {}
+        self._follow()
         for name, value in self.values().items():
             numbers |= summary(f"likelihood/{name}", value)
             wrong = None if name in self.warned else trouble(name, self.parameters[name], value)

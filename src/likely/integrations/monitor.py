@@ -19,8 +19,9 @@ class LikelihoodMonitor:
     A single value is reported under its name, ``likelihood/scale``; several as ``likelihood/scale/mean``, ``/min`` and
     ``/max``, for a Data or Predicted parameter over the last training batch. A parameter has collapsed if a value is
     not finite, or if in every row it is at the floor of its constraint or is a temperature above 100. Values are read
-    at reports only; on a GPU a report waits for the device. Losses check for collapse by themselves too, once in a
-    hundred steps and on the CPU only.
+    at reports only; on a GPU a report waits for the device. It also warns once of a shared parameter that is still far
+    from its optimum, given the predictions, after 2,000 steps. Losses check both by themselves too, once in a hundred
+    steps and on the CPU only.
 
     For Lightning use :class:`likely.integrations.lightning.LikelihoodMonitor`.
 
