@@ -1,5 +1,7 @@
 """Every likelihood of the registry can be named in NetworkRegressor."""
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -68,3 +70,20 @@ def test_a_likelihood_without_a_scale_says_what_it_has() -> None:
     model = NetworkRegressor(likelihood="poisson", **QUICK).fit(X, y)
     with pytest.raises(ValueError, match="no scale: call likelihood_parameters"):
         model.predict_scale(X)
+
+
+@pytest.mark.parametrize("likelihood", ["student_t", "skew_student_t", "robust"])
+@pytest.mark.parametrize("target", ["mass at a value", "constant", "without noise"])
+def test_shapes_at_the_end_of_their_range_are_no_error(likelihood, target):
+    """Where most targets are equal or exact, the best shape is an end of its range, and once could not be started at."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 3))
+    y = {
+        "mass at a value": np.where(rng.random(120) < 0.6, 0.0, np.exp(rng.normal(size=120))),
+        "constant": np.ones(120),
+        "without noise": X[:, 0],
+    }[target]
+    model = NetworkRegressor(likelihood=likelihood, max_steps=30, cv=2, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert np.isfinite(model.fit(X, y).predict(X)).all()

@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.distributions.transforms import AffineTransform, ComposeTransform
 
-from likely.constraints import ShiftedSoftplus
+from likely.constraints import Interval, ShiftedSoftplus
 from likely.likelihoods import LIKELIHOODS
 from likely.likelihoods import Likelihood as Record
 from likely.losses import LikelihoodLoss
@@ -117,6 +117,9 @@ class Likelihood:
         def parameter(name: str, kind: str) -> Parameter:
             slot, full_shape = self.family.slots[name], (*shape, *self.axes.get(name, ()))
             init = start.get(name, slot.init if slot.start else None)
+            if isinstance(slot.constraint, Interval) and isinstance(init, Tensor):  # fitted to an end of its range
+                low, high = slot.constraint.low, slot.constraint.high
+                init = init.clamp(low + 1e-3 * (high - low), high - 1e-3 * (high - low))
             options: dict[str, Any] = {"init": init}
             if relative is not None and init is not None and name in UNITS:
                 options["constraint"] = ComposeTransform([ShiftedSoftplus(relative), AffineTransform(0.0, init)])
