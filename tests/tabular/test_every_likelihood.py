@@ -75,7 +75,7 @@ def test_a_likelihood_without_a_scale_says_what_it_has() -> None:
 @pytest.mark.parametrize("likelihood", ["student_t", "skew_student_t", "robust"])
 @pytest.mark.parametrize("target", ["mass at a value", "constant", "without noise"])
 def test_shapes_at_the_end_of_their_range_are_no_error(likelihood, target):
-    """Where most targets are equal or exact, the best shape is an end of its range, and once could not be started at."""
+    """Where most targets are equal or exact, the best shape is an end of its range, where a network cannot start."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(120, 3))
     y = {
@@ -83,7 +83,7 @@ def test_shapes_at_the_end_of_their_range_are_no_error(likelihood, target):
         "constant": np.ones(120),
         "without noise": X[:, 0],
     }[target]
-    model = NetworkRegressor(likelihood=likelihood, max_steps=30, cv=2, random_state=0)
+    model = NetworkRegressor(likelihood=likelihood, **QUICK)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert np.isfinite(model.fit(X, y).predict(X)).all()
