@@ -72,17 +72,14 @@ def test_a_likelihood_without_a_scale_says_what_it_has() -> None:
         model.predict_scale(X)
 
 
-@pytest.mark.parametrize("likelihood", ["student_t", "skew_student_t", "robust"])
-@pytest.mark.parametrize("target", ["mass at a value", "constant", "without noise"])
+@pytest.mark.usefixtures("few_steps")
+@pytest.mark.parametrize("likelihood", ["skew_student_t", "robust"])
+@pytest.mark.parametrize("target", ["constant", "without noise"])
 def test_shapes_at_the_end_of_their_range_are_no_error(likelihood, target):
     """Where most targets are equal or exact, the best shape is an end of its range, where a network cannot start."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(120, 3))
-    y = {
-        "mass at a value": np.where(rng.random(120) < 0.6, 0.0, np.exp(rng.normal(size=120))),
-        "constant": np.ones(120),
-        "without noise": X[:, 0],
-    }[target]
+    y = np.ones(120) if target == "constant" else X[:, 0]
     model = NetworkRegressor(likelihood=likelihood, **QUICK)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
