@@ -14,7 +14,7 @@ from likely.row_store import RowStore
 
 __all__ = ["Supervised", "clip_gradients", "param_groups"]
 
-# Chosen on five sets of the benchmark `start`, which reports on ten others.
+# Chosen by the benchmark `start`.
 _FASTER = 10.0  # times the model's rate …
 _FASTEST = 0.1  # … up to this one, unless the model's is higher
 
