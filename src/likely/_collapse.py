@@ -21,11 +21,9 @@ EVERY = 100  # training steps between checks
 FEWEST = 16  # values of different rows; fewer may be small by chance
 _NEAR = 1.05  # a value within 5% of its floor has almost lost its gradient
 _SMALLEST = 1e-5  # times the predictions: a scale below is that of rounding errors
-_MANY, _SHARE, _STEEP = (
-    20,
-    0.2,
-    0.4,
-)  # checks before a warning, weight of the last, slope of a scale 1.3 times too large
+_MANY = 20  # checks before a shared value is said to lag
+_SHARE = 0.2  # weight of the last check in the running mean of slopes
+_STEEP = 0.4  # slope of a scale that is 1.3 times too large
 _COLDEST, _HOTTEST = 0.01, 100.0  # logits divided by these give certain, or nearly uniform, predictions
 
 

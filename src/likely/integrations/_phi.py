@@ -42,14 +42,20 @@ class Caught:
     def _note(self, loss: Any, args: Any, kwargs: Any) -> None:
         # Elsewhere a loss follows its parameters by itself.
         if loss.training and len(args) == 2 and not may_look(args[0], loss.validate_args):
-            self.batches[loss] = args, kwargs
+            prediction, target = args
+            self.batches[loss] = (prediction.detach(), target), kwargs  # without the graph behind it
 
     @torch.no_grad()
     def _follow(self) -> None:
         """Let losses compare their shared parameters with the last batch, where they do not look at values."""
         for loss, ((prediction, target), kwargs) in self.batches.items():
+            predicted = [part for part in loss.children() if isinstance(part, Predicted) and part.training]
+            for part in predicted:  # their statistics have learned from this batch already
+                part.eval()
             phi = loss._phi(prediction, kwargs.get("features"), kwargs.get("index"))
-            loss._guard.follow(loss, phi, prediction.detach(), target)
+            for part in predicted:
+                part.train()
+            loss._guard.follow(loss, phi, prediction, target)
         self.batches.clear()
 
     def _catcher(self, name: str) -> Callable[..., None]:

@@ -126,15 +126,12 @@ class _LikelihoodNet:
         """
         (groups,), options = super().get_params_for_optimizer(prefix, named_parameters)  # type: ignore[misc]
         of_loss = param_groups([], self.criterion_, options["lr"], multiplier=self.multiplier)
-        own: dict[int, dict[str, Any]] = {id(p): group for group in of_loss for p in group["params"]}
+        owner: dict[int, dict[str, Any]] = {id(p): group for group in of_loss for p in group["params"]}
+        of_model: dict[str, Any] = {}
         split = [
-            {
-                **kind,
-                **group,
-                "params": [p for p in group["params"] if own.get(id(p), {}) is kind or (not kind and id(p) not in own)],
-            }
+            {**kind, **group, "params": [p for p in group["params"] if owner.get(id(p), of_model) is kind]}
             for group in groups
-            for kind in ({}, *of_loss)
+            for kind in (of_model, *of_loss)
         ]
         return ([group for group in split if group["params"]],), options
 
