@@ -10,6 +10,7 @@ from torch import Tensor
 from likely.parameters import Global
 
 Loss = Any  # a likelihood loss, whose class imports this file
+_NEEDS = "calibrate needs batches of (prediction, target), such as ((model(x), y) for x, y in loader)"
 
 
 def fit_shared(loss: Loss, batches: Iterable[Any]) -> None:
@@ -47,10 +48,12 @@ def _joined(batches: Iterable[Any]) -> dict[str, Tensor]:
     """All batches as one, in double precision."""
     parts: dict[str, list[Tensor]] = {}
     for batch in batches:
+        if not isinstance(batch, Mapping) and len(batch) != 2:
+            raise ValueError(_NEEDS)
         named = batch if isinstance(batch, Mapping) else dict(zip(("prediction", "target"), batch, strict=True))
         for name, value in named.items():
             parts.setdefault(name, []).append(value.detach())
     if "prediction" not in parts or "target" not in parts:
-        raise ValueError("calibrate needs batches of (prediction, target), such as ((model(x), y) for x, y in loader)")
+        raise ValueError(_NEEDS)
     joined = {name: torch.cat(values) for name, values in parts.items()}
     return {name: value.double() if value.is_floating_point() else value for name, value in joined.items()}
