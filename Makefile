@@ -49,10 +49,9 @@ $(PEERS): $(INSTALLED)
 test: $(INSTALLED) ## unit tests and every doctest
 	$(BIN)/pytest -q -n $(JOBS) --dist worksteal -o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true
 
-lint: $(INSTALLED) ## ruff: rules and format; pydoclint: every argument documented
+lint: $(INSTALLED) ## ruff: rules and format
 	$(BIN)/ruff check --output-format concise
 	$(BIN)/ruff format --check
-	$(BIN)/pydoclint --quiet src/likely
 
 types: $(INSTALLED) ## mypy, strict
 	$(BIN)/mypy

@@ -28,10 +28,6 @@ class Seeded:
     them too. That costs some microseconds per operation of any kind, so a loop may ask ``drew`` after its first step
     whether it is needed.
 
-    Args:
-        seed: the seed of the generators; see :meth:`seed` to seed them again.
-        all_draws: redirect operations that are not given a generator as well.
-
     >>> import torch
     >>> from likely._random import Seeded
     >>> before = torch.get_rng_state()
@@ -80,14 +76,7 @@ class Seeded:
 
 
 def generator(device: torch.device | str = "cpu") -> torch.Generator | None:
-    """This thread's own generator; outside :class:`Seeded` None, which stands for torch's global one.
-
-    Args:
-        device: where the numbers are drawn.
-
-    Returns:
-        The generator to hand to a random operation.
-    """
+    """This thread's own generator; outside :class:`Seeded` None, which stands for torch's global one."""
     current: Seeded | None = getattr(_local, "current", None)
     return None if current is None else current.on(torch.device(device))
 
@@ -141,9 +130,6 @@ class CheapDropout(nn.Module):
     """Dropout, whose coins are thrown once and read from another place every time.
 
     Throwing them anew takes longer than a small network's layer.
-
-    Args:
-        p: the share of numbers that are set to zero in training.
     """
 
     of: tuple[int, slice] | None = None  # number of rows of a batch, and those that are here; None: all are here

@@ -32,18 +32,7 @@ class Blocks(Protocol):
 
 
 def row_blocks(rows: int, width: int = 1, *, numbers: int = 2**20, least: int = 1, stride: int = 1) -> Iterator[slice]:
-    """Yield slices that cover the rows.
-
-    Args:
-        rows: number of rows.
-        width: numbers per row.
-        numbers: largest number of numbers in a block.
-        least: smallest number of rows in a block, however wide they are.
-        stride: every ``stride``-th row is read.
-
-    Yields:
-        slice: the rows of a block.
-    """
+    """Yield slices that cover the rows."""
     step = stride * max(least, numbers // max(1, width))
     for start in range(0, rows, step):
         yield slice(start, min(start + step, rows), stride)
@@ -55,11 +44,7 @@ def small_blocks(rows: int, width: int, numbers: int | None = None, stride: int 
 
 
 class Rows:
-    """A table of any kind and float type, on any device or disk, read in blocks and in at least float32.
-
-    Args:
-        array: tensor, NumPy array (a memory map too) or data frame of numbers.
-    """
+    """A table of any kind and float type, on any device or disk, read in blocks and in at least float32."""
 
     elsewhere = False  # whether rows cannot be read here, so that only sums of functions of them are available
 
@@ -102,19 +87,7 @@ class Rows:
         numbers: int | None = None,
         add: Callable[[T, T], T] | None = None,
     ) -> T:
-        """Return the sum of a function over all blocks, wherever the rows are.
-
-        Args:
-            compute: function of an index of some rows, by which this and other columns of the same rows are indexed. It
-                returns a number, a new array or tensor in double precision, or a tuple of these.
-            stride: every ``stride``-th row is read.
-            width: number of temporary values per row; None for the number of columns.
-            numbers: largest number of values per block; None for as many as fit in the cache.
-            add: function that combines two results; None for their sum.
-
-        Returns:
-            The sum of the results.
-        """
+        """Return the sum of a function over all blocks, wherever the rows are."""
         return summed(map(compute, self.blocks(stride, width, numbers)), add)
 
     def read(self, stride: int = 1) -> Iterator[tuple[slice, Tensor]]:
@@ -126,15 +99,7 @@ class Rows:
         return torch.cat([block for _, block in self.read()])
 
     def mapped(self, compute: Callable[[slice, Tensor], Tensor], width: int | None = None) -> Rows:
-        """Return rows that are computed from these as they are read.
-
-        Args:
-            compute: function of the slice and the numbers of a block that returns the new block, row by row.
-            width: number of columns of the result; None for that of these rows.
-
-        Returns:
-            The computed rows.
-        """
+        """Return rows that are computed from these as they are read."""
         return _MappedRows(self, compute, self.shape[1:] if width is None else (width,))
 
 

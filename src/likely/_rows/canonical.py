@@ -59,16 +59,7 @@ class Line:
 
 
 def canonical(X: Any, y: Array, weight: Array | None) -> Table:
-    """Return the table in its canonical form; equal rows of a sparse table are not merged.
-
-    Args:
-        X: array or sparse array of shape (n, d), finite.
-        y: array of shape (n,).
-        weight: array of shape (n,), the number of rows that each counts for, or None for one.
-
-    Returns:
-        The table.
-    """
+    """Return the table in its canonical form; equal rows of a sparse table are not merged."""
     weight = np.ones(len(y)) if weight is None else weight
     if not weight.all():
         weighted = weight > 0

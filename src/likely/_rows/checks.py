@@ -21,19 +21,7 @@ Result = TypeVar("Result")
 
 
 def check_sample_weight(sample_weight: Any, X: Any, *, counts: bool = True) -> NDArray[np.float64] | None:
-    """Return the number of rows that each row of X counts for, or None where no weights are given.
-
-    Args:
-        sample_weight: one weight ≥ 0 per row, not all zero; a number is the weight of every row.
-        X: the table whose rows are weighted.
-        counts: whether it matters how many rows there are; if not, weights are returned as they are.
-
-    Returns:
-        Array of shape (n,), float64: the weights converted by :func:`row_counts`.
-
-    Raises:
-        ValueError: a weight is negative, NaN or infinite, all are zero, or the shape does not fit X.
-    """
+    """Return the number of rows that each row of X counts for, or None where no weights are given."""
     if sample_weight is None:
         return None
     n: int = _num_samples(X)
@@ -51,18 +39,7 @@ def check_sample_weight(sample_weight: Any, X: Any, *, counts: bool = True) -> N
 
 
 def check_features(features: Any, n: int) -> Rows | None:
-    """Check every value of the features, block by block, and return them as rows.
-
-    Args:
-        features: tensor, array or data frame of shape (n, d), finite; None where there are none.
-        n: the number of rows.
-
-    Returns:
-        The rows, or None without features.
-
-    Raises:
-        ValueError: the shape does not fit, or a value is NaN or infinite.
-    """
+    """Check every value of the features, block by block, and return them as rows."""
     if features is None:
         return None
     array = features if isinstance(features, Tensor) or hasattr(features, "dtype") else np.asarray(features)
@@ -83,12 +60,6 @@ def row_counts(weight: NDArray[np.float64]) -> NDArray[np.float64]:
     they are relative: they are scaled to a mean of one over the rows of positive weight, and only their ratios matter.
     Where that changes them by more than a factor of ten, a warning is given, because weights that were meant as
     fractions of rows then stand for another amount of data.
-
-    Args:
-        weight: array of shape (n,), finite, ≥ 0, not all zero.
-
-    Returns:
-        Array of shape (n,), float64.
 
     >>> row_counts(np.array([3.0, 0.0, 1.0]))
     array([3., 0., 1.])

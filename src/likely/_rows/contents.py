@@ -19,14 +19,6 @@ def contents(*tables: Blocks | None, rounded: bool = False) -> Keys:
     """Return a key per row that depends on its values only, not on their order, layout or precision.
 
     Values are taken in units of a power of two near the largest of their table, so that its unit does not matter.
-
-    Args:
-        *tables: columns of the same rows; None is skipped.
-        rounded: whether to use the first 16 binary digits only. Predictions depend, by rounding, on the order of the
-            rows that a model was fitted to; this must not change the folds of rows.
-
-    Returns:
-        Array of shape (rows,), uint64. Rows of the same numbers, in single precision, have the same key.
     """
     parts = [_keys_of(table, rounded) for table in tables if table is not None]
     keys = parts[0]
@@ -55,14 +47,7 @@ def frame_keys(frame: Any) -> Keys:
 
 
 def exact_keys(table: NDArray[np.floating]) -> tuple[Keys, Keys]:
-    """Return two keys per row: one that only equal rows share, and one that ignores the order of columns too.
-
-    Args:
-        table: array of shape (rows, columns); missing values are equal to one another.
-
-    Returns:
-        Two arrays of shape (rows,), uint64.
-    """
+    """Return two keys per row: one that only equal rows share, and one that ignores the order of columns too."""
     draw = np.random.RandomState(0).randint(0, 2**63, size=table.shape[1], dtype=np.uint64)
     factors = draw * np.uint64(2) + np.uint64(1)
     exact, symmetric = np.empty((2, len(table)), dtype=np.uint64)

@@ -45,14 +45,7 @@ class RowCounts:
         return self.whole and self.largest * self.rows < 2.0**53
 
     def checked(self) -> RowCounts:
-        """Warn of weights that may be on the wrong scale, and return these counts.
-
-        Returns:
-            The object itself.
-
-        Raises:
-            ValueError: all weights are zero.
-        """
+        """Warn of weights that may be on the wrong scale, and return these counts."""
         if not self.positive:
             raise ValueError("sample_weight must be not zero everywhere: it must contain at least one non-zero number")
         if not self.are_counts:
@@ -67,17 +60,7 @@ class RowCounts:
 
 
 def counts_of(source: Source) -> RowCounts:
-    """Return the rule for the weights of a table in blocks.
-
-    Args:
-        source: the table; the last further argument of its blocks are the weights.
-
-    Returns:
-        The rule, which turns the weights of a block into numbers of rows.
-
-    Raises:
-        ValueError: a weight is negative, NaN or infinite, or all are zero.
-    """
+    """Return the rule for the weights of a table in blocks."""
     return source.total(_of_block).checked()
 
 

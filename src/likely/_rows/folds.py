@@ -26,16 +26,6 @@ def fold_numbers(
 
     Without ``strata`` classes are not spread evenly. With equal shares of every class, held-out rows would repeat the
     class frequencies of the rows fitted, and biases that follow chance frequencies would look good.
-
-    Args:
-        keys: keys of the rows, from :func:`~likely._rows.contents.contents`.
-        cv: number of folds.
-        random_state: seed of the assignment.
-        ties: a number per row, such as its label, that orders equal rows where these are in different folds.
-        strata: the group of each row, such as its class, to spread each group over the folds; None for no groups.
-
-    Returns:
-        Array of shape (rows,), from 0 to ``cv`` - 1.
     """
     shuffled = mixed(keys ^ mixed(np.full(1, random_state % 2**63, dtype=np.uint64)))
     ties = np.zeros(len(keys)) if ties is None else ties

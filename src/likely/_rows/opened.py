@@ -31,14 +31,7 @@ class BadRow(NamedTuple):
 
 
 class Split:
-    """Converts a block and its further arguments to arrays by name. It can be pickled.
-
-    Args:
-        main: name of the argument that the table is.
-        beside: names of the further arguments.
-        named: columns of the table that are other arguments, by name.
-        columns: the other columns of the table, which are ``main``; None for an array.
-    """
+    """Converts a block and its further arguments to arrays by name. It can be pickled."""
 
     def __init__(
         self, main: str, beside: list[str], named: dict[str, list[str]], columns: list[str] | None = None
@@ -62,18 +55,7 @@ class Split:
 def split_source(
     main: str, source: Source, others: dict[str, Any], columns: Sequence[str] | None = None
 ) -> tuple[Source, Split]:
-    """Attach further arguments to the blocks of a table.
-
-    Args:
-        main: name of the argument that the table is.
-        source: the table.
-        others: further arguments by name: the name of a column, a list of names, an array in memory or something of
-            the table's kind; None is skipped.
-        columns: columns of the table in an earlier call; they are selected if the table has them all.
-
-    Returns:
-        The source with the further arguments, and the rule that splits a block into arguments.
-    """
+    """Attach further arguments to the blocks of a table."""
     beside, named = [], {}
     for name, value in others.items():
         if names := _names(value):
@@ -109,17 +91,6 @@ def opened(
     """Check a table in blocks, and return its columns by name.
 
     There is always a column ``weight``, the number of rows that each row counts for; rows of weight zero are left out.
-
-    Args:
-        main: name of the argument that the table is.
-        X: the table.
-        check: function of a block's arrays, by name, that raises an error if they are invalid.
-        labels: whether ``y`` holds class numbers.
-        sample_weight: as in ``fit``: a number, the name of a column, or a number per row.
-        **others: further arguments, as in :func:`split_source`.
-
-    Returns:
-        The columns by name, or None for a table in memory.
     """
     source = source_of(X)
     if source is None:

@@ -25,14 +25,7 @@ class Place(NamedTuple):
 
 
 class Table:
-    """A source whose blocks are converted to columns.
-
-    Args:
-        source: where the blocks are.
-        prepare: function of a block, and of its further arguments, that returns its columns. It must be picklable.
-        sizes: number of rows of each block in the columns.
-        names: names of the table's own columns; None where they have none.
-    """
+    """A source whose blocks are converted to columns."""
 
     def __init__(self, source: Source, prepare: Prepare, sizes: list[int], names: list[str] | None = None) -> None:
         self.source, self.prepare, self.sizes, self.names = source, prepare, sizes, names
@@ -55,11 +48,6 @@ class SourceRows(Rows):
 
     It replaces an array or :class:`Rows` wherever these are only indexed by the places of :meth:`total`, or by a slice
     with a step over all rows.
-
-    Args:
-        table: the table of the column.
-        part: number of the column.
-        shape: shape of all rows.
     """
 
     elsewhere = True

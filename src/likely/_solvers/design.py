@@ -248,21 +248,7 @@ def centred_design(
     fit_intercept: bool,
     penalty: Array | None,
 ) -> Design:
-    """Return the design of a centred table, or of any other whose columns and target have the same products.
-
-    Args:
-        x: columns less their means, times the roots of the weights; it is overwritten.
-        y: target, likewise.
-        total: number of rows.
-        mean: means that were subtracted from the columns.
-        target: mean that was subtracted from the target.
-        units: units of the columns.
-        fit_intercept: whether means were subtracted.
-        penalty: see :func:`standardized`.
-
-    Returns:
-        The design.
-    """
+    """Return the design of a centred table, or of any other whose columns and target have the same products."""
     # The units of the table keep squares within float64.
     deviation, live = _usable(np.sqrt(np.einsum("ij,ij->j", x, x) / total), mean)
     free, spent = None, float(fit_intercept)

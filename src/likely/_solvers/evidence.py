@@ -59,20 +59,6 @@ def fit_linear(
     """Minimise Σ ℓ(b + x·w) + λ/2 |w|² and choose λ by evidence.
 
     Long tables are first fitted on a regular sample of their rows, after which about two passes over all rows suffice.
-
-    Args:
-        features: rows of shape (n, d), in memory or in blocks.
-        evaluate: ``evaluate(rows, u)`` returns ℓ, its slope and its expected curvature (Fisher information) in u for
-            those rows: a slice, or an index of columns in blocks.
-        rate: nats that a unit of spread of u costs (:class:`~likely._solvers.ridge.Ridge`).
-        quasi: whether to divide the likelihood by its dispersion, for slopes that vary more than under the model.
-        penalty: ``"evidence"``, a number for λ, or None for no penalty.
-        sample_weight: weight per row, shape (n,); None for equal weights.
-        max_iter: maximum number of passes over the rows, at each stage.
-        tol: the fit ends after a step that improves the mean loss by less than this.
-
-    Returns:
-        The line and its precision.
     """
     weight = np.ones(len(features)) if sample_weight is None else sample_weight
     mean, deviation = moments(features, weight)

@@ -33,16 +33,7 @@ class Factor:
 
     @classmethod
     def of(cls, x: Array, y: Array, weight: Array | None = None) -> Factor:
-        """Return the factor of rows.
-
-        Args:
-            x: array of shape (n, d), float64.
-            y: array of shape (n, k), float64.
-            weight: weight per row, shape (n,); None for one.
-
-        Returns:
-            The factor.
-        """
+        """Return the factor of rows."""
         if weight is not None and not weight.all():
             seen = weight > 0
             x, y, weight = x[seen], y[seen], weight[seen]

@@ -17,14 +17,6 @@ from likely._typing import Array
 def row_precision(distance: Array, df: float, dimensions: Array | float = 1.0) -> Array:
     """Return 1 / u² of rows: their weights in the least squares of the next step.
 
-    Args:
-        distance: squared distance of each row from the middle, over s².
-        df: degrees of freedom ν of the hyperprior; the fewer, the less a distant row weighs.
-        dimensions: q, one number or one per row.
-
-    Returns:
-        Array of the shape of ``distance``, from 0 to (ν + q) / ν.
-
     Example:
         >>> row_precision(np.array([0.0, 1.0, 96.0]), df=4.0)
         array([1.25, 1.  , 0.05])

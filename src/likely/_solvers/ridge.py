@@ -50,18 +50,7 @@ class Ridge:
         return float(0.5 * np.log1p(values / precision).sum() + self.rate * math.sqrt(self.spread / precision))
 
     def best(self, values: Array, response: Array, *, around: float = math.inf, radius: float = 2.0) -> float:
-        """Return the precision of highest evidence for a parabola.
-
-        Args:
-            values: eigenvalues of the curvature, shape (d,).
-            response: the curvature times the weights less the slope, in the eigenbasis, shape (d,).
-            around: the present precision. From ∞, which is w = 0, the whole line is searched; from elsewhere the
-                parabola is not valid near zero, and only the vicinity is searched.
-            radius: maximum change of log λ from a finite ``around``.
-
-        Returns:
-            The precision; ∞ if no finite one has more evidence than w = 0.
-        """
+        """Return the precision of highest evidence for a parabola."""
         top = float(values.max(initial=0.0))
         if top <= 0:
             return math.inf

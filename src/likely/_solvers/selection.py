@@ -29,13 +29,6 @@ class HeldOutGain(NamedTuple):
 def held_out_gain(gain: Tensor | NDArray[Any], weight: Tensor | NDArray[Any] | None = None) -> HeldOutGain:
     """Sum the gains of held-out rows.
 
-    Args:
-        gain: tensor or array of shape (n,): by how much the loss of each row is lower than under another model.
-        weight: weight per row, shape (n,); None for one. A row of weight two counts as two rows.
-
-    Returns:
-        The sum and its standard error.
-
     Example:
         >>> import numpy as np
         >>> gain = held_out_gain(np.array([0.4, 0.2, 0.3, 0.3]))

@@ -167,23 +167,7 @@ def spike_slab(
     max_iter: int = 150,
     tol: float = 1e-4,
 ) -> SpikeSlabFit:
-    """Return the spike and slab posterior that the iterations lead to.
-
-    Args:
-        design: the standardised table.
-        spectrum: its Gram matrix, made tridiagonal.
-        start: where to begin; None for a prior with ``share`` and ``humps``.
-        share: share of weights that are not zero, of as many as there are rows, at a start without weights.
-        humps: mean over root mean square of the sizes of weights, at a start without weights.
-        hold: number of iterations in which the prior is fixed: one learned from the first, imprecise posteriors may
-            exclude weights that would have been found.
-        damping: share of the new message in what the prior's side passes on; less is slower and more stable.
-        max_iter: maximum number of iterations.
-        tol: iterations stop when the weights change by less than this share.
-
-    Returns:
-        The fit; ``converged`` is False where the iterations diverged or did not end.
-    """
+    """Return the spike and slab posterior that the iterations lead to."""
     n = design.freedom
     begin = start or Start.blank(design, share, humps)
     slab, noise, r1, gamma1 = begin.slab, begin.noise, begin.r1, begin.gamma1

@@ -72,22 +72,6 @@ def train(
     resumed from its ``checkpoint`` gives the same result as one without a break; torch's global generator is neither
     read nor changed (:mod:`likely._random`).
 
-    Args:
-        loss: function of the step's number that returns the training loss.
-        module: module that holds all that is learned.
-        optimizer: optimizer of its parameters.
-        max_steps: maximum number of steps.
-        judge: function that returns the held-out loss of each member; None to keep the last state.
-        members: tensors of each member, whose states are kept separately.
-        every: number of steps between two calls of ``judge`` and the callbacks, the start included.
-        patience: number of steps without improvement of any member after which training ends; None for no limit.
-        seed: seed of all draws.
-        callbacks: functions of a :class:`Progress`; one that returns True ends the training.
-        checkpoint: file to save to and resume from; None for none.
-
-    Returns:
-        The lowest held-out losses, their steps, and the steps taken.
-
     Example:
         >>> import torch
         >>> from likely._solvers.training import train
@@ -145,13 +129,6 @@ def fit_constants(loss_fn: nn.Module, *losses: Callable[[], Tensor]) -> float:
     """Minimise the sum of ``losses`` over the parameters of ``loss_fn``, in place and in double; return the minimum.
 
     Each loss is computed, differentiated and released before the next, so that many rows need not be held at once.
-
-    Args:
-        loss_fn: loss module whose parameters are fitted.
-        *losses: functions that return a part of the loss each.
-
-    Returns:
-        The minimum of the sum.
 
     Example:
         >>> import torch, likely
@@ -217,11 +194,6 @@ class Checkpoint:
     """A file from which an interrupted run is resumed.
 
     Files are replaced in one move, so that there is always a complete one, and are read without unpickling code.
-
-    Args:
-        path: path of the file.
-        fingerprint: settings that identify the run; a file of another run raises an error.
-        seconds: minimum time between two writes.
 
     Example:
         >>> import tempfile

@@ -24,14 +24,6 @@ def by_chance(gains: Array, placebos: Array, first: NDArray[np.bool_] | None = N
     - by the number of rows for which a placebo, such as ÷3.2, is clearly better than any slip, plus one (Barber and
       Candès, 2015). Because of the one, a single slip in a table must be rare enough by the other two.
 
-    Args:
-        gains: for each row, the nats of surprise that the best slip removes; zero where none does. Shape (rows,).
-        placebos: the same for sets of changes that are not slips, of shape (sets, rows).
-        first: marks the rows that count; the others are copies, which get the shares of these. All by default.
-
-    Returns:
-        The shares, of shape (rows,); 1 where nothing is gained.
-
     >>> rng = np.random.default_rng(0)
     >>> gains, placebos = rng.exponential(size=1000), rng.exponential(size=(2, 1000))
     >>> gains[:9] = 15.0

@@ -48,13 +48,6 @@ class Columns:
 def read_columns(frame: pd.DataFrame, id: str | None = None) -> Columns:
     """Tell what each column holds.
 
-    Args:
-        frame: the table.
-        id: the column that names the rows, which nothing is read from; default none.
-
-    Returns:
-        Columns: the kind of every column, its values and the cells of another kind.
-
     >>> columns = read_columns(pd.DataFrame({"size": ["1", "2.5", "large"] * 1 + ["3"] * 9, "colour": list("rgb") * 4}))
     >>> columns.kinds
     {'size': 'number', 'colour': 'category'}

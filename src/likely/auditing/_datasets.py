@@ -21,15 +21,7 @@ _SECOND = ("test", "validation", "valid", "val", "dev")
 
 
 class Opened(NamedTuple):
-    """A data set as a table.
-
-    Args:
-        table: a frame, or whatever else can be read into one.
-        target: the target's column, or None.
-        test: a second frame, or None.
-        images: the pictures of the rows, or None.
-        notes: what is to be told of the reading.
-    """
+    """A data set as a table."""
 
     table: Any
     target: str | None
@@ -40,17 +32,6 @@ class Opened(NamedTuple):
 
 def open_dataset(data: Any, target: str | None = None) -> Opened | None:
     """Read a data set of Hugging Face or torch into a table; neither ``datasets`` nor its formats are imported.
-
-    Args:
-        data: a ``datasets.Dataset`` or ``DatasetDict`` (its train and test parts), a torch ``Dataset`` or
-            ``DataLoader`` of (input, target) pairs.
-        target: the target's column; default the only column of class labels, if there is one.
-
-    Returns:
-        Opened | None: the table; None if the data are something else.
-
-    Raises:
-        ValueError: if the data set is a stream, is empty, or holds nothing that can be put into a table.
 
     >>> from torch.utils.data import TensorDataset
     >>> opened = open_dataset(TensorDataset(torch.zeros(30, 2), torch.arange(30) % 3))

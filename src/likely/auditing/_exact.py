@@ -27,15 +27,7 @@ _PARTNERS = 3  # columns by which a column is judged, of those that are kept
 
 
 class Curve(NamedTuple):
-    """One column as a function of another, by the values of some rows: where the values of any row should lie.
-
-    Args:
-        at: the different values of the other column, rising.
-        medians: the median of this column at each of them.
-        low: the least value that a row may have at each of them, by the values just before and after it.
-        high: the greatest.
-        slopes: the greatest slope near the first and near the last value.
-    """
+    """One column as a function of another, by the values of some rows: where the values of any row should lie."""
 
     at: Array
     medians: Array
@@ -49,13 +41,6 @@ class Curve(NamedTuple):
 
         Where rows share a value of the other column, their median counts. The first and the last value may lie beyond
         their neighbours, as far as the slope there allows.
-
-        Args:
-            values: the column, of shape (rows,), NaN where a value is missing.
-            by: the other column.
-
-        Returns:
-            The curve; None if the other column has too few different values.
         """
         seen = np.flatnonzero(~np.isnan(values) & ~np.isnan(by))
         order = seen[np.lexsort((values[seen], by[seen]))]
@@ -87,15 +72,7 @@ class Curve(NamedTuple):
         return self._replace(**{name: getattr(self, name)[kept] for name in ("at", "medians", "low", "high")})
 
     def holds(self, values: Array, by: Array) -> NDArray[np.bool_]:
-        """Whether the values of rows lie on the curve, as closely as its points tell.
-
-        Args:
-            values: the column, of shape (rows,), NaN where a value is missing; the rows need not be those of the curve.
-            by: the other column.
-
-        Returns:
-            A mask of shape (rows,); False where a value is missing.
-        """
+        """Whether the values of rows lie on the curve, as closely as its points tell."""
         on_curve = np.zeros(len(values), bool)
         seen = np.flatnonzero(~np.isnan(values) & ~np.isnan(by))
         values, by = values[seen], by[seen]
@@ -116,9 +93,6 @@ class Curve(NamedTuple):
 class ExactRelations:
     """The columns of a sample that are functions of one another, to judge further rows by.
 
-    Args:
-        curves: the place of a column, that of the column it follows from, and how.
-
     >>> x = np.random.default_rng(0).lognormal(size=500)
     >>> relations = ExactRelations.of([x, np.log(x)])
     >>> relations([np.array([0.5, 2.0]), np.log([0.5, 20.0])], 2).tolist()
@@ -129,15 +103,7 @@ class ExactRelations:
 
     @classmethod
     def of(cls, columns: Numbers, wanted: Sequence[int] | None = None) -> Self:
-        """Find them in a sample.
-
-        Args:
-            columns: numbers, NaN where one is missing; None for a column that is not of numbers.
-            wanted: places of the columns whose values are judged; all by default.
-
-        Returns:
-            The relations, of each column with a few others at most.
-        """
+        """Find them in a sample."""
         curves = list[tuple[int, int, Curve]]()
         partners = dict[int, int]()
         for j, k in _pairs(columns, wanted):
@@ -151,15 +117,7 @@ class ExactRelations:
         return cls(tuple(curves))
 
     def __call__(self, columns: Numbers, rows: int) -> NDArray[np.bool_]:
-        """Whether each value of some rows is the one that another column says exactly.
-
-        Args:
-            columns: the columns of these rows, in the order of those of the sample.
-            rows: number of rows.
-
-        Returns:
-            A mask of shape (rows, columns).
-        """
+        """Whether each value of some rows is the one that another column says exactly."""
         if not self.curves:
             return np.broadcast_to(np.False_, (rows, len(columns)))
         exact = np.zeros((rows, len(columns)), bool)
@@ -176,14 +134,6 @@ def exact_values(columns: Numbers, rows: int, wanted: Sequence[int] | None = Non
 
     A smooth model of such a column is off where rows are few, by far more than the nothing that is left elsewhere. Here
     the value of a row is held against those of the rows just before and after it in the order of the other column.
-
-    Args:
-        columns: numbers of shape (rows,), NaN where one is missing; None for a column that is not of numbers.
-        rows: number of rows, for tables without a column of numbers.
-        wanted: places of the columns whose values are looked at; all by default.
-
-    Returns:
-        A mask of shape (rows, columns).
 
     >>> x = np.random.default_rng(0).lognormal(size=500)
     >>> y = np.log(x)
@@ -205,13 +155,6 @@ def exact_values(columns: Numbers, rows: int, wanted: Sequence[int] | None = Non
 
 def between(values: Array, by: Array) -> NDArray[np.bool_]:
     """Whether each value lies in the range of those just before and after it in the order of another column.
-
-    Args:
-        values: of shape (rows,), NaN where one is missing.
-        by: the other column.
-
-    Returns:
-        A mask of shape (rows,); False where a value is missing.
 
     >>> between(np.array([1.0, 4.0, 9.0, 90.0, 25.0, 36.0]), np.arange(1.0, 7.0)).tolist()
     [True, True, True, False, True, True]

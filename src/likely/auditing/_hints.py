@@ -46,19 +46,6 @@ def find_hint(
 ) -> Hint | None:
     """Return the likeliest change that makes a target fit its prediction.
 
-    Args:
-        y: the target as it is given.
-        mean: the prediction, squashed.
-        scale: the scale of the residual.
-        df: degrees of freedom of the distribution of residuals.
-        squash: how targets are squashed.
-        columns: columns that the target may have been swapped with.
-        factor: turns the predicted deviations of those columns into scales.
-        possible: the values that targets may have; any by default.
-
-    Returns:
-        The hint, or None if no change fits.
-
     >>> squash = Squash(100.0, 20.0)
     >>> find_hint(1020.0, float(squash(np.array(99.0))), 0.1, 4.0, squash).headline
     '÷10 would fit'

@@ -15,18 +15,7 @@ _ROUNDINGS = 3.0  # tolerances by which a row must be off where columns were rou
 
 
 class Identity(NamedTuple):
-    """A total that is a weighted sum of its parts, or a product of their powers.
-
-    Args:
-        total: the column that the others add up to; empty if they add up to the constant.
-        parts: the coefficient, or the power, of each other column.
-        constant: what is added, or multiplied.
-        product: whether the parts are multiplied.
-        units: the last decimal of each column and of the total, as a number such as 0.01; 0 if there is none.
-        rounded: whether rounding of the columns must be allowed for.
-        precision: what floating point leaves of the sum, as a share of its terms.
-        spread: the usual deviation of the total from its median; of a part, if the total is a constant.
-    """
+    """A total that is a weighted sum of its parts, or a product of their powers."""
 
     total: str
     parts: dict[str, float]
@@ -56,16 +45,7 @@ class Identity(NamedTuple):
         return table[self.total].to_numpy(np.float64) if self.total else np.full(len(table), self.constant)
 
     def tolerance(self, table: pd.DataFrame, *, decimals: bool = False) -> Array:
-        """How far each row may be off by floating point, and by rounding where that was found.
-
-        Args:
-            table: the rows.
-            decimals: whether rounding of decimals is allowed for in any case: who adds first and rounds afterwards is a
-                cent off.
-
-        Returns:
-            The tolerances, of shape (rows,).
-        """
+        """How far each row may be off by floating point, and by rounding where that was found."""
         values = {name: np.abs(table[name].to_numpy(np.float64)) for name in self.parts}
         with np.errstate(all="ignore"):
             expected = np.abs(self.expected(table))
@@ -102,29 +82,12 @@ class Identity(NamedTuple):
 
 
 def confirmed(sums: Iterable[Identity], table: pd.DataFrame) -> NDArray[np.bool_]:
-    """Whether each row keeps to any of some identities.
-
-    Args:
-        sums: the identities.
-        table: the rows.
-
-    Returns:
-        A mask of shape (rows,).
-    """
+    """Whether each row keeps to any of some identities."""
     return np.any([np.zeros(len(table), bool), *(identity.holds(table) for identity in sums)], axis=0)
 
 
 def held(identities: Iterable[Identity], names: Sequence[str], table: pd.DataFrame) -> NDArray[np.bool_] | None:
-    """Whether each value of some columns is one that an identity of these columns confirms.
-
-    Args:
-        identities: what holds.
-        names: the columns; an identity with another one confirms nothing.
-        table: the rows.
-
-    Returns:
-        A mask of shape (rows, columns); None if there is no such identity.
-    """
+    """Whether each value of some columns is one that an identity of these columns confirms."""
     among = [identity for identity in identities if set(identity.members) <= set(names)]
     if not among:
         return None

@@ -44,12 +44,6 @@ def find_identities(columns: Columns) -> list[Identity]:
     Least absolute deviations pass through all rows that keep to an identity exactly, however far off the others are; a
     column is tried if the others explain most of it.
 
-    Args:
-        columns: the table.
-
-    Returns:
-        The identities, each set of columns once.
-
     >>> from likely.auditing._columns import read_columns
     >>> rng = np.random.default_rng(0)
     >>> bill = pd.DataFrame({"net": rng.gamma(2, 50, 200).round(2), "tax": rng.gamma(2, 9, 200).round(2)})

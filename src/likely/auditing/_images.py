@@ -21,14 +21,7 @@ Pictures = Callable[[int], Any]  # from a row to a Pillow image, or None where t
 
 
 def thumbnails_of(picture: Pictures) -> Callable[[int], str | None]:
-    """Make small pictures of pictures.
-
-    Args:
-        picture: from a row to an image.
-
-    Returns:
-        Callable: from a row to a ``data:`` address, or None for a file that is no picture.
-    """
+    """Make small pictures of pictures."""
 
     def small(row: int) -> str | None:
         image = picture(row)
@@ -38,21 +31,7 @@ def thumbnails_of(picture: Pictures) -> Callable[[int], str | None]:
 
 
 def pictures(images: Any, rows: int) -> Pictures:
-    """Open the pictures of rows, one at a time.
-
-    Args:
-        images: a folder, its files in the order of their names; an array of the shape (rows, height, width),
-            with channels first or last; or a sequence of paths, Pillow images, or mappings with "bytes" or "path".
-        rows: how many there must be.
-
-    Returns:
-        Pictures: from a row to a Pillow image, or None for a file that is no picture.
-
-    Raises:
-        ValueError: if there are not as many pictures as rows, or an array is no array of pictures.
-        FileNotFoundError: if there is no such folder.
-        ImportError: if Pillow is not there.
-    """
+    """Open the pictures of rows, one at a time."""
     _pillow()
     if isinstance(images, str | os.PathLike) and Path(images).is_dir():
         files = sorted(path for path in Path(images).iterdir() if path.suffix.lower() in ENDINGS and path.is_file())
@@ -78,14 +57,7 @@ def pictures(images: Any, rows: int) -> Pictures:
 
 
 def opened(source: Any) -> Any:
-    """Open one picture.
-
-    Args:
-        source: a path, a Pillow image, or a mapping with "bytes" or "path", as Hugging Face's datasets hold it.
-
-    Returns:
-        Any: a Pillow image whose pixels are read, or None if there is none or it is damaged.
-    """
+    """Open one picture."""
     Image = _pillow()
     if isinstance(source, dict):
         content = source.get("bytes")

@@ -39,11 +39,7 @@ class InputPictures:
         return len(self._kept)
 
     def add(self, inputs: Any) -> None:
-        """Keep what a model is given, if it is pictures.
-
-        Args:
-            inputs: a batch; pictures have the shape (rows, channels, height, width).
-        """
+        """Keep what a model is given, if it is pictures."""
         self._open = self._open and _are_pictures(inputs) and self._left > 0
         if not self._open:
             return

@@ -26,11 +26,6 @@ class Known:
 
     A row that holds the same values is the same row, wherever it stands. Where rows have names (``--id``), a row of the
     same name is the same if the value that was questioned is.
-
-    Args:
-        keys: pairs of a kind and the key of a row.
-        named: triples of a kind, the name of a row and the value that was questioned.
-        groups: pairs of a kind and what its rows share.
     """
 
     keys: frozenset[tuple[str, str]] = frozenset()
@@ -39,18 +34,7 @@ class Known:
 
     @classmethod
     def read(cls, source: str | os.PathLike[str] | Mapping[str, Any], what: str) -> Known:
-        """Read the file that a page saves, or the summary of an earlier audit, or the content of either.
-
-        Args:
-            source: a path, or the content of such a file.
-            what: name of the source in error messages.
-
-        Returns:
-            The findings that are left out.
-
-        Raises:
-            ValueError: if the source is neither.
-        """
+        """Read the file that a page saves, or the summary of an earlier audit, or the content of either."""
         content = source if isinstance(source, Mapping) else _load(Path(source), what)
         name = what if isinstance(source, Mapping) else str(source)
         fine, earlier = content.get("fine"), content.get("entries")
@@ -116,12 +100,7 @@ class Known:
 
 @dataclass(frozen=True)
 class RowNames:
-    """How rows are told from each other: by a column that names them, and by what they hold.
-
-    Args:
-        values: the table; None for a model's outputs, whose rows are told by their place.
-        id: the column that names rows.
-    """
+    """How rows are told from each other: by a column that names them, and by what they hold."""
 
     values: pd.DataFrame | None
     id: str | None = None

@@ -54,16 +54,6 @@ def classify(
 
     Where rows are few, folds are dealt several times, and in the later deals a label weighs as much as it is likely to
     be right by the earlier ones: a wrong label misleads the models that are to find the others.
-
-    Args:
-        X: numbers with gaps, of shape (rows, columns).
-        y: class numbers of shape (rows,).
-        seed: of the folds.
-        progress: is told the share that is done.
-        groups: the group of each row; rows of one group are held out together.
-
-    Returns:
-        The forecast of every row.
     """
     classes, deals = int(y.max()) + 1, DEALS if len(y) <= _FEW else 1
     total, weight = np.zeros((len(y), classes)), np.ones(len(y))

@@ -119,17 +119,7 @@ def judge_labels(
 
 
 def reconsider(verdict: LabelVerdict, y: NDArray[np.int64], rows: NDArray[np.int64], log_p: Array) -> LabelVerdict:
-    """The verdict where some rows are judged by other log-probabilities, too, if these speak for their labels.
-
-    Args:
-        verdict: on all rows.
-        y: their labels.
-        rows: the rows with other log-probabilities.
-        log_p: those, of shape (rows, classes).
-
-    Returns:
-        The verdict; P(wrong) of these rows is the smaller of the two.
-    """
+    """The verdict where some rows are judged by other log-probabilities, too, if these speak for their labels."""
     if not len(rows):
         return verdict
     q = np.exp(log_p[np.arange(len(rows)), y[rows]])

@@ -25,16 +25,7 @@ class Margins(NamedTuple):
 
     @classmethod
     def of(cls, z: Array, words: list[bool], modes: Array) -> Self:
-        """Of a table.
-
-        Args:
-            z: numbers in robust units, NaN where one is missing; of shape (rows, columns).
-            words: of each column, whether it is a category.
-            modes: the value that most rows of a column have, which is not rare; NaN if there is none.
-
-        Returns:
-            The tails.
-        """
+        """Of a table."""
         centres, tails = np.zeros(z.shape[1]), dict[int, Tails]()
         for j, word in enumerate(words):
             values = z[~np.isnan(z[:, j]) & (z[:, j] != modes[j]), j]
@@ -46,14 +37,7 @@ class Margins(NamedTuple):
         return cls(centres, modes, tails)
 
     def nats(self, z: Array) -> Array:
-        """Minus the log of the share of rows whose value is as far out on its side; zero of categories and gaps.
-
-        Args:
-            z: rows, of shape (rows, columns).
-
-        Returns:
-            Nats of the same shape.
-        """
+        """Minus the log of the share of rows whose value is as far out on its side; zero of categories and gaps."""
         surprises = np.zeros(z.shape)
         for j, tails in self.tails.items():
             surprises[:, j] = tails.nats(z[:, j] - self.centres[j])

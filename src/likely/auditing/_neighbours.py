@@ -105,15 +105,7 @@ class Neighbours:
 
     @classmethod
     def of(cls, columns: Columns, leave_out: Collection[str] = ()) -> Self:
-        """Read a table.
-
-        Args:
-            columns: the table, with the kind of each column; of very many, the first are read.
-            leave_out: columns that neither choose neighbours nor are looked at.
-
-        Returns:
-            What answers questions about its rows.
-        """
+        """Read a table."""
         names = [name for name in columns.named(*MODELLED) if name not in leave_out][:_WIDEST]
         count = len(columns.typed)
         sample = np.sort(np.random.RandomState(0).permutation(count)[:_SAMPLE])
@@ -155,15 +147,7 @@ class Neighbours:
         return missing if missing.any() else None
 
     def nearest(self, row: int, names: Sequence[str]) -> list[NDArray[np.int64]]:
-        """The rows that are most like a row and have a value in the column looked at.
-
-        Args:
-            row: place of the row.
-            names: the columns looked at.
-
-        Returns:
-            For each of these columns up to 30 rows, by place.
-        """
+        """The rows that are most like a row and have a value in the column looked at."""
         looked = [self.names.index(name) for name in names]
         apart = self.weights[looked] @ self._gaps(row)
         apart[:, self.sample == row] = np.inf
@@ -183,40 +167,16 @@ class Neighbours:
         return np.minimum(gap, np.float32(_CAP), out=gap)
 
     def usual(self, row: int, column: str) -> Usual | Level | None:
-        """What rows like a row have in a column.
-
-        Args:
-            row: place of the row.
-            column: name of the column, which has no part in the choice of the rows.
-
-        Returns:
-            The range of numbers or the most frequent level; None if no such row has a value.
-        """
+        """What rows like a row have in a column."""
         return self.usuals(row, [column])[0]
 
     def usuals(self, row: int, columns: Sequence[str]) -> list[Usual | Level | None]:
-        """The same for several columns, each of which has no part in the choice of its own rows.
-
-        Args:
-            row: place of the row.
-            columns: names of the columns.
-
-        Returns:
-            What rows like it have in each.
-        """
+        """The same for several columns, each of which has no part in the choice of its own rows."""
         nearest = zip(columns, self.nearest(row, columns), strict=True)
         return [self._range(self.names.index(name), alike) for name, alike in nearest]
 
     def compare(self, rows: Iterable[int], names: Sequence[str] | None = None) -> list[list[Compared]]:
-        """The values of rows beside what similar rows have, for a page.
-
-        Args:
-            rows: places of the rows.
-            names: the columns to compare; all that can be by default.
-
-        Returns:
-            For each row, one entry per column.
-        """
+        """The values of rows beside what similar rows have, for a page."""
         shown = self.names if names is None else [name for name in names if name in self.names]
         places = [self.names.index(name) for name in shown]
         return [

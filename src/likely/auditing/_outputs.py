@@ -74,15 +74,6 @@ def run(
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """Outputs, targets and last features of all batches, on the CPU; the model is left as it was.
 
-    Args:
-        model: what is run.
-        loader: batches (input, target).
-        progress: called with what is being done, and the share of it that is.
-        look: called with each batch of inputs; default none.
-
-    Returns:
-        Outputs, targets, and features if the model has a last linear layer.
-
     >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
     >>> outputs, targets, features = run(model, [(torch.zeros(5, 4), torch.zeros(5))], lambda *_: None)
     >>> outputs.shape, features.shape

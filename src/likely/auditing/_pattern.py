@@ -24,13 +24,7 @@ _FARTHEST = 1e6  # deviations at which residuals are clipped
 
 
 class Judged(NamedTuple):
-    """Predictions, deviations and their rarity, each of shape (rows, columns).
-
-    Args:
-        expected: predictions: squashed numbers, or the place of the likeliest level of a category.
-        far: signed deviations in usual scales; for categories √(2·nats). Zero where a value is missing.
-        nats: minus the logarithm of the share of rows that deviate as much. Zero where a value is missing.
-    """
+    """Predictions, deviations and their rarity, each of shape (rows, columns)."""
 
     expected: Array
     far: Array
@@ -73,15 +67,7 @@ class Pattern:
 
     @classmethod
     def of(cls, table: Neighbours, first: NDArray[np.bool_] | None = None) -> Self:
-        """Fit the model to a sample of the table.
-
-        Args:
-            table: the table.
-            first: marks the rows to fit to; all by default. Copies would make their own oddity usual.
-
-        Returns:
-            The model.
-        """
+        """Fit the model to a sample of the table."""
         rows = table.sample if first is None else table.sample[first[table.sample]]
         z = table.points(rows)
         words = [unit is None for unit in table.units]
@@ -151,15 +137,7 @@ class Pattern:
         return expected, np.where(np.isnan(wanted), 0.0, far)
 
     def judge(self, z: Array, rows: NDArray[np.int64]) -> Judged:
-        """Judge each value by its prediction from the other columns.
-
-        Args:
-            z: rows, as ``Neighbours.points`` has them; they may have been changed.
-            rows: their places in the table; each is judged by the fit without it.
-
-        Returns:
-            Expected values, deviations and their rarity, each of shape (rows, columns).
-        """
+        """Judge each value by its prediction from the other columns."""
         expected, far = self._deviations(z, self.fold[rows])
         shape = (len(z), len(self.terms.words))
         judged = Judged(np.zeros(shape), np.zeros(shape), np.zeros(shape))

@@ -16,16 +16,6 @@ from likely.auditing._source import counted
 class Entry:
     """One line of the list: a row, or all rows that share a problem.
 
-    Args:
-        kind: the kind of problem, a key of ``KINDS``.
-        headline: what is wrong, in one line.
-        rows: all rows of the entry, the surest first.
-        suspects: those of them that have reasons, the worst first.
-        group: what the rows share; empty for a row by itself, and for rows that were not looked at one by one.
-        score: how sure the surest is, from 0 to 1.
-        wrong: whether its values are probably wrong; else they are odd, and may be right.
-        harm: the mean over rows of how sure times how far off, times the square root of the number of rows.
-
     >>> findings = [Finding("targets", "", "", np.array([4, 2]), np.array([0.9, 0.8]), (
     ...     Suspect(4, "targets", 0.9, "44, expected 4", far=9.0, group="÷10 would fit"),
     ...     Suspect(2, "targets", 0.8, "22, expected 2", far=9.0, group="÷10 would fit")))]

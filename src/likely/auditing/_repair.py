@@ -47,15 +47,7 @@ class Repairs:
     pattern: Pattern
 
     def best(self, row: int, slip: Change | None = None) -> Change:
-        """Return the change that leaves the least surprise in a row.
-
-        Args:
-            row: place of the row.
-            slip: the slip that mends the row best, if it is known; None to try all.
-
-        Returns:
-            The change; a slip is preferred to any other value.
-        """
+        """Return the change that leaves the least surprise in a row."""
         at = np.array([row])
         z = self.table.points(at)
         judged = self.pattern.judge(z, at)

@@ -29,15 +29,7 @@ _NOTEBOOK = 10  # entries that a notebook shows
 
 
 def page(audit: Found, command: str = "") -> str:
-    """One HTML file that needs nothing but itself, and may not fetch anything even if it wanted to.
-
-    Args:
-        audit: what was found.
-        command: what made it, to be shown at its end.
-
-    Returns:
-        The page.
-    """
+    """One HTML file that needs nothing but itself, and may not fetch anything even if it wanted to."""
     folder = Path(__file__).parent
     style, script = (folder.joinpath(f"page.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
     return render(

@@ -32,14 +32,7 @@ _LOOK = 2_000  # rows in which different values are counted
 
 
 class Change(NamedTuple):
-    """A change of a row that makes it ordinary, or nearly.
-
-    Args:
-        column: place of the column whose value is changed.
-        left: nats of surprise that are left in the row.
-        hint: the slip that would explain the value, such as "÷10"; empty if none does.
-        swapped: place of the column it is swapped with; -1 if it is not.
-    """
+    """A change of a row that makes it ordinary, or nearly."""
 
     column: int
     left: float
@@ -59,15 +52,6 @@ def slips(table: Neighbours, row: int, z: Array, blamed: NDArray[np.intp]) -> It
     """Yield factors and signs for each blamed number, and swaps of it with each other number.
 
     A value in the range of similar rows needs no factor, and two such values need no swap.
-
-    Args:
-        table: the table.
-        row: place of the row.
-        z: the row, squashed.
-        blamed: places of the columns that may be wrong.
-
-    Yields:
-        Trial: a change that may undo a slip.
     """
     values = np.clip([float(column[row]) for column in table.values], -FAR, FAR)
     numbers = [j for j, unit in enumerate(table.units) if unit is not None and table.names[j] not in table.dates]
@@ -85,17 +69,7 @@ def slips(table: Neighbours, row: int, z: Array, blamed: NDArray[np.intp]) -> It
 
 
 def undone(table: Neighbours, row: int, z: Array, slip: Change) -> Array:
-    """A row as it was before a slip.
-
-    Args:
-        table: the table.
-        row: place of the row.
-        z: the row, squashed.
-        slip: the slip.
-
-    Returns:
-        The row without it, squashed.
-    """
+    """A row as it was before a slip."""
     j, k = slip.column, slip.swapped
     values = {i: float(np.clip(table.values[i][row], -FAR, FAR)) for i in (j, k) if i >= 0}
     factors = {hint: factor for factor, hint, _ in FACTORS}

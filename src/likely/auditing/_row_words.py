@@ -34,12 +34,6 @@ class RowWords:
     A value is called wrong if changing it alone makes its row ordinary, and it lies apart from what all similar rows
     have. How far off it is was judged by the tail of such deviations, so the extreme of a heavy tail is not called
     wrong. A row that is odd in many columns together is odd, and may be right.
-
-    Args:
-        table: the table.
-        pattern: how its columns hang together.
-        certainty: of every row of the table, how surely it breaks the pattern.
-        slips: of the rows that a slip mends, and other changes do not, that slip.
     """
 
     table: Neighbours
@@ -48,14 +42,7 @@ class RowWords:
     slips: Mapping[int, Change] = field(default_factory=dict)
 
     def explain(self, rows: NDArray[np.int64]) -> Iterator[Explained]:
-        """Explain some rows.
-
-        Args:
-            rows: places of the rows.
-
-        Yields:
-            Explained: headline, reasons, distance, verdict and group of each row.
-        """
+        """Explain some rows."""
         z = self.table.points(rows)
         judged = self.pattern.judge(z, rows)
         repairs = Repairs(self.table, self.pattern)

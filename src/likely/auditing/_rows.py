@@ -50,17 +50,6 @@ def odd_rows(
     """Rows that break the pattern of the others, or lie far from where they are.
 
     Two views: how rare each value is given the others of its row, and the row's scale under one covariance.
-
-    Args:
-        columns: the table.
-        leave_out: columns that are not looked at.
-        first: marks one of every group of equal rows: copies would make their own oddity usual.
-        identities: sums of columns; a row that keeps to one does not break the pattern of its columns.
-        named: whether columns have names that people gave; else they are no reason to give, and only scales are
-            looked at.
-
-    Returns:
-        The finding; None where there are too few rows, or no column that can be modelled.
     """
     names = [name for name in columns.named(*MODELLED) if name not in leave_out]
     if not names or len(columns.typed) < _FEWEST:

@@ -74,13 +74,7 @@ class SlipSearch:
         self._sorted = {j: np.sort(values[~np.isnan(values)]) for j in self._numbers if len(values := _known(table, j))}
 
     def look(self, rows: NDArray[np.int64], z: Array, judged: Judged) -> None:
-        """Try all slips in some rows, and keep the best of each row.
-
-        Args:
-            rows: places of the rows; each row belongs to one call.
-            z: the rows, squashed.
-            judged: how the pattern judges the rows as they are.
-        """
+        """Try all slips in some rows, and keep the best of each row."""
         odd = (judged.nats[:, self._numbers] > self._least).any(1)
         rows, z, judged = rows[odd], z[odd], Judged(*(part[odd] for part in judged))
         before = surprise(judged.nats) + surprise(self.pattern.margins.nats(z))
@@ -91,14 +85,7 @@ class SlipSearch:
                 self._keep(number_of_set, rows, trials, self._gain(rows, z, judged, before, trials))
 
     def chance(self, first: NDArray[np.bool_] | None = None) -> Array:
-        """For each row, the share of false alarms among the rows that gain at least as much by a slip.
-
-        Args:
-            first: marks one of every group of equal rows.
-
-        Returns:
-            The shares.
-        """
+        """For each row, the share of false alarms among the rows that gain at least as much by a slip."""
         return by_chance(self.gains[0], self.gains[1:], first)
 
     def change(self, row: int) -> Change:

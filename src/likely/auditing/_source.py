@@ -73,14 +73,7 @@ def from_mapping(columns: Mapping[Any, Any]) -> pd.DataFrame:
 
 
 def mend_text(frame: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:
-    """The frame with text that can be written, and what is to be told of it.
-
-    Args:
-        frame: a frame whose columns have names of their own.
-
-    Returns:
-        The same frame where nothing had to be mended, else a shallow copy of it; notes.
-    """
+    """The frame with text that can be written, and what is to be told of it."""
     mended: dict[str, Any] = {}
     for name, kind in frame.dtypes.items():
         if isinstance(kind, pd.CategoricalDtype):

@@ -50,23 +50,7 @@ def audit_data(
     id: str | None = None,
     images: Any = None,
 ) -> Audit:
-    """Audit a table: what is in it, rows, cells and copies; with a target, labels or targets, noise and leaks.
-
-    Args:
-        data: a path, a frame, an array, a mapping of columns, or what
-            :func:`likely.auditing._datasets.open_dataset` reads into a table.
-        target: the name of the target's column, or None.
-        task: "auto", "classification" or "regression".
-        test: a second table or data set that should share no row with the first, or None.
-        seed: of the models.
-        progress: called with what is being done, and the share of it that is.
-        id: the column that names the rows, which nothing is read from; default none.
-        images: the pictures of the rows, see :func:`likely.auditing._images.pictures`; default those that a column of
-            the table names, if there is one.
-
-    Returns:
-        Audit: all findings.
-    """
+    """Audit a table: what is in it, rows, cells and copies; with a target, labels or targets, noise and leaks."""
     if task not in TASKS:
         raise ValueError(f"task must be one of {', '.join(TASKS)}, got {task!r}")
     progress("reading", 0.0)
@@ -141,18 +125,7 @@ def _settled_names(table: Table, target: str | None, id: str | None) -> tuple[st
 
 
 def first_questions(frame: pd.DataFrame, columns: Columns, target: str | None, task: str) -> list[Finding | None]:
-    """Answer what people ask first of a table: what is in it, what is missing, and does its order matter.
-
-    Args:
-        frame: the table as it came.
-        columns: what was read from it.
-        target: the target's column, or None.
-        task: "classification", "regression" or "none".
-
-    Returns:
-        list[Finding | None]: the findings "overview", "gaps", "columns", "order" and "texts", None where one does not
-            apply.
-    """
+    """Answer what people ask first of a table: what is in it, what is missing, and does its order matter."""
     return [
         overview(columns, target, task),
         gaps(columns, target, task),

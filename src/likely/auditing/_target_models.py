@@ -38,19 +38,7 @@ class TargetForecast:
 
 
 def regress(X: Any, u: Array, seed: int, progress: Progress = lambda _: None, groups: Groups = None) -> TargetForecast:
-    """Predict squashed targets out of fold.
-
-    Args:
-        X: frame, or array of numbers with gaps, of shape (rows, columns); an array where it is longer than ``FITTED``
-            or wider than ``WIDE``.
-        u: squashed targets of shape (rows,).
-        seed: for the folds, and for the rows that are fitted where there are too many.
-        progress: is told the share that is done.
-        groups: the group of each row; rows of one group are held out together.
-
-    Returns:
-        The forecast of every row.
-    """
+    """Predict squashed targets out of fold."""
     if len(u) > FITTED:
         return _long(X, u, seed, progress, groups)
     kinds: Any = "auto" if len(u) < FEW else ["linear", "kernel", "boosting"]

@@ -19,18 +19,7 @@ Nll = Callable[[Array, Array], Array]
 
 
 def slips_by_chance(u: Array, mean: Array, scale: Array, nll: Nll, squash: Squash) -> Array:
-    """For each target, the share of false alarms among targets that gain at least as much by another unit or sign.
-
-    Args:
-        u: squashed targets, of shape (rows,).
-        mean: predictions of the squashed targets.
-        scale: the scales of the residuals.
-        nll: negative log-likelihood of residuals, given their scales.
-        squash: how targets were squashed.
-
-    Returns:
-        The shares, of shape (rows,).
-    """
+    """For each target, the share of false alarms among targets that gain at least as much by another unit or sign."""
     gains = np.zeros((len(_SETS), len(u)))
     rows = np.flatnonzero(np.abs(u - mean) > _OFF * scale)
     y = squash.back(u)

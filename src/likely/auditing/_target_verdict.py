@@ -89,19 +89,6 @@ def judge_targets(
     scales and ε are those of highest likelihood. If the predictions do not beat the median, targets are judged by their
     distance from it alone.
 
-    Args:
-        mean: predictions of the squashed targets, of shape (rows,).
-        u: the squashed targets.
-        features: numbers without gaps that the scale is linear in, of shape (rows, columns).
-        seed: of the folds.
-        scale: predicted scales of the residuals, to a common factor.
-        squash: how targets were squashed; without it no units are tried.
-        widen: the variance that gaps add to the predictions of some rows; asked for rows that seem wrong.
-        exact: marks targets that follow exactly from another column, which are right whatever is predicted.
-
-    Returns:
-        The verdict on every row.
-
     >>> rng = np.random.default_rng(0)
     >>> mean, x = rng.normal(size=500), rng.normal(size=(500, 2))
     >>> u = mean + 0.2 * rng.normal(size=500)

@@ -35,22 +35,7 @@ def wrong_targets(
     swaps: Swaps = lambda _: {},
     factor: NDArray[np.float64] | None = None,
 ) -> Finding:
-    """Rows whose target is more likely wrong than right.
-
-    Args:
-        verdict: on each of the rows judged.
-        u: their squashed targets.
-        squash: how targets were squashed.
-        target: the name of the column.
-        rows: the places of the rows judged.
-        n: number of rows of the data.
-        by: what the targets were predicted from, in words.
-        swaps: the columns that targets of some rows (by their place among those judged) may have been swapped with.
-        factor: what makes scales of the deviations of swapped rows, for each row judged.
-
-    Returns:
-        The finding.
-    """
+    """Rows whose target is more likely wrong than right."""
     certainty = spread_out(verdict.wrong, rows, n, 0.0)
     suspicious = certainty > 0.5
     place = np.full(n, -1)

@@ -29,15 +29,7 @@ class Terms:
 
     @classmethod
     def of(cls, z: Array, words: list[bool]) -> Self:
-        """Choose knots.
-
-        Args:
-            z: the table, shape (rows, columns): numbers, or places of levels, NaN where a value is missing.
-            words: which columns are categories.
-
-        Returns:
-            The functions, of mean zero and deviation one on these rows.
-        """
+        """Choose knots."""
         rows, width = z.shape
         pieces = int(np.clip(min(rows // _EACH, _MOST) // max(1, width), 1, _PIECES))
         inner = np.linspace(0, 1, pieces + 1)[1:-1]
@@ -85,19 +77,7 @@ def regress(
     fold: NDArray[np.int64],
     ridge: float = RIDGE,
 ) -> Array:
-    """Ridge regression of columns on the functions of all other columns, without each fold, and on all rows.
-
-    Args:
-        basis: the functions, shape (rows, functions).
-        wanted: the targets, shape (rows, targets), of mean zero.
-        of: for each target, the place of its column.
-        owner: for each function, the place of its column.
-        fold: the fold of each row.
-        ridge: what is added to the diagonal, as a share of the rows.
-
-    Returns:
-        Coefficients, shape (folds + 1, functions, targets).
-    """
+    """Ridge regression of columns on the functions of all other columns, without each fold, and on all rows."""
     folds = int(fold.max()) + 1
     grams = [(basis[fold == k].T @ basis[fold == k], basis[fold == k].T @ wanted[fold == k]) for k in range(folds)]
     gram, cross = sum(part for part, _ in grams), sum(part for _, part in grams)

@@ -21,14 +21,6 @@ def by_rows(
     """Decorate a method that returns a value per row, so that it takes tables in blocks and returns the same kind.
 
     Further arguments of the rows may be of the table's kind, arrays in memory, or names of the table's columns.
-
-    Args:
-        *beside: names of further arguments that hold one entry per row.
-        width: function of the fitted calibrator that returns the number of values per row; None for one.
-        dtype: type of the output; None for that of the table, in at least single precision.
-
-    Returns:
-        The decorator.
     """
 
     def decorate(method: Callable[..., Any]) -> Callable[..., Any]:

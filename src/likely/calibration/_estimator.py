@@ -38,14 +38,7 @@ def refuse_to_fit(X: Any) -> None:
 
 
 def by_blocks_or_texts(**results: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorate a method as :func:`by_blocks` does, for estimators whose rows may be texts: a list is no list of paths.
-
-    Args:
-        **results: what each row's result is, as for :func:`by_blocks`.
-
-    Returns:
-        The decorator.
-    """
+    """Decorate a method as :func:`by_blocks` does, where rows may be texts: a list is then no list of paths."""
 
     def decorate(method: Callable[..., Any]) -> Callable[..., Any]:
         for_tables = by_blocks(**results)(method)

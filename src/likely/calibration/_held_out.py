@@ -143,12 +143,6 @@ class CrossFits(Generic[R]):
     A step's outputs on the rows it was fitted to are too good, and a temperature fitted to them is too low. So the next
     step is fitted to outputs for rows held out in folds; without folds, or with more outputs than can be kept, to the
     outputs as they are.
-
-    Args:
-        rows: the rows that all chains are fitted to.
-        cv: number of folds, or None to hold nothing out.
-        random_state: seed for dealing the rows into folds.
-        n_jobs: number of folds that are fitted in parallel; None for one.
     """
 
     def __init__(self, rows: R, *, cv: int | None, random_state: int = 0, n_jobs: int | None = None) -> None:

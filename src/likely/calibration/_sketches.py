@@ -18,17 +18,7 @@ _SIZES, _SIZE_BINS = (1e-6, 1e6), 2**18
 
 
 def odds_sketch(log_odds: Rows, y: Any, weight: Any) -> list[tuple[Array, NDArray[np.bool_], Array]]:
-    """Return for every class a few rows that stand for all: log odds, whether the row is of the class, and weights.
-
-    Args:
-        log_odds: rows of shape (n, classes), within ±1e4.
-        y: class number per row.
-        weight: weight per row.
-
-    Returns:
-        Per class two rows per bin, at the mean log odds of all rows in it. Bins are even in the inverse hyperbolic sine
-        of the log odds: 65,536 of them, or 2²¹ / classes where there are more than 32 classes.
-    """
+    """Return for every class a few rows that stand for all: log odds, whether the row is of the class, and weights."""
     classes = log_odds.shape[1]
     bins = min(_ODDS_BINS, max(16, _CELLS // classes))
     top = float(np.arcsinh(_ODDS))

@@ -14,20 +14,7 @@ _SECONDS = 10  # how long to wait for a scheduler
 
 @contextmanager
 def engine(name: str, scheduler: str | None) -> Iterator[None]:
-    """Choose where tables in blocks are computed, for the duration of a context.
-
-    Args:
-        name: "threads" or "dask".
-        scheduler: address of a Dask scheduler, such as tcp://scheduler:8786, whose workers see the same files; None
-            starts workers on this machine.
-
-    Yields:
-        None: the context has no value.
-
-    Raises:
-        ValueError: if there is no such engine, no scheduler at the address, or a block that ends every worker.
-        ConnectionError: if the connection to the scheduler is lost.
-    """
+    """Choose where tables in blocks are computed, for the duration of a context."""
     if name not in ENGINES:
         raise ValueError(f"--engine must be {' or '.join(ENGINES)}, got {name!r}")
     if scheduler is not None and name != "dask":

@@ -84,10 +84,6 @@ class Arrays:
 
     A matrix in a table is several columns with one name and a number, such as ``logit_0``, ``logit_1``, …, a column of
     lists, or columns whose names are separated by commas.
-
-    Args:
-        path: the file, or the name of the table.
-        table: a table that was read already; None reads the file.
     """
 
     def __init__(self, path: Path, table: Any = None) -> None:
@@ -156,17 +152,7 @@ class Arrays:
 
 
 def read_outputs(path: Path, names: Names, *, truth: bool, table: Any = None) -> Outputs:
-    """Read a model's outputs, with labels or targets if they are needed or named.
-
-    Args:
-        path: the file, or the name of the table.
-        names: names of the arrays, from the command line.
-        truth: whether labels or targets are needed.
-        table: rows that were read already; None reads the file.
-
-    Returns:
-        The outputs.
-    """
+    """Read a model's outputs, with labels or targets if they are needed or named."""
     if names.task not in TASKS:
         raise ValueError(f"--task must be {', '.join(TASKS[:-1])} or {TASKS[-1]}, got {names.task!r}")
     with closing(Arrays(path, table)) as arrays:

@@ -16,12 +16,7 @@ MOST = 1 << 26  # largest number of values that a calibrator is fitted to
 
 @dataclass(frozen=True)
 class Outside:
-    """A model's outputs in several files, which are read in blocks.
-
-    Args:
-        source: the blocks.
-        name: name to show.
-    """
+    """A model's outputs in several files, which are read in blocks."""
 
     source: Source
     name: str
@@ -44,15 +39,7 @@ class Outside:
 
 
 def one_or_several(named: list[str] | None) -> tuple[Any, list[Path]]:
-    """Resolve the DATA arguments of a command.
-
-    Args:
-        named: the arguments; a glob is expanded if the shell did not do so.
-
-    Returns:
-        A path for a single file, else a string or a list of strings; and the local files, which must not be
-        overwritten.
-    """
+    """Resolve the DATA arguments of a command."""
     if not named:
         return None, []
     if len(named) == 1 and is_one_file(named[0]):

@@ -51,14 +51,7 @@ _ON_CUDA = (torch.float32, torch.bfloat16, torch.float16)
 
 
 def applies(*tensors: Any) -> bool:
-    """Whether a kernel can compute these tensors: not empty, on one device, of a supported dtype, not transformed.
-
-    Args:
-        *tensors: prediction, target and parameters.
-
-    Returns:
-        ``True`` if a kernel applies.
-    """
+    """Whether a kernel can compute these tensors: not empty, on one device, of a supported dtype, not transformed."""
     if torch.compiler.is_compiling() or transformed():
         return False
     if not all(type(t) in PLAIN_TYPES and is_bare(t) and t.numel() for t in tensors):
@@ -72,26 +65,14 @@ def applies(*tensors: Any) -> bool:
 
 
 def available(tensor: Tensor, validate_args: bool | None = None) -> bool:
-    """Whether there are kernels for the tensor's device.
-
-    Args:
-        tensor: any tensor on that device.
-        validate_args: whether values must be checked, which kernels on CUDA do not do; None by default.
-
-    Returns:
-        ``True`` if there are kernels.
-    """
+    """Whether there are kernels for the tensor's device."""
     if tensor.is_cpu:
         return _native.library() is not None
     return tensor.is_cuda and not validate_args and _has_triton()
 
 
 def transformed() -> bool:
-    """Whether ``torch.func``, forward-mode differentiation or a tracer is active.
-
-    Returns:
-        ``True`` if operations are transformed or traced.
-    """
+    """Whether ``torch.func``, forward-mode differentiation or a tracer is active."""
     return bool(
         torch._C._are_functorch_transforms_active()
         or torch._C._get_tracing_state()
@@ -100,11 +81,7 @@ def transformed() -> bool:
 
 
 def undisturbed() -> bool:
-    """Whether no transform, tracer or dispatch mode is active.
-
-    Returns:
-        ``True`` if operations run as they are.
-    """
+    """Whether no transform, tracer or dispatch mode is active."""
     return not (transformed() or torch._C._len_torch_dispatch_stack())
 
 

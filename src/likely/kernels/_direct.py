@@ -30,16 +30,7 @@ Moments = list[Tensor | None]  # of the parameters that are predicted from featu
 
 
 class Location(NamedTuple):
-    """A location likelihood and how a kernel reads its parameters, for batches of one form.
-
-    Args:
-        kind: number of the likelihood, its place in ``KINDS``.
-        layouts: one layout per parameter.
-        constant: constant added to every NLL.
-        factor: factor of the sum.
-        plain: function of prediction, target and raw parameters that computes the same loss, differentiable any number
-            of times.
-    """
+    """A location likelihood and how a kernel reads its parameters, for batches of one form."""
 
     kind: int
     layouts: tuple[Layout, ...]
@@ -48,15 +39,7 @@ class Location(NamedTuple):
     plain: Plain
 
     def run(self, tensors: Sequence[Tensor], slopes: Sequence[Tensor | None]) -> Result:
-        """Compute the loss, and write the gradients.
-
-        Args:
-            tensors: prediction, target and raw parameters.
-            slopes: tensors for the gradients of the prediction and the raw parameters, or None where not needed.
-
-        Returns:
-            The loss, and a factor that the gradients still need, or None.
-        """
+        """Compute the loss, and write the gradients."""
         if tensors[0].is_cuda:
             return _triton("location").location_direct(self, tensors, slopes), None
         prediction, target, *raw = tensors
@@ -79,17 +62,7 @@ class Location(NamedTuple):
 
 
 class Softmax(NamedTuple):
-    """The softmax likelihood of logits (rows, classes) with class numbers, and how a kernel reads the temperature.
-
-    Args:
-        layout: layout of the temperature.
-        ignore_index: class number of rows that are left out.
-        smoothing: share of the label that is spread over all classes.
-        mean: whether the loss is a mean over rows, or else a sum.
-        multiplier: factor of the loss.
-        plain: function of logits, target and raw temperature that computes the same loss, differentiable any number of
-            times.
-    """
+    """The softmax likelihood of logits (rows, classes) with class numbers, and how a kernel reads the temperature."""
 
     layout: Layout
     ignore_index: int
@@ -99,15 +72,7 @@ class Softmax(NamedTuple):
     plain: Plain
 
     def run(self, tensors: Sequence[Tensor], slopes: Sequence[Tensor | None]) -> Result:
-        """Compute the loss, and write the gradients.
-
-        Args:
-            tensors: logits, target and raw temperature.
-            slopes: tensors for the gradients of the logits and the raw temperature, or None where not needed.
-
-        Returns:
-            The loss, and a factor that the gradients still need, or None.
-        """
+        """Compute the loss, and write the gradients."""
         if tensors[0].is_cuda:
             return _triton("softmax").softmax_direct(self, tensors, slopes)
         logits, target, raw = tensors
@@ -135,17 +100,7 @@ def _triton(name: str) -> Any:
 
 
 def direct(job: Job, prediction: Tensor, target: Tensor, *parameters: Tensor | Head) -> Tensor | None:
-    """Compute a loss from the prediction, the target and raw parameters in one node of the graph.
-
-    Args:
-        job: the likelihood and its options.
-        prediction: means, or logits.
-        target: targets, or class numbers.
-        *parameters: raw parameters, or the heads that predict them, in the kernel's order.
-
-    Returns:
-        A scalar; None if it is not finite on the CPU, where the slow path raises an error.
-    """
+    """Compute a loss from the prediction, the target and raw parameters in one node of the graph."""
     moments: list[Tensor | None] = []
     tensors: list[Tensor] = []
     for parameter in parameters:
@@ -164,14 +119,6 @@ def direct(job: Job, prediction: Tensor, target: Tensor, *parameters: Tensor | H
 
 def layout_of(shape: Sequence[int], within: Sequence[int], constraint: Transform | None) -> Layout | None:
     """The layout of a parameter that broadcasts to ``within``.
-
-    Args:
-        shape: shape of the parameter.
-        within: shape of the prediction.
-        constraint: constraint of the parameter, or None.
-
-    Returns:
-        How a kernel reads the parameter; None if it cannot.
 
     >>> layout_of((256, 1), (256, 10), None), layout_of((2, 1, 3), (2, 5, 3), None)
     (Layout(inner=10, numbers=256, constraint=0, low=0.0, width=0.0), None)

@@ -19,15 +19,7 @@ _MOST = 1 << 17  # multiplications; beyond, torch's product of matrices is worth
 
 
 class Head(NamedTuple):
-    """The arguments from which a parameter's raw values are computed: features, a linear layer, and moments.
-
-    Args:
-        features: inputs, shape (…, width).
-        weight: weight of the layer, shape (outputs, width).
-        bias: bias of the layer, shape (outputs,).
-        moments: means and standard deviations of the features, as :func:`moments` returns them.
-        shape: shape of the values.
-    """
+    """The arguments from which a parameter's raw values are computed: features, a linear layer, and moments."""
 
     features: Tensor
     weight: Tensor
@@ -36,25 +28,12 @@ class Head(NamedTuple):
     shape: tuple[int, ...]
 
     def values(self) -> Tensor:
-        """Compute the raw values by torch's operations, with gradient.
-
-        Returns:
-            A tensor of shape ``shape``.
-        """
+        """Compute the raw values by torch's operations, with gradient."""
         return by_torch(self.features, self.weight, self.bias, self.moments).reshape(self.shape)
 
 
 def head_applies(features: Tensor, weight: Tensor, bias: Tensor) -> bool:
-    """Whether the kernel can compute a layer: few enough numbers, in float32, contiguous, on one device.
-
-    Args:
-        features: inputs, shape (…, width).
-        weight: weight of the layer, shape (outputs, width).
-        bias: bias of the layer, shape (outputs,).
-
-    Returns:
-        ``True`` if the kernel applies.
-    """
+    """Whether the kernel can compute a layer: few enough numbers, in float32, contiguous, on one device."""
     few = features.numel() * len(weight) <= _MOST
     if features.is_cuda:
         few = not torch.is_autocast_enabled("cuda")  # which would round a network's small numbers
@@ -63,19 +42,7 @@ def head_applies(features: Tensor, weight: Tensor, bias: Tensor) -> bool:
 
 
 def moments(x: Tensor, mean: Tensor, var: Tensor, batches: Tensor, *, momentum: float, learning: bool) -> Tensor:
-    """Update the running statistics from x, and return the mean and standard deviation to standardise x by.
-
-    Args:
-        x: features, shape (…, width).
-        mean: running mean, shape (width,), updated in place.
-        var: running variance, shape (width,), updated in place.
-        batches: number of batches so far, updated in place.
-        momentum: weight of a new batch.
-        learning: whether the statistics are updated.
-
-    Returns:
-        A tensor of shape (5, width) of mean, standard deviation, and the previous mean, variance and number of batches.
-    """
+    """Update the running statistics from x, and return the mean and standard deviation to standardise x by."""
     width = len(mean)
     result = mean.new_empty((5, width))
     _native.built().moments(
@@ -94,14 +61,7 @@ def moments(x: Tensor, mean: Tensor, var: Tensor, batches: Tensor, *, momentum: 
 
 @cache
 def as_they_are(width: int) -> Tensor:
-    """Moments that leave features unchanged. On CUDA they are not read.
-
-    Args:
-        width: number of features.
-
-    Returns:
-        Zeros and ones, shape (2, width).
-    """
+    """Moments that leave features unchanged. On CUDA they are not read."""
     return torch.stack([torch.zeros(width), torch.ones(width)])
 
 

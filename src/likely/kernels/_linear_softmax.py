@@ -21,22 +21,7 @@ def linear_softmax_nll(
     reduction: str,
     chunk: int,
 ) -> Tensor:
-    """The softmax NLL of a linear layer, reduced.
-
-    Args:
-        hidden: hidden states, shape (rows, width).
-        weight: weight of the layer, shape (classes, width).
-        bias: bias of the layer, shape (classes,), or None.
-        target: class numbers, shape (rows,).
-        temperature: one number, or one per row.
-        ignore_index: class number of rows that are left out.
-        smoothing: share of the label that is spread over all classes.
-        reduction: ``"mean"`` or ``"sum"``.
-        chunk: number of rows per chunk.
-
-    Returns:
-        A scalar.
-    """
+    """The softmax NLL of a linear layer, reduced."""
     factor = row_weight(target, ignore_index, reduction, torch.promote_types(hidden.dtype, torch.float32))
     with torch.autocast(hidden.device.type, enabled=False):
         total: Tensor = _LinearSoftmax.apply(

@@ -31,20 +31,7 @@ def location_nll(
     constant: float,
     reduction: str,
 ) -> Tensor:
-    """The NLL of a location likelihood, reduced.
-
-    Args:
-        kind: name of the likelihood, such as ``"normal"``.
-        prediction: locations, any shape.
-        target: real numbers that broadcast with the prediction.
-        scale: positive scale that broadcasts with the prediction.
-        shape: shape parameter that broadcasts with the prediction; None (the default) for likelihoods without one.
-        constant: constant added to every NLL.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-
-    Returns:
-        A scalar, or one value per element under ``reduction="none"``.
-    """
+    """The NLL of a location likelihood, reduced."""
     parameters = [scale] if shape is None else [scale, shape]
     if target.shape != prediction.shape or any(p.ndim and p.shape != prediction.shape for p in parameters):
         named = dict(zip(("scale", "shape"), parameters, strict=False))

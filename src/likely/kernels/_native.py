@@ -27,13 +27,6 @@ _LOCATION, _SOFTMAX = Struct("6P2P3q2f2P3q2fq2f"), Struct("4P2P3q2f3q2f")
 class Layout(NamedTuple):
     """How a kernel reads a parameter: each number applies to ``inner`` elements, and ``numbers`` of them repeat.
 
-    Args:
-        inner: consecutive elements per number, 1 by default.
-        numbers: number of values, 1 by default; after the last one the first follows.
-        constraint: code of a constraint in parameters.h; 0 (the default) uses the values unchanged.
-        low: first number of the constraint.
-        width: second number of the constraint.
-
     >>> Layout(inner=10, numbers=256)   # one number per row of ten columns
     Layout(inner=10, numbers=256, constraint=0, low=0.0, width=0.0)
     """
@@ -46,25 +39,11 @@ class Layout(NamedTuple):
 
     @classmethod
     def of(cls, parameter: Tensor | None) -> "Layout":
-        """The layout of an unconstrained parameter: one number, or one per element.
-
-        Args:
-            parameter: tensor; None stands for one number.
-
-        Returns:
-            Its layout.
-        """
+        """The layout of an unconstrained parameter: one number, or one per element."""
         return ONE if parameter is None or parameter.numel() == 1 else cls(1, parameter.numel())
 
     def is_each(self, n: int) -> bool:
-        """Whether there is one number per element.
-
-        Args:
-            n: number of elements.
-
-        Returns:
-            ``True`` if so, and there are several elements.
-        """
+        """Whether there is one number per element."""
         return self.inner == 1 and self.numbers == n > 1
 
 

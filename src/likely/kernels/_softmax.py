@@ -29,20 +29,7 @@ def softmax_nll(
     reduction: str,
     overwrite: bool = False,
 ) -> Tensor:
-    """The softmax NLL, reduced.
-
-    Args:
-        logits: shape (rows, classes).
-        target: class numbers, shape (rows,).
-        temperature: one number, or one per row.
-        ignore_index: class number of rows that are left out.
-        smoothing: share of the label that is spread over all classes.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-        overwrite: whether the gradient may be written over the logits; ``False`` by default.
-
-    Returns:
-        A scalar, or one value per row under ``reduction="none"``.
-    """
+    """The softmax NLL, reduced."""
     logits = logits if logits.stride(1) == 1 else logits.contiguous()
     temperature = temperature.to(torch.promote_types(temperature.dtype, torch.float32))
     rows = (logits, target, temperature, ignore_index, smoothing)

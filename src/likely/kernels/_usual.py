@@ -13,13 +13,6 @@ PLAIN_TYPES = (Tensor, nn.Parameter)  # not a subclass, which may stand for some
 def usual(tensor: Any, dtype: torch.dtype | None = torch.float32) -> bool:
     """Whether a kernel can read a tensor in place: real numbers, contiguous, without special dispatch.
 
-    Args:
-        tensor: any object.
-        dtype: required dtype, float32 by default; None allows all.
-
-    Returns:
-        ``True`` if a kernel can read it.
-
     >>> usual(torch.ones(2)), usual(torch.ones(2).double()), usual(torch.ones(2, 3).T), usual(2.0)
     (True, False, False, False)
     """

@@ -40,14 +40,7 @@ from likely.likelihoods.multi_task import *
 
 
 def exported(kind: type) -> list[str]:
-    """List the public names of one kind, for the module that re-exports them.
-
-    Args:
-        kind: ``FunctionType``, or a base class such as ``torch.nn.Module``.
-
-    Returns:
-        The names of functions, or of subclasses of ``kind``, in alphabetical order.
-    """
+    """List the public names of one kind, for the module that re-exports them."""
 
     def belongs(thing: object) -> bool:
         public = getattr(thing, "__module__", "").startswith(f"{__name__}.") and "._" not in thing.__module__

@@ -56,19 +56,6 @@ def functional_form(
     If the formula's docstring has a section ``Args``, the three options are added to it (in place of an entry
     ``**how``), and what is returned and raised.
 
-    Args:
-        constant: term that does not depend on a parameter, added under ``full=True``: a number (0 by default), or a
-            function of the target.
-        target: check of the target's values, ``check(name, values, validate_args)``; None (the default) allows all.
-        log_target: whether formula and constant receive the logarithm of the target, which must be positive.
-        mean: check of the prediction under ``log_input=False``; by default it must be ≥ 0.
-        fused: whether :mod:`likely.kernels` has a kernel of this name, for a location with a scale and at most one
-            shape.
-        **checks: checks of parameters by name; a parameter without one must be positive.
-
-    Returns:
-        The decorator.
-
     >>> import torch
     >>> from likely.likelihoods import functional_form
     >>> @functional_form()

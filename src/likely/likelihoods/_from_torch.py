@@ -115,15 +115,6 @@ class GivenVarianceLoss(NormalLoss):
 
     The scale that learns multiplies the square root of the variance: if it exceeds 1, the variances were too small.
 
-    Args:
-        scale: positive factor of the standard deviation: a number, which is fixed, or one of :class:`~likely.Fixed`,
-            :class:`~likely.Global` (the default), :class:`~likely.Data` and :class:`~likely.Predicted`.
-        eps: smallest variance; smaller ones are raised to it, and keep their gradient.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"`` (one value per element).
-        full: whether the constant ½ log 2π is included.
-        multiplier: positive factor of the loss; the predictive distribution does not depend on it.
-        validate_args: whether tensor values are checked; by default (None) on the CPU only, where that is cheap.
-
     >>> import torch, likely
     >>> loss_fn = likely.from_torch(torch.nn.GaussianNLLLoss())
     >>> loss_fn(torch.zeros(2), torch.tensor([1.0, 3.0]), torch.tensor([1.0, 4.0]))
@@ -154,19 +145,7 @@ class GivenVarianceLoss(NormalLoss):
         index: Tensor | None = None,
         sample_weight: Tensor | None = None,
     ) -> Tensor:
-        """Compute the negative log-likelihood, reduced.
-
-        Args:
-            prediction: means, any shape.
-            target: targets of the same shape.
-            var: variances that broadcast to the prediction, or have its shape without the last axis.
-            features: inputs of a Predicted scale; None by default.
-            index: row numbers for a Data scale; None by default.
-            sample_weight: one weight per row; None by default.
-
-        Returns:
-            A scalar, or one value per element under ``reduction="none"``.
-        """
+        """Compute the negative log-likelihood, reduced."""
         self._check(prediction, target)
         with self._unchanged_on_error():
             phi = self._scaled(prediction, var, self._phi(prediction, features, index))
@@ -175,17 +154,7 @@ class GivenVarianceLoss(NormalLoss):
     def distribution(  # type: ignore[override]
         self, prediction: Tensor, var: Tensor | float, *, features: Features = None, index: Tensor | None = None
     ) -> torch.distributions.Distribution:
-        """The predictive distribution of means and variances.
-
-        Args:
-            prediction: means, any shape.
-            var: variances that broadcast to the prediction, or have its shape without the last axis.
-            features: inputs of a Predicted scale; None by default.
-            index: row numbers for a Data scale; None by default.
-
-        Returns:
-            A normal distribution in the shape of the prediction.
-        """
+        """The predictive distribution of means and variances."""
         check_floating("prediction", prediction)
         with self._unchanged_on_error():
             return self._distribution(prediction, self._scaled(prediction, var, self._phi(prediction, features, index)))

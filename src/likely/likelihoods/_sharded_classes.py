@@ -65,20 +65,7 @@ def spread_nll(
     ignore_index: int,
     label_smoothing: float,
 ) -> Tensor:
-    """The NLL of every row, zero where its label is ignored; the same in every process.
-
-    Args:
-        shards: logits of this process's classes.
-        target: class numbers, counted over all processes.
-        temperature: broadcasts to the target's shape.
-        classes: number of classes in all processes.
-        axis: the axis of the classes.
-        ignore_index: class number of rows that are left out.
-        label_smoothing: share of the label that is spread over all classes.
-
-    Returns:
-        One value per row, in the shape of the target.
-    """
+    """The NLL of every row, zero where its label is ignored; the same in every process."""
     logits, group, first = shards
     dtype = torch.promote_types(torch.promote_types(logits.dtype, temperature.dtype), torch.float32)
     temperature = copied(temperature.to(dtype).expand(target.shape), group)

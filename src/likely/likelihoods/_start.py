@@ -19,11 +19,6 @@ def _ones(mean: Tensor, target: Tensor) -> Tensor:
 class Moment(NamedTuple):
     """An initial value: a function of a ratio of two sums over the elements of a batch.
 
-    Args:
-        value: the initial value as a function of the ratio.
-        numerator: term of the first sum, a function of ``(mean, target)``.
-        denominator: term of the second sum; 1 by default, so that the ratio is a mean.
-
     >>> import torch
     >>> root_mean_square.estimate(torch.zeros(4, 2), torch.tensor([[3.0, 300.0]] * 4), None, (2,))
     tensor([  6.4633, 139.2477])

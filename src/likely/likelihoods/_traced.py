@@ -23,18 +23,7 @@ def has_rows(loss: Loss) -> bool:
 
 
 def traced(loss: Loss, prediction: Tensor, target: Tensor, features: Any, index: Tensor | None) -> Tensor | None:
-    """Return the loss of a location likelihood in float32, reduced; None for all others.
-
-    Args:
-        loss: the loss, without weights of rows.
-        prediction: as in its ``forward``.
-        target: as in its ``forward``.
-        features: as in its ``forward``.
-        index: as in its ``forward``.
-
-    Returns:
-        A scalar, or None.
-    """
+    """Return the loss of a location likelihood in float32, reduced; None for all others."""
     formula = type(loss)._formula
     if (
         formula is None

@@ -38,13 +38,7 @@ class Head:
 
 @dataclass(frozen=True)
 class CheckedBlock:
-    """Turn a block, with its targets and weights, into checked arrays.
-
-    Args:
-        estimator: unfitted estimator, in whose name the arrays are checked.
-        counts: the rule for the weights, the last argument; None without weights.
-        target: whether there is a target, the first argument after the block.
-    """
+    """Turn a block, with its targets and weights, into checked arrays."""
 
     estimator: Any
     counts: RowCounts | None
@@ -89,16 +83,7 @@ class _Summarised:
 
 
 def with_targets(source: Source, y: Any, sample_weight: Any) -> tuple[Source, RowCounts | None]:
-    """Return the table with targets and weights beside its rows, and the rule for the weights.
-
-    Args:
-        source: the table.
-        y: target of each row: the name of a column, an array, or a table of the same kind; None for none.
-        sample_weight: likewise, the weight of each row; None for one.
-
-    Returns:
-        The table, and the rule that turns weights into counts of rows (None without weights).
-    """
+    """Return the table with targets and weights beside its rows, and the rule for the weights."""
     source = source if y is None else source.beside(y)
     if sample_weight is None:
         return source, None

@@ -107,19 +107,7 @@ class OfTable:
 def reweight_blocks(
     source: Source, spread: Callable[[Fit], SpreadOfBlock], fit: Fit, dimensions: int, max_iter: int, tol: float
 ) -> Fit:
-    """Iterate PCA of all rows, reweighted, until the subspace turns by less than ``tol``.
-
-    Args:
-        source: the table.
-        spread: function of a fit that returns the sums of a block under it.
-        fit: where the iterations start.
-        dimensions: number of dimensions outside the subspace.
-        max_iter: maximum number of iterations.
-        tol: an angle in radians.
-
-    Returns:
-        The last fit.
-    """
+    """Iterate PCA of all rows, reweighted, until the subspace turns by less than ``tol``."""
     for n_iter in range(1, max_iter + 1):
         sums = source.total(spread(fit))
         shift = sums.first / sums.weight

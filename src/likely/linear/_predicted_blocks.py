@@ -132,21 +132,7 @@ def score_blocks(
     max_iter: int,
     tol: float,
 ) -> PredictedScales:
-    """Return predicted scales of all rows.
-
-    Args:
-        source: the table, with what stands beside its blocks.
-        rows: the rule that converts a block to robust units.
-        sample: some of the rows.
-        start: the fit of the sample.
-        density: the likelihood at its initial shape.
-        with_target: whether the scales depend on the target too.
-        max_iter: maximum number of passes over all rows.
-        tol: change of predictions, in scales, and of log σ at which the iterations end.
-
-    Returns:
-        The fit, in coefficients of the columns.
-    """
+    """Return predicted scales of all rows."""
     beta, independent = full(sample, start.beta), sample.turn is None
     if start.scale <= TINY:
         return replace(start, beta=beta)

@@ -39,15 +39,7 @@ def by_sums(recipe: Recipe) -> Callable[[Callable[P, R]], Callable[P, R]]:
 def by_mean(
     values: Callable[..., Any] | None = None, result: Callable[..., Any] | None = None
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Decorate a metric that is a mean over rows, or a function of one.
-
-    Args:
-        values: function of the metric's arguments that returns the mean; None where it is the metric itself.
-        result: function of the mean and the options that returns the metric; None where it is the mean.
-
-    Returns:
-        The decorator.
-    """
+    """Decorate a metric that is a mean over rows, or a function of one."""
 
     def decorate(metric: Callable[P, R]) -> Callable[P, R]:
         mean: Callable[..., Any] = values or metric

@@ -75,12 +75,7 @@ def exponent_of(weight: Array) -> int:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a metric is computed from sums.
-
-    Args:
-        sums: function of rows and options that returns the sums over the rows.
-        result: function of the sums and the options that returns the metric.
-    """
+    """How a metric is computed from sums."""
 
     sums: Callable[..., Sums]
     result: Callable[..., Any]

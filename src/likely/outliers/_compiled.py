@@ -71,20 +71,7 @@ class Compiled:
         components: Histograms,
         nearest: Nearest,
     ) -> Self | None:
-        """Return the tables of a detector, or None if there is no compiled code for it.
-
-        Args:
-            column: which columns of a table are numbers.
-            units: the standard units of all columns.
-            scatter: the covariance of these.
-            tails: of the columns.
-            columns: densities of the columns.
-            components: densities of the principal coordinates.
-            nearest: centres in whitened coordinates.
-
-        Returns:
-            The tables of one fitted detector, laid out for the compiled code.
-        """
+        """Return the tables of a detector, or None if there is no compiled code for it."""
         width = len(column)
         if _library() is None or not 1 <= width <= _WIDEST:
             return None
@@ -106,32 +93,13 @@ class Compiled:
         return cls(*values)
 
     def views(self, table: Array, levels: Array | None) -> Array:
-        """Return the five views of each row, in nats.
-
-        Args:
-            table: rows as they are, NaN where a number is missing.
-            levels: of each row, what its levels add to the squared distance, to its dimensions, and to the densities;
-                None if there are no categories.
-
-        Returns:
-            The views, shape (rows, 5).
-        """
+        """Return the five views of each row, in nats."""
         views = np.empty((len(table), VIEWS))
         self._run(table, levels, views)
         return views
 
     def scores(self, table: Array, levels: Array | None, middle: Array, unit: Array) -> Array:
-        """Return the outlier score of each row.
-
-        Args:
-            table: as for :meth:`views`.
-            levels: as for :meth:`views`.
-            middle: the median of each view.
-            unit: what each view is divided by.
-
-        Returns:
-            Scores, one per row.
-        """
+        """Return the outlier score of each row."""
         scores = np.empty(len(table))
         self._run(table, levels, None, scores, middle, unit)
         return scores

@@ -131,18 +131,7 @@ class LikelihoodDetector(OutlierDetector):
         )
 
     def _unseen(self, table: Array, w: Array, views: Array, left_out: Array, stretch: Array) -> Array:
-        """The five scores of training rows as if each had been left out.
-
-        Args:
-            table: the training rows.
-            w: the same, whitened.
-            views: their five scores.
-            left_out: how much weight is left out with each.
-            stretch: how many times as large the squared distance of each is then.
-
-        Returns:
-            The scores, shape (rows, 5).
-        """
+        """The five scores of training rows as if each had been left out."""
         unseen = np.empty_like(views)
         for block, z in self.columns_.blocks(table, unseen=True):
             whitened, seen, _ = self.scatter_._whitened(z)

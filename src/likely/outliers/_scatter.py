@@ -103,15 +103,7 @@ class ScatterDetector(OutlierDetector):
         return self._scores(table), self._scores(table, stretch)
 
     def _learn_covariance(self, blocks: Callable[[], Iterable[tuple[slice, Array]]], rows: Distinct) -> Array:
-        """The fit; and of each row, how much larger its squared distance is if the row is left out.
-
-        Args:
-            blocks: what goes through standard rows, a block at a time.
-            rows: their weights.
-
-        Returns:
-            The ratio of squared distances, one per row.
-        """
+        """The fit; and of each row, how much larger its squared distance is if the row is left out."""
         width = self.n_features_in_ - len(self.columns_.categories)
         if width > _WIDEST:
             raise ValueError(

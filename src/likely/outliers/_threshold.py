@@ -35,17 +35,6 @@ def threshold(
     to nothing, so rows beyond all but 0.5% of the normal are named too, as long as they are a fiftieth of the rows, and
     ten, or fewer. The threshold is the highest score of the others.
 
-    Args:
-        fitted: scores of the training rows by the detector that was fitted to them.
-        unseen: the scores the same rows would have if they had been left out of the fit; NaN where that is unknown.
-        weight: of each row, in units of a row; None if all are alike.
-        contamination: the share of rows to call outliers, or ``"auto"``.
-        long: whether ordinary rows may have scores with a long upper tail.
-        judged: scores of the same rows by which false alarms are counted, in place of ``unseen``.
-
-    Returns:
-        The threshold.
-
     >>> import numpy as np
     >>> from likely.outliers._threshold import threshold
     >>> scores = np.append(np.random.default_rng(0).normal(size=1000), np.full(50, 8.0))

@@ -220,17 +220,7 @@ def _with_squares(centres: NDArray[np.floating]) -> NDArray[np.floating]:
 def _nearest(
     squares: NDArray[np.floating], size: NDArray[np.floating], squared: NDArray[np.floating], stretch: Array | None
 ) -> Array:
-    """The square of each row's distance to the nearest centre of each draw that is not the row itself.
-
-    Args:
-        squares: squared distances less the squared length of the row, draws × centres × rows; changed in place.
-        size: the squared length of each row.
-        squared: the squared length of each centre, draws × centres.
-        stretch: of rows left out, how much longer the square of their distance to the mean is.
-
-    Returns:
-        Squared distances, one per row and draw.
-    """
+    """The square of each row's distance to the nearest centre of each draw that is not the row itself."""
     nearest = squares.min(1) + size
     draw, row = np.nonzero(nearest <= _SAME * (1 + size))
     if len(row):

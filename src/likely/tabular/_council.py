@@ -54,17 +54,6 @@ def assemble(
     """Fit members, and drop those that do not improve on the best one.
 
     The first member is fitted whatever the time limit; after an interrupt the members fitted so far are kept.
-
-    Args:
-        task: the rows and their folds.
-        fits: the function that fits each member, by name.
-        all_of_them: whether to keep every member; otherwise one is dropped if its first fold does not help.
-        report: function that is called with a line about each member.
-        scouted: out-of-fold predictions of a smaller version of a member, by name; where these do not help, the member
-            is not fitted.
-
-    Returns:
-        The fitted members, and the outcome of each.
     """
     members: dict[str, Member] = {}
     losses: dict[str, float] = {}

@@ -308,18 +308,7 @@ class Second:
 
 
 def fit_second(rows: Rows, likelihood: Likelihood, base: Tensor, recipe: Recipe, stage: str) -> Second:
-    """Fit constants, then networks for what varies with the row, as far as held-out rows gain with certainty.
-
-    Args:
-        rows: the training rows.
-        likelihood: the likelihood and what its parameters depend on.
-        base: out-of-fold predictions, which the networks also read, shape (rows, outputs).
-        recipe: settings of the training.
-        stage: name of the stage, for its checkpoint.
-
-    Returns:
-        The fitted parameters.
-    """
+    """Fit constants, then networks for what varies with the row, as far as held-out rows gain with certainty."""
     constants = fit_likelihood(rows, likelihood, base)
     if not likelihood.having("predicted"):
         return Second(None, constants, {}, 0.0)

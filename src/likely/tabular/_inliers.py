@@ -25,13 +25,6 @@ def find_inliers(task: Task) -> tuple[NDArray[np.bool_], Array | None]:
 
     A heavy tail of correct targets is no reason to leave rows out: they are left out only where a fit without them
     predicts the remaining rows better than the fit with them, by more than the standard error.
-
-    Args:
-        task: the rows.
-
-    Returns:
-        Whether each row is an inlier, shape (rows,); and the trees' out-of-fold predictions, shape (rows, 1), or None
-        where the trees learned from a sample of the rows.
     """
     task = replace(task, folds=task.folds % 2, deadline=np.inf)
     sample = task.subsample(-(-len(task.folds) // ROWS))
@@ -74,17 +67,7 @@ def _find_inliers(task: Task) -> tuple[NDArray[np.bool_], Member, Noise]:
 
 
 def is_better(task: Task, near: NDArray[np.bool_], noise: Noise, residual: Array) -> bool:
-    """Whether a fit to the rows ``near`` alone predicts them better, with certainty, than the fit to all rows.
-
-    Args:
-        task: the rows.
-        near: the rows that the new fit learned from, shape (rows,).
-        noise: distribution of the residuals of the fit to all rows.
-        residual: residuals of the new fit, shape (rows,).
-
-    Returns:
-        Whether the gain exceeds ``MARGIN`` standard errors.
-    """
+    """Whether a fit to the rows ``near`` alone predicts them better, with certainty, than the fit to all rows."""
     log_square = noise.trees.out_of_fold[:, 0] if noise.trees is not None else np.zeros_like(residual)
     gain = noise.nll - nll_of(residual, log_square, noise.shape)
     shared = near & (task.weight > 0)

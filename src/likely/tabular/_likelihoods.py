@@ -96,22 +96,7 @@ class Likelihood:
         relative: float | None = None,
         **options: Any,
     ) -> LikelihoodLoss:
-        """Return the loss of predictions (members, rows, targets), or of logits (members, classes, rows).
-
-        Args:
-            members: number of members.
-            shape: shape of one row's parameter.
-            width: number of features that predicted parameters read.
-            rows: number of training rows, for parameters with one value per row.
-            isolated: whether gradients of predicted parameters stop at the features.
-            start: start of each parameter, by name.
-            relative: offset of scales and temperatures in units of their start, so that it sets no absolute floor;
-                None keeps their own constraint.
-            **options: further options of the loss module.
-
-        Returns:
-            The loss module, unreduced.
-        """
+        """Return the loss of predictions (members, rows, targets), or of logits (members, classes, rows)."""
         start = start or {}
 
         def parameter(name: str, kind: str) -> Parameter:

@@ -60,18 +60,7 @@ class Noise:
 def learn_noise(
     task: Task, residual: Array, family: str = "auto", varying: bool = True, weight: Array | None = None
 ) -> Noise:
-    """Learn the distribution of out-of-fold residuals.
-
-    Args:
-        task: the rows, with the inputs of the trees.
-        residual: out-of-fold residuals, shape (rows,).
-        family: one of ``FAMILIES``, or ``"auto"`` for a t that is skewed if that is better.
-        varying: whether the scale varies with the row.
-        weight: weights of the rows for the tails, shape (rows,), where outliers count too; None for the task's.
-
-    Returns:
-        The distribution.
-    """
+    """Learn the distribution of out-of-fold residuals."""
     trees, log_square = None, np.zeros_like(residual)
     weight = task.weight if weight is None else weight
     if varying:

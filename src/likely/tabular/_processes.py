@@ -20,12 +20,7 @@ CLOSE = 1e-6  # relative difference of sums that rounding may cause
 
 @dataclass(frozen=True)
 class Processes:
-    """The processes of :mod:`torch.distributed`; without a process group, this one alone.
-
-    Args:
-        rank: number of this process.
-        count: number of processes.
-    """
+    """The processes of :mod:`torch.distributed`; without a process group, this one alone."""
 
     rank: int = 0
     count: int = 1

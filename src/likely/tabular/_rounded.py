@@ -17,10 +17,6 @@ PRECISE = 1e-9  # smallest probability that the difference of two CDFs gives wit
 class Rounded(Distribution):
     """``max(0, round(x))`` of a real x: counts that vary less than a Poisson's.
 
-    Args:
-        base: the distribution of x.
-        validate_args: accepted as by torch's distributions, but values are not checked.
-
     >>> import torch
     >>> from torch.distributions import Normal
     >>> d = Rounded(Normal(torch.tensor(1.0), 1.0))

@@ -12,14 +12,7 @@ MOST = 1 << 25  # largest number of values that a fit reads from a table that is
 
 
 class Read(NamedTuple):
-    """The arguments of a fit, in memory.
-
-    Args:
-        X: the table.
-        y: its targets.
-        extras: further arguments with one entry per row.
-        total: number of rows of the whole table; None where it was in memory already.
-    """
+    """The arguments of a fit, in memory."""
 
     X: Any
     y: Any
@@ -28,16 +21,7 @@ class Read(NamedTuple):
 
 
 def read_sample(X: Any, y: Any, *extras: Any) -> Read:
-    """Return arguments in memory unchanged, and a regular sample of the rows of a table that is not.
-
-    Args:
-        X: a table.
-        y: its targets: something in memory, a Dask series or array, or the name of a column.
-        *extras: further arguments with one entry per row, or names of columns; or None.
-
-    Returns:
-        The rows to fit to: every k-th row, with the smallest k that reads at most ``MOST`` values.
-    """
+    """Return arguments in memory unchanged, and a regular sample of the rows of a table that is not."""
     source = source_of(X)
     if source is None:
         return Read(X, y, extras, None)

@@ -13,10 +13,6 @@ from torch.distributions import Distribution, constraints
 class Several(Distribution):
     """Independent distributions, one per element of the last axis.
 
-    Args:
-        parts: distributions of the same batch shape.
-        validate_args: whether to check values, as torch's distributions do.
-
     >>> import torch
     >>> from torch.distributions import Laplace, Normal
     >>> both = Several([Normal(torch.zeros(3), 1.0), Laplace(torch.ones(3), 2.0)])

@@ -23,16 +23,6 @@ def by_blocks(
     """Decorate a method that treats each row by itself, so that it accepts tables in blocks.
 
     Columns of a frame are taken by their names: those of a file cannot be dropped, such as the target's, or moved.
-
-    Args:
-        width: function of the fitted estimator and of a call's options that returns the numbers per row of a result;
-            None for one.
-        dtype: function of the fitted estimator that returns the type of the result.
-        per_row: names of further arguments with one entry per row, separated by spaces.
-        arrays: function of a call's options that returns the number of arrays in the result, all of the same width.
-
-    Returns:
-        The decorator.
     """
 
     def decorate(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -86,15 +76,6 @@ def _separated(result: Any, count: int, width: int | None) -> Any:
 
 
 def refuse_blocks(X: Any, method: str, instead: str) -> None:
-    """Raise an error if a table is not in memory, for a method whose result always is.
-
-    Args:
-        X: a table.
-        method: name of the method.
-        instead: the methods to call instead.
-
-    Raises:
-        ValueError: the table is not in memory.
-    """
+    """Raise an error if a table is not in memory, for a method whose result always is."""
     if is_source(X):
         raise ValueError(f"{method} holds its result in memory; for a table that is not, call {instead}")

@@ -29,12 +29,7 @@ def is_dask(X: Any) -> bool:
 
 @dataclass
 class Dask(Source):
-    """Blocks of a Dask collection, with further arguments per block.
-
-    Args:
-        collection: a ``dask.array`` of one or two axes, or a ``dask.dataframe``.
-        parts: the arguments of functions for each block, which is the first.
-    """
+    """Blocks of a Dask collection, with further arguments per block."""
 
     collection: Any
     parts: list[tuple[Any, ...]] = field(default_factory=list)
@@ -122,17 +117,7 @@ class Dask(Source):
 
 
 def on_cluster(client: Any, call: Callable[..., T], shared: Any, calls: Iterable[tuple[Any, ...]]) -> Iterator[T]:
-    """Yield the results of a function on the workers of a cluster, in order, with few calls under way at once.
-
-    Args:
-        client: the cluster's client.
-        call: the function.
-        shared: its first argument, which is the same in all calls, such as a fitted model.
-        calls: its further arguments.
-
-    Yields:
-        T: the result of each call.
-    """
+    """Yield the results of a function on the workers of a cluster, in order, with few calls under way at once."""
     under_way: deque[Any] = deque()
     with naming_scheduler(client):
         # A task's result goes to each worker once. If it is lost with a worker, Dask computes it again, unlike

@@ -64,14 +64,7 @@ class Piece:
 
 @dataclass
 class Files(Source):
-    """Rows of files; blocks are frames. Functions run in joblib's threads, or as ``joblib.parallel_config`` sets.
-
-    Args:
-        dataset: a pyarrow dataset.
-        schema: the types of its columns, which suit all files.
-        names: the columns to read.
-        others: further arguments per block: a column's name, or an array of as many rows.
-    """
+    """Rows of files; blocks are frames. Functions run in joblib's threads, or as ``joblib.parallel_config`` sets."""
 
     dataset: Any
     schema: Any
@@ -80,18 +73,7 @@ class Files(Source):
 
     @classmethod
     def opened(cls, X: Any) -> Files:
-        """Return the rows of a path, glob, URL, list of these, or dataset.
-
-        Args:
-            X: the names of the files, or a pyarrow dataset.
-
-        Returns:
-            The rows.
-
-        Raises:
-            FileNotFoundError: there is no such file.
-            ValueError: files differ in their columns, or are of an unsupported kind.
-        """
+        """Return the rows of a path, glob, URL, list of these, or dataset."""
         dataset = X if hasattr(X, "get_fragments") else _dataset([X] if isinstance(X, str | os.PathLike) else list(X))
         return cls(dataset, _schema(dataset), list(dataset.schema.names))
 
@@ -272,17 +254,7 @@ def _remote(urls: list[str]) -> tuple[Any, list[str]]:
 
 
 def _schema(dataset: Any) -> Any:
-    """Return the types that suit all files: of whole numbers in one and others in the next, the latter.
-
-    Args:
-        dataset: the files.
-
-    Returns:
-        Names and types of the columns.
-
-    Raises:
-        ValueError: the columns of a file, or their types, differ from those of the first otherwise.
-    """
+    """Return the types that suit all files: of whole numbers in one and others in the next, the latter."""
     first: Any = None
     schema = dataset.schema
     for fragment in dataset.get_fragments():

@@ -25,15 +25,7 @@ def is_source(X: Any) -> bool:
 
 
 def source_of(X: Any) -> Source | None:
-    """Open a table that is not in memory.
-
-    Args:
-        X: a path, glob or URL of Parquet, Feather or CSV, a list of paths, a pyarrow dataset, a Dask array or frame,
-            a Spark frame, a Ray data set, or anything in memory.
-
-    Returns:
-        The blocks of the table, or None if it is in memory.
-    """
+    """Open a table that is not in memory."""
     if isinstance(X, Source):
         return X
     for is_one, kind in _KINDS:

@@ -18,13 +18,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Answer:
-    """The result of a function for each row: one number, or several.
-
-    Args:
-        width: number of values per row; None for a single value, in an array of shape (rows,).
-        dtype: type of the values.
-        name: name of the column that holds them.
-    """
+    """The result of a function for each row: one number, or several."""
 
     width: int | None = None
     dtype: Any = np.float64
@@ -42,13 +36,7 @@ class Answer:
 
 
 class Asked:
-    """A method of an estimator in its present state, to be called for blocks later and elsewhere.
-
-    Args:
-        method: a method that treats each row by itself.
-        fitted: the estimator.
-        answer: width, type and name of the result.
-    """
+    """A method of an estimator in its present state, to be called for blocks later and elsewhere."""
 
     def __init__(self, method: Callable[..., Any], fitted: Any, answer: Answer) -> None:
         # By name, because pickle cannot find a decorated method; a copy, because the estimator may be fitted again.
@@ -69,50 +57,18 @@ class Source(ABC):
 
     @abstractmethod
     def each(self, compute: Callable[..., T], *beside: Sequence[Any]) -> Iterator[T]:
-        """Yield ``compute(block, …)`` of every block, in the order of the rows.
-
-        Args:
-            compute: a function of a block and of its further arguments.
-            *beside: further arguments, each with one entry per block.
-
-        Returns:
-            An iterator over the results.
-        """
+        """Yield ``compute(block, …)`` of every block, in the order of the rows."""
 
     @abstractmethod
     def answers(self, compute: Callable[..., Any], answer: Answer) -> Any:
-        """Return the results of ``compute`` for all rows, in the table's own kind of array or frame.
-
-        Args:
-            compute: a function of a block that returns an array with as many rows.
-            answer: width, type and name of that array.
-
-        Returns:
-            An array or a frame, lazy if the table is.
-        """
+        """Return the results of ``compute`` for all rows, in the table's own kind of array or frame."""
 
     @abstractmethod
     def beside(self, other: Any) -> Source:
-        """Return a source whose blocks have one further argument: the same rows of another table or array.
-
-        Args:
-            other: the name of a column, which is taken out of the blocks; an array in memory; or something of the
-                table's own kind.
-
-        Returns:
-            The new source.
-        """
+        """Return a source whose blocks have one further argument: the same rows of another table or array."""
 
     def total(self, compute: Callable[..., T], add: Callable[[T, T], T] = operator.add) -> T:
-        """Return the sum of ``compute(block, …)`` over all blocks.
-
-        Args:
-            compute: a function of a block.
-            add: function that combines two results; the sum must not depend on where blocks begin.
-
-        Returns:
-            The sum.
-        """
+        """Return the sum of ``compute(block, …)`` over all blocks."""
         parts = self.each(compute)
         return functools.reduce(add, parts, self._first(parts))
 
@@ -207,18 +163,7 @@ def joined(parts: Sequence[Any]) -> Any:
 
 
 def cut(array: Any, sizes: Sequence[int]) -> list[Any]:
-    """Split an array into the rows of each block.
-
-    Args:
-        array: an array or frame with one entry per row of the table.
-        sizes: number of rows of each block.
-
-    Returns:
-        One part per block.
-
-    Raises:
-        ValueError: the number of rows differs from the table's.
-    """
+    """Split an array into the rows of each block."""
     if len(array) != sum(sizes):
         raise ValueError(f"the table has {sum(sizes):,} rows, and what belongs to it has {len(array):,}")
     ends = np.cumsum(sizes)

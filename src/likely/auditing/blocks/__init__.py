@@ -22,14 +22,7 @@ _NUMBERS, _LEAST = 1 << 23, 10_000  # that the sample holds at most, but for so 
 
 
 def beyond_memory(data: Any) -> Source | None:
-    """Return the blocks of a table that is too large to be read at once.
-
-    Args:
-        data: anything that can be audited. Text in one file is always read at once.
-
-    Returns:
-        The blocks, or None for a table that is read at once.
-    """
+    """Return the blocks of a table that is too large to be read at once."""
     if is_one_file(data) and Path(os.fspath(data)).suffix.lower() not in (".parquet", ".pq"):
         return None
     source = source_of(data)
@@ -39,20 +32,7 @@ def beyond_memory(data: Any) -> Source | None:
 def audit_source(
     source: Source, data: Any, target: str | None, task: str, seed: int, progress: Progress, id: str | None = None
 ) -> BlocksAudit:
-    """Audit a table by blocks.
-
-    Args:
-        source: the blocks of the table.
-        data: what names it.
-        target: the name of the target's column, or None.
-        task: "auto", "classification" or "regression".
-        seed: of the models.
-        progress: called with what is being done, and the share of it that is.
-        id: the column that names the rows, which nothing is read from; default none.
-
-    Returns:
-        The audit; what it lists are the worst rows.
-    """
+    """Audit a table by blocks."""
     progress("reading", 0.0)
     rows = len(source)
     stride = max(1, -(-rows // max(_LEAST, min(SAMPLE, _NUMBERS // source.width))))

@@ -46,15 +46,7 @@ class KeptRows:
         return self
 
     def below(self, rows: Sequence[int], places: NDArray[np.int64]) -> list[int]:
-        """The places of rows in a sample to which these rows were appended.
-
-        Args:
-            rows: places in the table.
-            places: place of each in the sample, or the number of rows of the sample if it is not in it.
-
-        Returns:
-            One place per row.
-        """
+        """The places of rows in a sample to which these rows were appended."""
         n = self.sampled
         return [int(at) if at < n else n + self.place[int(row)] for row, at in zip(rows, places, strict=True)]
 
@@ -64,11 +56,7 @@ class KeptRows:
 
 @dataclass(frozen=True)
 class KeptNames(RowNames):
-    """How rows are told from each other, of those that were kept.
-
-    Args:
-        place: of each of these rows its place in ``values``.
-    """
+    """How rows are told from each other, of those that were kept."""
 
     place: dict[int, int] = field(default_factory=dict)
 
@@ -155,15 +143,7 @@ class BlocksAudit(Audit):
         return super().summary() | totals
 
     def save(self, folder: str | os.PathLike[str], command: str = "") -> Path:
-        """Write report.html, scores.parquet and summary.json: all three or none, and never over the data.
-
-        Args:
-            folder: where to write; it is made if it is not there.
-            command: what made the audit, to be shown on the page.
-
-        Returns:
-            The path of the page.
-        """
+        """Write report.html, scores.parquet and summary.json: all three or none, and never over the data."""
         folder = Path(folder)
         keep_inputs([folder / name for name in FILES], {f"the data ({path})": path for path in self.inputs})
         with writable(folder, create=True):

@@ -20,12 +20,7 @@ _LEVELS = 10
 
 @dataclass(frozen=True)
 class BlockColumns:
-    """What the columns of a sample hold, to read further rows by.
-
-    Args:
-        kinds: the kind of every column that models read.
-        levels: of each category, the levels in the order of their frequency.
-    """
+    """What the columns of a sample hold, to read further rows by."""
 
     kinds: dict[str, Any]
     levels: dict[str, list[str]]

@@ -33,20 +33,7 @@ _ALIKE, _CONTRARY = 0.05, 0.3  # how far off a copy is, and one with another tar
 def tell_all(
     source: Source, name: str, sample: Audit, columns: Columns, sums: Sums, fitted: Fitted, scored: Scored
 ) -> BlocksAudit:
-    """The audit of a long table.
-
-    Args:
-        source: its blocks.
-        name: its name.
-        sample: the audit of the sample.
-        columns: the sample.
-        sums: over all rows.
-        fitted: the models of the sample.
-        scored: the scores of all rows.
-
-    Returns:
-        The audit.
-    """
+    """The audit of a long table."""
     copies = _copies(scored, sums.rows)
     leaders = scored.copies[copies] if scored.copies is not None else copies
     from_sample = [_moved(finding, fitted.stride) for finding in sample.findings if finding.name not in _OF_ALL]

@@ -83,22 +83,7 @@ class Fitted:
         seed: int,
         tell: Callable[[float], None],
     ) -> Fitted:
-        """Fit to a sample.
-
-        Args:
-            columns: the sample.
-            twins: which of its rows repeat others.
-            target: the target's column, or None.
-            task: "classification", "regression" or "none".
-            id: the column that names the rows, or None.
-            stride: every ``stride``-th row of the table is in the sample.
-            rows: number of rows in the table.
-            seed: seed of the models.
-            tell: function that is called with the share done.
-
-        Returns:
-            The fitted models.
-        """
+        """Fit to a sample."""
         leave_out = {target} if target else set()
         identities = find_identities(columns)[:_BITS]
         judge: TargetScores | LabelScores | None = None
@@ -138,19 +123,7 @@ class Fitted:
 
 @dataclass(frozen=True)
 class Scored:
-    """The scores of all rows, and what is made of them.
-
-    Args:
-        file: the scores.
-        certainty: how surely rows are odd, by these.
-        copies: of each row the first that it repeats, or -1; None if that was not looked at.
-        ordinary: whether so many rows repeat others that none is named for it.
-        odd: the rows that are odd.
-        wrong: the rows whose target or label is wrong.
-        broken: the rows that break a sum of columns.
-        breaking: how many rows break each.
-        flagged: how many rows are suspicious.
-    """
+    """The scores of all rows, and what is made of them."""
 
     file: ScoreFile
     certainty: Certainty | None

@@ -31,18 +31,7 @@ NAMED = 1 - _rows._FALSE - _rows._IN_LINE  # the certainty from which a row is n
 
 @dataclass(frozen=True)
 class RowScores:
-    """The models of :func:`likely.auditing._rows.odd_rows`, fitted to a sample, for further rows.
-
-    Args:
-        columns: how blocks are read.
-        units: of each column of numbers, how it is squashed.
-        parts: for blocks of columns their names, their detector, and the σ² that most rows do not exceed.
-        common: how far off values of discrete columns can be.
-        table: the sample, to look up what similar rows have; None where columns are too many.
-        pattern: how its columns hang together; None likewise.
-        exact: which of its columns follow exactly from one another.
-        identities: sums of columns.
-    """
+    """The models of :func:`likely.auditing._rows.odd_rows`, fitted to a sample, for further rows."""
 
     columns: BlockColumns
     units: dict[str, Squash]
@@ -61,17 +50,7 @@ class RowScores:
         first: NDArray[np.bool_],
         identities: Sequence[Identity] = (),
     ) -> Self | None:
-        """Fit the models to a sample.
-
-        Args:
-            columns: the sample.
-            leave_out: columns that are not modelled.
-            first: marks one of every group of equal rows.
-            identities: sums of columns; a row that keeps to one does not break the pattern of its columns.
-
-        Returns:
-            The fitted models, or None if the sample has no column that can be modelled.
-        """
+        """Fit the models to a sample."""
         names = [name for name in columns.named(*MODELLED) if name not in leave_out]
         if not names:
             return None
@@ -100,15 +79,7 @@ class RowScores:
         return cls(known, units, parts, common, neighbours, pattern, exact, identities)
 
     def __call__(self, typed: pd.DataFrame, places: NDArray[np.int64]) -> dict[str, NDArray[np.float32]]:
-        """Compute the scale σ of each row, and how rare its rarest value is, in nats.
-
-        Args:
-            typed: a block, as ``columns`` reads it.
-            places: place of each row in the sample, or the number of rows of the sample if it is not in it.
-
-        Returns:
-            Arrays of shape (rows,) by name: ``row_scale`` and, where there is a pattern, ``nats``.
-        """
+        """Compute the scale σ of each row, and how rare its rarest value is, in nats."""
         squashed = _squashed(typed, self.units)
         with np.errstate(over="ignore", invalid="ignore"):
             squares = [self._squares(squashed[names], detector, near) for names, detector, near in self.parts]
@@ -155,18 +126,7 @@ class RowScores:
     def finding(
         self, typed: pd.DataFrame, places: NDArray[np.int64], scores: pd.DataFrame, count: int, rows: int
     ) -> Finding:
-        """The finding about the worst rows; it refers to them by their places among these rows.
-
-        Args:
-            typed: these rows.
-            places: their places in the sample, or the number of its rows.
-            scores: their ``row_scale``, ``broken`` and ``row_odd``.
-            count: number of odd rows in the whole table.
-            rows: number of rows in the whole table.
-
-        Returns:
-            The finding.
-        """
+        """The finding about the worst rows; it refers to them by their places among these rows."""
         scale, certainty = (scores[name].to_numpy(np.float64) for name in ("row_scale", "row_odd"))
         explain: Any = lambda listed: (_rows._by_scale(scale[row]) for row in listed)  # noqa: E731
         if self.table is not None and self.pattern is not None:
@@ -197,16 +157,7 @@ def _squashed(table: pd.DataFrame, units: dict[str, Squash]) -> pd.DataFrame:
 
 
 def extended(table: Neighbours, columns: BlockColumns, typed: pd.DataFrame) -> Neighbours:
-    """A sample with further rows appended, which are compared with the sample.
-
-    Args:
-        table: the sample.
-        columns: how rows are read.
-        typed: the further rows.
-
-    Returns:
-        The longer table.
-    """
+    """A sample with further rows appended, which are compared with the sample."""
     levels = dict(table.levels)
     values: list[NDArray[np.floating]] = []
     for name, sample_values in zip(table.names, table.values, strict=True):
@@ -220,12 +171,7 @@ def extended(table: Neighbours, columns: BlockColumns, typed: pd.DataFrame) -> N
 
 @dataclass(frozen=True)
 class Certainty:
-    """How surely rows are odd, by the scores of all rows of which the highest and some of the others are kept.
-
-    Args:
-        nats: rarities in rising order, and the share of false alarms among rows that are as rare.
-        scale: logarithms of scales, likewise.
-    """
+    """How surely rows are odd, by the scores of all rows of which the highest and some of the others are kept."""
 
     nats: tuple[Array, Array] | None
     scale: tuple[Array, Array]

@@ -16,16 +16,7 @@ _SHOWN = 60  # columns that the table of the page lists
 
 @dataclass(frozen=True)
 class ColumnSums:
-    """What a column holds.
-
-    Args:
-        gaps: how many values are missing.
-        infinite: how many are infinite.
-        low: the lowest finite number; NaN where there is none.
-        high: the highest.
-        only: the only value that is not a number; None where there is none.
-        same: whether all values that are there are the same.
-    """
+    """What a column holds."""
 
     gaps: int
     infinite: int

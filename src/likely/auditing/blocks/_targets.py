@@ -36,14 +36,7 @@ Tell = Callable[[float], None]
 
 @dataclass(frozen=True)
 class Judged:
-    """The rows of a sample that have a target, in an order that follows from what they hold.
-
-    Args:
-        rows: their places in the sample.
-        X: their columns as numbers.
-        groups: the same number for rows that repeat each other.
-        columns: how further rows are read.
-    """
+    """The rows of a sample that have a target, in an order that follows from what they hold."""
 
     rows: NDArray[np.int64]
     X: NDArray[np.float32]

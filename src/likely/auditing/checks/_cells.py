@@ -18,16 +18,7 @@ _LONG = "the row"  # what is too long
 
 
 def odd_cells(columns: Columns, ragged: dict[int, str], rows: int) -> Finding | None:
-    """Report a word in a column of numbers, an infinity, a row with a field too many.
-
-    Args:
-        columns: the table.
-        ragged: what is to be said of rows with more fields than the header, by their places.
-        rows: how many rows there are.
-
-    Returns:
-        Finding | None: the finding "cells"; None if all cells are of their column's kind.
-    """
+    """Report a word in a column of numbers, an infinity, a row with a field too many."""
     reasons: dict[int, list[Reason]] = defaultdict(list)
     for cell in columns.odd:
         reasons[cell.row].append(Reason(cell.column, cell.value, cell.reason, 1.0))

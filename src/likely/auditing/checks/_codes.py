@@ -46,13 +46,6 @@ class Code(NamedTuple):
 def codes(columns: Columns, leave_out: set[str]) -> list[Code]:
     """Find numbers that look like codes for gaps: usual ones, repeated, at an end of the column, and isolated.
 
-    Args:
-        columns: the table.
-        leave_out: columns that are not looked at.
-
-    Returns:
-        list[Code]: at most two per column.
-
     >>> import pandas as pd
     >>> from likely.auditing._columns import read_columns
     >>> age = np.random.default_rng(0).integers(18, 80, 200)
@@ -87,15 +80,7 @@ def codes(columns: Columns, leave_out: set[str]) -> list[Code]:
 
 
 def isolated(code: float, others: NDArray[np.float64]) -> bool:
-    """Whether a number at the end of a column lies further from the other values than these lie apart.
-
-    Args:
-        code: the number.
-        others: all other values of the column.
-
-    Returns:
-        bool: whether it is probably no amount.
-    """
+    """Whether a number at the end of a column lies further from the other values than these lie apart."""
     if len(others) > _SAMPLE:
         nearest = others.max() if code > others.max() else others.min()
         others = np.append(others[:: len(others) // _SAMPLE + 1], nearest)

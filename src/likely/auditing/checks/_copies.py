@@ -23,16 +23,7 @@ _OFTEN = 0.5  # of the share of neighbours with another label: copies that diffe
 
 
 def repeated_rows(columns: Columns, twins: Twins, target: str | None) -> Finding | None:
-    """Report the rows that repeat an earlier one.
-
-    Args:
-        columns: the table.
-        twins: which row each row repeats.
-        target: the target's column, in which copies may differ.
-
-    Returns:
-        Finding | None: the finding "duplicates"; None if no row repeats another.
-    """
+    """Report the rows that repeat an earlier one."""
     suspicious = twins.of >= 0
     count = int(suspicious.sum())
     if not count:
@@ -95,16 +86,7 @@ def _shown(value: object) -> str:
 
 
 def scatter_of_copies(columns: Columns, twins: Twins, target: str) -> str:
-    """Say whether copies with another target differ no more than neighbouring rows do.
-
-    Args:
-        columns: the table.
-        twins: which row each row repeats.
-        target: the target's column.
-
-    Returns:
-        str: a sentence for the summary, or nothing if the difference is more than neighbours have.
-    """
+    """Say whether copies with another target differ no more than neighbouring rows do."""
     pairs = _neighbours(columns, twins, target)
     if len(pairs) < 20:
         return ""
@@ -146,20 +128,7 @@ def _neighbours(columns: Columns, twins: Twins, target: str) -> NDArray[np.int64
 
 
 def across(frame: pd.DataFrame, test: Table, target: str | None, id: str | None = None) -> Finding:
-    """Report the rows of a table that are rows of a second one, too, exactly or almost.
-
-    Args:
-        frame: the first table.
-        test: the second table.
-        target: the target's column, in which the two may differ.
-        id: the column that names the rows, which is not compared; default none.
-
-    Returns:
-        Finding: the finding "overlap".
-
-    Raises:
-        ValueError: if the tables have no column in common.
-    """
+    """Report the rows of a table that are rows of a second one, too, exactly or almost."""
     names = [name for name in frame.columns if name in test.frame.columns]
     if not names:
         raise ValueError(f"{test.name} has no column in common with the first table")

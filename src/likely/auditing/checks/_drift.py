@@ -30,13 +30,7 @@ _TOLD = 3  # columns in the sentence
 
 
 class Difference(NamedTuple):
-    """How a column differs between two tables.
-
-    Args:
-        p_value: of a Kolmogorov-Smirnov test of numbers, or a χ² test of levels, a gap counting as a level.
-        distance: Kolmogorov's distance, or the total variation distance, from 0 to 1.
-        words: what differs.
-    """
+    """How a column differs between two tables."""
 
     p_value: float
     distance: float
@@ -44,17 +38,7 @@ class Difference(NamedTuple):
 
 
 def drift(frame: pd.DataFrame, test: Table, target: str | None, id: str | None = None) -> Finding:
-    """Compare a second table with the first, as a whole and by column.
-
-    Args:
-        frame: the first table.
-        test: the second table.
-        target: the target's column, which is compared, but not read by the trees; or None.
-        id: the column that names the rows, which is left out; default none.
-
-    Returns:
-        Finding: the finding "drift", not judged where one of the tables has fewer than 20 rows.
-    """
+    """Compare a second table with the first, as a whole and by column."""
     shared = [name for name in frame.columns if name in test.frame.columns and name != id]
     missing = [str(name) for name in frame.columns if name not in test.frame.columns and name not in (target, id)]
     extra = [str(name) for name in test.frame.columns if name not in frame.columns]
@@ -118,17 +102,7 @@ def _some(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def told_apart(both: Columns, second: NDArray[np.bool_], leave_out: set[str]) -> tuple[float, float]:
-    """Cross-validate trees that tell the rows of two tables apart.
-
-    Args:
-        both: the rows of both tables.
-        second: whether a row is of the second, shape (rows,).
-        leave_out: columns that the trees do not read.
-
-    Returns:
-        tuple: the area under the ROC curve on rows held out, and its standard error (Hanley and McNeil 1982), with
-            what folds have in common added to it (Nadeau and Bengio 2003).
-    """
+    """Cross-validate trees that tell the rows of two tables apart."""
     kinds = {name: kind for name, kind in both.kinds.items() if name not in leave_out}
     X, _ = design(both.typed, kinds)
     if not X.shape[1]:
@@ -161,15 +135,6 @@ def _folds(table: pd.DataFrame, second: NDArray[np.bool_]) -> Iterator[tuple[NDA
 
 def differs(column: pd.Series[Any], kind: str, second: NDArray[np.bool_], name: str) -> Difference:
     """Compare one column of two tables.
-
-    Args:
-        column: the values of both.
-        kind: what it holds: "number", "date" or "category".
-        second: whether a value is of the second table, shape (rows,).
-        name: the name of the second table.
-
-    Returns:
-        Difference: the test, the distance and what differs, in words.
 
     >>> rng = np.random.default_rng(0)
     >>> age = pd.Series(np.r_[rng.normal(30, 5, 300), rng.normal(47, 5, 300)].round(), name="age")

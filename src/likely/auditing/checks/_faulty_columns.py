@@ -33,16 +33,7 @@ _WORDS = {
 
 
 def faulty_columns(frame: pd.DataFrame, columns: Columns, target: str | None) -> Finding:
-    """Report columns that are constant, empty, repeated or like an identifier, and values that stand for others.
-
-    Args:
-        frame: the table as it came.
-        columns: what was read from it.
-        target: the target's column, which is only looked at for spelling; or None.
-
-    Returns:
-        Finding: the finding "columns".
-    """
+    """Report columns that are constant, empty, repeated or like an identifier, and values that stand for others."""
     leave_out = {target} if target else set()
     faults: dict[str, list[tuple[str, str]]] = {kind: [] for kind in _WORDS}
     for kind in ("constant", "empty"):
@@ -90,12 +81,6 @@ def _part(kind: str, names: list[str]) -> str:
 
 def identifiers(columns: Columns) -> Iterator[str]:
     """Name the columns that identify rows: all values differ, and they are words, or whole numbers that count.
-
-    Args:
-        columns: the table.
-
-    Yields:
-        str: the name of a column.
 
     >>> from likely.auditing._columns import read_columns
     >>> ids = np.random.default_rng(0).permutation(50) + 1000

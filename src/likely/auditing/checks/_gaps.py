@@ -40,14 +40,6 @@ def gaps(columns: Columns, target: str | None, task: str) -> Finding | None:
 
     The test is a χ² test of gap by class (Fisher's for two by two), or a rank-sum test of the target between rows with
     and without a gap; p-values are corrected for the number of columns (Holm).
-
-    Args:
-        columns: the table.
-        target: the target's column, or None.
-        task: "classification", "regression" or "none".
-
-    Returns:
-        Finding | None: the finding "gaps"; None if no cell is empty.
     """
     missing = columns.typed.isna()
     share = missing.mean()
@@ -119,14 +111,6 @@ def _sentence(
 
 def depends(gap: NDArray[np.bool_], y: pd.Series[Any], *, classes: bool) -> Dependence | None:
     """Test whether a gap and the target have to do with each other.
-
-    Args:
-        gap: whether the value is missing, shape (rows,).
-        y: the target, without gaps, shape (rows,).
-        classes: whether the target is a class.
-
-    Returns:
-        Dependence | None: the test; None where there are too few gaps or too few values.
 
     >>> rng = np.random.default_rng(1)
     >>> price = pd.Series(rng.normal(size=500), name="price")

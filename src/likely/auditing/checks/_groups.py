@@ -28,16 +28,7 @@ _WORSE = 1.2  # times the loss of the rest that is called failing
 
 
 class Group(NamedTuple):
-    """Rows that meet one or two conditions, and the loss there.
-
-    Args:
-        where: the conditions, in words.
-        rows: how many rows meet them.
-        loss: the mean loss there, on the half of the rows by which the group was not picked.
-        error: its standard error.
-        rest: the mean loss of the other rows.
-        p_value: that the loss is not above the rest, corrected for the number of groups measured.
-    """
+    """Rows that meet one or two conditions, and the loss there."""
 
     where: str
     rows: int
@@ -48,16 +39,7 @@ class Group(NamedTuple):
 
 
 def groups_of(columns: Columns, target: str, findings: Iterable[Finding]) -> Finding | None:
-    """Report groups on which out-of-fold predictions of the target fail, from what judged the target.
-
-    Args:
-        columns: the table.
-        target: the target's column.
-        findings: findings about the target; "labels" or "targets" has the scores that are needed.
-
-    Returns:
-        Finding | None: the finding "groups"; None where the target was not judged.
-    """
+    """Report groups on which out-of-fold predictions of the target fail, from what judged the target."""
     for finding in findings:
         if not finding.judged:
             continue
@@ -79,16 +61,6 @@ def failing_groups(
     """Report groups of rows in which predictions of held-out rows are worse than elsewhere.
 
     Groups are picked on one half of the rows and measured on the other.
-
-    Args:
-        columns: the table.
-        leave_out: columns that no condition is about, such as the target.
-        rows: the rows that have a loss, shape (judged,).
-        loss: the held-out loss of these rows, such as the negative log-likelihood or the absolute error.
-        what: the name of the loss, as in "the error of price".
-
-    Returns:
-        Finding | None: the finding "groups"; None where rows are too few or no column has conditions.
     """
     some = np.random.RandomState(0).permutation(len(rows))[:_ROWS]
     if len(some) < 4 * _FEWEST:
@@ -139,17 +111,7 @@ def failing_groups(
 def conditions(
     columns: Columns, leave_out: set[str], rows: NDArray[np.int64], loss: Array
 ) -> tuple[NDArray[np.bool_], list[tuple[str, str]]]:
-    """List the conditions that groups are made of: cuts of numbers, levels of categories, gaps.
-
-    Args:
-        columns: the table.
-        leave_out: columns that no condition is about.
-        rows: the rows to evaluate them on, in a random order.
-        loss: the loss of these rows; of very many conditions, the clearest on the first half of the rows are kept.
-
-    Returns:
-        tuple: which rows meet which condition, shape (rows, conditions), and for each its column and its words.
-    """
+    """List the conditions that groups are made of: cuts of numbers, levels of categories, gaps."""
     candidates: list[tuple[float, NDArray[np.bool_], tuple[str, str]]] = []
     half = len(rows) // 2
     excess = np.minimum(loss[:half], _cap(loss))
@@ -191,14 +153,6 @@ def _of_column(column: pd.Series[Any], kind: str) -> Iterator[tuple[NDArray[np.b
 
 def worst_groups(masks: NDArray[np.bool_], words: list[tuple[str, str]], loss: Array) -> list[Group]:
     """Pick the groups with the clearest excess on the first half of the rows, and measure them on the second.
-
-    Args:
-        masks: which rows meet which condition, shape (rows, conditions).
-        words: the column and the words of each condition.
-        loss: the loss of the rows, in a random order, shape (rows,).
-
-    Returns:
-        list[Group]: at most eight, the worst first.
 
     >>> rng = np.random.default_rng(0)
     >>> town, old = rng.integers(0, 3, 2000), rng.uniform(size=2000) > 0.6

@@ -11,12 +11,6 @@ SURE = 0.01  # the chance of a false alarm among all columns of a table
 def holm(p_values: ArrayLike) -> NDArray[np.float64]:
     """Correct p-values for their number (Holm 1979); NaN stands for a test that was not made, and stays NaN.
 
-    Args:
-        p_values: one p-value per test, shape (tests,).
-
-    Returns:
-        NDArray: the corrected p-values, shape (tests,), each at least as large as it was and at most 1.
-
     >>> holm([0.01, 0.04, np.nan, 0.03])
     array([0.03, 0.06,  nan, 0.06])
     """

@@ -29,14 +29,7 @@ _SHOWN = 12
 
 
 class Dependence(NamedTuple):
-    """How much a column has to do with the order of rows.
-
-    Args:
-        p_value: the chance of as much in rows of a random order; uniform between 0 and 1 for these.
-        neighbours: the correlation with the row before, or for a category the excess share of equal neighbours.
-        neighbours_error: its standard error in rows of a random order.
-        trend: the rank correlation with the row's number, or for a category the correlation ratio.
-    """
+    """How much a column has to do with the order of rows."""
 
     p_value: float
     neighbours: float
@@ -45,15 +38,7 @@ class Dependence(NamedTuple):
 
 
 def order(columns: Columns, target: str | None) -> Finding | None:
-    """Report columns in which neighbouring rows are alike, or that change along the table.
-
-    Args:
-        columns: the table, its rows in the order of the file.
-        target: the target's column, or None.
-
-    Returns:
-        Finding | None: the finding "order"; None where there are fewer than 30 rows.
-    """
+    """Report columns in which neighbouring rows are alike, or that change along the table."""
     n = len(columns.typed)
     names = columns.named(*MODELLED)
     if len(names) > _COLUMNS:
@@ -149,14 +134,6 @@ def depends(values: Array, spread: Array | None = None, *, categories: bool = Fa
     categories, by the number of equal neighbours), and of a trend, by the correlation of ranks with the row's number
     (for categories, Kruskal and Wallis' of row numbers). Means and variances are those over all permutations, exactly,
     ties included; the two are uncorrelated in a random order.
-
-    Args:
-        values: numbers, or codes of categories, NaN where missing, in their order; shape (rows,).
-        spread: values from the whole table, in their order, in which a trend is looked for; default ``values``.
-        categories: whether they are codes.
-
-    Returns:
-        Dependence | None: None where the values are too few, or nearly all the same.
 
     >>> rng = np.random.default_rng(0)
     >>> shuffled, walk = rng.normal(size=500), rng.normal(size=500).cumsum()

@@ -29,16 +29,7 @@ _WORDS = {
 
 
 def overview(columns: Columns, target: str | None, task: str) -> Finding:
-    """Describe a table: how many rows and columns of which kind, its gaps, and its classes or the target's spread.
-
-    Args:
-        columns: the table.
-        target: the target's column, or None.
-        task: "classification", "regression" or "none".
-
-    Returns:
-        Finding: the finding "overview".
-    """
+    """Describe a table: how many rows and columns of which kind, its gaps, and its classes or the target's spread."""
     n, width = columns.typed.shape
     kinds = pd.Series(columns.kinds).value_counts(sort=False)
     parts = [f"{kinds[kind]:,} {words[int(kinds[kind] > 1)]}" for kind, words in _WORDS.items() if kind in kinds]
@@ -120,14 +111,6 @@ def _target(columns: Columns, target: str | None, task: str) -> tuple[str, dict[
 
 def balance(counts: Any, classes: list[str], target: str) -> tuple[str, dict[str, Any], list[Table]]:
     """Describe the classes: how many rows each has, and which are rare.
-
-    Args:
-        counts: rows per class, shape (classes,).
-        classes: the names of the classes.
-        target: what the classes are of.
-
-    Returns:
-        tuple: a sentence, numbers for the summary, and a list of one table.
 
     >>> balance([96, 4], ["no", "yes"], "churn")[0]
     ' 2 classes of churn: no (96%), yes (4%). Rare: yes (4 rows).'

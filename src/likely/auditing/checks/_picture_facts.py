@@ -17,20 +17,7 @@ _HASH = 8
 
 
 class Facts(NamedTuple):
-    """Measurements of pictures, one value per picture, NaN for those that cannot be read.
-
-    Args:
-        width: in pixels.
-        height: in pixels.
-        brightness: the mean grey, from 0 to 255.
-        dark: the 99th percentile of the grey: low if the whole picture is dark.
-        light: the 1st percentile of the grey: high if the whole picture is light.
-        contrast: the standard deviation of the grey.
-        sharpness: the standard deviation of the Laplacian, in units of the contrast.
-        colour: the mean difference of the strongest and the weakest channel.
-        hashes: a difference hash of 64 bits (Krawetz 2013), 0 for what cannot be read; shape (pictures,).
-        small: the picture as 16 by 16 greys; shape (pictures, 256).
-    """
+    """Measurements of pictures, one value per picture, NaN for those that cannot be read."""
 
     width: NDArray[np.float64]
     height: NDArray[np.float64]
@@ -46,13 +33,6 @@ class Facts(NamedTuple):
 
 def measure(picture: Pictures, rows: int) -> Facts:
     """Measure pictures, one after the other.
-
-    Args:
-        picture: from a row to a Pillow image, or None.
-        rows: how many there are.
-
-    Returns:
-        Facts: the measurements.
 
     >>> from PIL import Image
     >>> facts = measure(lambda row: Image.new("RGB", (40, 20), (250, 250, 250)), 1)

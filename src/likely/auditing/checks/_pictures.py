@@ -55,18 +55,7 @@ _KINDS = {
 
 
 def find_pictures(columns: Columns, images: Any, table: Path | None, notes: list[str]) -> Pictures | None:
-    """Find the pictures of a table: those the user gives, or those that a column names.
-
-    Args:
-        columns: the table.
-        images: what the user gives, or None.
-        table: the table's file, beside which pictures with relative names lie; or None.
-        notes: what is to be told, to which is added where pictures were found.
-
-    Returns:
-        Pictures | None: from a row to a picture; None if there are none, or Pillow is not there to open those of a
-            column.
-    """
+    """Find the pictures of a table: those the user gives, or those that a column names."""
     n = len(columns.typed)
     if images is not None:
         return pictures(images, n)
@@ -86,14 +75,7 @@ def find_pictures(columns: Columns, images: Any, table: Path | None, notes: list
 
 
 def picture_column(columns: Columns) -> str | None:
-    """Name the first column that holds names of picture files.
-
-    Args:
-        columns: the table.
-
-    Returns:
-        str | None: the column, or None.
-    """
+    """Name the first column that holds names of picture files."""
     for name in columns.named("identifier", "text", "category"):
         present = columns.typed[name].dropna()
         if len(present) and not pd.api.types.is_numeric_dtype(present.dtype):
@@ -104,15 +86,7 @@ def picture_column(columns: Columns) -> str | None:
 
 
 def with_measurements(columns: Columns, facts: Facts) -> Columns:
-    """Add what was measured of pictures to a table, as columns of numbers.
-
-    Args:
-        columns: the table.
-        facts: measurements of the pictures of its first rows.
-
-    Returns:
-        Columns: the same with columns such as "image brightness"; those that are the same everywhere are left out.
-    """
+    """Add what was measured of pictures to a table, as columns of numbers."""
     n = len(columns.typed)
     measured = {f"image {name}": _padded(getattr(facts, name), n) for name in PROPERTIES}
     measured = {
@@ -125,16 +99,7 @@ def with_measurements(columns: Columns, facts: Facts) -> Columns:
 
 
 def odd_pictures(facts: Facts, n: int, labels: Array | None = None) -> Finding:
-    """Report pictures that cannot be read, show nothing, are unlike the others in size or light, or are copies.
-
-    Args:
-        facts: measurements of the pictures of the first rows.
-        n: how many rows there are.
-        labels: class numbers of the rows, NaN where there is none: does a measurement give them away? Default none.
-
-    Returns:
-        Finding: the finding "images".
-    """
+    """Report pictures that cannot be read, show nothing, are unlike the others in size or light, or are copies."""
     rows = len(facts.width)
     faults = picture_faults(facts)
     odd: dict[int, list[tuple[str, str]]] = defaultdict(list)
@@ -210,14 +175,7 @@ def _given_away(facts: Facts, labels: Array) -> dict[str, Told]:
 
 
 def picture_faults(facts: Facts) -> dict[str, dict[int, str]]:
-    """List the pictures with each fault.
-
-    Args:
-        facts: the measurements.
-
-    Returns:
-        dict: for each kind of fault, the rows that have it, with what there is to add.
-    """
+    """List the pictures with each fault."""
     unreadable = np.isnan(facts.width)
     blank = facts.contrast < _BLANK
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -265,15 +223,7 @@ def _off(values: Array) -> Array:
 
 
 def copies_of(facts: Facts, leave_out: NDArray[np.bool_]) -> dict[int, str]:
-    """Find pictures that are almost the same as an earlier one.
-
-    Args:
-        facts: the measurements.
-        leave_out: pictures that are not compared.
-
-    Returns:
-        dict: the rows of later pictures, with the earlier row in words; none where copies are usual.
-    """
+    """Find pictures that are almost the same as an earlier one."""
     rows = np.flatnonzero(~leave_out)
     of: dict[int, int] = {}
     for start in range(0, 64, _BAND):

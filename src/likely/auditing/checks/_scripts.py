@@ -38,12 +38,6 @@ LOST = "\ufffd"
 def script_of(text: str) -> str:
     """Name the script of most letters in the beginning of a text.
 
-    Args:
-        text: any text.
-
-    Returns:
-        str: "Latin", or the name of another script; "" if there are no letters.
-
     >>> script_of("größer"), script_of("больше"), script_of("12 + 3")
     ('Latin', 'Cyrillic', '')
     """
@@ -65,12 +59,6 @@ def _script(code: int) -> str:
 def language_of(text: str) -> str:
     """Guess the language of a text in Latin script from its frequent words.
 
-    Args:
-        text: any text.
-
-    Returns:
-        str: the English name of one of seven languages, or "" where too few words speak for one.
-
     >>> language_of("The cat sat on the mat, and it was not happy with that at all.")
     'English'
     >>> language_of("Die Katze ist nicht auf dem Dach, und das Haus ist mit der Tür zu.")
@@ -87,12 +75,6 @@ def language_of(text: str) -> str:
 
 def misread(text: str) -> str | None:
     """Undo the reading of UTF-8 as Windows-1252, once.
-
-    Args:
-        text: any text.
-
-    Returns:
-        str | None: what was probably meant; None if the text is no such case.
 
     >>> misread("CafÃ©"), misread("Café"), misread("donâ€™t")
     ('Café', None, 'don’t')

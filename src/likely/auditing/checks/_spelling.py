@@ -36,12 +36,6 @@ _DATES = {
 def plain(word: str) -> str:
     """A word without what people vary without meaning it: case, stray spaces, width and accents of composition.
 
-    Args:
-        word: any text.
-
-    Returns:
-        str: the same for all spellings of it.
-
     >>> plain(" New  York") == plain("new york"), plain("a-b") == plain("a b")
     (True, False)
     """
@@ -50,12 +44,6 @@ def plain(word: str) -> str:
 
 def spellings(columns: Columns) -> dict[str, list[str]]:
     """Find levels of categories that differ in case or spaces only.
-
-    Args:
-        columns: the table.
-
-    Returns:
-        dict: a sentence per group of levels, the most frequent spelling first, by column.
 
     >>> from likely.auditing._columns import read_columns
     >>> spellings(read_columns(pd.DataFrame({"state": ["NY"] * 5 + ["ny "] + ["LA"] * 3})))
@@ -82,13 +70,6 @@ def spellings(columns: Columns) -> dict[str, list[str]]:
 
 def written(frame: pd.DataFrame, columns: Columns) -> dict[str, str]:
     """Find columns of words that are numbers or dates written as text.
-
-    Args:
-        frame: the table as it came.
-        columns: what was read from it.
-
-    Returns:
-        dict: a sentence per column.
 
     >>> from likely.auditing._columns import read_columns
     >>> fees = ["$1,200", "$80", "$95.50", "$7", "$8", "$9"]

@@ -22,29 +22,13 @@ _TOLD, _SHOWN = 2, 15  # identities in the sentence, and in the table
 
 
 def broken_sums(columns: Columns, identities: Sequence[Identity]) -> Finding | None:
-    """Report the rows that break an identity which nearly all others keep to.
-
-    Args:
-        columns: the table.
-        identities: what was found to hold in it.
-
-    Returns:
-        Finding | None: the finding "sums"; None if there is no identity.
-    """
+    """Report the rows that break an identity which nearly all others keep to."""
     broken = breaks(columns.typed, identities)
     return tell_broken(columns.typed, identities, broken, broken.sum(0), int(broken.any(1).sum()), len(broken))
 
 
 def breaks(table: pd.DataFrame, identities: Sequence[Identity]) -> NDArray[np.bool_]:
-    """Tell which rows break which identity.
-
-    Args:
-        table: the rows.
-        identities: what holds in others.
-
-    Returns:
-        NDArray: a mask of shape (rows, identities).
-    """
+    """Tell which rows break which identity."""
     return np.array([identity.broken(table) for identity in identities], bool).reshape(len(identities), len(table)).T
 
 
@@ -56,19 +40,7 @@ def tell_broken(
     wrong: int,
     rows: int,
 ) -> Finding | None:
-    """Tell of rows that break identities.
-
-    Args:
-        table: the rows, or some of them.
-        identities: what holds in nearly all.
-        broken: which identity each row of the table breaks, shape (rows, identities).
-        counts: how many rows break each identity, of all.
-        wrong: how many rows break any.
-        rows: how many there are.
-
-    Returns:
-        Finding | None: the finding "sums"; None if there is no identity.
-    """
+    """Tell of rows that break identities."""
     if not identities:
         return None
     seldom = counts <= np.maximum(1, _SELDOM * rows)

@@ -25,12 +25,6 @@ _PRIME = np.uint64((1 << 61) - 1)
 def pieces(text: str) -> frozenset[int]:
     """Cut a text into pieces: pairs of words, or groups of four signs where it is short.
 
-    Args:
-        text: any text.
-
-    Returns:
-        frozenset[int]: a number for each piece; case, spaces and punctuation do not matter.
-
     >>> pieces("One two, three!") == pieces("one  TWO three")
     True
     """
@@ -47,12 +41,6 @@ def _number(piece: str) -> int:
 
 def near_texts(texts: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Find, for each text, the first one that it almost equals.
-
-    Args:
-        texts: the texts.
-
-    Returns:
-        tuple: the place of the earlier text, -1 if there is none, shape (texts,), and the share of pieces in common.
 
     >>> near_texts(["the cat sat on the mat", "dogs bark at night, mostly", "the cat sat on the mats"])[0]
     array([-1, -1,  0])

@@ -18,14 +18,6 @@ _LONGEST = 1_000  # signs of a text that are read
 def text_features(texts: Sequence[str], dimensions: int = 16, seed: int = 0) -> NDArray[np.float64]:
     """Turn texts into a few numbers each, by hashed pieces of words, TF-IDF and a truncated SVD.
 
-    Args:
-        texts: the texts; a missing one is "".
-        dimensions: how many numbers per text; default 16.
-        seed: of the SVD; default 0.
-
-    Returns:
-        NDArray: shape (texts, dimensions); fewer columns where there are fewer texts than that.
-
     >>> text_features(["a red house", "a red mouse", "some green tea"] * 10, dimensions=2).shape
     (30, 2)
     """

@@ -40,14 +40,7 @@ class _Odd(NamedTuple):
 
 
 def text_columns(columns: Columns) -> list[str]:
-    """Name the columns that hold sentences.
-
-    Args:
-        columns: the table.
-
-    Returns:
-        list[str]: columns of words with more than two spaces per value that mostly differ.
-    """
+    """Name the columns that hold sentences."""
     names = []
     for name in columns.named("text", "identifier", "category"):
         present = columns.typed[name].dropna()
@@ -61,15 +54,7 @@ def text_columns(columns: Columns) -> list[str]:
 
 
 def odd_texts(columns: Columns, leave_out: set[str]) -> Finding | None:
-    """Report texts that are empty, damaged, in another language or script, of an odd length, or almost copies.
-
-    Args:
-        columns: the table.
-        leave_out: columns that are not looked at.
-
-    Returns:
-        Finding | None: the finding "texts"; None where no column holds sentences.
-    """
+    """Report texts that are empty, damaged, in another language or script, of an odd length, or almost copies."""
     names = [name for name in text_columns(columns) if name not in leave_out]
     if not names:
         return None

@@ -30,13 +30,6 @@ class TwinColumns(NamedTuple):
 def twin_columns(columns: Columns, leave_out: set[str]) -> list[TwinColumns]:
     """Find columns that repeat an earlier one.
 
-    Args:
-        columns: the table.
-        leave_out: columns that are not looked at, such as the target.
-
-    Returns:
-        list[TwinColumns]: each later column once, with the first that it repeats.
-
     >>> from likely.auditing._columns import read_columns
     >>> x = np.random.default_rng(0).normal(size=50)
     >>> up = np.where(x > 0, "yes", "no")

@@ -16,13 +16,7 @@ _WORDS = {dict: "an object", list: "a list", str: "text", bool: "true or false",
 
 
 class Record:
-    """A JSON object and its name; a field that is missing or has another form raises an error that names it.
-
-    Args:
-        content: the object as parsed.
-        name: its name in errors.
-        classes: number of classes of the model, 0 for a regressor.
-    """
+    """A JSON object and its name; a field that is missing or has another form raises an error that names it."""
 
     columns: int | None = None  # how many columns the calibrator reads
     again: Callable[[Record], Any]  # the fitted calibrator of a record inside this one
