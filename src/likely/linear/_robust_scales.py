@@ -25,7 +25,7 @@ from likely.linear._robust_density import Density
 from likely.linear._robust_rows import TINY, RobustRows, rms
 
 _HELD = 8  # iterations of the scales before the coefficients change too
-RIDGES = 2  # number of times the ridge is updated
+_RIDGES = 2  # number of times the ridge is updated
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def fit_predicted(rows: RobustRows, features: Array, density: Density, max_iter:
         return PredictedScales(perfect, np.zeros(features.shape[1]), math.log(TINY), TINY, density, math.inf, 0)
     scoring = _Scoring(rows, features, density, max_iter, tol)
     likelier = min((scoring.run(start) for start in (np.ones(len(rows.y)), rows.central(features))), key=scoring.cost)
-    return scoring.run(np.exp(2 * (likelier.log_scale(features).min() - likelier.log_scale(features))), ridges=RIDGES)
+    return scoring.run(np.exp(2 * (likelier.log_scale(features).min() - likelier.log_scale(features))), ridges=_RIDGES)
 
 
 class _Scoring:
