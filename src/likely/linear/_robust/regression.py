@@ -15,10 +15,10 @@ from likely._rows.canonical import Line
 from likely._rows.sources import by_blocks
 from likely._typing import Array
 from likely.linear._base import LinearRegressor, in_memory
-from likely.linear._robust_density import Density
-from likely.linear._robust_mixture import Mixture, fit_mixture
-from likely.linear._robust_rows import RobustRows
-from likely.linear._robust_scales import DataScales, PredictedScales, fit_data, fit_predicted
+from likely.linear._robust.density import Density
+from likely.linear._robust.mixture import Mixture, fit_mixture
+from likely.linear._robust.rows import RobustRows
+from likely.linear._robust.scales import DataScales, PredictedScales, fit_data, fit_predicted
 
 _Fit: TypeAlias = Mixture | DataScales | PredictedScales
 SCALES = ("mixture", "predicted", "predicted_xy", "data")
@@ -114,7 +114,7 @@ class RobustLinearRegression(LinearRegressor):
         rows = RobustRows.of(X, y, weight, self.fit_intercept)
         fitted = self._fitted(rows, density)
         self._keep(rows, fitted)
-        self.weights_ = self._trust(rows.without_rows(), fitted, X, y)
+        self.weights_ = self._trust(rows, fitted, X, y)
 
     def _fitted(self, rows: RobustRows, density: Density) -> _Fit:
         if self.scale == "mixture":
@@ -140,10 +140,10 @@ class RobustLinearRegression(LinearRegressor):
         self._line, self.intercept_ = rows.restored(fitted.beta)
         self.scale_, self.density_, self.n_iter_ = float(fitted.scale * unit), fitted.density, fitted.n_iter
 
-    def _trust(self, units: RobustRows, fitted: _Fit, X: Array, y: Array) -> Array:
+    def _trust(self, rows: RobustRows, fitted: _Fit, X: Array, y: Array) -> Array:
         """Return the trust in each row, rows of weight zero included."""
-        residuals = (y - self._line(X, self._line.coef) - self.intercept_) / units.spread[-1]
-        return fitted.trust(residuals, self._features(units.prepared(X, y)))
+        residuals = (y - self._line(X, self._line.coef) - self.intercept_) / rows.spread[-1]
+        return fitted.trust(residuals, self._features(rows.prepared(X, y)))
 
     def _deviation(self, X: Any) -> Array:
         """Return the standard deviation of a trusted row around the line."""
