@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from likely.linear._robust_logistic import RobustLogisticRegression
-from likely.linear._robust_pca import RobustPCA
-from likely.linear._robust_regression import SCALES, RobustLinearRegression
+from likely.linear._robust.logistic import RobustLogisticRegression
+from likely.linear._robust.pca import RobustPCA
+from likely.linear._robust.regression import SCALES, RobustLinearRegression
 
 
 @parametrize_with_checks(

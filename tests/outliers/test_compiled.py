@@ -9,7 +9,7 @@ import pytest
 
 from likely.outliers import LikelihoodDetector, ScatterDetector
 from likely.outliers import _compiled as compiled
-from likely.outliers._views import Nearest
+from likely.outliers._row_scores import Nearest
 
 needs_library = pytest.mark.skipif(compiled._library() is None, reason="built without a C++ compiler")
 RNG = np.random.default_rng(0)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from likely.outliers import LikelihoodDetector
-from likely.outliers._exceptions import Exceptions
+from likely.outliers._columns import Exceptions
 
 
 def test_surprise_is_the_share_of_rows_as_far_away() -> None:

@@ -18,7 +18,7 @@ import pytest
 from pyarrow import feather
 
 from likely._rows.sources import Answer, _files, by_blocks, source_of
-from likely.linear import DynamicRidge, RobustLinearRegression
+from likely.linear import DynamicRidge
 from likely.outliers import EnsembleDetector, LikelihoodDetector, ScaledPCADetector, ScatterDetector
 
 ROWS, BLOCKS = 70_001, (1, 3, 17)
@@ -279,7 +279,7 @@ def test_whole_numbers_in_one_file_and_others_in_the_next_are_numbers(tmp_path: 
         assert source.total(lambda block: block["age"].dtype == np.float64, operator.and_)
 
 
-@pytest.mark.parametrize("estimator", [ScatterDetector(), DynamicRidge(), RobustLinearRegression()])
+@pytest.mark.parametrize("estimator", [ScatterDetector(), DynamicRidge()])
 def test_files_without_rows_are_refused(estimator: Any, tmp_path: Path) -> None:
     pd.DataFrame({"a": [1.0], "b": [2.0]})[:0].to_parquet(tmp_path / "none.parquet")
     with pytest.raises(ValueError, match="the table has no rows"):

@@ -13,7 +13,7 @@ from likely._rows.canonical import Table, in_units
 from likely._solvers.tridiagonal import Tridiagonal
 from likely._typing import Array, Index
 
-_WIDE = 4  # maximum size of the Gram matrix relative to the table
+_MAX_GRAM_RATIO = 4  # maximum size of the Gram matrix relative to the table
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Design:
     def has_gram(self) -> bool:
         """Whether the Gram matrix is the smaller description."""
         n, d = self.shape
-        return self.offset is None and d <= max(_WIDE * n, 1000)
+        return self.offset is None and d <= max(_MAX_GRAM_RATIO * n, 1000)
 
     @cached_property
     def gram(self) -> Array:

@@ -21,8 +21,8 @@ from likely._solvers.ridge import Ridge
 from likely._typing import Array
 
 Evaluate = Callable[[slice, Tensor], tuple[Tensor, Tensor, Tensor]]
-_SAMPLE = 5000  # rows of the first fit
-_LEAP = 100.0  # maximum change of the intercept in one step
+_SAMPLE_ROWS = 5000  # rows of the first fit
+_MAX_INTERCEPT_STEP = 100.0  # maximum change of the intercept in one step
 
 
 @dataclass
@@ -65,7 +65,7 @@ def fit_linear(
     design = _Design(features, mean, deviation, weight)
     state = _State(np.zeros(design.width), 0.0, math.inf if penalty == "evidence" else float(penalty or 0.0))
     ridge = Ridge(design.spread, rate) if penalty == "evidence" else None
-    stride = max(1, len(features) // max(_SAMPLE, 4 * design.width))
+    stride = max(1, len(features) // max(_SAMPLE_ROWS, 4 * design.width))
     stages = [(stride, 100 * tol), (1, tol)] if stride > 1 else [(1, tol)]
     n_iter = 0
     for step, enough in stages:
@@ -130,7 +130,8 @@ def _score(
         best = state.penalised(here.loss)
         step_w = vectors @ _shrunk(response, state.values, state.precision) - state.w
         # Where labels are noise the loss is flat in the intercept, and one step could overflow.
-        step_b = min(max(-(here.slope_b + float(here.cross @ step_w)) / here.mass, -_LEAP), _LEAP)
+        step_b = -(here.slope_b + float(here.cross @ step_w)) / here.mass
+        step_b = min(max(step_b, -_MAX_INTERCEPT_STEP), _MAX_INTERCEPT_STEP)
         state.w, state.b = state.w + step_w, state.b + step_b
         curvature = state.values + (state.precision if math.isfinite(state.precision) else 0.0)
         gain = curvature @ (vectors.T @ step_w) ** 2 + here.mass * (step_b + here.cross @ step_w / here.mass) ** 2

@@ -18,7 +18,7 @@ from likely._rows.canonical import units_of
 from likely._solvers.design import Design, centred_design, check_target
 from likely._typing import Array
 
-_LEAST = 8192  # rows that are factored at once, at least
+_MIN_ROWS = 8192  # rows that are factored at once, at least
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Factor:
             x, y, weight = x[seen], y[seen], weight[seen]
         width = x.shape[1] + y.shape[1]
         total = cls(0.0, np.zeros(width), np.zeros(width), np.zeros((0, width)), y.shape[1])
-        for rows in row_blocks(len(x), width, numbers=_LEAST * width, least=4 * width):
+        for rows in row_blocks(len(x), width, numbers=_MIN_ROWS * width, least=4 * width):
             total = total + cls._of_few(x[rows], y[rows], None if weight is None else weight[rows])
         return total
 

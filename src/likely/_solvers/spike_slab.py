@@ -24,7 +24,7 @@ import numpy as np
 from likely._solvers.design import Design
 from likely._typing import Array
 
-_PSEUDO = 2.0  # pseudo-observations of weights of either sign in the estimate of the slab
+_PSEUDO_WEIGHTS = 2.0  # pseudo-observations of weights of either sign in the estimate of the slab
 
 
 @dataclass(frozen=True)
@@ -85,12 +85,12 @@ class Moments:
         """Return the prior under which these posteriors are likeliest."""
         d = len(self.mean)
         mass = max(float(self.inclusion.sum()), 1e-300)
-        total = mass + _PSEUDO
+        total = mass + _PSEUDO_WEIGHTS
         second = self.spread_within + float((self.plus * self.up**2 + self.minus * self.down**2).sum()) / mass
         mean = abs(float((self.plus * self.up - self.minus * self.down).sum())) / total
         square = float((self.plus * (self.up - mean) ** 2 + self.minus * (self.down + mean) ** 2).sum())
-        variance = max((square + mass * self.spread_within + _PSEUDO * second) / total, 1e-4 * second, 1e-300)
-        positive = (float(self.plus.sum()) + 0.5 * _PSEUDO) / total
+        variance = max((square + mass * self.spread_within + _PSEUDO_WEIGHTS * second) / total, 1e-4 * second, 1e-300)
+        positive = (float(self.plus.sum()) + 0.5 * _PSEUDO_WEIGHTS) / total
         return Slab(min(max(mass / d, 0.5 / d), 1 - 0.5 / d), positive, mean, variance)
 
 

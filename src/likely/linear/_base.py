@@ -14,10 +14,10 @@ from torch.distributions import Distribution, Normal
 
 from likely._rows.canonical import Line, Table, canonical
 from likely._rows.checks import all_or_nothing, check_sample_weight
-from likely._rows.sources import Source, by_blocks, is_source, source_of
+from likely._rows.sources import by_blocks, is_source, source_of
 from likely._solvers.design import Design, Posterior, standardized
 from likely._typing import Array
-from likely.linear._blocks import Summary, summarised
+from likely.linear._summary import Summary, summarised
 
 
 class LinearModel(BaseEstimator):
@@ -32,8 +32,8 @@ class LinearModel(BaseEstimator):
         """Fit the coefficients, and the parameters of the likelihood and of the prior.
 
         Args:
-            X: table of shape (n, d). Regressions also take tables in blocks, which are never loaded as a whole: a Dask
-                array or frame, or a path, glob or URL of Parquet, Feather or CSV.
+            X: table of shape (n, d). Regressions that learn their prior also take tables in blocks, which are never
+                loaded as a whole: a Dask array or frame, or a path, glob or URL of Parquet, Feather or CSV.
             y: target or label of each row, shape (n,). :class:`DynamicRidge` also takes (n, k) and fits each of the k
                 targets separately. With a table in blocks, y can be the name of a column, which is then no feature.
             sample_weight: weight of each row, shape (n,), or the name of a column of a table in blocks; None for equal
@@ -45,6 +45,7 @@ class LinearModel(BaseEstimator):
 
         Raises:
             ValueError: X or y has the wrong shape or holds NaN or ∞, or a parameter of the estimator is out of range.
+            TypeError: X is a table in blocks, and the estimator is fitted to rows in memory.
         """
         self._fit(X, y, sample_weight)
         return self
@@ -60,46 +61,31 @@ class LinearRegressor(RegressorMixin, LinearModel):
     intercept_: float
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
-        source = source_of(X)
-        if source is not None:
-            self._learn_source(source, y, sample_weight)
-            self.coef_ = self._line.coef
-            return
+        refuse_blocks(self, X)
         accept = ["csr", "csc"] if self._sparse else False
         options: dict[str, Any] = {"accept_sparse": accept, "accept_large_sparse": False, "y_numeric": True}
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=self._least, **options)
         self._learn(X, np.asarray(y, dtype=np.float64), check_sample_weight(sample_weight, X))
         self.coef_ = self._line.coef
 
+    @by_blocks(width=lambda model, **_: model._width, arrays=lambda return_std: 1 + return_std)
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Return the predicted mean of the target for each row.
 
         Args:
-            X: table of shape (n, d), of any kind that ``fit`` takes.
+            X: table of shape (n, d), in memory or in blocks.
             return_std: whether to return the predicted standard deviation of each row too.
 
         Returns:
             Array of shape (n,), or (n, k) after a fit to k targets; with ``return_std`` a pair of such arrays. For Dask
             tables these are Dask arrays, not computed yet.
         """
-        source = source_of(X)
-        if source is not None:
-            mean = self._means(source)
-            return (mean, self._deviations(source)) if return_std else mean
         return self._predicted(X, return_std)
 
     def _predicted(self, X: Any, return_std: bool) -> Any:
         X = self._checked_rows(X)
         mean = self._line(X, self.coef_) + self.intercept_
         return (mean, self._deviation(X)) if return_std else mean
-
-    @by_blocks(width=lambda model: model._width)
-    def _means(self, X: Any) -> Any:
-        return self._predicted(X, False)
-
-    @by_blocks(width=lambda model: model._width)
-    def _deviations(self, X: Any) -> Any:
-        return self._predicted(X, True)[1]
 
     @property
     def _width(self) -> int | None:
@@ -113,9 +99,6 @@ class LinearRegressor(RegressorMixin, LinearModel):
         return validate_data(self, X, accept_sparse=accept, dtype=np.float64, reset=False)
 
     def _learn(self, X: Any, y: Array, weight: Array | None) -> None:
-        raise TypeError("use one of the estimators in likely.linear")
-
-    def _learn_source(self, source: Source, y: Any, sample_weight: Any) -> None:
         raise TypeError("use one of the estimators in likely.linear")
 
     def _deviation(self, X: Any) -> Array:
@@ -142,19 +125,24 @@ class DynamicLinearModel(LinearRegressor):
         self.fit_intercept = fit_intercept
         self.penalty_weights = penalty_weights
 
+    def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
+        source = source_of(X)
+        if source is None:
+            super()._fit(X, y, sample_weight)
+            return
+        summary = summarised(self, source, y, sample_weight, self._least)
+        summary.name_features(self)
+        self._learn_summary(summary)
+        self.coef_ = self._line.coef
+
     def _learn(self, X: Any, y: Array, weight: Array | None) -> None:
         penalty = self._check_penalty_weights(X.shape[1])
         self._learn_design(standardized(canonical(X, y, weight), self.fit_intercept, penalty))
 
-    def _learn_source(self, source: Source, y: Any, sample_weight: Any) -> None:
-        summary = summarised(self, source, y, sample_weight, self._least)
-        summary.head.name(self)
-        self._learn_summary(summary)
-
     def _learn_summary(self, summary: Summary) -> None:
         if summary.factor.targets != 1:
             raise ValueError(f"y has {summary.factor.targets} columns: {type(self).__name__} takes one target")
-        penalty = self._check_penalty_weights(summary.head.columns)
+        penalty = self._check_penalty_weights(summary.columns)
         self._learn_design(summary.factor.design(self.fit_intercept, penalty))
 
     def _learn_design(self, design: Design) -> None:
@@ -203,6 +191,15 @@ class DynamicLinearModel(LinearRegressor):
         return weights**self._power
 
 
+def refuse_blocks(estimator: Any, X: Any) -> None:
+    """Raise an error for a table in blocks, for estimators whose fit needs all rows at once."""
+    if is_source(X):
+        raise TypeError(
+            f"{type(estimator).__name__} is fitted to rows in memory: pass a sample (its predictions take tables in "
+            "blocks), or use a regression that is fitted in one pass over blocks, such as DynamicRidge"
+        )
+
+
 def in_memory(prediction: Any) -> Array:
     """Return the parameters of a torch distribution; raise an error for a Dask table's, which are not computed yet."""
     if not isinstance(prediction, np.ndarray):
@@ -234,9 +231,7 @@ class LinearClassifier(ClassifierMixin, LinearModel):
     intercept_: Array
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
-        if is_source(X):
-            kind = type(self).__name__
-            raise TypeError(f"{kind} is fitted to rows in memory: pass a sample; its predictions take tables in blocks")
+        refuse_blocks(self, X)
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=self._least)
         check_classification_targets(y)
         weight = check_sample_weight(sample_weight, X)

@@ -15,7 +15,7 @@ from likely._solvers.relevance import relevant
 from likely._solvers.ridge import RidgeEvidence
 from likely._typing import Array
 from likely.linear._base import DynamicLinearModel
-from likely.linear._blocks import Summary
+from likely.linear._summary import Summary
 
 _PER_TARGET = ("coef_", "intercept_", "sigma_", "prior_scale_", "prior_mean_", "penalty_", "evidence_", "n_iter_")
 
@@ -88,10 +88,10 @@ class DynamicRidge(DynamicLinearModel):
         if summary.factor.targets == 1:
             super()._learn_summary(summary)
             return
-        penalty = self._check_penalty_weights(summary.head.columns)
+        penalty = self._check_penalty_weights(summary.columns)
         self._targets = [clone(self) for _ in range(summary.factor.targets)]
         for number, model in enumerate(self._targets):
-            model._targets, model.n_features_in_ = [], summary.head.columns
+            model._targets, model.n_features_in_ = [], summary.columns
             model._learn_design(summary.factor.design(self.fit_intercept, penalty, number))
             model.coef_ = model._line.coef
         self._line = self._targets[0]._line

@@ -14,7 +14,7 @@ from likely._solvers.spike_slab import Spectrum, SpikeSlabFit, Start, spike_slab
 from likely._typing import Array
 from likely.linear._base import DynamicLinearModel
 
-_EASY = 25  # iterations; a fit that takes more may be stuck, and other starts are tried too
+_EASY_ITERATIONS = 25  # iterations; a fit that takes more may be stuck, and other starts are tried too
 
 
 class SpikeSlabRegression(DynamicLinearModel):
@@ -116,7 +116,7 @@ def likeliest(
             return warm
     fits = [spike_slab(design, spectrum, **settings)]
     dense = fits[0].slab.share > 0.9  # no sparse start would end elsewhere
-    if fits[0].converged and (fits[0].n_iter <= _EASY or dense):
+    if fits[0].converged and (fits[0].n_iter <= _EASY_ITERATIONS or dense):
         return fits[0]
     distinct = design.distinct
     sparse = reweighted_lasso(distinct.design, lasso_by_validation(distinct.design))

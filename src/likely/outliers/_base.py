@@ -18,7 +18,7 @@ from likely.outliers._columns import Columns
 from likely.outliers._distinct import Distinct
 from likely.outliers._threshold import Contamination, threshold
 
-_SAMPLE = 1 << 15  # rows that say what the others are like, at least
+_MIN_SAMPLE = 1 << 15  # rows that say what the others are like, at least
 number_per_row = by_blocks()
 number_per_feature = by_blocks(width=lambda detector: detector.n_features_in_)
 
@@ -74,11 +74,11 @@ class OutlierDetector(OutlierMixin, BaseEstimator):
         source = source_of(X)
         if source is not None:
             source = source if sample_weight is None else source.beside(sample_weight)
-            X, *weights = source.sample(max(1, len(source) // _SAMPLE))
+            X, *weights = source.sample(max(1, len(source) // _MIN_SAMPLE))
             sample_weight = weights[0] if weights else None
         X = self._checked(X, reset=True)
         weight = check_sample_weight(sample_weight, X, counts=False)
-        stride = max(1, len(X) // _SAMPLE)
+        stride = max(1, len(X) // _MIN_SAMPLE)
         rows = drawn(0, len(X), stride)
         if stride == 1 or (weight is not None and not weight[rows].any()):
             return X, weight

@@ -14,12 +14,16 @@ from likely._rows.blocks import row_blocks
 from likely._rows.columns import as_codes, as_numbers, each_column, is_frame, level_codes
 from likely._typing import Array
 from likely.outliers._distinct import Distinct
-from likely.outliers._exceptions import Exceptions
+from likely.outliers._threshold import quantiles
 
-_BLOCK, _ROWS = 1 << 16, 512  # numbers of a block, few enough to stay in the cache; but no fewer rows
-_NARROW, _PRODUCT = 16, 1 << 18  # columns, up to which products of a block have few enough multiplications for
-# BLAS to use one thread: several only wait for each other, for long where other processes keep the cores busy
-_FAR = 1e50  # deviations: further off is not told apart, so that squares stay finite
+_BLOCK_NUMBERS = 1 << 16  # few enough to stay in the cache
+_MIN_BLOCK_ROWS = 512
+# Up to so many columns, products of a block have few enough multiplications for BLAS to use one thread: several only
+# wait for each other, for long where other processes keep the cores busy.
+_NARROW, _NARROW_PRODUCTS = 16, 1 << 18
+_CLIP_DEVIATIONS = 1e50  # further off is not told apart, so that squares stay finite
+_MIN_COMMON = 0.9  # share of rows with the same value from which others are exceptions
+_SAME_DISTANCE = 1e-9  # relative difference of distances that are equal, rounded
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,48 @@ class Levels:
         """Nats of each code; as if its row had been left out, if ``unseen``."""
         codes = np.nan_to_num(column).astype(np.intp)
         return np.where(np.isnan(column), np.nan, (self.unseen if unseen else self.nats)[codes])
+
+
+@dataclass(frozen=True)
+class Exceptions:
+    """The surprise of a value, in nats, where nine rows of ten have the same one: a deviation has no usual size there.
+
+    A value is as surprising as the share of rows that are as far from the common value: minus the log of that share,
+    with half a row added to it.
+    """
+
+    common: float
+    distance: Array  # of the exceptions from the common value, in order
+    beyond: Array  # weight of the rows at least as far away as each, and last of none
+    total: float
+    usual: float
+
+    @classmethod
+    def learn(cls, column: Array, weight: Array) -> Self | None:
+        """From a column, NaN where a value is missing; None if its values are not nearly all the same, or all are."""
+        seen = ~np.isnan(column) & (weight > 0)
+        values, mass = column[seen].astype(np.float64), weight[seen]
+        if not len(values):
+            return None
+        common = float(quantiles(values, mass, [0.5])[0])  # the weighted median: the common value, if there is one
+        other = values != common
+        if not other.any() or mass[other].sum() > (1 - _MIN_COMMON) * mass.sum():
+            return None
+        with np.errstate(over="ignore"):
+            off = np.abs(values[other] - common)
+        order = np.argsort(off)
+        beyond = np.append(np.cumsum(mass[other][order][::-1])[::-1], 0.0)
+        plain = cls(common, off[order], beyond, float(mass.sum()), 0.0)
+        usual = float(mass @ plain.surprise(values, unseen=False)) / plain.total
+        return cls(common, plain.distance, beyond, plain.total, usual)
+
+    def surprise(self, column: Array, unseen: bool) -> Array:
+        """Nats of each value; as if its row had been left out, if ``unseen``."""
+        with np.errstate(over="ignore"):
+            off = np.abs(column.astype(np.float64) - self.common)
+        further = self.beyond[np.searchsorted(self.distance, off * (1 - _SAME_DISTANCE), "left")]
+        further = np.where(off > 0, np.maximum(further - unseen, 0.0), self.total)
+        return np.where(np.isnan(off), np.nan, -np.log((further + 0.5) / (self.total + 0.5)))
 
 
 @dataclass(frozen=True)
@@ -113,7 +159,7 @@ class Columns:
         """Numbers in standard units and levels as nats; as if each row had been left out, if ``unseen``."""
         rows = rows.astype(np.float64, order="C")
         with np.errstate(over="ignore"):
-            z: Array = np.clip((rows * self.unit - self.centre) * self.inverse, -_FAR, _FAR)
+            z: Array = np.clip((rows * self.unit - self.centre) * self.inverse, -_CLIP_DEVIATIONS, _CLIP_DEVIATIONS)
         z[:, self.categories] = self.surprise(rows, unseen)
         return z
 
@@ -176,4 +222,5 @@ def _units(table: Array, weight: Array) -> tuple[Array, Array, Array]:
 def slices(table: Array) -> Iterator[slice]:
     """Rows of a table, few enough at a time to stay in the cache."""
     width = max(1, table.shape[1])
-    return row_blocks(len(table), width, numbers=_PRODUCT // width if width <= _NARROW else _BLOCK, least=_ROWS)
+    numbers = _NARROW_PRODUCTS // width if width <= _NARROW else _BLOCK_NUMBERS
+    return row_blocks(len(table), width, numbers=numbers, least=_MIN_BLOCK_ROWS)

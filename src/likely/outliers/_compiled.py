@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from likely._typing import Array
 from likely.kernels._native import load
 from likely.outliers._columns import Columns
+from likely.outliers._row_scores import Histograms, Nearest, Tails
 from likely.outliers._scatter import ScatterDetector
-from likely.outliers._views import Histograms, Nearest, Tails
 
 VIEWS = 5
-_WIDEST, _KNOTS = 128, 128  # as in scores.cpp
+_MAX_COLUMNS, _KNOTS = 128, 128  # as in scores.cpp
 
 
 @cache
@@ -73,7 +73,7 @@ class Compiled:
     ) -> Self | None:
         """Return the tables of a detector, or None if there is no compiled code for it."""
         width = len(column)
-        if _library() is None or not 1 <= width <= _WIDEST:
+        if _library() is None or not 1 <= width <= _MAX_COLUMNS:
             return None
         curves = zip(*(_curve(*curve) for curve in zip(tails.knots, tails.nats, strict=True)), strict=True)
         arrays = (

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from likely._rows.contents import exact_keys
 from likely._typing import Array
 
-_LEAST = 20  # rows that any table amounts to
+_MIN_ROWS = 20  # rows that any table amounts to
 _FOLDS = 10
-_ENOUGH = 1000  # rows that are held out say where the threshold is
-_AT_ONCE = 30_000  # numbers of a step, beside those of two fits: then all fits take about as long as two
+_MAX_HELD_OUT = 1000  # rows that are held out say where the threshold is
+_EXTRA_NUMBERS = 30_000  # numbers of a step, beside those of two fits: then all fits take about as long as two
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Distinct:
         _, first, group = np.unique(exact, return_index=True, return_inverse=True)
         mass = np.bincount(group, scaled_weight[there])
         order = np.lexsort((exact[first], symmetric[first]))
-        unit = min(np.partition(mass, (len(mass) - 1) // 2)[(len(mass) - 1) // 2], mass.sum() / _LEAST)
+        unit = min(np.partition(mass, (len(mass) - 1) // 2)[(len(mass) - 1) // 2], mass.sum() / _MIN_ROWS)
         place = np.full(len(table), -1)
         place[there] = np.argsort(order)[group]
         return cls(scaled_weight / unit, there[first[order]], mass[order] / unit, place)
@@ -59,7 +59,7 @@ def left_out(rows: Distinct, step: int, random: np.random.RandomState) -> NDArra
     """
     count = len(rows.first)
     folds = min(_FOLDS, count)
-    fits = min(folds, 2 + _AT_ONCE // step, math.ceil(_ENOUGH * folds / count))
+    fits = min(folds, 2 + _EXTRA_NUMBERS // step, math.ceil(_MAX_HELD_OUT * folds / count))
     fold = random.permutation(count) % folds
     return (rows.place >= 0) & (fold[rows.place] == np.arange(fits)[:, None])
 

@@ -13,13 +13,13 @@ from likely.outliers._base import OutlierDetector, number_per_feature, number_pe
 from likely.outliers._columns import slices
 from likely.outliers._compiled import Compiled
 from likely.outliers._distinct import Distinct
+from likely.outliers._row_scores import Histograms, Nearest, Tails
 from likely.outliers._scatter import ScatterDetector
 from likely.outliers._threshold import Contamination, threshold, units
-from likely.outliers._views import Histograms, Nearest, Tails
 
-_HEARD = 3  # of five views
+_HIGHEST = 3  # of five views
 _DOUBTFUL = 3.0  # the score at which a row counts half in the densities
-_STILL = 1e-3  # of its square, a distance that changes by less is taken as it is
+_MIN_STRETCH = 1e-3  # of its square, a distance that changes by less is taken as it is
 
 
 class LikelihoodDetector(OutlierDetector):
@@ -138,7 +138,7 @@ class LikelihoodDetector(OutlierDetector):
             unseen[block, 0] = self.scatter_._log_scale(whitened * np.sqrt(stretch[block])[:, None], seen, z)
             unseen[block, 2:] = self._densities(z, left_out[block], stretch[block])
         # Among many rows hardly any is further from the others for being left out.
-        moved = np.flatnonzero(stretch > 1 + _STILL)
+        moved = np.flatnonzero(stretch > 1 + _MIN_STRETCH)
         unseen[:, 1] = views[:, 1]
         for block in slices(w[moved]):
             unseen[moved[block], 1] = self._nearest.log_scale(w[moved[block]], stretch[moved[block]])
@@ -152,7 +152,7 @@ class LikelihoodDetector(OutlierDetector):
     def _of_three(self, views: Array) -> Array:
         """The mean of the three highest, each in its units."""
         standardised = (views - self._middle) / self._unit
-        return np.partition(standardised, standardised.shape[1] - _HEARD, axis=1)[:, -_HEARD:].mean(1)
+        return np.partition(standardised, standardised.shape[1] - _HIGHEST, axis=1)[:, -_HIGHEST:].mean(1)
 
     def _views(self, table: Array) -> Array:
         """The five scores of rows, in nats."""
@@ -206,7 +206,7 @@ class LikelihoodDetector(OutlierDetector):
         for rows, z in self.columns_.blocks(table):
             standardised = (self._views(table[rows]) - self._middle) / self._unit
             rank = standardised.argsort(1).argsort(1)
-            heard = np.where(rank >= standardised.shape[1] - _HEARD, standardised / _HEARD, 0.0)
+            heard = np.where(rank >= standardised.shape[1] - _HIGHEST, standardised / _HIGHEST, 0.0)
             contributions[rows] = sum(
                 added * (view / added.sum(1))[:, None] for view, added in zip(heard.T, self._added(z), strict=True)
             )

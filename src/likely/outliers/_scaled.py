@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from numbers import Integral
 from typing import Any
@@ -11,20 +12,89 @@ import torch
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from torch import Tensor, nn
+from torch.nn.utils import skip_init
 
 from likely import paper
 from likely._random import Seeded, generator
 from likely._typing import Array
-from likely.likelihoods import LIKELIHOODS
+from likely.likelihoods import LIKELIHOODS, LikelihoodLoss
 from likely.outliers._base import OutlierDetector, number_per_feature, number_per_row
 from likely.outliers._distinct import Distinct, as_of_all, left_out, weights_without
-from likely.outliers._networks import Autoencoder, Dropout, glorot, linear
 from likely.outliers._threshold import Contamination
 from likely.parameters import Predicted
 
 ERRORS = ("normal", "student_t", "robust")  # likelihoods of what a network misses
-_FAR = 1e3  # deviations: what a network is shown
+_CLIP_DEVIATIONS = 1e3  # of what a network reads
 _GAP = 3.5  # the power of the number of rows by which networks overfit less
+
+
+class _Stacked(nn.Module):
+    """A linear layer for each of several members: (members, rows, inputs) to (members, rows, outputs)."""
+
+    def __init__(self, inputs: int, outputs: int, members: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(members, outputs, inputs))
+        self.bias = nn.Parameter(torch.empty(members, 1, outputs))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Each member's rows through its layer."""
+        return torch.baddbmm(self.bias, x, self.weight.mT)
+
+
+class _Dropout(nn.Module):
+    """``nn.Dropout`` by the generator of the fit."""
+
+    def __init__(self, share: float) -> None:
+        super().__init__()
+        self.share = share
+
+    def forward(self, x: Tensor) -> Tensor:
+        """In training, each value is zero with this probability, and the others are larger by as much."""
+        if not self.training or not self.share:
+            return x
+        mask = torch.empty_like(x).bernoulli_(1 - self.share, generator=generator())
+        return x * mask / max(1 - self.share, 1e-30)
+
+
+def _linear(inputs: int, outputs: int, members: int | None) -> nn.Linear | _Stacked:
+    """A layer that starts as ``nn.Linear`` does; one for each of several members, if that is a number."""
+    bound = 1 / math.sqrt(inputs)
+    return _drawn(inputs, outputs, members, bound, bound)
+
+
+def _glorot(inputs: int, outputs: int, members: int | None) -> nn.Linear | _Stacked:
+    """A layer with Glorot's weights and no bias to begin with."""
+    return _drawn(inputs, outputs, members, math.sqrt(6 / (inputs + outputs)), 0.0)
+
+
+@torch.no_grad()
+def _drawn(inputs: int, outputs: int, members: int | None, weight: float, bias: float) -> nn.Linear | _Stacked:
+    layer = skip_init(nn.Linear, inputs, outputs) if members is None else _Stacked(inputs, outputs, members)
+    layer.weight.uniform_(-weight, weight, generator=generator())
+    layer.bias.uniform_(-bias, bias, generator=generator())
+    return layer
+
+
+class Autoencoder(nn.Module):
+    """An encoder, a decoder, and a likelihood of what is rebuilt with a scale that is read off the row."""
+
+    def __init__(self, encoder: nn.Module, decoder: nn.Module, loss_fn: LikelihoodLoss) -> None:
+        super().__init__()
+        self.encoder, self.decoder, self.loss_fn = encoder, decoder, loss_fn
+
+    @property
+    def members(self) -> int | None:
+        """How many networks are side by side; None for one without an axis of its own."""
+        stacked = [module for module in self.modules() if isinstance(module, _Stacked)]
+        return len(stacked[0].weight) if stacked else None
+
+    def rebuilt(self, x: Tensor) -> Tensor:
+        """Rows through the code and back."""
+        return self.decoder(self.encoder(x))
+
+    def forward(self, x: Tensor, weight: Tensor) -> Tensor:
+        """The mean NLL."""
+        return self.loss_fn(self.rebuilt(x), x, features=x, sample_weight=weight)
 
 
 class ScaledDetector(OutlierDetector):
@@ -144,7 +214,7 @@ class ScaledDetector(OutlierDetector):
         encoder, decoder = self._autoencoder(squares, components, members)
         shape = () if self.dimension == "row" else (width,)
         outputs = 1 if self.dimension == "row" else width
-        hidden, last = glorot(width, self.hidden, members), glorot(self.hidden, outputs, members)
+        hidden, last = _glorot(width, self.hidden, members), _glorot(self.hidden, outputs, members)
         net = nn.Sequential(hidden, nn.ReLU(), last)
         scale = Predicted(width, shape, net=net, normalize=False, **paper.SCALE)
         return Autoencoder(encoder, decoder, LIKELIHOODS[self.likelihood].loss(scale=scale, validate_args=False))
@@ -183,7 +253,8 @@ class ScaledDetector(OutlierDetector):
         seen = np.isfinite(z)
         words = self.columns_.categories
         z[:, words] -= self.columns_.usual
-        return torch.as_tensor(np.where(seen, z, 0.0).clip(-_FAR, _FAR), dtype=torch.float32), seen
+        clipped = np.where(seen, z, 0.0).clip(-_CLIP_DEVIATIONS, _CLIP_DEVIATIONS)
+        return torch.as_tensor(clipped, dtype=torch.float32), seen
 
 
 class ScaledPCADetector(ScaledDetector):
@@ -223,14 +294,14 @@ class ScaledPCADetector(ScaledDetector):
 
     def _autoencoder(self, squares: Array, components: int, members: int | None) -> tuple[nn.Module, nn.Module]:
         width = squares.shape[-1]
-        encoder, decoder = linear(width, components, members), linear(components, width, members)
+        encoder, decoder = _linear(width, components, members), _linear(components, width, members)
         axes = torch.as_tensor(np.linalg.eigh(squares)[1][..., ::-1][..., :components].copy())
         with torch.no_grad():
             encoder.weight.copy_(axes.mT)
             decoder.weight.copy_(axes)
             encoder.bias.zero_()
             decoder.bias.zero_()
-        return nn.Sequential(Dropout(self.dropout), encoder), decoder
+        return nn.Sequential(_Dropout(self.dropout), encoder), decoder
 
 
 class ScaledAutoencoderDetector(ScaledDetector):
@@ -267,8 +338,8 @@ class ScaledAutoencoderDetector(ScaledDetector):
     """
 
     def _autoencoder(self, squares: Array, components: int, members: int | None) -> tuple[nn.Module, nn.Module]:
-        width, layer = squares.shape[-1], partial(linear, members=members)
-        thinned = (nn.ReLU(), Dropout(self.dropout), layer(self.hidden, components))
+        width, layer = squares.shape[-1], partial(_linear, members=members)
+        thinned = (nn.ReLU(), _Dropout(self.dropout), layer(self.hidden, components))
         encoder = nn.Sequential(layer(width, self.hidden), *thinned)
         decoder = nn.Sequential(layer(components, self.hidden), nn.ReLU(), layer(self.hidden, width))
         return encoder, decoder

@@ -18,7 +18,7 @@ from likely.outliers._distinct import Distinct
 from likely.outliers._threshold import Contamination, quantiles
 
 TINY = 1e-300
-_WIDEST = 4096  # columns
+_MAX_COLUMNS = 4096
 
 
 class ScatterDetector(OutlierDetector):
@@ -105,10 +105,10 @@ class ScatterDetector(OutlierDetector):
     def _learn_covariance(self, blocks: Callable[[], Iterable[tuple[slice, Array]]], rows: Distinct) -> Array:
         """The fit; and of each row, how much larger its squared distance is if the row is left out."""
         width = self.n_features_in_ - len(self.columns_.categories)
-        if width > _WIDEST:
+        if width > _MAX_COLUMNS:
             raise ValueError(
-                f"X has {width} columns of numbers, and a full covariance takes up to {_WIDEST}: leave some out, or "
-                "reduce them first, say with sklearn.decomposition.PCA"
+                f"X has {width} columns of numbers, and a full covariance takes up to {_MAX_COLUMNS}: leave some out, "
+                "or reduce them first, say with sklearn.decomposition.PCA"
             )
         self.location_, self.covariance_ = np.zeros(width), np.eye(width)
         self.n_iter_, moved = 0, np.inf

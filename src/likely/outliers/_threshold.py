@@ -11,12 +11,12 @@ from scipy.special import ndtr
 from likely._typing import Array
 
 Contamination = Literal["auto"] | float
-_FALSE = 0.1  # the share of false alarms that an automatic threshold is meant to have
+_FALSE_ALARMS = 0.1  # the share of false alarms that an automatic threshold is meant to have
 _RARE = 0.005  # of ordinary rows lie so far out that one is named even where chance may have put it there
-_FEW, _SOME = 0.02, 10  # of the rows, and rows, at most: as many are named for that
-_HEAVIEST = 2.0  # times the spread of the middle half, a tail is allowed for
-_OVERFITTED = 0.025  # of the rows, at most, are named by a network that has learned its rows by heart
-_LONGEST = 2.0  # the standard deviation of the logarithm of a long tail, at most
+_MAX_RARE_SHARE, _MAX_RARE_ROWS = 0.02, 10  # as many are named for that, at most
+_MAX_HEAVIER = 2.0  # times the spread of the middle half, a tail is allowed for
+_MAX_OVERFITTED = 0.025  # of the rows, at most, are named by a network that has learned its rows by heart
+_MAX_LOG_DEVIATION = 2.0  # the standard deviation of the logarithm of a long tail, at most
 
 
 def threshold(
@@ -52,7 +52,7 @@ def threshold(
         usual = quantiles(fitted[row_weight > 0], row_weight[row_weight > 0], [0.75])[0]
         if long and quantiles(unseen, held, [0.5])[0] > usual:
             # Half of the unseen rows fit worse than three quarters of the others: their tail tells nothing.
-            cutoff = max(cutoff, float(quantiles(unseen, held, [1 - _OVERFITTED])[0]))
+            cutoff = max(cutoff, float(quantiles(unseen, held, [1 - _MAX_OVERFITTED])[0]))
         return cutoff
     level = [1 - contamination - 1e-9]  # a hair lower, for 1 - 0.1 is not nine tenths
     of_fitted = float(quantiles(fitted[row_weight > 0], row_weight[row_weight > 0], level)[0])
@@ -69,8 +69,8 @@ def automatic(fitted: Array, unseen: Array, judged: Array, weight: Array) -> flo
     unless that would name more than a fiftieth of all new rows, or more than ten of as many as there are.
     """
     order, beyond, above = tails = _tails(judged, weight)
-    named = _false_among(*tails) <= _FALSE
-    few = min(_FEW * above[-1], _SOME)  # in large tables false alarms can be told from others
+    named = _false_among(*tails) <= _FALSE_ALARMS
+    few = min(_MAX_RARE_SHARE * above[-1], _MAX_RARE_ROWS)  # in large tables false alarms can be told from others
     named[order] |= (beyond <= _RARE) & (above <= few)
     if not named.any():
         return _above(max(float(unseen.max()), float(fitted.max())))
@@ -112,7 +112,7 @@ def _tails(scores: Array, weight: Array | None) -> tuple[NDArray[np.intp], Array
     # Where half of the rows are alike, what sets the others apart is all there is to go by.
     spread = max(upper - middle, middle - lower) / 0.6745 or float(scores.std())
     # Heavy tails show at the ninth decile; but where a tenth of the rows are outliers it may be theirs.
-    spread = max(spread, min((high - middle) / 1.2816, _HEAVIEST * spread))
+    spread = max(spread, min((high - middle) / 1.2816, _MAX_HEAVIER * spread))
     beyond: Array = ndtr((middle - scores[order]) / spread) if spread else np.ones(len(scores))
     return order, beyond, above
 
@@ -132,7 +132,7 @@ def shortened(scores: Array, weight: Array | None) -> Array:
     near, far = upper - middle, high - middle
     if not far > 1.9 * near > 0:  # as a normal's are, or where there is nothing to go by
         return scores
-    root, steps = 1.9, np.exp(0.6745 * np.linspace(1e-3, _LONGEST, 400))
+    root, steps = 1.9, np.exp(0.6745 * np.linspace(1e-3, _MAX_LOG_DEVIATION, 400))
     base = steps[min(np.searchsorted((steps**root - 1) / (steps - 1), far / near), len(steps) - 1)]
     short: Array = np.where(
         scores > middle,

@@ -21,11 +21,11 @@ from likely._rows.units import mean_and_deviation, median
 from likely._solvers.reweighting import row_precision
 from likely._solvers.ridge import Ridge
 from likely._typing import Array
-from likely.linear._robust_density import Density
-from likely.linear._robust_rows import TINY, RobustRows, rms
+from likely.linear._robust.density import Density
+from likely.linear._robust.rows import TINY, RobustRows, rms
 
-_HELD = 8  # iterations of the scales before the coefficients change too
-RIDGES = 2  # number of times the ridge is updated
+_SCALE_ONLY_ITERATIONS = 8  # iterations of the scales before the coefficients change too
+_RIDGE_UPDATES = 2  # number of times the ridge is updated
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,8 @@ def fit_predicted(rows: RobustRows, features: Array, density: Density, max_iter:
         return PredictedScales(perfect, np.zeros(features.shape[1]), math.log(TINY), TINY, density, math.inf, 0)
     scoring = _Scoring(rows, features, density, max_iter, tol)
     likelier = min((scoring.run(start) for start in (np.ones(len(rows.y)), rows.central(features))), key=scoring.cost)
-    return scoring.run(np.exp(2 * (likelier.log_scale(features).min() - likelier.log_scale(features))), ridges=RIDGES)
+    log_scale = likelier.log_scale(features)
+    return scoring.run(np.exp(2 * (log_scale.min() - log_scale)), ridges=_RIDGE_UPDATES)
 
 
 class _Scoring:
@@ -143,7 +144,7 @@ class _Scoring:
         beta = rows.least_squares(start)
         residuals = rows.residuals(beta)
         w, offset = np.zeros(len(self.values)), math.log(rms(residuals, weight * start))
-        precision, n_iter, updates, held = 1.0, 0, 0, 1 if sure else _HELD
+        precision, n_iter, updates, held = 1.0, 0, 0, 1 if sure else _SCALE_ONLY_ITERATIONS
         floor = math.log(1e-3 * float(rows.radius(np.abs(residuals))) + TINY)  # without it a scale may fall to zero
         for n_iter in range(1, self.max_iter + 1):
             log_scale = np.maximum(self.directions @ w + offset, floor)

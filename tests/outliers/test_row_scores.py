@@ -7,7 +7,7 @@ from sklearn.metrics import roc_auc_score
 
 from likely.outliers import LikelihoodDetector, ScatterDetector
 from likely.outliers._distinct import Distinct
-from likely.outliers._views import _NEAR, Histograms, Nearest, Tails
+from likely.outliers._row_scores import NEAR, Histograms, Nearest, Tails
 
 RNG = np.random.default_rng(0)
 Z = np.column_stack([RNG.normal(size=400), RNG.integers(0, 3, size=400), RNG.exponential(size=400)])
@@ -55,7 +55,7 @@ def test_nearest_is_the_mean_log_distance_to_another_row() -> None:
     for centres in own.centres:
         squares = np.square(Z[:, None] - centres[None].astype(float)).sum(2)
         squares[squares < 1e-5] = np.inf  # a row is not its own neighbour
-        expected += np.log(squares.min(1) / 3 + _NEAR) / len(own.centres)
+        expected += np.log(squares.min(1) / 3 + NEAR) / len(own.centres)
     np.testing.assert_allclose(own.log_scale(Z), expected, atol=1e-3)
 
 

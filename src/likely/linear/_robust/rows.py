@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from numpy.random import RandomState
 
 from likely._rows.canonical import Line, canonical, column_units, in_units
 from likely._rows.units import median, middle_and_spread
@@ -59,14 +60,14 @@ class RobustRows:
             return line, 0.0
         return line, float(self.middle[-1] + self.spread[-1] * beta[-1] - slope @ self.middle[:-1])
 
-    def without_rows(self) -> RobustRows:
-        """Return the units alone."""
-        return replace(self.some(np.zeros(0, dtype=np.intp)), turn=None)
-
     def some(self, index: Index) -> RobustRows:
         """Return some of the rows, in the same units."""
         x, columns, y, weight = self.x[index], self.columns[index], self.y[index], self.weight[index]
         return replace(self, x=x, columns=columns, y=y, weight=weight)
+
+    def at_most(self, count: int, random: RandomState) -> RobustRows:
+        """Return so many random rows, or all where these are fewer."""
+        return self if len(self.y) <= count else self.some(random.choice(len(self.y), count, replace=False))
 
     @cached_property
     def counted_once(self) -> bool:

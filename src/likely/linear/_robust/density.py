@@ -22,7 +22,7 @@ class Density:
 
     ``shape`` is Student's degrees of freedom or Barron's α, and ``learn`` lets :meth:`refitted` choose it.
 
-    >>> from likely.linear._robust_density import Density
+    >>> from likely.linear._robust.density import Density
     >>> Density.of("student_t", 4.0).weight(np.array([0.0, 4.0]))
     array([1.25, 0.25])
     """
@@ -76,20 +76,12 @@ class Density:
         return self.residuals.weight(z, self.shape)
 
     def refitted(self, residual: Array, scale: Array | float, weight: Array) -> Density:
-        """Return the same density at the shape that makes these residuals likeliest."""
-        return self.chosen(self.costs(residual, scale, weight))
-
-    def costs(self, residual: Array, scale: Array | float, weight: Array) -> Array:
-        """Return the weighted NLL at every candidate shape, a sum over rows; empty where no shape is learned."""
-        return self._nll(residual, scale, self._shapes[:, None]) @ weight if self.learn else np.zeros(0)
-
-    def chosen(self, costs: Array) -> Density:
-        """Return the same density at the shape of lowest cost."""
-        return replace(self, shape=float(self._shapes[costs.argmin()])) if self.learn else self
-
-    @property
-    def _shapes(self) -> Array:
-        return np.append(self.residuals.shapes, self.shape)
+        """Return the same density at the shape that makes these residuals likeliest; itself if no shape is learned."""
+        if not self.learn:
+            return self
+        shapes = np.append(self.residuals.shapes, self.shape)
+        costs = self._nll(residual, scale, shapes[:, None]) @ weight
+        return replace(self, shape=float(shapes[costs.argmin()]))
 
     def distribution(self, loc: Tensor, scale: Tensor) -> Distribution:
         """Return the density as a torch distribution, around ``loc`` at ``scale``."""

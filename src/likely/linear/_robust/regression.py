@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import copy
 import math
-from dataclasses import replace
-from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
 import torch
-from sklearn.base import clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch.distributions import Categorical, Distribution, MixtureSameFamily
 
 from likely._rows.canonical import Line
-from likely._rows.sources import Answer, Source, by_blocks
+from likely._rows.sources import by_blocks
 from likely._typing import Array
 from likely.linear._base import LinearRegressor, in_memory
-from likely.linear._blocks import CheckedBlock, with_targets
-from likely.linear._predicted_blocks import score_blocks
-from likely.linear._robust_blocks import SAMPLE, OfRows, RowsOfBlock, climb_blocks, reweight_blocks
-from likely.linear._robust_density import Density
-from likely.linear._robust_mixture import Mixture, fit_mixture
-from likely.linear._robust_rows import RobustRows
-from likely.linear._robust_scales import DataScales, PredictedScales, fit_data, fit_predicted
+from likely.linear._robust.density import Density
+from likely.linear._robust.mixture import Mixture, fit_mixture
+from likely.linear._robust.rows import RobustRows
+from likely.linear._robust.scales import DataScales, PredictedScales, fit_data, fit_predicted
 
 _Fit: TypeAlias = Mixture | DataScales | PredictedScales
 SCALES = ("mixture", "predicted", "predicted_xy", "data")
@@ -121,40 +114,7 @@ class RobustLinearRegression(LinearRegressor):
         rows = RobustRows.of(X, y, weight, self.fit_intercept)
         fitted = self._fitted(rows, density)
         self._keep(rows, fitted)
-        self.weights_ = self._trust(rows.without_rows(), fitted, X, y)
-
-    def _learn_source(self, source: Source, y: Any, sample_weight: Any) -> None:
-        density = self._checked()
-        if y is None:
-            raise ValueError(f"{type(self).__name__} needs a target: pass y, an array or the name of a column")
-        source, counts = with_targets(source, y, sample_weight)
-        checked = CheckedBlock(clone(self), counts)
-        stride = max(1, len(source) // SAMPLE)
-        head, x, targets, weight = checked(*source.sample(stride))
-        if targets.shape[1] != 1 or len(x) < self._least:
-            raise ValueError(
-                f"y has {targets.shape[1]} columns and {len(x)} rows: give one column, and at least two rows"
-            )
-        head.name(self)
-        if weight is not None and not weight.any():
-            raise ValueError("no row of the initial sample has a positive weight: shuffle the table")
-        sample = RobustRows.of(x, targets[:, 0], weight, self.fit_intercept)
-        units = sample.without_rows()
-        rows, steps = RowsOfBlock(checked, units), (self.max_iter, self.tol)
-        if stride > 1 and self.scale == "data":
-            fitted: _Fit = reweight_blocks(source, rows, sample, density, self.df, *steps)
-        else:
-            fitted = self._fitted(sample, density)
-        if stride > 1:
-            if isinstance(fitted, Mixture):
-                fitted = climb_blocks(source, rows, sample, fitted, *steps)
-            elif isinstance(fitted, PredictedScales):
-                with_target = self.scale == "predicted_xy"
-                fitted = score_blocks(source, rows, sample, fitted, density, with_target, *steps)
-            sample = replace(sample, turn=None)  # the coefficients are those of the columns
-        self._keep(sample, fitted)
-        trust = partial(copy.copy(self)._trust, units, fitted)
-        self.weights_ = source.answers(OfRows(checked, trust), Answer())
+        self.weights_ = self._trust(rows, fitted, X, y)
 
     def _fitted(self, rows: RobustRows, density: Density) -> _Fit:
         if self.scale == "mixture":
@@ -180,10 +140,10 @@ class RobustLinearRegression(LinearRegressor):
         self._line, self.intercept_ = rows.restored(fitted.beta)
         self.scale_, self.density_, self.n_iter_ = float(fitted.scale * unit), fitted.density, fitted.n_iter
 
-    def _trust(self, units: RobustRows, fitted: _Fit, X: Array, y: Array) -> Array:
+    def _trust(self, rows: RobustRows, fitted: _Fit, X: Array, y: Array) -> Array:
         """Return the trust in each row, rows of weight zero included."""
-        residuals = (y - self._line(X, self._line.coef) - self.intercept_) / units.spread[-1]
-        return fitted.trust(residuals, self._features(units.prepared(X, y)))
+        residuals = (y - self._line(X, self._line.coef) - self.intercept_) / rows.spread[-1]
+        return fitted.trust(residuals, self._features(rows.prepared(X, y)))
 
     def _deviation(self, X: Any) -> Array:
         """Return the standard deviation of a trusted row around the line."""
@@ -235,7 +195,7 @@ class RobustLinearRegression(LinearRegressor):
         Where the small scale of the mixture varies with the inputs, it is that of a trusted row with the same inputs.
 
         Args:
-            X: table of shape (n, d), of any kind that ``fit`` takes.
+            X: table of shape (n, d), in memory or in blocks.
             y: targets, shape (n,).
 
         Returns:

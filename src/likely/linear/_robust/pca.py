@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-import copy
 import math
-from functools import partial
 from numbers import Integral
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from likely._rows.canonical import canonical, column_units, units_of
+from likely._rows.canonical import canonical, column_units
 from likely._rows.checks import all_or_nothing, check_sample_weight
-from likely._rows.sources import Answer, Source, by_blocks, source_of
+from likely._rows.sources import by_blocks
 from likely._rows.units import median
 from likely._solvers.reweighting import row_precision
 from likely._typing import Array
-from likely.linear._blocks import CheckedBlock, with_targets
-from likely.linear._pca_blocks import (
-    SAMPLE,
-    EndsOfBlock,
-    Fit,
-    OfTable,
-    SpreadOfBlock,
-    left,
-    reweight_blocks,
-    turn,
-)
+from likely.linear._base import refuse_blocks
+
+
+class _Subspace(NamedTuple):
+    """A middle, directions from it, and the scale of the residual of a typical row."""
+
+    mean: Array
+    components: Array
+    scale: float
+    exact: bool  # whether most rows lie in the subspace; the scale is then the distance that counts as zero
+    n_iter: int
 
 
 class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -87,66 +85,36 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     @all_or_nothing
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Fit the subspace and the weight of each row.
+        """_Subspace the subspace and the weight of each row.
 
         Args:
-            X: table of shape (n, d), or one in blocks: a Dask array or frame, or a path, glob or URL of Parquet,
-                Feather or CSV. With 65,536 rows or more in blocks the iterations start from the fit of some 32,768 of
-                them, and use sums over all rows.
+            X: table of shape (n, d), in memory.
             y: not used.
-            sample_weight: weight of each row, shape (n,), or the name of a column of a table in blocks; None for equal
-                weights. Whole numbers count rows: a weight of two is the row twice. Other weights are scaled to a mean
-                of one, so that only their ratios matter.
+            sample_weight: weight of each row, shape (n,); None for equal weights. Whole numbers count rows: a weight of
+                two is the row twice. Other weights are scaled to a mean of one, so that only their ratios matter.
 
         Returns:
             The fitted estimator itself.
 
         Raises:
             ValueError: X holds NaN or ∞, or a parameter is out of range.
+            TypeError: X is a table in blocks; ``transform`` and ``outlier_score`` take those.
         """
-        source = source_of(X)
-        if source is not None:
-            self._fit_source(source, sample_weight)
-            return self
+        refuse_blocks(self, X)
         X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
         self._check_parameters(*X.shape)
         self._unit = float(column_units(X.reshape(-1, 1))[0])  # one for all columns: their units matter here
         x, count = self._distinct(X, check_sample_weight(sample_weight, X))
         self._varying = int((np.ptp(x, axis=0) > 0).sum())
         best = self._best(x, count)
-        trust = self._trust(left(x, best.mean, best.components), best)
+        trust = self._trust(_squared_distances(x, best.mean, best.components), best)
         share = trust * count / (trust @ count)
         scores = (x - best.mean) @ best.components.T
         self._keep(best, share @ np.square(scores), float(share @ np.square(x - best.mean).sum(1)))
-        self.weights_ = self._weights(best, X)
+        self.weights_ = np.minimum(1.0, self._trust(self._squares(X), best))
         return self
 
-    def _fit_source(self, source: Source, sample_weight: Any) -> None:
-        source, counts = with_targets(source, None, sample_weight)
-        checked = CheckedBlock(clone(self), counts, target=False)
-        ends = source.total(EndsOfBlock(checked))
-        self._check_parameters(ends.rows, ends.head.columns)
-        ends.head.name(self)
-        peak = np.maximum(ends.high, -ends.low).max()
-        self._unit = float(units_of(np.array([peak]))[0])
-        self._varying = int((ends.high > ends.low).sum())
-        stride = max(1, ends.rows // SAMPLE)
-        _, sample, _, weight = checked(*source.sample(stride))
-        if weight is not None and not weight.any():
-            raise ValueError("no row of the initial sample has a positive weight: shuffle the table")
-        best = self._best(*self._distinct(sample, weight))
-        spread = partial(SpreadOfBlock, checked, self._unit, trust=copy.copy(self)._trust)
-        if stride > 1:
-            best = reweight_blocks(source, spread, best, self._left_over, self.max_iter, self.tol)
-        sums = source.total(spread(best))
-        products = sums.products / sums.weight
-        variance = np.einsum("ij,jk,ik->i", best.components, products, best.components)
-        self._keep(best, variance, float(np.trace(products)))
-        self.weights_ = source.answers(OfTable(checked, partial(copy.copy(self)._weights, best)), Answer())
-
     def _check_parameters(self, n: int, d: int) -> None:
-        if n < 2:
-            raise ValueError(f"the table has {n} rows, and at least 2 are needed")
         if not isinstance(self.n_components, Integral) or not 1 <= self.n_components <= min(n, d):
             raise ValueError(
                 f"n_components={self.n_components!r} must be an integer from 1 to min(n_samples={n}, n_features={d})"
@@ -159,12 +127,12 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         table = canonical(X / self._unit, np.zeros(len(X)), weight)
         return table.x * table.units, table.weight
 
-    def _best(self, x: Array, count: Array) -> Fit:
+    def _best(self, x: Array, count: Array) -> _Subspace:
         """Return the fit, of those from two starts, with the smallest residuals of a majority."""
         fits = [self._reweighted(x, count, *start) for start in _starts(x, count, int(self.n_components))]
-        return min(fits, key=lambda fit: _trimmed(left(x, fit.mean, fit.components), count))
+        return min(fits, key=lambda fit: _trimmed(_squared_distances(x, fit.mean, fit.components), count))
 
-    def _keep(self, best: Fit, variance: Array, total: float) -> None:
+    def _keep(self, best: _Subspace, variance: Array, total: float) -> None:
         """Store the fit, components ordered by variance; ``total`` is the variance of all columns."""
         order = np.argsort(-variance)
         turned = best.components[order]
@@ -175,16 +143,12 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self.n_components_ = len(order)
         self.mean_, self.scale_, self.n_iter_ = best.mean * self._unit, best.scale * self._unit, best.n_iter
 
-    def _weights(self, fit: Fit, X: Array) -> Array:
-        """Return the trust in each row."""
-        return np.minimum(1.0, self._trust(self._squares(X), fit))
-
     @by_blocks(width=lambda pca: pca.n_components_)
     def transform(self, X: Any) -> Any:
         """Return the coordinates of each row in the subspace.
 
         Args:
-            X: table of shape (n, d), of any kind that ``fit`` takes.
+            X: table of shape (n, d), in memory or in blocks.
 
         Returns:
             Array of shape (n, k).
@@ -211,7 +175,7 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """Return the scale that the model assigns to each row: its distance from the subspace per remaining dimension.
 
         Args:
-            X: table of shape (n, d), of any kind that ``fit`` takes.
+            X: table of shape (n, d), in memory or in blocks.
 
         Returns:
             Array of shape (n,), in the units of X.
@@ -225,7 +189,7 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """Return the scale of each row as its score; higher means more of an outlier.
 
         Args:
-            X: table of shape (n, d), of any kind that ``fit`` takes.
+            X: table of shape (n, d), in memory or in blocks.
 
         Returns:
             Array of shape (n,).
@@ -242,32 +206,44 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     def _squares(self, X: Array) -> Array:
         """Return the squared length of each row's residual from the subspace, in units of the table's size."""
-        return left(X / self._unit, self.mean_ / self._unit, self.components_)
+        return _squared_distances(X / self._unit, self.mean_ / self._unit, self.components_)
 
-    def _trust(self, squares: Array, fit: Fit) -> Array:
+    def _trust(self, squares: Array, fit: _Subspace) -> Array:
         """Return the weight of rows with these squared residuals."""
         if fit.exact:
             return (squares <= fit.scale**2).astype(np.float64)
         return row_precision(squares / fit.scale**2, self.df, self._left_over)
 
-    def _reweighted(self, x: Array, count: Array, mean: Array, components: Array) -> Fit:
+    def _reweighted(self, x: Array, count: Array, mean: Array, components: Array) -> _Subspace:
         q, k, total = self._left_over, len(components), float(count.sum())
-        squares = left(x, mean, components)
+        squares = _squared_distances(x, mean, components)
         nothing = 1e-24 * float(count @ np.square(x - mean).sum(1)) / total + 1e-300
         typical = float(median(squares, count))
         if q == 0 or typical <= nothing:
             limit = max(nothing, 1e3 * typical)
             mean, components = _principal(x, count * (squares <= limit), k)
-            return Fit(mean, components, math.sqrt(limit), True, 1)
+            return _Subspace(mean, components, math.sqrt(limit), True, 1)
         variance, n_iter, angle = typical / q, 0, math.inf
         while n_iter < self.max_iter and angle > self.tol:
             n_iter += 1
             weight = count * row_precision(squares / variance, self.df, q)
             variance = max(float(weight @ squares) / (total * q), nothing)
             mean, moved = _principal(x, weight, k)
-            angle = turn(components, moved)
-            components, squares = moved, left(x, mean, moved)
-        return Fit(mean, components, math.sqrt(variance), False, n_iter)
+            angle = _angle(components, moved)
+            components, squares = moved, _squared_distances(x, mean, moved)
+        return _Subspace(mean, components, math.sqrt(variance), False, n_iter)
+
+
+def _squared_distances(X: Array, mean: Array, components: Array) -> Array:
+    """Return the squared length of each row's residual from the subspace."""
+    centred = X - mean
+    return np.square(centred - centred @ components.T @ components).sum(1)
+
+
+def _angle(before: Array, after: Array) -> float:
+    """Return the largest angle between two subspaces."""
+    out = after - after @ before.T @ before
+    return math.asin(min(1.0, float(np.linalg.norm(out, 2))))
 
 
 def _starts(x: Array, count: Array, k: int) -> list[tuple[Array, Array]]:

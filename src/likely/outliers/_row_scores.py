@@ -1,4 +1,4 @@
-"""Ways to look at standardised rows, each a log-likelihood: tails and densities of columns, and the nearest rows."""
+"""Scores of standardised rows, each a log-likelihood: tails and densities of columns, and the nearest rows."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from likely.outliers._distinct import Distinct
 _BINS = 50
 _KNOTS = 64  # on each side of the median
 _DRAWS = 10
-_ROWS = 64, 256  # of a draw, at least and at most: of
-_PAIRS = 500_000  # pairs of rows, where rows are few
-_SAME = 1e-6  # relative to its squared length, the square of a row's distance to itself as rounded
-_FEW = 4_096  # rows up to which distances are told in double precision
-_LARGE, _TINY = 1e12, 1e-30
-_TOGETHER = 16  # rows at least, or BLAS would add up in another order
-_AT_ONCE = 1 << 18  # distances, or multiplications of one draw: few enough for the cache and for one thread of BLAS
-_ALIKE = 1e-8  # deviations: values that differ by less are one value, rounded
-_NEAR = 1e-3  # the mean square distance in a column below which rows are alike
+_MIN_CENTRES, _MAX_CENTRES = 64, 256  # of a draw
+_MAX_PAIRS = 500_000  # of a row and a centre, which decides in between
+_SAME_ROW = 1e-6  # relative to its squared length, the square of a row's distance to itself as rounded
+_MAX_DOUBLE_ROWS = 4_096  # rows up to which distances are told in double precision
+_CLIP_DEVIATIONS, _TINY = 1e12, 1e-30
+_BLAS_ROWS = 16  # rows at least, or BLAS would add up in another order
+_MAX_PRODUCTS = 1 << 18  # distances, or multiplications of a draw: few enough for the cache and one thread of BLAS
+_SAME_VALUE = 1e-8  # deviations: values that differ by less are one value, rounded
+NEAR = 1e-3  # the mean square distance in a column below which rows are alike
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Histograms:
         weighed[:, np.isnan(weighed).all(0)] = 0.0
         ends = np.array([np.nanmin(weighed, axis=0), np.nanmax(weighed, axis=0)])
         low, span = ends[0], ends[1] - ends[0]
-        varies = span > _ALIKE
+        varies = span > _SAME_VALUE
         # A hair wider, so that rounding cannot drop the least and the largest value out of their bins.
         low = np.where(varies, low - 1e-12 * span, low - 0.5)
         width = np.where(varies, span, 1.0) / _BINS * (1 + 1e-9)
@@ -165,14 +165,14 @@ class Nearest:
     def learn(cls, w: Array, rows: Distinct, random: np.random.RandomState) -> Self:
         """Draw the centres, regularly from the different rows in random order: a heavy row may be drawn twice."""
         different = len(rows.first)
-        count = max(2, min(_ROWS[1], max(_ROWS[0], _PAIRS // different), different // 2))
+        count = max(2, min(_MAX_CENTRES, max(_MIN_CENTRES, _MAX_PAIRS // different), different // 2))
         drawn = []
         for _ in range(_DRAWS):
             order = random.permutation(len(rows.first))
             below = np.cumsum(rows.mass[order])
             at = np.searchsorted(below, (np.arange(count) + random.uniform()) / count * below[-1], "right")
             drawn.append(rows.first[order[at.clip(max=len(order) - 1)]])
-        return cls(_narrow(w, np.float64 if different <= _FEW else np.float32)[np.array(drawn)])
+        return cls(_narrow(w, np.float64 if different <= _MAX_DOUBLE_ROWS else np.float32)[np.array(drawn)])
 
     def log_scale(self, w: Array, stretch: Array | None = None) -> Array:
         """The mean of log σ² over the draws; of a row left out, whose distances are longer in its own direction."""
@@ -180,13 +180,13 @@ class Nearest:
         draws, count, width = self.centres.shape
         facing = _with_squares(self.centres)
         products = np.empty(len(w))
-        step = max(4, _AT_ONCE // (count * max(draws, width + 1)) // _TOGETHER) * _TOGETHER
+        step = max(4, _MAX_PRODUCTS // (count * max(draws, width + 1)) // _BLAS_ROWS) * _BLAS_ROWS
         for rows in row_blocks(len(w), numbers=step):
             squares = (facing @ narrow[:, rows.start : rows.start + step])[..., : len(size[rows])]
             longer = None if stretch is None else stretch[rows]
             nearest = _nearest(squares, size[rows], facing[..., -1], longer)
             # The product of so few is finite in double precision, and one logarithm does for all.
-            products[rows] = np.prod(np.maximum(nearest, 0) / max(1, width) + _NEAR, axis=0, dtype=np.float64)
+            products[rows] = np.prod(np.maximum(nearest, 0) / max(1, width) + NEAR, axis=0, dtype=np.float64)
         return np.log(products) / draws
 
     def each(self, w: Array) -> Array:
@@ -195,21 +195,21 @@ class Nearest:
         total = np.zeros_like(w)
         for centres in self.centres:
             squares = (_with_squares(centres) @ narrow)[:, : len(w)]
-            squares[squares + size <= _SAME * (1 + size)] = np.inf
+            squares[squares + size <= _SAME_ROW * (1 + size)] = np.inf
             total += np.square(w - centres[squares.argmin(0)])
         return total / len(self.centres)
 
     def _padded(self, w: Array) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
         """Rows in the precision of the centres, as columns over a one, and their squared lengths; padded for BLAS."""
         narrow = _narrow(w, self.centres.dtype)
-        columns = np.zeros((w.shape[1] + 1, len(w) + -len(w) % _TOGETHER), narrow.dtype)
+        columns = np.zeros((w.shape[1] + 1, len(w) + -len(w) % _BLAS_ROWS), narrow.dtype)
         columns[:-1, : len(w)], columns[-1] = narrow.T, 1
         return columns, np.square(narrow).sum(1)
 
 
 def _narrow(w: Array, dtype: Any) -> NDArray[np.floating]:
     """Rows within reach. Single precision is twice as fast, and enough to tell which of many rows is nearest."""
-    return np.asarray(w.clip(-_LARGE, _LARGE), dtype)
+    return np.asarray(w.clip(-_CLIP_DEVIATIONS, _CLIP_DEVIATIONS), dtype)
 
 
 def _with_squares(centres: NDArray[np.floating]) -> NDArray[np.floating]:
@@ -222,7 +222,7 @@ def _nearest(
 ) -> Array:
     """The square of each row's distance to the nearest centre of each draw that is not the row itself."""
     nearest = squares.min(1) + size
-    draw, row = np.nonzero(nearest <= _SAME * (1 + size))
+    draw, row = np.nonzero(nearest <= _SAME_ROW * (1 + size))
     if len(row):
         squares[draw, squares[draw, :, row].argmin(1), row] = np.inf
         nearest[draw, row] = squares[draw, :, row].min(1) + size[row]

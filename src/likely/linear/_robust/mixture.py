@@ -15,25 +15,26 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.random import RandomState
 from scipy.special import chdtri, expit, ndtr
 
 from likely._typing import Array, Index
-from likely.linear._robust_density import Density
-from likely.linear._robust_rows import TINY, RobustRows, rms, solved
-from likely.linear._robust_scales import PredictedScales, refine_predicted
+from likely.linear._robust.density import Density
+from likely.linear._robust.rows import TINY, RobustRows, rms, solved
+from likely.linear._robust.scales import PredictedScales, refine_predicted
 
-_KEPT = 5  # elemental starts that climb
-_TRIMMED = (200, 50)  # elemental starts left at each step of trimming
-_GLANCE = 4  # iterations after which one start is chosen
-_ATTEMPT = 15  # iterations that suffice for a varying scale where there are no outliers
-_SEARCHED = 1000  # rows that starts are searched on
-_COMPARED = 5000  # rows that they are compared on
-_NUMBERS = 2e6  # maximum size of a stack of starts
-_TILTED = 0.05  # deviation of the inliers' log scales above which they count as varying
-_CLEARLY = 0.9  # factor by which a less likely fit must reduce the residuals of a majority to be taken
+_CLIMBING = 5  # elemental starts that climb
+_SURVIVORS = (200, 50)  # elemental starts left at each step of trimming
+_FIRST_ITERATIONS = 4  # iterations after which one start is chosen
+_TILT_ITERATIONS = 15  # iterations that suffice for a varying scale where there are no outliers
+_MAX_SEARCH_ROWS = 1000  # rows that starts are searched on
+_MAX_COMPARISON_ROWS = 5000  # rows that they are compared on
+_MAX_STACK = 2e6  # maximum size of a stack of starts
+_MIN_TILT = 0.05  # deviation of the inliers' log scales above which they count as varying
+_CLEARLY_CLOSER = 0.9  # factor by which a less likely fit must reduce the residuals of a majority to be taken
 
 
 @dataclass(frozen=True)
@@ -84,15 +85,18 @@ def fit_mixture(
     """Return the mixture with the smallest residuals of a majority, among those that the starts lead to."""
     perfect = rows.perfect_fit()
     if perfect is not None:
-        scale, share = np.array([TINY]), np.array([_most(rows)])
+        scale, share = np.array([TINY]), np.array([_largest_share(rows)])
         return Mixture(perfect[None], scale, 3 * scale, share, density)
-    sample = rows if len(rows.y) <= _COMPARED else rows.some(random.choice(len(rows.y), _COMPARED, replace=False))
-    everywhere_and_near = np.vstack([np.ones(len(sample.y)), sample.central(sample.columns)])
-    starts, _ = sample.many_least_squares(everywhere_and_near)
-    clean = _without_outliers(rows, sample, starts, everywhere_and_near, density, max_iter, tol)
+    sample = (
+        rows
+        if len(rows.y) <= _MAX_COMPARISON_ROWS
+        else rows.some(random.choice(len(rows.y), _MAX_COMPARISON_ROWS, replace=False))
+    )
+    plain = _LeastSquares.of(sample, sample.central(sample.columns))
+    clean = _without_outliers(rows, plain, density, max_iter, tol)
     if clean is not None:
         return clean
-    starts = np.vstack([starts, _reweighted(sample, starts), _elemental(sample, n_starts, random)])
+    starts = np.vstack([plain.betas, _reweighted(sample, plain.betas), _elemental(sample, n_starts, random)])
     best = _best_of(sample, starts, density, tol)
     inlier = expit(best.log_odds(sample.residuals(best.betas))[0])
     tilt = _tilt(sample, best.beta, inlier * sample.weight, density, max_iter, 20 * tol)
@@ -103,35 +107,73 @@ def fit_mixture(
     return replace(_climb(_levelled(rows, tilt), best, max_iter, tol), tilt=tilt)
 
 
+@dataclass(frozen=True)
+class _LeastSquares:
+    """Two fits by least squares: of all rows, and of the half of them nearest the middle of the inputs."""
+
+    rows: RobustRows
+    near: Array  # one for rows of that half, nearly zero for the others
+    betas: Array
+
+    @classmethod
+    def of(cls, rows: RobustRows, near: Array) -> _LeastSquares:
+        betas, _ = rows.many_least_squares(np.vstack([np.ones(len(rows.y)), near]))
+        return cls(rows, near, betas)
+
+    def show_no_outliers(self, density: Density) -> bool:
+        """Whether the residuals look normal, and the rows in the middle give much the same fit.
+
+        Outliers in the target show in the first, inputs that bend the fit in the second. Most tables have neither, and
+        then no search is needed.
+        """
+        n, p = float(self.rows.weight.sum()), self.rows.x.shape[1]
+        if density.likelihood != "normal" or n < 4 * p:
+            return False
+        residuals, central = self.rows.residuals(self.betas)
+        apart = rms(residuals - central, self.rows.weight * self.near)
+        z, share = residuals / rms(residuals, self.rows.weight), self.rows.weight / n
+        looks_normal = _distance_to_normal(z, share, n) < 1 and _skewness_and_kurtosis(z, share, n) < 6
+        return bool(looks_normal and apart < 0.7 * self.rows.radius(np.abs(central)))
+
+
+def _distance_to_normal(z: Array, share: Array, n: float) -> float:
+    """Return √n times the largest difference of the distribution functions (Kolmogorov and Smirnov's)."""
+    order = np.argsort(z, kind="stable")
+    below, level = np.cumsum(share[order]), ndtr(z[order])
+    gap = float(np.maximum(np.abs(below - level), np.abs(below - share[order] - level)).max())
+    return (gap - 0.5 / n) * math.sqrt(n)  # at the middle of each step, where every row counts once
+
+
+def _skewness_and_kurtosis(z: Array, share: Array, n: float) -> float:
+    """Return Jarque and Bera's statistic, χ² with two degrees of freedom under the normal."""
+    return float(n / 6 * ((share @ z**3) ** 2 + (share @ z**4 - 3) ** 2 / 4))
+
+
 def _without_outliers(
-    rows: RobustRows,
-    sample: RobustRows,
-    starts: Array,
-    everywhere_and_near: Array,
-    density: Density,
-    max_iter: int,
-    tol: float,
+    rows: RobustRows, plain: _LeastSquares, density: Density, max_iter: int, tol: float
 ) -> Mixture | None:
     """Return the fit from least squares, with one scale or a predicted one; None where there may be outliers."""
-    tilt = None
-    if not _nothing_to_find(sample, starts, everywhere_and_near[1], density):
-        if not _far_inputs(sample):
-            tilt = _tilt(sample, starts[0], sample.weight, density, _ATTEMPT, 20 * tol)
-        if tilt is None:
-            return None
-        level, rows = _levelled(sample, tilt), _levelled(rows, tilt)
-        starts, _ = level.many_least_squares(everywhere_and_near)
-        if not _nothing_to_find(level, starts, everywhere_and_near[1], density):
-            return None
-    return replace(_climb(rows, _begun(rows, starts[:1], density, clean=True), max_iter, tol), tilt=tilt)
+    if plain.show_no_outliers(density):
+        return _climb(rows, _started_clean(rows, plain.betas[:1], density), max_iter, tol)
+    sample = plain.rows
+    if _far_inputs(sample):
+        return None
+    tilt = _tilt(sample, plain.betas[0], sample.weight, density, _TILT_ITERATIONS, 20 * tol)
+    if tilt is None:
+        return None
+    level = _LeastSquares.of(_levelled(sample, tilt), plain.near)
+    if not level.show_no_outliers(density):
+        return None
+    rows = _levelled(rows, tilt)
+    return replace(_climb(rows, _started_clean(rows, level.betas[:1], density), max_iter, tol), tilt=tilt)
 
 
 def _best_of(rows: RobustRows, starts: Array, density: Density, tol: float) -> Mixture:
     """Return the likeliest mixture after a few iterations, or one with clearly smaller residuals of a majority."""
-    mixtures = _climb(rows, _begun(rows, starts, density), _GLANCE, 10 * tol)
+    mixtures = _climb(rows, _started(rows, starts, density), _FIRST_ITERATIONS, 10 * tol)
     closeness = _trimmed(rows, np.abs(rows.residuals(mixtures.betas)))
     likeliest, closest = int(_likelihood(rows, mixtures).argmax()), int(closeness.argmin())
-    return mixtures.only(closest if closeness[closest] < _CLEARLY * closeness[likeliest] else likeliest)
+    return mixtures.only(closest if closeness[closest] < _CLEARLY_CLOSER * closeness[likeliest] else likeliest)
 
 
 def _tilt(
@@ -154,7 +196,7 @@ def _tilt(
     seen = np.flatnonzero(weight > 0.01 * rows.weight)
     trusted = replace(rows.some(seen), weight=weight[seen])
     tilt = refine_predicted(trusted, features[seen], density, max_iter, tol)
-    return tilt if tilt.log_scale(features[seen]).std() > _TILTED else None
+    return tilt if tilt.log_scale(features[seen]).std() > _MIN_TILT else None
 
 
 def _levelled(rows: RobustRows, tilt: PredictedScales) -> RobustRows:
@@ -163,72 +205,74 @@ def _levelled(rows: RobustRows, tilt: PredictedScales) -> RobustRows:
     return replace(rows, x=rows.x / relative[:, None], y=rows.y / relative)
 
 
-def _nothing_to_find(rows: RobustRows, beta: Array, near: Array, density: Density) -> bool:
-    """Whether the residuals of least squares look normal, and the rows in the middle give much the same fit.
-
-    Outliers in the target show in the first, by the distance to the normal, skewness and kurtosis; inputs that bend the
-    fit show in the second. Most tables have neither, and then no search is needed.
-    """
-    n, p = float(rows.weight.sum()), rows.x.shape[1]
-    if density.likelihood != "normal" or n < 4 * p:
-        return False
-    residuals, central = rows.residuals(beta)
-    z = residuals / rms(residuals, rows.weight)
-    order, share = np.argsort(z, kind="stable"), rows.weight / n
-    below, level = np.cumsum(share[order]), ndtr(z[order])
-    gap = np.maximum(np.abs(below - level), np.abs(below - share[order] - level)).max()
-    distance = (gap - 0.5 / n) * math.sqrt(n)  # at the middle of each step, where every row counts once
-    moments = (
-        n / 6 * ((share @ z**3) ** 2 + (share @ z**4 - 3) ** 2 / 4)
-    )  # Jarque and Bera's, with two degrees of freedom
-    apart = rms(residuals - central, rows.weight * near)
-    return bool(distance < 1 and moments < 6 and apart < 0.7 * rows.radius(np.abs(central)))
-
-
 def _far_inputs(rows: RobustRows) -> bool:
     """Whether some inputs are farther out than normal ones would be."""
     table = rows.columns
     return bool(np.abs(table).max() > math.sqrt(2 * math.log(2 * table.size)) + 1)
 
 
-def _begun(rows: RobustRows, betas: Array, density: Density, clean: bool = False) -> Mixture:
+def _started(rows: RobustRows, betas: Array, density: Density) -> Mixture:
     residuals = rows.residuals(betas)
     inner = 1.4826 * rows.radius(np.abs(residuals)) + TINY
-    overall = np.sqrt(np.average(np.square(residuals), axis=1, weights=rows.weight))
-    if clean:
-        return Mixture(betas, overall, 3 * overall, np.full(len(betas), 0.98), density)
-    return Mixture(betas, inner, np.maximum(3 * inner, 1.5 * overall), np.full(len(betas), 0.7), density)
+    outer = np.maximum(3 * inner, 1.5 * _overall_scale(rows, residuals))
+    return Mixture(betas, inner, outer, np.full(len(betas), 0.7), density)
+
+
+def _started_clean(rows: RobustRows, betas: Array, density: Density) -> Mixture:
+    """Return a start at which nearly all rows are inliers."""
+    overall = _overall_scale(rows, rows.residuals(betas))
+    return Mixture(betas, overall, 3 * overall, np.full(len(betas), 0.98), density)
+
+
+def _overall_scale(rows: RobustRows, residuals: Array) -> Array:
+    return np.sqrt(np.average(np.square(residuals), axis=1, weights=rows.weight))
 
 
 def _climb(rows: RobustRows, start: Mixture, max_iter: int, tol: float) -> Mixture:
-    """Run expectation–maximisation until no prediction changes by ``tol`` small scales.
-
-    The small scale is divided by the degrees of freedom that the inliers have left, or few rows would seem more
-    precise.
-    """
-    mixture, p, total, weight = start, rows.x.shape[1], rows.weight.sum(), rows.weight
-    residuals = rows.residuals(start.betas)
+    """Run expectation–maximisation until no prediction changes by ``tol`` small scales."""
+    mixture, residuals = start, rows.residuals(start.betas)
     for _ in range(max_iter):
-        density, last = mixture.density, mixture.betas
-        inlier = expit(mixture.log_odds(residuals))
-        inside = density.weight(residuals / mixture.inner[:, None]) * inlier
-        outside = density.weight(residuals / mixture.outer[:, None]) * (1 - inlier)
-        betas, _ = rows.many_least_squares(inside)
-        residuals = rows.residuals(betas)
-        squares, count = np.square(residuals), inlier @ weight
-        floor = 0.2 * 1.4826 * rows.radius(np.abs(residuals)) + TINY
-        inner = np.maximum(np.sqrt((inside * squares) @ weight / np.maximum(count - p, 0.3 * count)), floor)
-        outer = np.sqrt((outside * squares) @ weight / np.maximum(total - count, TINY))
-        share = np.clip(count / total, 0.5, _most(rows))
-        if len(betas) == 1:
-            density = density.refitted(residuals[0], inner[0], inlier[0] * weight)
-        mixture = Mixture(betas, inner, np.maximum(outer, 3 * inner), share, density, mixture.n_iter + 1)
-        if (np.abs(rows.x @ (betas - last).T).max(0) <= tol * inner).all():
+        parts = _Parts.of(mixture, residuals)
+        betas, _ = rows.many_least_squares(parts.inside)
+        residuals, moved = rows.residuals(betas), betas - mixture.betas
+        mixture = _maximised(rows, mixture, betas, residuals, parts)
+        if (np.abs(rows.x @ moved.T).max(0) <= tol * mixture.inner).all():
             break
     return mixture
 
 
-def _most(rows: RobustRows) -> float:
+class _Parts(NamedTuple):
+    """The expectation step: shares of each row in the two parts of the mixture, one row of numbers per fit."""
+
+    inlier: Array  # probability of being an inlier
+    inside: Array  # weights in the squares of the small scale
+    outside: Array  # and in those of the large one
+
+    @classmethod
+    def of(cls, mixture: Mixture, residuals: Array) -> _Parts:
+        weight, inlier = mixture.density.weight, expit(mixture.log_odds(residuals))
+        inside = weight(residuals / mixture.inner[:, None]) * inlier
+        return cls(inlier, inside, weight(residuals / mixture.outer[:, None]) * (1 - inlier))
+
+
+def _maximised(rows: RobustRows, mixture: Mixture, betas: Array, residuals: Array, parts: _Parts) -> Mixture:
+    """Return the scales, the share of inliers and the shape of highest likelihood, given the coefficients.
+
+    The small scale is divided by the degrees of freedom that the inliers have left, or few rows would seem more
+    precise.
+    """
+    p, total, weight, density = rows.x.shape[1], rows.weight.sum(), rows.weight, mixture.density
+    squares, count = np.square(residuals), parts.inlier @ weight
+    floor = 0.2 * 1.4826 * rows.radius(np.abs(residuals)) + TINY
+    inner = np.maximum(np.sqrt((parts.inside * squares) @ weight / np.maximum(count - p, 0.3 * count)), floor)
+    outer = np.sqrt((parts.outside * squares) @ weight / np.maximum(total - count, TINY))
+    share = np.clip(count / total, 0.5, _largest_share(rows))
+    if len(betas) == 1:
+        density = density.refitted(residuals[0], inner[0], parts.inlier[0] * weight)
+    return Mixture(betas, inner, np.maximum(outer, 3 * inner), share, density, mixture.n_iter + 1)
+
+
+def _largest_share(rows: RobustRows) -> float:
     """Return the largest share of inliers, which leaves half a row."""
     return 1 - 1 / (2 * max(float(rows.weight.sum()), 1.0))
 
@@ -260,24 +304,23 @@ def _reweighted(rows: RobustRows, beta: Array) -> Array:
 
 def _elemental(rows: RobustRows, n_starts: int, random: RandomState) -> Array:
     """Return fits through as many rows as there are coefficients: the best few of many after two steps of trimming."""
-    if len(rows.y) > _SEARCHED:
-        rows = rows.some(random.choice(len(rows.y), _SEARCHED, replace=False))
+    rows = rows.at_most(_MAX_SEARCH_ROWS, random)
     n, p = rows.x.shape
     # Enough for a sample without outliers with probability 0.9999 when half of the rows are outliers.
     enough = math.ceil(math.log(1e-4) / math.log1p(-(0.5**p))) if p < 50 else n_starts
-    m = min(n_starts, enough, int(_NUMBERS / (n + p * p)), int(5 * _NUMBERS / (n * p)))
+    m = min(n_starts, enough, int(_MAX_STACK / (n + p * p)), int(5 * _MAX_STACK / (n * p)))
     if m < 1 or n <= p:
         return np.empty((0, p))
     chosen = _samples(n, p, m, random)
     x, y = rows.x[chosen], rows.y[chosen]
     across = x.transpose(0, 2, 1)
     beta = solved(across @ x, (across @ y[..., None])[..., 0])
-    for survivors in _TRIMMED:
+    for survivors in _SURVIVORS:
         sizes = np.abs(rows.residuals(beta))
         radius = rows.radius(sizes)
         best = np.argsort(radius)[:survivors]
         beta, _ = rows.many_least_squares((sizes[best] <= radius[best, None]).astype(float))
-    return beta[np.argsort(rows.radius(np.abs(rows.residuals(beta))))[:_KEPT]]
+    return beta[np.argsort(rows.radius(np.abs(rows.residuals(beta))))[:_CLIMBING]]
 
 
 def _samples(n: int, p: int, m: int, random: RandomState) -> Index:

@@ -26,7 +26,7 @@ from likely.likelihoods.softmax import tempered
 from likely.linear._base import LinearClassifier, classes_of, labels_of, lines_of
 
 _RIDGE = 0.1  # on the temperature's slopes while starts are compared; then it is learned
-_FAR = 20.0  # |log T| beyond this counts as ∞
+_MAX_LOG_TEMPERATURE = 20.0  # |log T| beyond this counts as ∞
 _FOLDS, _MARGIN = 3, 2.0  # folds, and standard errors by which a temperature's held-out gain must exceed zero
 
 
@@ -112,7 +112,7 @@ class RobustLogisticRegression(LinearClassifier):
     def _temperature(self, X: Array) -> Array:
         log_temperature = self._temperature_line(X, self.temperature_coef_) + self.temperature_intercept_
         # No row is trusted more than a typical one: log T is unbounded, and distant rows would get T near zero or ∞.
-        return np.exp(np.clip(log_temperature, 0.0, _FAR))
+        return np.exp(np.clip(log_temperature, 0.0, _MAX_LOG_TEMPERATURE))
 
     @by_blocks(width=lines_of)
     def decision_function(self, X: Any) -> Any:
@@ -242,14 +242,14 @@ class _Problem:
         """Return the negative log-likelihood of some rows under a fit to others."""
         lines, slopes = fitted.in_x(point)
         typical = float(median(fitted.x[:, :-1] @ slopes, fitted.weight))
-        inverse = np.exp(-np.clip(self.x[rows, :-1] @ slopes - typical, 0.0, _FAR) - typical)[:, None]
+        inverse = np.exp(-np.clip(self.x[rows, :-1] @ slopes - typical, 0.0, _MAX_LOG_TEMPERATURE) - typical)[:, None]
         logs = log_softmax(_all_logits(self.x[rows] @ lines.T) * inverse, axis=1)
         return -(logs * self.hot[rows]).sum(1)
 
     def loss(self, point: Array, weight: Array, ridge: float) -> tuple[float, Array]:
         """Return the weighted NLL with the ridges, and its gradient."""
         w, c = point[: self.size].reshape(self.shape), point[self.size :]
-        inverse = np.exp(-np.clip(self.features @ c, -_FAR, _FAR))[:, None]
+        inverse = np.exp(-np.clip(self.features @ c, -_MAX_LOG_TEMPERATURE, _MAX_LOG_TEMPERATURE))[:, None]
         cooled = _all_logits(self.x @ w.T) * inverse
         logs = log_softmax(cooled, axis=1)
         excess = (np.exp(logs) - self.hot) * weight[:, None]
@@ -291,7 +291,7 @@ class _Problem:
         """Return the Hessian of the loss times a direction."""
         w, c = point[: self.size].reshape(self.shape), point[self.size :]
         dw, dc = direction[: self.size].reshape(self.shape), direction[self.size :]
-        inverse = np.exp(-np.clip(self.features @ c, -_FAR, _FAR))[:, None]
+        inverse = np.exp(-np.clip(self.features @ c, -_MAX_LOG_TEMPERATURE, _MAX_LOG_TEMPERATURE))[:, None]
         cooled, turn = _all_logits(self.x @ w.T) * inverse, (self.features @ dc)[:, None]
         p = softmax(cooled, axis=1)
         excess, moved = (p - self.hot) * self.weight[:, None], _all_logits(self.x @ dw.T) * inverse - cooled * turn
@@ -319,7 +319,7 @@ class _Problem:
         labels = torch.from_numpy(self.labels)
 
         def evaluate(rows: slice, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            inverse = torch.exp(-u.clamp(-_FAR, _FAR))
+            inverse = torch.exp(-u.clamp(-_MAX_LOG_TEMPERATURE, _MAX_LOG_TEMPERATURE))
             nll, first, second = tempered(logits[rows], labels[rows], inverse)
             return nll, -first * inverse, second * inverse.square()
 

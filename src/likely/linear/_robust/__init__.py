@@ -1,0 +1,1 @@
+"""Linear models that are robust to outliers: a learned scale or temperature per row."""
