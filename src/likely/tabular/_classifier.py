@@ -17,9 +17,9 @@ from likely._typing import Array
 from likely.tabular._columns import Columns
 from likely.tabular._council import assemble
 from likely.tabular._importance import Sample
-from likely.tabular._network_classifier import odds_against
 from likely.tabular._pool import pool_classes
 from likely.tabular._table_estimator import TableEstimator, canonical, read_weight
+from likely.tabular.networks.classifier import odds_against
 
 
 class LikelihoodClassifier(ClassifierMixin, TableEstimator):

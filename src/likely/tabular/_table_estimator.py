@@ -26,13 +26,13 @@ from likely._rows.contents import exact_keys
 from likely._typing import Array, Index
 from likely.tabular._council import KINDS, Fit
 from likely.tabular._importance import Importances, importances
-from likely.tabular._members import fresh
 from likely.tabular._sample import read_sample
 from likely.tabular._saving import load_model, save_model
 from likely.tabular._views import Views
 from likely.tabular.members._task import Table, Task
 from likely.tabular.members.estimator import fit_estimator
 from likely.tabular.members.network import fit_networks
+from likely.tabular.networks.modules import fresh
 
 FOLDS, FEWER, MANY = 5, 3, 200_000  # number of folds, and the smaller number from this many rows on
 DENSE = 200_000_000  # largest number of values in a sparse table that is made dense
@@ -191,8 +191,8 @@ class TableEstimator(BaseEstimator):
             path: path of the file; no ending is added.
 
         Raises:
-            TypeError: if a part cannot be saved in this way: an estimator of another library, a module of your own, or
-                an ``objective`` other than ``"auto"``. The message names it; joblib and skops can save such models.
+            TypeError: if a part cannot be saved in this way: an estimator of another library or a module of your own.
+                The message names it; joblib and skops can save such models.
         """
         save_model(self, path)
 

@@ -112,19 +112,16 @@ class Views:
 
     @classmethod
     def learn(
-        cls, plain: Array, categories: tuple[int, ...], target: Array | None, weight: Array, folds: Index, device: str
+        cls, plain: Array, categories: tuple[int, ...], target: Array, weight: Array, folds: Index, device: str
     ) -> tuple[Self, list[Tensor]]:
-        """Learn the encoding of training rows (rows, numbers); also return them encoded for the model of each fold.
-
-        Without a target the most frequent levels of a category have columns, and the others none.
-        """
+        """Learn the encoding of training rows (rows, numbers); also return them encoded for the model of each fold."""
         columns: list[Number | Indicator | Encoding] = []
         for position, values in enumerate(plain.T):
             levels = int(np.nanmax(values, initial=-1.0)) + 1 if position in categories else None
             if levels is None:
                 columns.append(Number.learn(values, weight))
-            elif levels <= FEW or target is None:
-                columns.append(Indicator(min(levels, FEW)))
+            elif levels <= FEW:
+                columns.append(Indicator(levels))
             else:
                 columns.append(Encoding.learn(values, levels, target, weight, folds))
         start = cls(tuple(columns), (), int(folds.max()) + 1, device)

@@ -37,11 +37,6 @@ Arrays = dict[str, np.ndarray[Any, Any]]
 def save_model(estimator: Any, path: str | os.PathLike[str]) -> None:
     """Write a fitted estimator; see its ``save``."""
     check_is_fitted(estimator)
-    if getattr(estimator, "_path", None) is not None:
-        raise TypeError(
-            "a model that is a single network cannot be saved without pickle: "
-            "fit with objective='auto', or save it with joblib or skops"
-        )
     header, arrays = _written(estimator)
     _check_equal(estimator, _restored(type(estimator), header, arrays))
     text = json.dumps(header, allow_nan=False, ensure_ascii=True)

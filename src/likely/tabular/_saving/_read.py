@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from likely._random import Seeded
-from likely.tabular._members import MLP
 from likely.tabular._saving._kinds import KINDS
+from likely.tabular.networks.modules import MLP
 
 FLOATS = ("nan", "inf", "-inf")
 

@@ -16,12 +16,12 @@ from sklearn.ensemble import (
 from torch import Tensor, nn
 
 from likely.tabular._council import Council
-from likely.tabular._members import MLP
 from likely.tabular._saving._boosting import PlainBoosting
 from likely.tabular._saving._forest import PlainForest
 from likely.tabular._saving._kinds import KINDS
 from likely.tabular._views import Views
 from likely.tabular.members.estimator import Foreign
+from likely.tabular.networks.modules import MLP
 
 OTHERWISE = "leave it out by model=[…], or save the whole model with joblib or skops"
 SIMPLE = "biufU"  # kinds of arrays that are stored unchanged

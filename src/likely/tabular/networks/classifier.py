@@ -16,12 +16,12 @@ from torch import Tensor
 from likely._rows.sources import by_blocks
 from likely._solvers.training import Progress
 from likely._typing import Array
-from likely.tabular._base import FLOATS, LikelihoodModel
-from likely.tabular._likelihoods import Likelihood
-from likely.tabular._rows import Rows, Units
+from likely.tabular.networks.estimator import FLOATS, NetworkEstimator
+from likely.tabular.networks.likelihood import Likelihood
+from likely.tabular.networks.rows import Rows, Units
 
 
-class NetworkClassifier(ClassifierMixin, LikelihoodModel):
+class NetworkClassifier(ClassifierMixin, NetworkEstimator):
     r"""A neural network classifier with a learned temperature: :math:`p(y \mid x) = \mathrm{softmax}(z(x) / T(x))_y`.
 
     By default five networks are trained by cross-entropy, each without one fifth of the rows; each stops when the loss
@@ -43,23 +43,13 @@ class NetworkClassifier(ClassifierMixin, LikelihoodModel):
             cross-entropy, without the temperature.
         cv: number of networks, each of which is trained without one fold; None trains one network on all rows for
             ``max_steps``.
-        ensemble: number of such models, trained from different seeds by joblib, whose distributions are mixed; None
-            is one.
-        optimizer: ``"adamw"``, ``"adam"``, ``"sgd"``, ``"rmsprop"`` or a class of ``torch.optim``.
-        learning_rate: learning rate of the optimizer.
-        weight_decay: weight decay of the optimizer.
-        dropout: share of the hidden units that is dropped in training.
+        learning_rate: learning rate of AdamW.
         batch_size: rows per step; None takes all rows, as in the paper.
-        max_steps: largest number of steps.
-        patience: number of steps without a lower held-out loss after which training ends.
+        max_steps: largest number of steps; training ends earlier when the held-out loss stops falling.
         device: torch device to train on, for example ``"cuda"``; None is the CPU.
         random_state: seed or generator; the same seed gives the same model.
         callbacks: functions that are called with a :class:`~likely.tabular.Progress`; training ends when one returns
             True.
-        checkpoint: path of a file from which an interrupted fit resumes when it is called again; None writes none.
-        n_jobs: number of members of an ensemble that joblib trains at once; None is one, unless
-            ``joblib.parallel_config`` sets another. The networks of all folds are trained together in any case.
-        verbose: whether to draw a progress bar.
 
     Attributes:
         classes_: the labels, sorted, of shape (classes,).
@@ -88,40 +78,24 @@ class NetworkClassifier(ClassifierMixin, LikelihoodModel):
         temperature: str = "predicted",
         objective: str = "two_stage",
         cv: int | None = 5,
-        ensemble: int | None = None,
-        optimizer: Any = "adamw",
         learning_rate: float = 0.01,
-        weight_decay: float = 0.1,
-        dropout: float = 0.1,
         batch_size: int | None = 256,
         max_steps: int = 2000,
-        patience: int = 150,
         device: Any = None,
         random_state: Any = None,
         callbacks: Sequence[Callable[[Progress], Any]] | None = None,
-        checkpoint: Any = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
     ) -> None:
         self.model = model
         self.hidden = hidden
         self.temperature = temperature
         self.objective = objective
         self.cv = cv
-        self.ensemble = ensemble
-        self.optimizer = optimizer
         self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.dropout = dropout
         self.batch_size = batch_size
         self.max_steps = max_steps
-        self.patience = patience
         self.device = device
         self.random_state = random_state
         self.callbacks = callbacks
-        self.checkpoint = checkpoint
-        self.n_jobs = n_jobs
-        self.verbose = verbose
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None) -> Self:
         """Train on further rows, in one pass over them.
@@ -139,7 +113,7 @@ class NetworkClassifier(ClassifierMixin, LikelihoodModel):
             The estimator itself.
 
         Raises:
-            ValueError: if ``ensemble`` is not None, the temperature is ``"data"``, or a label is new.
+            ValueError: if the temperature is ``"data"``, or a label is new.
         """
         self._named = classes
         try:
@@ -149,7 +123,7 @@ class NetworkClassifier(ClassifierMixin, LikelihoodModel):
 
     @by_blocks(width=lambda classifier: len(classifier.classes_))
     def predict_proba(self, X: Any) -> Array:
-        """Predict the probability of each class; an ensemble predicts the mean of its members.
+        """Predict the probability of each class, the mean of the networks' probabilities.
 
         Args:
             X: table of shape (rows, inputs).
@@ -207,7 +181,7 @@ class NetworkClassifier(ClassifierMixin, LikelihoodModel):
         return odds_against(proba, self._encoded(column_or_1d(y)))
 
     def _likelihood(self) -> Likelihood:
-        return Likelihood.of("softmax", temperature=self.temperature)
+        return Likelihood.of("softmax", "temperature", self.temperature)
 
     def _encoded(self, y: NDArray[Any]) -> NDArray[np.intp]:
         unknown = np.setdiff1d(y, self.classes_)

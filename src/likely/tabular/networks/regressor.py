@@ -18,12 +18,12 @@ from likely._solvers.training import Progress
 from likely._typing import Array
 from likely.likelihoods import LIKELIHOODS
 from likely.likelihoods._numeric import quantile
-from likely.tabular._base import FLOATS, LikelihoodModel
-from likely.tabular._likelihoods import Likelihood
-from likely.tabular._rows import Rows, Units
+from likely.tabular.networks.estimator import FLOATS, NetworkEstimator
+from likely.tabular.networks.likelihood import Likelihood
+from likely.tabular.networks.rows import Rows, Units
 
 
-class NetworkRegressor(RegressorMixin, LikelihoodModel):
+class NetworkRegressor(RegressorMixin, NetworkEstimator):
     r"""A neural network regressor whose loss is a likelihood: it predicts a distribution :math:`p(y \mid x)` per row.
 
     By default five networks are trained by squared error, each without one fifth of the rows; each stops when the loss
@@ -41,31 +41,20 @@ class NetworkRegressor(RegressorMixin, LikelihoodModel):
         hidden: sizes of the hidden layers of the MLP; ``()`` is a linear model.
         likelihood: name of a likelihood: ``"normal"``, ``"laplace"``, ``"student_t"``, ``"robust"`` (ρ) and others for
             real targets; further ones for positive targets, counts, shares and angles: see :mod:`likely.likelihoods`.
-        scale: what the scale of a row's error (or a dispersion or concentration) depends on: ``"fixed"``,
+        scale: what the scale of a row's error, and any other parameter of the likelihood, depends on: ``"fixed"``,
             ``"global"`` (one value for all), ``"data"`` (one value per training row) or ``"predicted"`` (the input).
-        shape: the same for all other parameters of the likelihood, such as degrees of freedom; None is ``scale``'s.
         objective: ``"two_stage"``, as above; ``"joint"``, the paper's, trains everything by one negative
             log-likelihood (NLL); ``"beta"`` weights that NLL with β = .5; ``"faithful"`` trains the mean by squared
             error, and the scale without changing the mean.
         cv: number of networks, each of which is trained without one fold; None trains one network on all rows for
             ``max_steps``.
-        ensemble: number of such models, trained from different seeds by joblib, whose distributions are mixed; None
-            is one.
-        optimizer: ``"adamw"``, ``"adam"``, ``"sgd"``, ``"rmsprop"`` or a class of ``torch.optim``.
-        learning_rate: learning rate of the optimizer.
-        weight_decay: weight decay of the optimizer.
-        dropout: share of the hidden units that is dropped in training.
+        learning_rate: learning rate of AdamW.
         batch_size: rows per step; None takes all rows, as in the paper.
-        max_steps: largest number of steps.
-        patience: number of steps without a lower held-out loss after which training ends.
+        max_steps: largest number of steps; training ends earlier when the held-out loss stops falling.
         device: torch device to train on, for example ``"cuda"``; None is the CPU.
         random_state: seed or generator; the same seed gives the same model.
         callbacks: functions that are called with a :class:`~likely.tabular.Progress`; training ends when one returns
             True.
-        checkpoint: path of a file from which an interrupted fit resumes when it is called again; None writes none.
-        n_jobs: number of members of an ensemble that joblib trains at once; None is one, unless
-            ``joblib.parallel_config`` sets another. The networks of all folds are trained together in any case.
-        verbose: whether to draw a progress bar.
 
     Attributes:
         outlier_scores_: NLL of each training row, of shape (rows,), from networks that were trained without it.
@@ -93,45 +82,27 @@ class NetworkRegressor(RegressorMixin, LikelihoodModel):
         hidden: Sequence[int] = (64, 64),
         likelihood: str = "normal",
         scale: str = "predicted",
-        shape: str | None = None,
         objective: str = "two_stage",
         cv: int | None = 5,
-        ensemble: int | None = None,
-        optimizer: Any = "adamw",
         learning_rate: float = 0.01,
-        weight_decay: float = 0.1,
-        dropout: float = 0.1,
         batch_size: int | None = 256,
         max_steps: int = 2000,
-        patience: int = 150,
         device: Any = None,
         random_state: Any = None,
         callbacks: Sequence[Callable[[Progress], Any]] | None = None,
-        checkpoint: Any = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
     ) -> None:
         self.model = model
         self.hidden = hidden
         self.likelihood = likelihood
         self.scale = scale
-        self.shape = shape
         self.objective = objective
         self.cv = cv
-        self.ensemble = ensemble
-        self.optimizer = optimizer
         self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.dropout = dropout
         self.batch_size = batch_size
         self.max_steps = max_steps
-        self.patience = patience
         self.device = device
         self.random_state = random_state
         self.callbacks = callbacks
-        self.checkpoint = checkpoint
-        self.n_jobs = n_jobs
-        self.verbose = verbose
 
     @by_blocks(width=lambda model, **_: model._targets_per_row(), arrays=lambda return_std: 1 + return_std)
     def predict(self, X: Any, return_std: bool = False) -> Any:
@@ -152,7 +123,7 @@ class NetworkRegressor(RegressorMixin, LikelihoodModel):
         return mean, self._shaped(self._mixed(location, phi).stddev)
 
     def predict_dist(self, X: Any) -> Distribution:
-        """Predict the distribution of each row's target; for an ensemble, the mixture of its members.
+        """Predict the distribution of each row's target, the mixture of the networks' distributions.
 
         Args:
             X: table of shape (rows, inputs), in memory.
@@ -185,7 +156,7 @@ class NetworkRegressor(RegressorMixin, LikelihoodModel):
 
     @by_blocks(width=lambda model, **_: model._targets_per_row())
     def predict_scale(self, X: Any) -> Array:
-        """Predict the scale of each row, such as a normal's standard deviation, without the spread between members.
+        """Predict the scale of each row, such as a normal's standard deviation, without the spread between networks.
 
         Args:
             X: table of shape (rows, inputs).
@@ -202,7 +173,7 @@ class NetworkRegressor(RegressorMixin, LikelihoodModel):
         return self._shaped(phi["scale"].mean(0))
 
     def likelihood_parameters(self, X: Any) -> dict[str, Array]:
-        """Predict each parameter of the likelihood for each row, averaged over an ensemble's members.
+        """Predict each parameter of the likelihood for each row, averaged over the networks.
 
         Args:
             X: table of shape (rows, inputs), in memory.
@@ -234,12 +205,12 @@ class NetworkRegressor(RegressorMixin, LikelihoodModel):
 
     def _targets_per_row(self) -> int | None:
         """The number of targets; None where predictions are of shape (rows,)."""
-        return int(self.out_of_fold_.shape[1]) if self._has_several_targets() else None
+        return int(self.out_of_fold_.shape[1]) if self.several_targets_ else None
 
     def _restored(self, X: Any) -> tuple[Tensor, dict[str, Tensor]]:
         """Locations and parameters in the target's units, (components, rows, targets)."""
         location, phi = self._components(X)
-        units = self._parts()[0].target_units_
+        units = self.target_units_
         spread = torch.from_numpy(units.spread)
         restored = {name: value * spread if name == "scale" else value for name, value in phi.items()}
         return location * spread + torch.from_numpy(units.centre), restored
@@ -249,16 +220,16 @@ class NetworkRegressor(RegressorMixin, LikelihoodModel):
         if self._likelihood().record.start is None:
             return location.mean(0)
         mean = self._mixed(location, phi).mean
-        return mean if self._has_several_targets() else mean[:, None]
+        return mean if self.several_targets_ else mean[:, None]
 
     def _mixed(self, location: Tensor, phi: dict[str, Tensor]) -> Distribution:
         """The mixture of the components, which are the first axis, for each row (and target)."""
-        several = self._has_several_targets()
+        several = self.several_targets_
 
         def components_last(value: Tensor) -> Tensor:
             return value.movedim(0, 2) if several else value[:, :, 0].movedim(0, 1)
 
-        parts = self._parts()[0].training_.fitted.loss_fn._distribution
+        parts = self.training_.fitted.loss_fn._distribution
         if len(location) == 1:
             axis = 2 if several else 1
             single = {name: components_last(value).select(axis, 0) for name, value in phi.items()}
@@ -270,13 +241,10 @@ class NetworkRegressor(RegressorMixin, LikelihoodModel):
         names = [name for name in LIKELIHOODS if name != "softmax"]  # those of one predicted number per target
         if self.likelihood not in names:
             raise ValueError(f"likelihood must be one of {', '.join(names)}; got {self.likelihood!r}")
-        return Likelihood.of(self.likelihood, scale=self.scale, shape=self.shape or self.scale)
-
-    def _has_several_targets(self) -> bool:
-        return bool(self._parts()[0].several_targets_)
+        return Likelihood.of(self.likelihood, "scale", self.scale)
 
     def _shaped(self, values: Tensor) -> Array:
-        return np.asarray(values if self._has_several_targets() or values.ndim == 1 else values[:, 0], dtype=np.float64)
+        return np.asarray(values if self.several_targets_ or values.ndim == 1 else values[:, 0], dtype=np.float64)
 
     def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[NDArray[np.floating], NDArray[Any]]:
         X, y = validate_data(

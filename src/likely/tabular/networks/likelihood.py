@@ -15,7 +15,7 @@ from likely.likelihoods import LIKELIHOODS
 from likely.likelihoods import Likelihood as Record
 from likely.losses import LikelihoodLoss
 from likely.parameters import Data, Fixed, Global, Parameter, Predicted
-from likely.tabular._members import MemberLinear
+from likely.tabular.networks.modules import MemberLinear
 
 UNITS = ("scale", "temperature")  # parameters that a row's error is divided by
 SPREADS = (*UNITS, "dispersion", "concentration")
@@ -33,21 +33,18 @@ class SharedData(Data):
 
 @dataclass(frozen=True)
 class Likelihood:
-    """A likelihood, the kind of each of its parameters, and the additional axes of some."""
+    """A likelihood, what its parameters depend on, and the additional axes of some."""
 
     record: Record
-    kinds: Mapping[str, str]
+    kind: str  # of KINDS
     axes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, name: str, **kinds: Any) -> Likelihood:
-        """Make one from the arguments of an estimator: what the spread (scale, temperature) and the shape depend on."""
-        for argument, kind in kinds.items():
-            if kind not in KINDS:
-                raise ValueError(f"{argument} must be one of {', '.join(KINDS)}; got {kind!r}")
-        spread, shape = (*kinds.values(), None)[:2]
-        record = LIKELIHOODS[name]
-        return cls(record, {slot: spread if slot in SPREADS else shape for slot in record.loss.slots})
+    def of(cls, name: str, argument: str, kind: str) -> Likelihood:
+        """Make one from an estimator's argument, which says what all parameters depend on."""
+        if kind not in KINDS:
+            raise ValueError(f"{argument} must be one of {', '.join(KINDS)}; got {kind!r}")
+        return cls(LIKELIHOODS[name], kind)
 
     @property
     def family(self) -> type[LikelihoodLoss]:
@@ -63,26 +60,20 @@ class Likelihood:
         """Expand a parameter to one value per element of ``shape``, followed by its additional axes."""
         return value.expand(*shape, *self.axes.get(name, ()))
 
-    def having(self, kind: str) -> list[str]:
-        """Return the names of the parameters of a kind."""
-        return [name for name, parameter_kind in self.kinds.items() if parameter_kind == kind]
-
     def plain(self) -> Likelihood:
         """Return the loss for training the mean, before the likelihood's parameters are fitted.
 
         A scale or a temperature alone does not change the best prediction and is fixed at one; the parameters of a
         likelihood with several do change it, and are learned as constants.
         """
-        kind = "fixed" if len(self.family.slots) == 1 and set(self.family.slots) <= set(SPREADS) else "global"
-        return replace(self, kinds={n: k if k in ("data", "fixed") else kind for n, k in self.kinds.items()})
+        if self.kind in ("data", "fixed"):
+            return self
+        only_spread = len(self.family.slots) == 1 and set(self.family.slots) <= set(SPREADS)
+        return replace(self, kind="fixed" if only_spread else "global")
 
     def constant(self) -> Likelihood:
-        """Return the same with one value for all rows of each parameter that is not fixed."""
-        return replace(self, kinds={n: k if k == "fixed" else "global" for n, k in self.kinds.items()})
-
-    def undata(self) -> Likelihood:
-        """Return the same with one value for all rows in place of one per training row, which new rows do not have."""
-        return replace(self, kinds={n: "global" if k == "data" else k for n, k in self.kinds.items()})
+        """Return the same with one value for all rows of each parameter, unless they are fixed."""
+        return self if self.kind == "fixed" else replace(self, kind="global")
 
     def loss(
         self,
@@ -99,7 +90,7 @@ class Likelihood:
         """Return the loss of predictions (members, rows, targets), or of logits (members, classes, rows)."""
         start = start or {}
 
-        def parameter(name: str, kind: str) -> Parameter:
+        def parameter(name: str) -> Parameter:
             slot, full_shape = self.family.slots[name], (*shape, *self.axes.get(name, ()))
             init = start.get(name, slot.init if slot.start else None)
             if isinstance(slot.constraint, Interval) and isinstance(init, Tensor):  # fitted to an end of its range
@@ -108,16 +99,16 @@ class Likelihood:
             options: dict[str, Any] = {"init": init}
             if relative is not None and init is not None and name in UNITS:
                 options["constraint"] = ComposeTransform([ShiftedSoftplus(relative), AffineTransform(0.0, init)])
-            if kind == "fixed":
-                return Fixed(self.family.slots[name].init)
-            if kind == "global":
+            if self.kind == "fixed":
+                return Fixed(slot.init)
+            if self.kind == "global":
                 return Global((members, 1, *full_shape), **options)
-            if kind == "data":
+            if self.kind == "data":
                 return SharedData(rows, full_shape, fallback="mean", **options)
             head = MemberLinear(members, width, math.prod(full_shape), gain=0.0)
             return Predicted(width, full_shape, net=head, normalize=False, isolated=isolated, **options)
 
-        parameters = {name: parameter(name, kind) for name, kind in self.kinds.items()}
+        parameters = {name: parameter(name) for name in self.family.slots}
         return self.with_parameters(**parameters, **options)
 
     def with_parameters(self, **parameters: Any) -> LikelihoodLoss:

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from likely.likelihoods import Likelihood
 from likely.linear import DynamicLogisticRegression, DynamicRidge, RobustLinearRegression
-from likely.tabular._members import MLP
-from likely.tabular._rows import Rows
+from likely.tabular.networks.modules import MLP
+from likely.tabular.networks.rows import Rows
 
 NORMAL_ROWS, OTHER_ROWS = 20_000, 2000  # largest number of rows that a linear model is fitted to, by likelihood
 
