@@ -27,7 +27,7 @@ from likely._typing import Array, Index
 from likely.tabular._council import KINDS, Fit
 from likely.tabular._importance import Importances, importances
 from likely.tabular._sample import read_sample
-from likely.tabular._saving import load_model, save_model
+from likely.tabular._saved import load_model, save_model
 from likely.tabular._views import Views
 from likely.tabular.members._task import Table, Task
 from likely.tabular.members.estimator import fit_estimator
@@ -48,6 +48,7 @@ class TableEstimator(BaseEstimator):
     n_jobs: int | None
     random_state: Any
     verbose: Any
+    _device: str = "cpu"  # of kernels and networks; a loaded model is on the CPU
 
     def _gather(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> tuple[Any, Any, Any, Any]:
         """Return the arguments of a fit in memory, sampled where the table is not."""
@@ -80,7 +81,7 @@ class TableEstimator(BaseEstimator):
     def _table(self, X: Any, views: Views) -> Table:
         """Return the inputs of the members for any rows."""
         plain = self.columns_(X)
-        return Table(plain, views(plain), self.columns_.categories, X, np.arange(len(plain)))
+        return Table(plain, views(plain, self._device), self.columns_.categories, X, np.arange(len(plain)))
 
     def _checked(self, X: Any) -> Any:
         check_is_fitted(self)
@@ -130,8 +131,8 @@ class TableEstimator(BaseEstimator):
         self, X: Any, plain: Array, target: Array, weight: Array, folds: Index, order: Index, seed: int
     ) -> tuple[Views, Task]:
         """Return the task that members are fitted to, with categories encoded by the targets (rows, outputs)."""
-        device = str(torch.device(self.device or "cpu"))
-        views, smooth = Views.learn(plain, self.columns_.categories, target, weight, folds, device)
+        self._device = str(torch.device(self.device or "cpu"))
+        views, smooth = Views.learn(plain, self.columns_.categories, target, weight, folds, self._device)
         table = Table(plain, smooth, self.columns_.categories, X, order)
         limit = np.inf if self.time_limit is None else self._began + self.time_limit
         spread = self.n_jobs is not None or effective_n_jobs(None) > 1

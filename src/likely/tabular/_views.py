@@ -108,7 +108,6 @@ class Views:
     columns: tuple[Number | Indicator | Encoding, ...]
     units: tuple[tuple[Array, Array], ...]  # mean and deviation of the inputs of each fold
     n_folds: int
-    device: str
 
     @classmethod
     def learn(
@@ -124,15 +123,15 @@ class Views:
                 columns.append(Indicator(levels))
             else:
                 columns.append(Encoding.learn(values, levels, target, weight, folds))
-        start = cls(tuple(columns), (), int(folds.max()) + 1, device)
+        start = cls(tuple(columns), (), int(folds.max()) + 1)
         inputs = list(start._inputs(plain, folds))
         units = tuple(mean_and_deviation(part, weight) for part in inputs)
-        views = cls(start.columns, units, start.n_folds, device)
-        return views, views._shared(inputs)
+        views = cls(start.columns, units, start.n_folds)
+        return views, views._shared(inputs, device)
 
-    def __call__(self, plain: Array) -> list[Tensor]:
+    def __call__(self, plain: Array, device: str) -> list[Tensor]:
         """Encode rows, which may be new, for the model of each fold."""
-        return self._shared(self._inputs(plain, None))
+        return self._shared(self._inputs(plain, None), device)
 
     def _inputs(self, plain: Array, row_folds: Index | None) -> Iterator[Array]:
         """Yield the inputs once per fold; once for all folds where no column is encoded by the target."""
@@ -142,9 +141,9 @@ class Views:
             parts = [part for encode, values in columns for part in encode(values, fold, row_folds)]
             yield np.column_stack(parts) if parts else np.zeros((len(plain), 0))
 
-    def _shared(self, inputs: Iterator[Array] | list[Array]) -> list[Tensor]:
+    def _shared(self, inputs: Iterator[Array] | list[Array], device: str) -> list[Tensor]:
         smooth = [
-            torch.from_numpy(((part - mean) / deviation).astype(np.float32)).to(self.device)
+            torch.from_numpy(((part - mean) / deviation).astype(np.float32)).to(device)
             for part, (mean, deviation) in zip(inputs, self.units, strict=True)
         ]
         return smooth * self.n_folds if len(smooth) == 1 else smooth

@@ -44,7 +44,8 @@ class Likelihood:
         """Make one from an estimator's argument, which says what all parameters depend on."""
         if kind not in KINDS:
             raise ValueError(f"{argument} must be one of {', '.join(KINDS)}; got {kind!r}")
-        return cls(LIKELIHOODS[name], kind)
+        record = LIKELIHOODS[name]
+        return cls(record, kind if record.loss.slots else "fixed")
 
     @property
     def family(self) -> type[LikelihoodLoss]:

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import inspect
-import math
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from likely._files import replacing
+from likely._saving.parameters import check_parameters, package_version, written_parameters
+from likely._saving.record import Record
+from likely._saving.text import laid_out, parsed
 from likely.calibration._composition import Composed
-from likely.calibration._json._fields import Record
-from likely.calibration._json._learned import LEARNED, inside, read, write
-from likely.calibration._json._text import laid_out, parsed
+from likely.calibration._saved_fields import LEARNED, inside, read, write
 from likely.calibration.classifiers._base import INPUTS, Calibrator
 from likely.calibration.classifiers._temperature import FeatureTemperature
 from likely.calibration.regressors._scale import FAMILIES
 
 FORMAT = 1
 _DEPTH = 20  # of calibrators within calibrators
+NOT_PARAMETERS = ("inputs", "steps")  # arguments that are fields of their own
 _KINDS = {kind.__name__: kind for kind in LEARNED}
 
 
@@ -110,7 +108,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 def to_json(calibrator: Any, about: dict[str, Any] | None = None) -> str:
     """Return the text of the file."""
     record = _written(calibrator)
-    whole = {"format": FORMAT, "likely": _version(), **needs(calibrator)}
+    whole = {"format": FORMAT, "likely": package_version(), **needs(calibrator)}
     return laid_out(whole | ({"about": about} if about else {}) | {"calibrator": record}) + "\n"
 
 
@@ -159,7 +157,7 @@ def _whole(content: Any, name: str) -> Record:
     if (form := whole.whole("format", 1)) > FORMAT:
         writer = whole.text("likely")
         raise ValueError(
-            f"{name} has format {form}, written by likely {writer}; this is likely {_version()}, "
+            f"{name} has format {form}, written by likely {writer}; this is likely {package_version()}, "
             f"which reads format {FORMAT}: install a later one"
         )
     if whole.text("kind") not in ("classifier", "regressor"):
@@ -168,20 +166,13 @@ def _whole(content: Any, name: str) -> Record:
     return whole
 
 
-def _version() -> str:
-    # This file may not import the package, which is on a higher level, but it is always loaded by now.
-    return str(sys.modules["likely"].__version__)
-
-
 def _written(calibrator: Any) -> dict[str, Any]:
     kind = type(calibrator)
     if kind not in LEARNED:
         inner = " Its calibrator_ can be saved." if hasattr(calibrator, "calibrator_") else ""
         raise TypeError(f"{kind.__name__} is not a calibrator of likely, and only those can be saved.{inner}")
     check_is_fitted(calibrator)
-    named = {name: _plain(value) for name, value in calibrator.get_params(deep=False).items()}
-    # A value that JSON cannot hold, such as a random generator, is left at its default.
-    parameters = {name: value for name, value in named.items() if name != "inputs" and value is not NotImplemented}
+    parameters = written_parameters(calibrator, without=NOT_PARAMETERS)
     return {"method": kind.__name__, "parameters": parameters, **write(calibrator, _written)}
 
 
@@ -191,7 +182,7 @@ def _again(record: Record, whole: Record, depth: int = 0) -> Any:
     method, kind = record.text("method"), whole.text("kind")
     record.name = f"{record.name} ({method})"
     if method not in _KINDS or issubclass(_KINDS[method], Calibrator) != (kind == "classifier"):
-        raise ValueError(f"{record.name}: likely {_version()} has no {kind} method of that name")
+        raise ValueError(f"{record.name}: likely {package_version()} has no {kind} method of that name")
     calibrator = _unfitted(_KINDS[method], record.record("parameters"))
     likelihood = getattr(calibrator, "likelihood", "normal")
     if likelihood not in list(FAMILIES):  # a list, which a file may have here, has no hash
@@ -202,17 +193,6 @@ def _again(record: Record, whole: Record, depth: int = 0) -> Any:
 
 
 def _unfitted(kind: type, parameters: Record) -> Any:
-    unknown = set(parameters.content) - (set(inspect.signature(kind).parameters) - {"steps", "inputs"})
-    if unknown or any(_plain(value) is NotImplemented for value in parameters.content.values()):
-        raise ValueError(f"{parameters.name} are not those of {kind.__name__}: {sorted(parameters.content)}")
+    check_parameters(kind, parameters.content, parameters.name, without=NOT_PARAMETERS)
     steps: dict[str, Any] = {"steps": []} if issubclass(kind, Composed) else {}
     return kind(**steps, **parameters.content)
-
-
-def _plain(value: Any) -> Any:
-    """Return the value if it is of JSON's types, else NotImplemented."""
-    value = value.item() if isinstance(value, np.generic) else value
-    if isinstance(value, list) and all(isinstance(item, str) for item in value) and value:
-        return value
-    plain = value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value))
-    return value if plain else NotImplemented

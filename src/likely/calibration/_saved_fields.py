@@ -11,10 +11,10 @@ import torch
 from sklearn.base import clone
 from torch import Tensor
 
+from likely._saving.record import Record
 from likely._solvers.evidence import Solution
 from likely._typing import Array
 from likely.calibration._composition import Composed
-from likely.calibration._json._fields import Record
 from likely.calibration._row_factor import Networks
 from likely.calibration.classifiers._classic import IsotonicCalibration, PlattScaling, Polygon, Sigmoid
 from likely.calibration.classifiers._compose import AutoCalibrator, Composition
