@@ -19,7 +19,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import LinearSVC
 from torch import nn
 
-from likely.tabular import LikelihoodClassifier, LikelihoodRegressor, _council
+from likely.tabular import LikelihoodClassifier, LikelihoodRegressor, _stack
 from quick_stacks import classifier, mixed_table, regressor, usable
 
 pytestmark = pytest.mark.usefixtures("quick_stacks")
@@ -123,12 +123,12 @@ def test_an_interrupt_keeps_what_there_is(monkeypatch: pytest.MonkeyPatch) -> No
     def interrupt(task: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(_council.KINDS, "trees", interrupt)
+    monkeypatch.setitem(_stack.KINDS, "trees", interrupt)
     with pytest.warns(UserWarning, match="interrupted: the fit goes on with linear"):
         model = regressor().fit(X, y)
     usable(model, X)
     assert model.summary_["targets"][0]["members"][-1]["outcome"] == "interrupted"
-    monkeypatch.setitem(_council.KINDS, "linear", interrupt)
+    monkeypatch.setitem(_stack.KINDS, "linear", interrupt)
     with pytest.raises(KeyboardInterrupt):
         regressor().fit(X, y)
 

@@ -65,8 +65,10 @@ class Writer:
             return {"kind": "tensor", **self._place(value.detach().cpu().numpy())}
         if self.codec.classes.get(type(value).__name__) is not type(value):
             return self.write(self.codec.replace(value))
-        content = {field.name: self.write(getattr(value, field.name)) for field in fields(value)}
-        return {"kind": "object", "class": type(value).__name__, "fields": content}
+        return {"kind": "object", "class": type(value).__name__, "fields": self._fields(value)}
+
+    def _fields(self, value: Any) -> dict[str, Any]:
+        return {field.name: self.write(getattr(value, field.name)) for field in fields(value)}
 
     def _item(self, key: Any, value: Any) -> list[Any]:
         try:

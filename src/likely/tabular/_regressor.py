@@ -16,19 +16,26 @@ from likely._rows.sources import by_blocks, refuse_blocks
 from likely._typing import Array
 from likely.likelihoods import LIKELIHOODS
 from likely.likelihoods._numeric import quantile
-from likely.tabular._choice import NAMED, choose
 from likely.tabular._columns import Columns
-from likely.tabular._conformal import reach_of
-from likely.tabular._counts import Counts, fit_counts
-from likely.tabular._forecasts import Forecast, conformities_of, deviations_of, intervals_of, means_of, nlls_of
+from likely.tabular._encoders import Encoders
 from likely.tabular._importance import Sample
-from likely.tabular._real import Real, fit_real
 from likely.tabular._sample import read_sample
-from likely.tabular._several import Several
 from likely.tabular._table_estimator import TableEstimator, canonical, read_weight
-from likely.tabular._views import Views
+from likely.tabular.targets.choice import NAMED, choose
+from likely.tabular.targets.continuous import ContinuousTarget, fit_continuous
+from likely.tabular.targets.counts import CountTarget, fit_counts
+from likely.tabular.targets.distributions import Several
+from likely.tabular.targets.forecasts import (
+    Forecast,
+    conformities_of,
+    deviations_of,
+    intervals_of,
+    means_of,
+    nlls_of,
+    reach_of,
+)
 
-Outcome = tuple[Views, Real | Counts]
+Outcome = tuple[Encoders, ContinuousTarget | CountTarget]
 
 
 class LikelihoodRegressor(RegressorMixin, TableEstimator):
@@ -168,7 +175,7 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
         self, X: Any, plain: Array, y: Array, weight: Array, folds: Any, order: Any, seed: int
     ) -> tuple[Outcome, dict[str, Any]]:
         """Fit the model of one target; also return its summary."""
-        views, task = self._task(X, plain, y[:, None], weight, folds, order, seed)
+        encoders, task = self._task(X, plain, y[:, None], weight, folds, order, seed)
         held_out_nll: dict[str, float] = {}
         if self.likelihood == "auto":
             link, held_out_nll = choose(task, y)
@@ -177,12 +184,12 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
             link, family = NAMED[self.likelihood]
         varying = self.scale == "predicted"
         fits, chosen = self._members(task.table.smooth[0].shape[1], 1)
-        model: Real | Counts
+        model: ContinuousTarget | CountTarget
         if link == "counts":
             model = fit_counts(task, y, family, varying, fits, chosen, self._report)
         else:
-            model = fit_real(task, y, link, family, varying, fits, chosen, self._report)
-        return (views, model), model.summary() | ({"held_out_nll": held_out_nll} if held_out_nll else {})
+            model = fit_continuous(task, y, link, family, varying, fits, chosen, self._report)
+        return (encoders, model), model.summary() | ({"held_out_nll": held_out_nll} if held_out_nll else {})
 
     def _predict_training_rows(self, X: Any, targets: Array, order: Any, weight: Array) -> None:
         """Store out-of-fold predictions and scores of the training rows; all models predict rows of weight zero."""
@@ -354,7 +361,7 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
 
     def _forecasts(self, X: Any) -> list[Forecast]:
         """Predict the distribution of each target at checked rows."""
-        return [Forecast(model, model.parameters(self._table(X, views))) for views, model in self.outcomes_]
+        return [Forecast(model, model.parameters(self._table(X, encoders))) for encoders, model in self.outcomes_]
 
     def _location_and_log_scale(self, X: Any) -> tuple[Array, Array]:
         """The mean and the log scale of each row and target, in standard units."""

@@ -18,27 +18,27 @@ from likely._saving.archive import packed, read_archive, unpacked, write_archive
 from likely._saving.codec import Codec, Unsaved
 from likely._saving.trees import PlainState, PlainValue
 from likely.tabular._columns import Columns, Dates, Levels, Numbers
-from likely.tabular._council import Council
-from likely.tabular._counts import Counts, Spread
+from likely.tabular._encoders import Encoders, Encoding, Indicator, Number
 from likely.tabular._importance import Sample
-from likely.tabular._links import Link
-from likely.tabular._noise import Noise, Shape
 from likely.tabular._pool import ClassPool, Pool
-from likely.tabular._real import Real
-from likely.tabular._views import Encoding, Indicator, Number, Views
-from likely.tabular.members._task import Member
+from likely.tabular._stack import Stack
 from likely.tabular.members.boosting import Boosted, Flat, Histogram, Native
 from likely.tabular.members.estimator import Foreign
 from likely.tabular.members.kernel import Smooth
 from likely.tabular.members.linear import Line
 from likely.tabular.members.network import Network
+from likely.tabular.members.task import Member
 from likely.tabular.members.trees import Forest
 from likely.tabular.networks.modules import MLP
+from likely.tabular.targets.continuous import ContinuousTarget
+from likely.tabular.targets.counts import CountTarget, Spread
+from likely.tabular.targets.links import Link
+from likely.tabular.targets.noise import Noise, Shape
 
 ESTIMATORS = ("LikelihoodRegressor", "LikelihoodClassifier")
 PASSING = ("_began", "_device", "_metadata_request")  # attributes that are no part of the model
 EQUAL = 1e-9  # largest difference of predictions before and after saving
-ALIKE, MOST = 1e-3, 0.9  # the same for a model on another device, and the share of rows that must meet it
+ALIKE, ALIKE_SHARE = 1e-3, 0.9  # the same for a model on another device, and the share of rows that must meet it
 LIBRARIES = ("pandas", "polars")
 OTHERWISE = "leave it out by model=[…], or save the whole model with joblib or skops"
 
@@ -69,7 +69,7 @@ def _check_equal(estimator: Any, restored: Any) -> None:
     """Raise an error if the copy predicts differently."""
     # The copy is on the CPU: another device rounds differently, which can move a row to another branch of a tree.
     on_cpu = torch.device(estimator.device or "cpu").type == "cpu"
-    tolerance, share = (EQUAL, 1.0) if on_cpu else (ALIKE, MOST)
+    tolerance, share = (EQUAL, 1.0) if on_cpu else (ALIKE, ALIKE_SHARE)
     before, after = (model._location_and_log_scale(model._sample.X) for model in (estimator, restored))
     for expected, actual in zip(before, after, strict=True):
         if np.isclose(expected, actual, rtol=tolerance, atol=tolerance, equal_nan=True).mean() < share:
@@ -184,9 +184,9 @@ def _replace(value: Any) -> Any:
 
 CLASSES: tuple[type, ...] = (
     Columns, Numbers, Dates, Levels, Sample,
-    Views, Number, Indicator, Encoding,
-    Council, Member, Pool, ClassPool,
-    Real, Link, Noise, Shape, Counts, Spread,
+    Encoders, Number, Indicator, Encoding,
+    Stack, Member, Pool, ClassPool,
+    ContinuousTarget, Link, Noise, Shape, CountTarget, Spread,
     Line, Smooth, Network, Forest,
     Boosted, Native, Flat, Histogram,
     PlainFrame, PlainNetwork, PlainBooster, PlainState, PlainValue,

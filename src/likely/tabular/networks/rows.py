@@ -15,8 +15,8 @@ from likely._rows.units import middle_and_spread
 from likely._typing import Array
 from likely.losses import LikelihoodLoss
 
-CHUNK = 8192  # rows per chunk where no gradient is needed
-JUDGED = 10_000  # held-out rows for early stopping: more would not make it more accurate
+CHUNK_ROWS = 8192  # rows per chunk where no gradient is needed
+MAX_JUDGED_ROWS = 10_000  # held-out rows for early stopping: more would not make it more accurate
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Rows:
 
     def checksum(self) -> float:
         """Return the sum of all inputs, by which a resumed run recognises its table."""
-        return sum(float(chunk.double().sum()) for chunk in self.x.split(CHUNK))
+        return sum(float(chunk.double().sum()) for chunk in self.x.split(CHUNK_ROWS))
 
     def nll(self, loss_fn: LikelihoodLoss, prediction: Tensor, index: Tensor, features: Tensor | None) -> Tensor:
         """Compute the NLL (members, rows) of predictions (members, rows, outputs) at an index per member, or one."""
@@ -57,12 +57,12 @@ class Units:
     @classmethod
     def standard(cls, table: NDArray[np.floating], weight: Array) -> Units:
         """Return mean and deviation; the spread of a constant is its size, so that rounding becomes no signal."""
-        largest = np.max([np.abs(table[rows]).max(0) for rows in row_blocks(len(table), numbers=CHUNK)], 0)
+        largest = np.max([np.abs(table[rows]).max(0) for rows in row_blocks(len(table), numbers=CHUNK_ROWS)], 0)
         size = np.maximum(largest.astype(np.float64), np.finfo(np.float64).tiny)  # squares may overflow
         mean, square = np.zeros(table.shape[1]), np.zeros(table.shape[1])
-        for rows in row_blocks(len(table), numbers=CHUNK):
+        for rows in row_blocks(len(table), numbers=CHUNK_ROWS):
             mean += weight[rows] @ (table[rows] / size) / weight.sum()
-        for rows in row_blocks(len(table), numbers=CHUNK):
+        for rows in row_blocks(len(table), numbers=CHUNK_ROWS):
             square += weight[rows] @ np.square(table[rows] / size - mean) / weight.sum()
         deviation = np.sqrt(square)
         spread = np.where(deviation > 1e-12 * np.abs(mean), deviation, np.abs(mean))
@@ -76,7 +76,7 @@ class Units:
     def inputs(self, X: NDArray[np.floating], device: torch.device) -> Tensor:
         """Convert columns to these units, in single precision."""
         out = torch.empty(X.shape, dtype=torch.float32, device=device)
-        for rows in row_blocks(len(X), numbers=CHUNK):
+        for rows in row_blocks(len(X), numbers=CHUNK_ROWS):
             out[rows] = torch.from_numpy((X[rows] - self.centre) / self.spread)
         return out
 
@@ -88,7 +88,7 @@ def in_chunks(n: int, compute: Callable[[slice], Mapping[str, Tensor]], dim: int
     Results are written in place: small tensors that stay, among large ones that are freed, would fragment the memory.
     """
     joined: dict[str, Tensor] = {}
-    for rows in row_blocks(n, numbers=CHUNK):
+    for rows in row_blocks(n, numbers=CHUNK_ROWS):
         for name, value in compute(rows).items():
             if name not in joined:
                 joined[name] = value.new_empty(*value.shape[:dim], n, *value.shape[dim + 1 :])

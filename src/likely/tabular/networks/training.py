@@ -17,14 +17,16 @@ from likely.optim import param_groups
 from likely.tabular.networks.likelihood import Fitted, Likelihood
 from likely.tabular.networks.lines import start_at_lines
 from likely.tabular.networks.modules import MLP, Copies, tensors_of
-from likely.tabular.networks.rows import CHUNK, JUDGED, Batches, Rows, deal, in_chunks
+from likely.tabular.networks.rows import CHUNK_ROWS, MAX_JUDGED_ROWS, Batches, Rows, deal, in_chunks
 
-LOW = 0.01  # offset (the paper's) of a scale learned together with the mean, relative to the linear model's residuals
+SCALE_OFFSET = (
+    0.01  # offset (the paper's) of a scale learned together with the mean, relative to the linear model's residuals
+)
 WEIGHT_DECAY, DROPOUT = 0.1, 0.1  # of AdamW, and share of the hidden units that is dropped in training
 PATIENCE = 150  # steps without a lower held-out loss after which training ends
-MULTIPLIER = 1.0  # of the likelihood's learning rate; the paper has 0.1, at learning rates ten times lower
+RATE_MULTIPLIER = 1.0  # of the likelihood's learning rate; the paper has 0.1, at learning rates ten times lower
 TINY = 1e-12
-FLOOR = 1e-6  # smallest scale, in spreads of the target: below it the fit is perfect
+MIN_SCALE = 1e-6  # smallest scale, in spreads of the target: below it the fit is perfect
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class Recipe:
     def optimizer_of(self, fitted: Fitted) -> torch.optim.Optimizer:
         """Return a new optimizer of the model and the likelihood's parameters."""
         groups = param_groups(
-            fitted.model, fitted.loss_fn, self.learning_rate, weight_decay=WEIGHT_DECAY, multiplier=MULTIPLIER
+            fitted.model, fitted.loss_fn, self.learning_rate, weight_decay=WEIGHT_DECAY, multiplier=RATE_MULTIPLIER
         )
         return torch.optim.AdamW(groups, fused=True)
 
@@ -111,7 +113,7 @@ def start_members(
     faithful = objective == "faithful"
     options |= {"width": features.shape[-1], "rows": len(rows.x), "isolated": faithful, "start": start}
     if rows.shape:
-        options["relative"] = LOW
+        options["relative"] = SCALE_OFFSET
     loss_fn = likelihood.loss(members, rows.shape, **options).to(rows.x.device)
     plain = likelihood.plain().loss(members, rows.shape).to(rows.x.device) if faithful else None
     fitted = Fitted(model, loss_fn)
@@ -156,7 +158,7 @@ def learn(
 
     judge, judged = None, 0
     if folds is not None:
-        held_out_rows = folds[:, : -(-JUDGED // members)]
+        held_out_rows = folds[:, : -(-MAX_JUDGED_ROWS // members)]
         judge, judged = _judge(rows, nll, fitted, held_out_rows, margin), held_out_rows.shape[1]
     tensors = tensors_of(fitted, members)
     interval = max(20, 2 * judged // batches.size)
@@ -232,18 +234,18 @@ def fit_likelihood(rows: Rows, likelihood: Likelihood, prediction: Tensor) -> di
         nll = double_rows.nll(loss_fn, prediction[None, index].double(), index, None)
         return (nll * rows.weight[index] / total).sum()
 
-    chunks = torch.arange(len(rows.x), device=rows.x.device).split(8 * CHUNK)
+    chunks = torch.arange(len(rows.x), device=rows.x.device).split(8 * CHUNK_ROWS)
     fit_constants(loss_fn, *(partial(chunk_loss, index) for index in chunks))
     with torch.no_grad():
         constants = {
             name: likelihood.expanded(name, getattr(loss_fn, name)().float(), (1, 1, *rows.shape))[0, 0]
             for name in likelihood.family.slots
         }
-    return {name: value.clamp(min=FLOOR) if name == "scale" else value for name, value in constants.items()}
+    return {name: value.clamp(min=MIN_SCALE) if name == "scale" else value for name, value in constants.items()}
 
 
 def _rough(rows: Rows, prediction: Tensor) -> dict[str, Tensor]:
     """Return a start for the search of a scale: the mean absolute residual, which is zero only for a perfect fit."""
     if not rows.shape:
         return {"temperature": rows.weight.new_ones(())}
-    return {"scale": (rows.y - prediction).abs().mean(0).clamp(min=FLOOR)}
+    return {"scale": (rows.y - prediction).abs().mean(0).clamp(min=MIN_SCALE)}

@@ -17,10 +17,12 @@ from likely.tabular.networks.modules import Heads
 from likely.tabular.networks.rows import Rows, deal, in_chunks
 from likely.tabular.networks.training import Recipe, Training, fit_likelihood, fit_members, learn, nll_at
 
-HEADS, DROPPED = 32, 0.2  # hidden units between the inputs and the likelihood's parameters, and their dropout
+HEAD_UNITS, HEAD_DROPOUT = 32, 0.2  # hidden units between the inputs and the likelihood's parameters, and their dropout
 MARGIN = 2.0  # standard errors by which held-out rows must gain before a parameter varies with the row
-OFFSET = 0.2  # offset of a scale or temperature, relative to the value for all rows
-EDGE = 0.01  # predicted parameters are clipped to the quantiles EDGE and 1 − EDGE of the training rows
+SCALE_OFFSET = 0.2  # offset of a scale or temperature, relative to the value for all rows
+CLIP_LEVEL = (
+    0.01  # predicted parameters are clipped to the quantiles CLIP_LEVEL and 1 − CLIP_LEVEL of the training rows
+)
 SECOND: dict[str, Any] = {"learning_rate": 0.003, "batch_size": 1024, "max_steps": 500, "patience": 100}
 
 
@@ -104,8 +106,8 @@ def fit_second(rows: Rows, likelihood: Likelihood, base: Tensor, recipe: Recipe)
     steps = min(recipe.max_steps, SECOND["max_steps"])
     recipe = replace(recipe, seed=recipe.seed + 1, **{**SECOND, "max_steps": steps})
     with Seeded(recipe.seed, all_draws=False):
-        model = Heads(members, rows.x.shape[1] + base.shape[1], HEADS, DROPPED)
-        loss_fn = likelihood.loss(members, rows.shape, width=model.width, start=constants, relative=OFFSET)
+        model = Heads(members, rows.x.shape[1] + base.shape[1], HEAD_UNITS, HEAD_DROPOUT)
+        loss_fn = likelihood.loss(members, rows.shape, width=model.width, start=constants, relative=SCALE_OFFSET)
     fitted = Fitted(model, loss_fn).to(rows.x)
 
     def nll(index: Tensor) -> Tensor:
@@ -120,6 +122,6 @@ def fit_second(rows: Rows, likelihood: Likelihood, base: Tensor, recipe: Recipe)
     second = Second(fitted.eval(), constants, {}, -float(history.best))
     predicted = in_chunks(len(rows.x), lambda part: second.unbounded(rows.x[part], base[part]), 1)
     for name, values in predicted.items():
-        ends = np.quantile(values.flatten(0, 1).cpu().numpy(), [EDGE, 1 - EDGE], axis=0)
+        ends = np.quantile(values.flatten(0, 1).cpu().numpy(), [CLIP_LEVEL, 1 - CLIP_LEVEL], axis=0)
         second.range[name] = (torch.as_tensor(ends[0]).to(values), torch.as_tensor(ends[1]).to(values))
     return second

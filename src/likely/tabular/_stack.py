@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from likely._typing import Array
-from likely.tabular.members._task import Member, NoHelp, OutOfTime, Task
 from likely.tabular.members.boosting import fit_boosting, fit_shallow
 from likely.tabular.members.kernel import fit_kernel
 from likely.tabular.members.linear import fit_lines
 from likely.tabular.members.network import fit_networks
+from likely.tabular.members.task import Member, NoHelp, OutOfTime, Task
 from likely.tabular.members.trees import fit_trees
 
 Fit = Callable[[Task], Member]
@@ -31,12 +31,12 @@ KINDS: dict[str, Fit] = {  # in the order of fitting: the quickest first, since 
 }
 SMOOTH = 0.6  # ratio of the kernels' loss to that of boosting up to which the target is smooth enough for a network
 SMOOTH_CLASSES = 0.9  # the same for classes
-EXACT = 1e-3  # share of the target's variance: where kernels leave less, a network cannot improve on them
+EXACT_SHARE = 1e-3  # share of the target's variance: where kernels leave less, a network cannot improve on them
 NETWORK_ROWS = 2000  # smallest number of rows that a network is fitted to
 
 
 @dataclass(frozen=True)
-class Council:
+class Stack:
     """The fitted members, and the outcome of each that was tried."""
 
     members: Mapping[str, Member]
@@ -48,9 +48,9 @@ class Council:
         return np.stack([member.out_of_fold for member in self.members.values()])
 
 
-def assemble(
+def fit_stack(
     task: Task, fits: Mapping[str, Fit], all_of_them: bool, report: Report, scouted: Mapping[str, Array]
-) -> Council:
+) -> Stack:
     """Fit members, and drop those that do not improve on the best one.
 
     The first member is fitted whatever the time limit; after an interrupt the members fitted so far are kept.
@@ -87,7 +87,7 @@ def assemble(
             losses[name] = record["loss"] = task.loss(members[name].out_of_fold)
         tried.append(record)
         report(f"{name}: {outcome}" + (f", loss {losses[name]:.4g}" if name in losses else ""))
-    return Council(members, tuple(tried))
+    return Stack(members, tuple(tried))
 
 
 def _in_turn(fits: Mapping[str, Fit], scouted: Mapping[str, Array]) -> list[tuple[str, Fit]]:
@@ -115,7 +115,7 @@ def _network_may_help(task: Task, losses: Mapping[str, float], scouted: Mapping[
         return False
     if task.link == "softmax":
         return losses["kernel"] <= SMOOTH_CLASSES * losses.get("boosting", np.inf)
-    if losses["kernel"] < EXACT * float(task.target.var()):
+    if losses["kernel"] < EXACT_SHARE * float(task.target.var()):
         return False
     boosting = losses["boosting"] if "boosting" in losses else task.loss(scouted["boosting"]) if scouted else np.inf
     return losses["kernel"] <= SMOOTH * boosting

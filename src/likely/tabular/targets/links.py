@@ -12,7 +12,7 @@ from torch.distributions import Distribution, TransformedDistribution
 from torch.distributions.transforms import ExpTransform, SigmoidTransform, Transform
 
 from likely._typing import Array
-from likely.tabular._levels import level_quantiles
+from likely.tabular.targets.distributions import level_quantiles
 
 TRANSFORMS: dict[str, type[Transform]] = {"log": ExpTransform, "logit": SigmoidTransform}
 RATIO = 4.0  # of the largest to the smallest target, above which the logarithm is tried

@@ -15,27 +15,26 @@ from torch.distributions import Distribution, Normal
 from likely._rows.blocks import row_blocks
 from likely._typing import Array
 from likely.distributions import LogNormal, SkewStudentT, StudentT
-from likely.tabular._council import Council, Fit, Report, assemble
-from likely.tabular._inliers import FAR, find_inliers, is_better
-from likely.tabular._levels import LEVELS
-from likely.tabular._links import Link
-from likely.tabular._noise import MOST, Noise, learn_noise, mean_distance
 from likely.tabular._pool import Pool, pool_means
-from likely.tabular._rounded import Rounded
-from likely.tabular.members._task import Table, Task
+from likely.tabular._stack import Fit, Report, Stack, fit_stack
+from likely.tabular.members.task import Table, Task
+from likely.tabular.targets.distributions import LEVELS, Rounded
+from likely.tabular.targets.inliers import GROSS_SCALES, find_inliers, is_better
+from likely.tabular.targets.links import Link
+from likely.tabular.targets.noise import MAX_DF, Noise, learn_noise, mean_distance
 
-LARGEST = 10_000  # largest target that is treated as a count
-# Up to FEW rows the members look for gross errors too, and are fitted again if more than this SHARE is suspected.
-FEW, SHARE = 2000, 0.01
-RELEVANT = 0.02  # smallest weight of a member whose disagreement with others is an input of the noise model
+MAX_COUNT = 10_000  # largest target that is treated as a count
+# Up to this many rows the members look for gross errors too, and are fitted again if more than this share is suspected.
+REFIT_ROWS, REFIT_SHARE = 2000, 0.01
+MIN_WEIGHT = 0.02  # smallest weight of a member whose disagreement with others is an input of the noise model
 
 
 @dataclass(frozen=True)
-class Real:
+class ContinuousTarget:
     """The fitted model of one target."""
 
     link: Link
-    council: Council
+    stack: Stack
     pool: Pool
     noise: Noise
     out_of_fold: dict[str, Array]  # parameters of each training row, from models fitted without it
@@ -46,7 +45,7 @@ class Real:
     def parameters(self, table: Table) -> dict[str, Array]:
         """Return the location (the mean, in the link's standard units) and the log scale of each row."""
         # of shape (members, folds, rows)
-        predictions = np.stack([member(table)[..., 0] for member in self.council.members.values()])
+        predictions = np.stack([member(table)[..., 0] for member in self.stack.members.values()])
         location = self.pool(predictions)
         logs = [
             self.noise.log_scale(fold, _noise_inputs(table, predictions[:, fold], location[fold], self.pool))
@@ -63,7 +62,7 @@ class Real:
             df, skew = torch.tensor(shape.df, dtype=torch.float64), torch.tensor(shape.skew, dtype=torch.float64)
             mode = middle - 2 * torch.sinh(skew) * mean_distance(df) * scale
             base: Distribution = SkewStudentT(df, skew, mode, scale, validate_args=False)
-        elif shape.df >= MOST:
+        elif shape.df >= MAX_DF:
             kind = LogNormal if link.name == "log" else Normal
             base = kind(middle, scale, validate_args=False)
             return Rounded(base) if self.is_count else base
@@ -104,7 +103,7 @@ class Real:
         shape = self.noise.shape
         if self.link.name == "log":
             return "log_normal"
-        name = "skew_student_t" if shape.skew else "normal" if shape.df >= MOST else "student_t"
+        name = "skew_student_t" if shape.skew else "normal" if shape.df >= MAX_DF else "student_t"
         if self.is_count:
             return f"{name}, rounded"
         return name if self.link.name == "identity" else f"{name} of the log odds"
@@ -117,15 +116,15 @@ class Real:
             "df": round(shape.df, 3),
             "skew": round(shape.skew, 4),
             "scale": "predicted" if self.noise.trees is not None and shape.gain > 0 else "global",
-            "weights": dict(zip(self.council.members, self.pool.weights.round(4).tolist(), strict=True)),
-            "members": list(self.council.tried),
+            "weights": dict(zip(self.stack.members, self.pool.weights.round(4).tolist(), strict=True)),
+            "members": list(self.stack.tried),
             "rows_left_out": int((~self.inliers).sum()),
         }
 
 
-def fit_real(
+def fit_continuous(
     task: Task, y: Array, link: str, family: str, varying: bool, fits: Mapping[str, Fit], chosen: bool, report: Report
-) -> Real:
+) -> ContinuousTarget:
     """Fit members and the noise to targets of shape (rows,)."""
     family = family_of(link, family)
     units = Link.learn(link, y, task.weight)
@@ -134,19 +133,21 @@ def fit_real(
     inliers, scouted = find_inliers(task)
     fit = partial(_fit, task, fits, chosen, report, {} if scouted is None else {"boosting": scouted}, family, varying)
     fitted = fit(inliers)
-    near = np.abs(z - fitted.location) <= FAR * np.exp(fitted.noise.out_of_fold)
-    if len(y) <= FEW and (inliers & ~near).mean() > SHARE:
+    near = np.abs(z - fitted.location) <= GROSS_SCALES * np.exp(fitted.noise.out_of_fold)
+    if len(y) <= REFIT_ROWS and (inliers & ~near).mean() > REFIT_SHARE:
         refitted = fit(near)
         if is_better(task, near, fitted.noise, z - refitted.location):
             fitted, inliers = refitted, near
     out_of_fold = {"location": fitted.location, "log_scale": fitted.noise.out_of_fold}
     is_count = link == "identity" and countable(y) and bool(y.min() == 0)
-    return Real(units, fitted.council, fitted.pool, fitted.noise, out_of_fold, inliers, bool(y.min() == 0), is_count)
+    return ContinuousTarget(
+        units, fitted.stack, fitted.pool, fitted.noise, out_of_fold, inliers, bool(y.min() == 0), is_count
+    )
 
 
 @dataclass(frozen=True)
 class _Fitted:
-    council: Council
+    stack: Stack
     pool: Pool
     location: Array
     noise: Noise
@@ -164,19 +165,19 @@ def _fit(
 ) -> _Fitted:
     """Fit members, their weights and the noise to the inliers."""
     cleaned, z = task.of_inliers(inliers), task.target[:, 0]
-    council = assemble(cleaned, fits, chosen, report, scouted)
-    predictions = council.out_of_fold[..., 0]
+    stack = fit_stack(cleaned, fits, chosen, report, scouted)
+    predictions = stack.out_of_fold[..., 0]
     pool = pool_means(predictions, z, cleaned.weight)
     location = pool(predictions)
     noise_task = replace(cleaned, table=_noise_inputs(task.table, predictions, location, pool))
     # Outliers count for the tails of a t; those of a normal have no room for them.
     tails = cleaned.weight if family == "normal" else task.weight
-    return _Fitted(council, pool, location, learn_noise(noise_task, z - location, family, varying, tails))
+    return _Fitted(stack, pool, location, learn_noise(noise_task, z - location, family, varying, tails))
 
 
 def countable(y: Array) -> bool:
     """Whether targets look like counts: whole numbers, the smallest of which is zero or one."""
-    return bool(y.min() in (0, 1) and y.max() <= LARGEST and (y == np.round(y)).all() and len(np.unique(y)) > 2)
+    return bool(y.min() in (0, 1) and y.max() <= MAX_COUNT and (y == np.round(y)).all() and len(np.unique(y)) > 2)
 
 
 def family_of(link: str, family: str) -> str:
@@ -186,6 +187,6 @@ def family_of(link: str, family: str) -> str:
 
 def _noise_inputs(table: Table, predictions: Array, location: Array, pool: Pool) -> Table:
     """Add to the inputs of the trees the location and how much the members disagree."""
-    relevant = predictions[pool.weights > RELEVANT]
+    relevant = predictions[pool.weights > MIN_WEIGHT]
     disagreement = np.log(relevant.std(0) + 1e-3) if len(relevant) > 1 else np.zeros(len(location))
     return replace(table, plain=np.column_stack([table.plain, location, disagreement]))

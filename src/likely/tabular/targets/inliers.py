@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 
 from likely._solvers.selection import held_out_gain
 from likely._typing import Array
-from likely.tabular._noise import Noise, learn_noise, nll_of
-from likely.tabular.members._task import Member, Task
 from likely.tabular.members.boosting import Growth, fit_boosting
+from likely.tabular.members.task import Member, Task
+from likely.tabular.targets.noise import Noise, learn_noise, nll_of
 
-FAR = 5.0  # residual, in scales, above which a target may be a gross error
+GROSS_SCALES = 5.0  # residual, in scales, above which a target may be a gross error
 MAX_ROUNDS = 3  # a gross error can hide another, which the next round finds
 MARGIN = 2.0  # standard errors by which the remaining rows must gain
-ROWS = 50_000  # largest number of rows that the trees learn from
+MAX_TREE_ROWS = 50_000  # largest number of rows that the trees learn from
 GROWTH = Growth(rate=0.1, leaves=16, rounds=200, patience=15)
 
 
@@ -27,7 +27,7 @@ def find_inliers(task: Task) -> tuple[NDArray[np.bool_], Array | None]:
     predicts the remaining rows better than the fit with them, by more than the standard error.
     """
     task = replace(task, folds=task.folds % 2, deadline=np.inf)
-    sample = task.subsample(-(-len(task.folds) // ROWS))
+    sample = task.subsample(-(-len(task.folds) // MAX_TREE_ROWS))
     inliers, member, noise = _find_inliers(sample)
     if sample is task:
         return inliers, member.out_of_fold
@@ -41,7 +41,7 @@ def find_inliers(task: Task) -> tuple[NDArray[np.bool_], Array | None]:
         log_scale[held_out] = noise.shape.shift
         if noise.trees is not None:
             log_scale[held_out] += noise.shape.gain * noise.trees.models[fold](view)[:, 0]
-    return np.abs(task.target - prediction)[:, 0] <= FAR * np.exp(log_scale), None
+    return np.abs(task.target - prediction)[:, 0] <= GROSS_SCALES * np.exp(log_scale), None
 
 
 def _find_inliers(task: Task) -> tuple[NDArray[np.bool_], Member, Noise]:
@@ -55,7 +55,7 @@ def _find_inliers(task: Task) -> tuple[NDArray[np.bool_], Member, Noise]:
     member, residual = fit(inliers)
     noise = learn_noise(task, residual, "student_t")
     for _ in range(MAX_ROUNDS):
-        near = np.abs(residual) <= FAR * np.exp(noise.out_of_fold)
+        near = np.abs(residual) <= GROSS_SCALES * np.exp(noise.out_of_fold)
         if (near == inliers).all():
             break
         new_member, new_residual = fit(near)

@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from torch import Tensor
 
 from likely._typing import Array, Index
-from likely.tabular.members._glm import loss_of
+from likely.tabular.members.glm import loss_of
 
 MIXES = (0.1, 0.25, 0.5, 0.75, 1.0)  # shares of a new member that are tried in a mixture with the best one
 WORTH = 2e-3  # share of the loss that one of these mixtures must save on the first fold

@@ -17,18 +17,18 @@ from likely._solvers.selection import held_out_gain
 from likely._typing import Array
 from likely.distributions import NegativeBinomial, Poisson, ZeroInflatedNegativeBinomial
 from likely.functional import negative_binomial_nll, poisson_nll, zero_inflated_negative_binomial_nll
-from likely.tabular._conformal import level_conformity, level_interval
-from likely.tabular._council import Council, Fit, Report, assemble
-from likely.tabular._noise import GROWTH
+from likely.likelihoods._numeric import quantile
 from likely.tabular._pool import pool_links
-from likely.tabular.members._task import Member, Table, Task
+from likely.tabular._stack import Fit, Report, Stack, fit_stack
 from likely.tabular.members.boosting import fit_boosting
+from likely.tabular.members.task import Member, Table, Task
+from likely.tabular.targets.noise import GROWTH
 
 FAMILIES = ("poisson", "negative_binomial", "zero_inflated_negative_binomial")
 MARGIN = 2.0  # standard errors by which a family with a further parameter must be better
-FAR, NEAR = 5.0, 1e-2  # largest and smallest residual, in deviations, that the trees learn from
-LOWEST, HIGHEST = 1e-6, 1e4  # bounds of the dispersion
-ROWS = 100_000  # largest number of rows for fitting a few parameters
+MAX_RESIDUAL, MIN_RESIDUAL = 5.0, 1e-2  # largest and smallest residual, in deviations, that the trees learn from
+MIN_DISPERSION, MAX_DISPERSION = 1e-6, 1e4  # bounds of the dispersion
+MAX_FIT_ROWS = 100_000  # largest number of rows for fitting a few parameters
 
 
 @dataclass(frozen=True)
@@ -42,13 +42,13 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class Counts:
+class CountTarget:
     """The fitted model of one target.
 
     ``log_square`` is the trees' prediction for a row: the logarithm of its mean squared standardized residual.
     """
 
-    council: Council
+    stack: Stack
     weights: Array  # (members,): of the predicted means
     trees: Member | None
     spread: Spread
@@ -57,7 +57,7 @@ class Counts:
 
     def parameters(self, table: Table) -> dict[str, Array]:
         """Return the logarithm of the mean, and ``log_square``, of each row."""
-        predictions = np.stack([member(table)[..., 0] for member in self.council.members.values()])
+        predictions = np.stack([member(table)[..., 0] for member in self.stack.members.values()])
         location = _pooled(self.weights, predictions)
         log_square = np.zeros_like(location)
         if self.trees is not None:
@@ -75,11 +75,15 @@ class Counts:
 
     def conformity(self, y: Array, location: Array, log_square: Array) -> Array:
         """Return the distance of each target's level from ½."""
-        return level_conformity(self.distribution(location, log_square), y)
+        level = np.asarray(self.distribution(location, log_square).cdf(torch.as_tensor(y)))
+        return np.abs(level - 0.5)
 
     def interval(self, reach: float, location: Array, log_square: Array) -> tuple[Array, Array]:
         """Return the ends of the interval of levels ½ ± ``reach``."""
-        return level_interval(self.distribution(location, log_square), reach)
+        if reach >= 0.5:
+            return np.full(len(location), -np.inf), np.full(len(location), np.inf)
+        distribution = self.distribution(location, log_square)
+        return quantile(distribution, 0.5 - reach), quantile(distribution, 0.5 + reach)
 
     @property
     def likelihood(self) -> str:
@@ -91,23 +95,23 @@ class Counts:
         return {
             "likelihood": self.likelihood,
             "scale": "predicted" if self.trees is not None and self.spread.gain > 0 else "global",
-            "weights": dict(zip(self.council.members, self.weights.round(4).tolist(), strict=True)),
-            "members": list(self.council.tried),
+            "weights": dict(zip(self.stack.members, self.weights.round(4).tolist(), strict=True)),
+            "members": list(self.stack.tried),
             "rows_left_out": 0,
         }
 
 
 def fit_counts(
     task: Task, y: Array, family: str, varying: bool, fits: Mapping[str, Fit], chosen: bool, report: Report
-) -> Counts:
+) -> CountTarget:
     """Fit members and a family to targets of shape (rows,)."""
     task = replace(task, target=y[:, None], link="log")
-    council = assemble(task, fits, chosen, report, {})
-    weights = pool_links(council.out_of_fold, task.target, task.weight, "log")
-    location = _pooled(weights, council.out_of_fold[..., 0])
+    stack = fit_stack(task, fits, chosen, report, {})
+    weights = pool_links(stack.out_of_fold, task.target, task.weight, "log")
+    location = _pooled(weights, stack.out_of_fold[..., 0])
     spread, trees, log_square = learn_spread(task, location, family, varying)
     out_of_fold = {"location": location, "log_square": log_square}
-    return Counts(council, weights, trees, spread, out_of_fold, np.ones(len(y), dtype=bool))
+    return CountTarget(stack, weights, trees, spread, out_of_fold, np.ones(len(y), dtype=bool))
 
 
 def learn_spread(task: Task, location: Array, family: str, varying: bool) -> tuple[Spread, Member | None, Array]:
@@ -118,7 +122,7 @@ def learn_spread(task: Task, location: Array, family: str, varying: bool) -> tup
     if varying and family != "poisson":
         mean = np.exp(location)
         deviation = np.sqrt(mean + np.exp(plain.shift) * np.square(mean))
-        square = np.square(np.clip(np.abs(y - mean) / deviation, NEAR, FAR))
+        square = np.square(np.clip(np.abs(y - mean) / deviation, MIN_RESIDUAL, MAX_RESIDUAL))
         growth = replace(GROWTH, least=max(GROWTH.least, len(y) // 100))
         table = _with_location(task.table, location)
         squares = replace(task, table=table, target=square[:, None], link="gamma", best=None, deadline=np.inf)
@@ -143,7 +147,7 @@ def nll_of(spread: Spread, y: Array, location: Array, log_square: Array) -> Arra
 
 def _fit_spread(family: str, y: Array, location: Array, log_square: Array, weight: Array) -> Spread:
     """Fit the parameters of a family by maximum likelihood."""
-    step = -(-len(y) // ROWS)
+    step = -(-len(y) // MAX_FIT_ROWS)
     rows = [torch.as_tensor(column[::step]) for column in (y, location, log_square)]
     mass = torch.as_tensor(weight[::step] / weight[::step].sum())
 
@@ -154,17 +158,17 @@ def _fit_spread(family: str, y: Array, location: Array, log_square: Array, weigh
         return float(loss.detach()), np.zeros(3) if gradient is None else gradient.numpy()
 
     if family == "poisson":
-        return Spread(family, float(np.log(LOWEST)), 0.0, -20.0)
+        return Spread(family, float(np.log(MIN_DISPERSION)), 0.0, -20.0)
     gain = (0.0, 3.0) if log_square.any() else (0.0, 0.0)
     zeros = (-8.0, 8.0) if family.startswith("zero") else (-20.0, -20.0)
     start = np.array([-1.0, gain[1] / 6, -2.0 if zeros[1] > 0 else -20.0])
-    bounds = [(np.log(LOWEST), np.log(HIGHEST)), gain, zeros]
+    bounds = [(np.log(MIN_DISPERSION), np.log(MAX_DISPERSION)), gain, zeros]
     optimum = minimize(cost, start, jac=True, bounds=bounds, method="L-BFGS-B").x
     return Spread(family, *(float(value) for value in optimum))
 
 
 def _dispersion(shift: Tensor, gain: Tensor, log_square: Tensor) -> Tensor:
-    return (shift + gain * log_square).clamp(np.log(LOWEST), np.log(HIGHEST)).exp()
+    return (shift + gain * log_square).clamp(np.log(MIN_DISPERSION), np.log(MAX_DISPERSION)).exp()
 
 
 def _nll(family: str, parameters: Tensor, y: Tensor, location: Tensor, log_square: Tensor) -> Tensor:
@@ -193,7 +197,7 @@ def _distribution(spread: Spread, location: Tensor, log_square: Tensor) -> Distr
 
 def _pooled(weights: Array, log_means: Array) -> Array:
     """Return the logarithm of the weighted mean of the members' predictions."""
-    return np.log(np.maximum(np.tensordot(weights, np.exp(log_means), 1), LOWEST))
+    return np.log(np.maximum(np.tensordot(weights, np.exp(log_means), 1), MIN_DISPERSION))
 
 
 def _with_location(table: Table, location: Array) -> Table:

@@ -17,17 +17,17 @@ from torch import Tensor
 from likely._solvers.selection import held_out_gain
 from likely._typing import Array
 from likely.functional import skew_student_t_nll
-from likely.tabular.members._task import Member, Table, Task
 from likely.tabular.members.boosting import Growth, fit_boosting
+from likely.tabular.members.task import Member, Table, Task
 
-FAR = 5.0  # largest residual, in scales, that the trees learn from: the t's tails account for larger ones
-NEAR = 1e-2  # smallest residual that the trees learn from: an exact prediction is chance
-LEAST, MOST = 2.0, 200.0  # degrees of freedom: with fewer there is no variance, with more it is a normal
-STEEPEST = 0.75  # largest gain: above ½, which turns a log square into a log scale, because trees shrink
-ASKEW = 1.5  # largest skew, in absolute value
+MAX_RESIDUAL = 5.0  # largest residual, in scales, that the trees learn from: the t's tails account for larger ones
+MIN_RESIDUAL = 1e-2  # smallest residual that the trees learn from: an exact prediction is chance
+MIN_DF, MAX_DF = 2.0, 200.0  # degrees of freedom: with fewer there is no variance, with more it is a normal
+MAX_GAIN = 0.75  # largest gain: above ½, which turns a log square into a log scale, because trees shrink
+MAX_SKEW = 1.5  # largest skew, in absolute value
 MARGIN = 2.0  # standard errors by which a skewed t must be better
-FLOOR = 1e-9  # smallest scale, in spreads of the target: below it the fit is perfect
-ROWS = 100_000  # largest number of rows for fitting a few parameters
+MIN_SCALE = 1e-9  # smallest scale, in spreads of the target: below it the fit is perfect
+MAX_FIT_ROWS = 100_000  # largest number of rows for fitting a few parameters
 FAMILIES = ("normal", "student_t", "skew_student_t")
 GROWTH = Growth(leaves=8, least=20, share=0.7, ridge=5.0, rounds=300, patience=20)
 
@@ -65,7 +65,7 @@ def learn_noise(
     weight = task.weight if weight is None else weight
     if varying:
         shift = fit_shape(residual, None, task.weight, "student_t").shift
-        square = np.square(np.clip(np.abs(residual) * np.exp(-shift), NEAR, FAR))
+        square = np.square(np.clip(np.abs(residual) * np.exp(-shift), MIN_RESIDUAL, MAX_RESIDUAL))
         growth = replace(GROWTH, least=max(GROWTH.least, len(residual) // 100))
         trees = fit_boosting(replace(task, target=square[:, None], link="gamma", best=None, deadline=np.inf), growth)
         log_square = trees.out_of_fold[:, 0]
@@ -80,24 +80,24 @@ def learn_noise(
 
 def fit_shape(residual: Array, log_square: Array | None, weight: Array, family: str) -> Shape:
     """Fit the shape of a family, and shift and gain of the log scale, by maximum likelihood."""
-    step = -(-len(residual) // ROWS)
+    step = -(-len(residual) // MAX_FIT_ROWS)
     r, mass = torch.as_tensor(residual[::step]), torch.as_tensor(weight[::step] / weight[::step].sum())
     predicted = torch.zeros_like(r) if log_square is None else torch.as_tensor(log_square[::step])
 
     def cost(values: Array) -> tuple[float, Array]:
         parameters = torch.as_tensor(values).requires_grad_()
-        loss = (_nll(r, predicted, LEAST + parameters[0].exp(), *parameters[1:]) * mass).sum()
+        loss = (_nll(r, predicted, MIN_DF + parameters[0].exp(), *parameters[1:]) * mass).sum()
         (gradient,) = torch.autograd.grad(loss, parameters)
         return float(loss.detach()), gradient.numpy()
 
-    middle = np.log(max(float(np.sqrt(np.median(np.square(residual)))) * 1.4826, FLOOR))
-    gain = (0.0, 0.0) if log_square is None else (0.0, STEEPEST)
-    tails = (np.log(MOST),) * 2 if family == "normal" else (-3.0, np.log(MOST))
-    skew = (-ASKEW, ASKEW) if family == "skew_student_t" else (0.0, 0.0)
+    middle = np.log(max(float(np.sqrt(np.median(np.square(residual)))) * 1.4826, MIN_SCALE))
+    gain = (0.0, 0.0) if log_square is None else (0.0, MAX_GAIN)
+    tails = (np.log(MAX_DF),) * 2 if family == "normal" else (-3.0, np.log(MAX_DF))
+    skew = (-MAX_SKEW, MAX_SKEW) if family == "skew_student_t" else (0.0, 0.0)
     start = np.array([min(max(np.log(6.0), tails[0]), tails[1]), middle, gain[1] / 3, 0.0])
-    bounds = [tails, (max(middle - 20, np.log(FLOOR)), middle + 20), gain, skew]
+    bounds = [tails, (max(middle - 20, np.log(MIN_SCALE)), middle + 20), gain, skew]
     optimum = minimize(cost, start, jac=True, bounds=bounds, method="L-BFGS-B").x
-    return Shape(LEAST + float(np.exp(optimum[0])), *(float(value) for value in optimum[1:]))
+    return Shape(MIN_DF + float(np.exp(optimum[0])), *(float(value) for value in optimum[1:]))
 
 
 def nll_of(residual: Array, log_square: Array, shape: Shape) -> Array:

@@ -11,15 +11,15 @@ from torch.distributions import Distribution
 
 from likely._typing import Array, Index
 from likely.likelihoods._numeric import quantile
-from likely.tabular._counts import Counts
-from likely.tabular._real import Real
+from likely.tabular.targets.continuous import ContinuousTarget
+from likely.tabular.targets.counts import CountTarget
 
 
 @dataclass(frozen=True)
 class Forecast:
     """The predicted distribution of one target: its model, and the parameters of each row."""
 
-    model: Real | Counts
+    model: ContinuousTarget | CountTarget
     parameters: dict[str, Array]
 
     @property
@@ -74,3 +74,9 @@ def _deviation(distribution: Distribution) -> Array:
     low, high = (quantile(distribution, level) for level in (0.1587, 0.8413))
     least = np.finfo(np.float64).tiny
     return np.where(valid, deviation, np.maximum(high / 2 - low / 2, least))
+
+
+def reach_of(conformity: Array, coverage: float) -> float:
+    """Return the smallest score that holds ``coverage`` of n + 1 rows; ∞ where there are too few rows for that."""
+    rank = int(np.ceil(coverage * (len(conformity) + 1)))
+    return float(np.sort(conformity)[rank - 1]) if rank <= len(conformity) else np.inf

@@ -17,9 +17,9 @@ from torch import Tensor
 from likely._rows.units import mean_and_deviation
 from likely._typing import Array, Index
 
-FEW = 12  # largest number of levels that have a column each
-PRIOR = 10.0  # strength of the overall mean in the mean of a level, in rows
-FAR = 3.0  # deviations beyond which values are compressed
+MAX_INDICATORS = 12  # largest number of levels that have a column each
+PRIOR_ROWS = 10.0  # strength of the overall mean in the mean of a level, in rows
+COMPRESSED_DEVIATIONS = 3.0  # deviations beyond which values are compressed
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Number:
         with np.errstate(over="ignore", invalid="ignore"):
             z = np.clip((values - self.centre) / self.spread, -1e9, 1e9)
         gap = ~np.isfinite(values)
-        z = np.where(gap, 0.0, z / np.sqrt(1 + np.square(z / FAR)))
+        z = np.where(gap, 0.0, z / np.sqrt(1 + np.square(z / COMPRESSED_DEVIATIONS)))
         return [z, gap.astype(np.float64)] if self.gaps else [z]
 
 
@@ -97,12 +97,12 @@ class Encoding:
             sums = sums - np.where(differs[:, None], self.sums[row_folds, code], 0.0)
             counts = counts - np.where(differs, self.counts[row_folds, code], 0.0)
         counts = np.maximum(counts, 0.0)  # differences of sums may round below
-        means = (sums + PRIOR * rate) / (counts + PRIOR)[:, None]
+        means = (sums + PRIOR_ROWS * rate) / (counts + PRIOR_ROWS)[:, None]
         return [*means.T, np.log1p(counts)]
 
 
 @dataclass(frozen=True)
-class Views:
+class Encoders:
     """How each number of a row is encoded for smooth members."""
 
     columns: tuple[Number | Indicator | Encoding, ...]
@@ -119,15 +119,15 @@ class Views:
             levels = int(np.nanmax(values, initial=-1.0)) + 1 if position in categories else None
             if levels is None:
                 columns.append(Number.learn(values, weight))
-            elif levels <= FEW:
+            elif levels <= MAX_INDICATORS:
                 columns.append(Indicator(levels))
             else:
                 columns.append(Encoding.learn(values, levels, target, weight, folds))
         start = cls(tuple(columns), (), int(folds.max()) + 1)
         inputs = list(start._inputs(plain, folds))
         units = tuple(mean_and_deviation(part, weight) for part in inputs)
-        views = cls(start.columns, units, start.n_folds)
-        return views, views._shared(inputs, device)
+        encoders = cls(start.columns, units, start.n_folds)
+        return encoders, encoders._shared(inputs, device)
 
     def __call__(self, plain: Array, device: str) -> list[Tensor]:
         """Encode rows, which may be new, for the model of each fold."""
