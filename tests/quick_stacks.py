@@ -11,8 +11,9 @@ import pandas as pd
 import pytest
 from scipy.optimize import minimize
 
-from likely.tabular import LikelihoodClassifier, LikelihoodRegressor, _counts, _noise, _pool
-from likely.tabular.members import _glm, boosting, kernel, network, trees
+from likely.tabular import LikelihoodClassifier, LikelihoodRegressor, _pool
+from likely.tabular.members import boosting, glm, kernel, network, trees
+from likely.tabular.targets import counts, noise
 
 
 def cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,15 +28,15 @@ def cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trees, "TREES", 3)
     monkeypatch.setattr(kernel, "CENTRES", 60)
     monkeypatch.setattr(kernel, "SCOUTS", 30)
-    monkeypatch.setattr(kernel, "LOOK", 200)
+    monkeypatch.setattr(kernel, "METRIC_ROWS", 200)
     monkeypatch.setattr(kernel, "SHAPES", ("normal",))
     monkeypatch.setattr(kernel, "ROUNDS", 2)
     monkeypatch.setattr(network, "STEPS", 20)
     monkeypatch.setattr(network, "HIDDEN", (16,))
-    for module in (_counts, _noise, _pool):
+    for module in (counts, noise, _pool):
         monkeypatch.setattr(module, "minimize", partial(minimize, options={"maxiter": 3}))
-    monkeypatch.setattr(_glm, "MOST_STEPS", 8)
-    monkeypatch.setattr(_glm, "FEW_STEPS", 4)
+    monkeypatch.setattr(glm, "MOST_STEPS", 8)
+    monkeypatch.setattr(glm, "FEW_STEPS", 4)
     monkeypatch.setattr(kernel, "RIDGES", (3.0, 0.03))
     monkeypatch.setattr(kernel, "FEWER", (0.3,))
     monkeypatch.setattr(kernel, "LENGTHS", (1.0,))

@@ -7,7 +7,6 @@ the caller's own draws change. Here every draw comes from a generator that belon
 
 from __future__ import annotations
 
-import math
 import threading
 from functools import cache
 from typing import Any, Self
@@ -132,8 +131,6 @@ class CheapDropout(nn.Module):
     Throwing them anew takes longer than a small network's layer.
     """
 
-    of: tuple[int, slice] | None = None  # number of rows of a batch, and those that are here; None: all are here
-
     def __init__(self, p: float) -> None:
         super().__init__()
         self.p = p
@@ -142,17 +139,12 @@ class CheapDropout(nn.Module):
         """``x`` with a share of its numbers at zero in training."""
         if not self.training or self.p == 0:
             return x
-        shape: tuple[int, ...] = x.shape
-        here: tuple[slice, ...] = (slice(None),) * x.ndim
-        if self.of:
-            rows, part = self.of
-            shape, here = (*x.shape[:-2], rows, x.shape[-1]), (*(slice(None),) * (x.ndim - 2), part, slice(None))
-        numbers = math.prod(shape)
+        numbers = x.numel()
         if x.device.type != "cpu" or 2 * numbers > COINS:
-            kept = x.new_empty(shape).bernoulli_(1 - self.p, generator=generator(x.device))
-            return x * kept[here].div_(1 - self.p)
+            kept = torch.empty_like(x).bernoulli_(1 - self.p, generator=generator(x.device))
+            return x * kept.div_(1 - self.p)
         start = int(torch.randint(COINS - numbers, (), generator=generator()))
-        return x * _coins(self.p)[start : start + numbers].view(shape)[here]
+        return x * _coins(self.p)[start : start + numbers].view(x.shape)
 
 
 @cache

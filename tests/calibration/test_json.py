@@ -176,7 +176,7 @@ def test_the_file_is_plain_versioned_and_readable(tmp_path):
 
 def model() -> dict:
     logits, y, x = classified()
-    from likely.calibration._json import to_json
+    from likely.calibration._saved import to_json
 
     return json.loads(to_json(compose(VectorScaling(), FeatureTemperature()).fit(logits, y, x)))
 
@@ -345,7 +345,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("message", HOSTILE)
 def test_a_hostile_classifier_is_refused_naming_the_field(message, tmp_path):
-    from likely.calibration._json import to_json
+    from likely.calibration._saved import to_json
 
     logits, y, _ = classified()
     whole = json.loads(to_json(GlobalTemperature().fit(logits, y)))
@@ -369,7 +369,7 @@ def test_a_hostile_classifier_is_refused_naming_the_field(message, tmp_path):
     ],
 )
 def test_a_hostile_regressor_is_refused_naming_the_field(field, value, message, tmp_path):
-    from likely.calibration._json import to_json
+    from likely.calibration._saved import to_json
 
     mean, scale, y, x = regressed()
     whole = json.loads(to_json(clone(SCALES["linear"]).fit(mean, scale, y, x)))

@@ -1,13 +1,13 @@
 import pytest
 
-from likely.tabular import _fitting
+from likely.tabular.networks import two_stage
 from quick_stacks import cut_short
 
 
 @pytest.fixture
 def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few steps for the scale, which ``max_steps`` does not limit: for tests of what a fit does, not how well."""
-    monkeypatch.setitem(_fitting.SECOND, "max_steps", 40)
+    monkeypatch.setitem(two_stage.SECOND, "max_steps", 40)
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Folds and members that joblib spreads give the model of one job, to the last bit."""
 
-from contextlib import nullcontext
 from typing import Any
 
 import joblib
@@ -9,7 +8,7 @@ import pytest
 import torch
 from sklearn.tree import DecisionTreeRegressor
 
-from likely.tabular import LikelihoodClassifier, LikelihoodRegressor, NetworkRegressor
+from likely.tabular import LikelihoodClassifier, LikelihoodRegressor
 
 random = np.random.default_rng(0)
 X = random.normal(size=(150, 3))
@@ -71,16 +70,3 @@ def test_the_time_limit_holds_in_other_threads() -> None:
     outcomes = [own["outcome"] for own in model.summary_["targets"][0]["members"]]
     assert outcomes[0] == "fitted"
     assert set(outcomes[1:]) == {"dropped: time_limit was reached"}
-
-
-def test_members_of_an_ensemble_do_not_depend_on_jobs() -> None:
-    def mean(n_jobs: int | None, config: Any) -> np.ndarray:
-        model = NetworkRegressor(
-            hidden=(8,), objective="joint", max_steps=20, ensemble=2, random_state=0, n_jobs=n_jobs
-        )
-        with config:
-            return model.fit(X, y).predict(X)
-
-    alone = mean(None, nullcontext())
-    np.testing.assert_array_equal(mean(2, joblib.parallel_config("threading")), alone)
-    np.testing.assert_array_equal(mean(None, joblib.parallel_config("threading", n_jobs=2)), alone)

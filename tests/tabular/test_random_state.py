@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from likely.tabular import NetworkClassifier, NetworkRegressor
-from likely.tabular._base import LikelihoodModel
+from likely.tabular.networks.estimator import NetworkEstimator
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(100, 3))
@@ -23,7 +23,7 @@ def with_dropout(inputs: int, outputs: int) -> nn.Module:
     return nn.Sequential(nn.Linear(inputs, 8), nn.ReLU(), nn.Dropout(0.3), nn.Linear(8, outputs))
 
 
-def fitted(kind: Callable[..., LikelihoodModel], model: object) -> np.ndarray:
+def fitted(kind: Callable[..., NetworkEstimator], model: object) -> np.ndarray:
     estimator = kind(model, max_steps=20, random_state=0)
     if isinstance(estimator, NetworkClassifier):
         return estimator.fit(X, y > 0).predict_proba(X)
@@ -33,7 +33,7 @@ def fitted(kind: Callable[..., LikelihoodModel], model: object) -> np.ndarray:
 @pytest.mark.usefixtures("few_steps")
 @pytest.mark.parametrize("model", [None, with_dropout], ids=["mlp", "own"])
 @pytest.mark.parametrize("kind", [NetworkRegressor, NetworkClassifier])
-def test_threads_give_what_one_fit_gives(kind: type[LikelihoodModel], model: object) -> None:
+def test_threads_give_what_one_fit_gives(kind: type[NetworkEstimator], model: object) -> None:
     torch_state, numpy_state = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
     alone = fitted(kind, model)
     assert torch.equal(torch.get_rng_state(), torch_state)
@@ -51,7 +51,7 @@ def test_a_process_gives_what_this_one_gives() -> None:
 
 @pytest.mark.usefixtures("few_steps")
 @pytest.mark.parametrize("kind", [NetworkRegressor, NetworkClassifier])
-def test_the_order_of_rows_does_not_matter(kind: type[LikelihoodModel]) -> None:
+def test_the_order_of_rows_does_not_matter(kind: type[NetworkEstimator]) -> None:
     order = np.random.default_rng(1).permutation(100)
     target = y if kind is NetworkRegressor else y > 0
     one, other = (kind(max_steps=20, random_state=0) for _ in range(2))  # type: ignore[call-arg]
@@ -65,7 +65,7 @@ def test_the_order_of_rows_does_not_matter(kind: type[LikelihoodModel]) -> None:
 
 @pytest.mark.usefixtures("few_steps")
 @pytest.mark.parametrize("kind", [NetworkRegressor, NetworkClassifier])
-def test_layouts_agree_a_row_alone_too_and_a_refused_fit_changes_nothing(kind: type[LikelihoodModel]) -> None:
+def test_layouts_agree_a_row_alone_too_and_a_refused_fit_changes_nothing(kind: type[NetworkEstimator]) -> None:
     single = X.astype(np.float32).astype(np.float64)
     target = y if kind is NetworkRegressor else y > 0
     ask = "predict" if kind is NetworkRegressor else "predict_proba"

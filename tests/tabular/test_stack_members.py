@@ -19,7 +19,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import LinearSVC
 from torch import nn
 
-from likely.tabular import LikelihoodClassifier, LikelihoodRegressor, _council, _fitting
+from likely.tabular import LikelihoodClassifier, LikelihoodRegressor, _stack
 from quick_stacks import classifier, mixed_table, regressor, usable
 
 pytestmark = pytest.mark.usefixtures("quick_stacks")
@@ -77,21 +77,6 @@ def test_pipelines_read_the_frame_as_it_is() -> None:
     assert model.summary_["targets"][0]["weights"]["Pipeline"] > 0.2
 
 
-@pytest.mark.parametrize("objective", ["joint", "data"])
-def test_settings_of_the_paper_on_a_frame(objective: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(_fitting.SECOND, "max_steps", 40)
-    frame, target = mixed_table(80)
-    model = regressor(objective=objective).fit(frame, target)
-    usable(model, frame)
-    assert json.loads(json.dumps(model.summary_))["network"]["objective"] == "joint"
-    assert model.outlier_scores_.shape == (80,)
-    assert len(model.importances(frame[:20], n_repeats=1).columns) == frame.shape[1]
-    with pytest.raises(ValueError, match="call conformalize"):
-        model.predict_interval(frame, conformal=True)
-    lower, upper = model.conformalize(frame, target).predict_interval(frame, conformal=True)
-    assert np.mean((lower <= target) & (target <= upper)) >= 0.9
-
-
 def test_one_scale_for_all() -> None:
     assert np.ptp(regressor(scale="global").fit(X, y).predict_scale(X)) < 1e-9
 
@@ -138,12 +123,12 @@ def test_an_interrupt_keeps_what_there_is(monkeypatch: pytest.MonkeyPatch) -> No
     def interrupt(task: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(_council.KINDS, "trees", interrupt)
+    monkeypatch.setitem(_stack.KINDS, "trees", interrupt)
     with pytest.warns(UserWarning, match="interrupted: the fit goes on with linear"):
         model = regressor().fit(X, y)
     usable(model, X)
     assert model.summary_["targets"][0]["members"][-1]["outcome"] == "interrupted"
-    monkeypatch.setitem(_council.KINDS, "linear", interrupt)
+    monkeypatch.setitem(_stack.KINDS, "linear", interrupt)
     with pytest.raises(KeyboardInterrupt):
         regressor().fit(X, y)
 
@@ -162,11 +147,9 @@ def test_progress_is_written_where_asked_for(capsys: pytest.CaptureFixture[str])
         ({"model": []}, "empty list: give at least one"),
         ({"model": nn.Linear(3, 2)}, "returns 2 numbers per row, and 1 are needed"),
         ({"model": nn.Linear(5, 1)}, "cannot read rows of 3 numbers"),
-        ({"model": "linear", "objective": "joint"}, "model must be 'auto' or a module"),
-        ({"model": "boosting", "likelihood": "gamma"}, "model must be 'auto' or a module"),
+        ({"likelihood": "gamma"}, "likelihood must be one of auto, .*NetworkRegressor has others"),
         ({"likelihood": "cauchy"}, "likelihood must be one of auto, normal"),
-        ({"objective": "mse"}, "objective must be one of auto, joint"),
-        ({"scale": "data"}, "'data' and 'fixed' need objective='joint'"),
+        ({"scale": "data"}, "NetworkRegressor has 'data' and 'fixed'"),
         ({"time_limit": 0}, "time_limit == 0, must be > 0"),
     ],
 )

@@ -173,7 +173,6 @@ def test_splits_and_groups_that_cannot_be_used() -> None:
         ({"cv": 1}, {}, "cv == 1, must be >= 2"),
         ({}, {"groups": np.ones(30)}, "one group only"),
         ({}, {"groups": np.arange(29)}, "inconsistent numbers"),
-        ({"objective": "joint"}, {"groups": np.arange(30)}, "does not support groups"),
         ({}, {"sample_weight": np.ones(29)}, "sample_weight must hold one weight per row"),
         ({"likelihood": "poisson"}, {}, "choose another likelihood"),
         ({"likelihood": "log_normal"}, {}, "choose another likelihood"),

@@ -1,18 +1,14 @@
-"""The training loop: steps of an optimizer, progress, checkpoints, and the state of the lowest held-out loss."""
+"""The training loop: steps of an optimizer, progress, and the state of the lowest held-out loss."""
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from likely._files import replacing
 from likely._random import Seeded
 
 Loss = Callable[[int], Tensor]
@@ -48,7 +44,6 @@ class History:
     best: Tensor
     best_step: Tensor
     step: int = 0
-    done: bool = False
     best_states: list[list[Tensor]] = field(default_factory=list, repr=False)
 
 
@@ -64,13 +59,11 @@ def train(
     patience: int | None = None,
     seed: int = 0,
     callbacks: Iterable[Callable[[Progress], Any]] = (),
-    checkpoint: Checkpoint | None = None,
 ) -> History:
     """Minimise ``loss(step)`` by steps of ``optimizer``; leave every member in its state of the lowest held-out loss.
 
-    What is random in a step depends only on ``seed`` and the step's number, whatever other threads draw, so that a run
-    resumed from its ``checkpoint`` gives the same result as one without a break; torch's global generator is neither
-    read nor changed (:mod:`likely._random`).
+    What is random in a step depends only on ``seed`` and the step's number, whatever other threads draw; torch's global
+    generator is neither read nor changed (:mod:`likely._random`).
 
     Example:
         >>> import torch
@@ -85,13 +78,9 @@ def train(
     unjudged = torch.full((len(members),), torch.inf)
     history = History(unjudged, torch.zeros(len(members), dtype=torch.long))
     callbacks = list(callbacks)
-    if checkpoint is not None:
-        checkpoint.resume(module, optimizer, history)
     held_out, value = unjudged, torch.tensor(torch.nan)
     draws = Seeded(seed)
-    for step in range(history.step, max_steps + 1):
-        if history.done:
-            break
+    for step in range(max_steps + 1):
         history.step = step
         looking = step % every == 0 or step == max_steps
         draws.seed((seed + 1_000_003 * step) % 2**63)
@@ -105,8 +94,6 @@ def train(
             results = [callback(report) for callback in callbacks]  # all are called, even if one ends the training
             if any(results):
                 break
-            if checkpoint is not None:
-                checkpoint.save(module, optimizer, history)
         if step == max_steps:
             break
         optimizer.zero_grad()
@@ -119,9 +106,6 @@ def train(
         value = value.detach()
     if judge is not None:
         _restore_best(members, history)
-    history.done = True
-    if checkpoint is not None:
-        checkpoint.save(module, optimizer, history)
     return history
 
 
@@ -188,57 +172,3 @@ def _restore_best(members: Sequence[Sequence[Tensor]], history: History) -> None
             "training diverged: the held-out loss was never finite. Lower the learning rate or look for extreme values "
             "in the data"
         )
-
-
-class Checkpoint:
-    """A file from which an interrupted run is resumed.
-
-    Files are replaced in one move, so that there is always a complete one, and are read without unpickling code.
-
-    Example:
-        >>> import tempfile
-        >>> from likely._solvers.training import Checkpoint
-        >>> Checkpoint(f"{tempfile.mkdtemp()}/fit.pt", fingerprint={"rows": 20}).path.name
-        'fit.pt'
-    """
-
-    def __init__(self, path: str | os.PathLike[str], fingerprint: dict[str, Any], seconds: float = 10.0) -> None:
-        self.path, self.fingerprint, self.seconds = Path(path), fingerprint, seconds
-        self._saved = time.monotonic()
-
-    def save(self, module: nn.Module, optimizer: torch.optim.Optimizer, history: History) -> None:
-        """Write the state, unless the last was written within ``seconds`` and the run is not done."""
-        if time.monotonic() - self._saved < self.seconds and not history.done:
-            return
-        state = {
-            "fingerprint": self.fingerprint,
-            "module": module.state_dict(),
-            "optimizer": optimizer.state_dict(),
-            "history": vars(history),
-        }
-        with replacing(self.path) as temporary:
-            torch.save(state, temporary)
-        self._saved = time.monotonic()
-
-    def resume(self, module: nn.Module, optimizer: torch.optim.Optimizer, history: History) -> None:
-        """Restore the state in the file, if there is one."""
-        if not self.path.exists():
-            return
-        try:
-            state = torch.load(self.path, map_location="cpu", weights_only=True)
-            fingerprint = state["fingerprint"]
-        except Exception as error:
-            raise ValueError(f"{self.path} is not a checkpoint of likely: delete it or name another file") from error
-        if fingerprint != self.fingerprint:
-            difference = _difference(fingerprint, self.fingerprint)
-            raise ValueError(
-                f"{self.path} is the checkpoint of another fit ({difference}): delete it or name another file"
-            )
-        module.load_state_dict(state["module"])
-        optimizer.load_state_dict(state["optimizer"])
-        vars(history).update(state["history"])
-
-
-def _difference(stored: dict[str, Any], current: dict[str, Any]) -> str:
-    keys = [key for key in {**stored, **current} if stored.get(key) != current.get(key)]
-    return ", ".join(f"{key} {stored.get(key)!r}, now {current.get(key)!r}" for key in keys)

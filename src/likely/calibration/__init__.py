@@ -1,6 +1,6 @@
 """Recalibration: temperatures for classifiers and scales for regressors, learned on held-out rows."""
 
-from likely.calibration._json import load, save
+from likely.calibration._saved import load, save
 from likely.calibration.classifiers._base import Calibrator
 from likely.calibration.classifiers._classic import IsotonicCalibration, PlattScaling
 from likely.calibration.classifiers._classifier import CalibratedClassifier

@@ -18,8 +18,8 @@ from likely._files import replacing
 from likely._solvers.selection import held_out_gain
 from likely.auditing._read import source_name
 from likely.calibration import Calibrator, compose, compose_scales, load, save
-from likely.calibration._json import needs
 from likely.calibration._methods import METHODS, SCALE_METHODS, make_calibrator
+from likely.calibration._saved import needs
 from likely.cli.outputs import Names, Outputs, read_outputs
 from likely.cli.paths import Outside
 from likely.cli.scores import Scores, after, before, fit, out_of_fold, rows_after, rows_before, summed_up

@@ -3,9 +3,9 @@
 from likely._solvers.training import Progress
 from likely.tabular._classifier import LikelihoodClassifier
 from likely.tabular._importance import Importances
-from likely.tabular._network_classifier import NetworkClassifier
-from likely.tabular._network_regressor import NetworkRegressor
 from likely.tabular._regressor import LikelihoodRegressor
+from likely.tabular.networks.classifier import NetworkClassifier
+from likely.tabular.networks.regressor import NetworkRegressor
 
 __all__ = [
     "Importances",

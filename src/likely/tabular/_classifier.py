@@ -15,11 +15,11 @@ from likely._rows.checks import all_or_nothing
 from likely._rows.sources import by_blocks
 from likely._typing import Array
 from likely.tabular._columns import Columns
-from likely.tabular._council import assemble
 from likely.tabular._importance import Sample
-from likely.tabular._network_classifier import odds_against
 from likely.tabular._pool import pool_classes
+from likely.tabular._stack import fit_stack
 from likely.tabular._table_estimator import TableEstimator, canonical, read_weight
+from likely.tabular.networks.classifier import odds_against
 
 
 class LikelihoodClassifier(ClassifierMixin, TableEstimator):
@@ -129,13 +129,13 @@ class LikelihoodClassifier(ClassifierMixin, TableEstimator):
         folds = self._folds(X, labels, None if groups is None else np.asarray(groups), order, seed)
         target = np.eye(len(self.classes_))[labels[order]]
         encoded = target[:, 1:] if len(self.classes_) == 2 else target  # one of two classes determines the other
-        self.views_, task = self._task(X, plain[order], encoded, weight[order], folds, order, seed)
+        self.encoders_, task = self._task(X, plain[order], encoded, weight[order], folds, order, seed)
         task = task.having(target, "softmax")
         fits, chosen = self._members(task.table.smooth[0].shape[1], len(self.classes_))
-        self.council_ = assemble(task, fits, chosen, self._report, {})
-        self.pool_ = pool_classes(self.council_.out_of_fold, target, weight[order])
+        self.stack_ = fit_stack(task, fits, chosen, self._report, {})
+        self.pool_ = pool_classes(self.stack_.out_of_fold, target, weight[order])
         proba = np.empty((len(y), len(self.classes_)))
-        proba[order] = np.exp(self.pool_(self.council_.out_of_fold[:, None]))
+        proba[order] = np.exp(self.pool_(self.stack_.out_of_fold[:, None]))
         unweighted = np.flatnonzero(weight == 0)
         if len(unweighted):
             proba[unweighted] = self.predict_proba(X)[unweighted]
@@ -146,9 +146,9 @@ class LikelihoodClassifier(ClassifierMixin, TableEstimator):
             "folds": task.n_folds,
             "classes": len(self.classes_),
             "temperature": round(self.pool_.temperature, 4),
-            "shares": dict(zip(self.council_.members, self.pool_.shares.round(4).tolist(), strict=True)),
-            "weights": dict(zip(self.council_.members, self.pool_.weights.round(4).tolist(), strict=True)),
-            "members": list(self.council_.tried),
+            "shares": dict(zip(self.stack_.members, self.pool_.shares.round(4).tolist(), strict=True)),
+            "weights": dict(zip(self.stack_.members, self.pool_.weights.round(4).tolist(), strict=True)),
+            "members": list(self.stack_.tried),
         }
         return self
 
@@ -163,8 +163,8 @@ class LikelihoodClassifier(ClassifierMixin, TableEstimator):
             Array of shape (rows, classes), in the order of ``classes_``.
         """
         check_is_fitted(self)
-        table = self._table(self._checked(X), self.views_)
-        return self.pool_(np.stack([member(table) for member in self.council_.members.values()]))
+        table = self._table(self._checked(X), self.encoders_)
+        return self.pool_(np.stack([member(table) for member in self.stack_.members.values()]))
 
     @by_blocks(width=lambda classifier: len(classifier.classes_))
     def predict_proba(self, X: Any) -> Array:

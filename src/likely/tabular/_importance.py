@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from likely._rows.columns import is_frame
 from likely._typing import Array, Index
 
-ROWS = 500  # about the size of the sample
+SAMPLE_ROWS = 500  # about the size of the sample
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Sample:
     @classmethod
     def draw(cls, X: Any, order: Index) -> Self:
         """Draw a regular sample of about 500 rows."""
-        return cls(_safe_indexing(X, np.sort(order[:: -(-len(order) // ROWS)])))
+        return cls(_safe_indexing(X, np.sort(order[:: -(-len(order) // SAMPLE_ROWS)])))
 
 
 @dataclass(frozen=True)

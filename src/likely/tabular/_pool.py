@@ -11,13 +11,13 @@ from scipy.special import log_softmax, logsumexp, softmax
 from torch import Tensor
 
 from likely._typing import Array
-from likely.tabular.members._glm import loss_of
+from likely.tabular.members.glm import loss_of
 
-PRIOR = 5.0  # strength of the prior for equal weights, in rows
+PRIOR_ROWS = 5.0  # strength of the prior for equal weights, in rows
 EM_STEPS = 200  # largest number of EM steps
-LOWEST, HIGHEST = 0.2, 5.0  # bounds of the temperature
+MIN_TEMPERATURE, MAX_TEMPERATURE = 0.2, 5.0  # bounds of the temperature
 TINY = 1e-12
-ROWS = 100_000  # largest number of rows for fitting the weights: more hardly change so few numbers
+MAX_FIT_ROWS = 100_000  # largest number of rows for fitting the weights: more hardly change so few numbers
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def pool_means(out_of_fold: Array, target: Array, weight: Array) -> Pool:
     centre = np.average(target, weights=weight)
     spread = np.average(np.square(target - out_of_fold.mean(0)), weights=weight)
     root = np.sqrt(weight)
-    pull = np.sqrt(PRIOR * max(spread, 1e-300))
+    pull = np.sqrt(PRIOR_ROWS * max(spread, 1e-300))
     rows = np.vstack([((out_of_fold - centre) * root).T, pull * np.eye(members)])
     weights, _ = nnls(rows, np.append((target - centre) * root, np.full(members, pull / members)))
     return Pool(weights, float(centre))
@@ -49,7 +49,7 @@ def pool_links(out_of_fold: Array, target: Array, weight: Array, link: str) -> A
 
     Logarithms of means are combined as means: in a sum of logarithms a member far too high multiplies the others.
     """
-    members, step = len(out_of_fold), -(-len(target) // ROWS)
+    members, step = len(out_of_fold), -(-len(target) // MAX_FIT_ROWS)
     rows = out_of_fold[:, ::step], target[::step], weight[::step]
     predictions, y, mass = (torch.from_numpy(np.ascontiguousarray(array)) for array in rows)
     predictions = predictions.exp() if link == "log" else predictions
@@ -63,7 +63,7 @@ def pool_links(out_of_fold: Array, target: Array, weight: Array, link: str) -> A
         return losses.sum() + prior * (weights - 1 / members).square().sum()
 
     level = float(cost(torch.from_numpy(start)) / mass.sum())
-    prior = 0.5 * PRIOR * min(1.0, level if link == "softmax" else 1.0)  # weaker where the loss is small
+    prior = 0.5 * PRIOR_ROWS * min(1.0, level if link == "softmax" else 1.0)  # weaker where the loss is small
 
     def objective(values: Array) -> tuple[float, Array]:
         weights = torch.from_numpy(values).requires_grad_()
@@ -93,20 +93,20 @@ class ClassPool:
 
 def pool_classes(out_of_fold: Array, target: Array, weight: Array) -> ClassPool:
     """Fit weights from logits (members, rows, classes) of labels as indicators (rows, classes)."""
-    step = -(-len(target) // ROWS)
+    step = -(-len(target) // MAX_FIT_ROWS)
     out_of_fold, target, weight = out_of_fold[:, ::step], target[::step], weight[::step]
     labels, rows = target.argmax(1), np.arange(len(target))
     logs = log_softmax(out_of_fold, -1)
     shares = _mixture(logs[:, rows, labels], weight)
     pool = ClassPool(shares, pool_links(logs, target, weight, "softmax"), 1.0)
     mixed = pool(out_of_fold[:, None])
-    prior = PRIOR * min(1.0, float(-np.average(mixed[rows, labels], weights=weight)))
+    prior = PRIOR_ROWS * min(1.0, float(-np.average(mixed[rows, labels], weights=weight)))
 
     def cost(log_temperature: Array) -> float:
         log_proba = log_softmax(mixed * np.exp(-log_temperature[0]), -1)[rows, labels]
         return float(-(log_proba @ weight) + prior * log_temperature[0] ** 2)
 
-    bounds = [(np.log(LOWEST), np.log(HIGHEST))]
+    bounds = [(np.log(MIN_TEMPERATURE), np.log(MAX_TEMPERATURE))]
     best = minimize(cost, np.zeros(1), bounds=bounds, method="L-BFGS-B").x[0]
     return ClassPool(pool.shares, pool.weights, float(np.exp(best)))
 
@@ -117,7 +117,7 @@ def _mixture(logs: Array, weight: Array) -> Array:
     shares = np.full(members, 1 / members)
     for _ in range(EM_STEPS):
         joint = logs + np.log(np.maximum(shares, 1e-300))[:, None]
-        counts = np.exp(joint - logsumexp(joint, 0)) @ weight + PRIOR / members
+        counts = np.exp(joint - logsumexp(joint, 0)) @ weight + PRIOR_ROWS / members
         new = counts / counts.sum()
         if np.abs(new - shares).max() < 1e-5:
             break

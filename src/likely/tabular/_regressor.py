@@ -16,21 +16,26 @@ from likely._rows.sources import by_blocks, refuse_blocks
 from likely._typing import Array
 from likely.likelihoods import LIKELIHOODS
 from likely.likelihoods._numeric import quantile
-from likely.tabular._checks import check_likelihood, check_network
-from likely.tabular._choice import NAMED, choose
 from likely.tabular._columns import Columns
-from likely.tabular._conformal import reach_of
-from likely.tabular._counts import Counts, fit_counts
-from likely.tabular._forecasts import Forecast, conformities_of, deviations_of, intervals_of, means_of, nlls_of
+from likely.tabular._encoders import Encoders
 from likely.tabular._importance import Sample
-from likely.tabular._network_path import NETWORK_LIKELIHOODS, NetworkPath
-from likely.tabular._real import Real, fit_real
 from likely.tabular._sample import read_sample
-from likely.tabular._several import Several
 from likely.tabular._table_estimator import TableEstimator, canonical, read_weight
-from likely.tabular._views import Views
+from likely.tabular.targets.choice import NAMED, choose
+from likely.tabular.targets.continuous import ContinuousTarget, fit_continuous
+from likely.tabular.targets.counts import CountTarget, fit_counts
+from likely.tabular.targets.distributions import Several
+from likely.tabular.targets.forecasts import (
+    Forecast,
+    conformities_of,
+    deviations_of,
+    intervals_of,
+    means_of,
+    nlls_of,
+    reach_of,
+)
 
-Outcome = tuple[Views, Real | Counts]
+Outcome = tuple[Encoders, ContinuousTarget | CountTarget]
 
 
 class LikelihoodRegressor(RegressorMixin, TableEstimator):
@@ -52,12 +57,10 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
             scikit-learn's.
         likelihood: ``"auto"`` chooses, by held-out likelihood, among those that the target's values allow: a normal or
             Student's t, skewed or not, of the target, its logarithm or its log odds; for counts a Poisson or negative
-            binomial, zero-inflated or not. Or a likelihood by name: see :mod:`likely.likelihoods`.
-        scale: what the scale depends on: ``"predicted"`` (the input) or ``"global"`` (one value for all rows); with
-            ``objective="joint"`` also ``"data"`` (one value per training row) or ``"fixed"``.
-        objective: ``"auto"``, as above; ``"joint"``, the paper's, trains one network by the negative log-likelihood
-            (NLL) of all parameters; ``"data"`` is the same with one scale per training row; ``"beta"``,
-            ``"faithful"`` and ``"two_stage"`` are those of :class:`~likely.tabular.NetworkRegressor`.
+            binomial, zero-inflated or not. Or one of them by name: ``"normal"``, ``"student_t"``,
+            ``"skew_student_t"``, ``"log_normal"``, ``"poisson"``, ``"negative_binomial"`` or
+            ``"zero_inflated_negative_binomial"``; :class:`~likely.tabular.NetworkRegressor` has the others.
+        scale: what the scale depends on: ``"predicted"`` (the input) or ``"global"`` (one value for all rows).
         cv: number of folds, or a scikit-learn splitter that holds out each row once; None is 5 folds, and 3 from
             200,000 rows on.
         time_limit: seconds after which no further member is started and an unfinished one is dropped; None sets no
@@ -71,10 +74,11 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
     Attributes:
         summary_: the likelihood, members and weights chosen for each target, as a dict that JSON can hold.
         n_rows_read_: number of rows read: all of them, unless the table was not in memory.
-        outlier_scores_: NLL of each training row, of shape (rows,), from members that were fitted without it.
+        outlier_scores_: negative log-likelihood (NLL) of each training row, of shape (rows,), from members that were
+            fitted without it.
         out_of_fold_: predicted mean of each training row, of shape (rows,) or (rows, targets), from members that were
             fitted without it.
-        out_of_fold_std_: the standard deviations to ``out_of_fold_``; only with ``objective="auto"``.
+        out_of_fold_std_: the standard deviations to ``out_of_fold_``.
 
     >>> import numpy as np
     >>> from likely.tabular import LikelihoodRegressor
@@ -93,7 +97,6 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
         *,
         likelihood: str = "auto",
         scale: str = "predicted",
-        objective: str = "auto",
         cv: Any = None,
         time_limit: float | None = None,
         device: Any = None,
@@ -104,7 +107,6 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
         self.model = model
         self.likelihood = likelihood
         self.scale = scale
-        self.objective = objective
         self.cv = cv
         self.time_limit = time_limit
         self.device = device
@@ -137,7 +139,6 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
                 do not match.
         """
         self._check_arguments()
-        check_likelihood(self)
         X, y, sample_weight, groups = self._gather(X, y, sample_weight, groups)
         X = self._read(X, reset=True)
         targets = self._targets(X, y)
@@ -145,16 +146,6 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
         if groups is not None:
             check_consistent_length(X, groups)
         seed = self._seed()
-        self._path: NetworkPath | None = None
-        if self.objective != "auto" or self.likelihood in NETWORK_LIKELIHOODS:
-            check_network(self, groups)
-            self._path = NetworkPath.fit(self, X, targets if self.several_targets_ else targets[:, 0], weight, seed)
-            self.out_of_fold_, self.outlier_scores_ = self._path.out_of_fold, self._path.outlier_scores
-            self.summary_ = self._path.summary()
-            self._sample = Sample.draw(X, np.arange(len(targets)))
-            for name in ("conformity_", "out_of_fold_std_"):  # of an earlier fit
-                self.__dict__.pop(name, None)
-            return self
         self.columns_ = Columns.learn(X, weight)
         counted = np.flatnonzero(weight > 0)
         plain = self.columns_(X)
@@ -168,11 +159,23 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
         self.summary_ = {"rows": len(targets), "folds": int(folds.max()) + 1, "targets": summaries}
         return self
 
+    def _check_arguments(self) -> None:
+        super()._check_arguments()
+        names = ("auto", *NAMED)
+        if self.likelihood not in names:
+            raise ValueError(
+                f"likelihood must be one of {', '.join(names)}; got {self.likelihood!r} (NetworkRegressor has others)"
+            )
+        if self.scale not in ("predicted", "global"):
+            raise ValueError(
+                f"scale must be 'predicted' or 'global', got {self.scale!r} (NetworkRegressor has 'data' and 'fixed')"
+            )
+
     def _fit_target(
         self, X: Any, plain: Array, y: Array, weight: Array, folds: Any, order: Any, seed: int
     ) -> tuple[Outcome, dict[str, Any]]:
         """Fit the model of one target; also return its summary."""
-        views, task = self._task(X, plain, y[:, None], weight, folds, order, seed)
+        encoders, task = self._task(X, plain, y[:, None], weight, folds, order, seed)
         held_out_nll: dict[str, float] = {}
         if self.likelihood == "auto":
             link, held_out_nll = choose(task, y)
@@ -181,12 +184,12 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
             link, family = NAMED[self.likelihood]
         varying = self.scale == "predicted"
         fits, chosen = self._members(task.table.smooth[0].shape[1], 1)
-        model: Real | Counts
+        model: ContinuousTarget | CountTarget
         if link == "counts":
             model = fit_counts(task, y, family, varying, fits, chosen, self._report)
         else:
-            model = fit_real(task, y, link, family, varying, fits, chosen, self._report)
-        return (views, model), model.summary() | ({"held_out_nll": held_out_nll} if held_out_nll else {})
+            model = fit_continuous(task, y, link, family, varying, fits, chosen, self._report)
+        return (encoders, model), model.summary() | ({"held_out_nll": held_out_nll} if held_out_nll else {})
 
     def _predict_training_rows(self, X: Any, targets: Array, order: Any, weight: Array) -> None:
         """Store out-of-fold predictions and scores of the training rows; all models predict rows of weight zero."""
@@ -217,8 +220,6 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
             the standard deviations.
         """
         X = self._checked(X)
-        if self._path is not None:
-            return self._path.predict(X, return_std)
         forecasts = self._forecasts(X)
         mean = self._shaped(means_of(forecasts))
         return (mean, self._shaped(deviations_of(forecasts))) if return_std else mean
@@ -237,8 +238,6 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
         """
         refuse_blocks(X, "predict_dist", "predict, predict_quantile or predict_interval")
         X = self._checked(X)
-        if self._path is not None:
-            return self._path.predict_dist(X)
         parts = [forecast.distribution for forecast in self._forecasts(X)]
         return Several(parts) if self.several_targets_ else parts[0]
 
@@ -279,7 +278,7 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
             Two arrays, the lower and the upper ends, each of shape (rows,) or (rows, targets).
 
         Raises:
-            ValueError: if ``coverage`` is not in (0, 1), or there are no rows to rescale by.
+            ValueError: if ``coverage`` is not in (0, 1).
         """
         if not 0 < coverage < 1:
             raise ValueError(f"coverage must lie in (0, 1), got {coverage}")
@@ -288,11 +287,7 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
             lower, upper = (quantile(distribution, (1 + sign * coverage) / 2) for sign in (-1, 1))
             return lower, upper
         X = self._checked(X)
-        if not hasattr(self, "conformity_"):
-            raise ValueError("call conformalize(X, y) first, with rows that were not in fit")
         reach = [reach_of(levels, coverage) for levels in self.conformity_]
-        if self._path is not None:
-            return self._path.interval(X, reach)
         lower, upper = intervals_of(self._forecasts(X), reach)
         return self._shaped(lower), self._shaped(upper)
 
@@ -314,10 +309,7 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
         X = self._checked(X)
         y = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")
         check_consistent_length(X, y)
-        if self._path is not None:
-            self.conformity_ = list(self._path.conformity(X, y).reshape(len(y), -1).T)
-        else:
-            self.conformity_ = conformities_of(self._forecasts(X), y.reshape(len(y), -1))
+        self.conformity_ = conformities_of(self._forecasts(X), y.reshape(len(y), -1))
         return self
 
     @by_blocks(width=lambda model, **_: model._targets_per_row())
@@ -369,7 +361,7 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
 
     def _forecasts(self, X: Any) -> list[Forecast]:
         """Predict the distribution of each target at checked rows."""
-        return [Forecast(model, model.parameters(self._table(X, views))) for views, model in self.outcomes_]
+        return [Forecast(model, model.parameters(self._table(X, encoders))) for encoders, model in self.outcomes_]
 
     def _location_and_log_scale(self, X: Any) -> tuple[Array, Array]:
         """The mean and the log scale of each row and target, in standard units."""
@@ -389,7 +381,7 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
         check_consistent_length(X, y)
         self.several_targets_ = y.ndim > 1
         targets = y.reshape(len(y), -1)
-        if self.likelihood != "auto" and self.likelihood not in NETWORK_LIKELIHOODS:
+        if self.likelihood != "auto":
             LIKELIHOODS[self.likelihood].check_target(targets)
         return targets
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from likely._rows.sources import Source, source_of
 
-MOST = 1 << 25  # largest number of values that a fit reads from a table that is not in memory
+MAX_NUMBERS = 1 << 25  # largest number of values that a fit reads from a table that is not in memory
 
 
 class Read(NamedTuple):
@@ -29,7 +29,7 @@ def read_sample(X: Any, y: Any, *extras: Any) -> Read:
         raise ValueError("requires y to be passed, but the target y is None")
     for argument in (y, *extras):
         source = source if argument is None else source.beside(argument)
-    stride = max(1, -(-_numbers(source) // MOST))
+    stride = max(1, -(-_numbers(source) // MAX_NUMBERS))
     table, target, *columns = source.every(stride)
     remaining = iter(columns)
     values = tuple(None if argument is None else next(remaining) for argument in extras)

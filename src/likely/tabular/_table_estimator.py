@@ -24,18 +24,18 @@ from likely._rows.checks import check_sample_weight
 from likely._rows.columns import is_frame
 from likely._rows.contents import exact_keys
 from likely._typing import Array, Index
-from likely.tabular._council import KINDS, Fit
+from likely.tabular._encoders import Encoders
 from likely.tabular._importance import Importances, importances
-from likely.tabular._members import fresh
 from likely.tabular._sample import read_sample
-from likely.tabular._saving import load_model, save_model
-from likely.tabular._views import Views
-from likely.tabular.members._task import Table, Task
+from likely.tabular._saved import load_model, save_model
+from likely.tabular._stack import KINDS, Fit
 from likely.tabular.members.estimator import fit_estimator
 from likely.tabular.members.network import fit_networks
+from likely.tabular.members.task import Table, Task
+from likely.tabular.networks.modules import fresh
 
-FOLDS, FEWER, MANY = 5, 3, 200_000  # number of folds, and the smaller number from this many rows on
-DENSE = 200_000_000  # largest number of values in a sparse table that is made dense
+FOLDS, FOLDS_OF_MANY, MANY_ROWS = 5, 3, 200_000  # number of folds, and the smaller number from this many rows on
+MAX_DENSE = 200_000_000  # largest number of values in a sparse table that is made dense
 
 
 class TableEstimator(BaseEstimator):
@@ -48,6 +48,7 @@ class TableEstimator(BaseEstimator):
     n_jobs: int | None
     random_state: Any
     verbose: Any
+    _device: str = "cpu"  # of kernels and networks; a loaded model is on the CPU
 
     def _gather(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> tuple[Any, Any, Any, Any]:
         """Return the arguments of a fit in memory, sampled where the table is not."""
@@ -73,14 +74,14 @@ class TableEstimator(BaseEstimator):
         )  # fmt: skip
         if not sparse.issparse(X):
             return X
-        if X.shape[0] * X.shape[1] > DENSE:
+        if X.shape[0] * X.shape[1] > MAX_DENSE:
             raise ValueError(f"X is sparse with {X.shape[1]} columns, too many: reduce them, e.g. with TruncatedSVD")
         return X.toarray()
 
-    def _table(self, X: Any, views: Views) -> Table:
+    def _table(self, X: Any, encoders: Encoders) -> Table:
         """Return the inputs of the members for any rows."""
         plain = self.columns_(X)
-        return Table(plain, views(plain), self.columns_.categories, X, np.arange(len(plain)))
+        return Table(plain, encoders(plain, self._device), self.columns_.categories, X, np.arange(len(plain)))
 
     def _checked(self, X: Any) -> Any:
         check_is_fitted(self)
@@ -91,7 +92,7 @@ class TableEstimator(BaseEstimator):
         cv: Any = self.cv
         n = len(order)
         if cv is None:
-            cv = FEWER if n >= MANY else FOLDS
+            cv = FOLDS_OF_MANY if n >= MANY_ROWS else FOLDS
         if not isinstance(cv, Integral):
             return self._folds_of_splitter(cv, len(X), strata, groups, order)
         check_scalar(cv, "cv", Integral, min_val=2)
@@ -128,16 +129,16 @@ class TableEstimator(BaseEstimator):
 
     def _task(
         self, X: Any, plain: Array, target: Array, weight: Array, folds: Index, order: Index, seed: int
-    ) -> tuple[Views, Task]:
+    ) -> tuple[Encoders, Task]:
         """Return the task that members are fitted to, with categories encoded by the targets (rows, outputs)."""
-        device = str(torch.device(self.device or "cpu"))
-        views, smooth = Views.learn(plain, self.columns_.categories, target, weight, folds, device)
+        self._device = str(torch.device(self.device or "cpu"))
+        encoders, smooth = Encoders.learn(plain, self.columns_.categories, target, weight, folds, self._device)
         table = Table(plain, smooth, self.columns_.categories, X, order)
         limit = np.inf if self.time_limit is None else self._began + self.time_limit
         spread = self.n_jobs is not None or effective_n_jobs(None) > 1
         threads = 1 if spread else torch.get_num_threads()
         task = Task(table, target, weight, folds, "identity", seed, threads, self.n_jobs, spread, limit)
-        return views, task
+        return encoders, task
 
     def _members(self, inputs: int, outputs: int) -> tuple[dict[str, Fit], bool]:
         """Return the members to fit, and whether the user chose them."""
@@ -191,8 +192,8 @@ class TableEstimator(BaseEstimator):
             path: path of the file; no ending is added.
 
         Raises:
-            TypeError: if a part cannot be saved in this way: an estimator of another library, a module of your own, or
-                an ``objective`` other than ``"auto"``. The message names it; joblib and skops can save such models.
+            TypeError: if a part cannot be saved in this way: an estimator of another library or a module of your own.
+                The message names it; joblib and skops can save such models.
         """
         save_model(self, path)
 

@@ -11,10 +11,13 @@ from scipy.special import log_softmax
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
 from likely._typing import Array, Index
-from likely.tabular.members._task import Member, Task, View, cross_fit
+from likely.tabular.members.task import Member, Task, View, cross_fit
 
-MANY, QUICK = 100_000, 3  # from this many rows on, the learning rate is multiplied by this factor, for fewer rounds
-TINY = 1e-15
+MANY_ROWS, RATE_FACTOR = (
+    100_000,
+    3,
+)  # from this many rows on, the learning rate is multiplied by this factor, for fewer rounds
+MIN_MEAN = 1e-15
 
 
 @dataclass(frozen=True)
@@ -32,9 +35,9 @@ class Growth:
     def on(self, rows: int) -> Growth:
         """Return the settings for this number of rows."""
         least = min(self.least, max(1, rows // 20))
-        if rows < MANY:
+        if rows < MANY_ROWS:
             return replace(self, least=least)
-        return replace(self, rate=self.rate * QUICK, least=least, rounds=self.rounds // (QUICK + 1))
+        return replace(self, rate=self.rate * RATE_FACTOR, least=least, rounds=self.rounds // (RATE_FACTOR + 1))
 
 
 GROWTH = Growth()
@@ -164,9 +167,9 @@ class Histogram:
     def __call__(self, plain: Array) -> Array:
         """Predict, in the link's units."""
         if self.link == "softmax":
-            return np.log(np.maximum(self.trees.predict_proba(plain), TINY))
+            return np.log(np.maximum(self.trees.predict_proba(plain), MIN_MEAN))
         scores = np.asarray(self.trees.predict(plain))
-        return scores if self.link == "identity" else np.log(np.maximum(scores, TINY))
+        return scores if self.link == "identity" else np.log(np.maximum(scores, MIN_MEAN))
 
 
 def _scikit_learn(task: Task, growth: Growth, fold: int, train: Any, held_out: Any, classes: int) -> Histogram:

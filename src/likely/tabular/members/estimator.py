@@ -11,9 +11,9 @@ from sklearn.utils.validation import has_fit_parameter
 
 from likely._random import Seeded
 from likely._typing import Array, Index
-from likely.tabular.members._task import Member, Task, View, cross_fit
+from likely.tabular.members.task import Member, Task, View, cross_fit
 
-LEAST = 1e-6  # smallest probability or mean, so that its logarithm is finite
+MIN_MEAN = 1e-6  # smallest probability or mean, so that its logarithm is finite
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class Foreign:
             proba[:, self.estimator.classes_] = self.estimator.predict_proba(
                 view.source_rows
             )  # a fold may lack a class
-            return np.log(np.maximum(proba, LEAST))
+            return np.log(np.maximum(proba, MIN_MEAN))
         mean = np.asarray(self.estimator.predict(view.source_rows), dtype=np.float64).reshape(len(view.place), -1)
-        return mean if self.link == "identity" else np.log(np.maximum(mean, LEAST))
+        return mean if self.link == "identity" else np.log(np.maximum(mean, MIN_MEAN))
 
 
 def fit_estimator(task: Task, estimator: Any) -> Member:

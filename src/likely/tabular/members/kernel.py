@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from likely._typing import Array, Index
-from likely.tabular.members._glm import base_rate, descend, loss_of, stiffness
-from likely.tabular.members._task import Member, NoHelp, Task, View, cross_fit
+from likely.tabular.members.glm import base_rate, descend, loss_of, stiffness
+from likely.tabular.members.task import Member, NoHelp, Task, View, cross_fit
 
 SHAPES = ("normal", "matern", "laplace")
 LENGTHS = (0.7, 1.0, 1.5)  # in median distances between rows
@@ -25,12 +25,12 @@ RIDGES = (30.0, 3.0, 0.3, 0.03, 0.003)
 FEWER = RIDGES[1:4]  # while the metric is learned
 ROUNDS = 3
 SCOUTS, CENTRES = 300, 600  # number of centres while the metric is learned, and in the final model
-MANY, FAR = 1500, 0.5  # number of centres where the loss is less than this share of the best member's so far
-LOOK = 2000  # largest number of rows for learning the metric
-WIDE = 2000  # largest number of inputs for which a metric is learned
-ROWS = 20_000  # largest number of rows per fit: more hardly change so few coefficients
+MORE_CENTRES, AHEAD = 1500, 0.5  # number of centres where the loss is less than this share of the best member's so far
+METRIC_ROWS = 2000  # largest number of rows for learning the metric
+MAX_INPUTS = 2000  # largest number of inputs for which a metric is learned
+MAX_FIT_ROWS = 20_000  # largest number of rows per fit: more hardly change so few coefficients
 JITTER = {torch.float32: 1e-4, torch.float64: 1e-8}
-EXACT = 0.01  # share of the variance that is left, below which double precision is used
+EXACT_SHARE = 0.01  # share of the variance that is left, below which double precision is used
 
 
 def kernel(shape: str, square: Tensor) -> tuple[Tensor, Tensor]:
@@ -197,7 +197,7 @@ def root_of(outer: Tensor, diagonal: bool) -> Tensor:
 
 def fit_kernel(task: Task) -> Member:
     """Fit one model per fold; the first fold chooses the shape of the kernel, and whether the metric is diagonal."""
-    if task.best is not None and task.table.smooth[0].shape[1] > WIDE:
+    if task.best is not None and task.table.smooth[0].shape[1] > MAX_INPUTS:
         raise NoHelp
     target = torch.as_tensor(task.target, dtype=torch.float32)
     # The metric is learned by least squares, whatever the link.
@@ -207,7 +207,10 @@ def fit_kernel(task: Task) -> Member:
     weight = torch.as_tensor(task.weight, dtype=torch.float32)
     random = torch.Generator().manual_seed(task.random_state)
     draws = [
-        tuple(torch.from_numpy(rows)[torch.randperm(len(rows), generator=random)[:ROWS]] for rows in (train, held_out))
+        tuple(
+            torch.from_numpy(rows)[torch.randperm(len(rows), generator=random)[:MAX_FIT_ROWS]]
+            for rows in (train, held_out)
+        )
         for _, train, held_out in task.splits()
     ]
 
@@ -218,7 +221,7 @@ def fit_kernel(task: Task) -> Member:
             x[rows], working[rows].to(device), weight[rows].to(device),
             x[held_out_rows], working[held_out_rows].to(device), weight[held_out_rows].to(device),
         )  # fmt: skip
-        fewer = replace(plain, x=plain.x[:LOOK], y=plain.y[:LOOK], weight=plain.weight[:LOOK])
+        fewer = replace(plain, x=plain.x[:METRIC_ROWS], y=plain.y[:METRIC_ROWS], weight=plain.weight[:METRIC_ROWS])
         return plain, fewer, torch.arange(min(SCOUTS, len(rows)))
 
     kind = _kind(*scouting(task, 0)[1:])
@@ -228,10 +231,10 @@ def fit_kernel(task: Task) -> Member:
         rows, held_out_rows = draws[fold]
         device = plain.x.device
         learned = learn_metric(fewer, *kind, scouts)
-        exact = task.link == "identity" and learned.loss < EXACT * float(plain.y.var(correction=0))
+        exact = task.link == "identity" and learned.loss < EXACT_SHARE * float(plain.y.var(correction=0))
         best = task.best if task.link == "identity" and not exact else None
-        ahead = best is not None and learned.loss < FAR * float(task.losses(best[held_out], held_out).mean())
-        shape, centres = kind[0], torch.arange(min(MANY if ahead else CENTRES, len(rows)))
+        ahead = best is not None and learned.loss < AHEAD * float(task.losses(best[held_out], held_out).mean())
+        shape, centres = kind[0], torch.arange(min(MORE_CENTRES if ahead else CENTRES, len(rows)))
         problem = replace(
             plain, y=target[rows].to(device), held_out_y=target[held_out_rows].to(device), link=task.link, ridges=RIDGES
         )

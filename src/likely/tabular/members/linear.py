@@ -9,10 +9,10 @@ import torch
 
 from likely._typing import Array, Index
 from likely.linear import DynamicLogisticRegression, DynamicRidge
-from likely.tabular.members._glm import base_rate, descend
-from likely.tabular.members._task import Member, Task, View, cross_fit
+from likely.tabular.members.glm import base_rate, descend
+from likely.tabular.members.task import Member, Task, View, cross_fit
 
-ROWS = 50_000  # largest number of rows per fit: more hardly change a linear model
+MAX_FIT_ROWS = 50_000  # largest number of rows per fit: more hardly change a linear model
 RIDGE = 1.0
 
 
@@ -35,7 +35,7 @@ def fit_lines(task: Task) -> Member:
     """Fit one linear model per fold."""
 
     def fit(task: Task, fold: int, train: Index, held_out: Index) -> Line:
-        train = train[:: -(-len(train) // ROWS)]
+        train = train[:: -(-len(train) // MAX_FIT_ROWS)]
         x, y = task.table.smooth[fold].cpu().numpy()[train].astype(np.float64), task.target[train]
         weight = task.weight[train]
         if task.link == "identity":

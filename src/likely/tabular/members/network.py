@@ -15,11 +15,11 @@ from torch import Tensor, nn
 from likely._random import Seeded
 from likely._solvers.training import train
 from likely._typing import Array
-from likely.tabular._members import MLP, Copies, MemberLinear, tensors_of
-from likely.tabular._rows import Batches
-from likely.tabular.members._glm import loss_of
-from likely.tabular.members._task import Member, Task, View
+from likely.tabular.members.glm import loss_of
 from likely.tabular.members.linear import fit_lines
+from likely.tabular.members.task import Member, Task, View
+from likely.tabular.networks.modules import MLP, Copies, MemberLinear, tensors_of
+from likely.tabular.networks.rows import Batches
 
 HIDDEN = (128, 128)
 STEPS, BATCH, RATE, DECAY = 600, 256, 0.01, 0.02

@@ -9,11 +9,11 @@ import numpy as np
 from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
 
 from likely._typing import Array, Index
-from likely.tabular.members._task import Member, Task, View, cross_fit
+from likely.tabular.members.task import Member, Task, View, cross_fit
 
 TREES = 40  # per fold
-WIDE, SHARE = 20, 0.4  # from this many columns on, a split considers this share of them
-ROWS = 50_000  # largest number of rows per tree
+WIDE_COLUMNS, WIDE_SHARE = 20, 0.4  # from this many columns on, a split considers this share of them
+MAX_TREE_ROWS = 50_000  # largest number of rows per tree
 
 
 @dataclass(frozen=True)
@@ -44,12 +44,12 @@ def fit_trees(task: Task) -> Member:
         y, weight = task.target[train], task.weight[train]
         options: dict[str, Any] = {
             "n_estimators": TREES,
-            "max_features": 1.0 if x.shape[1] < WIDE else SHARE,
+            "max_features": 1.0 if x.shape[1] < WIDE_COLUMNS else WIDE_SHARE,
             "random_state": task.random_state + fold,
             "n_jobs": task.threads,
         }
-        if len(x) > ROWS:
-            options |= {"bootstrap": True, "max_samples": ROWS}
+        if len(x) > MAX_TREE_ROWS:
+            options |= {"bootstrap": True, "max_samples": MAX_TREE_ROWS}
         if task.link == "softmax":
             trees = ExtraTreesClassifier(**options).fit(x, y.argmax(1), weight)
             return Forest(trees, task.link, task.outputs, 0.5 / TREES)

@@ -1,0 +1,118 @@
+"""A fitted estimator as one file: arrays of NumPy, and a header of JSON that describes them."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import zipfile
+import zlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from likely._files import loading, replacing
+from likely._saving.codec import Array, Codec, Reader, Unsaved, Writer
+from likely._saving.parameters import check_parameters, package_version, written_parameters
+
+FORMAT = 1
+HEADER = "header.json"
+DATE = (1980, 1, 1, 0, 0, 0)  # constant, so that equal models are saved as equal files
+
+
+def packed(
+    codec: Codec, name: str, estimator: Any, fitted: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Return the header and the arrays of a file; ``name`` is the class, ``fitted`` the attributes to store."""
+    writer = Writer(codec)
+    try:
+        state = {attribute: writer.write(value) for attribute, value in fitted.items()}
+    except Unsaved as error:
+        raise TypeError(f"the model is not saved: {error}") from error
+    header = {
+        "format": FORMAT,
+        "likely": package_version(),
+        "class": name,
+        "parameters": written_parameters(estimator),
+        "fitted": state,
+    }
+    return header, writer.arrays()
+
+
+def unpacked(codec: Codec, cls: type, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> Any:
+    """Return the estimator that :func:`packed` was given."""
+    check_parameters(cls, header["parameters"], "its parameters")
+    estimator, reader = cls(**header["parameters"]), Reader(codec, arrays)
+    for name, node in header["fitted"].items():
+        if hasattr(estimator, name):
+            raise ValueError(f"it would replace {name!r} of {cls.__name__}")
+        setattr(estimator, name, reader.read(node))
+    return estimator
+
+
+def write_archive(path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+    """Write a file, or leave the old one as it was."""
+    text = json.dumps(header, allow_nan=False, ensure_ascii=True)
+    with (
+        replacing(path) as temporary,
+        zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
+    ):
+        archive.writestr(_entry(HEADER), text)
+        for name, array in arrays.items():
+            with archive.open(_entry(f"{name}.npy"), "w", force_zip64=True) as entry:
+                np.lib.format.write_array(entry, array, allow_pickle=False)
+
+
+def read_archive(
+    codec: Codec, path: str | os.PathLike[str], cls: type, name: str, predict: Callable[[Any], object]
+) -> Any:
+    """Return the estimator in a file, whose class has the name ``name``; an error says why it is not read.
+
+    ``predict`` is called with the estimator: its errors are those of a damaged file.
+    """
+    file = Path(path)
+    with loading(file), zipfile.ZipFile(file) as archive:
+        try:
+            header = _header(archive)
+            if header["class"] != name:
+                raise ValueError(f"it holds a {header['class'][:40]} and not a {name}: use the load of that class")
+            arrays = {entry[:-4]: _array(archive, entry) for entry in archive.namelist() if entry.endswith(".npy")}
+            estimator = unpacked(codec, cls, header, arrays)
+            predict(estimator)
+            return estimator
+        except (ValueError, MemoryError, OSError, EOFError, zipfile.BadZipFile, zlib.error, ImportError):
+            raise
+        except Exception as error:
+            raise ValueError(f"it is damaged ({type(error).__name__}: {error})") from error
+
+
+def _header(archive: zipfile.ZipFile) -> dict[str, Any]:
+    if HEADER not in archive.namelist():
+        raise ValueError(f"it is not a model of likely: it has no {HEADER}")
+    try:
+        header = json.loads(archive.read(HEADER))
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
+        raise ValueError(f"its {HEADER} is damaged") from None
+    expected = {"format": int, "likely": str, "class": str, "parameters": dict, "fitted": dict}
+    if not isinstance(header, dict) or not all(isinstance(header.get(name), kind) for name, kind in expected.items()):
+        raise ValueError(f"its {HEADER} lacks some of {', '.join(expected)}")
+    if header["format"] != FORMAT:
+        raise ValueError(
+            f"it has format {header['format']}, written by likely {header['likely'][:20]}; this is likely "
+            f"{package_version()}, which reads format {FORMAT}: install a version that reads it"
+        )
+    return header
+
+
+def _array(archive: zipfile.ZipFile, name: str) -> Array:
+    stream = io.BytesIO(archive.read(name))  # read to the end, so that its checksum is compared
+    array: Array = np.lib.format.read_array(stream, allow_pickle=False)
+    return array
+
+
+def _entry(name: str) -> zipfile.ZipInfo:
+    entry = zipfile.ZipInfo(name, DATE)
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    return entry

@@ -1,0 +1,194 @@
+"""Files of fitted stacks: the classes that one may name, and plain forms of networks, LightGBM's trees and frames."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Self
+
+import numpy as np
+import torch
+from sklearn.utils.validation import check_is_fitted
+from torch import nn
+
+from likely._random import Seeded
+from likely._rows.columns import as_codes, each_column, is_frame
+from likely._saving.archive import packed, read_archive, unpacked, write_archive
+from likely._saving.codec import Codec, Unsaved
+from likely._saving.trees import PlainState, PlainValue
+from likely.tabular._columns import Columns, Dates, Levels, Numbers
+from likely.tabular._encoders import Encoders, Encoding, Indicator, Number
+from likely.tabular._importance import Sample
+from likely.tabular._pool import ClassPool, Pool
+from likely.tabular._stack import Stack
+from likely.tabular.members.boosting import Boosted, Flat, Histogram, Native
+from likely.tabular.members.estimator import Foreign
+from likely.tabular.members.kernel import Smooth
+from likely.tabular.members.linear import Line
+from likely.tabular.members.network import Network
+from likely.tabular.members.task import Member
+from likely.tabular.members.trees import Forest
+from likely.tabular.networks.modules import MLP
+from likely.tabular.targets.continuous import ContinuousTarget
+from likely.tabular.targets.counts import CountTarget, Spread
+from likely.tabular.targets.links import Link
+from likely.tabular.targets.noise import Noise, Shape
+
+ESTIMATORS = ("LikelihoodRegressor", "LikelihoodClassifier")
+PASSING = ("_began", "_device", "_metadata_request")  # attributes that are no part of the model
+EQUAL = 1e-9  # largest difference of predictions before and after saving
+ALIKE, ALIKE_SHARE = 1e-3, 0.9  # the same for a model on another device, and the share of rows that must meet it
+LIBRARIES = ("pandas", "polars")
+OTHERWISE = "leave it out by model=[…], or save the whole model with joblib or skops"
+
+
+def save_model(estimator: Any, path: str | os.PathLike[str]) -> None:
+    """Write a fitted estimator; see its ``save``."""
+    check_is_fitted(estimator)
+    skipped = {*estimator.get_params(deep=False), *PASSING}
+    fitted = {name: value for name, value in vars(estimator).items() if name not in skipped}
+    rows = estimator._sample.X
+    fitted["_sample"] = Sample(PlainFrame.of(rows, estimator.columns_) if is_frame(rows) else np.asarray(rows))
+    header, arrays = packed(CODEC, _name(type(estimator)), estimator, fitted)
+    _check_equal(estimator, unpacked(CODEC, type(estimator), header, arrays))
+    write_archive(path, header, arrays)
+
+
+def load_model(cls: type, path: str | os.PathLike[str]) -> Any:
+    """Return the estimator in a file that :func:`save_model` wrote; see its ``load``."""
+    return read_archive(CODEC, path, cls, _name(cls), lambda model: model._location_and_log_scale(model._sample.X[:2]))
+
+
+def _name(cls: type) -> str:
+    """Return the name of the class of this package that a class is or extends."""
+    return next(base.__name__ for base in cls.__mro__ if base.__name__ in ESTIMATORS)
+
+
+def _check_equal(estimator: Any, restored: Any) -> None:
+    """Raise an error if the copy predicts differently."""
+    # The copy is on the CPU: another device rounds differently, which can move a row to another branch of a tree.
+    on_cpu = torch.device(estimator.device or "cpu").type == "cpu"
+    tolerance, share = (EQUAL, 1.0) if on_cpu else (ALIKE, ALIKE_SHARE)
+    before, after = (model._location_and_log_scale(model._sample.X) for model in (estimator, restored))
+    for expected, actual in zip(before, after, strict=True):
+        if np.isclose(expected, actual, rtol=tolerance, atol=tolerance, equal_nan=True).mean() < share:
+            raise RuntimeError(
+                "the model was not saved, because its copy does not predict the same: save it with joblib or skops, "
+                "and report this with the versions of scikit-learn and LightGBM"
+            )
+
+
+@dataclass(frozen=True)
+class PlainNetwork:
+    """The tensors of an :class:`MLP`, by name."""
+
+    tensors: dict[str, torch.Tensor]
+
+    def restored(self) -> MLP:
+        """Return the network."""
+        layers = [value for name, value in self.tensors.items() if name.startswith("body.") and name.endswith("weight")]
+        models, inputs, outputs = self.tensors["line.weight"].shape
+        with Seeded(0, all_draws=False):
+            network = MLP(models, inputs, outputs, [layer.shape[-1] for layer in layers], 0.0)
+        network.load_state_dict(self.tensors)
+        return network.eval()
+
+
+@dataclass(frozen=True)
+class PlainBooster:
+    """LightGBM's trees as the text that it writes."""
+
+    text: str
+
+    def restored(self) -> Any:
+        """Return the trees."""
+        try:
+            lightgbm = import_module("lightgbm")
+        except ImportError:
+            raise ImportError("this model has boosted trees of LightGBM: pip install 'likely[boosting]'") from None
+        try:
+            return lightgbm.Booster(model_str=self.text)
+        except lightgbm.basic.LightGBMError as error:
+            raise ValueError(f"its boosted trees are damaged ({error})") from error
+
+
+@dataclass(frozen=True)
+class PlainFrame:
+    """A frame whose columns hold numbers or levels; times are numbers of days."""
+
+    library: str
+    names: tuple[Any, ...]
+    values: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, X: Any, columns: Columns) -> Self:
+        """Convert a frame, whose columns are read by ``columns``."""
+        values: list[Any] = []
+        for kind, column in zip(columns.kinds, each_column(X), strict=True):
+            if isinstance(kind, Levels):
+                missing = np.isnan(as_codes(column, kind.codes))
+                levels = np.asarray(column, dtype=object).tolist()
+                values.append([None if gap else level for gap, level in zip(missing, levels, strict=True)])
+            else:
+                values.append(kind.read(column)[0])
+        return cls(type(X).__module__.split(".")[0], tuple(X.columns), tuple(values))
+
+    def restored(self) -> Any:
+        """Return a frame that is read as the same columns."""
+        if self.library not in LIBRARIES:
+            raise ValueError(f"the sample of rows is damaged: it names an unknown library of frames ({self.library!r})")
+        try:
+            library = import_module(self.library)
+        except ImportError:
+            raise ImportError(
+                f"this model was fitted on a frame of {self.library}: pip install {self.library}"
+            ) from None
+        if self.library == "polars":
+            return library.DataFrame(dict(zip(self.names, self.values, strict=True)))
+        columns = {
+            position: library.Series(values, dtype=object if isinstance(values, list) else None)
+            for position, values in enumerate(self.values)
+        }
+        frame = library.DataFrame(columns)
+        frame.columns = library.Index(self.names, tupleize_cols=False)
+        return frame
+
+
+def _replace(value: Any) -> Any:
+    """Return an object of a listed class in place of one that is not; an error names what cannot be saved."""
+    if isinstance(value, MLP):
+        return PlainNetwork(value.state_dict())
+    library = type(value).__module__.split(".")[0]
+    if library == "lightgbm":
+        return PlainBooster(value.model_to_string())
+    try:
+        return PlainState.of(value)
+    except KeyError:
+        pass
+    kind, shown = type(value).__name__, repr(value)[:60]
+    if isinstance(value, Foreign):
+        raise Unsaved(f"it is a {type(value.estimator).__name__}, an estimator of another library; {OTHERWISE}")
+    if isinstance(value, nn.Module):
+        raise Unsaved(f"it is a {kind}, a module of your own; save its state_dict, or {OTHERWISE}")
+    if library == "sklearn":
+        raise Unsaved(
+            f"this version of scikit-learn stores its trees in another way (with a {kind}); "
+            f"install likely[boosting] and fit again, or {OTHERWISE}"
+        )
+    raise Unsaved(
+        f"it holds {shown} of the type {kind}, and a file holds only numbers, strings and booleans; "
+        "convert such columns or labels to text before the fit, or save the model with joblib or skops"
+    )
+
+
+CLASSES: tuple[type, ...] = (
+    Columns, Numbers, Dates, Levels, Sample,
+    Encoders, Number, Indicator, Encoding,
+    Stack, Member, Pool, ClassPool,
+    ContinuousTarget, Link, Noise, Shape, CountTarget, Spread,
+    Line, Smooth, Network, Forest,
+    Boosted, Native, Flat, Histogram,
+    PlainFrame, PlainNetwork, PlainBooster, PlainState, PlainValue,
+)  # fmt: skip
+CODEC = Codec({kind.__name__: kind for kind in CLASSES}, _replace)

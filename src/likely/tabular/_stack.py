@@ -1,0 +1,121 @@
+"""Members of different kinds, fitted one after the other on the same folds; those that do not help are dropped."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from likely._typing import Array
+from likely.tabular.members.boosting import fit_boosting, fit_shallow
+from likely.tabular.members.kernel import fit_kernel
+from likely.tabular.members.linear import fit_lines
+from likely.tabular.members.network import fit_networks
+from likely.tabular.members.task import Member, NoHelp, OutOfTime, Task
+from likely.tabular.members.trees import fit_trees
+
+Fit = Callable[[Task], Member]
+Report = Callable[[str], None]
+
+KINDS: dict[str, Fit] = {  # in the order of fitting: the quickest first, since later ones must improve on them
+    "linear": fit_lines,
+    "kernel": fit_kernel,
+    "boosting": fit_boosting,
+    "shallow": fit_shallow,
+    "trees": fit_trees,
+    "network": fit_networks,
+}
+SMOOTH = 0.6  # ratio of the kernels' loss to that of boosting up to which the target is smooth enough for a network
+SMOOTH_CLASSES = 0.9  # the same for classes
+EXACT_SHARE = 1e-3  # share of the target's variance: where kernels leave less, a network cannot improve on them
+NETWORK_ROWS = 2000  # smallest number of rows that a network is fitted to
+
+
+@dataclass(frozen=True)
+class Stack:
+    """The fitted members, and the outcome of each that was tried."""
+
+    members: Mapping[str, Member]
+    tried: tuple[dict[str, Any], ...]
+
+    @property
+    def out_of_fold(self) -> Array:
+        """Predictions of the training rows by models fitted without them, shape (members, rows, outputs)."""
+        return np.stack([member.out_of_fold for member in self.members.values()])
+
+
+def fit_stack(
+    task: Task, fits: Mapping[str, Fit], all_of_them: bool, report: Report, scouted: Mapping[str, Array]
+) -> Stack:
+    """Fit members, and drop those that do not improve on the best one.
+
+    The first member is fitted whatever the time limit; after an interrupt the members fitted so far are kept.
+    """
+    members: dict[str, Member] = {}
+    losses: dict[str, float] = {}
+    tried: list[dict[str, Any]] = []
+    for name, fit in _in_turn(fits, scouted):
+        began, outcome = time.monotonic(), "fitted"
+        best = None if all_of_them else _best(task, members, losses, scouted, name)
+        try:
+            if not members:
+                members[name] = fit(replace(task, deadline=np.inf))
+            elif not all_of_them and name == "network" and not _network_may_help(task, losses, scouted):
+                outcome = "not begun: the target is not smooth enough, or there are too few rows"
+            else:
+                task.check_time()
+                compared = replace(task, best=best)
+                if name in scouted and "kernel" in members:
+                    compared.check_help(scouted[name], np.arange(len(task.folds)))
+                members[name] = fit(compared)
+        except NoHelp:
+            outcome = "dropped: on the first fold it did not help"
+        except OutOfTime:
+            outcome = "dropped: time_limit was reached"
+        except KeyboardInterrupt:
+            if not members:
+                raise
+            warnings.warn(f"interrupted: the fit goes on with {', '.join(members)}", stacklevel=2)
+            tried.append({"member": name, "outcome": "interrupted", "seconds": time.monotonic() - began})
+            break
+        record = {"member": name, "outcome": outcome, "seconds": round(time.monotonic() - began, 3)}
+        if name in members:
+            losses[name] = record["loss"] = task.loss(members[name].out_of_fold)
+        tried.append(record)
+        report(f"{name}: {outcome}" + (f", loss {losses[name]:.4g}" if name in losses else ""))
+    return Stack(members, tuple(tried))
+
+
+def _in_turn(fits: Mapping[str, Fit], scouted: Mapping[str, Array]) -> list[tuple[str, Fit]]:
+    """The members in the order of fitting; boosting comes before kernels where it was not scouted."""
+    if scouted or list(fits) != list(KINDS):
+        return list(fits.items())
+    return [(name, fits[name]) for name in ("linear", "boosting", "shallow", "kernel", "trees", "network")]
+
+
+def _best(
+    task: Task, members: Mapping[str, Member], losses: Mapping[str, float], scouted: Mapping[str, Array], current: str
+) -> Array | None:
+    """The out-of-fold predictions of the best member so far, or of a scouted later one that is better."""
+    if not members:
+        return None
+    name = min(losses, key=losses.__getitem__)
+    later = [prediction for kind, prediction in scouted.items() if kind not in members and kind != current]
+    better = [prediction for prediction in later if task.loss(prediction) < losses[name]]
+    return better[0] if better else members[name].out_of_fold
+
+
+def _network_may_help(task: Task, losses: Mapping[str, float], scouted: Mapping[str, Array]) -> bool:
+    """Whether the target is smooth, by the losses of kernels and boosting, and there are enough rows."""
+    if len(task.target) < NETWORK_ROWS or "kernel" not in losses:
+        return False
+    if task.link == "softmax":
+        return losses["kernel"] <= SMOOTH_CLASSES * losses.get("boosting", np.inf)
+    if losses["kernel"] < EXACT_SHARE * float(task.target.var()):
+        return False
+    boosting = losses["boosting"] if "boosting" in losses else task.loss(scouted["boosting"]) if scouted else np.inf
+    return losses["kernel"] <= SMOOTH * boosting

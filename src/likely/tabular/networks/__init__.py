@@ -1,0 +1,1 @@
+"""Networks by themselves: estimators whose loss is a likelihood with parameters that learn."""

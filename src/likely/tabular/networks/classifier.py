@@ -1,0 +1,234 @@
+"""A neural network classifier whose temperature depends on the row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d, validate_data
+from torch import Tensor
+
+from likely._rows.sources import by_blocks
+from likely._solvers.training import Progress
+from likely._typing import Array
+from likely.tabular.networks.estimator import FLOATS, NetworkEstimator
+from likely.tabular.networks.likelihood import Likelihood
+from likely.tabular.networks.rows import Rows, Units
+
+
+class NetworkClassifier(ClassifierMixin, NetworkEstimator):
+    r"""A neural network classifier with a learned temperature: :math:`p(y \mid x) = \mathrm{softmax}(z(x) / T(x))_y`.
+
+    By default five networks are trained by cross-entropy, each without one fifth of the rows; each stops when the loss
+    of its held-out rows stops falling, and the mean of their logits predicts. Then the temperature is learned from the
+    held-out logits. It varies with the input by as much as the held-out gain exceeds its standard error.
+
+    See also :class:`~likely.tabular.NetworkRegressor` for numeric targets,
+    :class:`~likely.tabular.LikelihoodClassifier` for tables with categories and missing values, and
+    :class:`likely.SoftmaxLoss`, the loss.
+
+    Args:
+        model: None is a multilayer perceptron (MLP); or an ``nn.Module`` that maps standardized inputs of shape
+            (rows, inputs) to logits, or to ``(logits, features)``; or a function of (inputs, classes) that returns one.
+        hidden: sizes of the hidden layers of the MLP; ``()`` is a linear model.
+        temperature: what the temperature depends on: ``"fixed"``, ``"global"`` (one value for all), ``"data"`` (one
+            value per training row) or ``"predicted"`` (the input).
+        objective: ``"two_stage"``, as above; ``"joint"``, the paper's, trains everything by one negative
+            log-likelihood (NLL); ``"beta"`` weights that NLL with β = .5; ``"faithful"`` trains the logits by
+            cross-entropy, without the temperature.
+        cv: number of networks, each of which is trained without one fold; None trains one network on all rows for
+            ``max_steps``.
+        learning_rate: learning rate of AdamW.
+        batch_size: rows per step; None takes all rows, as in the paper.
+        max_steps: largest number of steps; training ends earlier when the held-out loss stops falling.
+        device: torch device to train on, for example ``"cuda"``; None is the CPU.
+        random_state: seed or generator; the same seed gives the same model.
+        callbacks: functions that are called with a :class:`~likely.tabular.Progress`; training ends when one returns
+            True.
+
+    Attributes:
+        classes_: the labels, sorted, of shape (classes,).
+        outlier_scores_: score of each training label, of shape (rows,), from networks that were trained without the
+            row: the higher, the more likely the label is wrong.
+        out_of_fold_: class probabilities of each training row, of shape (rows, classes), from networks that were
+            trained without it.
+        n_rows_read_: number of rows read: all of them, unless the table was not in memory.
+
+    >>> import numpy as np
+    >>> from likely.tabular import NetworkClassifier
+    >>> from sklearn.datasets import load_wine
+    >>> X, y = load_wine(return_X_y=True)
+    >>> model = NetworkClassifier(max_steps=100, random_state=0).fit(X, y)
+    >>> model.predict_proba(X).shape, bool(model.score(X, y) > 0.95)
+    ((178, 3), True)
+    """
+
+    _named: Any = None  # all classes, in a first call of partial_fit whose rows may lack some
+
+    def __init__(
+        self,
+        model: Any = None,
+        *,
+        hidden: Sequence[int] = (64, 64),
+        temperature: str = "predicted",
+        objective: str = "two_stage",
+        cv: int | None = 5,
+        learning_rate: float = 0.01,
+        batch_size: int | None = 256,
+        max_steps: int = 2000,
+        device: Any = None,
+        random_state: Any = None,
+        callbacks: Sequence[Callable[[Progress], Any]] | None = None,
+    ) -> None:
+        self.model = model
+        self.hidden = hidden
+        self.temperature = temperature
+        self.objective = objective
+        self.cv = cv
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.max_steps = max_steps
+        self.device = device
+        self.random_state = random_state
+        self.callbacks = callbacks
+
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None) -> Self:
+        """Train on further rows, in one pass over them.
+
+        Where nothing was fitted before, ``"two_stage"`` trains as ``"faithful"`` does, because a stream has no rows to
+        hold out. After :meth:`fit` the networks are trained further, and their second stage stays as it is.
+
+        Args:
+            X: table of shape (rows, inputs), without missing values.
+            y: labels of shape (rows,).
+            sample_weight: one weight per row, of which only the ratios matter; None weights all rows equally.
+            classes: all labels, needed in the first call if its rows lack some of them.
+
+        Returns:
+            The estimator itself.
+
+        Raises:
+            ValueError: if the temperature is ``"data"``, or a label is new.
+        """
+        self._named = classes
+        try:
+            return super().partial_fit(X, y, sample_weight)
+        finally:
+            self._named = None  # a later fit learns the classes from its own labels
+
+    @by_blocks(width=lambda classifier: len(classifier.classes_))
+    def predict_proba(self, X: Any) -> Array:
+        """Predict the probability of each class, the mean of the networks' probabilities.
+
+        Args:
+            X: table of shape (rows, inputs).
+
+        Returns:
+            Array of shape (rows, classes), in the order of ``classes_``.
+        """
+        logits, phi = self._components(X)
+        return np.asarray(torch.softmax(logits / phi["temperature"][..., None], -1).mean(0), dtype=np.float64)
+
+    @by_blocks(dtype=lambda classifier: classifier.classes_.dtype)
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Predict the most probable class of each row.
+
+        Args:
+            X: table of shape (rows, inputs).
+
+        Returns:
+            Array of labels, of shape (rows,).
+        """
+        best = self.predict_proba(X).argmax(1)
+        return self.classes_[best]
+
+    @by_blocks()
+    def predict_temperature(self, X: Any) -> Array:
+        """Predict the temperature that divides each row's logits: high where labels are ambiguous or often wrong.
+
+        Args:
+            X: table of shape (rows, inputs).
+
+        Returns:
+            Array of shape (rows,).
+        """
+        _, phi = self._components(X)
+        return np.asarray(phi["temperature"].mean(0), dtype=np.float64)
+
+    @by_blocks(per_row="y")
+    def outlier_score(self, X: Any, y: Any) -> Array:
+        """Score how poorly each label fits its row: the higher, the more probable is another label.
+
+        The score is the difference between the largest probability of another class and that of the label, plus a
+        tenth of the logarithm of their ratio. For training rows use ``outlier_scores_``, which are held-out scores.
+
+        Args:
+            X: table of shape (rows, inputs).
+            y: labels of shape (rows,), from ``classes_``.
+
+        Returns:
+            Array of shape (rows,).
+
+        Raises:
+            ValueError: if y has a label that is not in ``classes_``.
+        """
+        proba = self.predict_proba(X)
+        return odds_against(proba, self._encoded(column_or_1d(y)))
+
+    def _likelihood(self) -> Likelihood:
+        return Likelihood.of("softmax", "temperature", self.temperature)
+
+    def _encoded(self, y: NDArray[Any]) -> NDArray[np.intp]:
+        unknown = np.setdiff1d(y, self.classes_)
+        if len(unknown):
+            raise ValueError(f"y has labels that are not among the classes {self.classes_}: {unknown}")
+        return np.searchsorted(self.classes_, y)
+
+    def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[NDArray[np.floating], NDArray[Any]]:
+        X, y = validate_data(self, X, y, reset=reset, dtype=FLOATS, ensure_min_samples=1 + reset)
+        check_classification_targets(y)
+        if reset:
+            self.classes_ = np.unique(y if self._named is None else self._named)
+            if len(self.classes_) < 2:
+                raise ValueError(f"Classifier can't train when only one class is present: {self.classes_[0]!r}")
+        return X, y
+
+    def _rows(self, X: NDArray[np.floating], y: NDArray[Any], weight: Array, *, reset: bool) -> Rows:
+        if reset:
+            self.units_ = Units.standard(X, weight)
+        device = torch.device(self.device or "cpu")
+        labels = torch.as_tensor(self._encoded(y), device=device)
+        weights = torch.as_tensor(weight, dtype=torch.float32, device=device)
+        return Rows(self.units_.inputs(X, device), labels, weights, len(self.classes_))
+
+    def _out_of_fold(self, prediction: Tensor, phi: dict[str, Tensor]) -> Array:
+        return np.asarray(torch.softmax(prediction / phi["temperature"].expand(len(prediction))[:, None], -1))
+
+    def _row_scores(self, rows: Rows, nll: Array) -> Array:
+        return odds_against(self.out_of_fold_, rows.y.cpu().numpy())
+
+    def _phi_shape(self, prediction: Tensor) -> torch.Size:
+        return prediction.shape[:-1]
+
+
+def odds_against(proba: Array, labels: NDArray[np.intp]) -> Array:
+    """Compare the most probable other class with the label.
+
+    The score is the difference of their probabilities plus, to order those near zero or one, a tenth of the logarithm
+    of their ratio.
+
+    >>> import numpy as np
+    >>> odds_against(np.array([[0.5, 0.5], [0.9, 0.1]]), np.array([0, 1])).round(2)
+    array([0.  , 1.02])
+    """
+    proba, rows = proba.clip(min=np.finfo(np.float64).tiny), np.arange(len(labels))
+    label = proba[rows, labels]
+    others = proba.copy()
+    others[rows, labels] = 0
+    best = others.max(1)
+    return best - label + 0.1 * np.log(best / label)

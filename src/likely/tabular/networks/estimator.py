@@ -1,0 +1,228 @@
+"""The base class of the two network estimators: arguments, training, and predictions of each network."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from numbers import Integral, Real
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state, check_scalar
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor, nn
+
+from likely._rows.blocks import Rows as TableRows
+from likely._rows.checks import all_or_nothing, check_sample_weight
+from likely._rows.contents import contents
+from likely._solvers.training import Progress
+from likely._typing import Array
+from likely.tabular._sample import read_sample
+from likely.tabular.networks.likelihood import Likelihood
+from likely.tabular.networks.modules import fresh
+from likely.tabular.networks.rows import Rows, in_chunks
+from likely.tabular.networks.training import Recipe, fit_members, nll_at, start_members
+from likely.tabular.networks.two_stage import Second, fit_two_stage
+
+OBJECTIVES = ("two_stage", "joint", "beta", "faithful")
+FLOATS = (np.float64, np.float32)
+
+
+class NetworkEstimator(BaseEstimator):
+    """A scikit-learn estimator whose loss is a likelihood with parameters that learn."""
+
+    model: Any
+    hidden: Sequence[int]
+    objective: str
+    cv: int | None
+    learning_rate: float
+    batch_size: int | None
+    max_steps: int
+    device: Any
+    random_state: Any
+    callbacks: Sequence[Callable[[Progress], Any]] | None
+    outlier_scores_: Array
+    out_of_fold_: Array
+    second_: Second | None
+
+    @all_or_nothing
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Train the networks and the parameters of their likelihood.
+
+        The order of the rows does not matter. A row of weight two counts twice in every loss. It is in one batch and
+        one fold, though, where two equal rows may be in different ones, so the two fits agree in distribution only.
+
+        Args:
+            X: table of shape (rows, inputs), without missing values. From a table that is not in memory (a path, glob
+                or URL of files, a Dask array or frame) a regular sample of rows is read, at most 2²⁵ numbers in all.
+            y: targets of shape (rows,) or (rows, targets); for a classifier labels of shape (rows,). For a table that
+                is not in memory also the name of a column, or a Dask series.
+            sample_weight: one weight per row, of which only the ratios matter; None weights all rows equally.
+
+        Returns:
+            The fitted estimator itself.
+
+        Raises:
+            ValueError: if an argument is out of its range, or X or y contains NaN or infinite values.
+        """
+        X, y, (sample_weight,), _ = read_sample(X, y, sample_weight)
+        X, y = self._checked(X, y, reset=True)
+        self.n_rows_read_ = len(X)
+        weight = _weights(sample_weight, X)
+        likelihood = self._settings()
+        order = _canonical(X, y, weight)  # folds and batches then follow from the set of rows
+        rows = self._rows(X[order], y[order], weight[order], reset=True)
+        likelihood = likelihood.at(rows.y)
+        recipe = self._recipe(rows)
+        if self.objective == "two_stage":
+            self.training_, self.second_, prediction, history = fit_two_stage(rows, likelihood, recipe)
+            phi = self.second_.mean(rows.x, prediction)
+        else:
+            self.training_, folds, history = fit_members(rows, likelihood, self.objective, recipe)
+            self.second_ = None
+            # Where no rows were held out, the only member predicts all of them.
+            folds = torch.arange(len(X), device=rows.x.device)[None] if folds is None else folds
+            prediction = self.training_.out_of_fold(rows, folds)
+            phi = self.training_.out_of_fold_phi(rows, folds)
+        self.n_steps_, self.best_steps_ = history.step, history.best_step.numpy()
+        self.out_of_fold_ = self._out_of_fold(prediction.double().cpu(), {n: v.double().cpu() for n, v in phi.items()})
+        nll = nll_at(rows, likelihood, prediction, phi).double().cpu().numpy()
+        self.outlier_scores_ = self._row_scores(rows, nll)
+        original = np.argsort(order)
+        self.out_of_fold_, self.outlier_scores_ = self.out_of_fold_[original], self.outlier_scores_[original]
+        return self
+
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Train on further rows, in one pass over them.
+
+        A stream has no rows to hold out: where nothing was fitted before, ``"two_stage"`` trains as ``"faithful"``
+        does, and inputs are standardized by the first rows. After :meth:`fit` the networks are trained further, and
+        their second stage stays as it is.
+
+        Args:
+            X: table of shape (rows, inputs), without missing values.
+            y: targets of shape (rows,) or (rows, targets), as in :meth:`fit`.
+            sample_weight: one weight per row, of which only the ratios matter; None weights all rows equally.
+
+        Returns:
+            The estimator itself.
+
+        Raises:
+            ValueError: if a parameter is ``"data"``.
+        """
+        fresh_start = not hasattr(self, "training_")
+        X, y = self._checked(X, y, reset=fresh_start)
+        weight = _weights(sample_weight, X)
+        rows = self._rows(X, y, weight, reset=fresh_start)
+        recipe = self._recipe(rows)
+        if fresh_start:
+            likelihood = self._settings().at(rows.y)
+            if likelihood.kind == "data":
+                raise ValueError(
+                    "partial_fit has no fixed set of rows, so no parameter can be 'data': use 'predicted' or 'global'"
+                )
+            objective = "faithful" if self.objective == "two_stage" else self.objective
+            self.training_, self.second_, self.n_steps_ = start_members(rows, likelihood, objective, recipe), None, 0
+        steps = -(-len(X) // (recipe.batch_size or len(X)))
+        self.training_.run(rows, None, replace(recipe, max_steps=steps, seed=recipe.seed + self.n_steps_))
+        self.n_steps_ += steps
+        return self
+
+    def _components(self, X: Any) -> tuple[Tensor, dict[str, Tensor]]:
+        """Predictions (networks, rows, outputs) and likelihood parameters of each, in the model's units."""
+        check_is_fitted(self, "training_")
+        X = validate_data(self, X, reset=False, dtype=FLOATS)
+        model, loss_fn = self.training_.fitted.model, self.training_.fitted.loss_fn
+        device = next(model.parameters()).device
+
+        def compute(rows: slice) -> dict[str, Tensor]:
+            x = self.units_.inputs(X[rows], device)
+            prediction, features = model(x)
+            if self.second_ is None:
+                phi = {name: getattr(loss_fn, name)(features=features) for name in loss_fn.slots}
+            else:
+                phi = self.second_(x, prediction.mean(0))
+            shape = self._phi_shape(prediction)
+            expanded = self.training_.likelihood.expanded
+            values = {"prediction": prediction, **{name: expanded(name, value, shape) for name, value in phi.items()}}
+            return {name: value.double().cpu() for name, value in values.items()}
+
+        phi = in_chunks(len(X), compute, 1)
+        return phi.pop("prediction"), phi
+
+    @abstractmethod
+    def _likelihood(self) -> Likelihood: ...
+
+    @abstractmethod
+    def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[NDArray[np.floating], NDArray[Any]]: ...
+
+    @abstractmethod
+    def _rows(self, X: NDArray[np.floating], y: NDArray[Any], weight: Array, *, reset: bool) -> Rows: ...
+
+    @abstractmethod
+    def _out_of_fold(self, prediction: Tensor, phi: dict[str, Tensor]) -> Array: ...
+
+    @abstractmethod
+    def _row_scores(self, rows: Rows, nll: Array) -> Array: ...
+
+    @abstractmethod
+    def _phi_shape(self, prediction: Tensor) -> torch.Size: ...
+
+    def _settings(self) -> Likelihood:
+        """The likelihood, after a check of all arguments."""
+        if self.objective not in OBJECTIVES:
+            raise ValueError(f"objective must be one of {', '.join(OBJECTIVES)}; got {self.objective!r}")
+        if self.objective == "two_stage" and self.cv is None:
+            raise ValueError("objective='two_stage' needs held-out rows: set cv, or choose objective='joint'")
+        if self.cv is not None and self.cv < 2:
+            raise ValueError(f"cv must be at least 2, or None to train one model on all rows; got {self.cv}")
+        if not np.iterable(self.hidden) or isinstance(self.hidden, str):
+            raise TypeError(f"hidden must be the sizes of the hidden layers, such as (64, 64); got {self.hidden!r}")
+        for units in self.hidden:
+            check_scalar(units, "a hidden layer", Integral, min_val=1)
+        for name, least in (("cv", 2), ("batch_size", 1)):
+            if getattr(self, name) is not None:
+                check_scalar(getattr(self, name), name, Integral, min_val=least)
+        check_scalar(self.max_steps, "max_steps", Integral, min_val=0)
+        check_scalar(self.learning_rate, "learning_rate", Real, min_val=0, include_boundaries="neither")
+        return self._likelihood()
+
+    def _recipe(self, rows: Rows) -> Recipe:
+        return Recipe(
+            make=self._make(rows),
+            hidden=tuple(self.hidden),
+            learning_rate=self.learning_rate,
+            batch_size=self.batch_size,
+            max_steps=self.max_steps,
+            cv=self.cv,
+            seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
+            callbacks=tuple(self.callbacks or ()),
+        )
+
+    def _make(self, rows: Rows) -> Callable[[], nn.Module] | None:
+        model = self.model
+        if model is None:
+            return None
+        if isinstance(model, nn.Module):
+            return partial(fresh, model)
+        if callable(model):
+            return partial(model, rows.x.shape[1], rows.outputs)
+        raise TypeError(
+            f"model must be an nn.Module, a function (inputs, outputs) that returns one, or None; got {model!r}"
+        )
+
+
+def _weights(sample_weight: Any, X: NDArray[np.floating]) -> Array:
+    weight = check_sample_weight(sample_weight, X)
+    return np.ones(len(X)) if weight is None else weight / weight.mean()
+
+
+def _canonical(X: NDArray[np.floating], y: NDArray[Any], weight: Array) -> NDArray[np.intp]:
+    """An order of the rows that depends on their values only, not on the order in which they were passed."""
+    ties = contents(TableRows(y)) if y.ndim > 1 else np.unique(y, return_inverse=True)[1]
+    return np.lexsort((weight, ties.reshape(-1), contents(TableRows(X))))

@@ -1,0 +1,62 @@
+"""The choice of a likelihood: each that the target's values allow is fitted quickly and compared on held-out rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from likely._solvers.selection import held_out_gain
+from likely._typing import Array
+from likely.tabular._pool import Pool
+from likely.tabular._stack import Stack
+from likely.tabular.members.boosting import Growth, fit_boosting
+from likely.tabular.members.task import Task
+from likely.tabular.targets import counts
+from likely.tabular.targets.continuous import ContinuousTarget, countable, family_of
+from likely.tabular.targets.links import Link, possible_links
+from likely.tabular.targets.noise import FAMILIES, learn_noise
+
+CHOICE_ROWS = 2000  # largest number of rows used for the choice
+MARGIN = 2.0  # standard errors by which another likelihood must be better to replace the best so far
+GROWTH = Growth(rate=0.15, leaves=15, rounds=100, patience=10)
+NAMED = {name: ("identity", name) for name in FAMILIES} | {"log_normal": ("log", "normal")}  # link and family
+NAMED |= {name: ("counts", name) for name in counts.FAMILIES}
+
+
+def choose(task: Task, y: Array) -> tuple[str, dict[str, float]]:
+    """Choose ``"identity"``, ``"log"``, ``"logit"`` or ``"counts"``; also return the held-out NLL of each candidate."""
+    links = [*possible_links(y), *(["counts"] if countable(y) else [])]
+    if len(links) == 1:
+        return links[0], {}
+    step = -(-len(y) // CHOICE_ROWS)
+    task, y = replace(task.subsample(step), folds=task.folds[::step] % 2), y[::step]
+    nll = {link: _held_out_nll(task, y, link) for link in links}
+    best = links[0]
+    for link in links[1:]:
+        if held_out_gain(nll[best] - nll[link], task.weight).sure(MARGIN) > 0:
+            best = link
+    return best, {link: round(float(np.average(losses, weights=task.weight)), 4) for link, losses in nll.items()}
+
+
+def _held_out_nll(task: Task, y: Array, link: str) -> Array:
+    """The NLL of each row under a link, from boosted trees that were fitted without the row."""
+    if link == "counts":
+        count_task = replace(task, target=y[:, None], link="log")
+        location = fit_boosting(count_task, GROWTH).out_of_fold[:, 0]
+        spread, _, log_square = counts.learn_spread(count_task, location, "auto", varying=True)
+        return counts.nll_of(spread, y, location, log_square)
+    units = Link.learn(link, y, task.weight)
+    z = units.forward(y)
+    standardized = replace(task, target=z[:, None], link="identity")
+    location = fit_boosting(standardized, GROWTH).out_of_fold[:, 0]
+    table = replace(task.table, plain=np.column_stack([task.table.plain, location]))
+    noise = learn_noise(replace(standardized, table=table), z - location, family_of(link, "student_t"))
+    if link != "identity" or not countable(y) or y.min() > 0:
+        return noise.nll - units.log_slope(y)
+    # A count without a link is a rounded real number.
+    model = ContinuousTarget(
+        units, Stack({}, ()), Pool(np.ones(1), 0.0), noise, {}, np.ones(1, dtype=bool), above_zero=True, is_count=True
+    )
+    return -np.asarray(model.distribution(location, noise.out_of_fold).log_prob(torch.as_tensor(y)))

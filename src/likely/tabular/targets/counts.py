@@ -1,0 +1,205 @@
+"""A target of counts: members predict the logarithm of its mean, boosted trees its dispersion."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from torch import Tensor
+from torch.distributions import Distribution
+
+from likely._solvers.selection import held_out_gain
+from likely._typing import Array
+from likely.distributions import NegativeBinomial, Poisson, ZeroInflatedNegativeBinomial
+from likely.functional import negative_binomial_nll, poisson_nll, zero_inflated_negative_binomial_nll
+from likely.likelihoods._numeric import quantile
+from likely.tabular._pool import pool_links
+from likely.tabular._stack import Fit, Report, Stack, fit_stack
+from likely.tabular.members.boosting import fit_boosting
+from likely.tabular.members.task import Member, Table, Task
+from likely.tabular.targets.noise import GROWTH
+
+FAMILIES = ("poisson", "negative_binomial", "zero_inflated_negative_binomial")
+MARGIN = 2.0  # standard errors by which a family with a further parameter must be better
+MAX_RESIDUAL, MIN_RESIDUAL = 5.0, 1e-2  # largest and smallest residual, in deviations, that the trees learn from
+MIN_DISPERSION, MAX_DISPERSION = 1e-6, 1e4  # bounds of the dispersion
+MAX_FIT_ROWS = 100_000  # largest number of rows for fitting a few parameters
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A family with dispersion = exp(shift + gain · log_square), and the log odds of an additional zero."""
+
+    family: str
+    shift: float
+    gain: float
+    zeros: float
+
+
+@dataclass(frozen=True)
+class CountTarget:
+    """The fitted model of one target.
+
+    ``log_square`` is the trees' prediction for a row: the logarithm of its mean squared standardized residual.
+    """
+
+    stack: Stack
+    weights: Array  # (members,): of the predicted means
+    trees: Member | None
+    spread: Spread
+    out_of_fold: dict[str, Array]  # parameters of each training row, from models fitted without it
+    inliers: NDArray[np.bool_]
+
+    def parameters(self, table: Table) -> dict[str, Array]:
+        """Return the logarithm of the mean, and ``log_square``, of each row."""
+        predictions = np.stack([member(table)[..., 0] for member in self.stack.members.values()])
+        location = _pooled(self.weights, predictions)
+        log_square = np.zeros_like(location)
+        if self.trees is not None:
+            for fold in range(len(location)):
+                log_square[fold] = self.trees.models[fold](_with_location(table, location[fold]).view(fold))[:, 0]
+        return {"location": np.log(np.exp(location).mean(0)), "log_square": log_square.mean(0)}
+
+    def distribution(self, location: Array, log_square: Array) -> Distribution:
+        """Return the distribution of each row's target."""
+        return _distribution(self.spread, torch.as_tensor(location), torch.as_tensor(log_square))
+
+    def mean(self, location: Array, log_square: Array) -> Array:
+        """Return the mean of each row's target."""
+        return np.asarray(self.distribution(location, log_square).mean)
+
+    def conformity(self, y: Array, location: Array, log_square: Array) -> Array:
+        """Return the distance of each target's level from ½."""
+        level = np.asarray(self.distribution(location, log_square).cdf(torch.as_tensor(y)))
+        return np.abs(level - 0.5)
+
+    def interval(self, reach: float, location: Array, log_square: Array) -> tuple[Array, Array]:
+        """Return the ends of the interval of levels ½ ± ``reach``."""
+        if reach >= 0.5:
+            return np.full(len(location), -np.inf), np.full(len(location), np.inf)
+        distribution = self.distribution(location, log_square)
+        return quantile(distribution, 0.5 - reach), quantile(distribution, 0.5 + reach)
+
+    @property
+    def likelihood(self) -> str:
+        """The name of the chosen family."""
+        return self.spread.family
+
+    def summary(self) -> dict[str, Any]:
+        """Return what was chosen, in JSON's types."""
+        return {
+            "likelihood": self.likelihood,
+            "scale": "predicted" if self.trees is not None and self.spread.gain > 0 else "global",
+            "weights": dict(zip(self.stack.members, self.weights.round(4).tolist(), strict=True)),
+            "members": list(self.stack.tried),
+            "rows_left_out": 0,
+        }
+
+
+def fit_counts(
+    task: Task, y: Array, family: str, varying: bool, fits: Mapping[str, Fit], chosen: bool, report: Report
+) -> CountTarget:
+    """Fit members and a family to targets of shape (rows,)."""
+    task = replace(task, target=y[:, None], link="log")
+    stack = fit_stack(task, fits, chosen, report, {})
+    weights = pool_links(stack.out_of_fold, task.target, task.weight, "log")
+    location = _pooled(weights, stack.out_of_fold[..., 0])
+    spread, trees, log_square = learn_spread(task, location, family, varying)
+    out_of_fold = {"location": location, "log_square": log_square}
+    return CountTarget(stack, weights, trees, spread, out_of_fold, np.ones(len(y), dtype=bool))
+
+
+def learn_spread(task: Task, location: Array, family: str, varying: bool) -> tuple[Spread, Member | None, Array]:
+    """Choose and fit a family; return it, the trees of its dispersion, and their out-of-fold ``log_square``."""
+    y, flat = task.target[:, 0], np.zeros(len(location))
+    plain = _fit_spread("negative_binomial", y, location, flat, task.weight)
+    trees, log_square = None, flat
+    if varying and family != "poisson":
+        mean = np.exp(location)
+        deviation = np.sqrt(mean + np.exp(plain.shift) * np.square(mean))
+        square = np.square(np.clip(np.abs(y - mean) / deviation, MIN_RESIDUAL, MAX_RESIDUAL))
+        growth = replace(GROWTH, least=max(GROWTH.least, len(y) // 100))
+        table = _with_location(task.table, location)
+        squares = replace(task, table=table, target=square[:, None], link="gamma", best=None, deadline=np.inf)
+        trees = fit_boosting(squares, growth)
+        log_square = trees.out_of_fold[:, 0]
+    best, best_nll = None, np.array([])
+    for name in FAMILIES if family == "auto" else (family,):
+        candidate = _fit_spread(name, y, location, log_square, task.weight)
+        nll = nll_of(candidate, y, location, log_square)
+        if best is None or held_out_gain(best_nll - nll, task.weight).sure(MARGIN) > 0:
+            best, best_nll = candidate, nll
+    assert best is not None
+    return best, trees if best.gain > 0 else None, log_square
+
+
+def nll_of(spread: Spread, y: Array, location: Array, log_square: Array) -> Array:
+    """Return the NLL of each row."""
+    parameters = torch.tensor([spread.shift, spread.gain, spread.zeros], dtype=torch.float64)
+    rows = [torch.as_tensor(column) for column in (y, location, log_square)]
+    return np.asarray(_nll(spread.family, parameters, *rows))
+
+
+def _fit_spread(family: str, y: Array, location: Array, log_square: Array, weight: Array) -> Spread:
+    """Fit the parameters of a family by maximum likelihood."""
+    step = -(-len(y) // MAX_FIT_ROWS)
+    rows = [torch.as_tensor(column[::step]) for column in (y, location, log_square)]
+    mass = torch.as_tensor(weight[::step] / weight[::step].sum())
+
+    def cost(values: Array) -> tuple[float, Array]:
+        parameters = torch.as_tensor(values).requires_grad_()
+        loss = (_nll(family, parameters, *rows) * mass).sum()
+        (gradient,) = torch.autograd.grad(loss, parameters, allow_unused=True)
+        return float(loss.detach()), np.zeros(3) if gradient is None else gradient.numpy()
+
+    if family == "poisson":
+        return Spread(family, float(np.log(MIN_DISPERSION)), 0.0, -20.0)
+    gain = (0.0, 3.0) if log_square.any() else (0.0, 0.0)
+    zeros = (-8.0, 8.0) if family.startswith("zero") else (-20.0, -20.0)
+    start = np.array([-1.0, gain[1] / 6, -2.0 if zeros[1] > 0 else -20.0])
+    bounds = [(np.log(MIN_DISPERSION), np.log(MAX_DISPERSION)), gain, zeros]
+    optimum = minimize(cost, start, jac=True, bounds=bounds, method="L-BFGS-B").x
+    return Spread(family, *(float(value) for value in optimum))
+
+
+def _dispersion(shift: Tensor, gain: Tensor, log_square: Tensor) -> Tensor:
+    return (shift + gain * log_square).clamp(np.log(MIN_DISPERSION), np.log(MAX_DISPERSION)).exp()
+
+
+def _nll(family: str, parameters: Tensor, y: Tensor, location: Tensor, log_square: Tensor) -> Tensor:
+    options: dict[str, Any] = {"reduction": "none", "validate_args": False}
+    if family == "poisson":
+        return poisson_nll(location, y, full=True, **options)
+    dispersion = _dispersion(parameters[0], parameters[1], log_square)
+    if family == "negative_binomial":
+        return negative_binomial_nll(location, y, dispersion=dispersion, **options)
+    share = parameters[2].sigmoid()
+    location = location - torch.log1p(-share)  # the mean without the additional zeros
+    return zero_inflated_negative_binomial_nll(location, y, dispersion=dispersion, inflation=share, **options)
+
+
+def _distribution(spread: Spread, location: Tensor, log_square: Tensor) -> Distribution:
+    if spread.family == "poisson":
+        return Poisson(location.exp(), validate_args=False)
+    shift, gain = torch.tensor(spread.shift, dtype=torch.float64), torch.tensor(spread.gain, dtype=torch.float64)
+    dispersion = _dispersion(shift, gain, log_square)
+    if spread.family == "negative_binomial":
+        return NegativeBinomial(1 / dispersion, logits=location + dispersion.log(), validate_args=False)
+    share = torch.tensor(spread.zeros, dtype=torch.float64).sigmoid()
+    logits = location - torch.log1p(-share) + dispersion.log()
+    return ZeroInflatedNegativeBinomial(1 / dispersion, logits, share.expand_as(logits), validate_args=False)
+
+
+def _pooled(weights: Array, log_means: Array) -> Array:
+    """Return the logarithm of the weighted mean of the members' predictions."""
+    return np.log(np.maximum(np.tensordot(weights, np.exp(log_means), 1), MIN_DISPERSION))
+
+
+def _with_location(table: Table, location: Array) -> Table:
+    """Add the predicted mean to the inputs of the trees."""
+    return replace(table, plain=np.column_stack([table.plain, location]))
