@@ -410,7 +410,6 @@ EXTRAS = {
     "dask": "tables beyond memory, clusters",
     "cli": "the `likely` command, with reports",
     "boosting": "faster and better trees in `likely.tabular`",
-    "conformal": "conformal intervals",
     "gpu": "fused kernels on a GPU (PyTorch's CUDA builds bring Triton along)",
     "lightning": "Lightning",
     "transformers": "Hugging Face's `Trainer`, Accelerate",

@@ -437,7 +437,6 @@ SUBJECTS = [
     Subject(lambda: tabular.LikelihoodRegressor(**_STACK), REGRESSOR, except_for=_STACKED, single=True, gaps=True),
     Subject(lambda: tabular.LikelihoodClassifier(**_STACK), CLASSIFIER, except_for=_STACKED, single=True, gaps=True),
     Subject(lambda: calibration.CalibratedRegressor(_RIDGE), REGRESSOR),
-    Subject(lambda: calibration.ConformalRegressor(_RIDGE), REGRESSOR),
     Subject(lambda: calibration.CalibratedClassifier(_LOGISTIC), CLASSIFIER),
     Subject(lambda: calibration.CalibratedModule(torch.nn.Identity(), "global"), Module()),
     Subject(calibration.GlobalTemperature, LOGITS),

@@ -13,7 +13,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
 
-from likely.calibration import CalibratedClassifier, CalibratedRegressor, ConformalRegressor
+from likely.calibration import CalibratedClassifier, CalibratedRegressor
 
 
 @pytest.fixture(scope="module")
@@ -65,13 +65,6 @@ def test_a_regressor_predicts_files_with_deviations_and_intervals(patients: Any)
         np.testing.assert_allclose(blocks, memory, rtol=1e-6)
     with pytest.raises(ValueError, match=r"predict_dist holds its .* call predict or predict_interval"):
         model.predict_dist(folder)
-
-
-def test_a_conformal_regressor_predicts_files(patients: Any) -> None:
-    X, y, folder = patients
-    model = ConformalRegressor(LinearRegression()).fit(X, y)
-    np.testing.assert_allclose(model.predict(folder), model.predict(X))
-    np.testing.assert_allclose(model.predict_interval(folder), model.predict_interval(X))
 
 
 def test_a_list_of_texts_is_no_list_of_paths() -> None:

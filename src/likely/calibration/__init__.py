@@ -10,7 +10,6 @@ from likely.calibration.classifiers._module import CalibratedModule
 from likely.calibration.classifiers._scaling import StructuredMatrixScaling, VectorScaling
 from likely.calibration.classifiers._temperature import FeatureTemperature, GlobalTemperature, LinearTemperature
 from likely.calibration.regressors._compose import AutoScale, ScalePipeline, compose_scales
-from likely.calibration.regressors._conformal import ConformalRegressor
 from likely.calibration.regressors._isotonic import IsotonicScale
 from likely.calibration.regressors._predicted import DeepScale, LinearScale
 from likely.calibration.regressors._recalibrated import Recalibrated
@@ -25,7 +24,6 @@ __all__ = [
     "CalibratedRegressor",
     "Calibrator",
     "Composition",
-    "ConformalRegressor",
     "DeepScale",
     "DeepTemperature",
     "FeatureTemperature",

@@ -1,5 +1,4 @@
 import pickle
-import sys
 
 import numpy as np
 import pytest
@@ -14,7 +13,6 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from likely.calibration.regressors._compose import compose_scales
-from likely.calibration.regressors._conformal import ConformalRegressor
 from likely.calibration.regressors._isotonic import IsotonicScale
 from likely.calibration.regressors._predicted import LinearScale
 from likely.calibration.regressors._regressor import CalibratedRegressor, mean_and_scale
@@ -146,35 +144,3 @@ def test_wrong_settings():
     with pytest.raises(ValueError, match="features must be 'input', None or a function"):
         CalibratedRegressor(Ridge(), features="output").fit(X, y)
     assert isinstance(CalibratedRegressor(Ridge(), method=GlobalScale()).fit(X, y).calibrator_, GlobalScale)
-
-
-def test_conformal_says_what_is_missing(monkeypatch):
-    monkeypatch.setitem(sys.modules, "crepes", None)
-    X, y = data(50)
-    with pytest.raises(ImportError, match=r"pip install likely\[conformal\]"):
-        ConformalRegressor(Ridge()).fit(X, y)
-
-
-def test_conformal_coverage():
-    pytest.importorskip("crepes")
-    covered = []
-    for seed in range(40):
-        X, y = data(300, seed=seed)
-        fitted = CalibratedRegressor(Ridge()).fit(X[:100], y[:100])
-        model = ConformalRegressor(FrozenEstimator(fitted)).fit(X[100:139], y[100:139])
-        lower, upper = model.predict_interval(X[139:], coverage=0.9)
-        covered.append(np.mean((lower <= y[139:]) & (y[139:] <= upper)))
-    # At least .9 in expectation, and below .95, as 39 rows rank 40 ways; the standard error over these sets is .008.
-    assert 0.885 < np.mean(covered) < 0.965
-
-
-def test_conformal_splits_for_an_unfitted_estimator_and_refuses_what_it_cannot_keep():
-    pytest.importorskip("crepes")
-    X, y = data(400)
-    model = ConformalRegressor(CalibratedRegressor(Ridge())).fit(X, y)
-    assert model.n_calibration_ == 100
-    lower, upper = model.predict_interval(X, coverage=0.9)
-    assert (lower < model.predict(X)).all()
-    assert np.ptp(upper - lower) > 0.1
-    with pytest.raises(ValueError, match="needs 999 calibration rows or more, there are 100"):
-        model.predict_interval(X, coverage=0.999)

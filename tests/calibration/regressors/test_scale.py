@@ -12,7 +12,7 @@ from torch.distributions import Laplace, Normal
 from likely._rows.blocks import Rows
 from likely.calibration.regressors import _scale
 from likely.calibration.regressors._compose import AutoScale, ScalePipeline, compose_scales
-from likely.calibration.regressors._isotonic import IsotonicScale, polya_tree
+from likely.calibration.regressors._isotonic import IsotonicScale, leaf_masses, polya_tree
 from likely.calibration.regressors._predicted import DeepScale, LinearScale
 from likely.calibration.regressors._recalibrated import Recalibrated
 from likely.calibration.regressors._rows import Forecasts
@@ -206,12 +206,12 @@ def test_isotonic_agrees_with_the_empirical_map():
 
 
 def test_isotonic_leaves_a_calibrated_forecast_alone():
-    levels, firmness = polya_tree((np.arange(500) + 0.5) / 500, None)
+    levels, firmness = polya_tree(leaf_masses((np.arange(500) + 0.5) / 500, np.ones(500)))
     knots = np.linspace(0, 1, len(levels))
     assert firmness == np.inf
     np.testing.assert_array_equal(levels, knots)
     chance = np.random.default_rng(0).uniform(size=(10, 500))
-    bent = np.mean([np.abs(polya_tree(pit, None)[0] - knots).max() for pit in chance])
+    bent = np.mean([np.abs(polya_tree(leaf_masses(pit, np.ones(len(pit))))[0] - knots).max() for pit in chance])
     steps = np.mean([np.abs((pit[:, None] <= knots).mean(0) - knots).max() for pit in chance])
     assert bent < 0.7 * steps
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -13,9 +13,8 @@ from torch import Tensor
 
 from likely._rows.blocks import Rows
 from likely._typing import Array
-from likely.calibration._sketches import odds_sketch
 from likely.calibration.classifiers._base import Calibrator
-from likely.calibration.classifiers._rows import Labels
+from likely.calibration.classifiers._rows import LabelledLogits, Labels
 
 
 class Sigmoid(NamedTuple):
@@ -45,15 +44,15 @@ class Polygon(NamedTuple):
 class _OneVersusRest(Calibrator):
     """A curve per class, from its log odds to a probability; the probabilities are then normalised.
 
-    For tables in blocks a histogram stands for the rows. Its bins are 3e-4 wide, or 3e-4 of the log odds where these
-    are beyond ±1; with C > 32 classes they are C / 32 times as wide.
+    A curve needs its rows at once: of a table in blocks, as many as can be kept, spread evenly over it.
     """
 
+    curves_: list[Any]
+
+    def _fit_rows(self, rows: LabelledLogits) -> Self:
+        return super()._fit_rows(rows.loaded().thinned() if rows.elsewhere else rows)
+
     def _fit(self, logits: Rows, y: Labels, features: Rows | None, weight: Array) -> None:
-        if logits.elsewhere:
-            odds_of = logits.mapped(lambda _, block: _log_odds(block))
-            self.curves_: list[Any] = [self._curve(*rows) for rows in odds_sketch(odds_of, y, weight)]
-            return
         self.curves_ = []
         for k in range(logits.shape[1]):
             odds = np.concatenate([_log_odds(logits[part])[:, k].double().cpu().numpy() for part in logits.blocks()])

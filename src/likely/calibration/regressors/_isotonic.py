@@ -13,7 +13,7 @@ and the map corrects the rest.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -24,7 +24,6 @@ from torch.distributions import Distribution
 from likely._rows.blocks import Rows
 from likely._solvers.reweighting import settled_variance
 from likely._typing import Array
-from likely.calibration._sketches import size_sketch
 from likely.calibration.regressors._recalibrated import Recalibrated
 from likely.calibration.regressors._rows import Forecasts
 from likely.calibration.regressors._scale import ScaleCalibrator
@@ -73,17 +72,12 @@ class IsotonicScale(ScaleCalibrator):
         :class:`IsotonicCalibration` for classifiers.
     """
 
-    def _fit(self, z: Tensor, rows: Forecasts) -> None:
-        plain = self._family.likelihood.nll
-        if not rows.elsewhere:
-            self.tails_ = heavy_tails(z, rows.weight, plain)
-            self.levels_, self.firmness_ = polya_tree(self._pit(z), rows.weight)
-            return
-        residuals, weight = cast(Rows, z), rows.weight
-        sizes, masses = size_sketch(residuals, weight)
-        self.tails_ = heavy_tails(torch.as_tensor(sizes), masses, plain)
+    def _fit(self, z: Any, rows: Forecasts) -> None:
+        some, sizes = self._thinned(z, rows)
+        self.tails_ = heavy_tails(sizes, some.weight, self._family.likelihood.nll)
+        residuals, weight = z if isinstance(z, Rows) else Rows(z), rows.weight
         leaves = residuals.total(lambda part: leaf_masses(self._pit(residuals[part]), np.asarray(weight[part])))
-        self.levels_, self.firmness_ = grown_tree(leaves)
+        self.levels_, self.firmness_ = polya_tree(leaves)
 
     def _pit(self, z: Tensor) -> Array:
         """Return the CDF of the forecasts at their targets."""
@@ -133,18 +127,16 @@ def heavy_tails(z: Tensor, weight: Array, plain: Any) -> Tails | None:
     return tails
 
 
-def polya_tree(pit: Array, weight: Array | None) -> tuple[Array, float]:
-    """Return the CDF of values in [0, 1] at 2¹⁰ + 1 even knots, and the firmness of highest evidence (∞: uniform)."""
-    return grown_tree(leaf_masses(pit, weight))
-
-
-def leaf_masses(pit: Array, weight: Array | None) -> Array:
+def leaf_masses(pit: Array, weight: Array) -> Array:
     """Return the weight of the values in each of 2¹⁰ even parts of [0, 1]."""
     return np.histogram(pit, bins=2**_DEPTH, range=(0, 1), weights=weight)[0].astype(np.float64)
 
 
-def grown_tree(leaves: Array) -> tuple[Array, float]:
-    """Return the result of :func:`polya_tree`, given the weights of the leaves."""
+def polya_tree(leaves: Array) -> tuple[Array, float]:
+    """Return a CDF on [0, 1] at 2¹⁰ + 1 even knots, and the firmness of highest evidence (∞: uniform).
+
+    ``leaves`` are the weights of the rows in each of the 2¹⁰ parts.
+    """
     counts = [leaves.reshape(2**depth, -1).sum(1).reshape(-1, 2) for depth in range(1, _DEPTH + 1)]
 
     def evidence(firmness: float) -> float:

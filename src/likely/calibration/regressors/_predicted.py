@@ -68,17 +68,17 @@ class LinearScale(ScaleCalibrator):
     penalty: str | float | None = "evidence"
     margin: float = 1.0
 
-    def _fit(self, z: Tensor, rows: Forecasts) -> None:
+    def _fit(self, z: Any, rows: Forecasts) -> None:
         solution = self._solve(z, rows)
         self.share_ = 1.0
         if self.penalty == "evidence" and solution.coef.any():
-            some = rows.thinned()  # of rows in blocks as many as fit in memory determine the gain and its error
-            self.share_ = self._sure_share(z if some is rows else some.residuals / self.global_scale_, some)
+            some, residuals = self._thinned(z, rows)
+            self.share_ = self._sure_share(residuals, some)
         self.solution_ = replace(solution, coef=self.share_ * solution.coef, intercept=self.share_ * solution.intercept)
         self.precision_, self.n_iter_ = solution.precision, solution.n_iter
         self.met_ = MetRanges.of(self.solution_, rows.source)
 
-    def _solve(self, z: Tensor, rows: Forecasts) -> Solution:
+    def _solve(self, z: Any, rows: Forecasts) -> Solution:
         family = self._family
 
         def evaluate(part: slice, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -185,7 +185,7 @@ class DeepScale(DeepCalibrator, ScaleCalibrator):
 
     _reads_features = True
 
-    def _fit(self, z: Tensor, rows: Forecasts) -> None:
+    def _fit(self, z: Any, rows: Forecasts) -> None:
         source, family = rows.source, self._family
         some = few(len(source), max(self.hidden, source.shape[1]))
         errors = z[some].float()

@@ -60,7 +60,8 @@ class CalibratedRegressor(RegressorMixin, CalibratedEstimator):
         0.8
 
     See Also:
-        :class:`ConformalRegressor`, with guaranteed coverage; :class:`CalibratedClassifier`.
+        :class:`CalibratedClassifier`; :class:`likely.integrations.mapie.ScaledScore`, for intervals of guaranteed
+        coverage.
     """
 
     estimator: Any

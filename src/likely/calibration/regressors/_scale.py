@@ -203,8 +203,13 @@ class ScaleCalibrator(BaseEstimator):
             raise ValueError(f"features have {width or 'no'} columns, the fit had {fitted or 'no'} columns")
         return rows.scale * self.global_scale_ * self._factor(rows)
 
-    def _fit(self, z: Tensor, rows: Forecasts) -> None:
-        """Fit to the residuals in units of the globally scaled forecasts."""
+    def _fit(self, z: Any, rows: Forecasts) -> None:
+        """Fit to the residuals in units of the globally scaled forecasts: a tensor, or rows that are elsewhere."""
+
+    def _thinned(self, z: Any, rows: Forecasts) -> tuple[Forecasts, Tensor]:
+        """Return rows in memory and their residuals: all of them, or of rows in blocks as many as can be kept."""
+        some = rows.thinned()
+        return some, z if some is rows else some.residuals / self.global_scale_
 
     def _factor(self, rows: Forecasts) -> Tensor | float:
         """Return the factor by which each row's globally calibrated scale is multiplied."""
