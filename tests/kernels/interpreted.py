@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from itertools import product
 from typing import Any
 
 import torch
@@ -112,7 +113,7 @@ def rows_of_a_table() -> None:
     from likely.row_store._step import first_places, summed
 
     _rule_triton.MAX_COLUMNS = _rule_triton.TILE = 8
-    for optimizer in ("rmsprop", "adagrad", "sgd"):
+    for optimizer, _rule_triton.MAX_SEARCHED in product(("rmsprop", "adagrad", "sgd"), (0, 64)):
         for shape, clip, weight_decay in (((), 1.0, 0.1), ((), None, 0.0), ((3,), 1.0, 0.0), ((2, 10), None, 0.1)):
             rule = Rule(optimizer, 0.1, 0.9, 1e-8, clip, weight_decay)
             for batch, rows in ((1, 4), (8, 3), (45, 2), (45, 40)):

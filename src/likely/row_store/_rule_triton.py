@@ -14,21 +14,46 @@ from likely.row_store._rule import Rule
 
 RMSPROP, ADAGRAD, SGD = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
 MAX_COLUMNS, MAX_PLACES, TILE = 1024, 32, 1024  # per block of gradients, and the most values in one
+MAX_SEARCHED = 1024  # largest batch in which each program searches its row's places; a larger one is sorted
 _INT32 = 2**31 - 1
 
 
 @triton.jit
-def _total(ordered, order, grad, first, row, batch, width, columns, PLACES: tl.constexpr, COLUMNS: tl.constexpr):
-    """Add up some columns of one row's gradients, which are at consecutive places of the sorted batch."""
+def _next_alike(index, row, after, batch, SEARCHED: tl.constexpr):
+    """Return the next place of an unsorted batch with the same row."""
+    places = tl.arange(0, SEARCHED)
+    alike = tl.load(index + places, places < batch, other=-1) == row
+    return tl.min(tl.where(alike & (places > after), places, batch))
+
+
+@triton.jit
+def _total(
+    index,
+    order,
+    grad,
+    first,
+    row,
+    batch,
+    width,
+    columns,
+    SEARCHED: tl.constexpr,
+    PLACES: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """Add up some columns of one row's gradients; in a sorted batch they are at consecutive places."""
     total = tl.zeros([COLUMNS], tl.float32)
-    start = first
-    while start < batch:
-        places = start + tl.arange(0, PLACES)
-        alike = tl.load(ordered + places, places < batch, other=-1) == row
-        at = tl.load(order + places, alike, other=0).to(tl.int64) * width
-        mask = alike[:, None] & (columns < width)[None, :]
-        total += tl.sum(tl.load(grad + at[:, None] + columns[None, :], mask, other=0.0), 0)
-        start = tl.where(tl.sum(alike.to(tl.int32)) == PLACES, start + PLACES, batch)
+    place = first
+    while place < batch:
+        if SEARCHED:
+            total += tl.load(grad + place.to(tl.int64) * width + columns, columns < width, other=0.0)
+            place = _next_alike(index, row, place, batch, SEARCHED)
+        else:
+            places = place + tl.arange(0, PLACES)
+            alike = tl.load(index + places, places < batch, other=-1) == row
+            at = tl.load(order + places, alike, other=0).to(tl.int64) * width
+            mask = alike[:, None] & (columns < width)[None, :]
+            total += tl.sum(tl.load(grad + at[:, None] + columns[None, :], mask, other=0.0), 0)
+            place = tl.where(tl.sum(alike.to(tl.int32)) == PLACES, place + PLACES, batch)
     return total
 
 
@@ -50,7 +75,7 @@ def _pace(length, old, strange, width, new_weight, eps, clip, RULE: tl.constexpr
 
 @triton.jit(do_not_specialize=["batch", "width"])  # one is not a special case
 def _move_kernel(
-    ordered,
+    index,
     order,
     grad,
     rows,
@@ -64,18 +89,22 @@ def _move_kernel(
     weight_decay,
     RULE: tl.constexpr,
     DECAYS: tl.constexpr,
+    SEARCHED: tl.constexpr,
     PLACES: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """One program per place of the sorted batch; that of a row's first place moves the row."""
+    """One program per place of the batch; that of a row's first place moves the row."""
     place = tl.program_id(0)
-    row = tl.load(ordered + place)
-    if tl.load(ordered + place - 1, place > 0, other=-1) == row:
+    row = tl.load(index + place)
+    if SEARCHED:
+        if _next_alike(index, row, -1, batch, SEARCHED) != place:
+            return
+    elif tl.load(index + place - 1, place > 0, other=-1) == row:
         return
     squares, largest, strange = 0.0, 0.0, 0
     for start in range(0, width, COLUMNS):
         columns = start + tl.arange(0, COLUMNS)
-        slope = _total(ordered, order, grad, place, row, batch, width, columns, PLACES, COLUMNS)
+        slope = _total(index, order, grad, place, row, batch, width, columns, SEARCHED, PLACES, COLUMNS)
         squares += tl.sum(slope * slope)
         largest = tl.maximum(largest, tl.max(tl.abs(slope)))
         strange += tl.sum((slope - slope != 0.0).to(tl.int32))  # of infinity and NaN
@@ -90,7 +119,7 @@ def _move_kernel(
         columns = start + tl.arange(0, COLUMNS)
         at = rows + row.to(tl.int64) * width + columns
         value = tl.load(at, columns < width, other=0.0)
-        slope = _total(ordered, order, grad, place, row, batch, width, columns, PLACES, COLUMNS)
+        slope = _total(index, order, grad, place, row, batch, width, columns, SEARCHED, PLACES, COLUMNS)
         change = slope * factor
         if DECAYS:
             change += weight_decay * value
@@ -102,11 +131,14 @@ def move(rule: Rule, index: Tensor, grad: Tensor, table: Pair) -> None:
     batch, width = len(index), max(1, grad[0].numel())
     columns = min(MAX_COLUMNS, triton.next_power_of_2(width))
     places = max(1, min(MAX_PLACES, TILE // columns))
+    searched = triton.next_power_of_2(batch) if batch <= MAX_SEARCHED else 0
     with torch.cuda.device_of(grad):
-        # 32-bit numbers are sorted in half the time; with a stable sort, sums have the order of the batch.
-        ordered, order = (index.int() if len(table.rows) <= _INT32 else index).sort(stable=True)
+        index = order = index.contiguous()
+        if not searched:
+            # 32-bit numbers are sorted in half the time; with a stable sort, sums have the order of the batch.
+            index, order = (index.int() if len(table.rows) <= _INT32 else index).sort(stable=True)
         _move_kernel[(batch,)](
-            ordered,
+            index,
             order,
             grad.contiguous(),
             *table,
@@ -119,7 +151,8 @@ def move(rule: Rule, index: Tensor, grad: Tensor, table: Pair) -> None:
             rule.weight_decay,
             RULE=rule.number,
             DECAYS=rule.weight_decay != 0,
+            SEARCHED=searched,
             PLACES=places,
             COLUMNS=columns,
-            num_warps=4 if columns > 128 else 1,
+            num_warps=4 if searched or columns > 128 else 1,
         )

@@ -26,7 +26,7 @@ def move(rule: Rule, index: Tensor, table: Pair, grad: Tensor) -> bool:
 
 
 def step(rule: Rule, index: Tensor, old: Pair, grad: Tensor) -> Pair:
-    """Return the rows ``old``, gathered by ``index`` and overwritten, after a step; equal indices have equal results."""
+    """Return rows gathered by ``index`` after a step; ``old`` is overwritten, and equal indices have equal rows."""
     first = first_places(index)
     gathered = Pair(*(tensor.to(grad.dtype) for tensor in old))
     if move(rule, first, gathered, grad):
