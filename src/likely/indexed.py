@@ -20,7 +20,7 @@ class IndexedDataset(Dataset[Any]):
         TypeError: the dataset is not map-style.
 
     See Also:
-        :class:`~likely.row_store.LookAhead`, which prefetches the values of the rows.
+        :class:`~likely.Data`, a parameter with one value per row.
 
     >>> import torch
     >>> from likely import IndexedDataset

@@ -1,6 +1,5 @@
 """Whatever is done to a table, and in whatever order, rows elsewhere are those of a table on the device."""
 
-import copy
 import random
 
 import pytest
@@ -21,7 +20,6 @@ class Both:
     def __init__(self, path, in_file):
         self.path, self.in_file = path, in_file
         self.table, self.reference = build(path if in_file else "host"), build("device")
-        self.saved = copy.deepcopy(self.reference.state_dict())
         self.open_losses = []
 
     def batch(self, luck):
@@ -37,15 +35,6 @@ class Both:
             index = self.batch(luck)
             assert torch.equal(self.table(index), self.reference(index))
 
-    def prefetch(self, luck):
-        """A batch that may or may not come, with steps in between."""
-        index = self.batch(luck)
-        self.table.prefetch(index)
-        for _ in range(luck.randint(0, 2)):
-            self.step(luck)
-        for table in (self.table, self.reference):
-            table(index).square().sum().backward()
-
     def forward(self, luck):
         """Losses that are differentiated later, or never."""
         index = self.batch(luck)
@@ -56,20 +45,14 @@ class Both:
             for loss in self.open_losses.pop(luck.randrange(len(self.open_losses))):
                 loss.backward()
 
-    def save(self, luck):
-        self.table.save(*([] if self.in_file else [self.path]))
-        self.saved = copy.deepcopy(self.reference.state_dict())
-
     def reopen(self, luck):
+        """The table in its file as it is, and the one in memory from its state."""
         self.open_losses.clear()
         if self.in_file:
-            self.table.close()
             self.table = build(self.path)
-        elif self.path.exists():
-            self.table.load(self.path)
         else:
-            self.table = build("host")
-        self.reference.load_state_dict(self.saved)
+            state, self.table = self.table.state_dict(), build("host")
+            self.table.load_state_dict(state)
 
     def copy_state(self, luck):
         if not self.in_file:
@@ -80,7 +63,7 @@ class Both:
 @pytest.mark.parametrize("seed", range(5))
 def test_a_random_history(in_file, seed, tmp_path):
     luck, both = random.Random(seed), Both(tmp_path / "rows.table", in_file)
-    deeds = [Both.step, Both.step, Both.look, Both.prefetch, Both.forward, Both.backward, Both.save, Both.reopen]
+    deeds = [Both.step, Both.step, Both.look, Both.forward, Both.backward, Both.reopen]
     for _ in range(120):
         luck.choice([*deeds, Both.copy_state])(both, luck)
         if luck.random() < 0.2:

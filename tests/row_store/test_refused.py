@@ -142,4 +142,4 @@ def test_a_table_in_a_file_cannot_be_copied_by_mistake(tmp_path):
         with pytest.raises(TypeError, match="cannot be copied or pickled"):
             attempt(table)
     table.step(torch.tensor([3]), torch.ones(1, 2))
-    table.save()
+    table.flush()

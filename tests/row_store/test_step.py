@@ -60,10 +60,9 @@ def test_steps_as_the_plain_loop_does(kind, shape, options, store, tmp_path):
 @pytest.mark.parametrize("kind", ["rmsprop", "adagrad", "sgd"])
 @pytest.mark.parametrize("shape", [(), (3, 2), (5, 7)])
 @pytest.mark.parametrize("store", ["device", "host"])
-def test_compiled_code_numpy_and_torch_step_alike(kind, shape, store, monkeypatch):
+def test_compiled_code_and_torch_step_alike(kind, shape, store, monkeypatch):
     tables = []
-    for native, few in ((True, 0), (False, 0), (False, 10**9)):
-        monkeypatch.setattr(_step, "_FEW", few)
+    for native in (True, False):
         if not native:
             monkeypatch.setattr(_step, "library", lambda: None)
         torch.manual_seed(1)
@@ -73,18 +72,15 @@ def test_compiled_code_numpy_and_torch_step_alike(kind, shape, store, monkeypatc
             grad = sizes.view(-1, *[1] * len(shape)) * torch.randn(18, *shape)
             table.step(torch.randint(0, 20, (18,)), grad)
         tables.append(table)
-    first, *others = tables
-    for other in others:
-        torch.testing.assert_close(other.rows, first.rows, rtol=1e-5, atol=1e-6)
-        torch.testing.assert_close(other.mean_square, first.mean_square, rtol=1e-5, atol=0)
-    if not shape:  # no sums over a row's numbers, whose order could differ
-        assert torch.equal(tables[1].rows, tables[2].rows)
+    compiled, plain = tables
+    torch.testing.assert_close(plain.rows, compiled.rows, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(plain.mean_square, compiled.mean_square, rtol=1e-5, atol=0)
 
 
 @pytest.mark.skipif(_step.library() is None, reason="installed without a C++ compiler")
 @pytest.mark.parametrize("width", [1, 7, 8, 1000])
 def test_compiled_code_bears_gradients_of_any_size(width):
-    """Their squares overflow float32: NumPy and torch leave such a row where it is, unless it is one number."""
+    """Their squares overflow float32: torch leaves such a row where it is, unless it is one number."""
     table = RowStore(torch.zeros(3, width), lr=1.0)
     table.step(torch.tensor([2]), torch.full((1, width), 3e38))
     torch.testing.assert_close(table.rows[2], torch.full((width,), -1.0))
@@ -194,14 +190,11 @@ def test_copies_of_a_table_are_independent(store):
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
-def test_a_module_turned_to_another_dtype_goes_on(dtype, tmp_path):
+def test_a_module_turned_to_another_dtype_goes_on(dtype):
     table = RowStore(torch.zeros(4, 2), lr=0.5).to(dtype)
     table(torch.tensor([1, 1, 2])).sum().backward()
     assert table.rows.dtype == dtype
     torch.testing.assert_close(table.rows[1:3].float(), torch.full((2, 2), -0.5), rtol=1e-2, atol=0)
-    if dtype != torch.float16:
-        table.save(tmp_path / "saved")
-        table.load(tmp_path / "saved")
 
 
 def test_rows_on_the_host_stay_there():

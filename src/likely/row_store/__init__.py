@@ -6,13 +6,12 @@ change rows that are not in the batch. Instead the rows of a batch are gathered 
 
 ====================  =======================================================================================
 ``store="device"``    with the model: the default, and the fastest
-``store="host"``      in the memory of the host; :class:`LookAhead` fetches the next batch's rows in advance
+``store="host"``      in the memory of the host, where there is more of it
 ``store="a/path"``    in a file that grows as rows are used: a billion rows on a laptop
 ``sharded=True``      a part of the rows in each process, in any of the three
 ====================  =======================================================================================
 """
 
-from likely.row_store._lookahead import LookAhead
 from likely.row_store._store import RowStore
 
-__all__ = ["LookAhead", "RowStore"]
+__all__ = ["RowStore"]

@@ -1,7 +1,8 @@
-"""Rows in memory, of a device or the host; and the interface of all stores."""
+"""Rows in memory, of a device or the host."""
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 
@@ -12,27 +13,20 @@ class Pair(NamedTuple):
     mean_square: Tensor
 
 
-class Store(Protocol):
-    """The operations of an optimizer on rows, wherever they are stored."""
-
-    def read(self, index: Tensor) -> Pair:
-        """Read the rows of ``index``."""
-
-    def write(self, index: Tensor, new: Pair, old: Pair | None = None) -> None:
-        """Replace the rows of ``index``; a caller that knows the ``old`` ones saves reading them."""
-
-
 class Memory(Pair):
-    """A tensor of rows and one of mean squares."""
+    """A tensor of all rows and one of their mean squares."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where rows are read, moved and written."""
+        return self.rows.device
 
     def read(self, index: Tensor) -> Pair:
         """Gather the rows of ``index``."""
-        return Pair(self.rows.index_select(0, index), self._state(index))
+        state = self.mean_square.index_select(0, index) if len(self.mean_square) else self.mean_square
+        return Pair(self.rows.index_select(0, index), state)
 
-    def _state(self, index: Tensor) -> Tensor:
-        return self.mean_square.index_select(0, index) if len(self.mean_square) else self.mean_square
-
-    def write(self, index: Tensor, new: Pair, old: Pair | None = None) -> None:
+    def write(self, index: Tensor, new: Pair) -> None:
         """Scatter rows; the rows of an index that occurs twice must be equal."""
         self.rows.index_copy_(0, index, new.rows)
         if len(self.mean_square):

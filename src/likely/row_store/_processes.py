@@ -1,30 +1,10 @@
-"""One table in several processes: equal copies, or one part per process; and what is done at a fork."""
+"""One table in several processes: equal copies, or one part per process."""
 
-import os
-import weakref
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch import distributed as dist
-
-_FORKED: "weakref.WeakSet[Any]" = weakref.WeakSet()
-
-
-def watch(table: Any) -> None:
-    """Call ``before_fork`` of a table before every fork, and ``in_child`` after it in the new process.
-
-    A forked process has one thread only, and locks that other threads held stay locked in it.
-    """
-    _FORKED.add(table)
-
-
-if hasattr(os, "register_at_fork"):  # Windows has no fork
-    os.register_at_fork(
-        before=lambda: [table.before_fork() for table in list(_FORKED)],
-        after_in_child=lambda: [table.in_child() for table in list(_FORKED)],
-    )
 
 
 def processes() -> int:

@@ -1,15 +1,12 @@
 """The row-wise optimizers, in one place for all stores."""
 
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from likely._validation import check_not_negative, check_positive
 
-Array = Any  # a tensor or a NumPy array: the formulas are the same
 OPTIMIZERS = ("rmsprop", "adagrad", "sgd")
 
 
@@ -44,27 +41,26 @@ class Rule:
         """Whether there is a running mean square per row."""
         return self.optimizer != "sgd"
 
-    def __call__(self, rows: Array, mean_square: Array, grad: Array) -> tuple[Array, Array]:
+    def __call__(self, rows: Tensor, mean_square: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
         """Return the rows and mean squares after a step; a row whose gradient is not finite is exactly unchanged."""
-        xp: Any = torch if isinstance(rows, Tensor) else np
         flat, old = grad.reshape(len(grad), -1), rows.reshape(len(rows), -1)
         wide = flat.shape[1] > 1  # scalars, the most frequent case, need no sums
-        moves = xp.isfinite(flat).all(1)[:, None] if wide else xp.isfinite(flat)
-        flat = xp.where(moves, flat, 0.0)
+        moves = flat.isfinite().all(1)[:, None] if wide else flat.isfinite()
+        flat = torch.where(moves, flat, 0.0)
         if self.clip is not None:
-            length = xp.sqrt(xp.square(flat).sum(1))[:, None] if wide else xp.abs(flat)
-            flat = xp.where(length > self.clip, flat / (length / self.clip), flat)
+            length = flat.square().sum(1).sqrt()[:, None] if wide else flat.abs()
+            flat = torch.where(length > self.clip, flat / (length / self.clip), flat)
         change = flat
         if self.has_state:
-            square = xp.square(flat).mean(1) if wide else xp.square(flat)[:, 0]
-            mean_square = xp.where(square == 0, mean_square, self._accumulated(xp, mean_square, square))
-            change = flat / (xp.sqrt(mean_square)[:, None] + self.eps)
+            square = flat.square().mean(1) if wide else flat.square()[:, 0]
+            mean_square = torch.where(square == 0, mean_square, self._accumulated(mean_square, square))
+            change = flat / (mean_square.sqrt()[:, None] + self.eps)
         if self.weight_decay:
             change = change + self.weight_decay * old * moves
         return (old - self.lr * change).reshape(rows.shape), mean_square
 
-    def _accumulated(self, xp: Any, old: Array, square: Array) -> Array:
+    def _accumulated(self, old: Tensor, square: Tensor) -> Tensor:
         if self.optimizer == "adagrad":
             return old + square
         # The first gradient of a row starts its mean square, so that the first step has the length lr.
-        return xp.where(old == 0, square, old + (1 - self.decay) * (square - old))
+        return torch.where(old == 0, square, old + (1 - self.decay) * (square - old))

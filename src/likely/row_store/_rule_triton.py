@@ -13,33 +13,52 @@ from likely.row_store._memory import Pair
 from likely.row_store._rule import Rule
 
 RMSPROP, ADAGRAD, SGD = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
-BLOCK = 1024  # columns per block
+MAX_COLUMNS, MAX_PLACES, TILE = 1024, 32, 1024  # per block of gradients, and the most values in one
+MAX_SEARCHED = 1024  # largest batch in which each program searches its row's places; a larger one is sorted
+_INT32 = 2**31 - 1
 
 
 @triton.jit
-def _next_alike(index, row_index, after, batch, PLACES: tl.constexpr):
-    """Return the next place of the batch with the same row."""
-    next_place = batch
-    for start in range(0, batch, PLACES):
-        places = start + tl.arange(0, PLACES)
-        alike = tl.load(index + places, places < batch, other=-1) == row_index
-        next_place = tl.minimum(next_place, tl.min(tl.where(alike & (places > after), places, batch)))
-    return next_place
+def _next_alike(index, row, after, batch, SEARCHED: tl.constexpr):
+    """Return the next place of an unsorted batch with the same row."""
+    places = tl.arange(0, SEARCHED)
+    alike = tl.load(index + places, places < batch, other=-1) == row
+    return tl.min(tl.where(alike & (places > after), places, batch))
 
 
 @triton.jit
-def _summed(index, grad, row_index, batch, width, columns, PLACES: tl.constexpr, BLOCK: tl.constexpr):
-    """Add up the gradients of the same row, in the order of the batch, for some columns."""
-    total = tl.zeros([BLOCK], tl.float32)
-    place = _next_alike(index, row_index, -1, batch, PLACES)
+def _total(
+    index,
+    order,
+    grad,
+    first,
+    row,
+    batch,
+    width,
+    columns,
+    SEARCHED: tl.constexpr,
+    PLACES: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """Add up some columns of one row's gradients; in a sorted batch they are at consecutive places."""
+    total = tl.zeros([COLUMNS], tl.float32)
+    place = first
     while place < batch:
-        total += tl.load(grad + place.to(tl.int64) * width + columns, columns < width, other=0.0)
-        place = _next_alike(index, row_index, place, batch, PLACES)
+        if SEARCHED:
+            total += tl.load(grad + place.to(tl.int64) * width + columns, columns < width, other=0.0)
+            place = _next_alike(index, row, place, batch, SEARCHED)
+        else:
+            places = place + tl.arange(0, PLACES)
+            alike = tl.load(index + places, places < batch, other=-1) == row
+            at = tl.load(order + places, alike, other=0).to(tl.int64) * width
+            mask = alike[:, None] & (columns < width)[None, :]
+            total += tl.sum(tl.load(grad + at[:, None] + columns[None, :], mask, other=0.0), 0)
+            place = tl.where(tl.sum(alike.to(tl.int32)) == PLACES, place + PLACES, batch)
     return total
 
 
 @triton.jit
-def pace(length, old, strange, width, new_weight, eps, clip, RULE: tl.constexpr):
+def _pace(length, old, strange, width, new_weight, eps, clip, RULE: tl.constexpr):
     """Return the mean square of a row after a gradient of this length, and the factor of the gradient."""
     shrink = tl.where(length > clip, clip / length, 1.0)  # without clipping, clip is infinite
     mean, per_square = old, shrink
@@ -55,13 +74,12 @@ def pace(length, old, strange, width, new_weight, eps, clip, RULE: tl.constexpr)
 
 
 @triton.jit(do_not_specialize=["batch", "width"])  # one is not a special case
-def _step_kernel(
+def _move_kernel(
     index,
+    order,
     grad,
     rows,
     mean_square,
-    new_rows,
-    new_mean_square,
     batch,
     width,
     lr,
@@ -71,55 +89,59 @@ def _step_kernel(
     weight_decay,
     RULE: tl.constexpr,
     DECAYS: tl.constexpr,
-    RESIDENT: tl.constexpr,
+    SEARCHED: tl.constexpr,
     PLACES: tl.constexpr,
-    BLOCK: tl.constexpr,
+    COLUMNS: tl.constexpr,
 ):
-    """One program per place of the batch.
-
-    Gathered rows are in the order of the batch, and two copies of a row have the same result. Resident rows are moved
-    by the program of their first place only.
-    """
+    """One program per place of the batch; that of a row's first place moves the row."""
     place = tl.program_id(0)
-    row_index = tl.load(index + place)
-    row_number = place.to(tl.int64)
-    if RESIDENT:
-        row_number = row_index
-        if _next_alike(index, row_index, -1, batch, PLACES) != place:
+    row = tl.load(index + place)
+    if SEARCHED:
+        if _next_alike(index, row, -1, batch, SEARCHED) != place:
             return
-    first = row_number * width
+    elif tl.load(index + place - 1, place > 0, other=-1) == row:
+        return
     squares, largest, strange = 0.0, 0.0, 0
-    for start in range(0, width, BLOCK):
-        slope = _summed(index, grad, row_index, batch, width, start + tl.arange(0, BLOCK), PLACES, BLOCK)
+    for start in range(0, width, COLUMNS):
+        columns = start + tl.arange(0, COLUMNS)
+        slope = _total(index, order, grad, place, row, batch, width, columns, SEARCHED, PLACES, COLUMNS)
         squares += tl.sum(slope * slope)
         largest = tl.maximum(largest, tl.max(tl.abs(slope)))
         strange += tl.sum((slope - slope != 0.0).to(tl.int32))  # of infinity and NaN
     length = tl.where(width == 1, largest, tl.sqrt(squares))  # the square of a single number could overflow
     old = 0.0
     if RULE != SGD:
-        old = tl.load(mean_square + row_number)
-    mean, factor = pace(length, old, strange > 0, width, new_weight, eps, clip, RULE)
+        old = tl.load(mean_square + row)
+    mean, factor = _pace(length, old, strange > 0, width, new_weight, eps, clip, RULE)
     if RULE != SGD:
-        tl.store(new_mean_square + row_number, mean)
-    for start in range(0, width, BLOCK):
-        columns = start + tl.arange(0, BLOCK)
-        row = tl.load(rows + first + columns, columns < width, other=0.0)
-        slope = _summed(index, grad, row_index, batch, width, columns, PLACES, BLOCK)
+        tl.store(mean_square + row, mean)
+    for start in range(0, width, COLUMNS):
+        columns = start + tl.arange(0, COLUMNS)
+        at = rows + row.to(tl.int64) * width + columns
+        value = tl.load(at, columns < width, other=0.0)
+        slope = _total(index, order, grad, place, row, batch, width, columns, SEARCHED, PLACES, COLUMNS)
         change = slope * factor
         if DECAYS:
-            change += weight_decay * row
-        tl.store(new_rows + first + columns, tl.where(strange > 0, row, row - lr * change), columns < width)
+            change += weight_decay * value
+        tl.store(at, tl.where(strange > 0, value, value - lr * change), columns < width)
 
 
-def step(rule: "Rule", index: Tensor, grad: Tensor, old: Pair, new: Pair) -> None:
-    """Write the rows of ``index`` after a step into ``new``; where it is ``old`` itself, it has all rows of a table."""
+def move(rule: Rule, index: Tensor, grad: Tensor, table: Pair) -> None:
+    """Move the rows of ``index`` in place."""
     batch, width = len(index), max(1, grad[0].numel())
+    columns = min(MAX_COLUMNS, triton.next_power_of_2(width))
+    places = max(1, min(MAX_PLACES, TILE // columns))
+    searched = triton.next_power_of_2(batch) if batch <= MAX_SEARCHED else 0
     with torch.cuda.device_of(grad):
-        _step_kernel[(batch,)](
+        index = order = index.contiguous()
+        if not searched:
+            # 32-bit numbers are sorted in half the time; with a stable sort, sums have the order of the batch.
+            index, order = (index.int() if len(table.rows) <= _INT32 else index).sort(stable=True)
+        _move_kernel[(batch,)](
             index,
+            order,
             grad.contiguous(),
-            *old,
-            *new,
+            *table,
             batch,
             width,
             rule.lr,
@@ -129,7 +151,8 @@ def step(rule: "Rule", index: Tensor, grad: Tensor, old: Pair, new: Pair) -> Non
             rule.weight_decay,
             RULE=rule.number,
             DECAYS=rule.weight_decay != 0,
-            RESIDENT=new is old,
-            PLACES=min(1024, triton.next_power_of_2(batch)),
-            BLOCK=min(BLOCK, triton.next_power_of_2(width)),
+            SEARCHED=searched,
+            PLACES=places,
+            COLUMNS=columns,
+            num_warps=4 if searched or columns > 128 else 1,
         )

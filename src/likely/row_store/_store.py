@@ -4,24 +4,22 @@ import glob
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch import distributed as dist
 
 from likely._validation import check_index, may_look, transformed
 from likely.row_store._file import File
-from likely.row_store._format import Format
-from likely.row_store._memory import Memory, Pair, Store
-from likely.row_store._processes import Shard, gathered, processes, watch
+from likely.row_store._memory import Memory, Pair
+from likely.row_store._processes import Shard, gathered, processes
 from likely.row_store._rule import Rule
-from likely.row_store._staging import Staging
 from likely.row_store._step import move, rounded, step
 
-_CHUNK = 2**22  # numbers per chunk, where all rows are read
+CHUNK_VALUES = 2**22  # read at once, where all rows are read
+# A step reads and writes rows, so a second thread must wait; one lock for all tables, since locks cannot be pickled.
+_STEP_LOCK = threading.Lock()
 
 
 class RowStore(nn.Module):
@@ -34,8 +32,7 @@ class RowStore(nn.Module):
         rows: initial values in floating point, shape (n, …). In a file all rows must start equal: pass
             ``row.expand(n, *row.shape)``.
         store: where the rows are: ``"device"`` (the default), with the model, which is fastest; ``"host"``, in the
-            memory of the host, from where :class:`LookAhead` fetches them in advance; or the path of a file, created
-            if it does not exist, which grows as rows are used.
+            memory of the host; or the path of a file, created if it does not exist, which grows as rows are used.
         dtype: floating-point type of the rows; by default (None) that of ``rows``. With ``torch.bfloat16`` updates are
             rounded at random, so that small ones add up.
         sharded: whether each process of :mod:`torch.distributed` stores a part of the rows; by default (``False``) each
@@ -48,12 +45,16 @@ class RowStore(nn.Module):
         weight_decay: pull of the updated rows towards zero, 0 by default.
         validate_args: whether indices are checked; by default (None) on the CPU only.
 
+    Attributes:
+        rows: all rows that this process stores, after the last update; those of a file are read into memory.
+        mean_square: the running mean squares of the same rows, shape (n,); empty with SGD.
+
     Raises:
         TypeError: ``rows`` is not a tensor of floating-point numbers.
         ValueError: an option is unknown or out of range, or the file belongs to a table of another kind.
 
     See Also:
-        :class:`~likely.Data`, the parameter that uses it; :class:`LookAhead`.
+        :class:`~likely.Data`, the parameter that uses it.
 
     >>> import torch
     >>> from likely.row_store import RowStore
@@ -64,6 +65,8 @@ class RowStore(nn.Module):
     tensor([ 0., -1.,  0., -5.])
     """
 
+    rows: Tensor
+    mean_square: Tensor
     step_number: Tensor
 
     def __init__(
@@ -87,40 +90,28 @@ class RowStore(nn.Module):
         self.n, self.shape, dtype = len(rows), tuple(rows.shape[1:]), dtype or rows.dtype
         self.shard = Shard(self.n) if sharded and processes() > 1 else None
         local = rows[self.shard.rows] if self.shard else rows
-        self.store: File | Memory | None = None  # None: in buffers, which move with the model
+        self.on_host, self.file = store == "host", None
         # This buffer moves with the model, so that it is on the same device; and it counts steps, for random rounding.
         self.register_buffer("step_number", torch.zeros((), dtype=torch.long), persistent=False)
         if store in ("device", "host"):
             state = local.new_zeros(len(local) if self.rule.has_state else 0)
-            memory = Memory(
-                local.to(dtype, copy=True).contiguous(), state.to(torch.promote_types(dtype, torch.float32))
-            )
-            if store == "host":
-                self.store = memory
-            else:
-                self.register_buffer("rows", memory.rows)
-                self.register_buffer("mean_square", memory.mean_square)
+            self.register_buffer("rows", local.to(dtype, copy=True).contiguous())
+            self.register_buffer("mean_square", state.to(torch.promote_types(dtype, torch.float32)))
         else:
-            path, form = self._path(store, sharded=sharded), self._kind(len(local), dtype)
-            self.store = File(path, form, _common_row(local))
-        self.staging = Staging(self.store) if self.store else None
-        self._begin()
+            state_name = self.rule.optimizer if self.rule.has_state else None
+            self.file = File(self._path(store, sharded=sharded), len(local), _common_row(local).to(dtype), state_name)
 
-    @property
-    def rows(self) -> Tensor:
-        """All rows that this process stores, after the last update; those of a file are read into memory."""
-        return self._stored("rows")
+    def __getattr__(self, name: str) -> Any:
+        if name in Pair._fields and (file := self.__dict__.get("file")):
+            return torch.cat([getattr(pair, name) for pair in file.chunks()])
+        return super().__getattr__(name)
 
-    @property
-    def mean_square(self) -> Tensor:
-        """The running mean squares of the same rows, shape (n,)."""
-        return self._stored("mean_square")
-
-    def _stored(self, name: str) -> Tensor:
-        self.flush()
-        if isinstance(self.store, File):
-            return torch.cat([getattr(pair, name) for pair in self.store.all()])
-        return self.__getattr__(name) if self.store is None else getattr(self.store, name)  # type: ignore[return-value]
+    def _apply(self, *arguments: Any) -> "RowStore":
+        """Move the table with the model, but not its rows if they are on the host."""
+        rows_on_host = {name: self._buffers.pop(name) for name in Pair._fields if self.on_host}
+        super()._apply(*arguments)
+        self._buffers.update(rows_on_host)
+        return self
 
     def chunks(self) -> Iterator[Pair]:
         """Iterate over all rows that this process stores, with their mean squares.
@@ -128,14 +119,12 @@ class RowStore(nn.Module):
         Yields:
             Pair: consecutive rows and their mean squares.
         """
-        self.flush()
-        if isinstance(self.store, File):
-            yield from self.store.all()
+        if self.file:
+            yield from self.file.chunks()
             return
-        rows, mean_square = self.rows, self.mean_square
-        size = max(1, _CHUNK // max(1, rows[:1].numel()))
-        for first in range(0, len(rows), size):
-            yield Pair(rows[first : first + size], mean_square[first : first + size])
+        size = max(1, CHUNK_VALUES // max(1, self.rows[:1].numel()))
+        for first in range(0, len(self.rows), size):
+            yield Pair(self.rows[first : first + size], self.mean_square[first : first + size])
 
     def forward(self, index: Tensor) -> Tensor:
         """Return the rows of ``index``, which are updated when ``backward`` reaches them.
@@ -188,104 +177,32 @@ class RowStore(nn.Module):
             index, grad = self.shard.give(index, grad)
         elif processes() > 1:
             index, grad = gathered(index.to(grad.device), grad)
-        if not len(index):
-            return
-        if isinstance(self.store, File):
-            self.store.check_writable()
-        with self._turn:
-            self._move(index, grad)
+        if len(index):
+            with _STEP_LOCK:
+                self._move(index, grad)
 
     def _move(self, index: Tensor, grad: Tensor) -> None:
-        store, on_device = self._rows_at_hand(), index.to(grad.device, non_blocking=True)
-        if isinstance(store, Memory) and move(self.rule, on_device, store, grad):
+        table = self._table()
+        index, grad = index.to(table.device, non_blocking=True), grad.to(table.device)
+        if isinstance(table, Memory) and move(self.rule, index, table, grad):
             return
-        old = store.read(index)
-        rows, mean_square = step(self.rule, on_device, old, grad)
+        old = table.read(index)
+        rows, mean_square = step(self.rule, index, old, grad)
         if old.rows.dtype == torch.bfloat16:
             self.step_number += 1
-        number = on_device + self.shard.first if self.shard else on_device
-        store.write(index, Pair(rounded(rows, old.rows.dtype, number, self.step_number), mean_square), old)
-
-    def prefetch(self, index: Tensor) -> None:
-        """Start fetching the rows of a later batch; :class:`LookAhead` calls this.
-
-        Args:
-            index: row numbers, shape (batch,).
-        """
-        if self.staging and processes() == 1:
-            self.staging.device = self.step_number.device
-            self.staging.prefetch(check_index(index, self.n, self.validate_args))
-
-    def drop_prefetched(self) -> None:
-        """Discard rows that were fetched for batches that were not used."""
-        if self.staging:
-            self.staging.drop_prefetched()
+        number = index + self.shard.first if self.shard else index
+        rows = rounded(rows, old.rows.dtype, number, self.step_number.to(table.device))
+        table.write(index, Pair(rows, mean_square))
 
     def flush(self) -> None:
-        """Wait for rows that are still being written; reading :attr:`rows` and saving do so too."""
-        if self.staging:
-            self.staging.flush()
-
-    def save(self, path: str | os.PathLike[str] | None = None) -> None:
-        """Save all rows and mean squares, at once or not at all.
-
-        A table in a file is saved in place: it returns to this state if the process is killed and the file is opened
-        again. Other tables are written to ``path``; an older table there is replaced once the new one is complete.
-
-        Args:
-            path: file to write, for a table in memory; None (the default) for a table in a file.
-
-        Raises:
-            ValueError: the path is missing, or the table is in a file already.
-        """
-        self.flush()
-        if isinstance(self.store, File):
-            if path is not None:
-                raise ValueError(f"this table is stored in {self.store.path}: save() takes no path")
-            self.store.save()
-        elif path is None:
-            raise ValueError("a table in memory needs a path: save(path)")
-        elif self.shard or processes() == 1 or dist.get_rank() == 0:  # one of equal copies will do
-            self._format().create(self._file_of_process(path), torch.zeros(self.shape), self.chunks())
-
-    @torch.no_grad()
-    def load(self, path: str | os.PathLike[str]) -> None:
-        """Read what :meth:`save` wrote; size, dtype and optimizer must be the same.
-
-        Args:
-            path: file that :meth:`save` wrote.
-
-        Raises:
-            FileNotFoundError: there is no such file.
-            ValueError: this table is itself in a file, or the saved table is of another kind.
-        """
-        if isinstance(self.store, File):
-            raise ValueError(f"this table is stored in {self.store.path}, which was read when the table was created")
-        rows, mean_square, file, first = self.rows, self.mean_square, self._file_of_process(path), 0
-        if not file.exists():
-            raise FileNotFoundError(f"there is no table {file}")
-        saved = File(file, self._format(), torch.zeros(self.shape), read_only=True)
-        for pair in saved.all():
-            last = first + len(pair.rows)
-            rows[first:last], mean_square[first:last] = pair
-            first = last
-        saved.close()
-        if self.staging:
-            self.staging.forget()
-
-    def close(self) -> None:
-        """Close the file, so that another table may open it; updates that were not saved are lost."""
-        self.flush()
-        if isinstance(self.store, File):
-            self.store.close()
+        """Wait until all rows of a file are on the disk; rows in memory are saved by ``state_dict``."""
+        if self.file:
+            self.file.flush()
 
     def _checked(self, index: Tensor) -> Tensor:
-        index = check_index(index, self.n, self.validate_args)
-        unseen = index.is_cuda and not may_look(index, self.validate_args)
-        if self.staging is None or self.shard:
-            index = index.to(self.step_number.device, non_blocking=True)
-        else:
-            index = index.detach()  # a new tensor, because staged rows are held as long as it exists
+        index = check_index(index, self.n, True if self.file else self.validate_args)
+        unseen = index.is_cuda and not self.file and not may_look(index, self.validate_args)
+        index = index.detach().to(self.step_number.device if self.shard else self._table().device, non_blocking=True)
         if unseen:
             # A wrong index stops the program on the device; checking it here would make the host wait.
             valid = (index.clamp(0, self.n - 1) == index).all()
@@ -293,21 +210,15 @@ class RowStore(nn.Module):
         return index
 
     def _read(self, index: Tensor) -> Tensor:
-        store = self._rows_at_hand()
-        rows = store.rows.index_select(0, index) if isinstance(store, Memory) else store.read(index).rows
-        return rows.to(torch.promote_types(rows.dtype, torch.float32))
+        table = self._table()
+        index = index.to(table.device)
+        rows = table.rows.index_select(0, index) if isinstance(table, Memory) else table.read(index).rows
+        return rows.to(self.step_number.device, torch.promote_types(rows.dtype, torch.float32))
 
-    def _rows_at_hand(self) -> Store:
-        if self.staging is None:
-            return Memory(self._buffers["rows"], self._buffers["mean_square"])  # type: ignore[arg-type]
-        self.staging.device = self.step_number.device
-        return self.staging
-
-    def _format(self) -> Format:
-        return self._kind(len(self.rows), self.rows.dtype)
-
-    def _kind(self, n: int, dtype: torch.dtype) -> Format:
-        return Format(n, self.shape, dtype, self.rule.has_state, self.rule.optimizer)
+    def _table(self) -> Memory | File:
+        if self.file:
+            return self.file
+        return Memory(self._buffers["rows"], self._buffers["mean_square"])  # type: ignore[arg-type]
 
     def _path(self, store: str | os.PathLike[str], *, sharded: bool) -> Path:
         """Return the file of this process; raise an error if other files are from another number of processes."""
@@ -315,64 +226,15 @@ class RowStore(nn.Module):
             raise ValueError(f"store must be 'device', 'host' or a path such as 'rows.table', got {store!r}")
         if processes() > 1 and not sharded:
             raise ValueError("a table in a file has one owner: with several processes use sharded=True")
-        file, path, ending = self._file_of_process(store), Path(store), f"-of-{processes()}"
+        path, shard = Path(store), self.shard
+        file = Path(f"{path}.{shard.rank}-of-{shard.world}") if shard else path
         parts = path.parent.glob(f"{glob.escape(path.name)}.*-of-*[0-9]")
-        other_files = sorted(p.name for p in (path, *parts) if p.exists() and not p.name.endswith(ending))
+        other_files = sorted(p.name for p in (path, *parts) if p.exists() and not p.name.endswith(f"-of-{processes()}"))
         if other_files and not file.exists():
             raise ValueError(
                 f"there is no {file.name}, but {', '.join(other_files)}: start as many processes as made them"
             )
         return file
-
-    def _file_of_process(self, path: str | os.PathLike[str]) -> Path:
-        return Path(f"{os.fspath(path)}.{self.shard.rank}-of-{self.shard.world}" if self.shard else path)
-
-    def __getstate__(self) -> dict[str, Any]:
-        self.flush()
-        return {name: value for name, value in self.__dict__.items() if name != "_turn"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        self._begin()
-
-    def _begin(self) -> None:
-        self._turn = threading.Lock()  # a step reads and writes rows, so a second thread must wait
-        watch(self)
-
-    def before_fork(self) -> None:
-        """Wait for rows that are being read or written."""
-        if self.staging:
-            self.staging.wait()
-
-    def in_child(self) -> None:
-        """Create a lock and a thread for this process."""
-        self._turn = threading.Lock()
-        if self.staging:
-            self.staging.begin()
-
-    @contextmanager
-    def _as_buffers(self) -> Iterator[None]:
-        """Make rows on the host buffers while a state_dict is written or read; otherwise they would move."""
-        self.flush()
-        if not isinstance(self.store, Memory) or self.staging is None:
-            yield
-            return
-        self._buffers.update(self.store._asdict())
-        try:
-            yield
-        finally:
-            rows, mean_square = (self._buffers.pop(name) for name in ("rows", "mean_square"))
-            self.store = self.staging.store = Memory(rows, mean_square)  # type: ignore[arg-type]
-
-    def _save_to_state_dict(self, *arguments: Any) -> None:
-        with self._as_buffers():
-            super()._save_to_state_dict(*arguments)
-
-    def _load_from_state_dict(self, *arguments: Any) -> None:
-        with self._as_buffers():
-            super()._load_from_state_dict(*arguments)
-        if self.staging:
-            self.staging.forget()
 
     def extra_repr(self) -> str:
         """Show shape and optimizer in ``repr``.
@@ -380,8 +242,8 @@ class RowStore(nn.Module):
         Returns:
             The shape and ``name=value`` pairs, separated by commas.
         """
-        path = self.store.path if isinstance(self.store, File) else "host" if self.store else None
-        where = f", store={str(path)!r}" if path else ""
+        place = str(self.file.path) if self.file else "host" if self.on_host else None
+        where = f", store={place!r}" if place else ""
         return f"{(self.n, *self.shape)}, optimizer={self.rule.optimizer!r}, lr={self.rule.lr:g}{where}"
 
 

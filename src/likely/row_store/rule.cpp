@@ -21,26 +21,21 @@ static double sum_of_squares(const float *x, int64_t n) {
     return total;
 }
 
-static void step_row(const Rule &rule, int64_t width, const float *grad, const float *row, const float *mean_square,
-                     float *new_row, float *new_mean_square) {
+static void move_row(const Rule &rule, int64_t width, const float *grad, float *row, float *mean_square) {
     double squares = sum_of_squares(grad, width), length = sqrt(squares);
-    bool moves = isfinite(squares);
+    if (!isfinite(squares)) return;
     double factor = length > rule.clip ? rule.clip / length : 1;
     if (rule.optimizer != SGD) {
-        float old = *mean_square, mean = old, square = (float)(squares * factor * factor / width);
-        if (moves && square != 0) {
-            if (rule.optimizer == ADAGRAD) mean = old + square;
+        float old = *mean_square, square = (float)(squares * factor * factor / width);
+        if (square != 0) {
+            if (rule.optimizer == ADAGRAD) *mean_square = old + square;
             /* The first gradient a row sees starts its mean, so that the first step has the length lr. */
-            else mean = old == 0 ? square : (float)(old + rule.new_weight * (square - old));
+            else *mean_square = old == 0 ? square : (float)(old + rule.new_weight * (square - old));
         }
-        *new_mean_square = mean;
-        factor /= sqrt((double)mean) + rule.eps;
+        factor /= sqrt((double)*mean_square) + rule.eps;
     }
-    if (moves)
-        for (int64_t i = 0; i < width; i++)
-            new_row[i] = (float)(row[i] - rule.lr * (factor * grad[i] + rule.weight_decay * row[i]));
-    else if (new_row != row)
-        for (int64_t i = 0; i < width; i++) new_row[i] = row[i];
+    for (int64_t i = 0; i < width; i++)
+        row[i] = (float)(row[i] - rule.lr * (factor * grad[i] + rule.weight_decay * row[i]));
 }
 
 /* Places of a batch that have the same row, chained in their order: first[s] of a slot of a hash table, then next. */
@@ -56,14 +51,12 @@ static void chain(int64_t batch, const int64_t *index, int64_t slots, int64_t *f
     }
 }
 
-/* Rows at home are all rows, so many, and change where they are; with home 0 they were gathered, and a row that is in the
- * batch twice is written twice. Returns what is missing, if anything. */
+/* Moves the rows of a batch in place, in a table of n rows. Returns what is missing, if anything. */
 enum { NOTHING, MEMORY, A_ROW };
-extern "C" int likely_step(int64_t batch, int64_t width, const int64_t *index, const float *grad, const float *rows,
-                           const float *mean_square, float *new_rows, float *new_mean_square, const Rule *rule,
-                           int64_t home) {
-    for (int64_t place = 0; home && place < batch; place++)
-        if (index[place] < 0 || index[place] >= home) return A_ROW;
+extern "C" int likely_move_rows(int64_t batch, int64_t width, const int64_t *index, const float *grad, float *rows,
+                                float *mean_square, const Rule *rule, int64_t n) {
+    for (int64_t place = 0; place < batch; place++)
+        if (index[place] < 0 || index[place] >= n) return A_ROW;
     int64_t slots = 16;
     while (slots < 2 * batch) slots *= 2;
     int64_t *first = (int64_t *)malloc((2 * slots + batch) * sizeof(int64_t)), *last = first + slots, *next = last + slots;
@@ -80,10 +73,7 @@ extern "C" int likely_step(int64_t batch, int64_t width, const int64_t *index, c
                     for (int64_t i = 0; i < width; i++) total[i] += grad[p * width + i];
                 slope = total;
             }
-            if (home) place = index[place];
-            for (; place >= 0; place = home ? -1 : next[place])
-                step_row(*rule, width, slope, rows + place * width, mean_square + place, new_rows + place * width,
-                         new_mean_square + place);
+            move_row(*rule, width, slope, rows + index[place] * width, mean_square + index[place]);
         }
     }
     int missing = first && total ? NOTHING : MEMORY;
