@@ -14,16 +14,16 @@ from likely._typing import Array
 
 Numbers = Sequence[NDArray[np.floating] | None]  # columns of numbers, of shape (rows,); None for other columns
 
-_SAMPLE = 2_000  # rows by which it is decided whether two columns follow from one another
-_RELATED = 0.9  # the least rank correlation of two columns that are tried
+# Without these relations, clean rows of the tables of tests/auditing/test_exact.py are called wrong.
+MAX_ROWS = 2_000  # by which it is decided whether two columns follow from one another
+MAX_PARTNERS = 3  # columns by which a column is judged
+_CORRELATION = 0.9  # the least rank correlation of two columns that are tried
 _EXACT = 0.95  # of the rows lie between their neighbours if one column is a function of the other
-_AT_ONCE = 1_000  # columns held against all others at once, so that very many do not fill the memory
 _FEWEST = 20  # different values of a column of which another can be a function
 _BESIDE = 2  # neighbours on either side
 _STEEPER = 4.0  # times the slope of the steps before it, that of a step to, or beyond, the first or the last value
 _STEPS = 3  # steps before it
 _INNER, _OUTER = 8_000, 1_000  # points of a curve that is kept: spread over its middle, and at either end
-_PARTNERS = 3  # columns by which a column is judged, of those that are kept
 
 
 class Curve(NamedTuple):
@@ -31,17 +31,11 @@ class Curve(NamedTuple):
 
     at: Array
     medians: Array
-    low: Array
-    high: Array
-    slopes: tuple[float, float]
+    slopes: tuple[float, float]  # before the first, and before the last point
 
     @classmethod
     def of(cls, values: Array, by: Array) -> Self | None:
-        """Read the curve from rows.
-
-        Where rows share a value of the other column, their median counts. The first and the last value may lie beyond
-        their neighbours, as far as the slope there allows.
-        """
+        """Read the curve from rows; where rows share a value of the other column, their median counts."""
         seen = np.flatnonzero(~np.isnan(values) & ~np.isnan(by))
         order = seen[np.lexsort((values[seen], by[seen]))]
         starts = np.flatnonzero(np.append(True, np.diff(by[order]) != 0)) if len(order) else order
@@ -49,18 +43,9 @@ class Curve(NamedTuple):
             return None
         counts = np.diff(np.append(starts, len(order)))
         at, medians = by[order][starts], values[order][starts + (counts - 1) // 2]
-        steps = [step for step in range(2 * _BESIDE + 1) if step != _BESIDE]
-        low, high = _range(medians, np.arange(len(medians)), steps)
         with np.errstate(over="ignore"):
-            gaps = np.diff(at)
-            slopes = np.abs(np.diff(medians)) / gaps
-        for end, beside, gap, before in (
-            (0, 1, gaps[0], slopes[1 : 1 + _STEPS]),
-            (-1, -2, gaps[-1], slopes[-1 - _STEPS : -1]),
-        ):
-            reach = _STEEPER * before.max() * gap
-            low[end], high[end] = medians[beside] - reach, medians[beside] + reach
-        return cls(at, medians, low, high, (float(slopes[:_STEPS].max()), float(slopes[-_STEPS:].max())))
+            slopes = np.abs(np.diff(medians)) / np.diff(at)
+        return cls(at, medians, (float(slopes[1 : 1 + _STEPS].max()), float(slopes[-1 - _STEPS : -1].max())))
 
     def thinned(self) -> Self:
         """The curve with fewer points: all at its ends, where rows are few, and some of its middle."""
@@ -69,22 +54,26 @@ class Curve(NamedTuple):
             return self
         inner = np.linspace(_OUTER, points - _OUTER, _INNER, endpoint=False).astype(np.int64)
         kept = np.concatenate([np.arange(_OUTER), inner, np.arange(points - _OUTER, points)])
-        return self._replace(**{name: getattr(self, name)[kept] for name in ("at", "medians", "low", "high")})
+        return self._replace(at=self.at[kept], medians=self.medians[kept])
 
     def holds(self, values: Array, by: Array) -> NDArray[np.bool_]:
-        """Whether the values of rows lie on the curve, as closely as its points tell."""
+        """Whether the values of rows lie between the points beside them.
+
+        Before the first and beyond the last point they may lie as far off as the slope there allows.
+        """
         on_curve = np.zeros(len(values), bool)
         seen = np.flatnonzero(~np.isnan(values) & ~np.isnan(by))
         values, by = values[seen], by[seen]
-        place = np.searchsorted(self.at, by)
-        nearest = np.minimum(place, len(self.at) - 1)
-        low, high = self.low[nearest], self.high[nearest]
-        new = np.flatnonzero(self.at[nearest] != by)
-        low[new], high[new] = _range(self.medians, place[new], range(2 * _BESIDE))
+        before = np.searchsorted(self.at, by) - 1
+        after = before + 1 + (self.at[np.minimum(before + 1, len(self.at) - 1)] == by)  # a point is not beside itself
+        padded = np.pad(self.medians, _BESIDE, constant_values=np.nan)
+        beside = [padded[_BESIDE + np.stack([before - step, after + step])] for step in range(_BESIDE)]
+        low, high = np.fmin.reduce(np.concatenate(beside)), np.fmax.reduce(np.concatenate(beside))
         with np.errstate(over="ignore"):
-            for end, beyond in ((0, np.flatnonzero(by < self.at[0])), (-1, np.flatnonzero(by > self.at[-1]))):
-                reach = _STEEPER * self.slopes[end] * np.abs(by[beyond] - self.at[end])
-                low[beyond], high[beyond] = self.medians[end] - reach, self.medians[end] + reach
+            for end, rows, nearest in ((0, before < 0, after), (1, after >= len(self.at), before)):
+                point = nearest[rows]
+                reach = _STEEPER * self.slopes[end] * np.abs(by[rows] - self.at[point])
+                low[rows], high[rows] = self.medians[point] - reach, self.medians[point] + reach
         on_curve[seen] = (values >= low) & (values <= high)
         return on_curve
 
@@ -103,22 +92,18 @@ class ExactRelations:
 
     @classmethod
     def of(cls, columns: Numbers, wanted: Sequence[int] | None = None) -> Self:
-        """Find them in a sample."""
+        """Find them in a sample; ``wanted`` are the columns that may be functions of others."""
+        numbers = {j: _finite(column) for j, column in enumerate(columns) if column is not None}
         curves = list[tuple[int, int, Curve]]()
-        partners = dict[int, int]()
-        for j, k in _pairs(columns, wanted):
-            values, by = columns[j], columns[k]
-            assert values is not None
-            assert by is not None
-            curve = Curve.of(_finite(values), _finite(by)) if partners.get(j, 0) < _PARTNERS else None
-            if curve is not None:
+        for j, k in _functions(numbers, wanted):
+            curve = Curve.of(numbers[j], numbers[k])
+            if curve is not None and sum(first == j for first, _, _ in curves) < MAX_PARTNERS:
                 curves.append((j, k, curve.thinned()))
-                partners[j] = partners.get(j, 0) + 1
         return cls(tuple(curves))
 
     def __call__(self, columns: Numbers, rows: int) -> NDArray[np.bool_]:
         """Whether each value of some rows is the one that another column says exactly."""
-        if not self.curves:
+        if not self.curves:  # the answer takes no memory, however many rows there are
             return np.broadcast_to(np.False_, (rows, len(columns)))
         exact = np.zeros((rows, len(columns)), bool)
         for j, k, curve in self.curves:
@@ -142,15 +127,7 @@ def exact_values(columns: Numbers, rows: int, wanted: Sequence[int] | None = Non
     >>> exact.mean(0).round(2).tolist(), exact[7].tolist()
     ([1.0, 1.0, 0.0], [False, False, False])
     """
-    exact: NDArray[np.bool_] | None = None
-    for j, k in _pairs(columns, wanted):
-        values, by = columns[j], columns[k]
-        assert values is not None
-        assert by is not None
-        exact = np.zeros((rows, len(columns)), bool) if exact is None else exact
-        exact[:, j] |= between(_finite(values), _finite(by))
-    # Without a relation the answer takes no memory, however many rows there are.
-    return np.broadcast_to(np.False_, (rows, len(columns))) if exact is None else exact
+    return ExactRelations.of(columns, wanted)(columns, rows)
 
 
 def between(values: Array, by: Array) -> NDArray[np.bool_]:
@@ -163,42 +140,24 @@ def between(values: Array, by: Array) -> NDArray[np.bool_]:
     return np.zeros(len(values), bool) if curve is None else curve.holds(values, by)
 
 
-def _pairs(columns: Numbers, wanted: Sequence[int] | None) -> Iterator[tuple[int, int]]:
-    """The ordered pairs of columns of which the first is a function of the second, by some of their rows."""
-    sample = {
-        j: _finite(column[:: max(1, -(-len(column) // _SAMPLE))])
-        for j, column in enumerate(columns)
-        if column is not None
-    }
-    for j, k in _related(sample, wanted):
-        if between(sample[j], sample[k]).mean() >= _EXACT:
-            yield j, k
+def _functions(numbers: dict[int, Array], wanted: Sequence[int] | None) -> Iterator[tuple[int, int]]:
+    """The ordered pairs of columns of which the first, a wanted one, is a function of the second, by some rows."""
+    sample = {j: column[:: max(1, -(-len(column) // MAX_ROWS))] for j, column in numbers.items()}
+    varied = [j for j, values in sample.items() if len(np.unique(values[~np.isnan(values)])) >= _FEWEST]
+    firsts = [i for i, j in enumerate(varied) if wanted is None or j in wanted]
+    if len(varied) < 2 or not firsts:
+        return
+    ranks = np.array([rankdata(sample[j], nan_policy="omit") for j in varied])
+    ranks -= np.nanmean(ranks, axis=1, keepdims=True)
+    ranks = np.nan_to_num(ranks / np.sqrt(np.nanmean(np.square(ranks), axis=1, keepdims=True)))
+    alike = np.abs(ranks[firsts] @ ranks.T) >= _CORRELATION * ranks.shape[1]
+    for i, k in np.argwhere(alike).tolist():
+        first, second = varied[firsts[i]], varied[k]
+        if first != second and between(sample[first], sample[second]).mean() >= _EXACT:
+            yield first, second
 
 
 def _finite(column: NDArray[np.floating]) -> Array:
     """The numbers of a column, NaN where one is infinite."""
     numbers = np.asarray(column, np.float64)
     return np.where(np.isinf(numbers), np.nan, numbers)
-
-
-def _range(values: Array, places: NDArray[np.intp], steps: Sequence[int]) -> tuple[Array, Array]:
-    """The least and the greatest of the values around each place, at these steps from the first of them."""
-    edge = np.full(_BESIDE, np.nan)
-    padded = np.concatenate([edge, values, edge])
-    neighbours = np.array([padded[places + step] for step in steps])
-    return np.fmin.reduce(neighbours, axis=0), np.fmax.reduce(neighbours, axis=0)
-
-
-def _related(numbers: dict[int, Array], wanted: Sequence[int] | None) -> Iterator[tuple[int, int]]:
-    """The ordered pairs of columns, the first a wanted one, whose ranks are nearly the same, or nearly opposite."""
-    places = [j for j, values in numbers.items() if len(np.unique(values[~np.isnan(values)])) >= _FEWEST]
-    if len(places) < 2:
-        return
-    ranks = np.array([rankdata(numbers[j], nan_policy="omit") for j in places])
-    ranks -= np.nanmean(ranks, axis=1, keepdims=True)
-    ranks = np.nan_to_num(ranks / np.sqrt(np.nanmean(np.square(ranks), axis=1, keepdims=True)))
-    firsts = [i for i, j in enumerate(places) if wanted is None or j in wanted]
-    for start in range(0, len(firsts), _AT_ONCE):
-        some = firsts[start : start + _AT_ONCE]
-        alike = np.abs(ranks[some] @ ranks.T) >= _RELATED * ranks.shape[1]
-        yield from ((places[some[j]], places[k]) for j, k in np.argwhere(alike).tolist() if some[j] != k)

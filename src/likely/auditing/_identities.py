@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from likely._typing import Array
 
+PRECISION = 1e-6  # of the size of terms: what single precision leaves of an exact sum
 _ROUNDINGS = 3.0  # tolerances by which a row must be off where columns were rounded: some were rounded twice
 
 
@@ -23,7 +24,6 @@ class Identity(NamedTuple):
     product: bool
     units: dict[str, float]
     rounded: bool
-    precision: float
     spread: float = 1.0
 
     @property
@@ -50,7 +50,7 @@ class Identity(NamedTuple):
         with np.errstate(all="ignore"):
             expected = np.abs(self.expected(table))
             sizes = [abs(c) * values[name] for name, c in self.parts.items()]
-            slack = self.precision * (expected if self.product else np.sum(sizes, axis=0) + abs(self.constant))
+            slack = PRECISION * (expected if self.product else np.sum(sizes, axis=0) + abs(self.constant))
             for name, c in (*self.parts.items(), (self.total, 1.0)):
                 unit = self.units.get(name, 0.0)
                 if self.rounded or (decimals and unit < 1):

@@ -11,31 +11,26 @@ from scipy.linalg import lstsq
 
 from likely._typing import Array
 from likely.auditing._columns import Columns
-from likely.auditing._identities import Identity
+from likely.auditing._identities import PRECISION, Identity
 
-_SAMPLE = 1_500  # rows in which identities are looked for
+# Judged by the tables of tests/auditing/test_sums.py: nine kinds of identities, and real and random tables without any.
+MAX_ROWS, MAX_COLUMNS = 5_000, 60  # in which identities are looked for: among very many columns, some add up by chance
+MAX_PARTS, MAX_POWER = 12, 3
 _FEWEST = 30  # rows, at least, and this many more than columns
-_COLUMNS = 60  # more are not searched: among very many, some add up by chance
 _VALUES = 4  # different values of a column that others add up to
-_SCREEN = 0.8  # share of the variance of a column that the others explain, at least, for it to be tried
-_STEPS = 20  # of reweighted least squares, towards the least absolute deviations
-_HOLDS, _HOLDS_FIRMLY = 0.95, 0.995  # of the rows for an identity to be one: with round coefficients, and with others
-_CANCEL = 0.9  # of the rows: two columns that cancel in so many are the identity, and the rest of it is none
-_DOUBLE, _SINGLE = 1e-9, 1e-6  # of the size of terms: what double and single precision leave of an exact sum
-_CLEAR, _CLEARER = 10.0, 100.0  # tolerances that a total spreads over at least: by round coefficients, and by others
-_NOISY = 0.05  # of the spread of a column: what the others leave of it where they do not come to it
-_RIDGE = 1e-13  # of the trace: columns that are sums of others are no obstacle
+_EXPLAINED = 0.8  # share of the variance of a column that the others explain, at least, for it to be tried
+_NEAR = 0.05  # of the spread of a column: what the others leave of it where they do not come to it
 _MOSTLY = 0.7  # of the rows that a plane was not fitted to are as close to it
-_PRUNED = 300  # rows by which columns that add nothing are left out
-_MORE = 1.5  # times what all columns leave, in all rows: the fewest leave no more
-_SELDOM, _MISSED = 3, 0.8  # rows that break an identity, at least, and the share of them that another column explains
+_HOLDS = 0.95  # of the rows for an identity to be one
+_CANCEL = 0.9  # of the rows: two columns that cancel in so many are the identity, and the rest of it is none
+_CLEAR = 10.0  # tolerances that a total spreads over at least
+_STEPS = 20  # of reweighted least squares, towards the least absolute deviations
 _BY_CHANCE = 8.0  # times the variance that a column without meaning explains
-_MOST_PARTS = 12
-_DIGITS = 3  # of a factor that people chose
 _NOTHING = 1e-5  # of the range of a total: what a part that is none adds
 _NICE = np.unique([sign * value for sign in (-1, 1) for value in (*range(1, 13), *1 / np.arange(2, 13), 0.01, 100.0)])
+_DIGITS = (1, 2, 3, 4, 6)  # of a constant, of which the first that hold are meant; that of a product has three at most
 _DECIMALS = 6
-_FAR = 1e100  # squares of larger numbers overflow
+_LARGEST = 1e100  # squares of larger numbers overflow
 
 
 def find_identities(columns: Columns) -> list[Identity]:
@@ -53,41 +48,29 @@ def find_identities(columns: Columns) -> list[Identity]:
     >>> f"{identity.total} = {identity}", np.flatnonzero(identity.broken(bill)).tolist()
     ('total = net + tax', [7])
     """
-    names = list(columns.named("number"))
-    if not 3 <= len(names) <= 2 * _COLUMNS:
+    table = _sample(columns)
+    if table is None:
         return []
-    step = max(1, -(-len(columns.typed) // _SAMPLE))
-    table = columns.typed[names].iloc[::step].astype(np.float64)
-    table = table[np.isfinite(table).sum(axis=1) > len(names) / 2]
-    varied = [name for name in names if table[name].nunique() > 1 and table[name].abs().max() < _FAR]
-    if not 3 <= len(varied) <= _COLUMNS or len(table) < _FEWEST + len(varied):
-        return []
-    table = table[varied]
-    precision = _SINGLE if any(_single(table[name].to_numpy()) for name in varied) else _DOUBLE
-    units = {name: _unit(table[name].to_numpy(), precision) for name in varied}
-    exact = Identity("", {}, 0.0, product=False, units=units, rounded=False, precision=precision)
-    sums = _independent(_search(table, table, exact), varied)
-    positive = [name for name in varied if (table[name] > 0).sum() >= _HOLDS * table[name].notna().sum()]
+    units = {name: _unit(table[name].to_numpy()) for name in table}
+    plain = Identity("", {}, 0.0, product=False, units=units, rounded=False)
+    sums = _independent(_search(table, table, plain), list(table))
+    positive = [name for name in table if (table[name] > 0).sum() >= _HOLDS * table[name].notna().sum()]
     logarithms = np.log(table[positive].where(table[positive] > 0))
-    products = _independent(_search(table, logarithms, exact._replace(product=True)), varied)
+    products = _independent(_search(table, logarithms, plain._replace(product=True)), list(table))
     summed = [set(identity.members) for identity in sums]
-    products = [identity for identity in products if set(identity.members) not in summed]
-    return [*(_completed(identity, columns.typed[names]) for identity in sums), *products]
+    return [*sums, *(identity for identity in products if set(identity.members) not in summed)]
 
 
-def _completed(identity: Identity, table: pd.DataFrame) -> Identity:
-    """The sum with a part that is zero in nearly all rows, and makes up for what the others lack."""
-    rows = table[identity.broken(table)]
-    if len(rows) < _SELDOM:
-        return identity
-    off, tolerance = identity.off(rows), identity.tolerance(rows, decimals=True)
-    for name in (name for name in table.columns if name not in identity.members):
-        part = rows[name].to_numpy(np.float64)
-        for sign in (1.0, -1.0):
-            if np.mean((part != 0) & (np.abs(off - sign * part) <= tolerance)) >= _MISSED:
-                parts = {**identity.parts, name: sign if identity.total else -sign}
-                return identity._replace(parts=parts, units={**identity.units, name: _unit(part, identity.precision)})
-    return identity
+def _sample(columns: Columns) -> pd.DataFrame | None:
+    """Rows of the columns of numbers that vary; None if there are too few, or too many columns."""
+    names = list(columns.named("number"))
+    if not 3 <= len(names) <= 2 * MAX_COLUMNS:
+        return None
+    table = columns.typed[names].iloc[:: max(1, -(-len(columns.typed) // MAX_ROWS))].astype(np.float64)
+    table = table[np.isfinite(table).sum(axis=1) > len(names) / 2]
+    varied = [name for name in names if table[name].nunique() > 1 and table[name].abs().max() < _LARGEST]
+    enough = 3 <= len(varied) <= MAX_COLUMNS and len(table) >= _FEWEST + len(varied)
+    return table[varied] if enough else None
 
 
 def _independent(identities: Iterable[Identity], names: list[str]) -> list[Identity]:
@@ -105,12 +88,11 @@ def _search(table: pd.DataFrame, usable: pd.DataFrame, kind: Identity) -> Iterat
     """Identities of one kind, in the table as it is or in its logarithms."""
     filled = usable.fillna(usable.median())
     for name in _explained(filled):
-        if table[name].nunique() < _VALUES:
-            continue
-        others, present = filled.drop(columns=name), usable[name].notna().to_numpy()
-        while len(others.columns) > 1:
-            exact = _through_most(others.to_numpy()[present], filled[name].to_numpy()[present])
-            chosen = {} if exact is None else _pruned(others[present][exact], filled[name].to_numpy()[present][exact])
+        present = usable[name].notna().to_numpy()
+        others, y = filled.drop(columns=name)[present], filled[name].to_numpy()[present]
+        while len(others.columns) > 1 and table[name].nunique() >= _VALUES:
+            close = _through_most(others.to_numpy(), y)
+            chosen = {} if close is None else _pruned(others[close], y[close])
             identity = _named(table, name, chosen, kind)
             if identity is not None:
                 yield identity
@@ -127,7 +109,7 @@ def _explained(filled: pd.DataFrame) -> list[str]:
         return []
     correlation = np.corrcoef(clipped.to_numpy().T) + 1e-10 * np.eye(len(clipped.columns))
     left = 1 / np.maximum(np.diag(np.linalg.pinv(correlation, hermitian=True)), 1e-300)
-    return [name for name, share in zip(clipped.columns, left, strict=True) if share < 1 - _SCREEN]
+    return [name for name, share in zip(clipped.columns, left, strict=True) if share < 1 - _EXPLAINED]
 
 
 def _through_most(X: Array, y: Array) -> NDArray[np.bool_] | None:
@@ -144,14 +126,14 @@ def _through_most(X: Array, y: Array) -> NDArray[np.bool_] | None:
     for step in range(_STEPS):
         weighted = X[half] * (weights / weights.max())[:, None]
         gram = weighted.T @ X[half]
-        beta = np.linalg.solve(gram + _RIDGE * np.trace(gram) * np.eye(len(gram)), weighted.T @ u[half])
+        beta = np.linalg.solve(gram + 1e-13 * np.trace(gram) * np.eye(len(gram)), weighted.T @ u[half])
         off = np.abs(u[half] - X[half] @ beta)
-        if step > 2 and np.median(off) > _NOISY:
+        if step > 2 and np.median(off) > _NEAR:
             return None
         weights = 1 / np.maximum(off, 10.0 ** (-1 - 8 * step / _STEPS))
     off = np.abs(u - X @ beta)
     close = off <= max(4 * float(np.median(off)), 1e-6)
-    return np.asarray(close) if np.median(off) <= _NOISY and close[~half].mean() >= _MOSTLY else None
+    return np.asarray(close) if np.median(off) <= _NEAR and close[~half].mean() >= _MOSTLY else None
 
 
 def _pruned(others: pd.DataFrame, y: Array) -> dict[str, float]:
@@ -163,12 +145,12 @@ def _pruned(others: pd.DataFrame, y: Array) -> dict[str, float]:
     beta, error = _fit(A, y, varied)
     order = [varied[k] for k in np.argsort(np.abs(beta[:-1]) * ranges[varied], kind="stable")]
     nothing = 1e-10 * float(np.abs(y).max())
-    step = max(1, len(y) // max(_PRUNED, 6 * len(varied)))
+    step = max(1, len(y) // max(300, 6 * len(varied)))
     for some in {step: slice(None, None, step), 1: slice(None)}.values():
         # Of columns that can stand for each other the fewest stay.
         chosen = min((_pruned_in(A[some], y[some], by, nothing) for by in (order, order[::-1])), key=len)
         beta, left = _fit(A, y, chosen)
-        if left <= max(_MORE * error, nothing):  # else some rows did not show a part that is seldom there
+        if left <= max(1.5 * error, nothing):  # else some rows did not show a part that is seldom there
             break
     least = _NOTHING * float(np.ptp(y))
     coefficients = zip(chosen, beta.tolist(), strict=False)
@@ -194,34 +176,26 @@ def _fit(A: Array, y: Array, columns: list[int]) -> tuple[Array, float]:
 
 
 def _named(table: pd.DataFrame, name: str, chosen: dict[str, float], kind: Identity) -> Identity | None:
-    """The identity with round coefficients where these hold as well, solved for the column that is the total."""
-    if not 2 <= len(chosen) <= _MOST_PARTS:
+    """The identity with round coefficients, solved for the column that is the total, if it holds with these."""
+    if not 2 <= len(chosen) <= MAX_PARTS:
         return None
-    place = {column: at for at, column in enumerate(table.columns)}
-    terms = dict(sorted({name: -1.0, **chosen}.items(), key=lambda term: place[term[0]]))  # that come to a constant
+    terms = {name: -1.0, **chosen}  # that come to a constant
+    terms = {column: terms[column] for column in table if column in terms}
     total = _total(terms)
     parts = {part: -c / terms[total] for part, c in terms.items() if part != total}
-    nice = _powers(parts) if kind.product else _round_coefficients(parts, total, table)
-    for coefficients in (nice,) if kind.product else (nice, parts):
-        if len(coefficients) < 2:
-            continue
-        # Any numbers could be coefficients of what is only nearly a sum.
-        for rounded in (False, True) if coefficients is nice else (False,):
-            identity = kind._replace(
-                total=total, parts=coefficients, constant=1.0 if kind.product else 0.0, rounded=rounded
-            )
-            for digits, constant in _constants(identity, table).items():
-                round_numbers = coefficients is nice and (digits <= _DIGITS or not kind.product)
-                settled = _settled(identity._replace(constant=constant), table, round_numbers)
-                if settled is not None:
-                    return settled
-    return None
+    parts = _powers(parts) if kind.product else _round_coefficients(parts, total, table)
+    if len(parts) < 2:
+        return None
+    identity = kind._replace(total=total, parts=parts, constant=float(kind.product))
+    constants = _constants(identity, table)
+    candidates = (identity._replace(constant=c, rounded=rounded) for rounded in (False, True) for c in constants)
+    return next((settled for candidate in candidates if (settled := _settled(candidate, table)) is not None), None)
 
 
 def _powers(parts: dict[str, float]) -> dict[str, float]:
     """The powers of a product, if all are nearly whole and small; else none."""
     whole = {part: float(np.round(c)) for part, c in parts.items()}
-    fits = all(0 < abs(c) <= 3 and abs(c - parts[part]) <= 0.05 for part, c in whole.items())
+    fits = all(0 < abs(c) <= MAX_POWER and abs(c - parts[part]) <= 0.05 for part, c in whole.items())
     return whole if fits else {}
 
 
@@ -234,15 +208,27 @@ def _round_coefficients(parts: dict[str, float], total: str, table: pd.DataFrame
     return {} if matters else near
 
 
-def _settled(identity: Identity, table: pd.DataFrame, nice: bool) -> Identity | None:
-    """The identity if it holds in nearly all rows, and could not by chance; ``nice`` if its numbers are round."""
+def _constants(identity: Identity, table: pd.DataFrame) -> list[float]:
+    """The constants that an identity may have, the roundest first."""
+    with np.errstate(all="ignore"):
+        given, expected = identity.given(table), identity.expected(table)
+        constants = given / expected if identity.product else given - expected
+    constants = constants[np.isfinite(constants)]
+    if not len(constants):
+        return []
+    digits = _DIGITS[:3] if identity.product else _DIGITS
+    return [*([] if identity.product else [0.0]), *(float(f"{np.median(constants):.{some}g}") for some in digits)]
+
+
+def _settled(identity: Identity, table: pd.DataFrame) -> Identity | None:
+    """The identity if it holds in nearly all rows, and could not by chance."""
     known = identity.known(table)
     given, tolerance = identity.given(table)[known], identity.tolerance(table)[known]
     kept = np.abs(identity.off(table)[known]) <= tolerance
-    if known.sum() < _FEWEST or kept.mean() < (_HOLDS if nice else _HOLDS_FIRMLY) or _cancels(identity, table):
+    if known.sum() < _FEWEST or kept.mean() < _HOLDS or _cancels(identity, table):
         return None
     spread = float(np.median(np.abs(given - np.median(given)))) or float(np.std(given))
-    if spread < (_CLEAR if nice else _CLEARER) * float(np.median(tolerance)):
+    if spread < _CLEAR * float(np.median(tolerance)):
         return None
     identity = identity._replace(spread=spread)
     # All parts on one side of a constant read better as such: a + b + c = 100.
@@ -279,29 +265,11 @@ def _total(terms: dict[str, float]) -> str:
     return (units or list(terms))[0]
 
 
-def _single(values: Array) -> bool:
-    """Whether numbers that are not whole were in single precision once."""
-    seen = values[np.isfinite(values)]
-    return bool((seen == seen.astype(np.float32)).all() and (seen != np.round(seen)).any())
-
-
-def _unit(values: Array, precision: float) -> float:
+def _unit(values: Array) -> float:
     """The last decimal of numbers, such as 0.01; 0 if they have more than six."""
     seen = values[np.isfinite(values)]
     for decimals in range(_DECIMALS + 1):
         scaled = seen * 10.0**decimals
-        if np.mean(np.abs(scaled - np.round(scaled)) < np.maximum(1e-6, precision * np.abs(scaled))) > 0.99:
+        if np.mean(np.abs(scaled - np.round(scaled)) < np.maximum(1e-6, PRECISION * np.abs(scaled))) > 0.99:
             return float(10.0**-decimals)
     return 0.0
-
-
-def _constants(identity: Identity, table: pd.DataFrame) -> dict[int, float]:
-    """The constant of an identity with no digit, with one, with more, and as it is: the first that holds is meant."""
-    with np.errstate(all="ignore"):
-        given, expected = identity.given(table), identity.expected(table)
-        constants = given / expected if identity.product else given - expected
-    constants = constants[np.isfinite(constants)]
-    if not len(constants):
-        return {}
-    constant = float(np.median(constants))
-    return {0: 0.0, **{digits: float(f"{constant:.{digits}g}") for digits in (1, 2, 3, 4, 6)}, 17: constant}

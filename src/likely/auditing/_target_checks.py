@@ -19,7 +19,6 @@ from likely.auditing._identities import Identity, confirmed
 from likely.auditing._label_models import classify
 from likely.auditing._labels import judge_labels, reconsider, wrong_labels
 from likely.auditing._leaks import leaking_columns
-from likely.auditing._noise import noisy_regions
 from likely.auditing._out_of_fold import by_content
 from likely.auditing._squash import Squash
 from likely.auditing._target_models import FITTED, WIDE, regress
@@ -97,8 +96,6 @@ def _regression(data: _Data) -> list[Finding]:
     verdict = judge_targets(
         forecast.mean, u, features, seed, scale=forecast.scale, squash=squash, widen=widen, exact=exact[rows]
     )
-    residual = np.abs(u - forecast.mean)
-    noise = np.minimum(residual, 8 * np.median(residual)) * (1 - verdict.wrong)
 
     def swapped(places: NDArray[np.int64]) -> dict[int, list[Swap]]:
         known = verdict.predictable and isinstance(data.frame, pd.DataFrame)
@@ -107,7 +104,6 @@ def _regression(data: _Data) -> list[Finding]:
     factor = verdict.scale if forecast.scale is None else verdict.scale / forecast.scale
     return [
         wrong_targets(verdict, u, squash, target, rows, len(data.columns.typed), swaps=swapped, factor=factor),
-        noisy_regions(data.columns, {target}, rows, noise, f"the spread of {target}"),
         regressor_calibration(forecast.mean, u, verdict),
         data.leaks(u, labels=False),
     ]
@@ -129,10 +125,8 @@ def _classification(data: _Data) -> list[Finding]:
     if len(gaps):
         filled = [np.exp(forecast.again(part)) for part in fillings(data.X, gaps, seed)]
         verdict = reconsider(verdict, labels, gaps, np.log(np.mean(filled, axis=0)))
-    noise = np.minimum(verdict.nll, 5.0) * (1 - verdict.wrong)
     return [
         wrong_labels(verdict, labels, classes, rows, len(data.columns.typed)),
-        noisy_regions(data.columns, {target}, rows, noise, f"the uncertainty of {target}"),
         classifier_calibration(forecast.log_p, labels, verdict),
         data.leaks(labels.astype(np.float64), labels=True),
     ]

@@ -1,4 +1,4 @@
-"""Groups of rows on which a model fails: one or two conditions on columns, and a held-out loss above the rest."""
+"""Groups of rows on which a model fails: leaves of a small tree whose held-out loss is above the rest."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import ttest_ind
+from sklearn.tree import DecisionTreeRegressor
 
 from likely._page import Table
 from likely._typing import Array
@@ -16,14 +17,10 @@ from likely.auditing._columns import Columns, as_numbers
 from likely.auditing._finding import Finding, are_years, number
 from likely.auditing.checks._many import SURE, holm
 
-_ROWS = 50_000
-_CONDITIONS = 400
+MAX_ROWS = 50_000
+_CONDITIONS = 2  # of a group: the depth of the tree
 _LEVELS = 15  # of a category, the most frequent, that are conditions
-_CUTS = (0.1, 0.25, 0.5, 0.75, 0.9)  # quantiles at which numbers are cut
 _SHARE, _FEWEST = 0.02, 30  # of the rows, and rows of a half, that make a group
-_CANDIDATES = 8  # groups picked on one half of the rows and measured on the other
-_OVERLAP = 0.5  # of a group's rows: a later group that shares more with an earlier one is the same
-_BETTER = 1.1  # times the excess of its parts that two conditions together must have
 _WORSE = 1.2  # times the loss of the rest that is called failing
 
 
@@ -36,6 +33,30 @@ class Group(NamedTuple):
     error: float
     rest: float
     p_value: float
+
+
+class Split(NamedTuple):
+    """A column of the tree's table: a number, with gaps below the least one, or whether a category has a level."""
+
+    column: str
+    least: float = -np.inf
+    missing: bool = False
+    year: bool = False
+    level: str | None = None
+
+    def words(self, low: float, high: float) -> str:
+        """The condition that the value is above ``low`` and not above ``high``."""
+        if self.level is not None:
+            return f"{self.column} {'≠' if low == -np.inf else '='} {self.level}"
+        if high < self.least:
+            return f"{self.column} is missing"
+        if low < self.least and high == np.inf:
+            return f"{self.column} is not missing"
+        from_, to = (number(end, year=self.year) for end in (low, high))
+        if high == np.inf:
+            return f"{self.column} > {from_}"
+        words = f"{self.column} ≤ {to}" if low < self.least else f"{from_} < {self.column} ≤ {to}"
+        return f"{words} or missing" if self.missing and low == -np.inf else words
 
 
 def groups_of(columns: Columns, target: str, findings: Iterable[Finding]) -> Finding | None:
@@ -62,13 +83,13 @@ def failing_groups(
 
     Groups are picked on one half of the rows and measured on the other.
     """
-    some = np.random.RandomState(0).permutation(len(rows))[:_ROWS]
+    some = np.random.RandomState(0).permutation(len(rows))[:MAX_ROWS]
     if len(some) < 4 * _FEWEST:
         return None
-    masks, words = conditions(columns, leave_out, rows[some], loss[some])
-    if not words:
+    X, splits = _splits(columns, leave_out, rows[some])
+    if not splits:
         return None
-    groups = worst_groups(masks, words, loss[some])
+    groups = worst_groups(X, splits, loss[some])
     failing = [group for group in groups if group.p_value < SURE and group.loss > _WORSE * group.rest]
     share = len(rows) / len(some)
     frame = pd.DataFrame(
@@ -87,7 +108,7 @@ def failing_groups(
         f"other rows ({round(failing[0].rows * share):,} rows)."
         + ("" if len(failing) < 2 else f" {len(failing) - 1} more stand{'s' if len(failing) == 2 else ''} out.")
         if failing
-        else f"No group of one or two columns stands out: nowhere is {what} clearly (p < {SURE:g}) more than "
+        else f"No group stands out: nowhere is {what} clearly (p < {SURE:g}) more than "
         f"{_WORSE:g} times that of the other rows.",
         numbers={
             "groups": [
@@ -108,109 +129,63 @@ def failing_groups(
     )
 
 
-def conditions(
-    columns: Columns, leave_out: set[str], rows: NDArray[np.int64], loss: Array
-) -> tuple[NDArray[np.bool_], list[tuple[str, str]]]:
-    """List the conditions that groups are made of: cuts of numbers, levels of categories, gaps."""
-    candidates: list[tuple[float, NDArray[np.bool_], tuple[str, str]]] = []
-    half = len(rows) // 2
-    excess = np.minimum(loss[:half], _cap(loss))
-    excess = excess - excess.mean()
-    for name, kind in columns.kinds.items():
-        if name in leave_out or kind not in ("number", "category"):
+def _splits(columns: Columns, leave_out: set[str], rows: NDArray[np.int64]) -> tuple[Array, list[Split]]:
+    """The columns that conditions can name: numbers, and the frequent levels of categories."""
+    parts, splits = list[Array](), list[Split]()
+    for name in columns.named("number", "category"):
+        if name in leave_out:
             continue
-        for mask, words in _of_column(columns.typed[name].iloc[rows], kind):
-            if max(_FEWEST * 2, _SHARE * len(rows)) <= mask.sum() < len(rows) - _FEWEST:
-                clear = float(excess @ mask[:half]) / float(np.sqrt(max(mask[:half].sum(), 1)))
-                candidates.append((clear, mask, (name, f"{name} {words}")))
-        if len(candidates) > 2 * _CONDITIONS:
-            candidates = _clearest(candidates)
-    candidates = _clearest(candidates)
-    masks = np.column_stack([mask for _, mask, _ in candidates]) if candidates else np.zeros((len(rows), 0), bool)
-    return masks, [words for _, _, words in candidates]
+        values, levels = as_numbers(columns.typed[name].iloc[rows])
+        missing = np.isnan(values)
+        if levels is not None:
+            codes = range(min(len(levels), _LEVELS))
+            parts += [(values == code).astype(np.float64) for code in codes]
+            splits += [Split(name, level=levels[code]) for code in codes]
+        if levels is None and not missing.all():
+            least, greatest = float(np.nanmin(values)), float(np.nanmax(values))
+            parts.append(np.where(missing, least - (greatest - least) - 1, values))
+            splits.append(Split(name, least, bool(missing.any()), are_years(values)))
+    return np.column_stack(parts) if parts else np.zeros((len(rows), 0)), splits
 
 
-def _clearest(
-    candidates: list[tuple[float, NDArray[np.bool_], tuple[str, str]]],
-) -> list[tuple[float, NDArray[np.bool_], tuple[str, str]]]:
-    return sorted(candidates, key=lambda candidate: -candidate[0])[:_CONDITIONS]
-
-
-def _of_column(column: pd.Series[Any], kind: str) -> Iterator[tuple[NDArray[np.bool_], str]]:
-    """The conditions on one column, with their words."""
-    values, levels = as_numbers(column)
-    missing = np.isnan(values)
-    if missing.any():
-        yield missing, "is missing"
-    if kind == "category" and levels is not None:
-        yield from ((values == place, f"= {level}") for place, level in enumerate(levels[:_LEVELS]))
-    elif not missing.all():
-        year = are_years(values)
-        for cut in np.unique(np.quantile(values[~missing], _CUTS)):
-            yield values <= cut, f"≤ {number(float(cut), year=year)}"
-            yield values > cut, f"> {number(float(cut), year=year)}"
-
-
-def worst_groups(masks: NDArray[np.bool_], words: list[tuple[str, str]], loss: Array) -> list[Group]:
-    """Pick the groups with the clearest excess on the first half of the rows, and measure them on the second.
+def worst_groups(X: Array, splits: list[Split], loss: Array) -> list[Group]:
+    """Grow a tree on the first half of the rows, and measure its leaves on the second.
 
     >>> rng = np.random.default_rng(0)
-    >>> town, old = rng.integers(0, 3, 2000), rng.uniform(size=2000) > 0.6
-    >>> loss = rng.exponential(size=2000) * np.where((town == 1) & old, 3, 1)
-    >>> masks = np.column_stack([town == 0, town == 1, old, ~old])
-    >>> words = [("town", "town = 0"), ("town", "town = 1"), ("old", "old"), ("old", "new")]
-    >>> worst_groups(masks, words, loss)[0].where
-    'town = 1 and old'
+    >>> town, age = rng.integers(0, 3, 2000), rng.uniform(size=2000)
+    >>> loss = rng.exponential(size=2000) * np.where((town == 1) & (age > 0.6), 3, 1)
+    >>> X = np.column_stack([town == 0, town == 1, age])
+    >>> worst_groups(X, [Split("town", level="A"), Split("town", level="B"), Split("age", 0.0)], loss)[0].where
+    'age > 0.6019 and town = B'
     """
-    half = len(loss) // 2
-    picked = _pick(masks[:half], words, np.clip(loss[:half], None, _cap(loss)))
-    held, value = masks[half:], loss[half:]
-    groups, p_values = [], []
-    for i, j in picked:
-        inside = held[:, i] & held[:, j]
-        if min(int(inside.sum()), int((~inside).sum())) < _FEWEST // 2:
+    half, cap = len(loss) // 2, float(np.quantile(loss, 0.99))  # beyond the cap one row speaks for no group
+    capped = np.minimum(loss, cap)
+    fewest = max(_FEWEST, round(_SHARE * half))
+    tree = DecisionTreeRegressor(max_depth=_CONDITIONS, min_samples_leaf=fewest, random_state=0)
+    leaf = tree.fit(X[:half], capped[:half]).apply(X)
+    groups = []
+    for node, ends in _leaves(tree.tree_, 0, {}):
+        inside = leaf[half:] == node
+        if not ends or min(int(inside.sum()), int((~inside).sum())) < _FEWEST // 2:
             continue
-        losses, rest = value[inside], value[~inside]
-        capped = [np.clip(part, None, _cap(loss)) for part in (losses, rest)]
-        p_values.append(float(ttest_ind(*capped, equal_var=False, alternative="greater").pvalue))
-        where = words[i][1] if i == j else f"{words[i][1]} and {words[j][1]}"
-        error = float(losses.std() / np.sqrt(len(losses)))
-        rows = int((masks[:, i] & masks[:, j]).sum())
-        groups.append(Group(where, rows, float(losses.mean()), error, float(rest.mean()), 1.0))
-    corrected = [group._replace(p_value=float(p)) for group, p in zip(groups, holm(p_values), strict=True)]
-    return sorted(corrected, key=lambda group: -group.loss / max(group.rest, 1e-300))
+        there, elsewhere = loss[half:][inside], loss[half:][~inside]
+        test = ttest_ind(capped[half:][inside], capped[half:][~inside], equal_var=False, alternative="greater")
+        where = " and ".join(splits[column].words(*bounds) for column, bounds in ends.items())
+        error = float(there.std() / np.sqrt(len(there)))
+        rows = int((leaf == node).sum())
+        groups.append(Group(where, rows, float(there.mean()), error, float(elsewhere.mean()), float(test.pvalue)))
+    corrected = holm([group.p_value for group in groups])
+    groups = [group._replace(p_value=float(p)) for group, p in zip(groups, corrected, strict=True)]
+    return sorted(groups, key=lambda group: -group.loss / max(group.rest, 1e-300))
 
 
-def _cap(loss: Array) -> float:
-    """A loss beyond which one row speaks for no group."""
-    return float(np.quantile(loss, 0.99))
-
-
-def _pick(masks: NDArray[np.bool_], words: list[tuple[str, str]], loss: Array) -> list[tuple[int, int]]:
-    """Pairs of conditions, or a condition with itself, with the clearest excess, that share few rows."""
-    M = masks.astype(np.float32)
-    centred = (loss - loss.mean()).astype(np.float32)
-    spread = max(float(loss.std()), 1e-12)
-    count = M.T @ M
-    excess = (M.T @ (M * centred[:, None])) / np.maximum(count, 1)
-    columns = pd.factorize(pd.Series([name for name, _ in words]))[0]
-    same = columns[:, None] == columns[None, :]
-    np.fill_diagonal(same, False)
-    single = np.diag(excess)
-    small = count < max(_FEWEST, _SHARE * len(loss))
-    # Two conditions are no better than the better of them alone, unless they say so.
-    pair = ~np.eye(len(single), dtype=bool)
-    no_gain = pair & (excess < _BETTER * np.maximum(single[:, None], single[None, :]))
-    z = np.where(same | small | no_gain, -np.inf, excess * np.sqrt(count) / spread)
-    z[np.tril_indices(len(single), -1)] = -np.inf
-    picked: list[tuple[int, int]] = []
-    covered: list[NDArray[np.bool_]] = []
-    for place in np.argsort(-z, axis=None, kind="stable")[:2_000]:
-        i, j = divmod(int(place), len(single))
-        if not z[i, j] > 2 or len(picked) == _CANDIDATES:
-            break
-        inside = masks[:, i] & masks[:, j]
-        if all(np.sum(inside & other) <= _OVERLAP * min(inside.sum(), other.sum()) for other in covered):
-            picked.append((i, j))
-            covered.append(inside)
-    return picked
+def _leaves(tree: Any, node: int, ends: dict[int, tuple[float, float]]) -> Iterator[tuple[int, dict[int, Any]]]:
+    """The leaves below a node, each with the ends between which its columns lie."""
+    left, right = int(tree.children_left[node]), int(tree.children_right[node])
+    if left < 0:
+        yield node, ends
+        return
+    column, cut = int(tree.feature[node]), float(tree.threshold[node])
+    low, high = ends.get(column, (-np.inf, np.inf))
+    yield from _leaves(tree, left, {**ends, column: (low, cut)})
+    yield from _leaves(tree, right, {**ends, column: (cut, high)})

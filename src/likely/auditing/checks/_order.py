@@ -6,8 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
-from scipy.stats import chi2, norm, rankdata
+from scipy.stats import kruskal, norm, rankdata, spearmanr
 
 from likely._page import Table
 from likely._typing import Array
@@ -16,15 +15,13 @@ from likely.auditing._finding import Finding, number
 from likely.auditing._source import listed
 from likely.auditing.checks._many import SURE, holm
 
-Index = NDArray[np.int64]
-
 _FEWEST = 30  # rows
 _PAIRS = 10  # equal neighbours by chance, and pairs without the most frequent value: fewer follow no normal law
 _RARE = 10  # rows of a level that a trend is looked for in
 _CLEAR = 0.1  # correlation with the neighbour, or with the row's number, from which order matters
 _SORTED = 0.9  # correlation from which rows are sorted
-_MOST = 50_000  # neighbouring rows that are looked at, in one block from the middle, and rows spread over all
-_COLUMNS = 1_000  # of a wide table, the target and others at random
+MAX_ROWS = 50_000  # neighbouring rows that are looked at, in one block from the middle, and rows spread over all
+MAX_COLUMNS = 1_000  # of a wide table, the target and others at random
 _SHOWN = 12
 
 
@@ -41,8 +38,8 @@ def order(columns: Columns, target: str | None) -> Finding | None:
     """Report columns in which neighbouring rows are alike, or that change along the table."""
     n = len(columns.typed)
     names = columns.named(*MODELLED)
-    if len(names) > _COLUMNS:
-        some = set(np.random.RandomState(0).permutation(len(names))[:_COLUMNS].tolist())
+    if len(names) > MAX_COLUMNS:
+        some = set(np.random.RandomState(0).permutation(len(names))[:MAX_COLUMNS].tolist())
         names = [name for place, name in enumerate(names) if place in some or name == target]
     if n < _FEWEST or not names:
         return None
@@ -85,12 +82,12 @@ def order(columns: Columns, target: str | None) -> Finding | None:
 
 def _of_column(columns: Columns, name: str) -> Dependence | None:
     column = columns.typed[name]
-    if len(column) <= _MOST:
+    if len(column) <= MAX_ROWS:
         values, levels = as_numbers(column)
         return depends(values, categories=levels is not None)
-    start = (len(column) - _MOST) // 2
-    block, levels = as_numbers(column.iloc[start : start + _MOST])
-    spread, _ = as_numbers(column.iloc[np.linspace(0, len(column) - 1, _MOST).astype(np.int64)])
+    start = (len(column) - MAX_ROWS) // 2
+    block, levels = as_numbers(column.iloc[start : start + MAX_ROWS])
+    spread, _ = as_numbers(column.iloc[np.linspace(0, len(column) - 1, MAX_ROWS).astype(np.int64)])
     return depends(block, spread, categories=levels is not None)
 
 
@@ -128,12 +125,11 @@ def _apart(dependence: Dependence) -> str:
 
 
 def depends(values: Array, spread: Array | None = None, *, categories: bool = False) -> Dependence | None:
-    """Test whether values depend on their order, without permuting them.
+    """Test whether values depend on their order: neighbours in ``values``, and a trend in ``spread``, or in both.
 
     Two tests are made and combined: of neighbours, by the serial correlation of ranks (Wald and Wolfowitz 1943; for
-    categories, by the number of equal neighbours), and of a trend, by the correlation of ranks with the row's number
-    (for categories, Kruskal and Wallis' of row numbers). Means and variances are those over all permutations, exactly,
-    ties included; the two are uncorrelated in a random order.
+    categories, by the number of equal neighbours), and of a trend, by Spearman's correlation with the row's number (for
+    categories, Kruskal and Wallis' of row numbers). The two are uncorrelated in a random order.
 
     >>> rng = np.random.default_rng(0)
     >>> shuffled, walk = rng.normal(size=500), rng.normal(size=500).cumsum()
@@ -145,14 +141,11 @@ def depends(values: Array, spread: Array | None = None, *, categories: bool = Fa
     if min(len(block), len(spread)) < _FEWEST:
         return None
     codes = np.unique(block, return_inverse=True)[1]
-    rest = len(block) - np.bincount(codes).max()
-    enough = rest * rest >= _PAIRS * len(block)
-    if categories:
-        share, error, near = _equal_neighbours(codes) if enough else (0.0, 0.0, np.nan)
-        size, along = _trend_of_levels(spread.astype(np.int64))
-    else:
-        share, error, near = _serial(rankdata(block)) if enough else (0.0, 0.0, np.nan)
-        size, along = _trend(spread, rest)
+    rest = len(block) - int(np.bincount(codes).max())
+    share, error, near = 0.0, 0.0, np.nan
+    if rest * rest >= _PAIRS * len(block):
+        share, error, near = _neighbours(codes if categories else rankdata(block), categories)
+    size, along = _trend_of_levels(spread) if categories else _trend(spread, rest)
     both = [p for p in (near, along) if not np.isnan(p)]
     if not both:
         return None
@@ -160,57 +153,40 @@ def depends(values: Array, spread: Array | None = None, *, categories: bool = Fa
     return Dependence(float(-np.expm1(len(both) * np.log1p(-smallest))), share, error, size)
 
 
-def _serial(scores: Array) -> tuple[float, float, float]:
-    """The correlation with the row before, its error over all permutations, and a two-sided p-value."""
-    n = len(scores)
-    a = (scores - scores.mean()) / scores.std()
-    s2, s4 = float(n), float(np.sum(a**4))
-    product = float(np.dot(a[:-1], a[1:]))
-    mean = -s2 / n
-    second = (s2 * s2 - s4) / n + (s2 * s2 - 2 * s4) / (n * (n - 1))
-    error = float(np.sqrt(max(second - mean * mean, 1e-300)))
-    return (product - mean) / n, error / n, float(2 * norm.sf(abs(product - mean) / error))
+def _neighbours(scores: Array, categories: bool) -> tuple[float, float, float]:
+    """The correlation of ranks (the share of equal codes) of neighbours above chance, its error, and a p-value."""
+    n, whole, variance = len(scores), 1.0, 1.0
+    if categories:
+        p = np.bincount(scores.astype(np.int64)) / n
+        equal = float(np.sum(p**2))
+        if equal * n < _PAIRS:
+            return 0.0, 0.0, np.nan
+        whole, variance = 1 - equal, equal + equal**2 - 2 * float(np.sum(p**3))
+        above = float(np.mean(scores[1:] == scores[:-1])) - equal
+    else:
+        standardised = (scores - scores.mean()) / scores.std()
+        above = float(np.mean(standardised[1:] * standardised[:-1]))
+    error = float(np.sqrt(variance / n))
+    above += whole / n  # of two rows of a table, the second is any but the first
+    return above / whole, error / whole, float(2 * norm.sf(abs(above) / error))
 
 
-def _equal_neighbours(codes: Index) -> tuple[float, float, float]:
-    """The share of equal neighbours above chance, its error over all permutations, and a two-sided p-value."""
-    n, counts = len(codes), np.bincount(codes).astype(np.float64)
-    two, three = counts * (counts - 1), counts * (counts - 1) * (counts - 2)
-    pairs = float(np.mean(codes[1:] == codes[:-1])) * (n - 1)
-    p2 = two.sum() / (n * (n - 1))
-    p3 = three.sum() / (n * (n - 1) * (n - 2))
-    p4 = ((three * (counts - 3)).sum() + two.sum() ** 2 - (two**2).sum()) / (n * (n - 1) * (n - 2) * (n - 3))
-    mean = (n - 1) * p2
-    if mean < _PAIRS:
-        return 0.0, 0.0, np.nan
-    second = (n - 1) * p2 + 2 * (n - 2) * p3 + (n - 2) * (n - 3) * p4
-    error = float(np.sqrt(max(second - mean * mean, 1e-300)))
-    scale = (n - 1) * (1 - p2)  # one where all neighbours are equal, nought by chance
-    return (pairs - mean) / scale, error / scale, float(2 * norm.sf(abs(pairs - mean) / error))
-
-
-def _trend(x: Array, rest: int) -> tuple[float, float]:
-    """The rank correlation with the row's number, of variance 1/(n-1) over permutations, and a two-sided p-value."""
+def _trend(values: Array, rest: int) -> tuple[float, float]:
+    """Spearman's correlation with the row's number, and its p-value."""
     if rest < _RARE:
         return 0.0, np.nan
-    n = len(x)
-    ranks, place = rankdata(x), np.arange(n, dtype=np.float64)
-    rho = float(np.corrcoef(ranks, place)[0, 1])
-    return rho, float(2 * norm.sf(abs(rho) * np.sqrt(n - 1)))
+    correlation, p_value = spearmanr(values, np.arange(len(values)))
+    return float(correlation), float(p_value)
 
 
-def _trend_of_levels(codes: Index) -> tuple[float, float]:
-    """The correlation ratio of row numbers by level, and the p-value of Kruskal and Wallis' test."""
-    counts = np.bincount(codes)
-    frequent = counts >= _RARE
-    group = np.where(frequent[codes], codes, len(counts))
-    compact = np.unique(group, return_inverse=True)[1]
-    size = np.bincount(compact)
-    if len(size) < 2 or size.min() < _RARE:
+def _trend_of_levels(codes: Array) -> tuple[float, float]:
+    """The correlation ratio of row numbers by level, less what so many levels explain by chance, and a p-value."""
+    counts = np.bincount(codes.astype(np.int64))
+    group = np.where(counts[codes.astype(np.int64)] >= _RARE, codes, -1)
+    places = [np.flatnonzero(group == level) for level in np.unique(group)]
+    if len(places) < 2 or min(map(len, places)) < _RARE:
         return 0.0, np.nan
     n = len(codes)
-    place = np.arange(n, dtype=np.float64) - (n - 1) / 2
-    between = float(np.sum(np.bincount(compact, place) ** 2 / size)) / float(place @ place)
-    # The part that so many levels explain by chance is taken off the size, not off the test.
-    adjusted = max(0.0, 1 - (1 - between) * (n - 1) / (n - len(size)))
-    return float(np.sqrt(adjusted)), float(chi2.sf((n - 1) * between, len(size) - 1))
+    statistic, p_value = kruskal(*places)
+    left = (1 - statistic / (n - 1)) * (n - 1) / (n - len(places))
+    return float(np.sqrt(max(0.0, 1 - left))), float(p_value)
