@@ -1,6 +1,5 @@
 """Batch by batch, over processes and in collections the metrics are the functions of all rows."""
 
-import inspect
 import pickle
 
 import pytest
@@ -10,9 +9,9 @@ from torch.distributions import Normal, StudentT
 from likely import metrics
 
 pytest.importorskip("torchmetrics")
-from torchmetrics import MetricCollection
+from torchmetrics import MetricCollection, MetricTracker
 
-from likely.integrations import torchmetrics as ours
+from likely.integrations.torchmetrics import Metric
 
 GENERATOR = torch.Generator().manual_seed(0)
 ROWS = 90
@@ -25,23 +24,23 @@ WEIGHT = torch.rand(ROWS, generator=GENERATOR)
 PARTS = [slice(0, 40), slice(40, 41), slice(41, ROWS)]
 
 CLASSES = {
-    "ECE": (ours.ExpectedCalibrationError, metrics.expected_calibration_error, {}),
-    "debiased": (ours.ExpectedCalibrationError, metrics.expected_calibration_error, {"norm": "l2", "debiased": True}),
-    "quantile": (ours.ExpectedCalibrationError, metrics.expected_calibration_error, {"strategy": "quantile"}),
-    "class": (ours.ExpectedCalibrationError, metrics.expected_calibration_error, {"pos_label": 1, "n_bins": 5}),
-    "MCE": (ours.MaximumCalibrationError, metrics.maximum_calibration_error, {"n_bins": 7}),
-    "smooth": (ours.SmoothCalibrationError, metrics.smooth_calibration_error, {}),
-    "classwise": (ours.ClasswiseCalibrationError, metrics.classwise_calibration_error, {"average": None}),
-    "Brier": (ours.BrierScore, metrics.brier_score, {"scale_by_half": True}),
-    "NLL": (ours.NegativeLogLikelihood, metrics.negative_log_likelihood, {}),
+    "ECE": (metrics.expected_calibration_error, {}),
+    "debiased": (metrics.expected_calibration_error, {"norm": "l2", "debiased": True}),
+    "quantile": (metrics.expected_calibration_error, {"strategy": "quantile"}),
+    "class": (metrics.expected_calibration_error, {"pos_label": 1, "n_bins": 5}),
+    "MCE": (metrics.maximum_calibration_error, {"n_bins": 7}),
+    "smooth": (metrics.smooth_calibration_error, {}),
+    "classwise": (metrics.classwise_calibration_error, {"average": None}),
+    "Brier": (metrics.brier_score, {"scale_by_half": True}),
+    "NLL": (metrics.negative_log_likelihood, {}),
 }
 NUMBERS = {
-    "CAL": (ours.QuantileCalibrationError, metrics.quantile_calibration_error, {"levels": [0.1, 0.5, 0.9]}),
-    "area": (ours.MiscalibrationArea, metrics.miscalibration_area, {"kind": "quantile"}),
-    "CRPS": (ours.CRPS, metrics.crps, {}),
-    "NLL": (ours.NegativeLogLikelihood, metrics.negative_log_likelihood, {}),
-    "coverage": (ours.IntervalCoverage, metrics.interval_coverage, {"coverage": 0.8}),
-    "score": (ours.IntervalScore, metrics.interval_score, {"coverage": 0.8}),
+    "CAL": (metrics.quantile_calibration_error, {"levels": [0.1, 0.5, 0.9]}),
+    "area": (metrics.miscalibration_area, {"kind": "quantile"}),
+    "CRPS": (metrics.crps, {}),
+    "NLL": (metrics.negative_log_likelihood, {}),
+    "coverage": (metrics.interval_coverage, {"coverage": 0.8}),
+    "score": (metrics.interval_score, {"coverage": 0.8}),
 }
 
 
@@ -71,35 +70,39 @@ def check(metric, batches, expected):
 @pytest.mark.parametrize("weight", [None, WEIGHT], ids=["even", "weighted"])
 @pytest.mark.parametrize(("probabilities", "labels"), [(PROBABILITIES, LABELS), (P, Y)], ids=["three", "two"])
 def test_metrics_of_classes(name, weight, probabilities, labels):
-    kind, function, options = CLASSES[name]
+    function, options = CLASSES[name]
     batches = [(probabilities[i], labels[i], None if weight is None else weight[i]) for i in PARTS]
-    check(kind(**options), batches, function(labels, probabilities, **options, sample_weight=weight))
+    check(Metric(function, **options), batches, function(labels, probabilities, **options, sample_weight=weight))
 
 
 @pytest.mark.parametrize("name", NUMBERS)
 @pytest.mark.parametrize("weight", [None, WEIGHT], ids=["even", "weighted"])
 @pytest.mark.parametrize("make", [Normal, lambda mean, scale: StudentT(4.0, mean, scale)], ids=["normal", "t"])
 def test_metrics_of_numbers(name, weight, make):
-    kind, function, options = NUMBERS[name]
+    function, options = NUMBERS[name]
     batches = [(make(MEAN[i], SCALE[i]), TARGET[i], None if weight is None else weight[i]) for i in PARTS]
-    check(kind(**options), batches, function(TARGET, make(MEAN, SCALE), **options, sample_weight=weight))
+    check(Metric(function, **options), batches, function(TARGET, make(MEAN, SCALE), **options, sample_weight=weight))
 
 
 def test_metrics_of_forecasts_alone():
     batches = [((MEAN[i], SCALE[i]), TARGET[i], WEIGHT[i]) for i in PARTS]
-    check(ours.Sharpness(), batches, metrics.sharpness(mean=MEAN, scale=SCALE, sample_weight=WEIGHT))
-    check(ours.IntervalWidth(), batches, metrics.interval_width(mean=MEAN, scale=SCALE, sample_weight=WEIGHT))
+    check(Metric(metrics.sharpness), batches, metrics.sharpness(mean=MEAN, scale=SCALE, sample_weight=WEIGHT))
+    check(Metric(metrics.interval_width), batches, metrics.interval_width(mean=MEAN, scale=SCALE, sample_weight=WEIGHT))
 
 
 def test_logits():
     logits = torch.randn(ROWS, 3, generator=torch.Generator().manual_seed(1))
     batches = [(logits[i], LABELS[i]) for i in PARTS]
-    check(ours.NegativeLogLikelihood(logits=True), batches, metrics.negative_log_likelihood(LABELS, logits=logits))
+    check(
+        Metric(metrics.negative_log_likelihood, argument="logits"),
+        batches,
+        metrics.negative_log_likelihood(LABELS, logits=logits),
+    )
 
 
 def test_targets_of_several_dimensions():
     mean, scale, target = (t.reshape(-1, 3) for t in (MEAN, SCALE, TARGET))
-    metric = ours.QuantileCalibrationError()
+    metric = Metric(metrics.quantile_calibration_error)
     for part in (slice(0, 10), slice(10, 30)):
         metric.update((mean[part], scale[part]), target[part])
     close(metric.compute(), metrics.quantile_calibration_error(target, mean=mean, scale=scale))
@@ -108,7 +111,11 @@ def test_targets_of_several_dimensions():
 def test_a_collection_merges_only_what_is_alike():
     """Both coverages are 1 in the first batch, and so would be taken for one metric."""
     collection = MetricCollection(
-        {"80": ours.IntervalCoverage(coverage=0.8), "95": ours.IntervalCoverage(coverage=0.95), "CRPS": ours.CRPS()}
+        {
+            "80": Metric(metrics.interval_coverage, coverage=0.8),
+            "95": Metric(metrics.interval_coverage, coverage=0.95),
+            "CRPS": Metric(metrics.crps),
+        }
     )
     collection.update((torch.zeros(4), torch.ones(4)), torch.zeros(4))
     collection.update((torch.zeros(4), torch.ones(4)), torch.full((4,), 1.5))
@@ -116,15 +123,16 @@ def test_a_collection_merges_only_what_is_alike():
     assert found["80"] == 0.5
     assert found["95"] == 1.0
 
-    errors = MetricCollection([ours.ExpectedCalibrationError(), ours.MaximumCalibrationError(), ours.BrierScore()])
+    functions = (metrics.expected_calibration_error, metrics.maximum_calibration_error, metrics.brier_score)
+    errors = MetricCollection({function.__name__: Metric(function) for function in functions})
     for part in PARTS:
         errors.update(PROBABILITIES[part], LABELS[part])
     assert sorted(map(len, errors.compute_groups.values())) == [1, 2]
-    close(errors.compute()["MaximumCalibrationError"], metrics.maximum_calibration_error(LABELS, PROBABILITIES))
+    close(errors.compute()["maximum_calibration_error"], metrics.maximum_calibration_error(LABELS, PROBABILITIES))
 
 
 def test_forward_gives_the_batch():
-    metric = ours.BrierScore()
+    metric = Metric(metrics.brier_score)
     metric(P[:40], Y[:40])
     close(metric(P[40:], Y[40:]), metrics.brier_score(Y[40:], P[40:]))
     close(metric.compute(), metrics.brier_score(Y, P))
@@ -132,16 +140,42 @@ def test_forward_gives_the_batch():
 
 def test_what_is_no_forecast_says_so():
     with pytest.raises(TypeError, match="pair"):
-        ours.CRPS().update(MEAN, TARGET)
+        Metric(metrics.crps).update(MEAN, TARGET)
 
 
 def test_options_may_be_set_later() -> None:
     forecast, y = Normal(torch.zeros(100), 1.0), torch.linspace(-3, 3, 100)
-    wide, narrow = ours.IntervalCoverage(), ours.IntervalCoverage(coverage=0.2)
-    wide.coverage = 0.2
+    wide, narrow = Metric(metrics.interval_coverage), Metric(metrics.interval_coverage, coverage=0.2)
+    wide.options["coverage"] = 0.2
     assert wide(forecast, y) == narrow(forecast, y)
 
 
-def test_signatures_are_those_of_the_constructor() -> None:
-    assert inspect.signature(ours.NegativeLogLikelihood).parameters["logits"].default is False
-    assert "coverage" in inspect.signature(ours.IntervalCoverage).parameters
+def test_intervals_and_functions_with_several_results() -> None:
+    batches = [((MEAN[i] - 1, MEAN[i] + 1), TARGET[i]) for i in PARTS]
+    covered = metrics.interval_coverage(TARGET, interval=(MEAN - 1, MEAN + 1))
+    check(Metric(metrics.interval_coverage, argument="interval"), batches, covered)
+    check(
+        Metric(metrics.pit_histogram, n_bins=4),
+        [((MEAN[i], SCALE[i]), TARGET[i]) for i in PARTS],
+        metrics.pit_histogram(TARGET, mean=MEAN, scale=SCALE, n_bins=4),
+    )
+    check(
+        Metric(metrics.brier_decomposition),
+        [(PROBABILITIES[i], LABELS[i]) for i in PARTS],
+        metrics.brier_decomposition(LABELS, PROBABILITIES),
+    )
+
+
+def test_a_tracker_takes_the_lowest() -> None:
+    tracker = MetricTracker(Metric(metrics.brier_score))
+    for probabilities in (P, Y.float(), 1 - P):
+        tracker.increment()
+        tracker.update(probabilities, Y)
+    best, step = tracker.best_metric(return_step=True)
+    assert (best, step) == (0, 1)
+    assert Metric(metrics.interval_coverage).higher_is_better is None
+
+
+def test_what_is_no_option_is_refused() -> None:
+    with pytest.raises(ValueError, match="coverage"):
+        Metric(metrics.crps, coverage=0.9)

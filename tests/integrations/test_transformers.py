@@ -23,7 +23,7 @@ from transformers import (
     TrainingArguments,
 )
 
-from likely.integrations.transformers import LikelihoodModel
+from likely.integrations.transformers import LikelihoodModel, LikelihoodMonitor
 
 # Pinned memory on a machine without an accelerator.
 pytestmark = pytest.mark.filterwarnings("ignore:.*pin_memory.*")
@@ -160,6 +160,21 @@ def test_a_row_finds_its_own_temperature(tmp_path):
     wrapped = LikelihoodModel(bert(num_labels=3), likely.SoftmaxLoss(likely.Data(16, fallback="mean")))
     trainer(wrapped, data, tmp_path, max_steps=4).train()
     assert (wrapped.loss_fn.temperature.value != 1).all()
+
+
+def test_the_monitor_warns_of_a_scale_that_lags_behind(tmp_path):
+    """The loss looks at no values itself, as on a GPU."""
+    data = [{"input_ids": row["input_ids"], "labels": torch.randn(())} for row in sentences()]
+    loss_fn = likely.NormalLoss(likely.Global(init=500.0), validate_args=False)
+    wrapped = LikelihoodModel(bert(num_labels=1), loss_fn)
+    loss_fn._guard.steps = 2000
+    fitter, monitor = trainer(wrapped, data, tmp_path, max_steps=8), LikelihoodMonitor()
+    fitter.add_callback(monitor)
+    with pytest.warns(UserWarning, match="scale of NormalLoss is still too large") as warned:
+        fitter.train()
+    assert len([w for w in warned if "NormalLoss" in str(w.message)]) == 1
+    assert monitor.values == {"likelihood/loss_fn.scale": pytest.approx(loss_fn.scale.value.item())}
+    assert not loss_fn._forward_pre_hooks
 
 
 def test_what_cannot_work_says_so(tmp_path):

@@ -1,288 +1,157 @@
-"""The metrics of :mod:`likely.metrics` as torchmetrics: batch by batch, across processes, in collections.
-
-Arguments are in torchmetrics' order, ``(preds, target)``. Predictions of classes are probabilities of shape
-(rows, classes), or (rows,) for class 1; predictions of numbers are a torch ``Distribution`` or a pair ``(mean, scale)``
-of a normal. Every ``update`` takes ``sample_weight``. Metrics that are means store two numbers, the others one or two
-numbers per row.
-"""
+"""The functions of :mod:`likely.metrics` as torchmetrics: batch by batch, across processes, in collections."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Iterable
 from typing import Any
 
+import torch
+import torchmetrics
 from torch import Tensor
-from torch.distributions import Distribution
+from torch.distributions import Distribution, Uniform
+from torchmetrics.utilities import dim_zero_cat
 
 from likely import metrics
-from likely.integrations._torchmetrics import JudgedRowsMetric, LevelRowsMetric, RowMeanMetric, RowsMetric
-from likely.metrics._input import as_weight, classified
+from likely.metrics._input import as_weight, classified, judged
 
-__all__ = [
-    "CRPS",
-    "BrierScore",
-    "ClasswiseCalibrationError",
-    "ExpectedCalibrationError",
-    "IntervalCoverage",
-    "IntervalScore",
-    "IntervalWidth",
-    "MaximumCalibrationError",
-    "MiscalibrationArea",
-    "NegativeLogLikelihood",
-    "QuantileCalibrationError",
-    "Sharpness",
-    "SmoothCalibrationError",
-]
+__all__ = ["Metric"]
+
+_MEANS_WITHOUT_REDUCTION = (metrics.interval_coverage, metrics.sharpness)
+_NO_BEST_DIRECTION = (metrics.interval_coverage, metrics.brier_decomposition, metrics.pit_histogram)
 
 
-class BrierScore(RowMeanMetric, function=metrics.brier_score):
-    """Brier score, the mean squared distance from the probabilities to the one-hot label.
+class Metric(torchmetrics.Metric):
+    """A function of :mod:`likely.metrics` as a torchmetrics ``Metric``.
 
-    See :func:`likely.metrics.brier_score`, the function.
+    Arguments are in torchmetrics' order, ``(preds, target)``. Predictions of classes are probabilities of shape
+    (rows, classes), or (rows,) for class 1; predictions of numbers are a torch ``Distribution`` or a pair
+    ``(mean, scale)`` of a normal. If the function is a mean over rows, two numbers are stored; otherwise two or three
+    numbers per row, and all probabilities for :func:`~likely.metrics.classwise_calibration_error` and other functions
+    that need those of every class. In a ``MetricCollection``, name the metrics by a dict.
 
     Args:
-        scale_by_half: whether to halve the score, so that two classes give :math:`(p - y)^2`; ``"auto"`` halves for two
-            classes.
-        **kwargs: options of ``torchmetrics.Metric``, such as ``dist_sync_on_step``.
+        function: a function of :mod:`likely.metrics`, such as :func:`likely.metrics.crps`.
+        argument: name of the function's argument that receives the predictions; ``"logits"`` for logits, ``"interval"``
+            for a pair of the ends of intervals. By default (None) the one after ``y_true``.
+        **kwargs: keywords of the function, such as ``n_bins=10``, and those of ``torchmetrics.Metric``, such as
+            ``dist_sync_on_step``.
 
-    >>> import torch
-    >>> from likely.integrations.torchmetrics import BrierScore
-    >>> BrierScore()(torch.tensor([0.8, 0.3]), torch.tensor([1, 0]))
-    tensor(0.0650, dtype=torch.float64)
-    """
+    Attributes:
+        options: the keywords of the function.
 
-
-class NegativeLogLikelihood(RowMeanMetric, function=metrics.negative_log_likelihood):
-    """Mean negative log-likelihood (NLL) of class predictions or of distributions.
-
-    See :func:`likely.metrics.negative_log_likelihood`, the function.
-
-    Args:
-        logits: whether predictions of classes are logits instead of probabilities.
-        **kwargs: options of ``torchmetrics.Metric``, such as ``dist_sync_on_step``.
-
-    >>> import torch
-    >>> from likely.integrations.torchmetrics import NegativeLogLikelihood
-    >>> metric = NegativeLogLikelihood()
-    >>> metric.update(torch.distributions.Normal(torch.zeros(2), torch.ones(2)), torch.tensor([0.5, 2.0]))
+    >>> import torch, likely
+    >>> from likely.integrations.torchmetrics import Metric
+    >>> metric = Metric(likely.metrics.expected_calibration_error, n_bins=15)
+    >>> metric.update(torch.tensor([0.9, 0.9]), torch.tensor([1, 1]))
+    >>> metric.update(torch.tensor([0.6, 0.6]), torch.tensor([0, 1]))
     >>> metric.compute()
-    tensor(1.9814, dtype=torch.float64)
-    """
-
-    def __init__(self, *, logits: bool = False, **kwargs: Any) -> None:
-        super().__init__(logits=logits, **kwargs)
-
-    def _forecast(self, preds: Any) -> dict[str, Any]:
-        if isinstance(preds, Distribution | tuple):
-            return super()._forecast(preds)
-        return {"logits" if self.options["logits"] else "y_pred": preds}
-
-    def _batch(self, preds: Any, target: Tensor, sample_weight: Tensor | None) -> Any:
-        return metrics.negative_log_likelihood(target, **self._forecast(preds), sample_weight=sample_weight)
-
-
-class CRPS(RowMeanMetric, function=metrics.crps):
-    """Continuous ranked probability score (CRPS), the mean over rows.
-
-    See :func:`likely.metrics.crps`, the function.
-
-    Args:
-        **kwargs: options of ``torchmetrics.Metric``, such as ``dist_sync_on_step``.
-
-    >>> import torch
-    >>> from likely.integrations.torchmetrics import CRPS
-    >>> CRPS()((torch.zeros(2), torch.ones(2)), torch.tensor([0.0, 1.0]))
+    tensor(0.1000, dtype=torch.float64)
+    >>> Metric(likely.metrics.crps)((torch.zeros(2), torch.ones(2)), torch.tensor([0.0, 1.0]))
     tensor(0.4181, dtype=torch.float64)
     """
 
+    is_differentiable = False
+    full_state_update = False
 
-class IntervalCoverage(RowMeanMetric, function=metrics.interval_coverage):
-    """Share of targets inside the central interval.
+    def __init__(self, function: Callable[..., Any], *, argument: str | None = None, **kwargs: Any) -> None:
+        parameters = inspect.signature(function).parameters
+        options = {name: kwargs.pop(name) for name in list(kwargs) if name in parameters}
+        super().__init__(**kwargs)
+        self.function, self.options = function, options
+        self.argument = argument or next(name for name in parameters if name != "y_true")
+        self._takes_target = "y_true" in parameters
+        self._power = 2 if function is metrics.sharpness else 1  # of the values whose mean is taken
+        self._stored = _stored(function, parameters)
+        # Names include what an update depends on: a MetricCollection merges metrics whose states are equal.
+        depends_on = {
+            "mean": (function.__name__, *options.values()),
+            "confidence": (options.get("pos_label"),),
+            "probabilities": (self.argument,),
+            "level": (),
+        }
+        columns = {
+            "mean": ("total", "weight"),
+            "confidence": ("hit", "confidence", "weight"),
+            "probabilities": ("label", "probability", "weight"),
+            "level": ("level", "weight"),
+        }
+        self._names = ["_".join(map(str, (name, *depends_on[self._stored]))) for name in columns[self._stored]]
+        for name in self._names:
+            if self._stored == "mean":
+                self.add_state(name, torch.zeros((), dtype=torch.float64), dist_reduce_fx="sum")
+            else:
+                self.add_state(name, [], dist_reduce_fx="cat")
 
-    See :func:`likely.metrics.interval_coverage`, the function.
+    @property
+    def higher_is_better(self) -> bool | None:  # type: ignore[override]
+        """False for scores and errors; None where neither direction is better, as for a coverage."""
+        return None if self.function in _NO_BEST_DIRECTION else False
 
-    Args:
-        coverage: probability that the central intervals hold, in (0, 1).
-        **kwargs: options of ``torchmetrics.Metric``, such as ``dist_sync_on_step``.
+    def update(self, preds: Any, target: Tensor, sample_weight: Tensor | None = None) -> None:
+        """Add a batch.
 
-    >>> import torch
-    >>> from likely.integrations.torchmetrics import IntervalCoverage
-    >>> IntervalCoverage(coverage=0.9)((torch.zeros(2), torch.ones(2)), torch.tensor([0.0, 3.0]))
-    tensor(0.5000, dtype=torch.float64)
-    """
-
-    higher_is_better: bool | None = None
-
-
-class IntervalScore(RowMeanMetric, function=metrics.interval_score):
-    """Interval score: the width of the central interval, plus a penalty for targets outside it.
-
-    See :func:`likely.metrics.interval_score`, the function.
-
-    Args:
-        coverage: probability that the central intervals hold, in (0, 1).
-        **kwargs: options of ``torchmetrics.Metric``, such as ``dist_sync_on_step``.
-
-    >>> import torch
-    >>> from likely.integrations.torchmetrics import IntervalScore
-    >>> IntervalScore(coverage=0.9)((torch.zeros(1), torch.ones(1)), torch.tensor([0.0]))
-    tensor(3.2897, dtype=torch.float64)
-    """
-
-
-class IntervalWidth(RowMeanMetric, function=metrics.interval_width):
-    """Mean width of the central interval; of the targets only their number matters.
-
-    See :func:`likely.metrics.interval_width`, the function.
-
-    Args:
-        coverage: probability that the central intervals hold, in (0, 1).
-        **kwargs: options of ``torchmetrics.Metric``, such as ``dist_sync_on_step``.
-
-    >>> import torch
-    >>> from likely.integrations.torchmetrics import IntervalWidth
-    >>> IntervalWidth(coverage=0.95)((torch.zeros(2), torch.tensor([1.0, 2.0])), torch.zeros(2))
-    tensor(5.8799, dtype=torch.float64)
-    """
-
-
-class Sharpness(RowMeanMetric, function=metrics.sharpness):
-    """Sharpness, the root mean square predicted standard deviation; of the targets only their number matters.
-
-    See :func:`likely.metrics.sharpness`, the function.
-
-    Args:
-        **kwargs: options of ``torchmetrics.Metric``, such as ``dist_sync_on_step``.
-
-    >>> import torch
-    >>> from likely.integrations.torchmetrics import Sharpness
-    >>> Sharpness()((torch.zeros(2), torch.tensor([3.0, 4.0])), torch.zeros(2))
-    tensor(3.5355, dtype=torch.float64)
-    """
-
-    def _batch(self, preds: Any, target: Tensor, sample_weight: Tensor | None) -> Any:
-        return super()._batch(preds, target, sample_weight) ** 2
+        Args:
+            preds: predictions: probabilities, a ``Distribution``, or a pair ``(mean, scale)``.
+            target: labels or numbers of shape (rows,).
+            sample_weight: one weight per row; None weights all rows equally.
+        """
+        if self._stored != "mean":
+            for name, rows in zip(self._names, self._rows(preds, target, sample_weight), strict=True):
+                getattr(self, name).append(torch.as_tensor(rows).to(self.device))
+            return
+        truth = {"y_true": target} if self._takes_target else {}
+        mean = self.function(**truth, **self._forecast(preds), **self.options, sample_weight=sample_weight)
+        weight = float(as_weight(sample_weight, len(target)).sum())
+        for name, value in zip(self._names, (mean**self._power * weight, weight), strict=True):
+            setattr(self, name, getattr(self, name) + value)
 
     def compute(self) -> Tensor:
         """Compute the metric over all batches.
 
         Returns:
-            The value, a scalar in float64.
+            The value in float64, a scalar; one value per class, bin or part where the function returns several.
         """
-        return super().compute().sqrt()
+        if self._stored == "mean":
+            total, weight = (getattr(self, name) for name in self._names)
+            return (total / weight) ** (1 / self._power)
+        target, *predictions, weight = (dim_zero_cat(getattr(self, name)) for name in self._names)
+        options = {**self.options, "sample_weight": weight}
+        if self._stored == "confidence":
+            options["pos_label"] = 1
+        if self._stored == "level":  # the levels are the targets of a uniform forecast
+            predictions = [Uniform(torch.zeros_like(target), torch.ones_like(target), validate_args=False)]
+        value = self.function(target, **{self.argument: predictions[0]}, **options)
+        return torch.as_tensor(value, dtype=torch.float64, device=self.device)
+
+    def _rows(self, preds: Any, target: Tensor, sample_weight: Tensor | None) -> tuple[Any, ...]:
+        """What is stored of every row, the weight last."""
+        if self._stored == "confidence":
+            data = judged(classified(target, preds, sample_weight), self.options.get("pos_label"))
+            # In the precision of the predictions, to which the edges of bins are rounded too.
+            return data.hit, torch.from_numpy(data.confidence).to(data.precision), data.weight
+        if self._stored == "probabilities":
+            if self.argument == "y_prob":
+                classified(target, preds, sample_weight)  # errors are raised here, not at the end
+            return target, preds.detach(), as_weight(sample_weight, len(target))
+        # Levels of counts are drawn at random: the seed differs between batches.
+        batches = len(getattr(self, self._names[0]))
+        level = metrics.pit_values(target, **self._forecast(preds), random_state=batches)
+        return level, as_weight(sample_weight, len(level))
+
+    def _forecast(self, preds: Any) -> dict[str, Any]:
+        """The keyword arguments of the function for a prediction."""
+        if isinstance(preds, tuple | list) and len(preds) == 2 and self.argument in ("distribution", "y_pred"):
+            return {"mean": preds[0], "scale": preds[1]}
+        if self.argument == "distribution" and not isinstance(preds, Distribution):
+            raise TypeError(f"preds must be a torch Distribution or a pair (mean, scale), got {type(preds).__name__}")
+        return {self.argument: preds}
 
 
-class ExpectedCalibrationError(JudgedRowsMetric, function=metrics.expected_calibration_error):
-    """Expected calibration error (ECE): mean gap between confidence and accuracy over bins.
-
-    See :func:`likely.metrics.expected_calibration_error`, the function.
-
-    Args:
-        n_bins: number of bins of confidence.
-        strategy: ``"uniform"``: bins of equal width; ``"quantile"``: bins of equal weight.
-        norm: ``"l1"``: mean absolute gap; ``"l2"``: root mean square gap.
-        debiased: whether to subtract the error that a perfect forecast would have by chance in finite bins.
-        pos_label: class whose probability is the confidence; None takes the class with the highest probability.
-        **kwargs: options of ``torchmetrics.Metric``, such as ``dist_sync_on_step``.
-
-    >>> import torch
-    >>> from likely.integrations.torchmetrics import ExpectedCalibrationError
-    >>> metric = ExpectedCalibrationError(n_bins=15)
-    >>> metric.update(torch.tensor([0.9, 0.9]), torch.tensor([1, 1]))
-    >>> metric.update(torch.tensor([0.6, 0.6]), torch.tensor([0, 1]))
-    >>> metric.compute()
-    tensor(0.1000, dtype=torch.float64)
-    """
-
-
-class MaximumCalibrationError(JudgedRowsMetric, function=metrics.maximum_calibration_error):
-    """Maximum calibration error (MCE): largest gap between confidence and accuracy of a bin.
-
-    See :func:`likely.metrics.maximum_calibration_error`, the function.
-
-    Args:
-        n_bins: number of bins of confidence.
-        strategy: ``"uniform"``: bins of equal width; ``"quantile"``: bins of equal weight.
-        pos_label: class whose probability is the confidence; None takes the class with the highest probability.
-        **kwargs: options of ``torchmetrics.Metric``, such as ``dist_sync_on_step``.
-
-    >>> import torch
-    >>> from likely.integrations.torchmetrics import MaximumCalibrationError
-    >>> MaximumCalibrationError()(torch.tensor([0.9, 0.6]), torch.tensor([1, 0]))
-    tensor(0.6000, dtype=torch.float64)
-    """
-
-
-class SmoothCalibrationError(JudgedRowsMetric, function=metrics.smooth_calibration_error):
-    """Smooth calibration error (smECE): the ECE with a kernel instead of bins.
-
-    See :func:`likely.metrics.smooth_calibration_error`, the function.
-
-    Args:
-        bandwidth: width of the kernel; None chooses the width at which it equals the error.
-        pos_label: class whose probability is the confidence; None takes the class with the highest probability.
-        **kwargs: options of ``torchmetrics.Metric``, such as ``dist_sync_on_step``.
-
-    >>> import torch
-    >>> from likely.integrations.torchmetrics import SmoothCalibrationError
-    >>> SmoothCalibrationError()(torch.tensor([0.9, 0.9, 0.6, 0.6]), torch.tensor([1, 1, 0, 1]))
-    tensor(0.0903, dtype=torch.float64)
-    """
-
-
-class ClasswiseCalibrationError(RowsMetric, function=metrics.classwise_calibration_error):
-    """Classwise calibration error: the ECE of the probability of each class; it stores all probabilities.
-
-    See :func:`likely.metrics.classwise_calibration_error`, the function.
-
-    Args:
-        n_bins: number of bins of confidence.
-        strategy: ``"uniform"``: bins of equal width; ``"quantile"``: bins of equal weight.
-        norm: ``"l1"``: mean absolute gap; ``"l2"``: root mean square gap.
-        debiased: whether to subtract the error that a perfect forecast would have by chance in finite bins.
-        average: ``"macro"``: mean over classes; None: one error per class.
-        **kwargs: options of ``torchmetrics.Metric``, such as ``dist_sync_on_step``.
-
-    >>> import torch
-    >>> from likely.integrations.torchmetrics import ClasswiseCalibrationError
-    >>> p = torch.tensor([[0.8, 0.1, 0.1], [0.2, 0.6, 0.2], [0.1, 0.2, 0.7], [0.1, 0.1, 0.8]])
-    >>> ClasswiseCalibrationError()(p, torch.tensor([0, 1, 2, 2]))
-    tensor(0.1833, dtype=torch.float64)
-    """
-
-    columns = ("labels", "probabilities", "weight")
-
-    def _batch(self, preds: Tensor, target: Tensor, sample_weight: Tensor | None) -> tuple[Any, ...]:
-        classified(target, preds, sample_weight)  # errors are raised here, not at the end
-        return target, preds.detach(), as_weight(sample_weight, len(target))
-
-
-class QuantileCalibrationError(LevelRowsMetric, function=metrics.quantile_calibration_error):
-    """Quantile calibration error (CAL): squared gaps between quantile levels and observed shares.
-
-    See :func:`likely.metrics.quantile_calibration_error`, the function.
-
-    Args:
-        levels: quantile levels to compare at; None is 0, .1, …, 1, as in the paper.
-        **kwargs: options of ``torchmetrics.Metric``, such as ``dist_sync_on_step``.
-
-    >>> import torch
-    >>> from likely.integrations.torchmetrics import QuantileCalibrationError
-    >>> QuantileCalibrationError()((torch.zeros(4), torch.ones(4)), torch.zeros(4))
-    tensor(0.8500, dtype=torch.float64)
-    """
-
-
-class MiscalibrationArea(LevelRowsMetric, function=metrics.miscalibration_area):
-    """Miscalibration area: the area between nominal and observed coverage.
-
-    See :func:`likely.metrics.miscalibration_area`, the function.
-
-    Args:
-        kind: ``"interval"``: coverage of central intervals; ``"quantile"``: share of targets below the quantile.
-        **kwargs: options of ``torchmetrics.Metric``, such as ``dist_sync_on_step``.
-
-    >>> import torch
-    >>> from likely.integrations.torchmetrics import MiscalibrationArea
-    >>> MiscalibrationArea()((torch.zeros(4), torch.ones(4)), torch.zeros(4))
-    tensor(0.5000, dtype=torch.float64)
-    """
+def _stored(function: Callable[..., Any], parameters: Iterable[str]) -> str:
+    """What is stored: a mean, or for every row a confidence, the probabilities of all classes or a level."""
+    if "reduction" in parameters or function in _MEANS_WITHOUT_REDUCTION:
+        return "mean"
+    if "pos_label" in parameters:
+        return "confidence"
+    return "probabilities" if "y_prob" in parameters else "level"

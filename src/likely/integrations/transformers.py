@@ -1,17 +1,18 @@
-"""Likelihood losses in Hugging Face's Trainer: a model and its likelihood as one module."""
+"""Likelihood losses in Hugging Face's Trainer: a model and its likelihood as one module, and a callback for φ."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from torch import Tensor, nn
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, TrainerCallback
 from transformers.utils.generic import ModelOutput
 
+from likely.integrations._phi import Caught
 from likely.losses import SoftmaxLoss, TokenTemperature
 from likely.optim import Supervised, outputs_of
 
-__all__ = ["LikelihoodModel"]
+__all__ = ["LikelihoodModel", "LikelihoodMonitor"]
 
 _AFTER_THE_OUTPUT_LAYER = ("final_logit_softcapping", "logit_scale", "logits_scaling")
 _IGNORED = -100  # marks labels that the Trainer ignores
@@ -141,6 +142,62 @@ class LikelihoodModel(Supervised):
             return loss
         count = (labels[..., 1:] if self.causal else labels).ne(_IGNORED).sum()
         return loss * count / items
+
+
+class LikelihoodMonitor(TrainerCallback):
+    """A ``Trainer`` callback that warns of likelihood parameters that collapse, or that lag behind their optimum.
+
+    It reads them at the end of every epoch, on any device, and warns once per parameter: if a value is not finite, if
+    in every row it is at the floor of its constraint or is a temperature above 100, and if a shared parameter is still
+    far from its optimum, given the predictions, after 2,000 steps.
+
+    See also :class:`likely.integrations.monitor.LikelihoodMonitor`, the same for your own training loop.
+
+    Attributes:
+        values: the numbers at the end of the last epoch, by the name of their parameter.
+
+    >>> from likely.integrations.transformers import LikelihoodMonitor
+    >>> callbacks = [LikelihoodMonitor()]  # of Trainer(model, arguments, callbacks=callbacks, …)
+    """
+
+    def __init__(self) -> None:
+        self.values: dict[str, float] = {}
+        self._caught: Caught | None = None
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Attach to the parameters; the Trainer calls this.
+
+        Args:
+            args: the Trainer's arguments; not used.
+            state: the Trainer's state; not used.
+            control: the Trainer's flow; not used.
+            **kwargs: what the Trainer passes besides, of which ``model`` is used.
+        """
+        self._caught = Caught(kwargs["model"])
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Read the parameters, and warn; the Trainer calls this.
+
+        Args:
+            args: the Trainer's arguments; not used.
+            state: the Trainer's state; not used.
+            control: the Trainer's flow; not used.
+            **kwargs: what the Trainer passes besides; not used.
+        """
+        assert self._caught is not None
+        self.values = self._caught.report()
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Remove all hooks; the Trainer calls this.
+
+        Args:
+            args: the Trainer's arguments; not used.
+            state: the Trainer's state; not used.
+            control: the Trainer's flow; not used.
+            **kwargs: what the Trainer passes besides; not used.
+        """
+        assert self._caught is not None
+        self._caught.remove()
 
 
 def _untie(module: nn.Module, state_dict: dict[str, Any], prefix: str, metadata: Any) -> None:
