@@ -6,6 +6,7 @@ kind. A new class joins by one line in ``SUBJECTS``; a test compares the list wi
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -346,7 +347,10 @@ def ordered(rng: np.random.Generator, prediction: np.ndarray) -> np.ndarray:
 
 
 def losses() -> list[Subject]:
-    """Every loss with a parameter for all rows, per row of the training set, and predicted."""
+    """Every loss, in turn with a parameter for all rows, per row of the training set, and predicted.
+
+    That every loss takes every kind is in the likelihoods' contract.
+    """
     found = []
     by_target = {
         real: (
@@ -377,24 +381,26 @@ def losses() -> list[Subject]:
         "data": lambda axes: likely.Data(1000, axes, fallback="mean"),
         "predicted": lambda axes: likely.Predicted(2, axes),
     }
+    turns = itertools.cycle(kinds.items())
     for target, members in by_target.items():
         for loss in members:
             # A row's gradients of the level can cancel, and Adam enlarges the rounding that is left (1e-14 in double).
             tolerance = (
                 1e-4 if loss in (likely.AsymmetricLaplaceLoss, likely.ZeroInflatedNegativeBinomialLoss) else 1e-5
             )
-            for name, parameter in kinds.items() if loss.slots else ():
-
-                def make(loss: Any = loss, parameter: Any = parameter) -> Any:
-                    torch.manual_seed(0)
-                    slot = next(iter(loss.slots))
-                    return loss(**{slot: parameter((2,) if slot == "cutpoints" else ())})
-
-                broken = {"weights as repeats": RUNNING} if name == "predicted" else {}
-                label = f"{loss.__name__}-{name}"
-                found.append(Subject(make, Loss(target), label, tolerance, single=True, except_for=broken))
             if not loss.slots:
-                found.append(Subject(loss, Loss(target), loss.__name__, tolerance=1e-5, single=True))
+                found.append(Subject(loss, Loss(target), loss.__name__, tolerance, single=True))
+                continue
+            name, parameter = next(turns)
+
+            def make(loss: Any = loss, parameter: Any = parameter) -> Any:
+                torch.manual_seed(0)
+                slot = next(iter(loss.slots))
+                return loss(**{slot: parameter((2,) if slot == "cutpoints" else ())})
+
+            broken = {"weights as repeats": RUNNING} if name == "predicted" else {}
+            label = f"{loss.__name__}-{name}"
+            found.append(Subject(make, Loss(target), label, tolerance, single=True, except_for=broken))
     return found
 
 
