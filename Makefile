@@ -20,16 +20,16 @@ LOWEST_ONLY := not check_sample_weight_equivalence and not compiles and not to_a
 # anew, which takes longer than most tests.
 unexport PYTHONDONTWRITEBYTECODE
 # torch's own threads would fight with the workers, and with other work, for the same cores.
-test docs lowest reproduce: export OMP_NUM_THREADS ?= 1
+test heavy docs lowest reproduce: export OMP_NUM_THREADS ?= 1
 ifneq ($(wildcard ../shared/data),)
-test bench: export LIKELY_DATA ?= $(abspath ../shared/data)
+test heavy bench: export LIKELY_DATA ?= $(abspath ../shared/data)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test lint types imports docs links dist bare recipe lowest lowestvenv reproduce bench clean
+.PHONY: help venv test heavy test-all lint types imports docs links dist bare recipe lowest lowestvenv reproduce bench clean
 
 help: ## show this list
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
 
 venv: $(INSTALLED) ## .venv with the pinned versions of constraints.txt
 
@@ -46,8 +46,14 @@ $(PEERS): $(INSTALLED)
 	@touch $@
 
 # A test that stands still says where, and ends: the slowest takes a minute.
-test: $(INSTALLED) ## unit tests and every doctest
-	$(BIN)/pytest -q -n $(JOBS) --dist worksteal -o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true
+PYTEST = $(BIN)/pytest -q -n $(JOBS) --dist worksteal -o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true
+test: $(INSTALLED) ## what a change can break, and every doctest; PART=outliers: of one part and what imports it
+	$(PYTEST) -m 'not heavy' $(if $(PART),$$($(BIN)/python tools/part.py $(PART)))
+
+heavy: $(INSTALLED) ## what is left out there: killed and several processes, clusters, large tables, experiments
+	$(PYTEST) -m heavy
+
+test-all: test heavy ## both
 
 lint: $(INSTALLED) ## ruff: rules and format
 	$(BIN)/ruff check --output-format concise

@@ -2,6 +2,7 @@
 
 import gc
 import os
+from pathlib import Path
 
 import hypothesis
 import pytest
@@ -32,7 +33,11 @@ def empty_folder_for_pages(request: pytest.FixtureRequest) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what needs a GPU where there is none."""
+    """Skip what needs a GPU where there is none; tests of experiments are heavy, all of them."""
+    experiments = Path(__file__).parent / "tests" / "experiments"
+    for item in items:
+        if item.path.is_relative_to(experiments):
+            item.add_marker("heavy")
     if not torch.cuda.is_available():
         for item in items:
             if item.get_closest_marker("gpu"):
