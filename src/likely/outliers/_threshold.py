@@ -46,7 +46,7 @@ def threshold(
     unseen, held = unseen[there], row_weight[there]
     if contamination == "auto":
         judged = unseen if judged is None else judged[there]
-        cutoff = automatic(fitted[there], unseen, shortened(judged, held) if long else judged, held)
+        cutoff = _automatic(fitted[there], unseen, shortened(judged, held) if long else judged, held)
         if cutoff >= unseen.max():  # no row is an outlier, nor is one of which the score if left out is unknown
             cutoff = max(cutoff, _above(float(fitted[row_weight > 0].max())))
         usual = quantiles(fitted[row_weight > 0], row_weight[row_weight > 0], [0.75])[0]
@@ -62,7 +62,7 @@ def threshold(
     return of_fitted if abs(share - contamination) <= error else float(quantiles(unseen, held, level)[0])
 
 
-def automatic(fitted: Array, unseen: Array, judged: Array, weight: Array) -> float:
+def _automatic(fitted: Array, unseen: Array, judged: Array, weight: Array) -> float:
     """The highest score of unseen rows that are not outliers as ``judged``; if none is, no training row is one.
 
     A training row fits better than if it had been left out. The threshold is low enough for those that are outliers,
