@@ -12,9 +12,9 @@ from likely._typing import Array
 from likely.outliers._base import OutlierDetector, number_per_feature, number_per_row
 from likely.outliers._columns import slices
 from likely.outliers._compiled import Compiled
+from likely.outliers._covariance import Covariance
 from likely.outliers._distinct import Distinct
 from likely.outliers._row_scores import Histograms, Nearest, Tails
-from likely.outliers._scatter import ScatterDetector
 from likely.outliers._threshold import Contamination, threshold, units
 
 _HIGHEST = 3  # of five views
@@ -42,7 +42,6 @@ class LikelihoodDetector(OutlierDetector):
         random_state: seed for choosing the reference rows.
 
     Attributes:
-        scatter_: the covariance, as a fitted :class:`ScatterDetector`.
         offset_: the score (of ``score_samples``) below which a row is an outlier.
 
     >>> import numpy as np
@@ -57,7 +56,7 @@ class LikelihoodDetector(OutlierDetector):
     True
     """
 
-    scatter_: ScatterDetector
+    _covariance: Covariance
     _compiled: Compiled | None
     _exceptions = True
 
@@ -75,7 +74,7 @@ class LikelihoodDetector(OutlierDetector):
         Returns:
             Scales, one per row, of shape (rows,).
         """
-        return np.exp(self.scatter_._scores(self._table(X)))
+        return np.exp(self._covariance.log_scales(self._table(X)))
 
     @number_per_feature
     def explain(self, X: Any) -> Any:
@@ -92,12 +91,10 @@ class LikelihoodDetector(OutlierDetector):
     def _learn(self, table: Array, rows: Distinct) -> tuple[Array, Array]:
         z = self.columns_.standard(table)
         blocks = list(slices(z))
-        self.scatter_ = ScatterDetector()
-        self.scatter_.columns_, self.scatter_.n_features_in_ = self.columns_, self.n_features_in_
-        stretch = self.scatter_._learn_covariance(lambda: ((block, z[block]) for block in blocks), rows)
-        self._turn = self.scatter_._axes
-        w = np.concatenate([self.scatter_._whitened(z[block])[0] for block in blocks])
-        turned = np.concatenate([w[block] @ self._turn for block in blocks])
+        self._covariance = Covariance(self.columns_)
+        stretch = self._covariance.fit(lambda: ((block, z[block]) for block in blocks), rows)
+        w = np.concatenate([self._covariance.whitened(z[block])[0] for block in blocks])
+        turned = np.concatenate([w[block] @ self._covariance.axes for block in blocks])
         self._nearest = Nearest.learn(w, rows, check_random_state(self.random_state))
         self._learn_densities(z, turned, rows.weight)
         views = self._views(table)
@@ -123,7 +120,7 @@ class LikelihoodDetector(OutlierDetector):
         self._compiled = Compiled.of(
             np.arange(self.n_features_in_)[self.columns_.measured],
             self.columns_,
-            self.scatter_,
+            self._covariance,
             self._tails,
             self._columns,
             self._components,
@@ -134,8 +131,8 @@ class LikelihoodDetector(OutlierDetector):
         """The five scores of training rows as if each had been left out."""
         unseen = np.empty_like(views)
         for block, z in self.columns_.blocks(table, unseen=True):
-            whitened, seen, _ = self.scatter_._whitened(z)
-            unseen[block, 0] = self.scatter_._log_scale(whitened * np.sqrt(stretch[block])[:, None], seen, z)
+            whitened, seen, _ = self._covariance.whitened(z)
+            unseen[block, 0] = self._covariance.log_scale(whitened * np.sqrt(stretch[block])[:, None], seen, z)
             unseen[block, 2:] = self._densities(z, left_out[block], stretch[block])
         # Among many rows hardly any is further from the others for being left out.
         moved = np.flatnonzero(stretch > 1 + _MIN_STRETCH)
@@ -163,8 +160,8 @@ class LikelihoodDetector(OutlierDetector):
     def _view_blocks(self, table: Array) -> Iterator[Array]:
         """The five scores by NumPy, a block of rows at a time."""
         for _, z in self.columns_.blocks(table):
-            w, seen, _ = self.scatter_._whitened(z)
-            distances = self.scatter_._log_scale(w, seen, z), self._nearest.log_scale(w)
+            w, seen, _ = self._covariance.whitened(z)
+            distances = self._covariance.log_scale(w, seen, z), self._nearest.log_scale(w)
             yield np.column_stack([*distances, self._densities(z, w=w)])
 
     def _level_sums(self, table: Array) -> Array | None:
@@ -184,7 +181,7 @@ class LikelihoodDetector(OutlierDetector):
         Of training rows as if each had been left out, where so much of its weight is ``left_out``, which makes its
         squared distance ``stretch`` times as large. Rows need not be whitened again where they are given as ``w``.
         """
-        turned = (self.scatter_._whitened(z)[0] if w is None else w) @ self._turn
+        turned = (self._covariance.whitened(z)[0] if w is None else w) @ self._covariance.axes
         moved = None if stretch is None else turned * np.sqrt(np.sqrt(stretch))[:, None]
         numbers = z[:, self.columns_.measured]
         words = self._words(z[:, self.columns_.categories]).sum(1)
@@ -214,14 +211,14 @@ class LikelihoodDetector(OutlierDetector):
 
     def _added(self, z: Array) -> Iterator[Array]:
         """What each feature adds to each view, never negative."""
-        w, _, missing = self.scatter_._whitened(z)
+        w, _, missing = self._covariance.whitened(z)
         numbers = z[:, self.columns_.measured]
-        odd = np.maximum(self._components.each(w @ self._turn) - self._components.usual, 0)
+        odd = np.maximum(self._components.each(w @ self._covariance.axes) - self._components.usual, 0)
         words = np.maximum(self._words(z[:, self.columns_.categories]) - self.columns_.usual, 0)
         for parts, factor in (
             (np.square(w), 2),
             (self._nearest.each(w), 0),
-            (odd @ np.square(self._turn.T), 0),
+            (odd @ np.square(self._covariance.axes.T), 0),
             (np.maximum(self._columns.each(numbers) - self._columns.usual, 0), 1),
             (np.maximum(self._tails.each(numbers) - self._tails.usual, 0), 1),
         ):
