@@ -107,9 +107,9 @@ class Covariance:
 
     def log_scale(self, w: Array, seen: Array, z: Array) -> Array:
         """log σ, in which twice the surprise of a level counts as a squared distance does."""
-        words = z[:, self.columns.categories]
-        there = ~np.isnan(words)
-        distance = np.square(w).sum(1) + 2 * np.where(there, words, 0.0).sum(1)
+        nats = z[:, self.columns.categories]
+        there = ~np.isnan(nats)
+        distance = np.square(w).sum(1) + 2 * np.where(there, nats, 0.0).sum(1)
         return -0.5 * np.log(row_precision(distance, self.df, seen + 2 * there @ self.columns.usual))
 
     def log_scales(self, table: Array, stretch: Array | None = None) -> Array:

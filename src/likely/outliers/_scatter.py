@@ -108,6 +108,6 @@ class ScatterDetector(OutlierDetector):
             contributions[rows, self.columns_.measured] = (
                 shown * (squares.sum(1) / np.maximum(shown.sum(1), TINY))[:, None]
             )
-            words = self.columns_.categories
-            contributions[rows, words] = 2 * np.nan_to_num(z[:, words])
+            categories = self.columns_.categories
+            contributions[rows, categories] = 2 * np.nan_to_num(z[:, categories])
         return contributions
