@@ -420,11 +420,6 @@ _STACKED = {"order of columns": SPLITS, "weights as repeats": FOLDS}
 _TRAINED = {"order of columns": DRAWN, "weights as repeats": BATCHES}
 
 
-def _members() -> list[Any]:
-    """The detectors of an ensemble by default, with fewer steps."""
-    return [outliers.ScatterDetector(), outliers.ScaledPCADetector(**_FEW), outliers.LikelihoodDetector()]
-
-
 REGRESSOR, CLASSIFIER, DETECTOR, LOGITS, FORECASTS = Regressor(), Classifier(), Detector(), Logits(), Forecasts()
 
 SUBJECTS = [
@@ -465,7 +460,6 @@ SUBJECTS = [
     Subject(lambda: outliers.LikelihoodDetector(random_state=0), DETECTOR),
     Subject(lambda: outliers.ScaledPCADetector(**_FEW), DETECTOR, except_for=_TRAINED, single=True),
     Subject(lambda: outliers.ScaledAutoencoderDetector(**_FEW), DETECTOR, except_for=_TRAINED, single=True),
-    Subject(lambda: outliers.EnsembleDetector(_members(), random_state=0), DETECTOR, except_for=_TRAINED, single=True),
     *losses(),
 ]
 

@@ -253,15 +253,6 @@ def test_spike_and_slab_evidence_is_exact_when_it_is_dense():
     np.testing.assert_allclose(model.coef_, ridge.coef_, atol=0.15)
 
 
-def test_warm_starts_end_where_cold_ones_do():
-    X, y, _ = rows(200, 100, 5)
-    for model in (DynamicLasso(warm_start=True, tol=1e-5), SpikeSlabRegression(warm_start=True)):
-        cold = clone(model).fit(X, y)
-        warm = clone(model).fit(X[:150], y[:150]).fit(X, y)
-        np.testing.assert_allclose(warm.coef_, cold.coef_, atol=0.02)
-        assert warm.n_iter_ <= cold.n_iter_
-
-
 def test_groups_share_a_scale():
     X, y, _ = rows(200, 20, 5)
     groups = np.repeat(["first", "second", "third", "fourth"], 5)

@@ -8,7 +8,6 @@ import torch
 from sklearn.base import clone
 
 from likely.outliers import (
-    EnsembleDetector,
     LikelihoodDetector,
     ScaledAutoencoderDetector,
     ScaledPCADetector,
@@ -16,9 +15,8 @@ from likely.outliers import (
 )
 
 FEW = {"max_steps": 5, "random_state": 0}
-MEMBERS = [ScatterDetector(), LikelihoodDetector(), ScaledPCADetector(max_steps=5)]
-EXACT = [ScatterDetector(), LikelihoodDetector(random_state=0), EnsembleDetector(MEMBERS[:2], random_state=0)]
-TRAINED = [ScaledPCADetector(**FEW), ScaledAutoencoderDetector(**FEW), EnsembleDetector(MEMBERS, random_state=0)]
+EXACT = [ScatterDetector(), LikelihoodDetector(random_state=0)]
+TRAINED = [ScaledPCADetector(**FEW), ScaledAutoencoderDetector(**FEW)]
 RNG = np.random.default_rng(0)
 V = RNG.normal(size=(200, 5))
 # With a constant, a copy, a sum and a lattice: directions without variance, and values on the edges of bins.
@@ -60,14 +58,6 @@ def test_threads_do_not_disturb_each_other(detector) -> None:
     for own in scores[1:]:
         np.testing.assert_array_equal(own, scores[0])
     assert torch.equal(torch.get_rng_state(), state)
-
-
-def test_an_ensemble_hands_its_seed_on() -> None:
-    one, same, other = (EnsembleDetector(MEMBERS, random_state=s).fit(V).outlier_score(V) for s in (1, 1, 2))
-    np.testing.assert_array_equal(one, same)
-    assert not np.array_equal(one, other)
-    kept = EnsembleDetector([LikelihoodDetector(random_state=7)]).fit(V)
-    assert kept.detectors_[0].random_state == 7
 
 
 @exact

@@ -1,14 +1,13 @@
-"""PCA+S and AE+S: their start, their likelihoods, their scores, and the ensemble of detectors."""
+"""PCA+S and AE+S: their start, their likelihoods and their scores."""
 
 import numpy as np
 import pytest
 import torch
 from sklearn.decomposition import PCA
-from sklearn.ensemble import IsolationForest
 from sklearn.metrics import roc_auc_score
 
 from likely.functional import normal_nll
-from likely.outliers import EnsembleDetector, ScaledAutoencoderDetector, ScaledPCADetector, ScatterDetector
+from likely.outliers import ScaledAutoencoderDetector, ScaledPCADetector
 
 RNG = np.random.default_rng(0)
 BASIS = RNG.normal(size=(2, 9))
@@ -68,38 +67,3 @@ def test_the_same_seed_is_the_same_detector_whatever_ran_before() -> None:
     torch.manual_seed(2)
     np.testing.assert_array_equal(one, ScaledPCADetector(random_state=3, max_steps=20).fit(X).outlier_score(X))
     assert not np.array_equal(one, ScaledPCADetector(random_state=4, max_steps=20).fit(X).outlier_score(X))
-
-
-def test_ranks_are_the_mean_share_of_unseen_rows_below() -> None:
-    members = [ScatterDetector(), ScatterDetector(df=9.0)]
-    ensemble = EnsembleDetector(members).fit(X)
-    ranks = []
-    for own in members:
-        fitted, unseen, _ = own._fit(X, None)
-        ranks.append(((fitted[:, None] > unseen).sum(1) + (fitted[:, None] >= unseen).sum(1)) / (2 * len(X)))
-    np.testing.assert_allclose(ensemble.outlier_score(X), np.mean(ranks, axis=0))
-    assert ensemble.outlier_score(np.full((1, 9), 99.0)) == 1
-
-
-def test_an_average_of_scores_keeps_the_very_odd_apart() -> None:
-    ensemble = EnsembleDetector([ScatterDetector()], average="scores").fit(X)
-    alone, unseen, _ = ScatterDetector()._fit(X, None)
-    middle, upper = np.quantile(unseen, [0.5, 0.75], method="inverted_cdf")
-    np.testing.assert_allclose(ensemble.outlier_score(X), (alone - middle) / (upper - middle))
-    np.testing.assert_allclose(ensemble.scale(X), ScatterDetector().fit(X).scale(X))
-
-
-def test_an_ensemble_explains_by_those_that_can() -> None:
-    both = EnsembleDetector([ScatterDetector(), IsolationForest(random_state=0)]).fit(X)
-    parts = ScatterDetector().fit(X).explain(X)
-    np.testing.assert_allclose(both.explain(X), parts / parts.sum(1, keepdims=True))
-    mute = EnsembleDetector([IsolationForest(random_state=0)]).fit(X)
-    for ask in (mute.explain, mute.scale):
-        with pytest.raises(AttributeError, match="none of these detectors"):
-            ask(X)
-
-
-def test_the_default_ensemble_finds_them() -> None:
-    ensemble = EnsembleDetector(contamination=0.05, random_state=0).fit(X)
-    assert roc_auc_score(Y, ensemble.outlier_score(X)) > 0.9
-    assert (ensemble.predict(X) < 0).sum() <= 30

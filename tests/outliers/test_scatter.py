@@ -7,7 +7,7 @@ from scipy.stats import multivariate_normal, multivariate_t
 from sklearn.metrics import roc_auc_score
 
 from likely.outliers import ScatterDetector
-from likely.outliers._scatter import fill
+from likely.outliers._covariance import fill
 from likely.outliers._threshold import threshold
 
 RNG = np.random.default_rng(0)

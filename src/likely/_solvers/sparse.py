@@ -39,10 +39,8 @@ class LassoFit:
         return np.flatnonzero(self.coef)
 
 
-def lasso_by_validation(design: Design, *, start: tuple[Array, float] | None = None, tol: float = 5e-2) -> LassoFit:
+def lasso_by_validation(design: Design, *, tol: float = 5e-2) -> LassoFit:
     """Return the lasso of least generalised cross-validation error, on a path of strengths from zero weights down.
-
-    ``start`` has the weights and the strength of a fit to similar rows; the path then begins just above that strength.
 
     The error of leaving rows out is estimated by the residual over (1 - k/n)², where k is the number of active columns.
     As that estimate is noisy where k is near n, one standard deviation of such counts is added to k.
@@ -52,8 +50,6 @@ def lasso_by_validation(design: Design, *, start: tuple[Array, float] | None = N
     if best.strength <= 0 or design.yy <= 0:
         return best
     strength, coef, least, waited, n_iter = best.strength, best.coef, design.yy / n, 0, 0
-    if start is not None:
-        strength, coef = min(strength, start[1] / STEP**PATIENCE), start[0]
     residual, margin, top = design.yy, 0.25 * math.sqrt(n), best.strength
     while waited < PATIENCE and strength > 1e-6 * top:
         strength *= STEP

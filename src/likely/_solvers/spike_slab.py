@@ -17,7 +17,7 @@ stationary point of an approximate evidence, by which fits can be compared.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -152,7 +152,6 @@ class SpikeSlabFit:
     evidence: float  # -∞ where the iterations did not converge
     n_iter: int
     converged: bool
-    end: Start = field(repr=False)  # a start for another fit
 
 
 def spike_slab(
@@ -194,11 +193,10 @@ def spike_slab(
         x2, eta2, noise = _rows_side(design, spectrum, noise, h2, gamma2)
         gamma1 = _bounded(eta2 - gamma2, eta2)
         r1 = (eta2 * x2 - h2) / gamma1
-    end = Start(slab, noise, r1, gamma1)
     evidence = -math.inf
     if converged:
-        evidence = _evidence(design, spectrum, replace(end, noise=used), h2 / gamma2, gamma2, x2)
-    return SpikeSlabFit(moments, slab, noise, gamma2, evidence, n_iter, converged, end)
+        evidence = _evidence(design, spectrum, Start(slab, used, r1, gamma1), h2 / gamma2, gamma2, x2)
+    return SpikeSlabFit(moments, slab, noise, gamma2, evidence, n_iter, converged)
 
 
 def _bounded(gamma: float, eta: float) -> float:

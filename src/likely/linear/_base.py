@@ -61,7 +61,7 @@ class LinearRegressor(RegressorMixin, LinearModel):
     intercept_: float
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
-        refuse_blocks(self, X)
+        require_rows_in_memory(self, X)
         accept = ["csr", "csc"] if self._sparse else False
         options: dict[str, Any] = {"accept_sparse": accept, "accept_large_sparse": False, "y_numeric": True}
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=self._least, **options)
@@ -191,7 +191,7 @@ class DynamicLinearModel(LinearRegressor):
         return weights**self._power
 
 
-def refuse_blocks(estimator: Any, X: Any) -> None:
+def require_rows_in_memory(estimator: Any, X: Any) -> None:
     """Raise an error for a table in blocks, for estimators whose fit needs all rows at once."""
     if is_source(X):
         raise TypeError(
@@ -231,7 +231,7 @@ class LinearClassifier(ClassifierMixin, LinearModel):
     intercept_: Array
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
-        refuse_blocks(self, X)
+        require_rows_in_memory(self, X)
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=self._least)
         check_classification_targets(y)
         weight = check_sample_weight(sample_weight, X)

@@ -25,7 +25,6 @@ class DynamicLasso(DynamicLinearModel):
         fit_intercept: whether to fit an intercept, which has no prior.
         penalty_weights: array of shape (d,) with a factor ≥ 0 per column that multiplies its penalty; 0 leaves the
             column unpenalised (for a dense X only), None is one for all.
-        warm_start: whether ``fit`` continues from the last fit, which is faster for similar rows.
         tol: duality gap at which each lasso of the path stops, as a share of its residual sum of squares; the final one
             is solved far more precisely.
 
@@ -54,29 +53,14 @@ class DynamicLasso(DynamicLinearModel):
 
     _sparse = True
 
-    def __init__(
-        self, *, fit_intercept: bool = True, penalty_weights: Any = None, warm_start: bool = False, tol: float = 5e-2
-    ) -> None:
+    def __init__(self, *, fit_intercept: bool = True, penalty_weights: Any = None, tol: float = 5e-2) -> None:
         super().__init__(fit_intercept=fit_intercept, penalty_weights=penalty_weights)
-        self.warm_start = warm_start
         self.tol = tol
 
     def _solve(self, design: Design) -> Array:
-        fit = self._fitted(design)
+        fit = lasso_by_validation(design.distinct.design, tol=self.tol)
         self.prior_scale_: Any = fit.noise / fit.strength if fit.strength else math.inf
         return self._shared(design, fit)
-
-    def _fitted(self, design: Design) -> LassoFit:
-        """Return the lasso of distinct columns, started from the last fit with ``warm_start``."""
-        distinct, start = design.distinct.design, None
-        last: tuple[Array, float] | None = getattr(self, "_last", None) if self.warm_start else None
-        if last is not None and len(last[0]) == len(design.mean):
-            start = (last[0][distinct.live], last[1])
-        fit = lasso_by_validation(distinct, start=start, tol=self.tol)
-        coef = np.zeros(len(design.mean))
-        coef[distinct.live] = fit.coef
-        self._last = (coef, fit.strength)
-        return fit
 
     def _shared(self, design: Design, fit: LassoFit) -> Array:
         distinct = design.distinct
@@ -97,7 +81,6 @@ class MultiLasso(DynamicLasso):
         fit_intercept: whether to fit an intercept, which has no prior.
         penalty_weights: array of shape (d,) with a factor ≥ 0 per column that multiplies its penalty; 0 leaves the
             column unpenalised (for a dense X only), None is one for all.
-        warm_start: whether ``fit`` continues from the last fit, which is faster for similar rows.
         tol: duality gap at which each lasso of the initial path stops, as a share of its residual sum of squares.
 
     Attributes:
@@ -128,17 +111,17 @@ class MultiLasso(DynamicLasso):
         concentration: float = 3.0,
         fit_intercept: bool = True,
         penalty_weights: Any = None,
-        warm_start: bool = False,
         tol: float = 5e-2,
     ) -> None:
-        super().__init__(fit_intercept=fit_intercept, penalty_weights=penalty_weights, warm_start=warm_start, tol=tol)
+        super().__init__(fit_intercept=fit_intercept, penalty_weights=penalty_weights, tol=tol)
         self.concentration = concentration
 
     def _solve(self, design: Design) -> Array:
         if not self.concentration > 0:
             raise ValueError(f"concentration must be positive, got {self.concentration}")
         distinct = design.distinct
-        fit = reweighted_lasso(distinct.design, self._fitted(design), concentration=self.concentration)
+        start = lasso_by_validation(distinct.design, tol=self.tol)
+        fit = reweighted_lasso(distinct.design, start, concentration=self.concentration)
         self.prior_scale_ = np.zeros(len(design.mean))
         if fit.scale is not None:
             self.prior_scale_[design.live] = fit.scale[distinct.member] / distinct.count

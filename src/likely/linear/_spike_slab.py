@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,7 +29,6 @@ class SpikeSlabRegression(DynamicLinearModel):
         fit_intercept: whether to fit an intercept, which has no prior.
         penalty_weights: array of shape (d,) with a factor ≥ 0 per column that divides the scale of its prior; 0 leaves
             the column without a prior, None is one for all.
-        warm_start: whether ``fit`` continues from the last fit, which is faster for similar rows.
         max_iter: maximum number of iterations from each start.
         tol: iterations stop when the weights change by less than this share.
 
@@ -67,32 +65,22 @@ class SpikeSlabRegression(DynamicLinearModel):
         *,
         fit_intercept: bool = True,
         penalty_weights: Any = None,
-        warm_start: bool = False,
         max_iter: int = 300,
         tol: float = 1e-4,
     ) -> None:
         super().__init__(fit_intercept=fit_intercept, penalty_weights=penalty_weights)
-        self.warm_start = warm_start
         self.max_iter = max_iter
         self.tol = tol
 
     def _solve(self, design: Design) -> Array:
         columns = len(design.mean)
-        start = None
-        last: Start | None = getattr(self, "_last", None) if self.warm_start else None
-        if last is not None and len(last.r1) == columns:
-            start = replace(last, r1=last.r1[design.live])
-        fit = likeliest(design, max_iter=self.max_iter, tol=self.tol, last=start)
+        fit = likeliest(design, max_iter=self.max_iter, tol=self.tol)
         self.inclusion_ = np.zeros(columns)
-        self._last = None
         if fit is None:
             self.sigma_, self.prior_share_, self.prior_positive_ = math.sqrt(design.yy / design.freedom), 0.0, 0.5
             self.prior_mean_, self.prior_scale_, self.evidence_, self.n_iter_ = 0.0, 0.0, -math.inf, 0
             self._posterior = Posterior(design, self.sigma_**2, 0.0, np.zeros(0, dtype=np.intp))
             return np.zeros(design.shape[1])
-        r1 = np.zeros(columns)
-        r1[design.live] = fit.end.r1
-        self._last = replace(fit.end, r1=r1)
         self.inclusion_[design.live] = fit.moments.inclusion
         self.sigma_ = math.sqrt(fit.noise)
         self.prior_share_, self.prior_positive_ = fit.slab.share, fit.slab.positive
@@ -102,18 +90,12 @@ class SpikeSlabRegression(DynamicLinearModel):
         return design.distinct.evened(fit.moments.mean)
 
 
-def likeliest(
-    design: Design, *, max_iter: int = 300, tol: float = 1e-4, last: Start | None = None
-) -> SpikeSlabFit | None:
+def likeliest(design: Design, *, max_iter: int = 300, tol: float = 1e-4) -> SpikeSlabFit | None:
     """Return the spike and slab of highest evidence from several starts; None where there is no signal."""
     if design.shape[1] == 0 or design.yy <= 0 or not np.abs(design.xy).any():
         return None
     spectrum = Spectrum(design)
     settings: dict[str, Any] = {"max_iter": max_iter, "tol": tol}
-    if last is not None:
-        warm = spike_slab(design, spectrum, start=last, **settings)
-        if warm.converged:
-            return warm
     fits = [spike_slab(design, spectrum, **settings)]
     dense = fits[0].slab.share > 0.9  # no sparse start would end elsewhere
     if fits[0].converged and (fits[0].n_iter <= _EASY_ITERATIONS or dense):

@@ -1,12 +1,10 @@
 """Outlier detectors: likelihoods in which every row has a scale of its own, which says how far to trust it."""
 
-from likely.outliers._ensemble import EnsembleDetector
 from likely.outliers._likelihood import LikelihoodDetector
 from likely.outliers._scaled import ScaledAutoencoderDetector, ScaledPCADetector
 from likely.outliers._scatter import ScatterDetector
 
 __all__ = [
-    "EnsembleDetector",
     "LikelihoodDetector",
     "ScaledAutoencoderDetector",
     "ScaledPCADetector",

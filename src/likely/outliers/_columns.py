@@ -138,8 +138,8 @@ class Columns:
     @property
     def measured(self) -> Any:
         """The features that are numbers, as an index."""
-        words = self.categories
-        return np.setdiff1d(np.arange(len(self.levels)), words) if len(words) else slice(None)
+        categories = self.categories
+        return np.setdiff1d(np.arange(len(self.levels)), categories) if len(categories) else slice(None)
 
     @property
     def usual(self) -> Array:

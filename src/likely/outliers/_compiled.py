@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from likely._typing import Array
 from likely.kernels._native import load
 from likely.outliers._columns import Columns
+from likely.outliers._covariance import Covariance
 from likely.outliers._row_scores import Histograms, Nearest, Tails
-from likely.outliers._scatter import ScatterDetector
 
 VIEWS = 5
 _MAX_COLUMNS, _KNOTS = 128, 128  # as in scores.cpp
@@ -65,7 +65,7 @@ class Compiled:
         cls,
         column: NDArray[np.intp],
         units: Columns,
-        scatter: ScatterDetector,
+        covariance: Covariance,
         tails: Tails,
         columns: Histograms,
         components: Histograms,
@@ -78,9 +78,9 @@ class Compiled:
         curves = zip(*(_curve(*curve) for curve in zip(tails.knots, tails.nats, strict=True)), strict=True)
         arrays = (
             *(array[column] for array in (units.unit, units.centre, units.inverse)),
-            scatter.location_,
-            scatter._root @ scatter._root,
-            np.concatenate([scatter._root, scatter._root @ scatter._axes], axis=1),
+            covariance.location,
+            covariance.root @ covariance.root,
+            np.concatenate([covariance.root, covariance.root @ covariance.axes], axis=1),
             *map(np.array, curves),
             tails.usual,
             *_densities(columns),
@@ -89,7 +89,7 @@ class Compiled:
         )
         draws, count, _ = nearest.centres.shape
         numbers = (np.ascontiguousarray(array, np.float64) for array in arrays)
-        values: tuple[Any, ...] = (width, draws, count, column.astype(np.int64), *numbers, scatter.df)
+        values: tuple[Any, ...] = (width, draws, count, column.astype(np.int64), *numbers, covariance.df)
         return cls(*values)
 
     def views(self, table: Array, levels: Array | None) -> Array:

@@ -12,10 +12,10 @@ from likely._typing import Array
 from likely.outliers._base import OutlierDetector, number_per_feature, number_per_row
 from likely.outliers._columns import slices
 from likely.outliers._compiled import Compiled
+from likely.outliers._covariance import Covariance
 from likely.outliers._distinct import Distinct
 from likely.outliers._row_scores import Histograms, Nearest, Tails
-from likely.outliers._scatter import ScatterDetector
-from likely.outliers._threshold import Contamination, threshold, units
+from likely.outliers._threshold import Contamination, quantiles, threshold
 
 _HIGHEST = 3  # of five views
 _DOUBTFUL = 3.0  # the score at which a row counts half in the densities
@@ -23,7 +23,7 @@ _MIN_STRETCH = 1e-3  # of its square, a distance that changes by less is taken a
 
 
 class LikelihoodDetector(OutlierDetector):
-    r"""Outliers by five likelihoods of a row, each of which sees what others miss: the detector to start with.
+    r"""Detect outliers by five likelihoods of a row, which show different outliers: the detector to start with.
 
     - ``ellipse``: log σ of the row under one full covariance, as :class:`ScatterDetector` has it;
     - ``nearest``: log σ² of the row around the nearest of a few rows, in the coordinates in which that covariance is
@@ -33,7 +33,7 @@ class LikelihoodDetector(OutlierDetector):
     - ``tails``: the share of values in each column that are as far out.
 
     Each is put in units of its own: the median is zero and the upper quartile one. The score is the mean of the three
-    that find the row oddest, for no outlier is one in every view. Missing values and categories are treated as
+    highest of the five, because few outliers are unusual in every view. Missing values and categories are treated as
     :class:`ScatterDetector` does; a missing value is usual in its own column. Where nine rows of ten have the same
     number, another is not measured in deviations but counts by how few are as far away, as levels do.
 
@@ -42,7 +42,6 @@ class LikelihoodDetector(OutlierDetector):
         random_state: seed for choosing the reference rows.
 
     Attributes:
-        scatter_: the covariance, as a fitted :class:`ScatterDetector`.
         offset_: the score (of ``score_samples``) below which a row is an outlier.
 
     >>> import numpy as np
@@ -57,7 +56,7 @@ class LikelihoodDetector(OutlierDetector):
     True
     """
 
-    scatter_: ScatterDetector
+    _covariance: Covariance
     _compiled: Compiled | None
     _exceptions = True
 
@@ -75,7 +74,7 @@ class LikelihoodDetector(OutlierDetector):
         Returns:
             Scales, one per row, of shape (rows,).
         """
-        return np.exp(self.scatter_._scores(self._table(X)))
+        return np.exp(self._covariance.log_scales(self._table(X)))
 
     @number_per_feature
     def explain(self, X: Any) -> Any:
@@ -92,24 +91,22 @@ class LikelihoodDetector(OutlierDetector):
     def _learn(self, table: Array, rows: Distinct) -> tuple[Array, Array]:
         z = self.columns_.standard(table)
         blocks = list(slices(z))
-        self.scatter_ = ScatterDetector()
-        self.scatter_.columns_, self.scatter_.n_features_in_ = self.columns_, self.n_features_in_
-        stretch = self.scatter_._learn_covariance(lambda: ((block, z[block]) for block in blocks), rows)
-        self._turn = self.scatter_._axes
-        w = np.concatenate([self.scatter_._whitened(z[block])[0] for block in blocks])
-        turned = np.concatenate([w[block] @ self._turn for block in blocks])
+        self._covariance = Covariance(self.columns_)
+        stretch = self._covariance.fit(lambda: ((block, z[block]) for block in blocks), rows)
+        w = np.concatenate([self._covariance.whitened(z[block])[0] for block in blocks])
+        turned = np.concatenate([w[block] @ self._covariance.axes for block in blocks])
         self._nearest = Nearest.learn(w, rows, check_random_state(self.random_state))
         self._learn_densities(z, turned, rows.weight)
         views = self._views(table)
-        self._middle, self._unit = units(views, rows.weight)
+        self._middle, self._unit = _units(views, rows.weight)
         # As under Student's t, a row counts the less the worse it fits: outliers are not to make each other look usual.
-        self._judged = self._of_three(views)
+        self._judged = self._mean_of_highest(views)
         trust = 1 / (1 + np.square(self._judged.clip(min=0) / _DOUBTFUL))
         self._learn_densities(z, turned, rows.weight * trust)
         views = self._views(table)
-        self._middle, self._unit = units(views, rows.weight)
+        self._middle, self._unit = _units(views, rows.weight)
         unseen = self._unseen(table, w, views, rows.left_out * trust, stretch)
-        return self._of_three(views), self._of_three(unseen)
+        return self._mean_of_highest(views), self._mean_of_highest(unseen)
 
     def _set_offset(self, fitted: Array, unseen: Array, weight: Array) -> None:
         # Rows that fit badly have less of a say in their final scores, whose tail is longer than a normal's for it.
@@ -123,7 +120,7 @@ class LikelihoodDetector(OutlierDetector):
         self._compiled = Compiled.of(
             np.arange(self.n_features_in_)[self.columns_.measured],
             self.columns_,
-            self.scatter_,
+            self._covariance,
             self._tails,
             self._columns,
             self._components,
@@ -134,9 +131,9 @@ class LikelihoodDetector(OutlierDetector):
         """The five scores of training rows as if each had been left out."""
         unseen = np.empty_like(views)
         for block, z in self.columns_.blocks(table, unseen=True):
-            whitened, seen, _ = self.scatter_._whitened(z)
-            unseen[block, 0] = self.scatter_._log_scale(whitened * np.sqrt(stretch[block])[:, None], seen, z)
-            unseen[block, 2:] = self._densities(z, left_out[block], stretch[block])
+            whitened, seen, _ = self._covariance.whitened(z)
+            unseen[block, 0] = self._covariance.log_scale(whitened * np.sqrt(stretch[block])[:, None], seen, z)
+            unseen[block, 2:] = self._densities(z, whitened, left_out[block], stretch[block])
         # Among many rows hardly any is further from the others for being left out.
         moved = np.flatnonzero(stretch > 1 + _MIN_STRETCH)
         unseen[:, 1] = views[:, 1]
@@ -147,9 +144,9 @@ class LikelihoodDetector(OutlierDetector):
     def _scores(self, table: Array) -> Array:
         if self._compiled is not None:
             return self._compiled.scores(table, self._level_sums(table), self._middle, self._unit)
-        return np.concatenate([self._of_three(views) for views in self._view_blocks(table)])
+        return np.concatenate([self._mean_of_highest(views) for views in self._view_blocks(table)])
 
-    def _of_three(self, views: Array) -> Array:
+    def _mean_of_highest(self, views: Array) -> Array:
         """The mean of the three highest, each in its units."""
         standardised = (views - self._middle) / self._unit
         return np.partition(standardised, standardised.shape[1] - _HIGHEST, axis=1)[:, -_HIGHEST:].mean(1)
@@ -163,9 +160,9 @@ class LikelihoodDetector(OutlierDetector):
     def _view_blocks(self, table: Array) -> Iterator[Array]:
         """The five scores by NumPy, a block of rows at a time."""
         for _, z in self.columns_.blocks(table):
-            w, seen, _ = self.scatter_._whitened(z)
-            distances = self.scatter_._log_scale(w, seen, z), self._nearest.log_scale(w)
-            yield np.column_stack([*distances, self._densities(z, w=w)])
+            w, seen, _ = self._covariance.whitened(z)
+            distances = self._covariance.log_scale(w, seen, z), self._nearest.log_scale(w)
+            yield np.column_stack([*distances, self._densities(z, w)])
 
     def _level_sums(self, table: Array) -> Array | None:
         """What the levels of each row add to its squared distance, to its dimensions, and to its densities in nats."""
@@ -173,30 +170,28 @@ class LikelihoodDetector(OutlierDetector):
             return None
         surprise = self.columns_.surprise(table)
         there = ~np.isnan(surprise)
-        sums = 2 * np.where(there, surprise, 0.0).sum(1), 2 * there @ self.columns_.usual, self._words(surprise).sum(1)
-        return np.column_stack(sums)
+        distance, dimensions = 2 * np.where(there, surprise, 0.0).sum(1), 2 * there @ self.columns_.usual
+        return np.column_stack([distance, dimensions, self._category_nats(surprise).sum(1)])
 
-    def _densities(
-        self, z: Array, left_out: Array | None = None, stretch: Array | None = None, w: Array | None = None
-    ) -> Array:
-        """The last three of the five scores.
+    def _densities(self, z: Array, w: Array, left_out: Array | None = None, stretch: Array | None = None) -> Array:
+        """The last three of the five scores, of rows z that are w when whitened.
 
         Of training rows as if each had been left out, where so much of its weight is ``left_out``, which makes its
-        squared distance ``stretch`` times as large. Rows need not be whitened again where they are given as ``w``.
+        squared distance ``stretch`` times as large.
         """
-        turned = (self.scatter_._whitened(z)[0] if w is None else w) @ self._turn
+        turned = w @ self._covariance.axes
         moved = None if stretch is None else turned * np.sqrt(np.sqrt(stretch))[:, None]
         numbers = z[:, self.columns_.measured]
-        words = self._words(z[:, self.columns_.categories]).sum(1)
+        nats = self._category_nats(z[:, self.columns_.categories]).sum(1)
         return np.column_stack(
             [
                 self._components.each(turned, left_out, moved).sum(1),
-                self._columns.each(numbers, left_out).sum(1) + words,
-                self._tails.each(numbers, left_out).sum(1) + words,
+                self._columns.each(numbers, left_out).sum(1) + nats,
+                self._tails.each(numbers, left_out).sum(1) + nats,
             ]
         )
 
-    def _words(self, surprise: Array) -> Array:
+    def _category_nats(self, surprise: Array) -> Array:
         """The surprise of each category; what is usual where it is missing."""
         return np.where(np.isnan(surprise), self.columns_.usual, surprise)
 
@@ -206,26 +201,33 @@ class LikelihoodDetector(OutlierDetector):
         for rows, z in self.columns_.blocks(table):
             standardised = (self._views(table[rows]) - self._middle) / self._unit
             rank = standardised.argsort(1).argsort(1)
-            heard = np.where(rank >= standardised.shape[1] - _HIGHEST, standardised / _HIGHEST, 0.0)
+            highest = np.where(rank >= standardised.shape[1] - _HIGHEST, standardised / _HIGHEST, 0.0)
             contributions[rows] = sum(
-                added * (view / added.sum(1))[:, None] for view, added in zip(heard.T, self._added(z), strict=True)
+                added * (view / added.sum(1))[:, None] for view, added in zip(highest.T, self._added(z), strict=True)
             )
         return contributions
 
     def _added(self, z: Array) -> Iterator[Array]:
         """What each feature adds to each view, never negative."""
-        w, _, missing = self.scatter_._whitened(z)
+        w, _, missing = self._covariance.whitened(z)
         numbers = z[:, self.columns_.measured]
-        odd = np.maximum(self._components.each(w @ self._turn) - self._components.usual, 0)
-        words = np.maximum(self._words(z[:, self.columns_.categories]) - self.columns_.usual, 0)
+        odd = np.maximum(self._components.each(w @ self._covariance.axes) - self._components.usual, 0)
+        nats = np.maximum(self._category_nats(z[:, self.columns_.categories]) - self.columns_.usual, 0)
         for parts, factor in (
             (np.square(w), 2),
             (self._nearest.each(w), 0),
-            (odd @ np.square(self._turn.T), 0),
+            (odd @ np.square(self._covariance.axes.T), 0),
             (np.maximum(self._columns.each(numbers) - self._columns.usual, 0), 1),
             (np.maximum(self._tails.each(numbers) - self._tails.usual, 0), 1),
         ):
             added = np.empty_like(z)
             added[:, self.columns_.measured] = np.where(missing, 0.0, parts)
-            added[:, self.columns_.categories] = factor * words
+            added[:, self.columns_.categories] = factor * nats
             yield added + 1e-12
+
+
+def _units(scores: Array, weight: Array) -> tuple[Array, Array]:
+    """Of each column of scores, the median, and how far above it the upper quartile is."""
+    lower, middle, upper = np.column_stack([quantiles(column, weight, [0.25, 0.5, 0.75]) for column in scores.T])
+    unit = np.where(upper > middle, upper - middle, middle - lower)
+    return middle, np.where(unit > 0, unit, 1.0)

@@ -251,8 +251,8 @@ class ScaledDetector(OutlierDetector):
     def _shown(self, z: Array) -> tuple[Tensor, NDArray[np.bool_]]:
         """What a network reads, and which values are there: those that are not are at the mean, and not counted."""
         seen = np.isfinite(z)
-        words = self.columns_.categories
-        z[:, words] -= self.columns_.usual
+        categories = self.columns_.categories
+        z[:, categories] -= self.columns_.usual
         clipped = np.where(seen, z, 0.0).clip(-_CLIP_DEVIATIONS, _CLIP_DEVIATIONS)
         return torch.as_tensor(clipped, dtype=torch.float32), seen
 

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
-from scipy.special import gammaincinv
 
-from likely._rows.blocks import row_blocks
-from likely._solvers.reweighting import row_precision
 from likely._typing import Array
 from likely.outliers._base import OutlierDetector, number_per_row
+from likely.outliers._covariance import TINY, Covariance
 from likely.outliers._distinct import Distinct
-from likely.outliers._threshold import Contamination, quantiles
-
-TINY = 1e-300
-_MAX_COLUMNS = 4096
+from likely.outliers._threshold import Contamination
 
 
 class ScatterDetector(OutlierDetector):
@@ -62,8 +54,7 @@ class ScatterDetector(OutlierDetector):
 
     location_: Array
     covariance_: Array
-    _root: Array
-    _axes: Array
+    _model: Covariance
 
     def __init__(
         self,
@@ -99,140 +90,24 @@ class ScatterDetector(OutlierDetector):
                 raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
 
     def _learn(self, table: Array, rows: Distinct) -> tuple[Array, Array]:
-        stretch = self._learn_covariance(lambda: self.columns_.blocks(table), rows)
-        return self._scores(table), self._scores(table, stretch)
+        model = Covariance(self.columns_, self.df, self.shrinkage, self.max_iter, self.tol)
+        stretch = model.fit(lambda: self.columns_.blocks(table), rows)
+        self._model = model
+        self.location_, self.covariance_, self.n_iter_ = model.location, model.covariance, model.n_iter
+        return model.log_scales(table), model.log_scales(table, stretch)
 
-    def _learn_covariance(self, blocks: Callable[[], Iterable[tuple[slice, Array]]], rows: Distinct) -> Array:
-        """The fit; and of each row, how much larger its squared distance is if the row is left out."""
-        width = self.n_features_in_ - len(self.columns_.categories)
-        if width > _MAX_COLUMNS:
-            raise ValueError(
-                f"X has {width} columns of numbers, and a full covariance takes up to {_MAX_COLUMNS}: leave some out, "
-                "or reduce them first, say with sklearn.decomposition.PCA"
-            )
-        self.location_, self.covariance_ = np.zeros(width), np.eye(width)
-        self.n_iter_, moved = 0, np.inf
-        while self.n_iter_ < self.max_iter and moved > self.tol:
-            location, covariance = self._step(blocks(), rows.weight, alike=self.n_iter_ == 0)
-            moved = np.abs(covariance - self.covariance_).max(initial=0) / self.covariance_.diagonal().max(initial=TINY)
-            self.location_, self.covariance_, self.n_iter_ = location, covariance, self.n_iter_ + 1
-        self._find_root()
-        distance, seen = np.empty(len(rows.weight)), np.empty(len(rows.weight))
-        for block, z in blocks():
-            w, seen[block], _ = self._whitened(z)
-            distance[block] = np.square(w).sum(1)
-        counts, of_row = np.unique(seen, return_inverse=True)
-        usual = (2 * gammaincinv(np.maximum(counts, 1) / 2, 0.5))[of_row]  # the median of χ² in as many dimensions
-        ratio = float(quantiles(distance / usual, rows.weight, [0.5])[0]) or 1.0
-        self.covariance_, self._root = self.covariance_ * ratio, self._root / np.sqrt(ratio)
-        return self._stretch(distance, seen, rows)
-
-    def _stretch(self, distance: Array, seen: Array, rows: Distinct) -> Array:
-        """Of each row, its squared distance if one unit of its weight is left out, over what it is.
-
-        Exact at the weights of the last step (Sherman and Morrison): of a share s of all weight, mean and covariance
-        are left with 1 / (1 - s) of what sets the row apart.
-        """
-        pull = row_precision(distance, self.df, seen)
-        share = np.minimum(rows.left_out * pull / (rows.weight @ pull), 0.5)
-        leverage = np.minimum(share / (1 - share) * distance, 1 - 1e-6)
-        return 1 / ((1 - share) * (1 - leverage))
-
-    def _step(self, blocks: Iterable[tuple[slice, Array]], weight: Array, alike: bool) -> tuple[Array, Array]:
-        """Mean and covariance of rows that weigh as their scales say; of all alike, to begin with."""
-        width = len(self.location_)
-        noise = self._noise()
-        shrunk = np.linalg.cholesky(self.covariance_ + noise * np.eye(width))
-        root = solve_triangular(shrunk, np.eye(width), lower=True).T
-        precision = root @ root.T
-        total, count, mean = 0.0, 0.0, np.zeros(width)
-        second, unseen = np.zeros((width, width)), np.zeros((width, width))
-        for rows, z in blocks:
-            block_weight = weight[rows]
-            z = z[:, self.columns_.measured] - self.location_
-            seen, spread = fill(z, precision, block_weight, noise)
-            pull = block_weight if alike else block_weight * row_precision(np.square(z @ root).sum(1), self.df, seen)
-            total, count, unseen = total + pull.sum(), count + block_weight.sum(), unseen + spread
-            mean += pull @ z
-            second += (z * pull[:, None]).T @ z
-        mean /= total
-        return self.location_ + mean, second / total - np.outer(mean, mean) + unseen / count
-
-    def _noise(self) -> float:
-        """The variance that shrinkage adds to every direction."""
-        return self.shrinkage * max(float(self.covariance_.trace()) / max(1, len(self.covariance_)), TINY)
-
-    def _find_root(self) -> None:
-        """Principal directions, and the symmetric root of the inverse covariance."""
-        values, axes = np.linalg.eigh(self.covariance_)
-        self._root = (axes / np.sqrt(values.clip(min=0) + self._noise())) @ axes.T
-        # Axes without variance are any axes, so there are none.
-        self._axes = np.where(values > 1e-10 * values.max(initial=0), axes, 0.0)
-
-    def _whitened(self, z: Array) -> tuple[Array, Array, NDArray[np.bool_]]:
-        """The numbers in the coordinates nearest to theirs in which C is the identity; how many are seen; which not."""
-        z = z[:, self.columns_.measured] - self.location_
-        missing = np.isnan(z)
-        seen, _ = fill(z, self._root @ self._root, np.zeros(len(z)))
-        return z @ self._root, seen, missing
-
-    def _log_scale(self, w: Array, seen: Array, z: Array) -> Array:
-        """log σ, in which twice the surprise of a level counts as a squared distance does."""
-        words = z[:, self.columns_.categories]
-        there = ~np.isnan(words)
-        distance = np.square(w).sum(1) + 2 * np.where(there, words, 0.0).sum(1)
-        return -0.5 * np.log(row_precision(distance, self.df, seen + 2 * there @ self.columns_.usual))
-
-    def _scores(self, table: Array, stretch: Array | None = None) -> Array:
-        """log σ of each row; of a row left out, whose squared distance is so many times as large, if that is given."""
-        scores = np.empty(len(table))
-        for rows, z in self.columns_.blocks(table, unseen=stretch is not None):
-            w, seen, _ = self._whitened(z)
-            scores[rows] = self._log_scale(w if stretch is None else w * np.sqrt(stretch[rows, None]), seen, z)
-        return scores
+    def _scores(self, table: Array) -> Array:
+        return self._model.log_scales(table)
 
     def _contributions(self, table: Array) -> Array:
         contributions = np.empty(table.shape)
         for rows, z in self.columns_.blocks(table):
-            w, _, missing = self._whitened(z)
+            w, _, missing = self._model.whitened(z)
             squares = np.square(w)
             shown = np.where(missing, 0.0, squares)
             contributions[rows, self.columns_.measured] = (
                 shown * (squares.sum(1) / np.maximum(shown.sum(1), TINY))[:, None]
             )
-            words = self.columns_.categories
-            contributions[rows, words] = 2 * np.nan_to_num(z[:, words])
+            categories = self.columns_.categories
+            contributions[rows, categories] = 2 * np.nan_to_num(z[:, categories])
         return contributions
-
-
-def fill(centred: Array, precision: Array, weight: Array, noise: float = 0.0) -> tuple[Array, Array]:
-    """Put the conditional mean in the place of every NaN; the number of values seen in each row, and what EM adds.
-
-    That is the weighted sum of the rows' conditional covariances, less ``noise`` in every direction. With the
-    conditional mean the Mahalanobis distance is that of the values seen. Rows that miss as many values share one
-    batched inverse of their size, so the cost does not depend on how many patterns there are.
-
-    >>> import numpy as np
-    >>> from likely.outliers._scatter import fill
-    >>> rows = np.array([[2.0, np.nan], [1.0, 3.0]])
-    >>> seen, spread = fill(rows, np.linalg.inv([[1.0, 0.5], [0.5, 1.0]]), np.ones(2))
-    >>> rows.tolist(), seen.tolist(), spread.round(2).tolist()
-    ([[2.0, 1.0], [1.0, 3.0]], [1.0, 2.0], [[0.0, 0.0], [0.0, 0.75]])
-    """
-    width = centred.shape[1]
-    spread = np.zeros_like(precision)
-    missing = np.isnan(centred)
-    count = missing.sum(1)
-    if not count.any():
-        return np.full(len(centred), float(width)), spread
-    centred[missing] = 0.0
-    for lost in np.unique(count[count > 0]):
-        alike = np.flatnonzero(count == lost)
-        for rows in (alike[part] for part in row_blocks(len(alike), int(lost) ** 2)):
-            place = np.nonzero(missing[rows])[1].reshape(len(rows), lost)
-            square = place[:, :, None], place[:, None, :]
-            conditional = np.linalg.inv(precision[square])
-            push = np.take_along_axis(centred[rows] @ precision, place, 1)
-            centred[rows[:, None], place] = -np.einsum("nij,nj->ni", conditional, push)
-            np.add.at(spread, square, weight[rows, None, None] * (conditional - noise * np.eye(lost)))
-    return (width - count).astype(np.float64), spread

@@ -42,27 +42,34 @@ def threshold(
     (True, 89.0)
     """
     row_weight = np.ones(len(unseen)) if weight is None else weight
-    there = (row_weight > 0) & ~np.isnan(unseen)
-    unseen, held = unseen[there], row_weight[there]
-    if contamination == "auto":
-        judged = unseen if judged is None else judged[there]
-        cutoff = automatic(fitted[there], unseen, shortened(judged, held) if long else judged, held)
-        if cutoff >= unseen.max():  # no row is an outlier, nor is one of which the score if left out is unknown
-            cutoff = max(cutoff, _above(float(fitted[row_weight > 0].max())))
-        usual = quantiles(fitted[row_weight > 0], row_weight[row_weight > 0], [0.75])[0]
-        if long and quantiles(unseen, held, [0.5])[0] > usual:
-            # Half of the unseen rows fit worse than three quarters of the others: their tail tells nothing.
-            cutoff = max(cutoff, float(quantiles(unseen, held, [1 - _MAX_OVERFITTED])[0]))
-        return cutoff
-    level = [1 - contamination - 1e-9]  # a hair lower, for 1 - 0.1 is not nine tenths
-    of_fitted = float(quantiles(fitted[row_weight > 0], row_weight[row_weight > 0], level)[0])
-    share = held @ (unseen > of_fitted) / held.sum()
-    # Where unseen rows agree within a standard error, the training rows have exactly the share that was asked for.
-    error = np.sqrt(contamination * (1 - contamination) / held.sum())
-    return of_fitted if abs(share - contamination) <= error else float(quantiles(unseen, held, level)[0])
+    counted, there = row_weight > 0, (row_weight > 0) & ~np.isnan(unseen)
+    seen, seen_weight, held, held_weight = fitted[counted], row_weight[counted], unseen[there], row_weight[there]
+    if contamination != "auto":
+        return _exceeded_by(contamination, seen, seen_weight, held, held_weight)
+    judged = held if judged is None else judged[there]
+    judged = shortened(judged, held_weight) if long else judged
+    cutoff = _automatic(fitted[there], held, judged, held_weight)
+    if cutoff >= held.max():  # no row is an outlier, nor is one of which the score if left out is unknown
+        cutoff = max(cutoff, _above(float(seen.max())))
+    if long and quantiles(held, held_weight, [0.5])[0] > quantiles(seen, seen_weight, [0.75])[0]:
+        # Half of the unseen rows fit worse than three quarters of the others: their tail tells nothing.
+        cutoff = max(cutoff, float(quantiles(held, held_weight, [1 - _MAX_OVERFITTED])[0]))
+    return cutoff
 
 
-def automatic(fitted: Array, unseen: Array, judged: Array, weight: Array) -> float:
+def _exceeded_by(share: float, seen: Array, seen_weight: Array, held: Array, held_weight: Array) -> float:
+    """The score that this share of unseen rows exceeds.
+
+    Where unseen rows agree within a standard error, the training rows have exactly the share that was asked for.
+    """
+    level = [1 - share - 1e-9]  # a hair lower, for 1 - 0.1 is not nine tenths
+    of_seen = float(quantiles(seen, seen_weight, level)[0])
+    total = held_weight.sum()
+    share_of_held, error = held_weight @ (held > of_seen) / total, np.sqrt(share * (1 - share) / total)
+    return of_seen if abs(share_of_held - share) <= error else float(quantiles(held, held_weight, level)[0])
+
+
+def _automatic(fitted: Array, unseen: Array, judged: Array, weight: Array) -> float:
     """The highest score of unseen rows that are not outliers as ``judged``; if none is, no training row is one.
 
     A training row fits better than if it had been left out. The threshold is low enough for those that are outliers,
@@ -152,10 +159,3 @@ def quantiles(values: Array, weight: Array | None, levels: Any) -> Array:
     order = np.argsort(values)
     below = np.cumsum(weight[order])
     return values[order][np.searchsorted(below, shares * below[-1])]
-
-
-def units(scores: Array, weight: Array | None) -> tuple[Array, Array]:
-    """Of each column of scores, the median, and how far above it the upper quartile is."""
-    lower, middle, upper = np.column_stack([quantiles(column, weight, [0.25, 0.5, 0.75]) for column in scores.T])
-    unit = np.where(upper > middle, upper - middle, middle - lower)
-    return middle, np.where(unit > 0, unit, 1.0)

@@ -16,7 +16,7 @@ from likely._rows.sources import by_blocks
 from likely._rows.units import median
 from likely._solvers.reweighting import row_precision
 from likely._typing import Array
-from likely.linear._base import refuse_blocks
+from likely.linear._base import require_rows_in_memory
 
 
 class _Subspace(NamedTuple):
@@ -100,7 +100,7 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             ValueError: X holds NaN or ∞, or a parameter is out of range.
             TypeError: X is a table in blocks; ``transform`` and ``outlier_score`` take those.
         """
-        refuse_blocks(self, X)
+        require_rows_in_memory(self, X)
         X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
         self._check_parameters(*X.shape)
         self._unit = float(column_units(X.reshape(-1, 1))[0])  # one for all columns: their units matter here
