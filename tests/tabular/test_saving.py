@@ -22,9 +22,9 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import KFold
 
-from likely._saving import trees
 from likely._saving.codec import Reader, Writer
 from likely.tabular import LikelihoodClassifier, LikelihoodRegressor
+from likely.tabular import _saved_trees as trees
 from likely.tabular._saved import CODEC
 from likely.tabular.members import boosting, network
 
@@ -326,7 +326,7 @@ def pickled(header, content):
         (lambda header, content: content.pop("array_0.npy"), "lacks the array 'array_0'"),
         (pickled, "pickled objects"),
         (lambda header, content: header.update(format=2), "format 2, written by likely"),
-        (lambda header, content: header.pop("fitted"), "lacks some of"),
+        (lambda header, content: header.pop("fitted"), "has no 'fitted'"),
         (lambda header, content: header["fitted"].pop("_sample"), "damaged"),
         (lambda header, content: header["parameters"].update(colour="red"), "not those of LikelihoodRegressor"),
         (lambda header, content: header["fitted"].pop("outcomes_"), "damaged"),

@@ -16,11 +16,11 @@ from likely._random import Seeded
 from likely._rows.columns import as_codes, each_column, is_frame
 from likely._saving.archive import packed, read_archive, unpacked, write_archive
 from likely._saving.codec import Codec, Unsaved
-from likely._saving.trees import PlainState, PlainValue
 from likely.tabular._columns import Columns, Dates, Levels, Numbers
 from likely.tabular._encoders import Encoders, Encoding, Indicator, Number
 from likely.tabular._importance import Sample
 from likely.tabular._pool import ClassPool, Pool
+from likely.tabular._saved_trees import PlainState, PlainValue
 from likely.tabular._stack import Stack
 from likely.tabular.members.boosting import Boosted, Flat, Histogram, Native
 from likely.tabular.members.estimator import Foreign

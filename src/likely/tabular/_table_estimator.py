@@ -219,7 +219,6 @@ class TableEstimator(BaseEstimator):
         tags.input_tags.allow_nan = True
         tags.input_tags.sparse = True
         tags.input_tags.categorical = True
-        tags.non_deterministic = False
         return tags
 
 

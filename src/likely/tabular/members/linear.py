@@ -11,6 +11,7 @@ from likely._typing import Array, Index
 from likely.linear import DynamicLogisticRegression, DynamicRidge
 from likely.tabular.members.glm import base_rate, descend
 from likely.tabular.members.task import Member, Task, View, cross_fit
+from likely.tabular.networks.lines import lines_of_classes
 
 MAX_FIT_ROWS = 50_000  # largest number of rows per fit: more hardly change a linear model
 RIDGE = 1.0
@@ -59,8 +60,6 @@ def _boundaries(x: Array, y: Array, weight: Array) -> Line:
     if len(np.unique(labels)) < 2:
         return line
     fit = DynamicLogisticRegression().fit(x, labels, weight)
-    coef, bias = np.atleast_2d(fit.coef_), np.atleast_1d(fit.intercept_)
-    if len(fit.classes_) == 2:  # scikit-learn has one row of coefficients for two classes
-        coef, bias = np.vstack([-coef, coef]) / 2, np.hstack([-bias, bias]) / 2
+    coef, bias = lines_of_classes(fit)
     line.coef[:, fit.classes_], line.bias[fit.classes_] = coef.T, bias
     return line
