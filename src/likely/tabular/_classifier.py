@@ -12,12 +12,11 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from likely._rows.checks import all_or_nothing
 from likely._rows.sources import by_blocks
 from likely._typing import Array
-from likely.tabular._columns import Columns
 from likely.tabular._importance import Sample
 from likely.tabular._pool import pool_classes
 from likely.tabular._predictions import ProbabilityClassifier, odds_against
 from likely.tabular._stack import fit_stack
-from likely.tabular._table_estimator import TableEstimator, canonical, read_weight
+from likely.tabular._table_estimator import TableEstimator, read_weight
 
 
 class LikelihoodClassifier(ProbabilityClassifier, TableEstimator):
@@ -116,21 +115,16 @@ class LikelihoodClassifier(ProbabilityClassifier, TableEstimator):
             assert_all_finite(y, input_name="y")
         check_classification_targets(y)
         weight = read_weight(sample_weight, X)
-        counted = np.flatnonzero(weight > 0)
         self.classes_, labels = np.unique(y, return_inverse=True)
-        if len(np.unique(labels[counted])) < 2:
+        if len(np.unique(labels[weight > 0])) < 2:
             raise ValueError(f"Classifier can't train when only one class is present: {self.classes_[0]!r}")
         seed = self._seed()
-        self.columns_ = Columns.learn(X, weight)
-        plain = self.columns_(X)
-        order = counted[canonical(plain[counted], labels[counted], weight[counted])]
-        folds = self._folds(X, labels, None if groups is None else np.asarray(groups), order, seed)
+        plain, order, folds = self._arranged(X, labels, labels, weight, groups, seed)
         target = np.eye(len(self.classes_))[labels[order]]
         encoded = target[:, 1:] if len(self.classes_) == 2 else target  # one of two classes determines the other
-        self.encoders_, task = self._task(X, plain[order], encoded, weight[order], folds, order, seed)
+        self.encoders_, task = self._task(X, plain, encoded, weight[order], folds, order, seed)
         task = task.having(target, "softmax")
-        fits, chosen = self._members(task.table.smooth[0].shape[1], len(self.classes_))
-        self.stack_ = fit_stack(task, fits, chosen, self._report, {})
+        self.stack_ = fit_stack(task, self._plan(task.table.smooth[0].shape[1], len(self.classes_)))
         self.pool_ = pool_classes(self.stack_.out_of_fold, target, weight[order])
         proba = np.empty((len(y), len(self.classes_)))
         proba[order] = np.exp(self.pool_(self.stack_.out_of_fold[:, None]))

@@ -14,12 +14,11 @@ from likely._rows.sources import by_blocks, refuse_blocks
 from likely._typing import Array
 from likely.likelihoods import LIKELIHOODS
 from likely.likelihoods._numeric import quantile
-from likely.tabular._columns import Columns
 from likely.tabular._encoders import Encoders
 from likely.tabular._importance import Sample
 from likely.tabular._predictions import DistributionRegressor
 from likely.tabular._sample import read_sample
-from likely.tabular._table_estimator import TableEstimator, canonical, read_weight
+from likely.tabular._table_estimator import TableEstimator, read_weight
 from likely.tabular.targets.choice import NAMED, choose
 from likely.tabular.targets.continuous import ContinuousTarget, fit_continuous
 from likely.tabular.targets.counts import CountTarget, fit_counts
@@ -145,13 +144,9 @@ class LikelihoodRegressor(DistributionRegressor, TableEstimator):
         if groups is not None:
             check_consistent_length(X, groups)
         seed = self._seed()
-        self.columns_ = Columns.learn(X, weight)
-        counted = np.flatnonzero(weight > 0)
-        plain = self.columns_(X)
         ties = np.unique(targets.squeeze(1) if targets.shape[1] == 1 else targets, axis=0, return_inverse=True)[1]
-        order = counted[canonical(plain[counted], ties.reshape(-1)[counted], weight[counted])]
-        folds = self._folds(X, None, None if groups is None else np.asarray(groups), order, seed)
-        fitted = [self._fit_target(X, plain[order], y[order], weight[order], folds, order, seed) for y in targets.T]
+        plain, order, folds = self._arranged(X, ties.reshape(-1), None, weight, groups, seed)
+        fitted = [self._fit_target(X, plain, y[order], weight[order], folds, order, seed) for y in targets.T]
         self.outcomes_ = [outcome for outcome, _ in fitted]
         self._predict_training_rows(X, targets, order, weight)
         summaries = [summary for _, summary in fitted]
@@ -182,12 +177,12 @@ class LikelihoodRegressor(DistributionRegressor, TableEstimator):
         else:
             link, family = NAMED[self.likelihood]
         varying = self.scale == "predicted"
-        fits, chosen = self._members(task.table.smooth[0].shape[1], 1)
+        plan = self._plan(task.table.smooth[0].shape[1], 1)
         model: ContinuousTarget | CountTarget
         if link == "counts":
-            model = fit_counts(task, y, family, varying, fits, chosen, self._report)
+            model = fit_counts(task, y, family, varying, plan)
         else:
-            model = fit_continuous(task, y, link, family, varying, fits, chosen, self._report)
+            model = fit_continuous(task, y, link, family, varying, plan)
         return (encoders, model), model.summary() | ({"held_out_nll": held_out_nll} if held_out_nll else {})
 
     def _predict_training_rows(self, X: Any, targets: Array, order: Any, weight: Array) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -16,7 +15,7 @@ from likely._rows.blocks import row_blocks
 from likely._typing import Array
 from likely.distributions import LogNormal, SkewStudentT, StudentT
 from likely.tabular._pool import Pool, pool_means
-from likely.tabular._stack import Fit, Report, Stack, fit_stack
+from likely.tabular._stack import Plan, Stack, fit_stack
 from likely.tabular.members.task import Table, Task
 from likely.tabular.targets.distributions import LEVELS, Rounded
 from likely.tabular.targets.inliers import GROSS_SCALES, find_inliers, is_better
@@ -122,16 +121,15 @@ class ContinuousTarget:
         }
 
 
-def fit_continuous(
-    task: Task, y: Array, link: str, family: str, varying: bool, fits: Mapping[str, Fit], chosen: bool, report: Report
-) -> ContinuousTarget:
+def fit_continuous(task: Task, y: Array, link: str, family: str, varying: bool, plan: Plan) -> ContinuousTarget:
     """Fit members and the noise to targets of shape (rows,)."""
     family = family_of(link, family)
     units = Link.learn(link, y, task.weight)
     z = units.forward(y)
     task = replace(task, target=z[:, None], link="identity")
     inliers, scouted = find_inliers(task)
-    fit = partial(_fit, task, fits, chosen, report, {} if scouted is None else {"boosting": scouted}, family, varying)
+    plan = plan if scouted is None else replace(plan, scouted={"boosting": scouted})
+    fit = partial(_fit, task, plan, family, varying)
     fitted = fit(inliers)
     near = np.abs(z - fitted.location) <= GROSS_SCALES * np.exp(fitted.noise.out_of_fold)
     if len(y) <= REFIT_ROWS and (inliers & ~near).mean() > REFIT_SHARE:
@@ -153,19 +151,10 @@ class _Fitted:
     noise: Noise
 
 
-def _fit(
-    task: Task,
-    fits: Mapping[str, Fit],
-    chosen: bool,
-    report: Report,
-    scouted: Mapping[str, Array],
-    family: str,
-    varying: bool,
-    inliers: NDArray[np.bool_],
-) -> _Fitted:
+def _fit(task: Task, plan: Plan, family: str, varying: bool, inliers: NDArray[np.bool_]) -> _Fitted:
     """Fit members, their weights and the noise to the inliers."""
     cleaned, z = task.of_inliers(inliers), task.target[:, 0]
-    stack = fit_stack(cleaned, fits, chosen, report, scouted)
+    stack = fit_stack(cleaned, plan)
     predictions = stack.out_of_fold[..., 0]
     pool = pool_means(predictions, z, cleaned.weight)
     location = pool(predictions)

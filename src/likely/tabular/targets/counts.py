@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +18,7 @@ from likely.distributions import NegativeBinomial, Poisson, ZeroInflatedNegative
 from likely.functional import negative_binomial_nll, poisson_nll, zero_inflated_negative_binomial_nll
 from likely.likelihoods._numeric import quantile
 from likely.tabular._pool import pool_links
-from likely.tabular._stack import Fit, Report, Stack, fit_stack
+from likely.tabular._stack import Plan, Stack, fit_stack
 from likely.tabular.members.boosting import fit_boosting
 from likely.tabular.members.task import Member, Table, Task
 from likely.tabular.targets.noise import GROWTH
@@ -101,12 +100,10 @@ class CountTarget:
         }
 
 
-def fit_counts(
-    task: Task, y: Array, family: str, varying: bool, fits: Mapping[str, Fit], chosen: bool, report: Report
-) -> CountTarget:
+def fit_counts(task: Task, y: Array, family: str, varying: bool, plan: Plan) -> CountTarget:
     """Fit members and a family to targets of shape (rows,)."""
     task = replace(task, target=y[:, None], link="log")
-    stack = fit_stack(task, fits, chosen, report, {})
+    stack = fit_stack(task, plan)
     weights = pool_links(stack.out_of_fold, task.target, task.weight, "log")
     location = _pooled(weights, stack.out_of_fold[..., 0])
     spread, trees, log_square = learn_spread(task, location, family, varying)
