@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from likely._files import loading, replacing
-from likely._saving.codec import Array, Codec, Reader, Unsaved, Writer
+from likely._saving.codec import Array, Codec, RecordReader, RecordWriter, Unsaved
 from likely._saving.parameters import check_format, package_version, unfitted, written_parameters
 from likely._saving.record import Record
 from likely._saving.text import parsed
@@ -28,7 +28,7 @@ def packed(
     codec: Codec, name: str, estimator: Any, fitted: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Array]]:
     """Return the header and the arrays of a file; ``name`` is the class, ``fitted`` the attributes to store."""
-    writer = Writer(codec)
+    writer = RecordWriter(codec)
     try:
         state = {attribute: writer.write(value) for attribute, value in fitted.items()}
     except Unsaved as error:
@@ -45,7 +45,7 @@ def packed(
 
 def unpacked(codec: Codec, cls: type, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> Any:
     """Return the estimator that :func:`packed` was given."""
-    record, reader = Record(header, f"its {HEADER}"), Reader(codec, arrays)
+    record, reader = Record(header, f"its {HEADER}"), RecordReader(codec, arrays)
     estimator = unfitted(cls, record.record("parameters"))
     for name, node in record.record("fitted").content.items():
         if hasattr(estimator, name):

@@ -32,7 +32,7 @@ class Codec:
     replace: Callable[[Any], Any]
 
 
-class Writer:
+class RecordWriter:
     """Turns values into JSON, and collects the arrays that it refers to: all arrays of one dtype are parts of one."""
 
     def __init__(self, codec: Codec) -> None:
@@ -83,7 +83,7 @@ class Writer:
         return {"at": f"array_{list(self._parts).index(value.dtype)}", "start": start, "shape": list(value.shape)}
 
 
-class Reader:
+class RecordReader:
     """Turns JSON into values, with the arrays that it refers to."""
 
     def __init__(self, codec: Codec, arrays: Mapping[str, Array]) -> None:
@@ -128,7 +128,7 @@ class Reader:
         value = kind(**{field: self.read(part) for field, part in content.items()})
         return value.restored() if hasattr(value, "restored") else value
 
-    _READERS: ClassVar[dict[str, Callable[[Reader, dict[str, Any]], Any]]] = {
+    _READERS: ClassVar[dict[str, Callable[[RecordReader, dict[str, Any]], Any]]] = {
         "float": lambda _, node: FLOATS[node["value"]],
         "tuple": lambda reader, node: tuple(reader.read(item) for item in node["items"]),
         "dict": lambda reader, node: {reader.read(key): reader.read(value) for key, value in node["items"]},

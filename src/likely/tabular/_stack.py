@@ -15,10 +15,10 @@ from likely.tabular.members.boosting import fit_boosting, fit_shallow
 from likely.tabular.members.kernel import fit_kernel
 from likely.tabular.members.linear import fit_lines
 from likely.tabular.members.network import fit_networks
-from likely.tabular.members.task import Member, NoHelp, OutOfTime, Task
+from likely.tabular.members.task import NoHelp, OutOfTime, StackMember, Task
 from likely.tabular.members.trees import fit_trees
 
-Fit = Callable[[Task], Member]
+Fit = Callable[[Task], StackMember]
 Report = Callable[[str], None]
 
 KINDS: dict[str, Fit] = {  # in the order of fitting: the quickest first, since later ones must improve on them
@@ -39,7 +39,7 @@ NETWORK_ROWS = 2000  # smallest number of rows that a network is fitted to
 class Stack:
     """The fitted members, and the outcome of each that was tried."""
 
-    members: Mapping[str, Member]
+    members: Mapping[str, StackMember]
     tried: tuple[dict[str, Any], ...]
 
     @property
@@ -63,7 +63,7 @@ def fit_stack(task: Task, plan: Plan) -> Stack:
 
     The first member is fitted whatever the time limit; after an interrupt the members fitted so far are kept.
     """
-    members: dict[str, Member] = {}
+    members: dict[str, StackMember] = {}
     losses: dict[str, float] = {}
     tried: list[dict[str, Any]] = []
     for name, fit in _in_turn(plan):
@@ -86,8 +86,8 @@ def fit_stack(task: Task, plan: Plan) -> Stack:
 
 
 def _fit_member(
-    task: Task, plan: Plan, name: str, fit: Fit, members: Mapping[str, Member], losses: Mapping[str, float]
-) -> tuple[Member | None, str]:
+    task: Task, plan: Plan, name: str, fit: Fit, members: Mapping[str, StackMember], losses: Mapping[str, float]
+) -> tuple[StackMember | None, str]:
     """Fit one member, or return None and the reason; ``members`` and their ``losses`` are those fitted before it."""
     if not members:
         return fit(replace(task, deadline=np.inf)), "fitted"
@@ -116,7 +116,11 @@ def _in_turn(plan: Plan) -> list[tuple[str, Fit]]:
 
 
 def _best(
-    task: Task, members: Mapping[str, Member], losses: Mapping[str, float], scouted: Mapping[str, Array], current: str
+    task: Task,
+    members: Mapping[str, StackMember],
+    losses: Mapping[str, float],
+    scouted: Mapping[str, Array],
+    current: str,
 ) -> Array:
     """The out-of-fold predictions of the best member so far, or of a scouted later one that is better."""
     name = min(losses, key=losses.__getitem__)

@@ -23,7 +23,7 @@ from likely._rows.checks import check_sample_weight
 from likely._rows.columns import is_frame
 from likely._rows.contents import exact_keys
 from likely._typing import Array, Index
-from likely.tabular._columns import Columns
+from likely.tabular._columns import TableColumns
 from likely.tabular._encoders import Encoders
 from likely.tabular._importance import Importances, importances
 from likely.tabular._sample import read_sample
@@ -31,7 +31,7 @@ from likely.tabular._saved import load_model, save_model
 from likely.tabular._stack import KINDS, Fit, Plan
 from likely.tabular.members.estimator import fit_estimator
 from likely.tabular.members.network import fit_networks
-from likely.tabular.members.task import Table, Task
+from likely.tabular.members.task import MemberTable, Task
 from likely.tabular.networks.modules import fresh
 
 FOLDS, FOLDS_OF_MANY, MANY_ROWS = 5, 3, 200_000  # number of folds, and the smaller number from this many rows on
@@ -78,10 +78,10 @@ class TableEstimator(BaseEstimator):
             raise ValueError(f"X is sparse with {X.shape[1]} columns, too many: reduce them, e.g. with TruncatedSVD")
         return X.toarray()
 
-    def _table(self, X: Any, encoders: Encoders) -> Table:
+    def _table(self, X: Any, encoders: Encoders) -> MemberTable:
         """Return the inputs of the members for any rows."""
         plain = self.columns_(X)
-        return Table(plain, encoders(plain, self._device), self.columns_.categories, X, np.arange(len(plain)))
+        return MemberTable(plain, encoders(plain, self._device), self.columns_.categories, X, np.arange(len(plain)))
 
     def _checked(self, X: Any) -> Any:
         check_is_fitted(self)
@@ -94,7 +94,7 @@ class TableEstimator(BaseEstimator):
 
         Their order depends on the values of rows and targets only, of which ``ties`` holds the ranks.
         """
-        self.columns_ = Columns.learn(X, weight)
+        self.columns_ = TableColumns.learn(X, weight)
         plain, counted = self.columns_(X), np.flatnonzero(weight > 0)
         order = counted[np.lexsort((weight[counted], ties[counted], exact_keys(plain[counted])[0]))]
         groups = None if groups is None else np.asarray(groups)
@@ -146,7 +146,7 @@ class TableEstimator(BaseEstimator):
         """Return the task that members are fitted to, with categories encoded by the targets (rows, outputs)."""
         self._device = str(torch.device(self.device or "cpu"))
         encoders, smooth = Encoders.learn(plain, self.columns_.categories, target, weight, folds, self._device)
-        table = Table(plain, smooth, self.columns_.categories, X, order)
+        table = MemberTable(plain, smooth, self.columns_.categories, X, order)
         limit = np.inf if self.time_limit is None else self._began + self.time_limit
         spread = self.n_jobs is not None or effective_n_jobs(None) > 1
         threads = 1 if spread else torch.get_num_threads()

@@ -17,8 +17,8 @@ from likely._solvers.training import Progress
 from likely._typing import Array
 from likely.tabular._predictions import ProbabilityClassifier, odds_against
 from likely.tabular.networks.estimator import FLOATS, NetworkEstimator
-from likely.tabular.networks.likelihood import Likelihood
-from likely.tabular.networks.rows import Rows, Units
+from likely.tabular.networks.likelihood import NetworkLikelihood
+from likely.tabular.networks.rows import TrainingRows, Units
 
 
 class NetworkClassifier(ProbabilityClassifier, NetworkEstimator):
@@ -147,8 +147,8 @@ class NetworkClassifier(ProbabilityClassifier, NetworkEstimator):
         _, phi = self._components(X)
         return np.asarray(phi["temperature"].mean(0), dtype=np.float64)
 
-    def _likelihood(self) -> Likelihood:
-        return Likelihood.of("softmax", "temperature", self.temperature)
+    def _likelihood(self) -> NetworkLikelihood:
+        return NetworkLikelihood.of("softmax", "temperature", self.temperature)
 
     def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[NDArray[np.floating], NDArray[Any]]:
         X, y = validate_data(self, X, y, reset=reset, dtype=FLOATS, ensure_min_samples=1 + reset)
@@ -159,18 +159,18 @@ class NetworkClassifier(ProbabilityClassifier, NetworkEstimator):
                 raise ValueError(f"Classifier can't train when only one class is present: {self.classes_[0]!r}")
         return X, y
 
-    def _rows(self, X: NDArray[np.floating], y: NDArray[Any], weight: Array, *, reset: bool) -> Rows:
+    def _rows(self, X: NDArray[np.floating], y: NDArray[Any], weight: Array, *, reset: bool) -> TrainingRows:
         if reset:
             self.units_ = Units.standard(X, weight)
         device = torch.device(self.device or "cpu")
         labels = torch.as_tensor(self._encoded(y), device=device)
         weights = torch.as_tensor(weight, dtype=torch.float32, device=device)
-        return Rows(self.units_.inputs(X, device), labels, weights, len(self.classes_))
+        return TrainingRows(self.units_.inputs(X, device), labels, weights, len(self.classes_))
 
     def _out_of_fold(self, prediction: Tensor, phi: dict[str, Tensor]) -> Array:
         return np.asarray(torch.softmax(prediction / phi["temperature"].expand(len(prediction))[:, None], -1))
 
-    def _row_scores(self, rows: Rows, nll: Array) -> Array:
+    def _row_scores(self, rows: TrainingRows, nll: Array) -> Array:
         return odds_against(self.out_of_fold_, rows.y.cpu().numpy())
 
     def _phi_shape(self, prediction: Tensor) -> torch.Size:

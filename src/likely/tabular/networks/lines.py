@@ -13,12 +13,12 @@ from likely._typing import Array
 from likely.likelihoods import Likelihood
 from likely.linear import DynamicLogisticRegression, DynamicRidge, RobustLinearRegression
 from likely.tabular.networks.modules import MLP
-from likely.tabular.networks.rows import Rows
+from likely.tabular.networks.rows import TrainingRows
 
 NORMAL_ROWS, OTHER_ROWS = 20_000, 2000  # largest number of rows that a linear model is fitted to, by likelihood
 
 
-def start_at_lines(model: MLP, rows: Rows, folds: Tensor, likelihood: Likelihood) -> None:
+def start_at_lines(model: MLP, rows: TrainingRows, folds: Tensor, likelihood: Likelihood) -> None:
     """Set each network to a linear model fitted without its fold: one with a learned prior, or a robust one.
 
     Where the likelihood has a link, such as the logarithm of a mean, a network starts at the best constant.

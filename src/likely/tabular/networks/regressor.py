@@ -18,8 +18,8 @@ from likely._typing import Array
 from likely.likelihoods import LIKELIHOODS
 from likely.tabular._predictions import DistributionRegressor
 from likely.tabular.networks.estimator import FLOATS, NetworkEstimator
-from likely.tabular.networks.likelihood import Likelihood
-from likely.tabular.networks.rows import Rows, Units
+from likely.tabular.networks.likelihood import NetworkLikelihood
+from likely.tabular.networks.rows import TrainingRows, Units
 
 
 class NetworkRegressor(DistributionRegressor, NetworkEstimator):
@@ -210,11 +210,11 @@ class NetworkRegressor(DistributionRegressor, NetworkEstimator):
         components = parts(components_last(location), {name: components_last(value) for name, value in phi.items()})
         return MixtureSameFamily(Categorical(torch.ones_like(components_last(location))), components)
 
-    def _likelihood(self) -> Likelihood:
+    def _likelihood(self) -> NetworkLikelihood:
         names = [name for name in LIKELIHOODS if name != "softmax"]  # those of one predicted number per target
         if self.likelihood not in names:
             raise ValueError(f"likelihood must be one of {', '.join(names)}; got {self.likelihood!r}")
-        return Likelihood.of(self.likelihood, "scale", self.scale)
+        return NetworkLikelihood.of(self.likelihood, "scale", self.scale)
 
     def _shaped(self, values: Tensor) -> Array:
         return np.asarray(values if self.several_targets_ or values.ndim == 1 else values[:, 0], dtype=np.float64)
@@ -232,7 +232,7 @@ class NetworkRegressor(DistributionRegressor, NetworkEstimator):
         )
         return X, check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")
 
-    def _rows(self, X: NDArray[np.floating], y: NDArray[Any], weight: Array, *, reset: bool) -> Rows:
+    def _rows(self, X: NDArray[np.floating], y: NDArray[Any], weight: Array, *, reset: bool) -> TrainingRows:
         targets = y.reshape(len(y), -1)
         record = self._likelihood().record
         record.check_target(targets)
@@ -251,7 +251,7 @@ class NetworkRegressor(DistributionRegressor, NetworkEstimator):
         z = (targets - self.target_units_.centre) / self.target_units_.spread
         weights = torch.as_tensor(weight, dtype=torch.float32, device=device)
         goal = torch.as_tensor(z, dtype=torch.float32, device=device)
-        return Rows(self.units_.inputs(X, device), goal, weights, targets.shape[1])
+        return TrainingRows(self.units_.inputs(X, device), goal, weights, targets.shape[1])
 
     def _out_of_fold(self, prediction: Tensor, phi: dict[str, Tensor]) -> Array:
         spread, centre = torch.from_numpy(self.target_units_.spread), torch.from_numpy(self.target_units_.centre)
@@ -260,7 +260,7 @@ class NetworkRegressor(DistributionRegressor, NetworkEstimator):
         mean = self._mean((prediction * spread + centre)[None], rows)
         return np.asarray(mean if self.several_targets_ else mean[:, 0])
 
-    def _row_scores(self, rows: Rows, nll: Array) -> Array:
+    def _row_scores(self, rows: TrainingRows, nll: Array) -> Array:
         return nll + float(np.log(self.target_units_.spread).mean())
 
     def _phi_shape(self, prediction: Tensor) -> torch.Size:

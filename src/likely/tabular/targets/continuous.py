@@ -16,7 +16,7 @@ from likely._typing import Array
 from likely.distributions import LogNormal, SkewStudentT, StudentT
 from likely.tabular._pool import Pool, pool_means
 from likely.tabular._stack import Plan, Stack, fit_stack
-from likely.tabular.members.task import Table, Task
+from likely.tabular.members.task import MemberTable, Task
 from likely.tabular.targets.distributions import LEVELS, Rounded
 from likely.tabular.targets.inliers import GROSS_SCALES, find_inliers, is_better
 from likely.tabular.targets.links import Link
@@ -41,7 +41,7 @@ class ContinuousTarget:
     above_zero: bool  # whether the smallest target was zero, so that means must be positive
     is_count: bool  # whether targets are counts
 
-    def parameters(self, table: Table) -> dict[str, Array]:
+    def parameters(self, table: MemberTable) -> dict[str, Array]:
         """Return the location (the mean, in the link's standard units) and the log scale of each row."""
         # of shape (members, folds, rows)
         predictions = np.stack([member(table)[..., 0] for member in self.stack.members.values()])
@@ -174,7 +174,7 @@ def family_of(link: str, family: str) -> str:
     return "normal" if link == "log" else family
 
 
-def _noise_inputs(table: Table, predictions: Array, location: Array, pool: Pool) -> Table:
+def _noise_inputs(table: MemberTable, predictions: Array, location: Array, pool: Pool) -> MemberTable:
     """Add to the inputs of the trees the location and how much the members disagree."""
     relevant = predictions[pool.weights > MIN_WEIGHT]
     disagreement = np.log(relevant.std(0) + 1e-3) if len(relevant) > 1 else np.zeros(len(location))
