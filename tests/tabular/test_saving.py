@@ -22,9 +22,9 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import KFold
 
-from likely._saving import trees
-from likely._saving.codec import Reader, Writer
+from likely._saving.codec import RecordReader, RecordWriter
 from likely.tabular import LikelihoodClassifier, LikelihoodRegressor
+from likely.tabular import _saved_trees as trees
 from likely.tabular._saved import CODEC
 from likely.tabular.members import boosting, network
 
@@ -191,9 +191,9 @@ def test_lightgbm_comes_back_where_it_is_installed(monkeypatch, tmp_path):
 
 def written_and_read(value):
     """The value, as a file brings it back."""
-    writer = Writer(CODEC)
+    writer = RecordWriter(CODEC)
     text = json.dumps(writer.write(value), allow_nan=False)
-    return Reader(CODEC, writer.arrays()).read(json.loads(text))
+    return RecordReader(CODEC, writer.arrays()).read(json.loads(text))
 
 
 @pytest.mark.parametrize("classes", [1, 2, 4])
@@ -265,8 +265,8 @@ def test_boosted_trees_that_are_kept_in_another_way_are_refused(regressor, tmp_p
 
 
 def test_a_copy_that_would_predict_something_else_is_not_written(line, tmp_path, monkeypatch):
-    array = Reader.array
-    monkeypatch.setattr(Reader, "array", lambda reader, node: 1.01 * array(reader, node))
+    array = RecordReader.array
+    monkeypatch.setattr(RecordReader, "array", lambda reader, node: 1.01 * array(reader, node))
     with pytest.raises(RuntimeError, match="does not predict the same"):
         line.save(tmp_path / "model.npz")
     assert not list(tmp_path.iterdir())
@@ -274,8 +274,8 @@ def test_a_copy_that_would_predict_something_else_is_not_written(line, tmp_path,
 
 def test_a_model_of_another_device_is_written_though_the_cpu_rounds_differently(line, tmp_path, monkeypatch):
     model = copy.copy(line).set_params(device="cuda")
-    array = Reader.array
-    monkeypatch.setattr(Reader, "array", lambda reader, node: (1 + 1e-6) * array(reader, node))
+    array = RecordReader.array
+    monkeypatch.setattr(RecordReader, "array", lambda reader, node: (1 + 1e-6) * array(reader, node))
     model.save(tmp_path / "model.npz")
     monkeypatch.undo()
     loaded, rows = LikelihoodRegressor.load(tmp_path / "model.npz"), np.zeros((3, 2))
@@ -326,7 +326,7 @@ def pickled(header, content):
         (lambda header, content: content.pop("array_0.npy"), "lacks the array 'array_0'"),
         (pickled, "pickled objects"),
         (lambda header, content: header.update(format=2), "format 2, written by likely"),
-        (lambda header, content: header.pop("fitted"), "lacks some of"),
+        (lambda header, content: header.pop("fitted"), "has no 'fitted'"),
         (lambda header, content: header["fitted"].pop("_sample"), "damaged"),
         (lambda header, content: header["parameters"].update(colour="red"), "not those of LikelihoodRegressor"),
         (lambda header, content: header["fitted"].pop("outcomes_"), "damaged"),

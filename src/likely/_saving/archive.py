@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 
 from likely._files import loading, replacing
-from likely._saving.codec import Array, Codec, Reader, Unsaved, Writer
-from likely._saving.parameters import check_parameters, package_version, written_parameters
+from likely._saving.codec import Array, Codec, RecordReader, RecordWriter, Unsaved
+from likely._saving.parameters import check_format, package_version, unfitted, written_parameters
+from likely._saving.record import Record
+from likely._saving.text import parsed
 
 FORMAT = 1
 HEADER = "header.json"
@@ -26,7 +28,7 @@ def packed(
     codec: Codec, name: str, estimator: Any, fitted: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Array]]:
     """Return the header and the arrays of a file; ``name`` is the class, ``fitted`` the attributes to store."""
-    writer = Writer(codec)
+    writer = RecordWriter(codec)
     try:
         state = {attribute: writer.write(value) for attribute, value in fitted.items()}
     except Unsaved as error:
@@ -43,9 +45,9 @@ def packed(
 
 def unpacked(codec: Codec, cls: type, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> Any:
     """Return the estimator that :func:`packed` was given."""
-    check_parameters(cls, header["parameters"], "its parameters")
-    estimator, reader = cls(**header["parameters"]), Reader(codec, arrays)
-    for name, node in header["fitted"].items():
+    record, reader = Record(header, f"its {HEADER}"), RecordReader(codec, arrays)
+    estimator = unfitted(cls, record.record("parameters"))
+    for name, node in record.record("fitted").content.items():
         if hasattr(estimator, name):
             raise ValueError(f"it would replace {name!r} of {cls.__name__}")
         setattr(estimator, name, reader.read(node))
@@ -76,10 +78,10 @@ def read_archive(
     with loading(file), zipfile.ZipFile(file) as archive:
         try:
             header = _header(archive)
-            if header["class"] != name:
-                raise ValueError(f"it holds a {header['class'][:40]} and not a {name}: use the load of that class")
+            if header.text("class") != name:
+                raise ValueError(f"it holds a {header.text('class')[:40]} and not a {name}: use the load of that class")
             arrays = {entry[:-4]: _array(archive, entry) for entry in archive.namelist() if entry.endswith(".npy")}
-            estimator = unpacked(codec, cls, header, arrays)
+            estimator = unpacked(codec, cls, header.content, arrays)
             predict(estimator)
             return estimator
         except (ValueError, MemoryError, OSError, EOFError, zipfile.BadZipFile, zlib.error, ImportError):
@@ -88,21 +90,12 @@ def read_archive(
             raise ValueError(f"it is damaged ({type(error).__name__}: {error})") from error
 
 
-def _header(archive: zipfile.ZipFile) -> dict[str, Any]:
+def _header(archive: zipfile.ZipFile) -> Record:
     if HEADER not in archive.namelist():
         raise ValueError(f"it is not a model of likely: it has no {HEADER}")
-    try:
-        header = json.loads(archive.read(HEADER))
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
-        raise ValueError(f"its {HEADER} is damaged") from None
-    expected = {"format": int, "likely": str, "class": str, "parameters": dict, "fitted": dict}
-    if not isinstance(header, dict) or not all(isinstance(header.get(name), kind) for name, kind in expected.items()):
-        raise ValueError(f"its {HEADER} lacks some of {', '.join(expected)}")
-    if header["format"] != FORMAT:
-        raise ValueError(
-            f"it has format {header['format']}, written by likely {header['likely'][:20]}; this is likely "
-            f"{package_version()}, which reads format {FORMAT}: install a version that reads it"
-        )
+    name = f"its {HEADER}"
+    header = Record(parsed(archive.read(HEADER).decode(errors="replace"), name), name)
+    check_format(header, FORMAT)
     return header
 
 

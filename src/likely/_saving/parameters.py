@@ -5,11 +5,12 @@ from __future__ import annotations
 import inspect
 import math
 import sys
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import torch
+
+from likely._saving.record import Record
 
 
 def written_parameters(estimator: Any, without: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -18,11 +19,23 @@ def written_parameters(estimator: Any, without: tuple[str, ...] = ()) -> dict[st
     return {name: value for name, value in named.items() if value is not NotImplemented}
 
 
-def check_parameters(kind: type, parameters: Mapping[str, Any], name: str, without: tuple[str, ...] = ()) -> None:
-    """Raise an error, in which ``name`` are the parameters, unless a class takes them and they are plain values."""
-    unknown = set(parameters) - (set(inspect.signature(kind).parameters) - set(without))
-    if unknown or any(_plain(value) is NotImplemented for value in parameters.values()):
-        raise ValueError(f"{name} are not those of {kind.__name__}: {sorted(parameters)}")
+def unfitted(kind: type, parameters: Record, **others: Any) -> Any:
+    """Return an estimator with the parameters of a file; ``others`` are arguments that no file may name."""
+    named = parameters.content
+    unknown = set(named) - (set(inspect.signature(kind).parameters) - set(others))
+    if unknown or any(_plain(value) is NotImplemented for value in named.values()):
+        raise ValueError(f"{parameters.name} are not those of {kind.__name__}: {sorted(named)}")
+    return kind(**others, **named)
+
+
+def check_format(header: Record, newest: int) -> None:
+    """Raise an error for a file of a later format than this version reads."""
+    form, writer = header.whole("format", 1), header.text("likely")
+    if form > newest:
+        raise ValueError(
+            f"{header.name} has format {form}, written by likely {writer[:20]}; this is likely {package_version()}, "
+            f"which reads format {newest}: install a later one"
+        )
 
 
 def package_version() -> str:

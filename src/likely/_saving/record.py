@@ -95,25 +95,6 @@ class Record:
         """One number for each column that is read."""
         return self.array(field, self.columns, positive=positive)
 
-    def per_class(self, field: str) -> Array:
-        """One number for each class."""
-        return self.array(field, self.classes)
-
-    def per_two_classes(self, field: str) -> Array:
-        """One number for each class and each class."""
-        return self.array(field, self.classes, self.classes)
-
-    def interval(self, field: str) -> tuple[float, float]:
-        """A lower end and an upper one."""
-        low, high = self.array(field, 2)
-        self.check_order(low, high, repr(field))
-        return float(low), float(high)
-
-    def check_order(self, low: Array, high: Array, fields: str) -> None:
-        """Refuse ends of which one that should be the lower is above the other."""
-        if (low > high).any():
-            raise ValueError(f"{self.name}: {fields} must be a lower and then an upper end, found the reverse")
-
     def record(self, field: str) -> Record:
         """A record within this one."""
         return Record(self.value(field), f"{self.name}: {field!r}", self.classes)

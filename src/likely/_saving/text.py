@@ -26,12 +26,13 @@ def parsed(text: str, name: str) -> Any:
     """Parse the text; ``name`` is the file's name, for errors."""
 
     def refuse(constant: str) -> NoReturn:
-        raise ValueError(f"{name} holds {constant}, which no calibrator can use")
+        raise ValueError(f"{name} holds {constant}, which is no number of JSON")
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         fields = dict(pairs)
         if len(fields) < len(pairs):
-            twice = next(field for place, (field, _) in enumerate(pairs) if field in dict(pairs[:place]))
+            names = [field for field, _ in pairs]
+            twice = max(names, key=names.count)
             raise ValueError(f"{name} has the field {twice!r} twice in one object")
         return fields
 
@@ -48,4 +49,4 @@ def parsed(text: str, name: str) -> Any:
         cut = "" if text.rstrip().endswith("}") else "; it does not end with }: was the file cut short?"
         raise ValueError(f"{name} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}{cut}") from None
     except RecursionError:
-        raise ValueError(f"{name} is not a calibrated model of likely: it is nested too deeply") from None
+        raise ValueError(f"{name} is not a model of likely: it is nested too deeply") from None

@@ -9,7 +9,7 @@ from typing import Any
 from sklearn.utils.validation import check_is_fitted
 
 from likely._files import replacing
-from likely._saving.parameters import check_parameters, package_version, written_parameters
+from likely._saving.parameters import check_format, package_version, unfitted, written_parameters
 from likely._saving.record import Record
 from likely._saving.text import laid_out, parsed
 from likely.calibration._composition import Composed
@@ -154,12 +154,7 @@ def _whole(content: Any, name: str) -> Record:
             lack = f"it has no {field!r}" if isinstance(content, dict) else "it is not an object"
             raise ValueError(f"{name} is not a calibrated model of likely: {lack}")
     whole = Record(content, name)
-    if (form := whole.whole("format", 1)) > FORMAT:
-        writer = whole.text("likely")
-        raise ValueError(
-            f"{name} has format {form}, written by likely {writer}; this is likely {package_version()}, "
-            f"which reads format {FORMAT}: install a later one"
-        )
+    check_format(whole, FORMAT)
     if whole.text("kind") not in ("classifier", "regressor"):
         raise ValueError(f"{name}: 'kind' must be classifier or regressor, found {whole.text('kind')!r}")
     whole.classes = whole.whole("classes", 2) if whole.text("kind") == "classifier" else 0
@@ -183,16 +178,11 @@ def _again(record: Record, whole: Record, depth: int = 0) -> Any:
     record.name = f"{record.name} ({method})"
     if method not in _KINDS or issubclass(_KINDS[method], Calibrator) != (kind == "classifier"):
         raise ValueError(f"{record.name}: likely {package_version()} has no {kind} method of that name")
-    calibrator = _unfitted(_KINDS[method], record.record("parameters"))
+    steps: dict[str, Any] = {"steps": []} if issubclass(_KINDS[method], Composed) else {}
+    calibrator = unfitted(_KINDS[method], record.record("parameters"), **steps)
     likelihood = getattr(calibrator, "likelihood", "normal")
     if likelihood not in list(FAMILIES):  # a list, which a file may have here, has no hash
         raise ValueError(f"{record.name}: 'likelihood' must be {' or '.join(FAMILIES)}, found {likelihood!r}")
     record.again = lambda inner: _again(inner, whole, depth + 1)
     read(calibrator, record)
     return calibrator
-
-
-def _unfitted(kind: type, parameters: Record) -> Any:
-    check_parameters(kind, parameters.content, parameters.name, without=NOT_PARAMETERS)
-    steps: dict[str, Any] = {"steps": []} if issubclass(kind, Composed) else {}
-    return kind(**steps, **parameters.content)

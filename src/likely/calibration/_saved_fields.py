@@ -29,6 +29,21 @@ from likely.calibration.regressors._scale import GlobalScale
 Read = Callable[[Record, str], Any]  # the checked value of a field
 
 
+def _per_class(record: Record, field: str) -> Array:
+    return record.array(field, record.classes)
+
+
+def _check_order(record: Record, low: Array, high: Array, fields: str) -> None:
+    if (low > high).any():
+        raise ValueError(f"{record.name}: {fields} must be a lower and then an upper end, found the reverse")
+
+
+def _interval(record: Record, field: str) -> tuple[float, float]:
+    low, high = record.array(field, 2)
+    _check_order(record, low, high, repr(field))
+    return float(low), float(high)
+
+
 def _line(record: Record, field: str) -> Solution:
     return Solution(
         mean=record.per_column("mean"),
@@ -42,8 +57,8 @@ def _line(record: Record, field: str) -> Solution:
 
 def _met(record: Record, field: str) -> MetRanges:
     low, high = record.per_column("low"), record.per_column("high")
-    record.check_order(low, high, "'low' and 'high'")
-    return MetRanges(torch.as_tensor(low), torch.as_tensor(high), record.interval("range"))
+    _check_order(record, low, high, "'low' and 'high'")
+    return MetRanges(torch.as_tensor(low), torch.as_tensor(high), _interval(record, "range"))
 
 
 def _networks(record: Record, field: str) -> Networks | None:
@@ -54,7 +69,7 @@ def _networks(record: Record, field: str) -> Networks | None:
     n, _, hidden = inputs.shape
     arrays = inputs, layers.array("shift", n, hidden), layers.array("last", n, hidden), layers.array("bias", n)
     first, shift, last, bias = (torch.as_tensor(array).float() for array in arrays)
-    return Networks(first, shift, last, bias, layers.interval("range"))
+    return Networks(first, shift, last, bias, _interval(layers, "range"))
 
 
 def _sigmoids(record: Record, field: str) -> list[Sigmoid]:
@@ -110,7 +125,7 @@ def _inner(record: Record, field: str) -> Any:
 _TEMPERATURE: dict[str, Read] = {"global_temperature": Record.positive}
 _SCALE: dict[str, Read] = {"has_scale": Record.truth, "global_scale": Record.positive}
 _LINE: dict[str, Read] = {"solution": _line, "precision": Record.limit, "n_iter": Record.whole}
-_VECTOR: dict[str, Read] = {**_TEMPERATURE, "factors": Record.per_class, "bias": Record.per_class}
+_VECTOR: dict[str, Read] = {**_TEMPERATURE, "factors": _per_class, "bias": _per_class}
 _CHOICE: dict[str, Read] = {"best": Record.text, "scores": _by_name, "behind": _by_name}
 _DEEP: dict[str, Read] = {
     "features": Record.whole,
@@ -126,7 +141,11 @@ LEARNED: dict[type, dict[str, Read]] = {
     FeatureTemperature: {**_TEMPERATURE, **_LINE},
     DeepTemperature: {**_TEMPERATURE, **_DEEP},
     VectorScaling: {**_VECTOR, "precision": Record.limits},
-    StructuredMatrixScaling: {**_VECTOR, "mixing": Record.per_two_classes, "precision": Record.limits},
+    StructuredMatrixScaling: {
+        **_VECTOR,
+        "mixing": lambda record, field: record.array(field, record.classes, record.classes),
+        "precision": Record.limits,
+    },
     PlattScaling: {"curves": _sigmoids},
     IsotonicCalibration: {"curves": _polygons},
     Composition: {"steps": _steps},

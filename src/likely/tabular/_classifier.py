@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
-from sklearn.base import ClassifierMixin
 from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
@@ -14,15 +12,14 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from likely._rows.checks import all_or_nothing
 from likely._rows.sources import by_blocks
 from likely._typing import Array
-from likely.tabular._columns import Columns
 from likely.tabular._importance import Sample
 from likely.tabular._pool import pool_classes
+from likely.tabular._predictions import ProbabilityClassifier, odds_against
 from likely.tabular._stack import fit_stack
-from likely.tabular._table_estimator import TableEstimator, canonical, read_weight
-from likely.tabular.networks.classifier import odds_against
+from likely.tabular._table_estimator import TableEstimator, read_weight
 
 
-class LikelihoodClassifier(ClassifierMixin, TableEstimator):
+class LikelihoodClassifier(ProbabilityClassifier, TableEstimator):
     r"""Predicts calibrated class probabilities for the rows of a table with numbers, categories, dates and gaps.
 
     Members of different kinds — a linear model with a learned prior, kernels with a learned metric, boosted and
@@ -118,21 +115,16 @@ class LikelihoodClassifier(ClassifierMixin, TableEstimator):
             assert_all_finite(y, input_name="y")
         check_classification_targets(y)
         weight = read_weight(sample_weight, X)
-        counted = np.flatnonzero(weight > 0)
         self.classes_, labels = np.unique(y, return_inverse=True)
-        if len(np.unique(labels[counted])) < 2:
+        if len(np.unique(labels[weight > 0])) < 2:
             raise ValueError(f"Classifier can't train when only one class is present: {self.classes_[0]!r}")
         seed = self._seed()
-        self.columns_ = Columns.learn(X, weight)
-        plain = self.columns_(X)
-        order = counted[canonical(plain[counted], labels[counted], weight[counted])]
-        folds = self._folds(X, labels, None if groups is None else np.asarray(groups), order, seed)
+        plain, order, folds = self._arranged(X, labels, labels, weight, groups, seed)
         target = np.eye(len(self.classes_))[labels[order]]
         encoded = target[:, 1:] if len(self.classes_) == 2 else target  # one of two classes determines the other
-        self.encoders_, task = self._task(X, plain[order], encoded, weight[order], folds, order, seed)
+        self.encoders_, task = self._task(X, plain, encoded, weight[order], folds, order, seed)
         task = task.having(target, "softmax")
-        fits, chosen = self._members(task.table.smooth[0].shape[1], len(self.classes_))
-        self.stack_ = fit_stack(task, fits, chosen, self._report, {})
+        self.stack_ = fit_stack(task, self._plan(task.table.smooth[0].shape[1], len(self.classes_)))
         self.pool_ = pool_classes(self.stack_.out_of_fold, target, weight[order])
         proba = np.empty((len(y), len(self.classes_)))
         proba[order] = np.exp(self.pool_(self.stack_.out_of_fold[:, None]))
@@ -178,49 +170,8 @@ class LikelihoodClassifier(ClassifierMixin, TableEstimator):
         """
         return np.exp(self.predict_log_proba(X))
 
-    @by_blocks(dtype=lambda classifier: classifier.classes_.dtype)
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Predict the most probable class of each row.
-
-        Args:
-            X: table with the columns that :meth:`fit` was given, of shape (rows, columns).
-
-        Returns:
-            Array of labels, of shape (rows,).
-        """
-        best = self.predict_log_proba(X).argmax(1)
-        return self.classes_[best]
-
-    @by_blocks(per_row="y")
-    def outlier_score(self, X: Any, y: Any) -> Array:
-        """Score how poorly each label fits its row: the higher, the more probable is another label.
-
-        The score is the difference between the largest probability of another class and that of the label, plus a
-        tenth of the logarithm of their ratio. For training rows use ``outlier_scores_``, which are held-out scores.
-
-        Args:
-            X: table with the columns that :meth:`fit` was given, of shape (rows, columns).
-            y: labels of shape (rows,), from ``classes_``.
-
-        Returns:
-            Array of shape (rows,).
-
-        Raises:
-            ValueError: if y has a label that is not in ``classes_``.
-        """
-        proba, y = self.predict_proba(X), column_or_1d(y)
-        unknown = np.setdiff1d(y, self.classes_)
-        if len(unknown):
-            raise ValueError(f"y has labels that are not among the classes {self.classes_}: {unknown}")
-        return odds_against(proba, np.searchsorted(self.classes_, y))
-
     def _location_and_log_scale(self, X: Any) -> tuple[Array, Array]:
         """The probabilities, and the logarithm of the odds against the most probable class."""
         logs = self.predict_log_proba(X)
         best = logs.max(1)
         return np.exp(logs), (np.log(-np.expm1(np.minimum(best, -1e-9))) - best)[:, None]
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = True
-        return tags

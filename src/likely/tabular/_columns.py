@@ -35,7 +35,7 @@ class Dates:
 
 
 @dataclass(frozen=True)
-class Levels:
+class LevelCodes:
     """A column of categories."""
 
     codes: dict[Any, int]
@@ -48,10 +48,10 @@ class Levels:
 
 
 @dataclass(frozen=True)
-class Columns:
+class TableColumns:
     """How each column of a table is read."""
 
-    kinds: tuple[Numbers | Dates | Levels, ...]
+    kinds: tuple[Numbers | Dates | LevelCodes, ...]
 
     @classmethod
     def learn(cls, X: Any, weight: Array) -> Self:
@@ -67,7 +67,7 @@ class Columns:
     @property
     def categories(self) -> tuple[int, ...]:
         """The positions, among the numbers of a row, of codes without an order."""
-        unordered = [isinstance(kind, Levels) and not kind.ordered for kind in self.kinds]
+        unordered = [isinstance(kind, LevelCodes) and not kind.ordered for kind in self.kinds]
         return tuple(position for position, source in enumerate(self.sources) if unordered[source])
 
     def __call__(self, X: Any) -> Array:
@@ -76,18 +76,18 @@ class Columns:
         return np.column_stack(read).astype(np.float64, copy=False)
 
 
-def _kind(column: Any, weight: Array) -> Numbers | Dates | Levels:
+def _kind(column: Any, weight: Array) -> Numbers | Dates | LevelCodes:
     if are_dates(column):
         return Dates()
     level_code = level_codes(column)
     if level_code is None:
         return Numbers()
     if getattr(column.dtype, "ordered", False):
-        return Levels({level: position for position, level in enumerate(column.dtype.categories)}, ordered=True)
+        return LevelCodes({level: position for position, level in enumerate(column.dtype.categories)}, ordered=True)
     codes = as_codes(column, level_code)
     present = np.isfinite(codes)
     mass = np.bincount(codes[present].astype(np.intp), weight[present], minlength=len(level_code))
     rank = np.empty(len(level_code), dtype=np.intp)
     # The most frequent level has the lowest code; rare levels share the last one.
     rank[np.argsort(-mass, kind="stable")] = np.arange(len(level_code))
-    return Levels({level: min(int(rank[code]), LEVELS - 1) for level, code in level_code.items()}, ordered=False)
+    return LevelCodes({level: min(int(rank[code]), LEVELS - 1) for level, code in level_code.items()}, ordered=False)

@@ -71,7 +71,7 @@ class Indicator:
 
 
 @dataclass(frozen=True)
-class Encoding:
+class MeanEncoding:
     """A category of many levels: the mean target of each level, and its frequency."""
 
     sums: Array  # (folds, levels + 1, outputs)
@@ -105,7 +105,7 @@ class Encoding:
 class Encoders:
     """How each number of a row is encoded for smooth members."""
 
-    columns: tuple[Number | Indicator | Encoding, ...]
+    columns: tuple[Number | Indicator | MeanEncoding, ...]
     units: tuple[tuple[Array, Array], ...]  # mean and deviation of the inputs of each fold
     n_folds: int
 
@@ -114,7 +114,7 @@ class Encoders:
         cls, plain: Array, categories: tuple[int, ...], target: Array, weight: Array, folds: Index, device: str
     ) -> tuple[Self, list[Tensor]]:
         """Learn the encoding of training rows (rows, numbers); also return them encoded for the model of each fold."""
-        columns: list[Number | Indicator | Encoding] = []
+        columns: list[Number | Indicator | MeanEncoding] = []
         for position, values in enumerate(plain.T):
             levels = int(np.nanmax(values, initial=-1.0)) + 1 if position in categories else None
             if levels is None:
@@ -122,7 +122,7 @@ class Encoders:
             elif levels <= MAX_INDICATORS:
                 columns.append(Indicator(levels))
             else:
-                columns.append(Encoding.learn(values, levels, target, weight, folds))
+                columns.append(MeanEncoding.learn(values, levels, target, weight, folds))
         start = cls(tuple(columns), (), int(folds.max()) + 1)
         inputs = list(start._inputs(plain, folds))
         units = tuple(mean_and_deviation(part, weight) for part in inputs)
@@ -135,7 +135,7 @@ class Encoders:
 
     def _inputs(self, plain: Array, row_folds: Index | None) -> Iterator[Array]:
         """Yield the inputs once per fold; once for all folds where no column is encoded by the target."""
-        encoded = any(isinstance(column, Encoding) for column in self.columns)
+        encoded = any(isinstance(column, MeanEncoding) for column in self.columns)
         for fold in range(self.n_folds if encoded else 1):
             columns = zip(self.columns, plain.T, strict=True)
             parts = [part for encode, values in columns for part in encode(values, fold, row_folds)]

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-import torch
-from sklearn.base import RegressorMixin
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_consistent_length
 from torch.distributions import Distribution
@@ -16,11 +14,11 @@ from likely._rows.sources import by_blocks, refuse_blocks
 from likely._typing import Array
 from likely.likelihoods import LIKELIHOODS
 from likely.likelihoods._numeric import quantile
-from likely.tabular._columns import Columns
 from likely.tabular._encoders import Encoders
 from likely.tabular._importance import Sample
+from likely.tabular._predictions import DistributionRegressor
 from likely.tabular._sample import read_sample
-from likely.tabular._table_estimator import TableEstimator, canonical, read_weight
+from likely.tabular._table_estimator import TableEstimator, read_weight
 from likely.tabular.targets.choice import NAMED, choose
 from likely.tabular.targets.continuous import ContinuousTarget, fit_continuous
 from likely.tabular.targets.counts import CountTarget, fit_counts
@@ -38,7 +36,7 @@ from likely.tabular.targets.forecasts import (
 Outcome = tuple[Encoders, ContinuousTarget | CountTarget]
 
 
-class LikelihoodRegressor(RegressorMixin, TableEstimator):
+class LikelihoodRegressor(DistributionRegressor, TableEstimator):
     r"""Predicts a distribution :math:`p(y \mid x)` for the rows of a table with numbers, categories, dates and gaps.
 
     Members of different kinds — a linear model with a learned prior, kernels with a learned metric, boosted and
@@ -146,13 +144,9 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
         if groups is not None:
             check_consistent_length(X, groups)
         seed = self._seed()
-        self.columns_ = Columns.learn(X, weight)
-        counted = np.flatnonzero(weight > 0)
-        plain = self.columns_(X)
         ties = np.unique(targets.squeeze(1) if targets.shape[1] == 1 else targets, axis=0, return_inverse=True)[1]
-        order = counted[canonical(plain[counted], ties.reshape(-1)[counted], weight[counted])]
-        folds = self._folds(X, None, None if groups is None else np.asarray(groups), order, seed)
-        fitted = [self._fit_target(X, plain[order], y[order], weight[order], folds, order, seed) for y in targets.T]
+        plain, order, folds = self._arranged(X, ties.reshape(-1), None, weight, groups, seed)
+        fitted = [self._fit_target(X, plain, y[order], weight[order], folds, order, seed) for y in targets.T]
         self.outcomes_ = [outcome for outcome, _ in fitted]
         self._predict_training_rows(X, targets, order, weight)
         summaries = [summary for _, summary in fitted]
@@ -183,12 +177,12 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
         else:
             link, family = NAMED[self.likelihood]
         varying = self.scale == "predicted"
-        fits, chosen = self._members(task.table.smooth[0].shape[1], 1)
+        plan = self._plan(task.table.smooth[0].shape[1], 1)
         model: ContinuousTarget | CountTarget
         if link == "counts":
-            model = fit_counts(task, y, family, varying, fits, chosen, self._report)
+            model = fit_counts(task, y, family, varying, plan)
         else:
-            model = fit_continuous(task, y, link, family, varying, fits, chosen, self._report)
+            model = fit_continuous(task, y, link, family, varying, plan)
         return (encoders, model), model.summary() | ({"held_out_nll": held_out_nll} if held_out_nll else {})
 
     def _predict_training_rows(self, X: Any, targets: Array, order: Any, weight: Array) -> None:
@@ -280,12 +274,10 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
         Raises:
             ValueError: if ``coverage`` is not in (0, 1).
         """
+        if not conformal:
+            return self._central_interval(X, coverage)
         if not 0 < coverage < 1:
             raise ValueError(f"coverage must lie in (0, 1), got {coverage}")
-        if not conformal:
-            distribution = self.predict_dist(X)
-            lower, upper = (quantile(distribution, (1 + sign * coverage) / 2) for sign in (-1, 1))
-            return lower, upper
         X = self._checked(X)
         reach = [reach_of(levels, coverage) for levels in self.conformity_]
         lower, upper = intervals_of(self._forecasts(X), reach)
@@ -326,31 +318,6 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
         """
         return self.predict(X, return_std=True)[1]
 
-    @by_blocks(per_row="y")
-    def outlier_score(self, X: Any, y: Any) -> Array:
-        """Score how poorly each target fits its row, by its negative log-likelihood (NLL).
-
-        For training rows use ``outlier_scores_``, which are held-out scores.
-
-        Args:
-            X: table with the columns that :meth:`fit` was given, of shape (rows, columns).
-            y: targets of shape (rows,) or (rows, targets).
-
-        Returns:
-            Array of shape (rows,), the mean over targets; the higher, the worse the fit.
-        """
-        distribution = self.predict_dist(X)
-        y = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")
-        shape = tuple(distribution.batch_shape)
-        if y.shape not in (shape, (*shape, 1)):
-            raise ValueError(f"y must have the shape {shape} of the predictions; got {y.shape}")
-        nll = -distribution.log_prob(torch.tensor(y.reshape(shape)))  # copied: a frame's columns are read-only
-        return np.asarray(nll if nll.ndim == 1 else nll.mean(-1))
-
-    def _targets_per_row(self) -> int | None:
-        """The number of targets; None where predictions are of shape (rows,)."""
-        return int(self.out_of_fold_.shape[1]) if self.several_targets_ else None
-
     def _quantiles(self, q: Any) -> int | None:
         """The number of quantiles per row of a table that is not in memory; None for an array of shape (rows,)."""
         if not np.ndim(q):
@@ -384,8 +351,3 @@ class LikelihoodRegressor(RegressorMixin, TableEstimator):
         if self.likelihood != "auto":
             LIKELIHOODS[self.likelihood].check_target(targets)
         return targets
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags

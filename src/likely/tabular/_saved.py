@@ -16,22 +16,22 @@ from likely._random import Seeded
 from likely._rows.columns import as_codes, each_column, is_frame
 from likely._saving.archive import packed, read_archive, unpacked, write_archive
 from likely._saving.codec import Codec, Unsaved
-from likely._saving.trees import PlainState, PlainValue
-from likely.tabular._columns import Columns, Dates, Levels, Numbers
-from likely.tabular._encoders import Encoders, Encoding, Indicator, Number
+from likely.tabular._columns import Dates, LevelCodes, Numbers, TableColumns
+from likely.tabular._encoders import Encoders, Indicator, MeanEncoding, Number
 from likely.tabular._importance import Sample
 from likely.tabular._pool import ClassPool, Pool
+from likely.tabular._saved_trees import PlainState, PlainValue
 from likely.tabular._stack import Stack
 from likely.tabular.members.boosting import Boosted, Flat, Histogram, Native
 from likely.tabular.members.estimator import Foreign
 from likely.tabular.members.kernel import Smooth
-from likely.tabular.members.linear import Line
+from likely.tabular.members.linear import LinearModel
 from likely.tabular.members.network import Network
-from likely.tabular.members.task import Member
+from likely.tabular.members.task import StackMember
 from likely.tabular.members.trees import Forest
 from likely.tabular.networks.modules import MLP
 from likely.tabular.targets.continuous import ContinuousTarget
-from likely.tabular.targets.counts import CountTarget, Spread
+from likely.tabular.targets.counts import CountTarget, Dispersion
 from likely.tabular.targets.links import Link
 from likely.tabular.targets.noise import Noise, Shape
 
@@ -122,11 +122,11 @@ class PlainFrame:
     values: tuple[Any, ...]
 
     @classmethod
-    def of(cls, X: Any, columns: Columns) -> Self:
+    def of(cls, X: Any, columns: TableColumns) -> Self:
         """Convert a frame, whose columns are read by ``columns``."""
         values: list[Any] = []
         for kind, column in zip(columns.kinds, each_column(X), strict=True):
-            if isinstance(kind, Levels):
+            if isinstance(kind, LevelCodes):
                 missing = np.isnan(as_codes(column, kind.codes))
                 levels = np.asarray(column, dtype=object).tolist()
                 values.append([None if gap else level for gap, level in zip(missing, levels, strict=True)])
@@ -183,11 +183,11 @@ def _replace(value: Any) -> Any:
 
 
 CLASSES: tuple[type, ...] = (
-    Columns, Numbers, Dates, Levels, Sample,
-    Encoders, Number, Indicator, Encoding,
-    Stack, Member, Pool, ClassPool,
-    ContinuousTarget, Link, Noise, Shape, CountTarget, Spread,
-    Line, Smooth, Network, Forest,
+    TableColumns, Numbers, Dates, LevelCodes, Sample,
+    Encoders, Number, Indicator, MeanEncoding,
+    Stack, StackMember, Pool, ClassPool,
+    ContinuousTarget, Link, Noise, Shape, CountTarget, Dispersion,
+    LinearModel, Smooth, Network, Forest,
     Boosted, Native, Flat, Histogram,
     PlainFrame, PlainNetwork, PlainBooster, PlainState, PlainValue,
 )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,10 +15,10 @@ from likely.tabular.members.boosting import fit_boosting, fit_shallow
 from likely.tabular.members.kernel import fit_kernel
 from likely.tabular.members.linear import fit_lines
 from likely.tabular.members.network import fit_networks
-from likely.tabular.members.task import Member, NoHelp, OutOfTime, Task
+from likely.tabular.members.task import NoHelp, OutOfTime, StackMember, Task
 from likely.tabular.members.trees import fit_trees
 
-Fit = Callable[[Task], Member]
+Fit = Callable[[Task], StackMember]
 Report = Callable[[str], None]
 
 KINDS: dict[str, Fit] = {  # in the order of fitting: the quickest first, since later ones must improve on them
@@ -39,7 +39,7 @@ NETWORK_ROWS = 2000  # smallest number of rows that a network is fitted to
 class Stack:
     """The fitted members, and the outcome of each that was tried."""
 
-    members: Mapping[str, Member]
+    members: Mapping[str, StackMember]
     tried: tuple[dict[str, Any], ...]
 
     @property
@@ -48,34 +48,28 @@ class Stack:
         return np.stack([member.out_of_fold for member in self.members.values()])
 
 
-def fit_stack(
-    task: Task, fits: Mapping[str, Fit], all_of_them: bool, report: Report, scouted: Mapping[str, Array]
-) -> Stack:
+@dataclass(frozen=True)
+class Plan:
+    """Which members to fit."""
+
+    fits: Mapping[str, Fit]
+    all_of_them: bool  # whether the user chose them, so that none is dropped
+    report: Report
+    scouted: Mapping[str, Array] = field(default_factory=dict)  # known out-of-fold predictions of quick versions
+
+
+def fit_stack(task: Task, plan: Plan) -> Stack:
     """Fit members, and drop those that do not improve on the best one.
 
     The first member is fitted whatever the time limit; after an interrupt the members fitted so far are kept.
     """
-    members: dict[str, Member] = {}
+    members: dict[str, StackMember] = {}
     losses: dict[str, float] = {}
     tried: list[dict[str, Any]] = []
-    for name, fit in _in_turn(fits, scouted):
-        began, outcome = time.monotonic(), "fitted"
-        best = None if all_of_them else _best(task, members, losses, scouted, name)
+    for name, fit in _in_turn(plan):
+        began = time.monotonic()
         try:
-            if not members:
-                members[name] = fit(replace(task, deadline=np.inf))
-            elif not all_of_them and name == "network" and not _network_may_help(task, losses, scouted):
-                outcome = "not begun: the target is not smooth enough, or there are too few rows"
-            else:
-                task.check_time()
-                compared = replace(task, best=best)
-                if name in scouted and "kernel" in members:
-                    compared.check_help(scouted[name], np.arange(len(task.folds)))
-                members[name] = fit(compared)
-        except NoHelp:
-            outcome = "dropped: on the first fold it did not help"
-        except OutOfTime:
-            outcome = "dropped: time_limit was reached"
+            member, outcome = _fit_member(task, plan, name, fit, members, losses)
         except KeyboardInterrupt:
             if not members:
                 raise
@@ -83,26 +77,52 @@ def fit_stack(
             tried.append({"member": name, "outcome": "interrupted", "seconds": time.monotonic() - began})
             break
         record = {"member": name, "outcome": outcome, "seconds": round(time.monotonic() - began, 3)}
-        if name in members:
-            losses[name] = record["loss"] = task.loss(members[name].out_of_fold)
+        if member is not None:
+            members[name] = member
+            losses[name] = record["loss"] = task.loss(member.out_of_fold)
         tried.append(record)
-        report(f"{name}: {outcome}" + (f", loss {losses[name]:.4g}" if name in losses else ""))
+        plan.report(f"{name}: {outcome}" + (f", loss {losses[name]:.4g}" if name in losses else ""))
     return Stack(members, tuple(tried))
 
 
-def _in_turn(fits: Mapping[str, Fit], scouted: Mapping[str, Array]) -> list[tuple[str, Fit]]:
+def _fit_member(
+    task: Task, plan: Plan, name: str, fit: Fit, members: Mapping[str, StackMember], losses: Mapping[str, float]
+) -> tuple[StackMember | None, str]:
+    """Fit one member, or return None and the reason; ``members`` and their ``losses`` are those fitted before it."""
+    if not members:
+        return fit(replace(task, deadline=np.inf)), "fitted"
+    best = None
+    if not plan.all_of_them:
+        if name == "network" and not _network_may_help(task, losses, plan.scouted):
+            return None, "not begun: the target is not smooth enough, or there are too few rows"
+        best = _best(task, members, losses, plan.scouted, name)
+    compared = replace(task, best=best)
+    try:
+        task.check_time()
+        if name in plan.scouted and "kernel" in members:
+            compared.check_help(plan.scouted[name], np.arange(len(task.folds)))
+        return fit(compared), "fitted"
+    except NoHelp:
+        return None, "dropped: on the first fold it did not help"
+    except OutOfTime:
+        return None, "dropped: time_limit was reached"
+
+
+def _in_turn(plan: Plan) -> list[tuple[str, Fit]]:
     """The members in the order of fitting; boosting comes before kernels where it was not scouted."""
-    if scouted or list(fits) != list(KINDS):
-        return list(fits.items())
-    return [(name, fits[name]) for name in ("linear", "boosting", "shallow", "kernel", "trees", "network")]
+    if plan.scouted or list(plan.fits) != list(KINDS):
+        return list(plan.fits.items())
+    return [(name, plan.fits[name]) for name in ("linear", "boosting", "shallow", "kernel", "trees", "network")]
 
 
 def _best(
-    task: Task, members: Mapping[str, Member], losses: Mapping[str, float], scouted: Mapping[str, Array], current: str
-) -> Array | None:
+    task: Task,
+    members: Mapping[str, StackMember],
+    losses: Mapping[str, float],
+    scouted: Mapping[str, Array],
+    current: str,
+) -> Array:
     """The out-of-fold predictions of the best member so far, or of a scouted later one that is better."""
-    if not members:
-        return None
     name = min(losses, key=losses.__getitem__)
     later = [prediction for kind, prediction in scouted.items() if kind not in members and kind != current]
     better = [prediction for prediction in later if task.loss(prediction) < losses[name]]

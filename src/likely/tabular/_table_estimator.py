@@ -12,7 +12,6 @@ from typing import Any, Self
 import numpy as np
 import torch
 from joblib import effective_n_jobs
-from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.model_selection import check_cv
@@ -24,14 +23,15 @@ from likely._rows.checks import check_sample_weight
 from likely._rows.columns import is_frame
 from likely._rows.contents import exact_keys
 from likely._typing import Array, Index
+from likely.tabular._columns import TableColumns
 from likely.tabular._encoders import Encoders
 from likely.tabular._importance import Importances, importances
 from likely.tabular._sample import read_sample
 from likely.tabular._saved import load_model, save_model
-from likely.tabular._stack import KINDS, Fit
+from likely.tabular._stack import KINDS, Fit, Plan
 from likely.tabular.members.estimator import fit_estimator
 from likely.tabular.members.network import fit_networks
-from likely.tabular.members.task import Table, Task
+from likely.tabular.members.task import MemberTable, Task
 from likely.tabular.networks.modules import fresh
 
 FOLDS, FOLDS_OF_MANY, MANY_ROWS = 5, 3, 200_000  # number of folds, and the smaller number from this many rows on
@@ -78,16 +78,29 @@ class TableEstimator(BaseEstimator):
             raise ValueError(f"X is sparse with {X.shape[1]} columns, too many: reduce them, e.g. with TruncatedSVD")
         return X.toarray()
 
-    def _table(self, X: Any, encoders: Encoders) -> Table:
+    def _table(self, X: Any, encoders: Encoders) -> MemberTable:
         """Return the inputs of the members for any rows."""
         plain = self.columns_(X)
-        return Table(plain, encoders(plain, self._device), self.columns_.categories, X, np.arange(len(plain)))
+        return MemberTable(plain, encoders(plain, self._device), self.columns_.categories, X, np.arange(len(plain)))
 
     def _checked(self, X: Any) -> Any:
         check_is_fitted(self)
         return self._read(X, reset=False)
 
-    def _folds(self, X: Any, strata: NDArray[Any] | None, groups: Any, order: Index, seed: int) -> Index:
+    def _arranged(
+        self, X: Any, ties: Index, strata: Index | None, weight: Array, groups: Any, seed: int
+    ) -> tuple[Array, Index, Index]:
+        """Learn the columns; return the rows of positive weight as numbers, their positions and their folds.
+
+        Their order depends on the values of rows and targets only, of which ``ties`` holds the ranks.
+        """
+        self.columns_ = TableColumns.learn(X, weight)
+        plain, counted = self.columns_(X), np.flatnonzero(weight > 0)
+        order = counted[np.lexsort((weight[counted], ties[counted], exact_keys(plain[counted])[0]))]
+        groups = None if groups is None else np.asarray(groups)
+        return plain[order], order, self._folds(X, strata, groups, order, seed)
+
+    def _folds(self, X: Any, strata: Index | None, groups: Any, order: Index, seed: int) -> Index:
         """Return the fold of each row in canonical order."""
         cv: Any = self.cv
         n = len(order)
@@ -116,7 +129,7 @@ class TableEstimator(BaseEstimator):
         folds[shuffled] = np.arange(n) % cv
         return folds
 
-    def _folds_of_splitter(self, cv: Any, n: int, strata: NDArray[Any] | None, groups: Any, order: Index) -> Index:
+    def _folds_of_splitter(self, cv: Any, n: int, strata: Index | None, groups: Any, order: Index) -> Index:
         splits = check_cv(cv).split(np.zeros((n, 1)), strata, groups)
         folds = np.full(n, -1)
         for number, (_, held_out) in enumerate(splits):
@@ -133,17 +146,16 @@ class TableEstimator(BaseEstimator):
         """Return the task that members are fitted to, with categories encoded by the targets (rows, outputs)."""
         self._device = str(torch.device(self.device or "cpu"))
         encoders, smooth = Encoders.learn(plain, self.columns_.categories, target, weight, folds, self._device)
-        table = Table(plain, smooth, self.columns_.categories, X, order)
+        table = MemberTable(plain, smooth, self.columns_.categories, X, order)
         limit = np.inf if self.time_limit is None else self._began + self.time_limit
         spread = self.n_jobs is not None or effective_n_jobs(None) > 1
         threads = 1 if spread else torch.get_num_threads()
         task = Task(table, target, weight, folds, "identity", seed, threads, self.n_jobs, spread, limit)
         return encoders, task
 
-    def _members(self, inputs: int, outputs: int) -> tuple[dict[str, Fit], bool]:
-        """Return the members to fit, and whether the user chose them."""
+    def _plan(self, inputs: int, outputs: int) -> Plan:
         if isinstance(self.model, str) and self.model == "auto":
-            return dict(KINDS), False
+            return Plan(KINDS, False, self._report)
         models = self.model if isinstance(self.model, list | tuple) else [self.model]
         if not models:
             raise ValueError("model is an empty list: give at least one member, or 'auto'")
@@ -151,7 +163,7 @@ class TableEstimator(BaseEstimator):
         for model in models:
             name, fit = _member(model, inputs, outputs)
             fits[name if name not in fits else f"{name} {len(fits) + 1}"] = fit
-        return fits, True
+        return Plan(fits, True, self._report)
 
     def _check_arguments(self) -> None:
         if self.time_limit is not None:
@@ -219,7 +231,6 @@ class TableEstimator(BaseEstimator):
         tags.input_tags.allow_nan = True
         tags.input_tags.sparse = True
         tags.input_tags.categorical = True
-        tags.non_deterministic = False
         return tags
 
 
@@ -251,8 +262,3 @@ def read_weight(sample_weight: Any, X: Any) -> Array:
     """Return weights scaled so that the positive ones have a mean of one; ones where ``sample_weight`` is None."""
     weight = check_sample_weight(sample_weight, X)
     return np.ones(len(X)) if weight is None else np.asarray(weight / weight[weight > 0].mean())
-
-
-def canonical(plain: Array, ties: Index, weight: Array) -> Index:
-    """Return an order of the rows that depends on their values only."""
-    return np.lexsort((weight, ties, exact_keys(plain)[0]))

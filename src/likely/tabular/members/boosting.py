@@ -11,7 +11,7 @@ from scipy.special import log_softmax
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
 from likely._typing import Array, Index
-from likely.tabular.members.task import Member, Task, View, cross_fit
+from likely.tabular.members.task import StackMember, Task, View, cross_fit
 
 MANY_ROWS, RATE_FACTOR = (
     100_000,
@@ -44,7 +44,7 @@ GROWTH = Growth()
 SHALLOW = Growth(rate=0.08, leaves=4, least=20, share=0.5, ridge=1.0, patience=40)
 
 
-def fit_boosting(task: Task, growth: Growth = GROWTH) -> Member:
+def fit_boosting(task: Task, growth: Growth = GROWTH) -> StackMember:
     """Fit boosted trees to each fold."""
     fit_one = _lightgbm if find_spec("lightgbm") is not None else _scikit_learn
 
@@ -203,6 +203,6 @@ def _scikit_learn(task: Task, growth: Growth, fold: int, train: Any, held_out: A
     return Histogram(trees.fit(x, y, sample_weight=weight, **judged), task.link)
 
 
-def fit_shallow(task: Task) -> Member:
+def fit_shallow(task: Task) -> StackMember:
     """Fit boosted trees with few leaves, for targets that are mostly noise."""
     return fit_boosting(task, SHALLOW)

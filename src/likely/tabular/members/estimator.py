@@ -11,7 +11,7 @@ from sklearn.utils.validation import has_fit_parameter
 
 from likely._random import Seeded
 from likely._typing import Array, Index
-from likely.tabular.members.task import Member, Task, View, cross_fit
+from likely.tabular.members.task import StackMember, Task, View, cross_fit
 
 MIN_MEAN = 1e-6  # smallest probability or mean, so that its logarithm is finite
 
@@ -37,7 +37,7 @@ class Foreign:
         return mean if self.link == "identity" else np.log(np.maximum(mean, MIN_MEAN))
 
 
-def fit_estimator(task: Task, estimator: Any) -> Member:
+def fit_estimator(task: Task, estimator: Any) -> StackMember:
     """Fit one clone per fold."""
     if task.link == "softmax" and not hasattr(estimator, "predict_proba"):
         name = type(estimator).__name__

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from likely._typing import Array, Index
 from likely.tabular.members.glm import base_rate, descend, loss_of, stiffness
-from likely.tabular.members.task import Member, NoHelp, Task, View, cross_fit
+from likely.tabular.members.task import NoHelp, StackMember, Task, View, cross_fit
 
 SHAPES = ("normal", "matern", "laplace")
 LENGTHS = (0.7, 1.0, 1.5)  # in median distances between rows
@@ -195,7 +195,7 @@ def root_of(outer: Tensor, diagonal: bool) -> Tensor:
     return (vectors * values.clamp(min=1e-6 * float(values.max())).sqrt()).to(outer)
 
 
-def fit_kernel(task: Task) -> Member:
+def fit_kernel(task: Task) -> StackMember:
     """Fit one model per fold; the first fold chooses the shape of the kernel, and whether the metric is diagonal."""
     if task.best is not None and task.table.smooth[0].shape[1] > MAX_INPUTS:
         raise NoHelp

@@ -17,7 +17,7 @@ from likely._solvers.training import train
 from likely._typing import Array
 from likely.tabular.members.glm import loss_of
 from likely.tabular.members.linear import fit_lines
-from likely.tabular.members.task import Member, Task, View
+from likely.tabular.members.task import StackMember, Task, View
 from likely.tabular.networks.modules import MLP, Copies, MemberLinear, tensors_of
 from likely.tabular.networks.rows import Batches
 
@@ -45,7 +45,7 @@ class Network:
         return (output[0] if isinstance(output, tuple) else output).reshape(len(x), -1)
 
 
-def fit_networks(task: Task, make: Callable[[], nn.Module] | None = None) -> Member:
+def fit_networks(task: Task, make: Callable[[], nn.Module] | None = None) -> StackMember:
     """Train by AdamW with a learning rate that falls to zero; each ends in its state of lowest held-out loss."""
     smooth = task.table.smooth
     x = torch.stack(tuple(smooth)) if smooth[0] is not smooth[-1] else smooth[0][None]
@@ -89,7 +89,7 @@ def fit_networks(task: Task, make: Callable[[], nn.Module] | None = None) -> Mem
     out_of_fold = np.empty(task.target.shape)
     for fold, _, held_out in task.splits():
         out_of_fold[held_out] = fitted[fold](task.table.view(fold, held_out))
-    return Member(fitted, out_of_fold)
+    return StackMember(fitted, out_of_fold)
 
 
 def _start(task: Task, inputs: int, make: Callable[[], nn.Module] | None) -> nn.Module:

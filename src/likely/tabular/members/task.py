@@ -48,7 +48,7 @@ class View:
 
 
 @dataclass(frozen=True)
-class Table:
+class MemberTable:
     """Rows as the members read them."""
 
     plain: Array
@@ -74,7 +74,7 @@ class Task:
     squares of residuals.
     """
 
-    table: Table
+    table: MemberTable
     target: Array  # (rows, outputs); for classes, indicators
     weight: Array
     folds: Index
@@ -120,7 +120,7 @@ class Task:
         if step == 1:
             return self
         table = self.table
-        part = Table(
+        part = MemberTable(
             table.plain[::step],
             [inputs[::step] for inputs in table.smooth],
             table.categories,
@@ -162,13 +162,13 @@ class Model(Protocol):
 
 
 @dataclass(frozen=True)
-class Member:
+class StackMember:
     """The models of one kind, one per fold, and their predictions of the rows of their folds."""
 
     models: tuple[Model, ...]
     out_of_fold: Array  # (rows, outputs)
 
-    def __call__(self, table: Table) -> Array:
+    def __call__(self, table: MemberTable) -> Array:
         """Return predictions of shape (folds, rows, outputs)."""
         return np.stack([model(table.view(fold)) for fold, model in enumerate(self.models)])
 
@@ -181,7 +181,7 @@ class FitFold(Protocol):
         ...
 
 
-def cross_fit(task: Task, fit: FitFold) -> Member:
+def cross_fit(task: Task, fit: FitFold) -> StackMember:
     """Fit one model per fold by ``fit(task, fold, train, held_out)``, which may run in another process.
 
     Where there is a best member so far, the first fold is fitted before the others: it decides whether they are.
@@ -195,7 +195,7 @@ def cross_fit(task: Task, fit: FitFold) -> Member:
             models.append(model)
             if fold == 0:
                 task.check_help(prediction, held_out)
-    return Member(tuple(models), out_of_fold)
+    return StackMember(tuple(models), out_of_fold)
 
 
 def _fit_folds(task: Task, fit: FitFold, splits: list[tuple[int, Index, Index]]) -> Iterable[tuple[Model, Array]]:

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
 
 from likely._typing import Array, Index
-from likely.tabular.members.task import Member, Task, View, cross_fit
+from likely.tabular.members.task import StackMember, Task, View, cross_fit
 
 TREES = 40  # per fold
 WIDE_COLUMNS, WIDE_SHARE = 20, 0.4  # from this many columns on, a split considers this share of them
@@ -36,7 +36,7 @@ class Forest:
         return prediction if self.link == "identity" else np.log(np.maximum(prediction, self.least))
 
 
-def fit_trees(task: Task) -> Member:
+def fit_trees(task: Task) -> StackMember:
     """Fit one forest per fold."""
 
     def fit(task: Task, fold: int, train: Index, held_out: Index) -> Forest:

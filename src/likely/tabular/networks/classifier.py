@@ -8,20 +8,20 @@ from typing import Any, Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import column_or_1d, validate_data
+from sklearn.utils.validation import validate_data
 from torch import Tensor
 
 from likely._rows.sources import by_blocks
 from likely._solvers.training import Progress
 from likely._typing import Array
+from likely.tabular._predictions import ProbabilityClassifier, odds_against
 from likely.tabular.networks.estimator import FLOATS, NetworkEstimator
-from likely.tabular.networks.likelihood import Likelihood
-from likely.tabular.networks.rows import Rows, Units
+from likely.tabular.networks.likelihood import NetworkLikelihood
+from likely.tabular.networks.rows import TrainingRows, Units
 
 
-class NetworkClassifier(ClassifierMixin, NetworkEstimator):
+class NetworkClassifier(ProbabilityClassifier, NetworkEstimator):
     r"""A neural network classifier with a learned temperature: :math:`p(y \mid x) = \mathrm{softmax}(z(x) / T(x))_y`.
 
     By default five networks are trained by cross-entropy, each without one fifth of the rows; each stops when the loss
@@ -134,19 +134,6 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):
         logits, phi = self._components(X)
         return np.asarray(torch.softmax(logits / phi["temperature"][..., None], -1).mean(0), dtype=np.float64)
 
-    @by_blocks(dtype=lambda classifier: classifier.classes_.dtype)
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Predict the most probable class of each row.
-
-        Args:
-            X: table of shape (rows, inputs).
-
-        Returns:
-            Array of labels, of shape (rows,).
-        """
-        best = self.predict_proba(X).argmax(1)
-        return self.classes_[best]
-
     @by_blocks()
     def predict_temperature(self, X: Any) -> Array:
         """Predict the temperature that divides each row's logits: high where labels are ambiguous or often wrong.
@@ -160,34 +147,8 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):
         _, phi = self._components(X)
         return np.asarray(phi["temperature"].mean(0), dtype=np.float64)
 
-    @by_blocks(per_row="y")
-    def outlier_score(self, X: Any, y: Any) -> Array:
-        """Score how poorly each label fits its row: the higher, the more probable is another label.
-
-        The score is the difference between the largest probability of another class and that of the label, plus a
-        tenth of the logarithm of their ratio. For training rows use ``outlier_scores_``, which are held-out scores.
-
-        Args:
-            X: table of shape (rows, inputs).
-            y: labels of shape (rows,), from ``classes_``.
-
-        Returns:
-            Array of shape (rows,).
-
-        Raises:
-            ValueError: if y has a label that is not in ``classes_``.
-        """
-        proba = self.predict_proba(X)
-        return odds_against(proba, self._encoded(column_or_1d(y)))
-
-    def _likelihood(self) -> Likelihood:
-        return Likelihood.of("softmax", "temperature", self.temperature)
-
-    def _encoded(self, y: NDArray[Any]) -> NDArray[np.intp]:
-        unknown = np.setdiff1d(y, self.classes_)
-        if len(unknown):
-            raise ValueError(f"y has labels that are not among the classes {self.classes_}: {unknown}")
-        return np.searchsorted(self.classes_, y)
+    def _likelihood(self) -> NetworkLikelihood:
+        return NetworkLikelihood.of("softmax", "temperature", self.temperature)
 
     def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[NDArray[np.floating], NDArray[Any]]:
         X, y = validate_data(self, X, y, reset=reset, dtype=FLOATS, ensure_min_samples=1 + reset)
@@ -198,37 +159,19 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):
                 raise ValueError(f"Classifier can't train when only one class is present: {self.classes_[0]!r}")
         return X, y
 
-    def _rows(self, X: NDArray[np.floating], y: NDArray[Any], weight: Array, *, reset: bool) -> Rows:
+    def _rows(self, X: NDArray[np.floating], y: NDArray[Any], weight: Array, *, reset: bool) -> TrainingRows:
         if reset:
             self.units_ = Units.standard(X, weight)
         device = torch.device(self.device or "cpu")
         labels = torch.as_tensor(self._encoded(y), device=device)
         weights = torch.as_tensor(weight, dtype=torch.float32, device=device)
-        return Rows(self.units_.inputs(X, device), labels, weights, len(self.classes_))
+        return TrainingRows(self.units_.inputs(X, device), labels, weights, len(self.classes_))
 
     def _out_of_fold(self, prediction: Tensor, phi: dict[str, Tensor]) -> Array:
         return np.asarray(torch.softmax(prediction / phi["temperature"].expand(len(prediction))[:, None], -1))
 
-    def _row_scores(self, rows: Rows, nll: Array) -> Array:
+    def _row_scores(self, rows: TrainingRows, nll: Array) -> Array:
         return odds_against(self.out_of_fold_, rows.y.cpu().numpy())
 
     def _phi_shape(self, prediction: Tensor) -> torch.Size:
         return prediction.shape[:-1]
-
-
-def odds_against(proba: Array, labels: NDArray[np.intp]) -> Array:
-    """Compare the most probable other class with the label.
-
-    The score is the difference of their probabilities plus, to order those near zero or one, a tenth of the logarithm
-    of their ratio.
-
-    >>> import numpy as np
-    >>> odds_against(np.array([[0.5, 0.5], [0.9, 0.1]]), np.array([0, 1])).round(2)
-    array([0.  , 1.02])
-    """
-    proba, rows = proba.clip(min=np.finfo(np.float64).tiny), np.arange(len(labels))
-    label = proba[rows, labels]
-    others = proba.copy()
-    others[rows, labels] = 0
-    best = others.max(1)
-    return best - label + 0.1 * np.log(best / label)

@@ -23,10 +23,10 @@ from likely._rows.contents import contents
 from likely._solvers.training import Progress
 from likely._typing import Array
 from likely.tabular._sample import read_sample
-from likely.tabular.networks.likelihood import Likelihood
+from likely.tabular.networks.likelihood import NetworkLikelihood
 from likely.tabular.networks.modules import fresh
-from likely.tabular.networks.rows import Rows, in_chunks
-from likely.tabular.networks.training import Recipe, fit_members, nll_at, start_members
+from likely.tabular.networks.rows import TrainingRows, in_chunks
+from likely.tabular.networks.training import TrainingRecipe, fit_members, nll_at, start_members
 from likely.tabular.networks.two_stage import Second, fit_two_stage
 
 OBJECTIVES = ("two_stage", "joint", "beta", "faithful")
@@ -156,24 +156,24 @@ class NetworkEstimator(BaseEstimator):
         return phi.pop("prediction"), phi
 
     @abstractmethod
-    def _likelihood(self) -> Likelihood: ...
+    def _likelihood(self) -> NetworkLikelihood: ...
 
     @abstractmethod
     def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[NDArray[np.floating], NDArray[Any]]: ...
 
     @abstractmethod
-    def _rows(self, X: NDArray[np.floating], y: NDArray[Any], weight: Array, *, reset: bool) -> Rows: ...
+    def _rows(self, X: NDArray[np.floating], y: NDArray[Any], weight: Array, *, reset: bool) -> TrainingRows: ...
 
     @abstractmethod
     def _out_of_fold(self, prediction: Tensor, phi: dict[str, Tensor]) -> Array: ...
 
     @abstractmethod
-    def _row_scores(self, rows: Rows, nll: Array) -> Array: ...
+    def _row_scores(self, rows: TrainingRows, nll: Array) -> Array: ...
 
     @abstractmethod
     def _phi_shape(self, prediction: Tensor) -> torch.Size: ...
 
-    def _settings(self) -> Likelihood:
+    def _settings(self) -> NetworkLikelihood:
         """The likelihood, after a check of all arguments."""
         if self.objective not in OBJECTIVES:
             raise ValueError(f"objective must be one of {', '.join(OBJECTIVES)}; got {self.objective!r}")
@@ -192,8 +192,8 @@ class NetworkEstimator(BaseEstimator):
         check_scalar(self.learning_rate, "learning_rate", Real, min_val=0, include_boundaries="neither")
         return self._likelihood()
 
-    def _recipe(self, rows: Rows) -> Recipe:
-        return Recipe(
+    def _recipe(self, rows: TrainingRows) -> TrainingRecipe:
+        return TrainingRecipe(
             make=self._make(rows),
             hidden=tuple(self.hidden),
             learning_rate=self.learning_rate,
@@ -204,7 +204,7 @@ class NetworkEstimator(BaseEstimator):
             callbacks=tuple(self.callbacks or ()),
         )
 
-    def _make(self, rows: Rows) -> Callable[[], nn.Module] | None:
+    def _make(self, rows: TrainingRows) -> Callable[[], nn.Module] | None:
         model = self.model
         if model is None:
             return None

@@ -32,7 +32,7 @@ class SharedData(Data):
 
 
 @dataclass(frozen=True)
-class Likelihood:
+class NetworkLikelihood:
     """A likelihood, what its parameters depend on, and the additional axes of some."""
 
     record: Record
@@ -40,7 +40,7 @@ class Likelihood:
     axes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, name: str, argument: str, kind: str) -> Likelihood:
+    def of(cls, name: str, argument: str, kind: str) -> NetworkLikelihood:
         """Make one from an estimator's argument, which says what all parameters depend on."""
         if kind not in KINDS:
             raise ValueError(f"{argument} must be one of {', '.join(KINDS)}; got {kind!r}")
@@ -52,7 +52,7 @@ class Likelihood:
         """The loss module."""
         return self.record.loss
 
-    def at(self, y: Tensor) -> Likelihood:
+    def at(self, y: Tensor) -> NetworkLikelihood:
         """Return the same with parameters of the shape that these targets need."""
         axes = self.record.parameter_axes
         return self if axes is None else replace(self, axes=axes(y.double().cpu().numpy()))
@@ -61,7 +61,7 @@ class Likelihood:
         """Expand a parameter to one value per element of ``shape``, followed by its additional axes."""
         return value.expand(*shape, *self.axes.get(name, ()))
 
-    def plain(self) -> Likelihood:
+    def plain(self) -> NetworkLikelihood:
         """Return the loss for training the mean, before the likelihood's parameters are fitted.
 
         A scale or a temperature alone does not change the best prediction and is fixed at one; the parameters of a
@@ -72,7 +72,7 @@ class Likelihood:
         only_spread = len(self.family.slots) == 1 and set(self.family.slots) <= set(SPREADS)
         return replace(self, kind="fixed" if only_spread else "global")
 
-    def constant(self) -> Likelihood:
+    def constant(self) -> NetworkLikelihood:
         """Return the same with one value for all rows of each parameter, unless they are fixed."""
         return self if self.kind == "fixed" else replace(self, kind="global")
 
@@ -117,7 +117,7 @@ class Likelihood:
         return self.family(reduction="none", validate_args=False, **parameters)
 
 
-class Fitted(nn.Module):
+class NetworkWithLoss(nn.Module):
     """A model and its loss, as one module."""
 
     def __init__(self, model: nn.Module, loss_fn: LikelihoodLoss) -> None:

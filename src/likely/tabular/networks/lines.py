@@ -9,15 +9,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from likely._typing import Array
 from likely.likelihoods import Likelihood
 from likely.linear import DynamicLogisticRegression, DynamicRidge, RobustLinearRegression
 from likely.tabular.networks.modules import MLP
-from likely.tabular.networks.rows import Rows
+from likely.tabular.networks.rows import TrainingRows
 
 NORMAL_ROWS, OTHER_ROWS = 20_000, 2000  # largest number of rows that a linear model is fitted to, by likelihood
 
 
-def start_at_lines(model: MLP, rows: Rows, folds: Tensor, likelihood: Likelihood) -> None:
+def start_at_lines(model: MLP, rows: TrainingRows, folds: Tensor, likelihood: Likelihood) -> None:
     """Set each network to a linear model fitted without its fold: one with a learned prior, or a robust one.
 
     Where the likelihood has a link, such as the logarithm of a mean, a network starts at the best constant.
@@ -46,8 +47,14 @@ def _start_at_boundaries(model: MLP, m: int, labels: NDArray[np.int_], inputs: d
     if len(np.unique(labels)) < 2:
         return
     line = DynamicLogisticRegression().fit(y=labels, **inputs)
-    weight, bias = (np.atleast_2d(line.coef_), np.atleast_1d(line.intercept_))
-    if len(line.classes_) == 2:  # scikit-learn has one row of coefficients for two classes
-        weight, bias = np.vstack([-weight, weight]) / 2, np.hstack([-bias, bias]) / 2
+    weight, bias = lines_of_classes(line)
     model.line.weight.data[m, :, line.classes_] = torch.as_tensor(weight.T, dtype=torch.float32)
     model.line.bias.data[m, 0, line.classes_] = torch.as_tensor(bias, dtype=torch.float32)
+
+
+def lines_of_classes(line: DynamicLogisticRegression) -> tuple[Array, Array]:
+    """Return coefficients (classes, inputs) and biases (classes,), also for two classes, where the fit has one line."""
+    coef, bias = np.atleast_2d(line.coef_), np.atleast_1d(line.intercept_)
+    if len(line.classes_) == 2:
+        return np.vstack([-coef, coef]) / 2, np.hstack([-bias, bias]) / 2
+    return coef, bias

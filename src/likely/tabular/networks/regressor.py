@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_array, validate_data
 from torch import Tensor
 from torch.distributions import Categorical, Distribution, MixtureSameFamily
@@ -17,13 +16,13 @@ from likely._rows.sources import by_blocks, refuse_blocks
 from likely._solvers.training import Progress
 from likely._typing import Array
 from likely.likelihoods import LIKELIHOODS
-from likely.likelihoods._numeric import quantile
+from likely.tabular._predictions import DistributionRegressor
 from likely.tabular.networks.estimator import FLOATS, NetworkEstimator
-from likely.tabular.networks.likelihood import Likelihood
-from likely.tabular.networks.rows import Rows, Units
+from likely.tabular.networks.likelihood import NetworkLikelihood
+from likely.tabular.networks.rows import TrainingRows, Units
 
 
-class NetworkRegressor(RegressorMixin, NetworkEstimator):
+class NetworkRegressor(DistributionRegressor, NetworkEstimator):
     r"""A neural network regressor whose loss is a likelihood: it predicts a distribution :math:`p(y \mid x)` per row.
 
     By default five networks are trained by squared error, each without one fifth of the rows; each stops when the loss
@@ -148,11 +147,7 @@ class NetworkRegressor(RegressorMixin, NetworkEstimator):
         Returns:
             Two arrays, the lower and the upper ends, each of shape (rows,) or (rows, targets).
         """
-        if not 0 < coverage < 1:
-            raise ValueError(f"coverage must lie in (0, 1), got {coverage}")
-        distribution = self.predict_dist(X)
-        lower, upper = (quantile(distribution, (1 + sign * coverage) / 2) for sign in (-1, 1))
-        return lower, upper
+        return self._central_interval(X, coverage)
 
     @by_blocks(width=lambda model, **_: model._targets_per_row())
     def predict_scale(self, X: Any) -> Array:
@@ -185,28 +180,6 @@ class NetworkRegressor(RegressorMixin, NetworkEstimator):
         _, phi = self._restored(X)
         return {name: self._shaped(value.mean(0)) for name, value in phi.items()}
 
-    @by_blocks(per_row="y")
-    def outlier_score(self, X: Any, y: Any) -> Array:
-        """Score how poorly each target fits its row, by its negative log-likelihood (NLL).
-
-        For training rows use ``outlier_scores_``, which are held-out scores.
-
-        Args:
-            X: table of shape (rows, inputs).
-            y: targets of shape (rows,) or (rows, targets).
-
-        Returns:
-            Array of shape (rows,), the mean over targets; the higher, the worse the fit.
-        """
-        distribution = self.predict_dist(X)
-        targets = torch.tensor(np.asarray(y, dtype=np.float64)).reshape(distribution.batch_shape)
-        nll = -distribution.log_prob(targets)
-        return np.asarray(nll if nll.ndim == 1 else nll.mean(-1))
-
-    def _targets_per_row(self) -> int | None:
-        """The number of targets; None where predictions are of shape (rows,)."""
-        return int(self.out_of_fold_.shape[1]) if self.several_targets_ else None
-
     def _restored(self, X: Any) -> tuple[Tensor, dict[str, Tensor]]:
         """Locations and parameters in the target's units, (components, rows, targets)."""
         location, phi = self._components(X)
@@ -237,11 +210,11 @@ class NetworkRegressor(RegressorMixin, NetworkEstimator):
         components = parts(components_last(location), {name: components_last(value) for name, value in phi.items()})
         return MixtureSameFamily(Categorical(torch.ones_like(components_last(location))), components)
 
-    def _likelihood(self) -> Likelihood:
+    def _likelihood(self) -> NetworkLikelihood:
         names = [name for name in LIKELIHOODS if name != "softmax"]  # those of one predicted number per target
         if self.likelihood not in names:
             raise ValueError(f"likelihood must be one of {', '.join(names)}; got {self.likelihood!r}")
-        return Likelihood.of(self.likelihood, "scale", self.scale)
+        return NetworkLikelihood.of(self.likelihood, "scale", self.scale)
 
     def _shaped(self, values: Tensor) -> Array:
         return np.asarray(values if self.several_targets_ or values.ndim == 1 else values[:, 0], dtype=np.float64)
@@ -259,7 +232,7 @@ class NetworkRegressor(RegressorMixin, NetworkEstimator):
         )
         return X, check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")
 
-    def _rows(self, X: NDArray[np.floating], y: NDArray[Any], weight: Array, *, reset: bool) -> Rows:
+    def _rows(self, X: NDArray[np.floating], y: NDArray[Any], weight: Array, *, reset: bool) -> TrainingRows:
         targets = y.reshape(len(y), -1)
         record = self._likelihood().record
         record.check_target(targets)
@@ -278,7 +251,7 @@ class NetworkRegressor(RegressorMixin, NetworkEstimator):
         z = (targets - self.target_units_.centre) / self.target_units_.spread
         weights = torch.as_tensor(weight, dtype=torch.float32, device=device)
         goal = torch.as_tensor(z, dtype=torch.float32, device=device)
-        return Rows(self.units_.inputs(X, device), goal, weights, targets.shape[1])
+        return TrainingRows(self.units_.inputs(X, device), goal, weights, targets.shape[1])
 
     def _out_of_fold(self, prediction: Tensor, phi: dict[str, Tensor]) -> Array:
         spread, centre = torch.from_numpy(self.target_units_.spread), torch.from_numpy(self.target_units_.centre)
@@ -287,14 +260,8 @@ class NetworkRegressor(RegressorMixin, NetworkEstimator):
         mean = self._mean((prediction * spread + centre)[None], rows)
         return np.asarray(mean if self.several_targets_ else mean[:, 0])
 
-    def _row_scores(self, rows: Rows, nll: Array) -> Array:
+    def _row_scores(self, rows: TrainingRows, nll: Array) -> Array:
         return nll + float(np.log(self.target_units_.spread).mean())
 
     def _phi_shape(self, prediction: Tensor) -> torch.Size:
         return prediction.shape
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        tags.non_deterministic = False
-        return tags

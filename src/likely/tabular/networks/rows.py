@@ -20,7 +20,7 @@ MAX_JUDGED_ROWS = 10_000  # held-out rows for early stopping: more would not mak
 
 
 @dataclass(frozen=True)
-class Rows:
+class TrainingRows:
     """Inputs (rows, inputs) and targets in standard units: numbers (rows, targets), or labels (rows,)."""
 
     x: Tensor

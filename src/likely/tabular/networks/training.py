@@ -14,10 +14,10 @@ from likely._random import Seeded
 from likely._solvers.training import History, Progress, fit_constants, train
 from likely.losses import LikelihoodLoss
 from likely.optim import param_groups
-from likely.tabular.networks.likelihood import Fitted, Likelihood
+from likely.tabular.networks.likelihood import NetworkLikelihood, NetworkWithLoss
 from likely.tabular.networks.lines import start_at_lines
 from likely.tabular.networks.modules import MLP, Copies, tensors_of
-from likely.tabular.networks.rows import CHUNK_ROWS, MAX_JUDGED_ROWS, Batches, Rows, deal, in_chunks
+from likely.tabular.networks.rows import CHUNK_ROWS, MAX_JUDGED_ROWS, Batches, TrainingRows, deal, in_chunks
 
 SCALE_OFFSET = (
     0.01  # offset (the paper's) of a scale learned together with the mean, relative to the linear model's residuals
@@ -30,7 +30,7 @@ MIN_SCALE = 1e-6  # smallest scale, in spreads of the target: below it the fit i
 
 
 @dataclass(frozen=True)
-class Recipe:
+class TrainingRecipe:
     """The settings of a training run."""
 
     make: Callable[[], nn.Module] | None
@@ -43,7 +43,7 @@ class Recipe:
     callbacks: Sequence[Callable[[Progress], Any]] = ()
     patience: int = PATIENCE
 
-    def optimizer_of(self, fitted: Fitted) -> torch.optim.Optimizer:
+    def optimizer_of(self, fitted: NetworkWithLoss) -> torch.optim.Optimizer:
         """Return a new optimizer of the model and the likelihood's parameters."""
         groups = param_groups(
             fitted.model, fitted.loss_fn, self.learning_rate, weight_decay=WEIGHT_DECAY, multiplier=RATE_MULTIPLIER
@@ -55,22 +55,22 @@ class Recipe:
 class Training:
     """Members, their loss and their optimizer."""
 
-    likelihood: Likelihood
-    fitted: Fitted
+    likelihood: NetworkLikelihood
+    fitted: NetworkWithLoss
     plain: LikelihoodLoss | None  # loss of the mean, where learning the scale must not change the mean
     optimizer: torch.optim.Optimizer
 
-    def run(self, rows: Rows, folds: Tensor | None, recipe: Recipe) -> History:
+    def run(self, rows: TrainingRows, folds: Tensor | None, recipe: TrainingRecipe) -> History:
         """Train each member without its fold, or all members on all rows where ``folds`` is None."""
         history = learn(rows, partial(self.nll, rows), self.fitted, folds, recipe, self.optimizer)
         self.fitted.eval()
         return history
 
-    def out_of_fold(self, rows: Rows, folds: Tensor) -> Tensor:
+    def out_of_fold(self, rows: TrainingRows, folds: Tensor) -> Tensor:
         """Predict each row by the member that was trained without it."""
         return predict_out_of_fold(folds, len(rows.x), lambda index: self.fitted.model(rows.x[index])[0])
 
-    def out_of_fold_phi(self, rows: Rows, folds: Tensor) -> dict[str, Tensor]:
+    def out_of_fold_phi(self, rows: TrainingRows, folds: Tensor) -> dict[str, Tensor]:
         """Predict the likelihood parameters of each row by that member."""
         model, loss_fn = self.fitted.model, self.fitted.loss_fn
 
@@ -80,7 +80,7 @@ class Training:
 
         return {name: predict_out_of_fold(folds, len(rows.x), partial(phi, name)) for name in loss_fn.slots}
 
-    def nll(self, rows: Rows, index: Tensor) -> Tensor:
+    def nll(self, rows: TrainingRows, index: Tensor) -> Tensor:
         """Compute the NLL, of shape (members, rows); in training, the objective to minimise."""
         prediction, features = self.fitted.model(rows.x[index])
         if self.plain is None or not self.fitted.training:
@@ -90,7 +90,11 @@ class Training:
 
 
 def start_members(
-    rows: Rows, likelihood: Likelihood, objective: str, recipe: Recipe, folds: Tensor | None = None
+    rows: TrainingRows,
+    likelihood: NetworkLikelihood,
+    objective: str,
+    recipe: TrainingRecipe,
+    folds: Tensor | None = None,
 ) -> Training:
     """Return members before their first step, one per fold."""
     members = 1 if folds is None else len(folds)
@@ -116,12 +120,12 @@ def start_members(
         options["relative"] = SCALE_OFFSET
     loss_fn = likelihood.loss(members, rows.shape, **options).to(rows.x.device)
     plain = likelihood.plain().loss(members, rows.shape).to(rows.x.device) if faithful else None
-    fitted = Fitted(model, loss_fn)
+    fitted = NetworkWithLoss(model, loss_fn)
     return Training(likelihood, fitted, plain, recipe.optimizer_of(fitted))
 
 
 def fit_members(
-    rows: Rows, likelihood: Likelihood, objective: str, recipe: Recipe
+    rows: TrainingRows, likelihood: NetworkLikelihood, objective: str, recipe: TrainingRecipe
 ) -> tuple[Training, Tensor | None, History]:
     """Train one network per fold without that fold; also return the row numbers of each fold."""
     n = len(rows.x)
@@ -131,11 +135,11 @@ def fit_members(
 
 
 def learn(
-    rows: Rows,
+    rows: TrainingRows,
     nll: Callable[[Tensor], Tensor],
-    fitted: Fitted,
+    fitted: NetworkWithLoss,
     folds: Tensor | None,
-    recipe: Recipe,
+    recipe: TrainingRecipe,
     optimizer: torch.optim.Optimizer,
     margin: float | None = None,
 ) -> History:
@@ -185,7 +189,11 @@ def _excluded(folds: Tensor | None, n: int, device: torch.device) -> Tensor:
 
 
 def _judge(
-    rows: Rows, nll: Callable[[Tensor], Tensor], fitted: Fitted, held_out_rows: Tensor, margin: float | None
+    rows: TrainingRows,
+    nll: Callable[[Tensor], Tensor],
+    fitted: NetworkWithLoss,
+    held_out_rows: Tensor,
+    margin: float | None,
 ) -> Callable[[], Tensor]:
     """Return the function that computes held-out losses: one per member, or with a margin one bound for all."""
     weight = rows.weight[held_out_rows]
@@ -206,7 +214,7 @@ def _judge(
 
 
 @torch.no_grad()
-def nll_at(rows: Rows, likelihood: Likelihood, prediction: Tensor, phi: Mapping[str, Tensor]) -> Tensor:
+def nll_at(rows: TrainingRows, likelihood: NetworkLikelihood, prediction: Tensor, phi: Mapping[str, Tensor]) -> Tensor:
     """Compute each row's NLL from predictions (rows, outputs) and the likelihood parameters of each."""
     shape = (1, *rows.y.shape)
     parameters = {name: likelihood.expanded(name, value, shape) for name, value in phi.items()}
@@ -223,7 +231,7 @@ def predict_out_of_fold(folds: Tensor, n: int, compute: Callable[[Tensor], Tenso
     return result
 
 
-def fit_likelihood(rows: Rows, likelihood: Likelihood, prediction: Tensor) -> dict[str, Tensor]:
+def fit_likelihood(rows: TrainingRows, likelihood: NetworkLikelihood, prediction: Tensor) -> dict[str, Tensor]:
     """Fit one value of each parameter for all rows, by maximum likelihood at these predictions."""
     start = _rough(rows, prediction) if likelihood.record.start is None else None
     loss_fn = likelihood.constant().loss(1, rows.shape, start=start, relative=0.0).to(rows.x.device)
@@ -244,7 +252,7 @@ def fit_likelihood(rows: Rows, likelihood: Likelihood, prediction: Tensor) -> di
     return {name: value.clamp(min=MIN_SCALE) if name == "scale" else value for name, value in constants.items()}
 
 
-def _rough(rows: Rows, prediction: Tensor) -> dict[str, Tensor]:
+def _rough(rows: TrainingRows, prediction: Tensor) -> dict[str, Tensor]:
     """Return a start for the search of a scale: the mean absolute residual, which is zero only for a perfect fit."""
     if not rows.shape:
         return {"temperature": rows.weight.new_ones(())}

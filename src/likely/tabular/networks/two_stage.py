@@ -12,10 +12,10 @@ from torch import Tensor
 
 from likely._random import Seeded
 from likely._solvers.training import History
-from likely.tabular.networks.likelihood import UNITS, Fitted, Likelihood
+from likely.tabular.networks.likelihood import UNITS, NetworkLikelihood, NetworkWithLoss
 from likely.tabular.networks.modules import Heads
-from likely.tabular.networks.rows import Rows, deal, in_chunks
-from likely.tabular.networks.training import Recipe, Training, fit_likelihood, fit_members, learn, nll_at
+from likely.tabular.networks.rows import TrainingRows, deal, in_chunks
+from likely.tabular.networks.training import Training, TrainingRecipe, fit_likelihood, fit_members, learn, nll_at
 
 HEAD_UNITS, HEAD_DROPOUT = 32, 0.2  # hidden units between the inputs and the likelihood's parameters, and their dropout
 MARGIN = 2.0  # standard errors by which held-out rows must gain before a parameter varies with the row
@@ -26,7 +26,9 @@ CLIP_LEVEL = (
 SECOND: dict[str, Any] = {"learning_rate": 0.003, "batch_size": 1024, "max_steps": 500, "patience": 100}
 
 
-def fit_two_stage(rows: Rows, likelihood: Likelihood, recipe: Recipe) -> tuple[Training, Second, Tensor, History]:
+def fit_two_stage(
+    rows: TrainingRows, likelihood: NetworkLikelihood, recipe: TrainingRecipe
+) -> tuple[Training, Second, Tensor, History]:
     """Train the mean, then the likelihood's parameters on held-out predictions; then both again with weighted rows.
 
     In the second round the weight of a row is divided by its scale. The likelihood would divide it by the square of
@@ -54,7 +56,7 @@ def fit_two_stage(rows: Rows, likelihood: Likelihood, recipe: Recipe) -> tuple[T
     return reweighted, second, second_prediction, history
 
 
-def _plain(rows: Rows, likelihood: Likelihood, prediction: Tensor) -> float:
+def _plain(rows: TrainingRows, likelihood: NetworkLikelihood, prediction: Tensor) -> float:
     """Return the loss of the first stage, at the maximum-likelihood values of its constants."""
     constants = fit_likelihood(rows, likelihood.plain(), prediction)
     return float((nll_at(rows, likelihood, prediction, constants) * rows.weight).sum())
@@ -64,7 +66,7 @@ def _plain(rows: Rows, likelihood: Likelihood, prediction: Tensor) -> float:
 class Second:
     """The likelihood's parameters, learned from out-of-fold predictions."""
 
-    fitted: Fitted | None  # None: the same parameters for all rows
+    fitted: NetworkWithLoss | None  # None: the same parameters for all rows
     constants: dict[str, Tensor]
     range: dict[str, tuple[Tensor, Tensor]]
     gain: float  # in nats per row: the part that exceeds MARGIN standard errors
@@ -96,7 +98,7 @@ class Second:
         return in_chunks(len(x), means, 0)
 
 
-def fit_second(rows: Rows, likelihood: Likelihood, base: Tensor, recipe: Recipe) -> Second:
+def fit_second(rows: TrainingRows, likelihood: NetworkLikelihood, base: Tensor, recipe: TrainingRecipe) -> Second:
     """Fit constants, then networks for what varies with the row, as far as held-out rows gain with certainty."""
     constants = fit_likelihood(rows, likelihood, base)
     if likelihood.kind != "predicted":
@@ -108,7 +110,7 @@ def fit_second(rows: Rows, likelihood: Likelihood, base: Tensor, recipe: Recipe)
     with Seeded(recipe.seed, all_draws=False):
         model = Heads(members, rows.x.shape[1] + base.shape[1], HEAD_UNITS, HEAD_DROPOUT)
         loss_fn = likelihood.loss(members, rows.shape, width=model.width, start=constants, relative=SCALE_OFFSET)
-    fitted = Fitted(model, loss_fn).to(rows.x)
+    fitted = NetworkWithLoss(model, loss_fn).to(rows.x)
 
     def nll(index: Tensor) -> Tensor:
         prediction = base[index].expand(members, -1, -1)

@@ -45,7 +45,7 @@ def _held_out_nll(task: Task, y: Array, link: str) -> Array:
     if link == "counts":
         count_task = replace(task, target=y[:, None], link="log")
         location = fit_boosting(count_task, GROWTH).out_of_fold[:, 0]
-        spread, _, log_square = counts.learn_spread(count_task, location, "auto", varying=True)
+        spread, _, log_square = counts.learn_dispersion(count_task, location, "auto", varying=True)
         return counts.nll_of(spread, y, location, log_square)
     units = Link.learn(link, y, task.weight)
     z = units.forward(y)

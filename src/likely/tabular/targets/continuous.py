@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -16,8 +15,8 @@ from likely._rows.blocks import row_blocks
 from likely._typing import Array
 from likely.distributions import LogNormal, SkewStudentT, StudentT
 from likely.tabular._pool import Pool, pool_means
-from likely.tabular._stack import Fit, Report, Stack, fit_stack
-from likely.tabular.members.task import Table, Task
+from likely.tabular._stack import Plan, Stack, fit_stack
+from likely.tabular.members.task import MemberTable, Task
 from likely.tabular.targets.distributions import LEVELS, Rounded
 from likely.tabular.targets.inliers import GROSS_SCALES, find_inliers, is_better
 from likely.tabular.targets.links import Link
@@ -42,7 +41,7 @@ class ContinuousTarget:
     above_zero: bool  # whether the smallest target was zero, so that means must be positive
     is_count: bool  # whether targets are counts
 
-    def parameters(self, table: Table) -> dict[str, Array]:
+    def parameters(self, table: MemberTable) -> dict[str, Array]:
         """Return the location (the mean, in the link's standard units) and the log scale of each row."""
         # of shape (members, folds, rows)
         predictions = np.stack([member(table)[..., 0] for member in self.stack.members.values()])
@@ -122,16 +121,15 @@ class ContinuousTarget:
         }
 
 
-def fit_continuous(
-    task: Task, y: Array, link: str, family: str, varying: bool, fits: Mapping[str, Fit], chosen: bool, report: Report
-) -> ContinuousTarget:
+def fit_continuous(task: Task, y: Array, link: str, family: str, varying: bool, plan: Plan) -> ContinuousTarget:
     """Fit members and the noise to targets of shape (rows,)."""
     family = family_of(link, family)
     units = Link.learn(link, y, task.weight)
     z = units.forward(y)
     task = replace(task, target=z[:, None], link="identity")
     inliers, scouted = find_inliers(task)
-    fit = partial(_fit, task, fits, chosen, report, {} if scouted is None else {"boosting": scouted}, family, varying)
+    plan = plan if scouted is None else replace(plan, scouted={"boosting": scouted})
+    fit = partial(_fit, task, plan, family, varying)
     fitted = fit(inliers)
     near = np.abs(z - fitted.location) <= GROSS_SCALES * np.exp(fitted.noise.out_of_fold)
     if len(y) <= REFIT_ROWS and (inliers & ~near).mean() > REFIT_SHARE:
@@ -153,19 +151,10 @@ class _Fitted:
     noise: Noise
 
 
-def _fit(
-    task: Task,
-    fits: Mapping[str, Fit],
-    chosen: bool,
-    report: Report,
-    scouted: Mapping[str, Array],
-    family: str,
-    varying: bool,
-    inliers: NDArray[np.bool_],
-) -> _Fitted:
+def _fit(task: Task, plan: Plan, family: str, varying: bool, inliers: NDArray[np.bool_]) -> _Fitted:
     """Fit members, their weights and the noise to the inliers."""
     cleaned, z = task.of_inliers(inliers), task.target[:, 0]
-    stack = fit_stack(cleaned, fits, chosen, report, scouted)
+    stack = fit_stack(cleaned, plan)
     predictions = stack.out_of_fold[..., 0]
     pool = pool_means(predictions, z, cleaned.weight)
     location = pool(predictions)
@@ -185,7 +174,7 @@ def family_of(link: str, family: str) -> str:
     return "normal" if link == "log" else family
 
 
-def _noise_inputs(table: Table, predictions: Array, location: Array, pool: Pool) -> Table:
+def _noise_inputs(table: MemberTable, predictions: Array, location: Array, pool: Pool) -> MemberTable:
     """Add to the inputs of the trees the location and how much the members disagree."""
     relevant = predictions[pool.weights > MIN_WEIGHT]
     disagreement = np.log(relevant.std(0) + 1e-3) if len(relevant) > 1 else np.zeros(len(location))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,9 +18,9 @@ from likely.distributions import NegativeBinomial, Poisson, ZeroInflatedNegative
 from likely.functional import negative_binomial_nll, poisson_nll, zero_inflated_negative_binomial_nll
 from likely.likelihoods._numeric import quantile
 from likely.tabular._pool import pool_links
-from likely.tabular._stack import Fit, Report, Stack, fit_stack
+from likely.tabular._stack import Plan, Stack, fit_stack
 from likely.tabular.members.boosting import fit_boosting
-from likely.tabular.members.task import Member, Table, Task
+from likely.tabular.members.task import MemberTable, StackMember, Task
 from likely.tabular.targets.noise import GROWTH
 
 FAMILIES = ("poisson", "negative_binomial", "zero_inflated_negative_binomial")
@@ -32,7 +31,7 @@ MAX_FIT_ROWS = 100_000  # largest number of rows for fitting a few parameters
 
 
 @dataclass(frozen=True)
-class Spread:
+class Dispersion:
     """A family with dispersion = exp(shift + gain · log_square), and the log odds of an additional zero."""
 
     family: str
@@ -50,12 +49,12 @@ class CountTarget:
 
     stack: Stack
     weights: Array  # (members,): of the predicted means
-    trees: Member | None
-    spread: Spread
+    trees: StackMember | None
+    spread: Dispersion
     out_of_fold: dict[str, Array]  # parameters of each training row, from models fitted without it
     inliers: NDArray[np.bool_]
 
-    def parameters(self, table: Table) -> dict[str, Array]:
+    def parameters(self, table: MemberTable) -> dict[str, Array]:
         """Return the logarithm of the mean, and ``log_square``, of each row."""
         predictions = np.stack([member(table)[..., 0] for member in self.stack.members.values()])
         location = _pooled(self.weights, predictions)
@@ -101,20 +100,20 @@ class CountTarget:
         }
 
 
-def fit_counts(
-    task: Task, y: Array, family: str, varying: bool, fits: Mapping[str, Fit], chosen: bool, report: Report
-) -> CountTarget:
+def fit_counts(task: Task, y: Array, family: str, varying: bool, plan: Plan) -> CountTarget:
     """Fit members and a family to targets of shape (rows,)."""
     task = replace(task, target=y[:, None], link="log")
-    stack = fit_stack(task, fits, chosen, report, {})
+    stack = fit_stack(task, plan)
     weights = pool_links(stack.out_of_fold, task.target, task.weight, "log")
     location = _pooled(weights, stack.out_of_fold[..., 0])
-    spread, trees, log_square = learn_spread(task, location, family, varying)
+    spread, trees, log_square = learn_dispersion(task, location, family, varying)
     out_of_fold = {"location": location, "log_square": log_square}
     return CountTarget(stack, weights, trees, spread, out_of_fold, np.ones(len(y), dtype=bool))
 
 
-def learn_spread(task: Task, location: Array, family: str, varying: bool) -> tuple[Spread, Member | None, Array]:
+def learn_dispersion(
+    task: Task, location: Array, family: str, varying: bool
+) -> tuple[Dispersion, StackMember | None, Array]:
     """Choose and fit a family; return it, the trees of its dispersion, and their out-of-fold ``log_square``."""
     y, flat = task.target[:, 0], np.zeros(len(location))
     plain = _fit_spread("negative_binomial", y, location, flat, task.weight)
@@ -138,14 +137,14 @@ def learn_spread(task: Task, location: Array, family: str, varying: bool) -> tup
     return best, trees if best.gain > 0 else None, log_square
 
 
-def nll_of(spread: Spread, y: Array, location: Array, log_square: Array) -> Array:
+def nll_of(spread: Dispersion, y: Array, location: Array, log_square: Array) -> Array:
     """Return the NLL of each row."""
     parameters = torch.tensor([spread.shift, spread.gain, spread.zeros], dtype=torch.float64)
     rows = [torch.as_tensor(column) for column in (y, location, log_square)]
     return np.asarray(_nll(spread.family, parameters, *rows))
 
 
-def _fit_spread(family: str, y: Array, location: Array, log_square: Array, weight: Array) -> Spread:
+def _fit_spread(family: str, y: Array, location: Array, log_square: Array, weight: Array) -> Dispersion:
     """Fit the parameters of a family by maximum likelihood."""
     step = -(-len(y) // MAX_FIT_ROWS)
     rows = [torch.as_tensor(column[::step]) for column in (y, location, log_square)]
@@ -158,13 +157,13 @@ def _fit_spread(family: str, y: Array, location: Array, log_square: Array, weigh
         return float(loss.detach()), np.zeros(3) if gradient is None else gradient.numpy()
 
     if family == "poisson":
-        return Spread(family, float(np.log(MIN_DISPERSION)), 0.0, -20.0)
+        return Dispersion(family, float(np.log(MIN_DISPERSION)), 0.0, -20.0)
     gain = (0.0, 3.0) if log_square.any() else (0.0, 0.0)
     zeros = (-8.0, 8.0) if family.startswith("zero") else (-20.0, -20.0)
     start = np.array([-1.0, gain[1] / 6, -2.0 if zeros[1] > 0 else -20.0])
     bounds = [(np.log(MIN_DISPERSION), np.log(MAX_DISPERSION)), gain, zeros]
     optimum = minimize(cost, start, jac=True, bounds=bounds, method="L-BFGS-B").x
-    return Spread(family, *(float(value) for value in optimum))
+    return Dispersion(family, *(float(value) for value in optimum))
 
 
 def _dispersion(shift: Tensor, gain: Tensor, log_square: Tensor) -> Tensor:
@@ -183,7 +182,7 @@ def _nll(family: str, parameters: Tensor, y: Tensor, location: Tensor, log_squar
     return zero_inflated_negative_binomial_nll(location, y, dispersion=dispersion, inflation=share, **options)
 
 
-def _distribution(spread: Spread, location: Tensor, log_square: Tensor) -> Distribution:
+def _distribution(spread: Dispersion, location: Tensor, log_square: Tensor) -> Distribution:
     if spread.family == "poisson":
         return Poisson(location.exp(), validate_args=False)
     shift, gain = torch.tensor(spread.shift, dtype=torch.float64), torch.tensor(spread.gain, dtype=torch.float64)
@@ -200,6 +199,6 @@ def _pooled(weights: Array, log_means: Array) -> Array:
     return np.log(np.maximum(np.tensordot(weights, np.exp(log_means), 1), MIN_DISPERSION))
 
 
-def _with_location(table: Table, location: Array) -> Table:
+def _with_location(table: MemberTable, location: Array) -> MemberTable:
     """Add the predicted mean to the inputs of the trees."""
     return replace(table, plain=np.column_stack([table.plain, location]))

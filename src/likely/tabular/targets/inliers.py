@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from likely._solvers.selection import held_out_gain
 from likely._typing import Array
 from likely.tabular.members.boosting import Growth, fit_boosting
-from likely.tabular.members.task import Member, Task
+from likely.tabular.members.task import StackMember, Task
 from likely.tabular.targets.noise import Noise, learn_noise, nll_of
 
 GROSS_SCALES = 5.0  # residual, in scales, above which a target may be a gross error
@@ -44,10 +44,10 @@ def find_inliers(task: Task) -> tuple[NDArray[np.bool_], Array | None]:
     return np.abs(task.target - prediction)[:, 0] <= GROSS_SCALES * np.exp(log_scale), None
 
 
-def _find_inliers(task: Task) -> tuple[NDArray[np.bool_], Member, Noise]:
+def _find_inliers(task: Task) -> tuple[NDArray[np.bool_], StackMember, Noise]:
     target = task.target[:, 0]
 
-    def fit(inliers: NDArray[np.bool_]) -> tuple[Member, Array]:
+    def fit(inliers: NDArray[np.bool_]) -> tuple[StackMember, Array]:
         member = fit_boosting(task.of_inliers(inliers), GROWTH)
         return member, target - member.out_of_fold[:, 0]
 

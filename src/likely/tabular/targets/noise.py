@@ -18,7 +18,7 @@ from likely._solvers.selection import held_out_gain
 from likely._typing import Array
 from likely.functional import skew_student_t_nll
 from likely.tabular.members.boosting import Growth, fit_boosting
-from likely.tabular.members.task import Member, Table, Task
+from likely.tabular.members.task import MemberTable, StackMember, Task
 
 MAX_RESIDUAL = 5.0  # largest residual, in scales, that the trees learn from: the t's tails account for larger ones
 MIN_RESIDUAL = 1e-2  # smallest residual that the trees learn from: an exact prediction is chance
@@ -46,12 +46,12 @@ class Shape:
 class Noise:
     """The scale of each row's residual, and the shape of all."""
 
-    trees: Member | None  # None: one scale for all rows
+    trees: StackMember | None  # None: one scale for all rows
     shape: Shape
     out_of_fold: Array  # the log scale of each training row, from trees fitted without it
     nll: Array  # of each training row
 
-    def log_scale(self, fold: int, table: Table) -> Array:
+    def log_scale(self, fold: int, table: MemberTable) -> Array:
         """Predict the log scale of each row, shape (rows,), by the trees of one fold."""
         log_square = 0.0 if self.trees is None else self.trees.models[fold](table.view(fold))[:, 0]
         return self.shape.shift + self.shape.gain * log_square + np.zeros(len(table.plain))

@@ -1,0 +1,132 @@
+"""What stacks and networks share: answers that follow from predicted distributions, or from class probabilities."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils import check_array, column_or_1d
+from torch.distributions import Distribution
+
+from likely._rows.sources import by_blocks
+from likely._typing import Array, Index
+from likely.likelihoods._numeric import quantile
+
+
+class DistributionRegressor(RegressorMixin):
+    """A regressor that predicts a distribution for every row."""
+
+    several_targets_: bool
+    out_of_fold_: Array
+
+    @abstractmethod
+    def predict_dist(self, X: Any) -> Distribution:
+        """Predict the distribution of each row's target."""
+
+    @by_blocks(per_row="y")
+    def outlier_score(self, X: Any, y: Any) -> Array:
+        """Score how poorly each target fits its row, by its negative log-likelihood (NLL).
+
+        For training rows use ``outlier_scores_``, which are held-out scores.
+
+        Args:
+            X: table with the columns that :meth:`fit` was given, of shape (rows, columns).
+            y: targets of shape (rows,) or (rows, targets).
+
+        Returns:
+            Array of shape (rows,), the mean over targets; the higher, the worse the fit.
+        """
+        distribution = self.predict_dist(X)
+        y = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")
+        shape = tuple(distribution.batch_shape)
+        if y.shape not in (shape, (*shape, 1)):
+            raise ValueError(f"y must have the shape {shape} of the predictions; got {y.shape}")
+        nll = -distribution.log_prob(torch.tensor(y.reshape(shape)))  # copied: a frame's columns are read-only
+        return np.asarray(nll if nll.ndim == 1 else nll.mean(-1))
+
+    def _central_interval(self, X: Any, coverage: float) -> tuple[Array, Array]:
+        if not 0 < coverage < 1:
+            raise ValueError(f"coverage must lie in (0, 1), got {coverage}")
+        distribution = self.predict_dist(X)
+        lower, upper = (quantile(distribution, (1 + sign * coverage) / 2) for sign in (-1, 1))
+        return lower, upper
+
+    def _targets_per_row(self) -> int | None:
+        """The number of targets; None where predictions are of shape (rows,)."""
+        return int(self.out_of_fold_.shape[1]) if self.several_targets_ else None
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+
+class ProbabilityClassifier(ClassifierMixin):
+    """A classifier that predicts the probability of every class."""
+
+    classes_: NDArray[Any]
+
+    @abstractmethod
+    def predict_proba(self, X: Any) -> Array:
+        """Predict the probability of each class."""
+
+    @by_blocks(dtype=lambda classifier: classifier.classes_.dtype)
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Predict the most probable class of each row.
+
+        Args:
+            X: table with the columns that :meth:`fit` was given, of shape (rows, columns).
+
+        Returns:
+            Array of labels, of shape (rows,).
+        """
+        best = self.predict_proba(X).argmax(1)
+        return self.classes_[best]
+
+    @by_blocks(per_row="y")
+    def outlier_score(self, X: Any, y: Any) -> Array:
+        """Score how poorly each label fits its row: the higher, the more probable is another label.
+
+        The score is the difference between the largest probability of another class and that of the label, plus a
+        tenth of the logarithm of their ratio. For training rows use ``outlier_scores_``, which are held-out scores.
+
+        Args:
+            X: table with the columns that :meth:`fit` was given, of shape (rows, columns).
+            y: labels of shape (rows,), from ``classes_``.
+
+        Returns:
+            Array of shape (rows,).
+
+        Raises:
+            ValueError: if y has a label that is not in ``classes_``.
+        """
+        proba = self.predict_proba(X)
+        return odds_against(proba, self._encoded(column_or_1d(y)))
+
+    def _encoded(self, y: NDArray[Any]) -> Index:
+        unknown = np.setdiff1d(y, self.classes_)
+        if len(unknown):
+            raise ValueError(f"y has labels that are not among the classes {self.classes_}: {unknown}")
+        return np.searchsorted(self.classes_, y)
+
+
+def odds_against(proba: Array, labels: Index) -> Array:
+    """Compare the most probable other class with the label.
+
+    The score is the difference of their probabilities plus, to order those near zero or one, a tenth of the logarithm
+    of their ratio.
+
+    >>> import numpy as np
+    >>> odds_against(np.array([[0.5, 0.5], [0.9, 0.1]]), np.array([0, 1])).round(2)
+    array([0.  , 1.02])
+    """
+    proba, rows = proba.clip(min=np.finfo(np.float64).tiny), np.arange(len(labels))
+    label = proba[rows, labels]
+    others = proba.copy()
+    others[rows, labels] = 0
+    best = others.max(1)
+    return best - label + 0.1 * np.log(best / label)
