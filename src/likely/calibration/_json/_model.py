@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from likely._files import replacing
-from likely.calibration._composition import Composed
+from likely.calibration._compose import Composed
 from likely.calibration._json._fields import Record
 from likely.calibration._json._learned import LEARNED, inside, read, write
 from likely.calibration._json._text import laid_out, parsed
