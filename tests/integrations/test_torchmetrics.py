@@ -37,7 +37,7 @@ CLASSES = {
 }
 NUMBERS = {
     "CAL": (ours.QuantileCalibrationError, metrics.quantile_calibration_error, {"levels": [0.1, 0.5, 0.9]}),
-    "area": (ours.MiscalibrationArea, metrics.miscalibration_area, {"kind": "quantile"}),
+    "area": (ours.MiscalibrationArea, metrics.miscalibration_area, {}),
     "CRPS": (ours.CRPS, metrics.crps, {}),
     "NLL": (ours.NegativeLogLikelihood, metrics.negative_log_likelihood, {}),
     "coverage": (ours.IntervalCoverage, metrics.interval_coverage, {"coverage": 0.8}),

@@ -278,7 +278,6 @@ class MiscalibrationArea(LevelRowsMetric, function=metrics.miscalibration_area):
     See :func:`likely.metrics.miscalibration_area`, the function.
 
     Args:
-        kind: ``"interval"``: coverage of central intervals; ``"quantile"``: share of targets below the quantile.
         **kwargs: options of ``torchmetrics.Metric``, such as ``dist_sync_on_step``.
 
     >>> import torch
