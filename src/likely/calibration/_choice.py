@@ -58,8 +58,8 @@ class Comparison:
 
     def _errors_behind(self, name: str) -> float:
         """Return the number of standard errors by which a candidate is behind the best."""
-        alike = self.scores[name] - self.scores[self.best] <= ALIKE
-        return 0.0 if alike else float(self.gain(self.best, name).errors)
+        worse = self.scores[name] - self.scores[self.best] > ALIKE
+        return float(self.gain(self.best, name).errors) if worse else 0.0
 
     def refitted(self, name: str) -> Any:
         """Return a candidate fitted on all rows."""
