@@ -455,7 +455,7 @@ SUBJECTS = [
     Subject(calibration.IsotonicScale, FORECASTS),
     Subject(calibration.DeepScale, FORECASTS, except_for={"order of columns": DRAWN}, single=True),
     Subject(lambda: calibration.AutoScale(candidates=["global", "linear", "isotonic"]), FORECASTS),
-    Subject(lambda: calibration.compose_scales(calibration.LinearScale(), calibration.IsotonicScale()), FORECASTS),
+    Subject(lambda: calibration.compose(calibration.LinearScale(), calibration.IsotonicScale()), FORECASTS),
     Subject(outliers.ScatterDetector, DETECTOR),
     Subject(lambda: outliers.LikelihoodDetector(random_state=0), DETECTOR),
     Subject(lambda: outliers.ScaledPCADetector(**_FEW), DETECTOR, except_for=_TRAINED, single=True),

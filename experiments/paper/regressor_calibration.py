@@ -29,7 +29,7 @@ from experiments.entries.entry import Context, Result, Verdict
 from experiments.paper._comparison import Comparison, Scores, beside_paper
 from experiments.paper._regressors import Regressors, predict, train
 from likely._page import Table
-from likely.calibration import DeepScale, GlobalScale, IsotonicScale, LinearScale, compose_scales
+from likely.calibration import DeepScale, GlobalScale, IsotonicScale, LinearScale, compose
 from likely.metrics import negative_log_likelihood, pit_values, quantile_calibration_error
 
 UNCALIBRATED, ISOTONIC, GS, LS, DS = "Uncalibrated", "Isotonic", "GS", "LS", "DS"
@@ -40,7 +40,7 @@ METHODS: dict[str, Callable[[], Any]] = {
     DS: DeepScale,
     "LS, no penalty": lambda: LinearScale(penalty=None),
     "Isotonic, ours": IsotonicScale,
-    "LS, then isotonic": lambda: compose_scales(LinearScale(), IsotonicScale()),
+    "LS, then isotonic": lambda: compose(LinearScale(), IsotonicScale()),
 }
 SETS = {  # what the paper calls it: its file, and the paper's CAL by Uncalibrated, Isotonic, GS, LS and DS
     "crime": ("crime", (0.3624, 0.3499, 0.0693, 0.0125, 0.0310)),

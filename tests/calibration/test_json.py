@@ -33,7 +33,6 @@ from likely.calibration import (
     StructuredMatrixScaling,
     VectorScaling,
     compose,
-    compose_scales,
 )
 
 N, C, D = 400, 3, 4
@@ -77,7 +76,7 @@ SCALES = {
     "deep, held back": DeepScale(hidden=5, max_iter=60, margin=1e6),
     "isotonic": IsotonicScale(),
     "isotonic laplace": IsotonicScale(likelihood="laplace"),
-    "pipeline": compose_scales(LinearScale(), IsotonicScale()),
+    "pipeline": compose(LinearScale(), IsotonicScale()),
     "auto": AutoScale(candidates=["global", "isotonic"]),
 }
 
@@ -154,7 +153,7 @@ def test_what_was_learned_and_chosen_is_told_again(tmp_path):
 
 def test_the_file_is_plain_versioned_and_readable(tmp_path):
     logits, y, x = classified()
-    fitted = compose(VectorScaling(), FeatureTemperature(), inputs="probabilities")
+    fitted = compose(VectorScaling(), FeatureTemperature()).set_params(inputs="probabilities")
     fitted.fit(np.exp(logits) / np.exp(logits).sum(1, keepdims=True), y, x)
     calibration.save(fitted, tmp_path / "model.json", about={"network": "ResNet", "rows": [1, 2]})
     text = (tmp_path / "model.json").read_text()

@@ -21,7 +21,7 @@ from likely.calibration import (
     GlobalScale,
     IsotonicScale,
     LinearScale,
-    compose_scales,
+    compose,
 )
 from likely.calibration._methods import METHODS
 
@@ -30,7 +30,7 @@ SCALES = {
     "linear": LinearScale,
     "isotonic": IsotonicScale,
     "deep": lambda: DeepScale(max_iter=30),
-    "composed": lambda: compose_scales(LinearScale(), IsotonicScale()),
+    "composed": lambda: compose(LinearScale(), IsotonicScale()),
     "auto": lambda: AutoScale(candidates=["global", "isotonic", "linear"], cv=2),
 }
 # A network is trained in single precision, and rounding grows over its steps.

@@ -36,7 +36,7 @@ CLASSES = {
 }
 NUMBERS = {
     "CAL": (metrics.quantile_calibration_error, {"levels": [0.1, 0.5, 0.9]}),
-    "area": (metrics.miscalibration_area, {"kind": "quantile"}),
+    "area": (metrics.miscalibration_area, {}),
     "CRPS": (metrics.crps, {}),
     "NLL": (metrics.negative_log_likelihood, {}),
     "coverage": (metrics.interval_coverage, {"coverage": 0.8}),

@@ -14,13 +14,15 @@ from likely.metrics import (
     maximum_calibration_error,
     negative_log_likelihood,
 )
-from likely.metrics._bins import make_bins
+from likely.metrics._bins import Bins, sums_in_bins, upper_edges
 from likely.metrics._input import classified, judged
 from metrics.examples import three_classes, two_classes
 
 
 def bins_of(y, p, pos_label, n_bins, strategy):
-    return make_bins(judged(classified(y, p, None), pos_label), n_bins, strategy)
+    data = judged(classified(y, p, None), pos_label)
+    edges = upper_edges(data, n_bins, strategy)
+    return edges, Bins.of(*sums_in_bins(data, edges, n_bins))
 
 
 def guo(y, p):
@@ -53,8 +55,8 @@ def test_a_confidence_on_an_edge_belongs_below_it(dtype, n_bins):
         pair = torch.tensor([edge, edge if dtype != torch.float64 else below], dtype=dtype)
         error = expected_calibration_error([0, 1], pair, n_bins=n_bins, pos_label=1)
         assert error == pytest.approx(abs(0.5 - edge), abs=1e-12)
-        bins = bins_of([0], torch.tensor([edge], dtype=dtype), 1, n_bins, "uniform")
-        assert bins.upper[0] == edge
+        edges, bins = bins_of([0], torch.tensor([edge], dtype=dtype), 1, n_bins, "uniform")
+        assert edges[bins.occupied][0] == edge
 
 
 def test_the_ends_of_the_scale():
@@ -117,7 +119,7 @@ def test_debiasing_removes_the_bias():
         y = rng.random(150) < p
         plain.append(expected_calibration_error(y, p))
         flat.append(expected_calibration_error(y, p, debiased=True))
-        bins = bins_of(y, p, None, 8, "quantile")
+        _, bins = bins_of(y, p, None, 8, "quantile")
         gap = (bins.accuracy - bins.confidence) ** 2 - bins.accuracy * (1 - bins.accuracy) / (bins.size - 1)
         squares.append(np.dot(bins.mass, gap))
     assert abs(np.mean(squares)) < 3 * np.std(squares) / math.sqrt(300) + 1e-4

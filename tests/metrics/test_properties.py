@@ -45,7 +45,6 @@ def robust(p):
 REGRESSION = {
     "cal": lambda y, p, w: metrics.quantile_calibration_error(y, **normal(p), sample_weight=w),
     "area": lambda y, p, w: metrics.miscalibration_area(y, **normal(p), sample_weight=w),
-    "quantile area": lambda y, p, w: metrics.miscalibration_area(y, **normal(p), kind="quantile", sample_weight=w),
     "crps": lambda y, p, w: metrics.crps(y, **normal(p), sample_weight=w),
     "robust crps": lambda y, p, w: metrics.crps(y, robust(p), sample_weight=w),
     "crps of samples": lambda y, p, w: metrics.crps_from_samples(y, 3 * p, fair=True, sample_weight=w),

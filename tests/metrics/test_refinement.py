@@ -2,7 +2,6 @@ import math
 
 import numpy as np
 import pytest
-from sklearn.isotonic import IsotonicRegression
 
 from likely.metrics import brier_score, calibration_refinement, negative_log_likelihood
 from metrics.examples import three_classes, two_classes
@@ -13,12 +12,11 @@ def sigmoid(z):
 
 
 @pytest.mark.parametrize("loss", ["nll", "brier"])
-@pytest.mark.parametrize("method", ["temperature", "isotonic"])
 @pytest.mark.parametrize("cv", [None, 5])
-def test_the_parts_add_up(loss, method, cv):
+def test_the_parts_add_up(loss, cv):
     score = negative_log_likelihood if loss == "nll" else brier_score
     for y, p in (three_classes(), two_classes()):
-        assert calibration_refinement(y, p, loss=loss, method=method, cv=cv).total == pytest.approx(score(y, p))
+        assert calibration_refinement(y, p, loss=loss, cv=cv).total == pytest.approx(score(y, p))
 
 
 def test_temperature_finds_the_best_one():
@@ -32,25 +30,15 @@ def test_temperature_finds_the_best_one():
     assert calibration_refinement(y, p).refinement == pytest.approx(0.814919, abs=5e-3)
 
 
-def test_isotonic_of_two_classes_is_corp():
-    """In sample, on the Brier score: the miscalibration of Dimitriadis, Gneiting & Jordan (2021)."""
-    y, p = two_classes()
-    fitted = IsotonicRegression().fit(p, y).predict(p)
-    split = calibration_refinement(y, p, loss="brier", method="isotonic", cv=None)
-    assert split.refinement == pytest.approx(np.square(fitted - y).mean(), abs=1e-12)
-    assert split.calibration >= 0
-
-
-@pytest.mark.parametrize("method", ["temperature", "isotonic"])
-def test_overconfidence_is_calibration_and_noise_is_refinement(method):
+def test_overconfidence_is_calibration_and_noise_is_refinement():
     rng = np.random.default_rng(0)
     z = 2 * rng.normal(size=8000)
     y = rng.random(8000) < sigmoid(z)
-    calm, bold = (calibration_refinement(y, sigmoid(s * z), method=method) for s in (1, 3))
+    calm, bold = (calibration_refinement(y, sigmoid(s * z)) for s in (1, 3))
     assert abs(calm.calibration) < 0.01
     assert bold.calibration > 0.15
     assert bold.refinement == pytest.approx(calm.refinement, abs=2e-3)
-    vague = calibration_refinement(y, sigmoid(z + 2 * rng.normal(size=8000)), method=method)
+    vague = calibration_refinement(y, sigmoid(z + 2 * rng.normal(size=8000)))
     assert vague.refinement > calm.refinement + 0.05
 
 
@@ -65,18 +53,16 @@ def test_logits_and_probabilities_agree():
 
 def test_stays_finite_where_the_loss_is_not():
     y, p = [1, 0, 1, 0, 1, 1], [0.0, 0.1, 0.9, 0.2, 1.0, 0.8]
-    for method in ("temperature", "isotonic"):
-        split = calibration_refinement(y, p, method=method, cv=3)
-        assert split.calibration == math.inf
-        assert math.isfinite(split.refinement)
+    split = calibration_refinement(y, p, cv=3)
+    assert split.calibration == math.inf
+    assert math.isfinite(split.refinement)
 
 
 def test_constant_and_perfect_predictions():
     y = [0, 1] * 10
-    for method in ("temperature", "isotonic"):
-        constant = calibration_refinement(y, [0.5] * 20, method=method)
-        assert constant.refinement == pytest.approx(math.log(2), abs=0.1)
-        perfect = calibration_refinement(y, [0.0, 1.0] * 10, method=method)
-        assert perfect.refinement < 0.1
-        assert calibration_refinement(y, [0.1, 0.9] * 10, method=method, cv=None).refinement < 0.01
+    constant = calibration_refinement(y, [0.5] * 20)
+    assert constant.refinement == pytest.approx(math.log(2), abs=0.1)
+    perfect = calibration_refinement(y, [0.0, 1.0] * 10)
+    assert perfect.refinement < 0.1
+    assert calibration_refinement(y, [0.1, 0.9] * 10, cv=None).refinement < 0.01
     assert calibration_refinement([0, 1], [0.3, 0.8]).refinement > 0  # two rows: two folds

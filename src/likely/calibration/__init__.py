@@ -1,15 +1,19 @@
 """Recalibration: temperatures for classifiers and scales for regressors, learned on held-out rows."""
 
+from likely.calibration._choice import AutoCalibrator, AutoScale
+from likely.calibration._compose import Composition, ScalePipeline, compose
 from likely.calibration._saved import load, save
 from likely.calibration.classifiers._base import Calibrator
 from likely.calibration.classifiers._classic import IsotonicCalibration, PlattScaling
 from likely.calibration.classifiers._classifier import CalibratedClassifier
-from likely.calibration.classifiers._compose import AutoCalibrator, Composition, compose
-from likely.calibration.classifiers._deep import DeepTemperature
 from likely.calibration.classifiers._module import CalibratedModule
 from likely.calibration.classifiers._scaling import StructuredMatrixScaling, VectorScaling
-from likely.calibration.classifiers._temperature import FeatureTemperature, GlobalTemperature, LinearTemperature
-from likely.calibration.regressors._compose import AutoScale, ScalePipeline, compose_scales
+from likely.calibration.classifiers._temperature import (
+    DeepTemperature,
+    FeatureTemperature,
+    GlobalTemperature,
+    LinearTemperature,
+)
 from likely.calibration.regressors._isotonic import IsotonicScale
 from likely.calibration.regressors._predicted import DeepScale, LinearScale
 from likely.calibration.regressors._recalibrated import Recalibrated
@@ -40,7 +44,6 @@ __all__ = [
     "StructuredMatrixScaling",
     "VectorScaling",
     "compose",
-    "compose_scales",
     "load",
     "save",
 ]

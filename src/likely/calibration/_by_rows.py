@@ -24,21 +24,22 @@ def by_rows(
     """
 
     def decorate(method: Callable[..., Any]) -> Callable[..., Any]:
-        parameters = list(inspect.signature(method).parameters)
+        signature = inspect.signature(method)
 
         @functools.wraps(method)
         def answer(self: Any, *args: Any, **options: Any) -> Any:
-            X = args[0] if args else options.get(parameters[1])
+            bound = signature.bind(self, *args, **options)
+            bound.apply_defaults()
+            _, (main, X), *further = bound.arguments.items()
             source = source_of(X)
             if source is None:
                 return method(self, *args, **options)
-            options |= dict(zip(parameters[1:], args, strict=False))
-            del options[parameters[1]]
-            others = {name: options.pop(name, None) for name in beside}
-            source, split = split_source(parameters[1], source, others, getattr(self, "column_names_", None))
-            defaults = {**dict.fromkeys(beside), **options}
-            answers = Answer(None if width is None else width(self), np.dtype(dtype or _wide(X)), method.__name__)
-            return source.answers(_OfBlock(Asked(method, self, answers), split, defaults), answers)
+            others = {name: value for name, value in further if name in beside}
+            source, split = split_source(main, source, others, getattr(self, "column_names_", None))
+            wide = np.promote_types(getattr(X, "dtype", np.float64), np.float32)
+            answers = Answer(None if width is None else width(self), np.dtype(dtype or wide), method.__name__)
+            same = dict(further) | dict.fromkeys(beside)
+            return source.answers(_OfBlock(Asked(method, self, answers), split, same), answers)
 
         return answer
 
@@ -53,12 +54,8 @@ class _OfBlock:
 
     def __call__(self, *block: Any) -> Any:
         arrays = self.split(*block)
-        values = self.asked(arrays.pop(self.split.main), **{**self.options, **arrays})
+        values = self.asked(arrays.pop(self.split.main), **self.options | arrays)
         return values.astype(self.asked.answer.dtype, copy=False)
-
-
-def _wide(X: Any) -> Any:
-    return np.promote_types(getattr(X, "dtype", np.float64), np.float32)
 
 
 def remember_columns(calibrator: Any, rows: HeldOutRows) -> None:

@@ -1,11 +1,10 @@
-"""Meta-estimators with a calibrator: cross-fitting, weights and metadata routing, for classifiers and regressors."""
+"""Estimators with a calibrator: cross-fitting and weights, for classifiers and regressors."""
 
 from __future__ import annotations
 
 import functools
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -13,8 +12,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import check_cv
-from sklearn.utils import Bunch, _safe_indexing, assert_all_finite, get_tags, indexable
-from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, _routing_enabled, process_routing
+from sklearn.utils import _safe_indexing, assert_all_finite, get_tags, indexable
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_method_params, check_is_fitted, column_or_1d, has_fit_parameter
@@ -52,18 +50,10 @@ def by_blocks_or_texts(**results: Any) -> Callable[[Callable[..., Any]], Callabl
     return decorate
 
 
-@dataclass
-class Member:
-    """A fitted estimator with the calibrator of its outputs."""
-
-    estimator: Any
-    calibrator: Any
-
-
 class CalibratedEstimator(MetaEstimatorMixin, BaseEstimator):
     """An estimator with a calibrator, fitted on rows that the estimator was not trained on.
 
-    Subclasses write ``_outputs`` and ``_member``.
+    Subclasses write ``_outputs`` and ``_fit_calibrator``.
     """
 
     estimator: Any
@@ -71,8 +61,6 @@ class CalibratedEstimator(MetaEstimatorMixin, BaseEstimator):
     cv: Any
     features: Any
     n_jobs: int | None
-    ensemble: bool = False
-    members_: list[Any]  # of Member
 
     @all_or_nothing  # type: ignore[arg-type]
     def fit(self, X: Any, y: Any, sample_weight: Any = None, **fit_params: Any) -> Self:
@@ -83,7 +71,7 @@ class CalibratedEstimator(MetaEstimatorMixin, BaseEstimator):
             y: targets or labels of shape (n,).
             sample_weight: weights of shape (n,), for the calibrator and, if its ``fit`` takes weights, the estimator;
                 None for equal weights.
-            **fit_params: further arguments of the estimator's ``fit``, or metadata to be routed.
+            **fit_params: further arguments of the estimator's ``fit``.
 
         Returns:
             The fitted estimator itself.
@@ -105,38 +93,16 @@ class CalibratedEstimator(MetaEstimatorMixin, BaseEstimator):
             X, y, weight = _safe_indexing(X, counted), y[counted], weight[counted]
         if self.cv == "prefit" or isinstance(self.estimator, FrozenEstimator):
             check_is_fitted(self.estimator)
+            self.estimator_ = self.estimator
             targets = self._targets(y, self.estimator)
             outputs, features = self._outputs(self.estimator, X), self._features(X, fit=True)
-            self.members_ = [self._member(self.estimator, outputs, targets, features, weight)]
         else:
-            self._cross_fit(X, y, weight, fit_params)
+            outputs, targets, features, weight = self._cross_fit(X, y, weight, fit_params)
+        self.calibrator_ = self._fit_calibrator(outputs, targets, features, weight)
         for name in ("n_features_in_", "feature_names_in_"):
-            if hasattr(first := self.members_[0].estimator, name):
-                setattr(self, name, getattr(first, name))
+            if hasattr(self.estimator_, name):
+                setattr(self, name, getattr(self.estimator_, name))
         return self
-
-    @property
-    def estimator_(self) -> Any:
-        """The fitted estimator, unless there is an ensemble of several."""
-        return self._only().estimator
-
-    @property
-    def calibrator_(self) -> Any:
-        """The fitted calibrator, unless there is an ensemble of several."""
-        return self._only().calibrator
-
-    def get_metadata_routing(self) -> MetadataRouter:
-        """Return which metadata passed to ``fit`` go to the estimator and to the splitter.
-
-        Returns:
-            A :class:`sklearn.utils.metadata_routing.MetadataRouter`.
-        """
-        router = MetadataRouter(owner=self).add_self_request(self)
-        router.add(estimator=self.estimator, method_mapping=MethodMapping().add(caller="fit", callee="fit"))
-        if self.cv != "prefit":
-            mapping = MethodMapping().add(caller="fit", callee="split")
-            router.add(splitter=check_cv(self.cv, classifier=is_classifier(self)), method_mapping=mapping)
-        return router
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -151,8 +117,8 @@ class CalibratedEstimator(MetaEstimatorMixin, BaseEstimator):
         """Return the predictions of a fitted estimator that the calibrator needs."""
         raise TypeError("use CalibratedClassifier or CalibratedRegressor")
 
-    def _member(self, estimator: Any, outputs: Outputs, targets: NDArray[Any], features: Any, weight: Weight) -> Member:
-        """Return a fitted estimator with a calibrator fitted to its outputs for rows that were new to it."""
+    def _fit_calibrator(self, outputs: Outputs, targets: NDArray[Any], features: Any, weight: Weight) -> Any:
+        """Return a calibrator fitted to the estimator's outputs for rows that were new to it."""
         raise TypeError("use CalibratedClassifier or CalibratedRegressor")
 
     def _check_folds(self, targets: NDArray[Any], weight: Weight, folds: list[Split]) -> None:
@@ -162,42 +128,30 @@ class CalibratedEstimator(MetaEstimatorMixin, BaseEstimator):
         features: Callable[[Any], Any] | None = self.features
         return None if features is None else features(X)
 
-    def _cross_fit(self, X: Any, y: NDArray[Any], weight: Weight, fit_params: dict[str, Any]) -> None:
-        targets = self._targets(y)
-        routed = self._routed(weight, fit_params)
+    def _cross_fit(self, X: Any, y: NDArray[Any], weight: Weight, fit_params: dict[str, Any]) -> tuple[Any, ...]:
+        """Fit the estimator to all rows; return out-of-fold outputs, with the targets, features and weights there."""
+        targets, params = self._targets(y), self._fit_params(weight, fit_params)
         cv = check_cv(self.cv, y, classifier=is_classifier(self))
-        folds = list(cv.split(X, y, **routed.splitter.split))
+        folds = list(cv.split(X, y))
         if deals_itself(self.cv):  # scikit-learn has checked for classes of too few rows
             folds = split_by_content(X, cv.get_n_splits(), targets if is_classifier(self) else None)
         self._check_folds(targets, weight, folds)
-        params, features = routed.estimator.fit, self._features(X, fit=True)
+        features = self._features(X, fit=True)
         fitted = Parallel(n_jobs=self.n_jobs)(delayed(_fit)(self.estimator, X, y, train, params) for train, _ in folds)
-        held_out = [rows for _, rows in folds]
-        outputs = [self._outputs(estimator, _taken(X, rows)) for estimator, rows in zip(fitted, held_out, strict=True)]
-        if not self.ensemble:
-            held_out, outputs = [np.concatenate(held_out)], [_joined(outputs)]
-            fitted = [clone(self.estimator).fit(X, y, **_check_method_params(X, params))]
-        self.members_ = [
-            self._member(estimator, output, targets[rows], _taken(features, rows), _taken(weight, rows))
-            for estimator, output, rows in zip(fitted, outputs, held_out, strict=True)
-        ]
+        parts = [self._outputs(one, _safe_indexing(X, rows)) for one, (_, rows) in zip(fitted, folds, strict=True)]
+        self.estimator_ = clone(self.estimator).fit(X, y, **_check_method_params(X, params))
+        held_out = np.concatenate([rows for _, rows in folds])
+        return _joined(parts), targets[held_out], _taken(features, held_out), _taken(weight, held_out)
 
-    def _routed(self, weight: Weight, fit_params: dict[str, Any]) -> Bunch:
-        """Return the arguments of the estimator's fit and of the splitter."""
-        arguments = fit_params if weight is None else {**fit_params, "sample_weight": weight}
-        if _routing_enabled():
-            return process_routing(self, "fit", **arguments)
-        if weight is not None and not has_fit_parameter(self.estimator, "sample_weight"):
-            kind = type(self.estimator).__name__
-            warnings.warn(f"{kind} takes no sample_weight: weights are used by the calibrator only", stacklevel=5)
-            arguments = fit_params
-        return Bunch(estimator=Bunch(fit=arguments), splitter=Bunch(split={}))
-
-    def _only(self) -> Any:
-        check_is_fitted(self, "members_")
-        if len(self.members_) > 1:
-            raise AttributeError("an ensemble has several estimators and calibrators: see members_")
-        return self.members_[0]
+    def _fit_params(self, weight: Weight, fit_params: dict[str, Any]) -> dict[str, Any]:
+        """Return the arguments of the estimator's fit, with the weights if it takes any."""
+        if weight is None:
+            return fit_params
+        if has_fit_parameter(self.estimator, "sample_weight"):
+            return {**fit_params, "sample_weight": weight}
+        kind = type(self.estimator).__name__
+        warnings.warn(f"{kind} takes no sample_weight: weights are used by the calibrator only", stacklevel=5)
+        return fit_params
 
 
 def _fit(estimator: Any, X: Any, y: NDArray[Any], rows: Any, params: dict[str, Any]) -> Any:

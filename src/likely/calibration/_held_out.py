@@ -6,13 +6,12 @@ import functools
 import pickle
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import joblib
 import numpy as np
 import torch
 from sklearn.base import clone
-from torch import Tensor
 
 from likely._rows.blocks import Rows
 from likely._rows.checks import check_sample_weight
@@ -36,9 +35,19 @@ class HeldOutRows:
     weight: Array  # of each row
 
     @property
+    def kept(self) -> int:
+        """The number of rows whose calibrated outputs can be kept in memory."""
+        raise NotImplementedError
+
+    @property
     def few(self) -> bool:
-        """Whether calibrated outputs of all rows can be kept in memory."""
-        return True
+        """Whether those of all rows can."""
+        return len(self.weight) <= self.kept
+
+    def thinned(self) -> Self:
+        """Return as many rows as can be kept, spread evenly over all, in memory."""
+        stride = -(-len(self.weight) // max(1, self.kept))
+        return self if stride == 1 and not self.elsewhere else self.every(max(1, stride))
 
     def keys(self) -> Keys:
         """Return a number per row that depends on its contents only."""
@@ -63,11 +72,7 @@ class HeldOutRows:
 
     def counted(self) -> Self:
         """Return the rows of positive weight."""
-        return self if self.weight.all() else self.taken(np.flatnonzero(self.weight))
-
-    def taken(self, index: Index) -> Self:
-        """Return some of the rows, in memory."""
-        return replace(self, **{field.name: _taken(getattr(self, field.name), index) for field in fields(self)})
+        return self if self.weight.all() else self.at(np.flatnonzero(self.weight))
 
     @property
     def elsewhere(self) -> bool:
@@ -79,7 +84,7 @@ class HeldOutRows:
         return self.at(slice(0, len(self.weight), stride))
 
     def at(self, rows: Any) -> Self:
-        """Return the rows of a slice, or of a position in a block, in memory."""
+        """Return the rows of an index, a slice, or a position in a block, in memory."""
         parts = {field.name: _at(getattr(self, field.name), rows) for field in fields(self)}
         return replace(self, **{**parts, "weight": np.asarray(parts["weight"])})
 
@@ -90,7 +95,7 @@ class HeldOutRows:
     def joined(self, parts: list[Self], order: Index) -> Self:
         """Return these rows, with the outputs of parts that together hold each of them once."""
         answers = [part.answers.whole() if isinstance(part.answers, Rows) else part.answers for part in parts]
-        together = _taken(torch.cat(answers), order)
+        together = torch.cat(answers)[order]
         return replace(self, answers=Rows(together) if isinstance(self.answers, Rows) else together)
 
 
@@ -100,12 +105,6 @@ def check_weight(sample_weight: Any, rows: Any) -> Array:
     return np.ones(len(rows)) if weight is None else weight
 
 
-def _taken(part: Any, index: Index) -> Any:
-    if part is None or isinstance(part, Rows):
-        return None if part is None else part.taken(index)
-    return part[torch.as_tensor(index, device=part.device)] if isinstance(part, Tensor) else part[index]
-
-
 def _at(part: Any, rows: Any) -> Any:
     if part is None:
         return None
@@ -113,7 +112,6 @@ def _at(part: Any, rows: Any) -> Any:
     return Rows(taken) if isinstance(part, Rows) and taken.ndim > 1 else taken
 
 
-R = TypeVar("R", bound=HeldOutRows)
 Result = TypeVar("Result")
 
 
@@ -137,7 +135,7 @@ def _key_of(step: Any) -> str:
         return f"{type(step).__qualname__} at {id(step)}"
 
 
-class CrossFits(Generic[R]):
+class CrossFits:
     """Fits of chains to the same rows, each step fitted once however many chains begin with it.
 
     A step's outputs on the rows it was fitted to are too good, and a temperature fitted to them is too low. So the next
@@ -145,7 +143,7 @@ class CrossFits(Generic[R]):
     outputs as they are.
     """
 
-    def __init__(self, rows: R, *, cv: int | None, random_state: int = 0, n_jobs: int | None = None) -> None:
+    def __init__(self, rows: HeldOutRows, *, cv: int | None, random_state: int = 0, n_jobs: int | None = None) -> None:
         rows = rows if cv is None else rows.loaded()
         self.rows, self.n_jobs = rows, n_jobs
         self.splits: list[Split] = []
@@ -155,21 +153,19 @@ class CrossFits(Generic[R]):
         self._done: dict[tuple[str, ...], Any] = {}
 
     @_once
-    def held_out(self, chain: Chain) -> R:
+    def held_out(self, chain: Chain) -> Any:
         """Return the chain's outputs for rows that its steps were not fitted on."""
         if not chain:
             return self.rows
         before = self.held_out(chain[:-1])
         if not self.splits:
             return before.after(self._last_fitted(chain))
-        return before.joined([before.taken(out).after(fitted) for fitted, out in self._by_fold(chain)], self._order)
+        return before.joined([before.at(out).after(fitted) for fitted, out in self._by_fold(chain)], self._order)
 
     def losses(self, chain: Chain) -> Array:
-        """Return the loss of each row under the chain, by steps that were not fitted on it."""
+        """Return the loss of each row under the chain, by steps that were not fitted on it; there must be folds."""
         before = self.held_out(chain[:-1])
-        if not self.splits:
-            return before.nll(self._last_fitted(chain))
-        parts = [before.taken(out).nll(fitted) for fitted, out in self._by_fold(chain)]
+        parts = [before.at(out).nll(fitted) for fitted, out in self._by_fold(chain)]
         return np.concatenate(parts)[self._order]
 
     def fitted(self, chain: Chain) -> list[Any]:
@@ -184,7 +180,7 @@ class CrossFits(Generic[R]):
     def _by_fold(self, chain: Chain) -> list[tuple[Any, Index]]:
         """Return the last step fitted without each fold, with the fold."""
         before = self.held_out(chain[:-1])
-        fits = (joblib.delayed(before.taken(train).fit)(chain[-1]) for train, _ in self.splits)
+        fits = (joblib.delayed(before.at(train).fit)(chain[-1]) for train, _ in self.splits)
         folds = [out for _, out in self.splits]
         return list(zip(joblib.Parallel(n_jobs=self.n_jobs)(fits), folds, strict=True))
 

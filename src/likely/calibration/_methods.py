@@ -7,13 +7,16 @@ from typing import Any
 
 from sklearn.base import clone
 
+from likely.calibration._choice import AutoCalibrator, AutoScale
 from likely.calibration.classifiers._base import Calibrator
 from likely.calibration.classifiers._classic import IsotonicCalibration, PlattScaling
-from likely.calibration.classifiers._compose import AutoCalibrator
-from likely.calibration.classifiers._deep import DeepTemperature
 from likely.calibration.classifiers._scaling import StructuredMatrixScaling, VectorScaling
-from likely.calibration.classifiers._temperature import FeatureTemperature, GlobalTemperature, LinearTemperature
-from likely.calibration.regressors._compose import AutoScale
+from likely.calibration.classifiers._temperature import (
+    DeepTemperature,
+    FeatureTemperature,
+    GlobalTemperature,
+    LinearTemperature,
+)
 from likely.calibration.regressors._isotonic import IsotonicScale
 from likely.calibration.regressors._predicted import DeepScale, LinearScale
 from likely.calibration.regressors._scale import GlobalScale, ScaleCalibrator
@@ -38,23 +41,23 @@ SCALE_METHODS: dict[str, type[ScaleCalibrator]] = {
 }
 
 
-def make_calibrator(method: str | Calibrator) -> Calibrator:
+def make_calibrator(method: Any) -> Calibrator:
     """Return an unfitted calibrator of logits: a copy of the given one, or the one of that name."""
-    calibrator: Calibrator = _made(method, METHODS, Calibrator, "calibrator")
+    calibrator: Calibrator = _made(method, Calibrator, METHODS, "calibrator")
     if calibrator.inputs != "logits":
         raise ValueError("the calibrator receives logits here: create it with inputs='logits'")
     return calibrator
 
 
-def make_scale_calibrator(method: str | ScaleCalibrator) -> ScaleCalibrator:
+def make_scale_calibrator(method: Any) -> ScaleCalibrator:
     """Return an unfitted scale calibrator: a copy of the given one, or the one of that name."""
-    return _made(method, SCALE_METHODS, ScaleCalibrator, "scale calibrator")
+    return _made(method, ScaleCalibrator, SCALE_METHODS, "scale calibrator")
 
 
-def _made(method: Any, known: Mapping[str, Any], kind: type, name: str) -> Any:
+def _made(method: Any, kind: type, known: Mapping[str, Any], name: str) -> Any:
     if isinstance(method, kind):
         return clone(method)
-    if not isinstance(method, str) or method not in known:
-        error = ValueError if isinstance(method, str) else TypeError
-        raise error(f"method must be a {name} or one of {', '.join(known)}; got {method!r}")
-    return known[method]()
+    if isinstance(method, str) and method in known:
+        return known[method]()
+    error = ValueError if isinstance(method, str) else TypeError
+    raise error(f"method must be a {name} or one of {', '.join(known)}; got {method!r}")

@@ -12,7 +12,7 @@ from likely._files import replacing
 from likely._saving.parameters import check_format, package_version, unfitted, written_parameters
 from likely._saving.record import Record
 from likely._saving.text import laid_out, parsed
-from likely.calibration._composition import Composed
+from likely.calibration._compose import Composed
 from likely.calibration._saved_fields import LEARNED, inside, read, write
 from likely.calibration.classifiers._base import INPUTS, Calibrator
 from likely.calibration.classifiers._temperature import FeatureTemperature

@@ -14,14 +14,17 @@ from torch import Tensor
 from likely._saving.record import Record
 from likely._solvers.evidence import Solution
 from likely._typing import Array
-from likely.calibration._composition import Composed
+from likely.calibration._choice import AutoCalibrator, AutoScale
+from likely.calibration._compose import Composed, Composition, ScalePipeline
 from likely.calibration._row_factor import Networks
 from likely.calibration.classifiers._classic import IsotonicCalibration, PlattScaling, Polygon, Sigmoid
-from likely.calibration.classifiers._compose import AutoCalibrator, Composition
-from likely.calibration.classifiers._deep import DeepTemperature
 from likely.calibration.classifiers._scaling import StructuredMatrixScaling, VectorScaling
-from likely.calibration.classifiers._temperature import FeatureTemperature, GlobalTemperature, LinearTemperature
-from likely.calibration.regressors._compose import AutoScale, ScalePipeline
+from likely.calibration.classifiers._temperature import (
+    DeepTemperature,
+    FeatureTemperature,
+    GlobalTemperature,
+    LinearTemperature,
+)
 from likely.calibration.regressors._isotonic import IsotonicScale, Tails
 from likely.calibration.regressors._predicted import DeepScale, LinearScale, MetRanges
 from likely.calibration.regressors._scale import GlobalScale

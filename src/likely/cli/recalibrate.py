@@ -17,7 +17,7 @@ from likely._destination import keep_inputs, writable, write_together
 from likely._files import replacing
 from likely._solvers.selection import held_out_gain
 from likely.auditing._read import source_name
-from likely.calibration import Calibrator, compose, compose_scales, load, save
+from likely.calibration import Calibrator, compose, load, save
 from likely.calibration._methods import METHODS, SCALE_METHODS, make_calibrator
 from likely.calibration._saved import needs
 from likely.cli.outputs import Names, Outputs, read_outputs
@@ -199,7 +199,7 @@ def _made(method: str, outputs: Outputs, likelihood: str, seed: int) -> Any:
             part.set_params(random_state=seed)
     if len(parts) == 1:
         return parts[0]
-    return compose(*parts) if classifier else compose_scales(*parts)
+    return compose(*parts)
 
 
 def _check_rows(outputs: Outputs, folds: int) -> None:

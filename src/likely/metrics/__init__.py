@@ -11,7 +11,6 @@ rows in memory. One argument is the table, the others name its columns.
 
 from likely.metrics._crps import *
 from likely.metrics._likelihood import *
-from likely.metrics._pit import *
 from likely.metrics._refinement import *
 from likely.metrics._running import *
 from likely.metrics._smooth import *

@@ -16,7 +16,7 @@ from torch.distributions import Distribution
 from likely._rows.opened import Split, split_source
 from likely._rows.sources import Answer, Source, is_source, names_files, source_of
 from likely.metrics._input import as_weight
-from likely.metrics._sums import ROWS, Recipe, Sums, added, row_count
+from likely.metrics._sums import PER_ROW, Recipe, Sums, added, row_count
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -29,7 +29,7 @@ def by_sums(recipe: Recipe) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Decorate a metric that is computed from sums over rows."""
 
     def decorate(metric: Callable[P, R]) -> Callable[P, R]:
-        whole = _taking_blocks(metric)
+        whole = by_rows(metric)
         RECIPES[whole] = recipe
         return whole
 
@@ -42,7 +42,7 @@ def by_mean(
     """Decorate a metric that is a mean over rows, or a function of one."""
 
     def decorate(metric: Callable[P, R]) -> Callable[P, R]:
-        mean: Callable[..., Any] = values or metric
+        mean: Any = values or metric
 
         def sums(**arguments: Any) -> Sums:
             weight = as_weight(arguments.get("sample_weight"), row_count(arguments))
@@ -56,16 +56,11 @@ def by_mean(
     return decorate
 
 
-def by_rows(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorate a function that returns a value per row, computed from that row alone."""
-    return _taking_blocks(function)
-
-
 def all_rows(instead: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Decorate a metric that needs all rows at once: blocks raise an error that names an alternative."""
 
     def decorate(metric: Callable[P, R]) -> Callable[P, R]:
-        whole = _taking_blocks(metric)
+        whole = by_rows(metric)
         INDIVISIBLE[whole] = f"{whole.__name__} needs all rows at once: {instead}"
         return whole
 
@@ -83,11 +78,13 @@ def sums_of(metric: Any, rows: Mapping[str, Any], options: Mapping[str, Any]) ->
 def split(metric: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the arguments of a metric that hold one entry per row, and its options."""
     arguments = inspect.signature(metric).bind_partial(*args, **kwargs).arguments
-    rows = {name: arguments[name] for name in ROWS if arguments.get(name) is not None}
-    return rows, {name: value for name, value in arguments.items() if name not in ROWS}
+    rows = {name: arguments[name] for name in PER_ROW if arguments.get(name) is not None}
+    return rows, {name: value for name, value in arguments.items() if name not in PER_ROW}
 
 
-def _taking_blocks(metric: Callable[P, R]) -> Callable[P, R]:
+def by_rows(metric: Callable[P, R]) -> Callable[P, R]:
+    """Decorate a function that returns a value per row, computed from that row alone, so that it takes blocks."""
+
     @functools.wraps(metric)
     def whole(*args: P.args, **kwargs: P.kwargs) -> R:
         if not _any_table((*args, *kwargs.values())):
@@ -97,9 +94,16 @@ def _taking_blocks(metric: Callable[P, R]) -> Callable[P, R]:
     return whole
 
 
-def _of_blocks(metric: Any, rows: dict[str, Any], options: dict[str, Any]) -> Any:
+def check_divisible(metric: Any, options: Mapping[str, Any]) -> None:
+    """Raise an error for a metric, or for bins, that need all rows at once."""
     if metric in INDIVISIBLE:
         raise TypeError(INDIVISIBLE[metric])
+    if options.get("strategy") == "quantile":
+        raise ValueError("bins of equal weight need all rows at once: pass strategy='uniform', or rows in memory")
+
+
+def _of_blocks(metric: Any, rows: dict[str, Any], options: dict[str, Any]) -> Any:
+    check_divisible(metric, options)
     if metric in RECIPES and options.get("reduction", "mean") != "none":
         total = sums_of(metric, rows, options)
         if total is None:
@@ -149,19 +153,19 @@ def _any_table(values: Any) -> bool:
     return any(_any_table(value) if isinstance(value, tuple) else _is_table(value) for value in values)
 
 
-def _is_table(value: Any) -> bool:
-    """Whether an argument is a table in blocks. A text is one if it names files; otherwise it names a column."""
-    texts = [value] if isinstance(value, str) else value if isinstance(value, list) else []
-    if texts and all(isinstance(text, str) for text in texts):
-        return all(map(names_files, texts))
-    return is_source(value)
-
-
 def _side_by_side(rows: Mapping[str, Any], options: Mapping[str, Any]) -> tuple[Source, Split, dict[str, Any]]:
-    """Return one table of all arguments with rows, the rule that splits its blocks, and the arguments that are scalars.
+    """Return one table of all arguments with rows, the rule that splits its blocks, and the scalars among them."""
+    parts = _parts(rows, options)
+    main = _main_table(parts)
+    source = source_of(parts.pop(main))
+    assert source is not None
+    scalars = {name: value for name, value in parts.items() if name in rows and _is_scalar(value)}
+    others = {name: _beside(value, source.names) for name, value in parts.items() if name not in scalars}
+    return *split_source(main, source, others), scalars
 
-    The table is the first argument that is one, where texts are read as names of columns if they can be.
-    """
+
+def _parts(rows: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments with rows, the ends of an interval apart, or raise an error for those that no block has."""
     parts = dict(rows)
     if "interval" in parts:
         parts["lower"], parts["upper"] = parts.pop("interval")
@@ -171,20 +175,28 @@ def _side_by_side(rows: Mapping[str, Any], options: Mapping[str, Any]) -> tuple[
         )
     if options.get("axis", -1) == 0:
         raise ValueError("axis=0 is the axis along which blocks are split: give samples and quantiles with rows first")
-    tables = sorted((name for name in parts if _is_table(parts[name])), key=lambda name: _is_text(parts[name]))
-    source = source_of(parts.pop(tables[0]))
-    assert source is not None
-    scalars = {name: parts.pop(name) for name in rows if name in parts and _is_scalar(parts[name])}
-    others = {name: _beside(value, source.names) for name, value in parts.items()}
-    return *split_source(tables[0], source, others), scalars
+    return parts
+
+
+def _main_table(parts: Mapping[str, Any]) -> str:
+    """Return the first argument that is a table; one by a text only if there is no other, which may have the column."""
+    tables = [name for name in parts if _is_table(parts[name])]
+    return next((name for name in tables if not _texts(parts[name])), tables[0])
+
+
+def _is_table(value: Any) -> bool:
+    """Whether an argument is a table in blocks. A text is one if it names files; otherwise it names a column."""
+    texts = _texts(value)
+    return all(map(names_files, texts)) if texts else is_source(value)
+
+
+def _texts(value: Any) -> list[str]:
+    texts = value if isinstance(value, list) else [value]
+    return texts if all(isinstance(text, str) for text in texts) else []
 
 
 def _is_scalar(value: Any) -> bool:
     return not isinstance(value, str) and not is_source(value) and np.ndim(value) == 0
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value[0] if isinstance(value, list) else value, str)
 
 
 def _beside(value: Any, columns: list[str] | None) -> Any:

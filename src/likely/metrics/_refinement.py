@@ -1,7 +1,6 @@
 """A loss split into the part that recalibration can remove and the part that it cannot."""
 
-from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 from scipy import special
@@ -10,8 +9,6 @@ from likely.metrics._blocks import all_rows
 from likely.metrics._input import Array, Input, as_labels, as_logits, as_weight, check_choice, classified, relative
 
 __all__ = ["CalibrationRefinement", "calibration_refinement"]
-
-Recalibration: TypeAlias = Callable[[Array, Array, Array, Array], Array]
 
 _LARGEST = 1e3  # inverse temperatures are sought between this and its reciprocal
 
@@ -45,7 +42,6 @@ def calibration_refinement(
     *,
     logits: Input | None = None,
     loss: str = "nll",
-    method: str = "temperature",
     cv: int | None = 5,
     random_state: int = 0,
     sample_weight: Input | None = None,
@@ -55,20 +51,18 @@ def calibration_refinement(
     .. math:: \underbrace{\mathcal L(f)}_\text{total} = \underbrace{\mathcal L(f) - \min_g \mathcal L(g \circ f)}
               _\text{calibration} + \underbrace{\min_g \mathcal L(g \circ f)}_\text{refinement}
 
-    The minimum runs over one family of recalibrations *g*. Of two models that can be recalibrated, the one with the
-    lower refinement error is the better. A fitted *g* is mixed with the uniform distribution at weight 1/(n + 1), so
-    that a single unexpected label does not cost infinity. Where nothing can be removed the calibration part is noise
-    and may be slightly negative.
+    The minimum runs over temperatures, :math:`g(p) \propto p^{1/T}`, with T by maximum likelihood. Of two models that
+    can be recalibrated, the one with the lower refinement error is the better. A fitted *g* is mixed with the uniform
+    distribution at weight 1/(n + 1), so that a single unexpected label does not cost infinity. Where nothing can be
+    removed the calibration part is noise and may be slightly negative.
 
     Args:
         y_true: class numbers 0 … C - 1, shape (n,).
         y_prob: class probabilities, shape (n, C), or (n,) with the probability of class 1.
         logits: logits, shape (n, C), or (n,) with the logit of class 1, in place of ``y_prob``.
         loss: ``"nll"``, or ``"brier"`` (scaled as in :func:`brier_score`).
-        method: ``"temperature"`` for probabilities :math:`\propto p^{1/T}`, with T by maximum likelihood;
-            ``"isotonic"`` for an increasing function per class, then normalised (two classes: one function).
         cv: number of shuffled folds; *g* is fitted without the fold that it is judged on. None fits and judges on the
-            same rows, which is optimistic and, for the loss that the family minimises, never negative.
+            same rows, which is optimistic and, for the NLL, never negative.
         random_state: seed of the folds.
         sample_weight: weight per row, shape (n,); None for equal weights.
 
@@ -92,16 +86,14 @@ def calibration_refinement(
         :func:`expected_calibration_error`, :func:`brier_decomposition`, :mod:`likely.calibration`.
     """
     check_choice("loss", loss, ("nll", "brier"))
-    check_choice("method", method, ("temperature", "isotonic"))
     labels, log_prob, weight = _log_probabilities(y_true, y_prob, logits, sample_weight)
     counted = weight > 0
     labels, log_prob, weight = labels[counted], log_prob[counted], relative(weight[counted])
     before = _loss(log_prob, labels, weight, loss)
-    fit = _temperature if method == "temperature" else _isotonic
     if cv is None:
-        after = fit(log_prob, labels, weight, log_prob)
+        after = _tempered(log_prob, labels, weight, log_prob)
     else:
-        after = _cross_fitted(fit, log_prob, labels, weight, cv, random_state)
+        after = _cross_fitted(log_prob, labels, weight, cv, random_state)
     refinement = _loss(after, labels, weight, loss)
     return CalibrationRefinement(before - refinement, refinement)
 
@@ -137,9 +129,7 @@ def _loss(log_prob: Array, labels: Array, weight: Array, loss: str) -> float:
     return float(np.dot(values, weight) / weight.sum())
 
 
-def _cross_fitted(
-    fit: Recalibration, log_prob: Array, labels: Array, weight: Array, cv: int, random_state: int
-) -> Array:
+def _cross_fitted(log_prob: Array, labels: Array, weight: Array, cv: int, random_state: int) -> Array:
     from sklearn.model_selection import KFold
 
     rows, classes = log_prob.shape
@@ -147,14 +137,14 @@ def _cross_fitted(
         raise ValueError(f"cross-fitting needs cv ≥ 2 and two rows, got cv={cv} and {rows} rows: pass cv=None")
     after = np.empty_like(log_prob)
     for train, test in KFold(min(cv, rows), shuffle=True, random_state=random_state).split(log_prob):
-        fitted = fit(log_prob[train], labels[train], weight[train], log_prob[test])
+        fitted = _tempered(log_prob[train], labels[train], weight[train], log_prob[test])
         size = weight[train].sum() ** 2 / np.square(weight[train]).sum()
         after[test] = np.logaddexp(fitted + np.log(size / (size + 1)), -np.log(classes * (size + 1)))
     return after
 
 
-def _temperature(log_prob: Array, labels: Array, weight: Array, new: Array) -> Array:
-    """Return p^β for the β of highest likelihood, at which the model's mean logit equals that of the labels."""
+def _tempered(log_prob: Array, labels: Array, weight: Array, new: Array) -> Array:
+    """Return ``new`` to the β of highest likelihood, at which the model's mean logit equals that of the labels."""
     from scipy.optimize import brentq
 
     lowest = np.log(np.finfo(np.float64).tiny)  # a probability of zero, so that β still has an effect
@@ -170,20 +160,3 @@ def _temperature(log_prob: Array, labels: Array, weight: Array, new: Array) -> A
     else:
         log_beta = -end if slope(-end) >= 0 else brentq(slope, -end, end, xtol=1e-5)
     return special.log_softmax(np.exp(log_beta) * np.maximum(new, lowest), axis=1)
-
-
-def _isotonic(log_prob: Array, labels: Array, weight: Array, new: Array) -> Array:
-    from sklearn.isotonic import IsotonicRegression
-
-    classes = log_prob.shape[1]
-    fitted = np.empty_like(new)
-    for k in range(classes):
-        if classes == 2 and k == 1:
-            fitted[:, 1] = 1 - fitted[:, 0]
-            break
-        model = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip")
-        fitted[:, k] = model.fit(np.exp(log_prob[:, k]), labels == k, weight).predict(np.exp(new[:, k]))
-    total = fitted.sum(1, keepdims=True)
-    fitted = np.where(total > 0, fitted / np.where(total > 0, total, 1), 1 / classes)
-    with np.errstate(divide="ignore"):
-        return np.log(fitted)

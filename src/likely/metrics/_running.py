@@ -9,8 +9,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from likely.metrics._blocks import INDIVISIBLE, RECIPES, split, sums_of
-from likely.metrics._sums import ROWS, Sums, added
+from likely.metrics._blocks import RECIPES, check_divisible, split, sums_of
+from likely.metrics._sums import PER_ROW, Sums, added
 
 __all__ = ["Running"]
 
@@ -44,16 +44,14 @@ class Running:
 
     def __init__(self, metric: Callable[..., Any], **kwargs: Any) -> None:
         name = getattr(metric, "__name__", repr(metric))
-        if metric in INDIVISIBLE:
-            raise TypeError(INDIVISIBLE[metric])
+        check_divisible(metric, kwargs)
         if metric not in RECIPES:
             raise TypeError(f"{name} is not a metric of likely.metrics that takes rows in blocks")
-        allowed = [option for option in inspect.signature(metric).parameters if option not in ROWS]
-        for option in kwargs:
-            if option not in allowed:
-                raise TypeError(
-                    f"{option!r} is not an option of {name}: give one of {', '.join(allowed)}, and rows to update"
-                )
+        allowed = [option for option in inspect.signature(metric).parameters if option not in PER_ROW]
+        for option in set(kwargs) - set(allowed):
+            raise TypeError(
+                f"{option!r} is not an option of {name}: give one of {', '.join(allowed)}, and rows to update"
+            )
         if kwargs.get("reduction", "mean") != "mean":
             raise ValueError("Running returns a mean over rows: call the metric itself for reduction='none'")
         self.metric, self.options = metric, kwargs

@@ -6,34 +6,43 @@ import numpy as np
 from scipy import fft
 
 from likely.metrics._blocks import by_mean
-from likely.metrics._input import Array, Input, Judged, classified, judged, relative
+from likely.metrics._input import Array, Input, classified, judged, relative
 
 __all__ = ["smooth_calibration_error"]
 
-_GRID = 1 << 16
-_SMALLEST = 1e-4
+GRID_CELLS = 1 << 16
+SMALLEST_WIDTH = 1e-4
 
 
 def _grid(
     y_true: Input, y_prob: Input, pos_label: int | None = None, sample_weight: Input | None = None, **_: Any
 ) -> Array:
-    return _residuals(judged(classified(y_true, y_prob, sample_weight), pos_label))
+    """wᵢ (yᵢ - cᵢ) on the grid, each residual split between its two neighbours there; a mean over rows."""
+    data = judged(classified(y_true, y_prob, sample_weight), pos_label)
+    weight = relative(data.weight)
+    mass = weight / weight.sum() * (data.hit - data.confidence)
+    place = data.confidence * GRID_CELLS
+    left = np.minimum(place.astype(np.intp), GRID_CELLS - 1)
+    right_share = place - left
+    grid: Array = np.bincount(left, mass * (1 - right_share), GRID_CELLS + 1)
+    grid += np.bincount(left + 1, mass * right_share, GRID_CELLS + 1)
+    return grid
 
 
 def _from_grid(grid: Array, bandwidth: float | None = None, **_: Any) -> float:
     coefficients = _cosines(grid)
     if bandwidth is not None:
-        if not _SMALLEST <= bandwidth < np.inf:
-            raise ValueError(f"bandwidth must be ≥ {_SMALLEST}, got {bandwidth}; or None for the fixed point")
+        if not SMALLEST_WIDTH <= bandwidth < np.inf:
+            raise ValueError(f"bandwidth must be ≥ {SMALLEST_WIDTH}, got {bandwidth}; or None for the fixed point")
         return _smoothed(coefficients, bandwidth)
 
     from scipy.optimize import brentq
 
-    at_smallest = _smoothed(coefficients, _SMALLEST)
-    if at_smallest <= _SMALLEST:
+    at_smallest = _smoothed(coefficients, SMALLEST_WIDTH)
+    if at_smallest <= SMALLEST_WIDTH:
         return at_smallest
     # At most 1 at σ = 1, for no residual exceeds 1; rounding may lift it above.
-    return float(brentq(lambda width: _smoothed(coefficients, width) - width, _SMALLEST, 1 + 1e-6, xtol=1e-9))
+    return float(brentq(lambda width: _smoothed(coefficients, width) - width, SMALLEST_WIDTH, 1 + 1e-6, xtol=1e-9))
 
 
 @by_mean(_grid, _from_grid)
@@ -81,18 +90,6 @@ def smooth_calibration_error(
     return _from_grid(_grid(y_true, y_prob, pos_label, sample_weight), bandwidth)
 
 
-def _residuals(data: Judged) -> Array:
-    """wᵢ (yᵢ - cᵢ) on the grid, each residual split between its two neighbours there; a mean over rows."""
-    weight = relative(data.weight)
-    mass = weight / weight.sum() * (data.hit - data.confidence)
-    place = data.confidence * _GRID
-    left = np.minimum(place.astype(np.intp), _GRID - 1)
-    right_share = place - left
-    grid: Array = np.bincount(left, mass * (1 - right_share), _GRID + 1)
-    grid += np.bincount(left + 1, mass * right_share, _GRID + 1)
-    return grid
-
-
 def _cosines(grid: Array) -> Array:
     """Σ wᵢ (yᵢ - cᵢ) cos(πkcᵢ) for k = 0 … grid size."""
     halved = grid.copy()
@@ -105,4 +102,4 @@ def _smoothed(coefficients: Array, width: float) -> float:
     k = np.arange(len(coefficients))
     damped = coefficients * np.exp(-0.5 * (np.pi * width * k) ** 2)
     curve = np.abs(fft.dct(damped, type=1))
-    return float((curve.sum() - 0.5 * (curve[0] + curve[-1])) / _GRID)
+    return float((curve.sum() - 0.5 * (curve[0] + curve[-1])) / GRID_CELLS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from torch.distributions import Distribution
 from likely.metrics._input import Array, relative
 
 # Arguments that hold one entry per row; all others are options.
-ROWS = (
+PER_ROW = (
     "y_true",
     "y_prob",
     "y_pred",
@@ -52,14 +52,17 @@ class Sums:
         exponent = max(self.exponent, other.exponent)
         first, second = (sums._over(exponent) for sums in (self, other))
         linear, square = first.linear + second.linear, first.square + second.square
-        return replace(first, weight=first.weight + second.weight, linear=linear, square=square)
+        return Sums(first.weight + second.weight, linear, exponent, square, self.alike)
 
     def _over(self, exponent: int) -> Sums:
         shift = self.exponent - exponent
-        weight, linear, square = (
-            np.ldexp(part, power * shift) for part, power in ((self.weight, 1), (self.linear, 1), (self.square, 2))
+        return Sums(
+            float(np.ldexp(self.weight, shift)),
+            np.ldexp(self.linear, shift),
+            exponent,
+            np.ldexp(self.square, 2 * shift),
+            self.alike,
         )
-        return replace(self, weight=float(weight), linear=linear, square=square, exponent=exponent)
 
     @property
     def mean(self) -> Any:
@@ -99,13 +102,10 @@ def added(first: Sums | None, second: Sums | None) -> Sums | None:
 
 def row_count(rows: Mapping[str, Any]) -> int:
     """Return the number of rows in the arguments of a metric."""
-    for name in ROWS:
+    for name in PER_ROW:
         value = rows.get(name)
-        if isinstance(value, Distribution):
-            return int(value.batch_shape[0]) if value.batch_shape else 1
         if value is not None:
             value = value[0] if name == "interval" else value
-            return (
-                int(value.shape[0]) if getattr(value, "shape", ()) else len(value) if hasattr(value, "__len__") else 1
-            )
+            shape = value.batch_shape if isinstance(value, Distribution) else np.shape(value)
+            return int(shape[0]) if shape else 1
     raise ValueError("give y_true and a prediction")

@@ -7,10 +7,9 @@ import numpy as np
 from scipy import special
 
 from likely._rows.blocks import row_blocks
-from likely.metrics._bin_sums import bins_of, spreads_of, sums_of_classes, sums_of_top
-from likely.metrics._bins import Bins, make_bins
+from likely.metrics._bins import Bins, bins_of, spreads_of, sums_of_classes, sums_of_top
 from likely.metrics._blocks import by_mean, by_sums
-from likely.metrics._input import Array, Input, average, check_choice, classified, judged, relative
+from likely.metrics._input import Array, Input, average, check_choice, classified
 from likely.metrics._sums import Recipe, Sums
 
 __all__ = [
@@ -88,13 +87,13 @@ def expected_calibration_error(
         :func:`maximum_calibration_error`, :func:`classwise_calibration_error`, :func:`smooth_calibration_error`, and
         :class:`~likely.plots.ReliabilityDisplay`, which draws the bins.
     """
-    check_choice("norm", norm, ("l1", "l2"))
-    bins = make_bins(judged(classified(y_true, y_prob, sample_weight), pos_label), n_bins, strategy)
-    return _binned_error(bins, norm, debiased)
+    sums = sums_of_top(y_true, y_prob, sample_weight, pos_label, n_bins=n_bins, strategy=strategy)
+    return _expected(sums, norm, debiased)
 
 
 def _maximum(sums: Sums, **_: Any) -> float:
-    return _largest_gap(bins_of(sums)[0])
+    bins = bins_of(sums)[0]
+    return float(np.abs(bins.accuracy - bins.confidence).max())
 
 
 @by_sums(Recipe(sums_of_top, _maximum))
@@ -131,17 +130,14 @@ def maximum_calibration_error(
     See Also:
         :func:`expected_calibration_error`, the mean over bins.
     """
-    bins = make_bins(judged(classified(y_true, y_prob, sample_weight), pos_label), n_bins, strategy)
-    return _largest_gap(bins)
-
-
-def _largest_gap(bins: Bins) -> float:
-    return float(np.abs(bins.accuracy - bins.confidence).max())
+    return _maximum(sums_of_top(y_true, y_prob, sample_weight, pos_label, n_bins=n_bins, strategy=strategy))
 
 
 def _classwise(
     sums: Sums, norm: str = "l1", debiased: bool = False, average: str | None = "macro", **_: Any
 ) -> float | Array:
+    if average not in ("macro", None):
+        raise ValueError(f"average must be 'macro' or None, got {average!r}")
     errors = np.array([_binned_error(bins, norm, debiased) for bins in bins_of(sums)])
     return errors if average is None else float(errors.mean())
 
@@ -188,16 +184,12 @@ def classwise_calibration_error(
     See Also:
         :func:`expected_calibration_error`, of the top class only.
     """
-    check_choice("norm", norm, ("l1", "l2"))
-    if average not in ("macro", None):
-        raise ValueError(f"average must be 'macro' or None, got {average!r}")
-    data = classified(y_true, y_prob, sample_weight)
-    classes = range(data.probabilities.shape[1])
-    errors = np.array([_binned_error(make_bins(judged(data, k), n_bins, strategy), norm, debiased) for k in classes])
-    return errors if average is None else float(errors.mean())
+    sums = sums_of_classes(y_true, y_prob, sample_weight, n_bins=n_bins, strategy=strategy)
+    return _classwise(sums, norm, debiased, average)
 
 
 def _binned_error(bins: Bins, norm: str, debiased: bool) -> float:
+    check_choice("norm", norm, ("l1", "l2"))
     gap = np.abs(bins.accuracy - bins.confidence)
     noise = bins.accuracy * (1 - bins.accuracy)
     if norm == "l1":
@@ -304,17 +296,13 @@ class BrierDecomposition(NamedTuple):
 def _decomposed(sums: Sums, scale_by_half: bool | str = "auto", **_: Any) -> BrierDecomposition:
     classes, parts = len(sums.linear), np.zeros(5)
     for k, (bins, spread) in enumerate(zip(bins_of(sums), spreads_of(sums), strict=True)):
-        if classes > 2 or k == 1:
-            parts += [*_between(bins), *spread]
+        if classes > 2 or k == 1:  # bins of 1 - p are closed on the other side: two classes take those of class 1
+            base = np.dot(bins.mass, bins.accuracy)
+            reliability = np.dot(bins.mass, (bins.confidence - bins.accuracy) ** 2)
+            resolution = np.dot(bins.mass, (bins.accuracy - base) ** 2)
+            parts += [reliability, resolution, base * (1 - base), *spread]
     parts *= _brier_factor(classes, scale_by_half) * (2 if classes == 2 else 1)
     return BrierDecomposition(*map(float, parts))
-
-
-def _between(bins: Bins) -> tuple[float, float, float]:
-    """Reliability, resolution and uncertainty of one class."""
-    base = float(np.dot(bins.mass, bins.accuracy))
-    reliability = float(np.dot(bins.mass, (bins.confidence - bins.accuracy) ** 2))
-    return reliability, float(np.dot(bins.mass, (bins.accuracy - base) ** 2)), base * (1 - base)
 
 
 @by_sums(Recipe(sums_of_classes, _decomposed))
@@ -361,21 +349,4 @@ def brier_decomposition(
     See Also:
         :func:`calibration_refinement`, a split without bins.
     """
-    data = classified(y_true, y_prob, sample_weight)
-    classes = data.probabilities.shape[1]
-    parts = np.zeros(5)
-    for k in range(classes):
-        if classes == 2 and k == 0:
-            continue  # bins of 1 - p are closed on the other side; both classes take those of class 1
-        of_class = judged(data, k)
-        bins = make_bins(of_class, n_bins, strategy)
-        weight = relative(of_class.weight)
-        share = weight / weight.sum()
-        surplus = of_class.confidence - bins.confidence[bins.of_row]
-        parts += [
-            *_between(bins),
-            np.dot(share, surplus**2),
-            np.dot(share, (of_class.hit - bins.accuracy[bins.of_row]) * surplus),
-        ]
-    parts *= _brier_factor(classes, scale_by_half) * (2 if classes == 2 else 1)
-    return BrierDecomposition(*map(float, parts))
+    return _decomposed(sums_of_classes(y_true, y_prob, sample_weight, n_bins=n_bins, strategy=strategy), scale_by_half)

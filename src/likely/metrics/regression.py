@@ -1,13 +1,16 @@
 """Calibration and width of predictive distributions and intervals, judged by the observed targets."""
 
+import math
 from typing import Any
 
 import numpy as np
 from torch.distributions import Distribution
 
+from likely._rows.blocks import row_blocks
 from likely.likelihoods._numeric import cdf, is_discrete, quantile
+from likely.metrics._bins import check_n_bins
 from likely.metrics._blocks import all_rows, by_mean, by_rows
-from likely.metrics._input import Array, Input, as_array, as_weight, average, check_choice, relative
+from likely.metrics._input import Array, Input, as_array, as_weight, average, relative
 from likely.metrics._predictive import predictive, univariate, with_target
 
 __all__ = [
@@ -15,6 +18,7 @@ __all__ = [
     "interval_score",
     "interval_width",
     "miscalibration_area",
+    "pit_histogram",
     "pit_values",
     "quantile_calibration_error",
     "sharpness",
@@ -64,6 +68,56 @@ def pit_values(
         return upper
     lower = cdf(forecast, y - 1)
     return lower + (upper - lower) * np.random.default_rng(random_state).random(y.shape)
+
+
+@by_mean()
+def pit_histogram(
+    y_true: Input,
+    distribution: Distribution | None = None,
+    *,
+    mean: Input | None = None,
+    scale: Input | None = None,
+    n_bins: int = 10,
+    sample_weight: Input | None = None,
+) -> Array:
+    """The histogram of the probability integral transform (PIT): the share of targets per level of their forecast.
+
+    It is flat if the forecasts are right; :func:`pit_values` explains other shapes. The value :math:`F_i(y_i)` of a
+    count is spread evenly over :math:`[F_i(y_i - 1), F_i(y_i)]` (Czado, Gneiting & Held, 2009), so that nothing is
+    drawn at random.
+
+    Args:
+        y_true: targets, shape (n,) or (n, k).
+        distribution: torch distribution of that batch shape; None where ``mean`` and ``scale`` are given.
+        mean: means of normal forecasts, shape (n,) or (n, k).
+        scale: standard deviations of normal forecasts, of the shape of ``mean`` or one number.
+        n_bins: number of bins of equal width, [lower, upper), the last including 1.
+        sample_weight: weight per row, shape (n,); None for equal weights.
+
+    Returns:
+        Array of shape (n_bins,), the share of each bin; the shares sum to one.
+
+    Example:
+        >>> from likely.metrics import pit_histogram
+        >>> pit_histogram([-2.0, -0.1, 0.1, 2.0], mean=[0.0] * 4, scale=[1.0] * 4, n_bins=4)
+        array([0.25, 0.25, 0.25, 0.25])
+
+    See Also:
+        :func:`pit_values`, :class:`~likely.plots.PITDisplay`.
+    """
+    check_n_bins(n_bins)
+    y, forecast, _ = with_target(y_true, univariate(predictive(distribution, mean, scale)), None)
+    weight = relative(as_weight(sample_weight, len(y)))
+    weight = np.repeat(weight / weight.sum(), y.size // len(y)) / (y.size // len(y))
+    upper = cdf(forecast, y).ravel()
+    if not is_discrete(forecast):
+        return np.bincount(np.minimum((upper * n_bins).astype(np.intp), n_bins - 1), weight, n_bins)
+    lower, edges, below = cdf(forecast, y - 1).ravel(), np.arange(n_bins + 1) / n_bins, np.zeros(n_bins + 1)
+    for rows in row_blocks(len(upper), n_bins):
+        width = np.maximum(upper[rows] - lower[rows], 1e-300)
+        below += weight[rows] @ ((edges - lower[rows, None]) / width[:, None]).clip(0, 1)
+    below[-1] = 1.0  # includes rows whose whole interval is rounded to 1
+    return np.diff(below)
 
 
 def _share_below(
@@ -143,21 +197,19 @@ def miscalibration_area(
     *,
     mean: Input | None = None,
     scale: Input | None = None,
-    kind: str = "interval",
     sample_weight: Input | None = None,
 ) -> float:
     r"""The area between nominal and observed coverage, :math:`\int_0^1 |\hat G(p) - p|\,dp`.
 
-    The integral is exact: it is the Wasserstein distance from the PIT values to the uniform distribution. Uncertainty
-    Toolbox's function of this name sums 100 trapezoids and differs in the third digit.
+    :math:`\hat G(p)` is the share of targets inside the central interval of probability p. The integral is exact, a
+    Wasserstein distance; Uncertainty Toolbox's function of this name sums 100 trapezoids and differs in the third
+    digit.
 
     Args:
         y_true: targets, shape (n,) or (n, k).
         distribution: torch distribution of that batch shape; None where ``mean`` and ``scale`` are given.
         mean: means of normal forecasts, shape (n,) or (n, k).
         scale: standard deviations of normal forecasts, of the shape of ``mean`` or one number.
-        kind: what :math:`\hat G(p)` counts: with ``"interval"`` the targets inside the central interval of probability
-            p, with ``"quantile"`` those below the p-quantile, which a bias changes too.
         sample_weight: weight per row, shape (n,); None for equal weights.
 
     Returns:
@@ -171,10 +223,8 @@ def miscalibration_area(
     See Also:
         :func:`quantile_calibration_error`, at a few levels, which also takes rows in blocks.
     """
-    check_choice("kind", kind, ("interval", "quantile"))
     level, weight = _levels(pit_values(y_true, distribution, mean=mean, scale=scale), sample_weight)
-    if kind == "interval":
-        level = np.abs(2 * level - 1)
+    level = np.abs(2 * level - 1)
     order = np.argsort(level)
     steps = np.concatenate([[0.0], level[order], [1.0]])
     reached = np.concatenate([[0.0], np.cumsum(weight[order])])
@@ -204,11 +254,7 @@ def _mean_variance(
     return float(average(variance, as_weight(sample_weight, len(variance)), "mean"))
 
 
-def _root(mean: float) -> float:
-    return float(np.sqrt(mean))
-
-
-@by_mean(_mean_variance, _root)
+@by_mean(_mean_variance, math.sqrt)
 def sharpness(
     distribution: Distribution | None = None,
     *,
@@ -238,7 +284,7 @@ def sharpness(
     See Also:
         :func:`crps` and :func:`interval_score`, which judge width and calibration together.
     """
-    return _root(_mean_variance(distribution, mean, scale, sample_weight))
+    return math.sqrt(_mean_variance(distribution, mean, scale, sample_weight))
 
 
 @by_mean()

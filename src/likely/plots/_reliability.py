@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from likely.metrics._bins import make_bins
+from likely.metrics._bins import Bins, sums_in_bins, upper_edges
 from likely.metrics._input import Array, Input, classified, judged
 from likely.plots._display import QUIET, Display
 
@@ -86,8 +86,10 @@ class ReliabilityDisplay(Display):
         Returns:
             The display, drawn.
         """
-        bins = make_bins(judged(classified(y_true, y_prob, sample_weight), pos_label), n_bins, strategy)
-        edges = np.stack([bins.lower, bins.upper], 1)
+        data = judged(classified(y_true, y_prob, sample_weight), pos_label)
+        upper = upper_edges(data, n_bins, strategy)
+        bins = Bins.of(*sums_in_bins(data, upper, len(upper)))
+        edges = np.stack([np.concatenate([[0.0], upper[:-1]]), upper], 1)[bins.occupied]
         display = cls(bins.confidence, bins.accuracy, bins.mass, bins.size, edges, name=name, pos_label=pos_label)
         return display.plot(ax, **kwargs)
 

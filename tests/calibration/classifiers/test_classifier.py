@@ -12,7 +12,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
-from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold, cross_val_predict
+from sklearn.model_selection import KFold, StratifiedKFold, cross_val_predict
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
@@ -27,7 +27,6 @@ from likely.calibration._methods import METHODS
 @parametrize_with_checks(
     [
         CalibratedClassifier(LogisticRegression(C=1), method="global", cv=3),
-        CalibratedClassifier(GaussianNB(), method="linear", cv=3, ensemble=True),
     ]
 )
 def test_scikit_learn_checks(estimator, check) -> None:
@@ -101,18 +100,6 @@ def test_prefit_needs_a_fitted_estimator(data) -> None:
         CalibratedClassifier(GaussianNB(), "global", cv="prefit").fit(*data[:2])
 
 
-def test_an_ensemble_averages_its_folds(data) -> None:
-    X, y, X_test, _ = data
-    ensemble = CalibratedClassifier(LogisticRegression(), "global", cv=3, ensemble=True).fit(X, y)
-    parts = [
-        member.calibrator.predict_proba(member.estimator.decision_function(X_test)) for member in ensemble.members_
-    ]
-    assert len(parts) == 3
-    np.testing.assert_allclose(ensemble.predict_proba(X_test), np.mean(parts, axis=0))
-    with pytest.raises(AttributeError, match="members_"):
-        _ = ensemble.calibrator_
-
-
 @pytest.mark.parametrize(
     "estimator",
     [
@@ -180,18 +167,6 @@ def test_weights_reach_the_estimator_and_the_calibrator(data) -> None:
     np.testing.assert_allclose(both.estimator_.theta_, GaussianNB().fit(X, y, weight).theta_)
     with pytest.warns(UserWarning, match="takes no sample_weight"):
         CalibratedClassifier(KNeighborsClassifier(), "global").fit(X, y, sample_weight=weight + 1)
-
-
-def test_metadata_is_routed(data) -> None:
-    X, y, *_ = data
-    groups = np.arange(len(y)) % 7
-    with sklearn.config_context(enable_metadata_routing=True):
-        routed = CalibratedClassifier(
-            LogisticRegression().set_fit_request(sample_weight=True), "global", cv=GroupKFold(7)
-        ).set_fit_request(sample_weight=True)
-        routed.fit(X, y, sample_weight=np.ones(len(y)), groups=groups)
-        plain = CalibratedClassifier(LogisticRegression(), "global", cv=GroupKFold(7).split(X, y, groups)).fit(X, y)
-    np.testing.assert_allclose(routed.predict_proba(X), plain.predict_proba(X), atol=1e-4)
 
 
 def test_a_fold_without_a_class_is_named(data) -> None:

@@ -10,7 +10,8 @@ from scipy.special import log_softmax
 from sklearn.base import clone
 
 from likely._rows.folds import fold_numbers, splits_of
-from likely.calibration.classifiers._compose import AutoCalibrator, compose, default_candidates
+from likely.calibration._choice import AutoCalibrator, default_candidates
+from likely.calibration._compose import compose
 from likely.calibration.classifiers._scaling import StructuredMatrixScaling, VectorScaling
 from likely.calibration.classifiers._temperature import FeatureTemperature, GlobalTemperature, LinearTemperature
 
@@ -55,7 +56,7 @@ def test_many_logits_are_not_kept(monkeypatch):
     logits, y, features = mixed(400)
     make = lambda: compose(VectorScaling(), FeatureTemperature(), cv=None)  # noqa: E731
     kept = make().fit(logits, y, features).transform(logits, features)
-    monkeypatch.setattr("likely.calibration.classifiers._rows.KEPT", 0)
+    monkeypatch.setattr("likely.calibration.classifiers._logits.KEPT_NUMBERS", 0)
     np.testing.assert_allclose(make().fit(logits, y, features).transform(logits, features), kept, atol=1e-6)
 
 
@@ -92,7 +93,7 @@ def test_steps_are_left_alone_and_fits_pickle():
 def test_inputs_belong_to_the_whole():
     logits, y, _ = mixed(200)
     probabilities = torch.softmax(torch.as_tensor(logits), 1)
-    answer = compose(VectorScaling(), LinearTemperature(), inputs="probabilities").fit(probabilities, y)
+    answer = compose(VectorScaling(), LinearTemperature()).set_params(inputs="probabilities").fit(probabilities, y)
     assert torch.isfinite(answer.predict_proba(probabilities)).all()
     with pytest.raises(ValueError, match="set inputs= of the composition"):
         compose(VectorScaling(inputs="probabilities")).fit(logits, y)
@@ -170,7 +171,7 @@ def test_auto_averages_what_it_cannot_tell_apart():
 
 def test_some_of_many_rows_choose(monkeypatch):
     logits, y, features = mixed(600)
-    monkeypatch.setattr("likely.calibration.classifiers._rows.KEPT", 900)
+    monkeypatch.setattr("likely.calibration.classifiers._logits.KEPT_NUMBERS", 900)
     few = {"GS": GlobalTemperature(), "VS → LFS": compose(VectorScaling(), FeatureTemperature(), cv=None)}
     auto = AutoCalibrator(few).fit(logits, y, features)
     assert list(auto.members_) == ["VS → LFS"]

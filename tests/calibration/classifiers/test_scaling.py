@@ -12,9 +12,8 @@ from sklearn.base import clone
 
 from likely._rows.blocks import Rows
 from likely.calibration.classifiers import _affine
-from likely.calibration.classifiers._deep import DeepTemperature
 from likely.calibration.classifiers._scaling import StructuredMatrixScaling, VectorScaling
-from likely.calibration.classifiers._temperature import GlobalTemperature
+from likely.calibration.classifiers._temperature import DeepTemperature, GlobalTemperature
 
 SCALINGS = [VectorScaling, StructuredMatrixScaling]
 
@@ -56,7 +55,7 @@ def test_evidence_gradient_matches_differences():
     problem = _affine.AffineProblem(Rows(logits), y, np.ones(200), 0.7, True)
     theta = np.zeros(problem.size)
     hessian, response = problem.hessian(theta), -problem.value(theta)[1]
-    found = _affine._most_evident(hessian, response, problem, problem.strengths(6.0))
+    found = _affine._most_evident(hessian, response, problem, problem.first_strengths(6.0))
     ridge = found[problem.group]
     mean = np.linalg.solve(hessian + np.diag(ridge), response)
     inverse = np.diag(np.linalg.inv(hessian + np.diag(ridge)))

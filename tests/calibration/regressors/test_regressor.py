@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from likely.calibration.regressors._compose import compose_scales
+from likely.calibration._compose import compose
 from likely.calibration.regressors._isotonic import IsotonicScale
 from likely.calibration.regressors._predicted import LinearScale
 from likely.calibration.regressors._regressor import CalibratedRegressor, mean_and_scale
@@ -39,9 +39,7 @@ def test_scikit_learn(estimator, check):
     check(estimator)
 
 
-@pytest.mark.parametrize(
-    "method", ["global", "linear", "deep", "isotonic", compose_scales(LinearScale(), IsotonicScale())]
-)
+@pytest.mark.parametrize("method", ["global", "linear", "deep", "isotonic", compose(LinearScale(), IsotonicScale())])
 def test_distributions_of_new_rows(method):
     X, y = data()
     model = CalibratedRegressor(LinearRegression(), method=method).fit(X, y)

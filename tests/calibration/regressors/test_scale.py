@@ -10,12 +10,13 @@ from sklearn.linear_model import LinearRegression
 from torch.distributions import Laplace, Normal
 
 from likely._rows.blocks import Rows
+from likely.calibration._choice import AutoScale
+from likely.calibration._compose import ScalePipeline, compose
 from likely.calibration.regressors import _scale
-from likely.calibration.regressors._compose import AutoScale, ScalePipeline, compose_scales
+from likely.calibration.regressors._forecasts import Forecasts
 from likely.calibration.regressors._isotonic import IsotonicScale, leaf_masses, polya_tree
 from likely.calibration.regressors._predicted import DeepScale, LinearScale
 from likely.calibration.regressors._recalibrated import Recalibrated
-from likely.calibration.regressors._rows import Forecasts
 from likely.calibration.regressors._scale import GlobalScale
 from likely.distributions import StudentT
 
@@ -26,7 +27,7 @@ CALIBRATORS = [
     LinearScale(likelihood="laplace"),
     DeepScale(max_iter=60),
     IsotonicScale(),
-    compose_scales(LinearScale(), IsotonicScale()),
+    compose(LinearScale(), IsotonicScale()),
     AutoScale(candidates=["global", "linear", "linear+isotonic"], cv=2),
 ]
 every = pytest.mark.parametrize("calibrator", CALIBRATORS, ids=str)
@@ -300,7 +301,7 @@ def test_wrong_use():
         with pytest.raises(ValueError, match="2 columns, the fit had 3"):
             calibrator.fit(mean, scale, y, features=x).predict_scale(mean, scale, x[:, :2])
     with pytest.raises(ValueError, match="comes last"):
-        compose_scales(IsotonicScale(), LinearScale()).fit(mean, scale, y)
+        compose(IsotonicScale(), LinearScale()).fit(mean, scale, y)
     with pytest.raises(ValueError, match="candidates must be some of global, linear"):
         AutoScale(candidates=["platt"]).fit(mean, scale, y)
     with pytest.raises(ValueError, match="give at least one calibrator"):

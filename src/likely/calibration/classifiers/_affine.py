@@ -25,7 +25,7 @@ from torch import Tensor
 
 from likely._rows.blocks import Rows
 from likely._typing import Array
-from likely.calibration.classifiers._rows import Labels
+from likely.calibration.classifiers._logits import Labels
 from likely.likelihoods.softmax import softmax_slopes
 
 # Nats that a unit of spread costs, as for the temperatures: chosen on LeNet-5, SVHN and the two cleanlab sets, where
@@ -66,13 +66,13 @@ class AffineProblem:
         self.group = np.repeat(np.arange(len(sizes)), sizes)
         self.sizes = np.array(sizes, dtype=float)
 
-    def strengths(self, penalty: float) -> Array:
-        """Return one strength per group: W has a parameter for every class where δ and b have one."""
-        return penalty * np.array([1, 1] + ([self.classes - 1] if self.matrix else []), dtype=float)
-
     def first_strengths(self, penalty: str | float | None) -> Array:
-        """Return the strengths of a penalty that is given, or those that the search for the best ones starts from."""
-        return self.strengths(2.0 * self.classes if penalty == "evidence" else max(float(penalty or 0), _NONE))
+        """Return the strength of each group under a given penalty, or the one that the search starts from.
+
+        W has a parameter for every class where δ and b have one.
+        """
+        strength = 2.0 * self.classes if penalty == "evidence" else max(float(penalty or 0), _NONE)
+        return strength * np.array([1, 1] + ([self.classes - 1] if self.matrix else []), dtype=float)
 
     def block(self, rows: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return tempered logits, these centred, labels and weights of some rows."""

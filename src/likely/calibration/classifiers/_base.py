@@ -16,7 +16,7 @@ from likely._rows.blocks import Rows, like
 from likely._rows.checks import all_or_nothing, check_features
 from likely._typing import Array
 from likely.calibration._by_rows import by_rows, remember_columns
-from likely.calibration.classifiers._rows import LabelledLogits, Labels, check_logits
+from likely.calibration.classifiers._logits import LabelledLogits, Labels, check_logits
 
 INPUTS = ("logits", "probabilities")
 
@@ -82,6 +82,7 @@ class Calibrator(BaseEstimator):
         """
         rows = LabelledLogits.checked(logits, y, features, sample_weight, probabilities=self._probabilities)
         remember_columns(self, rows)
+        self.n_classes_ = rows.classes
         return self._fit_rows(rows)
 
     @property
@@ -158,7 +159,6 @@ class Calibrator(BaseEstimator):
 
     def _fit_rows(self, rows: LabelledLogits) -> Self:
         """Fit to rows that have been checked already, as the steps of a composition are."""
-        self.n_classes_ = rows.answers.shape[1]
         self._fit(rows.answers, rows.y, rows.features, rows.weight)
         return self
 

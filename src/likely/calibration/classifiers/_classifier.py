@@ -13,19 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from likely._rows.folds import Split
 from likely._typing import Array
-from likely.calibration._estimator import CalibratedEstimator, Member, Outputs, Weight, by_blocks_or_texts
+from likely.calibration._estimator import CalibratedEstimator, Outputs, Weight, by_blocks_or_texts
 from likely.calibration._methods import make_calibrator
 from likely.calibration.classifiers._base import Calibrator
-
-
-@dataclass
-class _Member(Member):
-    """A classifier and its calibrator; ``floor`` stands in for probabilities of zero."""
-
-    floor: float
-
-    def logits(self, X: Any, classes: NDArray[Any]) -> Array:
-        return _as_logits(*_scores(self.estimator, X, classes), self.floor)
 
 
 @dataclass(eq=False, repr=False)
@@ -43,15 +33,14 @@ class CalibratedClassifier(ClassifierMixin, CalibratedEstimator):
             ``"platt"``, ``"isotonic"``, or a :class:`Calibrator`.
         cv: folds of the cross-fitting, as in scikit-learn, or ``"prefit"``. A number deals the rows into folds by their
             contents: the order of rows does not matter, and a row of weight two counts as the row twice.
-        ensemble: whether to keep one classifier and calibrator per fold and average their probabilities, instead of
-            fitting the classifier again.
         features: function from X to the features that some calibrators read, such as ``network.embed``; None for none.
         n_jobs: number of folds that are fitted in parallel; None for one.
 
     Attributes:
         classes_: the labels, sorted.
-        members_: list of the fitted pairs, each with ``estimator`` and ``calibrator``; one pair unless
-            ``ensemble=True``.
+        estimator_: the classifier, fitted on all rows.
+        calibrator_: the fitted calibrator.
+        floor_: what stands in for probabilities of zero, whose logarithm would be -∞.
 
     Example:
         >>> from sklearn.datasets import load_digits
@@ -73,7 +62,6 @@ class CalibratedClassifier(ClassifierMixin, CalibratedEstimator):
     method: str | Calibrator = "auto"
     _: KW_ONLY
     cv: Any = 5
-    ensemble: bool = False
     features: Callable[[Any], Any] | None = None
     n_jobs: int | None = None
 
@@ -88,7 +76,7 @@ class CalibratedClassifier(ClassifierMixin, CalibratedEstimator):
         Returns:
             Array of shape (n, C), in the order of ``classes_``.
         """
-        return self._mean(X, "predict_proba")
+        return self._answer(X, "predict_proba")
 
     @by_blocks_or_texts(dtype=lambda classifier: classifier.classes_.dtype)
     def predict(self, X: Any) -> NDArray[Any]:
@@ -106,7 +94,7 @@ class CalibratedClassifier(ClassifierMixin, CalibratedEstimator):
 
     @by_blocks_or_texts()
     def temperature(self, X: Any) -> Array:
-        """Return the temperature that divides the logits of each row; of an ensemble, the mean.
+        """Return the temperature that divides the logits of each row.
 
         Args:
             X: table of shape (n, d), of any kind that the estimator takes, or in blocks: the path of files, or a Dask,
@@ -118,14 +106,13 @@ class CalibratedClassifier(ClassifierMixin, CalibratedEstimator):
         Raises:
             AttributeError: the method does more than divide the logits.
         """
-        return self._mean(X, "temperature")
+        return self._answer(X, "temperature")
 
-    def _mean(self, X: Any, question: str) -> Array:
-        """Return the mean over the members' calibrators of one of their methods."""
-        check_is_fitted(self, "members_")
-        features = self._features(X)
-        answers = [getattr(m.calibrator, question)(m.logits(X, self.classes_), features) for m in self.members_]
-        return np.asarray(np.mean(answers, axis=0))
+    def _answer(self, X: Any, method: str) -> Array:
+        """Return the result of one of the calibrator's methods."""
+        check_is_fitted(self)
+        logits = _as_logits(*_scores(self.estimator_, X, self.classes_), self.floor_)
+        return np.asarray(getattr(self.calibrator_, method)(logits, self._features(X)))
 
     def _targets(self, y: NDArray[Any], fitted: Any = None) -> NDArray[np.int64]:
         self.classes_ = np.unique(y) if fitted is None else np.asarray(fitted.classes_)
@@ -134,13 +121,11 @@ class CalibratedClassifier(ClassifierMixin, CalibratedEstimator):
     def _outputs(self, estimator: Any, X: Any) -> Outputs:
         return _scores(estimator, X, self.classes_)
 
-    def _member(
-        self, estimator: Any, outputs: Outputs, targets: NDArray[Any], features: Any, weight: Weight
-    ) -> _Member:
+    def _fit_calibrator(self, outputs: Outputs, targets: NDArray[Any], features: Any, weight: Weight) -> Calibrator:
         scores, probabilities = outputs
-        floor = _floor(scores) if probabilities else 0.0
-        logits = _as_logits(scores, probabilities, floor)
-        return _Member(estimator, make_calibrator(self.method).fit(logits, targets, features, weight), floor)
+        self.floor_ = _floor(scores) if probabilities else 0.0
+        logits = _as_logits(scores, probabilities, self.floor_)
+        return make_calibrator(self.method).fit(logits, targets, features, weight)
 
     def _check_folds(self, targets: NDArray[Any], weight: Weight, folds: list[Split]) -> None:
         counted = np.ones(len(targets), dtype=bool) if weight is None else weight > 0
@@ -182,8 +167,8 @@ def _as_logits(scores: Array, probabilities: bool, floor: float) -> Array:
 
 def _encode(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
     """Return labels as their positions in ``classes``."""
-    positions = {label: position for position, label in enumerate(classes.tolist())}
-    unknown = sorted(set(y.tolist()) - set(positions), key=repr)
+    unknown = np.setdiff1d(y, classes).tolist()
     if unknown:
         raise ValueError(f"y holds labels the estimator was not fitted on: {unknown[:5]}; its classes_ are {classes}")
-    return np.array([positions[label] for label in y.tolist()], dtype=np.int64)
+    order = np.argsort(classes)
+    return order[np.searchsorted(classes, y, sorter=order)]

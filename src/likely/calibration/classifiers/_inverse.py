@@ -13,7 +13,7 @@ from torch import Tensor
 from likely._rows.blocks import Rows, column
 from likely._typing import Array
 from likely.calibration._row_factor import LINK
-from likely.calibration.classifiers._rows import Labels
+from likely.calibration.classifiers._logits import Labels
 from likely.likelihoods.softmax import tempered
 
 _BOUND = 1e4

@@ -13,7 +13,7 @@ from likely._typing import Array
 from likely.calibration.classifiers._affine import AffineProblem, affine, centred, fit_affine
 from likely.calibration.classifiers._base import Calibrator
 from likely.calibration.classifiers._inverse import fit_inverse_temperature
-from likely.calibration.classifiers._rows import Labels
+from likely.calibration.classifiers._logits import Labels
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

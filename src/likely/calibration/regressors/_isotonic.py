@@ -24,8 +24,8 @@ from torch.distributions import Distribution
 from likely._rows.blocks import Rows
 from likely._solvers.reweighting import settled_variance
 from likely._typing import Array
+from likely.calibration.regressors._forecasts import Forecasts
 from likely.calibration.regressors._recalibrated import Recalibrated
-from likely.calibration.regressors._rows import Forecasts
 from likely.calibration.regressors._scale import ScaleCalibrator
 from likely.distributions import StudentT
 from likely.functional import student_t_nll
@@ -68,15 +68,14 @@ class IsotonicScale(ScaleCalibrator):
         True
 
     See Also:
-        :class:`GlobalScale`; :func:`compose_scales`, to apply it after :class:`LinearScale`;
+        :class:`GlobalScale`; :func:`compose`, to apply it after :class:`LinearScale`;
         :class:`IsotonicCalibration` for classifiers.
     """
 
-    def _fit(self, z: Any, rows: Forecasts) -> None:
-        some, sizes = self._thinned(z, rows)
-        self.tails_ = heavy_tails(sizes, some.weight, self._family.likelihood.nll)
-        residuals, weight = z if isinstance(z, Rows) else Rows(z), rows.weight
-        leaves = residuals.total(lambda part: leaf_masses(self._pit(residuals[part]), np.asarray(weight[part])))
+    def _fit(self, z: Rows, rows: Forecasts) -> None:
+        residuals, some = self._thinned(rows)
+        self.tails_ = heavy_tails(residuals, some.weight, self._family.likelihood.nll)
+        leaves = z.total(lambda part: leaf_masses(self._pit(z[part]), np.asarray(rows.weight[part])))
         self.levels_, self.firmness_ = polya_tree(leaves)
 
     def _pit(self, z: Tensor) -> Array:

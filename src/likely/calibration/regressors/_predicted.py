@@ -16,7 +16,7 @@ from likely._solvers.evidence import Solution, fit_linear
 from likely._solvers.ridge import RATE
 from likely._solvers.selection import held_out_gain
 from likely.calibration._row_factor import LINK, DeepCalibrator, few
-from likely.calibration.regressors._rows import Forecasts
+from likely.calibration.regressors._forecasts import Forecasts
 from likely.calibration.regressors._scale import ScaleCalibrator, common_scale
 
 _FOLDS = 5
@@ -68,12 +68,11 @@ class LinearScale(ScaleCalibrator):
     penalty: str | float | None = "evidence"
     margin: float = 1.0
 
-    def _fit(self, z: Any, rows: Forecasts) -> None:
+    def _fit(self, z: Rows, rows: Forecasts) -> None:
         solution = self._solve(z, rows)
         self.share_ = 1.0
         if self.penalty == "evidence" and solution.coef.any():
-            some, residuals = self._thinned(z, rows)
-            self.share_ = self._sure_share(residuals, some)
+            self.share_ = self._sure_share(*self._thinned(rows))
         self.solution_ = replace(solution, coef=self.share_ * solution.coef, intercept=self.share_ * solution.intercept)
         self.precision_, self.n_iter_ = solution.precision, solution.n_iter
         self.met_ = MetRanges.of(self.solution_, rows.source)
@@ -96,8 +95,8 @@ class LinearScale(ScaleCalibrator):
         gains = torch.zeros(len(shares), len(z), dtype=torch.float64)
         folds = fold_numbers(contents(rows.source, rounded=True), _FOLDS, ties=z.double().cpu().numpy())
         for train, fold in splits_of(folds):
-            training = rows.taken(train)
-            base = common_scale(z[train], training.weight, self._family.power)
+            training = rows.at(train)
+            base = common_scale(Rows(z[train]), training.weight, self._family.power)
             solution = self._solve(z[train] / base, training)
             u = MetRanges.of(solution, training.source).u(solution, rows.source.taken(fold).whole())
             residuals = (z[fold] / base).to(u)
@@ -185,7 +184,7 @@ class DeepScale(DeepCalibrator, ScaleCalibrator):
 
     _reads_features = True
 
-    def _fit(self, z: Any, rows: Forecasts) -> None:
+    def _fit(self, z: Rows, rows: Forecasts) -> None:
         source, family = rows.source, self._family
         some = few(len(source), max(self.hidden, source.shape[1]))
         errors = z[some].float()

@@ -17,7 +17,7 @@ from torch.distributions import Distribution
 
 from likely._rows.sources import refuse_blocks
 from likely._typing import Array
-from likely.calibration._estimator import CalibratedEstimator, Member, Outputs, Weight, by_blocks_or_texts
+from likely.calibration._estimator import CalibratedEstimator, Outputs, Weight, by_blocks_or_texts
 from likely.calibration._methods import make_scale_calibrator
 from likely.calibration.regressors._scale import ScaleCalibrator
 
@@ -42,7 +42,8 @@ class CalibratedRegressor(RegressorMixin, CalibratedEstimator):
         n_jobs: number of folds that are fitted in parallel; None for one.
 
     Attributes:
-        members_: list with the fitted pair of ``estimator`` and ``calibrator``.
+        estimator_: the regressor, fitted on all rows.
+        calibrator_: the fitted calibrator.
         fill_: mean of each column, in place of missing values in the features, shape (d,).
 
     Example:
@@ -124,9 +125,11 @@ class CalibratedRegressor(RegressorMixin, CalibratedEstimator):
     def _outputs(self, estimator: Any, X: Any) -> Outputs:
         return mean_and_scale(estimator, X)
 
-    def _member(self, estimator: Any, outputs: Outputs, targets: NDArray[Any], features: Any, weight: Weight) -> Member:
+    def _fit_calibrator(
+        self, outputs: Outputs, targets: NDArray[Any], features: Any, weight: Weight
+    ) -> ScaleCalibrator:
         mean, scale = outputs
-        return Member(estimator, make_scale_calibrator(self.method).fit(mean, scale, targets, features, weight))
+        return make_scale_calibrator(self.method).fit(mean, scale, targets, features, weight)
 
     def _features(self, X: Any, fit: bool = False) -> Any:
         if self.features is None:

@@ -18,7 +18,7 @@ from likely._rows.sources import source_of
 from likely._typing import Array
 from likely.calibration._by_rows import by_rows, remember_columns
 from likely.calibration._row_factor import LINK
-from likely.calibration.regressors._rows import Forecasts
+from likely.calibration.regressors._forecasts import Forecasts
 from likely.likelihoods import LIKELIHOODS, Likelihood
 
 
@@ -184,10 +184,10 @@ class ScaleCalibrator(BaseEstimator):
 
     def _fit_rows(self, rows: Forecasts) -> Self:
         """Fit to rows that have been checked already, as the steps of a pipeline are."""
-        z, weight = rows.residuals, rows.weight
+        residuals = rows.residuals
         self.has_scale_, self.n_features_ = rows.answers is not None, rows.width
-        self.global_scale_ = factor = common_scale(z, weight, self._family.power)
-        self._fit(z.mapped(lambda _, block: block / factor) if rows.elsewhere else z / factor, rows)
+        self.global_scale_ = factor = common_scale(residuals, rows.weight, self._family.power)
+        self._fit(residuals.mapped(lambda _, block: block / factor), rows)
         return self
 
     def _distribution(self, rows: Forecasts) -> Distribution:
@@ -203,13 +203,13 @@ class ScaleCalibrator(BaseEstimator):
             raise ValueError(f"features have {width or 'no'} columns, the fit had {fitted or 'no'} columns")
         return rows.scale * self.global_scale_ * self._factor(rows)
 
-    def _fit(self, z: Any, rows: Forecasts) -> None:
-        """Fit to the residuals in units of the globally scaled forecasts: a tensor, or rows that are elsewhere."""
+    def _fit(self, z: Rows, rows: Forecasts) -> None:
+        """Fit to the residuals in units of the globally scaled forecasts."""
 
-    def _thinned(self, z: Any, rows: Forecasts) -> tuple[Forecasts, Tensor]:
-        """Return rows in memory and their residuals: all of them, or of rows in blocks as many as can be kept."""
+    def _thinned(self, rows: Forecasts) -> tuple[Tensor, Forecasts]:
+        """Return such residuals and their rows, in memory: all of them, or of rows in blocks as many as can be kept."""
         some = rows.thinned()
-        return some, z if some is rows else some.residuals / self.global_scale_
+        return some.residuals.whole() / self.global_scale_, some
 
     def _factor(self, rows: Forecasts) -> Tensor | float:
         """Return the factor by which each row's globally calibrated scale is multiplied."""
@@ -242,15 +242,14 @@ class GlobalScale(ScaleCalibrator):
     """
 
 
-def common_scale(z: Any, weight: Array, power: int) -> float:
-    """Return the factor of highest likelihood for all scales, in closed form, for residuals in memory or in blocks."""
+def common_scale(z: Rows, weight: Array, power: int) -> float:
+    """Return the factor of highest likelihood for all scales, in closed form, given the residuals."""
     weights = column(weight)
 
     def sums(rows: Any) -> Tensor:
         sizes = z[rows].double().abs()
         return weights[rows].to(sizes) @ sizes.pow(power)
 
-    rows = z if isinstance(z, Rows) else Rows(z)
-    factor = float((rows.total(sums) / float(weight.sum())) ** (1 / power))
+    factor = float((z.total(sums) / float(weight.sum())) ** (1 / power))
     # Residuals that are all zero would give a scale of zero.
     return max(factor, math.sqrt(torch.finfo(torch.float32).tiny))

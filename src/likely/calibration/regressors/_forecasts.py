@@ -19,7 +19,7 @@ from likely._rows.opened import Arrays, opened
 from likely._typing import Array
 from likely.calibration._held_out import HeldOutRows, check_weight
 
-KEPT = 2**22  # maximum size of the rows that folds are made of, where rows are in blocks
+KEPT_NUMBERS = 2**22  # maximum size of the rows that folds are made of, where rows are in blocks
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,8 @@ class Forecasts(HeldOutRows):
 
     @property
     @override
-    def few(self) -> bool:
-        return not self.elsewhere or len(self.weight) * (3 + self.width) <= KEPT
-
-    def thinned(self) -> Forecasts:
-        """Return as many rows as can be kept, spread evenly over all, of those that are elsewhere."""
-        return self if not self.elsewhere else self.every(max(1, -(-len(self.weight) * (3 + self.width) // KEPT)))
+    def kept(self) -> int:
+        return KEPT_NUMBERS // (3 + self.width) if self.elsewhere else len(self.weight)
 
     @property
     def scale(self) -> Tensor:
@@ -58,14 +54,14 @@ class Forecasts(HeldOutRows):
         return torch.ones_like(self.mean) if self.answers is None else self.answers
 
     @property
-    def residuals(self) -> Any:
-        """The targets less the means, over the scales: a tensor, or rows that are not in memory."""
+    def residuals(self) -> Rows:
+        """The targets less the means, over the scales."""
         return self.computed(lambda rows: (rows.y - rows.mean) / rows.scale)
 
-    def computed(self, compute: Callable[[Forecasts], Tensor], width: int | None = None) -> Any:
-        """Return a function of each row: a tensor, or for rows that are not in memory such rows."""
+    def computed(self, compute: Callable[[Forecasts], Tensor], width: int | None = None) -> Rows:
+        """Return a function of each row, computed where the rows are."""
         if not self.elsewhere:
-            return compute(self)
+            return Rows(compute(self))
         return cast(Rows, self.mean).mapped(lambda rows, _: compute(self.at(rows)), width)
 
     @property
@@ -78,8 +74,7 @@ class Forecasts(HeldOutRows):
         """The features, if numbers, else the mean and, where the regressor has one, the log scale."""
         if self.features is not None:
             return self.features
-        forecast = self.computed(_forecast_features, 1 if self.answers is None else 2)
-        return forecast if isinstance(forecast, Rows) else Rows(forecast)
+        return self.computed(_forecast_features, 1 if self.answers is None else 2)
 
     @override
     def keys(self) -> Keys:
@@ -93,7 +88,7 @@ class Forecasts(HeldOutRows):
 
     @override
     def after(self, fitted: Any) -> Forecasts:
-        return replace(self, answers=self.computed(fitted._scales))
+        return replace(self, answers=self.computed(fitted._scales) if self.elsewhere else fitted._scales(self))
 
     @override
     def nll(self, fitted: Any) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +22,7 @@ from likely.calibration._held_out import HeldOutRows, check_weight
 from likely.functional import softmax_nll
 
 Labels = NDArray[np.int64]
-KEPT = 2**22  # maximum number of calibrated logits kept between two steps; more are recomputed at every pass
+KEPT_NUMBERS = 2**22  # maximum number of calibrated logits kept between two steps; more are recomputed at every pass
 _HOPELESS = 1e6  # nats; an excluded true class costs ∞, which would hide all other differences of candidates
 
 
@@ -34,7 +35,7 @@ class LabelledLogits(HeldOutRows):
         cls, inputs: Any, y: Any, features: Any, sample_weight: Any, *, probabilities: bool = False
     ) -> LabelledLogits:
         """Return the rows of positive weight, after checks."""
-        check = _Check(probabilities)
+        check = functools.partial(_check_block, probabilities=probabilities)
         table = opened("logits", inputs, check, labels=True, sample_weight=sample_weight, y=y, features=features)
         if table is not None:
             answers = _logarithms(table["logits"]) if probabilities else table["logits"]
@@ -44,14 +45,14 @@ class LabelledLogits(HeldOutRows):
         return cls(logits, check_labels(y, logits), extra, weight).counted()
 
     @property
-    @override
-    def few(self) -> bool:
-        return len(self.y) * int(self.answers.shape[1]) <= KEPT
+    def classes(self) -> int:
+        """The number of classes."""
+        return int(self.answers.shape[1])
 
-    def thinned(self) -> LabelledLogits:
-        """Return as many rows as can be kept, spread evenly over all."""
-        stride = -(-len(self.y) // max(1, KEPT // self.answers.shape[1]))
-        return self if stride == 1 else self.every(stride)
+    @property
+    @override
+    def kept(self) -> int:
+        return KEPT_NUMBERS // self.classes
 
     @override
     def at(self, rows: Any) -> LabelledLogits:
@@ -69,7 +70,9 @@ class LabelledLogits(HeldOutRows):
             raise ValueError(
                 f"{kind} has inputs={step.inputs!r}, but steps receive logits: set inputs= of the composition"
             )
-        return clone(step)._fit_rows(self)
+        fitted = clone(step)
+        fitted.n_classes_ = self.classes
+        return fitted._fit_rows(self)
 
     @override
     def after(self, fitted: Any) -> LabelledLogits:
@@ -89,19 +92,21 @@ class LabelledLogits(HeldOutRows):
 
 def check_logits(logits: Any, *, probabilities: bool = False) -> Rows:
     """Return rows of logits, after a check of every value, block by block."""
-    array = logits if isinstance(logits, Tensor) or hasattr(logits, "dtype") else np.asarray(logits)
     name = "probabilities" if probabilities else "logits"
-    if getattr(array, "ndim", 0) != 2 or array.shape[1] < 2:
-        raise ValueError(f"{name} must have the shape (rows, classes) with two classes or more, got {array.shape}")
-    if not isinstance(array, Tensor) and array.dtype.kind != "f":
-        array = np.asarray(array, dtype=np.float64)
-    if len(array) == 0:
+    rows = _as_rows(logits, name)
+    if len(rows) == 0:
         raise ValueError(f"{name} have no rows")
-    rows = Rows(array)
     bad = _bad_row(rows, probabilities)
     if bad is not None:
         raise ValueError(bad.message.format(row=f"row {bad.row} (counted from 0)"))
     return _logarithms(rows) if probabilities else rows
+
+
+def _as_rows(logits: Any, name: str = "logits") -> Rows:
+    array = logits if isinstance(logits, Tensor) or hasattr(logits, "dtype") else np.asarray(logits)
+    if getattr(array, "ndim", 0) != 2 or array.shape[1] < 2:
+        raise ValueError(f"{name} must have the shape (rows, classes) with two classes or more, got {array.shape}")
+    return Rows(array if isinstance(array, Tensor) else numbers(array))
 
 
 def _logarithms(rows: Rows) -> Rows:
@@ -123,22 +128,14 @@ def _bad_row(rows: Rows, probabilities: bool) -> BadRow | None:
     return None
 
 
-class _Check:
+def _check_block(arrays: Arrays, *, probabilities: bool) -> BadRow | None:
     """Check a block of logits, its labels and features."""
-
-    def __init__(self, probabilities: bool) -> None:
-        self.probabilities = probabilities
-
-    def __call__(self, arrays: Arrays) -> BadRow | None:
-        if "y" not in arrays:
-            raise ValueError("y must hold one label per row: an array, or the name of a column")
-        logits = arrays["logits"]
-        if logits.ndim != 2 or logits.shape[1] < 2:
-            raise ValueError(f"logits must have the shape (rows, classes), two classes or more; got {logits.shape}")
-        rows = Rows(numbers(logits))
-        check_labels(arrays["y"], rows)
-        check_features(arrays.get("features"), len(rows))
-        return _bad_row(rows, self.probabilities)
+    if "y" not in arrays:
+        raise ValueError("y must hold one label per row: an array, or the name of a column")
+    rows = _as_rows(arrays["logits"])
+    check_labels(arrays["y"], rows)
+    check_features(arrays.get("features"), len(rows))
+    return _bad_row(rows, probabilities)
 
 
 def check_labels(y: Any, logits: Rows) -> Labels:
