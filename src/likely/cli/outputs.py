@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 from likely._files import loading
 
 Array = NDArray[Any]
-TASKS = ("auto", "classification", "regression")
 # The predictions and the truth of each task, and the usual names of their arrays.
 USUAL: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
-    "classification": (("logits", ("logits",)), ("labels", ("labels", "label"))),
+    "classification": (("logits", ("logits", "probabilities")), ("labels", ("labels", "label"))),
     "regression": (("mean", ("mean",)), ("target", ("target", "y"))),
 }
 
@@ -26,27 +25,20 @@ USUAL: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
 class Names:
     """The names that the command line gives to arrays; None where it gives none."""
 
-    task: str = "auto"
     logits: str | None = None
     labels: str | None = None
     mean: str | None = None
     scale: str | None = None
     target: str | None = None
     features: str | None = None
-    probabilities: bool = False
 
-    def files(self) -> dict[str, Path]:
-        """The names that are files, by option."""
-        named = {name: value for name, value in vars(self).items() if name not in ("task", "probabilities") and value}
-        return {f"--{name}": Path(value) for name, value in named.items() if value.lower().endswith(".npy")}
-
-    def check_used(self, task: str) -> None:
-        """Raise an error for names of the other task's arrays, which would be ignored."""
-        others = ("mean", "scale", "target") if task == "classification" else ("logits", "labels", "probabilities")
-        for field in others:
-            if getattr(self, field):
-                whose = "regressors" if task == "classification" else "classifiers"
-                raise ValueError(f"--{field} is for {whose}, and the task is {task}")
+    def task(self) -> str | None:
+        """The kind of model that has outputs of these names; None if both kinds have."""
+        of_regressor = [name for name in ("mean", "scale", "target") if getattr(self, name)]
+        of_classifier = [name for name in ("logits", "labels") if getattr(self, name)]
+        if of_regressor and of_classifier:
+            raise ValueError(f"--{of_classifier[0]} is for classifiers and --{of_regressor[0]} for regressors")
+        return "regression" if of_regressor else "classification" if of_classifier else None
 
 
 @dataclass(frozen=True)
@@ -54,6 +46,7 @@ class Outputs:
     """Predictions of a model and the truth: logits and labels, or means, scales and targets."""
 
     predicted: Array  # logits, probabilities or means
+    are_probabilities: bool
     truth: Array | None
     features: Array | None
     scale: Array | None
@@ -62,6 +55,13 @@ class Outputs:
 
     def __len__(self) -> int:
         return len(self.predicted)
+
+    def about(self, data: str) -> dict[str, Any]:
+        """What is printed about the file."""
+        classes = {"classes": int(self.predicted.shape[1])} if self.task == "classification" else {}
+        features = 0 if self.features is None else int(self.features.shape[-1])
+        notes = {"notes": list(self.notes)} if self.notes else {}
+        return {"data": data, "rows": len(self), **classes, "features": features, **notes}
 
     def unusual_row(self) -> str | None:
         """The first row with a value that makes most fits fail: an infinity, or a number beyond single precision."""
@@ -80,7 +80,7 @@ class Outputs:
 
 
 class Arrays:
-    """The arrays of an npz or npy file, or the columns of a table; nothing is unpickled.
+    """The arrays of an npz file, or the columns of a table; nothing is unpickled.
 
     A matrix in a table is several columns with one name and a number, such as ``logit_0``, ``logit_1``, …, a column of
     lists, or columns whose names are separated by commas.
@@ -89,10 +89,11 @@ class Arrays:
     def __init__(self, path: Path, table: Any = None) -> None:
         self.path = path
         self.table: Any = None
-        self.arrays: Any = {}
+        self.archive: Any = None
         self.notes: tuple[str, ...] = ()
-        if table is None and path.suffix.lower() in (".npz", ".npy"):
-            self.arrays = _loaded(path)
+        if table is None and path.suffix.lower() == ".npz":
+            with loading(path):
+                self.archive = np.load(path, allow_pickle=False)
         else:
             from likely.auditing._read import read_table
 
@@ -100,20 +101,14 @@ class Arrays:
             self.notes = self.table.notes
             for row, wrong in self.table.ragged.items():
                 raise ValueError(f"{path.name}, row {row}: {wrong}")
-        self.single = isinstance(self.arrays, np.ndarray)
 
     def close(self) -> None:
         """Close the file, if one is open."""
-        if hasattr(self.arrays, "close"):
-            self.arrays.close()
+        if self.archive is not None:
+            self.archive.close()
 
     def find(self, asked: str | None, names: tuple[str, ...], option: str, *, needed: bool = False) -> Array | None:
-        """The array named on the command line, else one with a usual name; else None, or an error if it is needed.
-
-        ``asked`` is a name in the file, or another file that ends in ``.npy``.
-        """
-        if asked is not None and asked.lower().endswith(".npy"):
-            return np.asarray(_loaded(Path(asked)))
+        """The array named on the command line, else one with a usual name; else None, or an error if it is needed."""
         candidates = names if asked is None else (asked,)
         values = next((array for name in candidates if (array := self._named(name)) is not None), None)
         if values is None and asked is not None:
@@ -123,10 +118,8 @@ class Arrays:
         return values
 
     def _named(self, name: str) -> Array | None:
-        if self.single:
-            return None
-        if self.table is None:
-            return self._member(name) if name in self.arrays else None
+        if self.archive is not None:
+            return self._member(name) if name in self.archive else None
         columns = list(self.table.frame.columns)
         if name in columns:
             self.table.check_single(name)
@@ -139,36 +132,27 @@ class Arrays:
 
     def _member(self, name: str) -> Array:
         with loading(self.path):
-            return np.asarray(self.arrays[name])
+            return np.asarray(self.archive[name])
 
     def _inventory(self) -> str:
-        if self.single:
-            return f"it is a single array of {times(self.arrays)}, so the others need an .npy file each"
         if self.table is not None:
             columns = self.table.frame.columns
             return f"its columns are {', '.join(map(repr, columns[:12]))}" + (" …" if len(columns) > 12 else "")
-        names = [f"{name} ({times(self._member(name))})" for name in self.arrays]
+        names = [f"{name} ({_shape(self._member(name))})" for name in self.archive]
         return f"it holds {', '.join(names)}" if names else "it holds no arrays"
 
 
-def read_outputs(path: Path, names: Names, *, truth: bool, table: Any = None) -> Outputs:
-    """Read a model's outputs, with labels or targets if they are needed or named."""
-    if names.task not in TASKS:
-        raise ValueError(f"--task must be {', '.join(TASKS[:-1])} or {TASKS[-1]}, got {names.task!r}")
+def read_outputs(path: Path, names: Names, *, task: str | None = None, truth: bool, table: Any = None) -> Outputs:
+    """Read a model's outputs, with labels or targets if ``truth``; the task follows from the names, or the arrays."""
     with closing(Arrays(path, table)) as arrays:
-        return _read(arrays, names, truth)
+        return _read(arrays, names, task or names.task() or _task(arrays), truth)
 
 
-def _read(arrays: Arrays, names: Names, truth: bool) -> Outputs:
-    task = names.task if names.task != "auto" else _task(arrays, names)
+def _read(arrays: Arrays, names: Names, task: str, truth: bool) -> Outputs:
     (prediction, usual), (true, usual_truth) = USUAL[task]
-    asked, asked_truth = getattr(names, prediction), getattr(names, true)
-    if names.probabilities:
-        usual = ("probabilities", *usual)
-    alone = arrays.single and asked is None
     parts: dict[str, Any] = {
-        prediction: arrays.arrays if alone else arrays.find(asked, usual, prediction, needed=True),
-        true: arrays.find(asked_truth, usual_truth, true, needed=True) if truth or asked_truth is not None else None,
+        prediction: arrays.find(getattr(names, prediction), usual, prediction, needed=True),
+        true: arrays.find(getattr(names, true), usual_truth, true, needed=True) if truth else None,
         "features": arrays.find(names.features, ("features",), "features"),
         "scale": arrays.find(names.scale, ("scale",), "scale") if task == "regression" else None,
     }
@@ -178,54 +162,45 @@ def _read(arrays: Arrays, names: Names, truth: bool) -> Outputs:
             _check_numbers(name, array)
             if len(array) != len(predicted):
                 raise ValueError(
-                    f"{name} are {times(array)}, but {prediction} {times(predicted)}: as many rows are needed"
+                    f"{name} are {_shape(array)}, but {prediction} {_shape(predicted)}: as many rows are needed"
                 )
     vectors = {
         name: array[:, 0] if array is not None and array.ndim == 2 and array.shape[1] == 1 else array
         for name, array in parts.items()
     }
     if task == "classification":
-        _check_classes(predicted, vectors[true], names.probabilities)
+        _check_classes(predicted, vectors[true])
     else:
         predicted = vectors[prediction]
-    return Outputs(predicted, vectors[true], parts["features"], vectors["scale"], task, arrays.notes)
+    shares = task == "classification" and _are_probabilities(predicted)
+    return Outputs(predicted, shares, vectors[true], parts["features"], vectors["scale"], task, arrays.notes)
 
 
-def _task(arrays: Arrays, names: Names) -> str:
-    if arrays.single:
-        return "regression" if names.target or names.mean or names.scale else "classification"
-    usual = ("logits", "probabilities")
-    logits = names.logits or names.labels or names.probabilities or arrays.find(None, usual, "logits") is not None
-    mean = names.mean or names.target or arrays.find(None, ("mean",), "mean") is not None
-    if logits and mean:
-        raise ValueError(f"{arrays.path.name} has logits and means: choose --task classification or --task regression")
-    return "regression" if mean else "classification"
+def _task(arrays: Arrays) -> str:
+    has_logits = arrays.find(None, USUAL["classification"][0][1], "logits") is not None
+    has_mean = arrays.find(None, ("mean",), "mean") is not None
+    if has_logits and has_mean:
+        raise ValueError(f"{arrays.path.name} has logits and means: name those to calibrate, by --logits or --mean")
+    return "regression" if has_mean else "classification"
 
 
 def _check_numbers(name: str, array: Array) -> None:
     if array.dtype.kind not in "fiub" or array.ndim == 0:
         shown = f", such as {array.flat[0]!r}" if array.size else ""
-        raise ValueError(f"{name} must be numbers, one entry per row; found {array.dtype} of {times(array)}{shown}")
+        raise ValueError(f"{name} must be numbers, one entry per row; found {array.dtype} of {_shape(array)}{shown}")
     if len(array) == 0:
         raise ValueError(f"{name} have no rows")
 
 
-def _check_classes(logits: Array, labels: Array | None, probabilities: bool) -> None:
+def _check_classes(logits: Array, labels: Array | None) -> None:
     if logits.ndim == 1 or (logits.ndim == 2 and logits.shape[1] == 1):
         raise ValueError("logits have one number per row; for two classes give two columns: zeros and these numbers")
     if logits.ndim != 2:
-        raise ValueError(f"logits must be rows × classes, found {times(logits)}")
-    normal = bool((logits >= 0).all()) and bool((np.abs(logits.sum(1, dtype=np.float64) - 1) < 1e-2).all())
-    if normal and not probabilities:
-        raise ValueError(
-            "every row of the logits is ≥ 0 and sums to one, so they are probabilities: add --probabilities"
-        )
-    if probabilities and not normal:
-        raise ValueError("with --probabilities every row must be ≥ 0 and sum to one; these do not: are they logits?")
+        raise ValueError(f"logits must be rows × classes, found {_shape(logits)}")
     if labels is None:
         return
     if labels.ndim != 1:
-        raise ValueError(f"labels must be one class number per row, found {times(labels)}")
+        raise ValueError(f"labels must be one class number per row, found {_shape(labels)}")
     wrong = np.flatnonzero(~np.isfinite(labels) | (labels != np.floor(labels)))
     if len(wrong):
         raise ValueError(
@@ -233,10 +208,9 @@ def _check_classes(logits: Array, labels: Array | None, probabilities: bool) -> 
         )
 
 
-def _loaded(path: Path) -> Any:
-    """An array, or an open archive of arrays."""
-    with loading(path):
-        return np.load(path, mmap_mode="r" if path.suffix.lower() == ".npy" else None, allow_pickle=False)
+def _are_probabilities(predicted: Array) -> bool:
+    """Whether every row is ≥ 0 and sums to one."""
+    return bool((predicted >= 0).all()) and bool((np.abs(predicted.sum(1, dtype=np.float64) - 1) < 1e-2).all())
 
 
 def _numbered(name: str, columns: list[str]) -> list[str]:
@@ -266,6 +240,6 @@ def _numbers(column: Any) -> Array:
     return np.asarray(values)
 
 
-def times(array: Array) -> str:
+def _shape(array: Array) -> str:
     """The shape of an array in words."""
     return " × ".join(map(str, array.shape)) or "one number"
