@@ -198,7 +198,7 @@ def test_regressors(method: str, own_scale: bool, forecasts: dict[str, np.ndarra
     before, after = scores["in 90% interval"]
     assert float(after) == pytest.approx(0.9, abs=0.06)
     assert float(before) < 0.5 if own_scale else before == "–"
-    words = ("predict", tmp_path / "m.json", tmp_path / "o.npz", "--quantiles", "0.1,0.5", "--coverage", 0.8)
+    words = ("predict", tmp_path / "m.json", tmp_path / "o.npz", "--coverage", 0.8)
     assert likely_command(*words, "--out", tmp_path / "f.npz").exit_code == 0
     assert likely_command(*words, "--out", tmp_path / "f.csv").exit_code == 0
     loaded = calibration.load(tmp_path / "m.json")
@@ -206,10 +206,8 @@ def test_regressors(method: str, own_scale: bool, forecasts: dict[str, np.ndarra
     with np.load(tmp_path / "f.npz") as found:
         assert np.array_equal(found["scale"], loaded.predict_scale(*rows))
         assert np.array_equal([found["lower"], found["upper"]], loaded.predict_interval(*rows, coverage=0.8))
-        np.testing.assert_allclose(found["quantiles"][:, 0], found["lower"], rtol=1e-6)
-        assert found["levels"].tolist() == [0.1, 0.5]
     table = pd.read_csv(tmp_path / "f.csv")
-    assert list(table.columns) == ["mean", "scale", "lower", "upper", "quantile_0.1", "quantile_0.5"]
+    assert list(table.columns) == ["mean", "scale", "lower", "upper"]
 
 
 def test_a_laplace_regressor_is_judged_as_one(forecasts: dict[str, np.ndarray], tmp_path: Path) -> None:
@@ -341,7 +339,6 @@ def test_predict_refuses_what_the_model_was_not_fitted_to(
     for words, message in (
         (["--out", tmp_path / "p.xlsx"], "--out must end in .npz, .csv or .parquet"),
         (["--out", tmp_path / "p.npz", "--coverage", 1], "--coverage must be between 0 and 1"),
-        (["--out", tmp_path / "p.npz", "--quantiles", "0.1;2"], "--quantiles must be numbers between 0 and 1"),
     ):
         done = likely_command("predict", tmp_path / "m.json", outputs, *words)
         assert done.exit_code == 2

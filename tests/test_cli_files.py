@@ -277,7 +277,6 @@ def test_a_label_of_probability_zero_has_an_infinite_loss(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("predict", "m.json", "v.npz", "--out", "p.csv", "--quantiles", "0.1"), "--quantiles is for regressors"),
         (("predict", "m.json", "v.npz", "--out", "p.csv", "--coverage", "0.8"), "--coverage is for regressors"),
         (("predict", "m.json", "v.npz", "--out", "p.csv", "--scale", "s"), "m.json does classification"),
         (("calibrate", "v.npz", "--likelihood", "laplace"), "--likelihood is for regressors"),

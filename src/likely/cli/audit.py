@@ -131,7 +131,7 @@ def audit_command(
         raise typer.Exit(1)
 
 
-def _keep_inputs(out: Path, options: dict[str, Path | None], inputs: list[Path]) -> None:
+def _keep_inputs(out: Path, options: dict[str, Path | None], inputs: list[str]) -> None:
     """Raise an error if a file that the audit writes is one that it reads."""
     from likely._destination import keep_inputs
 

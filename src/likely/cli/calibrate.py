@@ -26,7 +26,7 @@ EXAMPLES = "\n\n".join(
 )
 PREDICT_HELP = (
     "Apply a calibrator to a model's outputs, and write what it predicts.\n\n"
-    "For a classifier these are probabilities, for a regressor scales, intervals and quantiles."
+    "For a classifier these are probabilities, for a regressor scales and intervals."
 )
 PREDICT_EXAMPLES = "\n\n".join(
     (
@@ -79,10 +79,6 @@ Coverage = Annotated[
     float | None,
     option("Probability that the intervals hold, between 0 and 1.", "SHARE", _REGRESSOR, show_default="0.9"),
 ]
-Quantiles = Annotated[
-    str | None,
-    option("Levels of quantiles to write, separated by commas: 0.1,0.5,0.9.", "LEVELS", _REGRESSOR),
-]
 
 
 def calibrate_command(
@@ -118,14 +114,13 @@ def predict_command(
     scale: Scale = None,
     features: Features = None,
     coverage: Coverage = None,
-    quantiles: Quantiles = None,
 ) -> None:
     """Apply a calibrator and print its scores; the options are described in their help."""
     from likely.cli.outputs import Names
     from likely.cli.predict import predict
 
     names = Names(logits=logits, mean=mean, scale=scale, features=features)
-    _print(predict(model, data, out, names, coverage=coverage, quantiles=quantiles))
+    _print(predict(model, data, out, names, coverage=coverage))
 
 
 def _print(about: dict[str, Any]) -> None:

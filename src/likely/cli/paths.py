@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import glob
-import os
 from pathlib import Path
 from typing import Any
 
 from likely._destination import keep_inputs, writable
-from likely._rows.sources import ENDINGS, Source, is_one_file, source_of
+from likely._rows.sources import Source, is_one_file, source_of
 
 
-def one_or_several(named: list[str] | None) -> tuple[Any, list[Path]]:
+def one_or_several(named: list[str] | None) -> tuple[Any, list[str]]:
     """What the DATA arguments of an audit name, and the files among it."""
     if not named:
         return None, []
-    if len(named) == 1 and is_one_file(named[0]):
-        return Path(named[0]), [Path(named[0])]
-    files = [file for name in named if "://" not in name for file in _files(name)]
-    return (named[0] if len(named) == 1 else named), files
+    data = named[0] if len(named) == 1 else named
+    if is_one_file(data):
+        return Path(named[0]), named
+    source = source_of(data)
+    return data, [] if source is None else source.paths
 
 
-def several_files(data: str | Path) -> Source | None:
-    """The table in a folder, a glob or a URL, which is read in blocks; None for a single file."""
-    return None if is_one_file(data) else source_of(str(data))
+def several_files(data: Any) -> Source | None:
+    """The table in several files, a folder, a glob or a URL, which is read in blocks; None for a single file."""
+    return None if is_one_file(data) else source_of(data)
 
 
 def check_output(out: Path, inputs: dict[str, Any], source: Source | None) -> None:
@@ -35,9 +34,3 @@ def check_output(out: Path, inputs: dict[str, Any], source: Source | None) -> No
     if not out.exists() or out.is_file():  # otherwise a pipe or a device, which is written to directly
         with writable(out.parent):
             pass
-
-
-def _files(name: str) -> list[Path]:
-    names = [name] if os.path.exists(name) else glob.glob(name, recursive=True)
-    inside = [path.rglob("*") if path.is_dir() else [path] for path in map(Path, names)]
-    return [file for files in inside for file in files if file.suffix.lower() in ENDINGS]

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
-import torch
 
 from likely._files import replacing
 from likely.auditing._read import source_name
@@ -21,11 +20,8 @@ from likely.cli.paths import check_output, several_files
 ENDINGS = (".npz", ".csv", ".parquet")
 
 
-def predict(
-    model: Path, data: str | Path, out: Path, names: Names, *, coverage: float | None, quantiles: str | None
-) -> dict[str, Any]:
+def predict(model: Path, data: str | Path, out: Path, names: Names, *, coverage: float | None) -> dict[str, Any]:
     """Apply a calibrator to the outputs in a file, and write its predictions; return what is printed."""
-    levels = _levels(quantiles)
     if coverage is not None and not 0 < coverage < 1:
         raise ValueError(f"--coverage must be between 0 and 1, got {coverage}")
     if out.suffix.lower() not in ENDINGS:
@@ -37,8 +33,8 @@ def predict(
         )
     check_output(out, {"MODEL": model, "DATA": data}, source)
     fitted = load(model)
-    predictor = _Predictor(fitted, model.name, source_name(data), names, coverage or 0.9, levels)
-    predictor.check_options({"--coverage": coverage, "--quantiles": quantiles})
+    predictor = _Predictor(fitted, model.name, source_name(data), names, coverage or 0.9)
+    predictor.check_options(coverage)
     if source:
         parts = source.each(predictor.of_block)
     else:
@@ -63,17 +59,15 @@ class _Predictor:
     data: str
     names: Names
     coverage: float
-    levels: list[float]
 
     @property
     def task(self) -> str:
         return "classification" if isinstance(self.fitted, Calibrator) else "regression"
 
-    def check_options(self, of_regressors: dict[str, Any]) -> None:
+    def check_options(self, coverage: float | None) -> None:
         """Raise an error for options that a model of this kind would ignore."""
-        for option, value in of_regressors.items():
-            if self.task == "classification" and value is not None:
-                raise ValueError(f"{option} is for regressors, and {self.model} belongs to a classifier")
+        if self.task == "classification" and coverage is not None:
+            raise ValueError(f"--coverage is for regressors, and {self.model} belongs to a classifier")
         if self.names.task() not in (None, self.task):
             raise ValueError(f"{self.model} does {self.task}: name its outputs only, by --logits or --mean and --scale")
 
@@ -120,12 +114,7 @@ class _Predictor:
             return {"predicted": probabilities.argmax(1), "probabilities": probabilities}
         rows = (outputs.predicted, outputs.scale, outputs.features)
         lower, upper = fitted.predict_interval(*rows, self.coverage)
-        arrays = {"mean": outputs.predicted, "scale": fitted.predict_scale(*rows), "lower": lower, "upper": upper}
-        if self.levels:
-            distribution = fitted.distribution(*rows)
-            ends = [distribution.icdf(torch.full_like(distribution.mean, level)).numpy() for level in self.levels]
-            arrays |= {"levels": np.array(self.levels), "quantiles": np.stack(ends, axis=1)}
-        return arrays
+        return {"mean": outputs.predicted, "scale": fitted.predict_scale(*rows), "lower": lower, "upper": upper}
 
 
 def _written(parts: Iterator[_Part], out: Path, data: str) -> dict[str, Any]:
@@ -172,23 +161,7 @@ def _write_parquet(parts: Iterator[_Part], beside: Path) -> list[dict[str, Any]]
 
 def _columns(arrays: dict[str, Any]) -> dict[str, Any]:
     """One column per number of a row."""
-    columns: dict[str, Any] = {}
-    for name, array in arrays.items():
-        if name == "probabilities":
-            columns |= {f"probability_{k}": np.ascontiguousarray(column) for k, column in enumerate(array.T)}
-        elif name == "quantiles":
-            levels = zip(arrays["levels"], array.T, strict=True)
-            columns |= {f"quantile_{level:g}": np.ascontiguousarray(column) for level, column in levels}
-        elif name != "levels":
-            columns[name] = array
+    columns = dict(arrays)
+    for k, column in enumerate(columns.pop("probabilities", np.empty((0, 0))).T):
+        columns[f"probability_{k}"] = np.ascontiguousarray(column)
     return columns
-
-
-def _levels(quantiles: str | None) -> list[float]:
-    try:
-        levels = [float(part) for part in quantiles.split(",")] if quantiles else []
-    except ValueError:
-        levels = [math.nan]
-    if not all(0 < level < 1 for level in levels):
-        raise ValueError(f"--quantiles must be numbers between 0 and 1 separated by commas, got {quantiles}")
-    return levels

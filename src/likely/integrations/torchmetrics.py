@@ -109,7 +109,8 @@ class Metric(torchmetrics.Metric):
         if self._stored == "mean":
             total, weight = (getattr(self, name) for name in self._names)
             return (total / weight) ** (1 / self._power)
-        target, *predictions, weight = (dim_zero_cat(getattr(self, name)) for name in self._names)
+        columns: Any = (dim_zero_cat(getattr(self, name)) for name in self._names)
+        target, *predictions, weight = columns
         options = {**self.options, "sample_weight": weight}
         if self._stored == "confidence":
             options["pos_label"] = 1
