@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,6 +78,7 @@ class Outputs:
         return None
 
 
+@dataclass(frozen=True)
 class Arrays:
     """The arrays of an npz file, or the columns of a table; nothing is unpickled.
 
@@ -86,69 +86,68 @@ class Arrays:
     lists, or columns whose names are separated by commas.
     """
 
-    def __init__(self, path: Path, table: Any = None) -> None:
-        self.path = path
-        self.table: Any = None
-        self.archive: Any = None
-        self.notes: tuple[str, ...] = ()
+    file: str
+    arrays: dict[str, Array]
+    notes: tuple[str, ...] = ()
+    repeated: frozenset[str] = frozenset()  # names that more than one column has
+
+    @classmethod
+    def read(cls, path: Path, table: Any = None) -> Arrays:
+        """Read a file, or take a table that was read from it."""
         if table is None and path.suffix.lower() == ".npz":
-            with loading(path):
-                self.archive = np.load(path, allow_pickle=False)
-        else:
-            from likely.auditing._read import read_table
+            with loading(path), np.load(path, allow_pickle=False) as archive:
+                return cls(path.name, dict(archive))
+        from likely.auditing._read import read_table
 
-            self.table = read_table(path if table is None else table)
-            self.notes = self.table.notes
-            for row, wrong in self.table.ragged.items():
-                raise ValueError(f"{path.name}, row {row}: {wrong}")
-
-    def close(self) -> None:
-        """Close the file, if one is open."""
-        if self.archive is not None:
-            self.archive.close()
+        read = read_table(path if table is None else table)
+        for row, wrong in read.ragged.items():
+            raise ValueError(f"{path.name}, row {row}: {wrong}")
+        columns = {str(name): _column(read.frame[name]) for name in read.frame.columns}
+        return cls(path.name, columns, read.notes, read.repeated)
 
     def find(self, asked: str | None, names: tuple[str, ...], option: str, *, needed: bool = False) -> Array | None:
         """The array named on the command line, else one with a usual name; else None, or an error if it is needed."""
         candidates = names if asked is None else (asked,)
         values = next((array for name in candidates if (array := self._named(name)) is not None), None)
         if values is None and asked is not None:
-            raise ValueError(f"{self.path.name} has no {asked!r} for --{option}: {self._inventory()}")
+            raise ValueError(f"{self.file} has no {asked!r} for --{option}: {self._inventory()}")
         if values is None and needed:
-            raise ValueError(f"{self.path.name} has no {names[0]}: {self._inventory()}; name yours by --{option}")
+            raise ValueError(f"{self.file} has no {names[0]}: {self._inventory()}; name yours by --{option}")
         return values
 
     def _named(self, name: str) -> Array | None:
-        if self.archive is not None:
-            return self._member(name) if name in self.archive else None
-        columns = list(self.table.frame.columns)
-        if name in columns:
-            self.table.check_single(name)
-            return _column(self.table.frame[name])
         listed = [part.strip() for part in name.split(",")]
-        chosen = listed if set(listed) <= set(columns) else _numbered(name, columns)
-        for column in chosen:
-            self.table.check_single(column)
-        return np.stack([_numbers(self.table.frame[column]) for column in chosen], axis=1) if chosen else None
+        names = [name] if name in self.arrays else listed if set(listed) <= self.arrays.keys() else self._numbered(name)
+        for part in names:
+            if part in self.repeated:
+                raise ValueError(f"{self.file} has more than one column named {part!r}: rename all but one of them")
+            if names != [name] and self.arrays[part].dtype.kind not in "fiub":
+                raise ValueError(f"column {part!r} has values that are not numbers")
+        if names == [name]:
+            return self.arrays[name]
+        return np.stack([self.arrays[part] for part in names], axis=1) if names else None
 
-    def _member(self, name: str) -> Array:
-        with loading(self.path):
-            return np.asarray(self.archive[name])
+    def _numbered(self, name: str) -> list[str]:
+        """The columns with this name and a number, sorted by number; an error if a number is missing."""
+        pattern = re.compile(rf"{re.escape(name.removesuffix('s'))}s?[ _.-]?(\d+)")
+        matches = [match for column in self.arrays if (match := pattern.fullmatch(column))]
+        by_number = {int(match[1]): match[0] for match in matches if self.arrays[match[0]].ndim == 1}
+        order = sorted(by_number)
+        if order and (order[0] > 1 or order != list(range(order[0], order[0] + len(order)))):
+            numbers = ", ".join(map(str, order[:12]))
+            raise ValueError(f"the columns of {name} are numbered {numbers}: one is missing")
+        return [by_number[number] for number in order]
 
     def _inventory(self) -> str:
-        if self.table is not None:
-            columns = self.table.frame.columns
-            return f"its columns are {', '.join(map(repr, columns[:12]))}" + (" …" if len(columns) > 12 else "")
-        names = [f"{name} ({_shape(self._member(name))})" for name in self.archive]
-        return f"it holds {', '.join(names)}" if names else "it holds no arrays"
+        names = [f"{name} ({_shape(array)})" for name, array in self.arrays.items()]
+        more = " …" if len(names) > 12 else ""
+        return f"it holds {', '.join(names[:12])}{more}" if names else "it holds no arrays"
 
 
 def read_outputs(path: Path, names: Names, *, task: str | None = None, truth: bool, table: Any = None) -> Outputs:
     """Read a model's outputs, with labels or targets if ``truth``; the task follows from the names, or the arrays."""
-    with closing(Arrays(path, table)) as arrays:
-        return _read(arrays, names, task or names.task() or _task(arrays), truth)
-
-
-def _read(arrays: Arrays, names: Names, task: str, truth: bool) -> Outputs:
+    arrays = Arrays.read(path, table)
+    task = task or names.task() or _task(arrays)
     (prediction, usual), (true, usual_truth) = USUAL[task]
     parts: dict[str, Any] = {
         prediction: arrays.find(getattr(names, prediction), usual, prediction, needed=True),
@@ -180,7 +179,7 @@ def _task(arrays: Arrays) -> str:
     has_logits = arrays.find(None, USUAL["classification"][0][1], "logits") is not None
     has_mean = arrays.find(None, ("mean",), "mean") is not None
     if has_logits and has_mean:
-        raise ValueError(f"{arrays.path.name} has logits and means: name those to calibrate, by --logits or --mean")
+        raise ValueError(f"{arrays.file} has logits and means: name those to calibrate, by --logits or --mean")
     return "regression" if has_mean else "classification"
 
 
@@ -213,30 +212,12 @@ def _are_probabilities(predicted: Array) -> bool:
     return bool((predicted >= 0).all()) and bool((np.abs(predicted.sum(1, dtype=np.float64) - 1) < 1e-2).all())
 
 
-def _numbered(name: str, columns: list[str]) -> list[str]:
-    """The columns with this name and a number, sorted by number; an error if a number is missing."""
-    pattern = re.compile(rf"{re.escape(name.removesuffix('s'))}s?[ _.-]?(\d+)")
-    by_number = {int(match.group(1)): column for column in columns if (match := pattern.fullmatch(column))}
-    order = sorted(by_number)
-    if order and (order[0] > 1 or order != list(range(order[0], order[0] + len(order)))):
-        numbers = ", ".join(map(str, order[:12]))
-        raise ValueError(f"the columns of {name} are numbered {numbers}: one is missing")
-    return [by_number[number] for number in order]
-
-
 def _column(column: Any) -> Array:
     values = column.to_numpy()
     if values.dtype == object and len(values) and isinstance(values[0], list | tuple | np.ndarray):
         if len({len(row) for row in values}) > 1:
             raise ValueError(f"the lists of column {column.name!r} differ in length")
         return np.stack([np.asarray(row) for row in values])
-    return np.asarray(values)
-
-
-def _numbers(column: Any) -> Array:
-    values = column.to_numpy()
-    if values.dtype.kind not in "fiub":
-        raise ValueError(f"column {column.name!r} has values that are not numbers")
     return np.asarray(values)
 
 
