@@ -415,6 +415,7 @@ EXTRAS = {
     "transformers": "Hugging Face's `Trainer`, Accelerate",
     "skorch": "skorch",
     "torchmetrics": "torchmetrics",
+    "mapie": "MAPIE",
     "onnx": "export to ONNX",
     "all": "everything above that most people want",
     "integrations": "every library of the integrations",

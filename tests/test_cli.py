@@ -70,22 +70,12 @@ def test_info_for_people_and_for_programs() -> None:
     shown = likely_command("info")
     assert shown.exit_code == 0
     about = json.loads(likely_command("info", "--json").stdout)
-    assert list(about) == ["versions", "machine", "torch", "kernels", "libraries", "extras", "environment"]
+    assert list(about) == ["versions", "machine", "torch", "kernels", "libraries", "environment"]
     assert list(about["versions"]) == ["likely", "python", "torch", "numpy", "scipy", "scikit-learn"]
     assert {"cpu", "cores", "memory"} <= set(about["machine"])
-    assert all(isinstance(installed, bool) for installed in about["extras"].values())
-    for value in (*about["versions"].values(), *about["extras"]):
+    for value in (*about["versions"].values(), *about["libraries"].values()):
         assert value in shown.stdout
     assert "the data of experiments" not in shown.stdout  # which are no part of what is installed
-
-
-def test_an_extra_is_installed_when_all_it_asks_for_is() -> None:
-    from likely._machine import _wanted
-
-    requirements = ['a>=1; extra == "one"', "b[x]>=2 ; extra == 'two'", "likely[one,two]; extra == 'all'", "torch>=2.6"]
-    assert _wanted("one", requirements) == {"a"}
-    assert _wanted("two", requirements) == {"b"}
-    assert _wanted("all", requirements) == {"a", "b"}
 
 
 def test_the_console_script_is_installed() -> None:

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,11 @@ N, C, D = 300, 3, 4
 
 def likely_command(*words: object) -> Result:
     return CliRunner().invoke(cli.build(), [str(word) for word in words])
+
+
+def about(model: Path) -> dict[str, Any]:
+    """What the command stored in the model about the fit."""
+    return json.loads(model.read_text())["about"]
 
 
 @pytest.fixture
@@ -87,36 +93,36 @@ def test_the_scores_are_of_rows_left_out(tmp_path: Path) -> None:
     labels = rng.integers(0, C, 200)
     logits, features = 2 * np.eye(C)[labels] + rng.normal(size=(200, C)), rng.normal(size=(200, 60))
     np.savez(tmp_path / "o.npz", logits=logits, labels=labels, features=features)
-    words = ("calibrate", tmp_path / "o.npz", "--method", "isotonic", "--out", tmp_path / "m.json", "--json")
-    about = json.loads(likely_command(*words).stdout)
+    likely_command("calibrate", tmp_path / "o.npz", "--method", "isotonic", "--out", tmp_path / "m.json")
+    scores = about(tmp_path / "m.json")
     fitted = calibration.load(tmp_path / "m.json")
     own = negative_log_likelihood(labels, fitted.predict_proba(logits))
-    assert about["after"]["NLL"] > own + 0.02
+    assert scores["after"]["NLL"] > own + 0.02
     honest = []
     from sklearn.model_selection import KFold
 
     for kept, out in KFold(5, shuffle=True, random_state=0).split(logits):
         part = calibration.IsotonicCalibration().fit(logits[kept], labels[kept])
         honest.append(negative_log_likelihood(labels[out], part.predict_proba(logits[out]), reduction="none"))
-    assert about["after"]["NLL"] == pytest.approx(np.concatenate(honest).mean(), rel=1e-9)
+    assert scores["after"]["NLL"] == pytest.approx(np.concatenate(honest).mean(), rel=1e-9)
 
 
-def test_json_for_machines_says_the_same_twice_and_is_kept_in_the_model(outputs: Path, tmp_path: Path) -> None:
-    words = ("calibrate", outputs, "--method", "global", "--out", tmp_path / "m.json", "--json", "--seed", 3)
-    first, second = likely_command(*words), likely_command(*words)
-    assert first.stdout == second.stdout
-    about = json.loads(first.stdout)
-    assert (about["rows"], about["classes"], about["features"], about["seed"]) == (N, C, D, 3)
-    assert about["before"]["NLL"] - about["after"]["NLL"] == pytest.approx(about["gain"]["NLL"])
-    assert about["gain"]["error"] > 0
-    kept = json.loads((tmp_path / "m.json").read_text())["about"]
-    assert kept == {name: value for name, value in about.items() if name != "out"}
-    other = json.loads(likely_command(*words[:-1], 4).stdout)
-    assert other["after"]["NLL"] != about["after"]["NLL"]
+def test_the_same_seed_gives_the_same_scores_which_are_kept_in_the_model(outputs: Path, tmp_path: Path) -> None:
+    model = tmp_path / "m.json"
+    words = ("calibrate", outputs, "--method", "global", "--out", model, "--random-state")
+    first, scores = likely_command(*words, 3), about(model)
+    assert first.stdout == likely_command(*words, 3).stdout
+    assert scores == about(model)
+    assert (scores["rows"], scores["classes"], scores["features"], scores["random_state"]) == (N, C, D, 3)
+    assert scores["before"]["NLL"] - scores["after"]["NLL"] == pytest.approx(scores["gain"]["NLL"])
+    assert scores["gain"]["error"] > 0
+    assert "The NLL falls by" in first.stdout
+    likely_command(*words, 4)
+    assert about(model)["after"]["NLL"] != scores["after"]["NLL"]
 
 
 def test_auto_names_what_it_chose(outputs: Path, tmp_path: Path) -> None:
-    words = ("calibrate", outputs, "--out", tmp_path / "m.json", "--folds", 0)
+    words = ("calibrate", outputs, "--out", tmp_path / "m.json", "--cv", 0)
     done = likely_command(*words)
     assert done.exit_code == 0, done.stderr
     members = list(calibration.load(tmp_path / "m.json").members_)
@@ -124,16 +130,7 @@ def test_auto_names_what_it_chose(outputs: Path, tmp_path: Path) -> None:
     assert "before" not in done.stdout
 
 
-def test_predict_scores_rows_whose_labels_are_named(outputs: Path, tmp_path: Path) -> None:
-    likely_command("calibrate", outputs, "--method", "global", "--out", tmp_path / "m.json")
-    words = ("predict", tmp_path / "m.json", outputs, "--out", tmp_path / "p.npz")
-    assert "NLL" not in likely_command(*words).stdout
-    done = likely_command(*words, "--labels", "labels")
-    assert "These scores are valid only if m.json was fitted to other rows." in done.stdout
-    assert "The NLL falls by" in done.stdout
-
-
-@pytest.mark.parametrize("kind", ["csv", "parquet", "lists", "npy", "renamed"])
+@pytest.mark.parametrize("kind", ["csv", "parquet", "lists", "renamed"])
 def test_every_kind_of_file_gives_the_same_model(
     kind: str, outputs: Path, arrays: dict[str, np.ndarray], tmp_path: Path
 ) -> None:
@@ -152,18 +149,13 @@ def test_every_kind_of_file_gives_the_same_model(
         lists = {"logits": list(arrays["logits"].astype(float)), "features": list(arrays["features"])}
         pd.DataFrame({**lists, "labels": arrays["labels"]}).to_parquet(tmp_path / "o.parquet")
         words = [tmp_path / "o.parquet"]
-    elif kind == "npy":
-        for name, array in arrays.items():
-            np.save(tmp_path / f"{name}.npy", array.astype(np.float64) if name == "logits" else array)
-        words = [tmp_path / "logits.npy"]
-        words += ["--labels", tmp_path / "labels.npy", "--features", tmp_path / "features.npy"]
     else:
         renamed = {f"val_{name}": array.astype(np.float64) for name, array in arrays.items()}
         np.savez(tmp_path / "o.npz", **renamed, other=np.zeros(7))
         words = [tmp_path / "o.npz"]
         for name in arrays:
             words += [f"--{name}", f"val_{name}"]
-    done = likely_command("calibrate", *words, "--method", "feature", "--folds", 0, "--out", tmp_path / "m.json")
+    done = likely_command("calibrate", *words, "--method", "feature", "--cv", 0, "--out", tmp_path / "m.json")
     assert done.exit_code == 0, done.stderr
     fitted = calibration.FeatureTemperature().fit(
         arrays["logits"].astype(np.float64), arrays["labels"], arrays["features"]
@@ -176,17 +168,14 @@ def test_probabilities_are_taken_for_what_they_are(arrays: dict[str, np.ndarray]
     probabilities = softmax(arrays["logits"].astype(np.float64))
     np.savez(tmp_path / "p.npz", probabilities=probabilities, labels=arrays["labels"])
     np.savez(tmp_path / "l.npz", logits=arrays["logits"], labels=arrays["labels"])
-    np.savez(tmp_path / "wrong.npz", logits=probabilities, labels=arrays["labels"])
-    words = ("--method", "global", "--out", tmp_path / "m.json")
-    done = likely_command("calibrate", tmp_path / "wrong.npz", *words)
+    np.savez(tmp_path / "named.npz", logits=probabilities, labels=arrays["labels"])
+    for name in ("p.npz", "named.npz"):
+        done = likely_command("calibrate", tmp_path / name, "--method", "global", "--out", tmp_path / "m.json")
+        assert done.exit_code == 0, done.stderr
+        assert calibration.load(tmp_path / "m.json").inputs == "probabilities"
+    done = likely_command("predict", tmp_path / "m.json", tmp_path / "l.npz", "--out", tmp_path / "out.npz")
     assert done.exit_code == 2
-    assert "they are probabilities: add --probabilities" in done.stderr
-    done = likely_command("calibrate", tmp_path / "l.npz", "--probabilities", *words)
-    assert done.exit_code == 2
-    assert "are they logits?" in done.stderr
-    done = likely_command("calibrate", tmp_path / "p.npz", "--probabilities", *words)
-    assert done.exit_code == 0, done.stderr
-    assert calibration.load(tmp_path / "m.json").inputs == "probabilities"
+    assert "m.json was fitted to probabilities, and l.npz has logits" in done.stderr
     done = likely_command("predict", tmp_path / "m.json", tmp_path / "p.npz", "--out", tmp_path / "out.npz")
     assert done.exit_code == 0, done.stderr
     by_logits = calibration.GlobalTemperature().fit(np.log(probabilities), arrays["labels"])
@@ -209,7 +198,7 @@ def test_regressors(method: str, own_scale: bool, forecasts: dict[str, np.ndarra
     before, after = scores["in 90% interval"]
     assert float(after) == pytest.approx(0.9, abs=0.06)
     assert float(before) < 0.5 if own_scale else before == "–"
-    words = ("predict", tmp_path / "m.json", tmp_path / "o.npz", "--quantiles", "0.1,0.5", "--coverage", 0.8)
+    words = ("predict", tmp_path / "m.json", tmp_path / "o.npz", "--coverage", 0.8)
     assert likely_command(*words, "--out", tmp_path / "f.npz").exit_code == 0
     assert likely_command(*words, "--out", tmp_path / "f.csv").exit_code == 0
     loaded = calibration.load(tmp_path / "m.json")
@@ -217,18 +206,18 @@ def test_regressors(method: str, own_scale: bool, forecasts: dict[str, np.ndarra
     with np.load(tmp_path / "f.npz") as found:
         assert np.array_equal(found["scale"], loaded.predict_scale(*rows))
         assert np.array_equal([found["lower"], found["upper"]], loaded.predict_interval(*rows, coverage=0.8))
-        np.testing.assert_allclose(found["quantiles"][:, 0], found["lower"], rtol=1e-6)
-        assert found["levels"].tolist() == [0.1, 0.5]
     table = pd.read_csv(tmp_path / "f.csv")
-    assert list(table.columns) == ["mean", "scale", "lower", "upper", "quantile_0.1", "quantile_0.5"]
+    assert list(table.columns) == ["mean", "scale", "lower", "upper"]
 
 
 def test_a_laplace_regressor_is_judged_as_one(forecasts: dict[str, np.ndarray], tmp_path: Path) -> None:
     np.savez(tmp_path / "o.npz", **forecasts)
-    words = ("calibrate", tmp_path / "o.npz", "--method", "global", "--out", tmp_path / "m.json", "--json")
-    about = json.loads(likely_command(*words, "--likelihood", "laplace").stdout)
+    words = ("calibrate", tmp_path / "o.npz", "--method", "global", "--out", tmp_path / "m.json")
+    assert likely_command(*words, "--likelihood", "laplace").exit_code == 0
     mean, scale, y = (forecasts[name] for name in ("mean", "scale", "target"))
-    assert about["before"]["NLL"] == pytest.approx((np.abs(y - mean) / scale + np.log(2 * scale)).mean())
+    assert about(tmp_path / "m.json")["before"]["NLL"] == pytest.approx(
+        (np.abs(y - mean) / scale + np.log(2 * scale)).mean()
+    )
     assert calibration.load(tmp_path / "m.json").likelihood == "laplace"
 
 
@@ -258,7 +247,9 @@ BAD = {
     "there are 6 rows, and 5 folds need 10": labelled(logits=np.eye(3)[[0, 1, 2] * 2] * 4, labels=[0, 1, 2] * 2),
     "logits hold NaN or +∞": labelled(logits=np.full((60, 3), np.nan)),
     "features hold NaN or infinities": labelled(features=np.full((60, 2), np.nan)),
-    "has logits and means: choose --task": labelled(mean=np.zeros(60), target=np.zeros(60)),
+    "has logits and means: name those to calibrate, by --logits or --mean": labelled(
+        mean=np.zeros(60), target=np.zeros(60)
+    ),
     "is not read: it holds pickled objects": labelled(labels=np.array([{}] * 60)),
 }
 
@@ -286,7 +277,6 @@ def test_files_that_are_no_outputs(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(content)
     (tmp_path / "gap.csv").write_text("label,logit_0,logit_2\n0,1,2\n")
     (tmp_path / "text.csv").write_text("label,logit_0,logit_1\n0,1,a\n1,2,b\n")
-    np.save(tmp_path / "alone.npy", np.zeros((60, 3)))
     for name, message in {
         "nowhere.npz": "does not exist",
         "o.npz": "is not read",
@@ -295,7 +285,6 @@ def test_files_that_are_no_outputs(tmp_path: Path) -> None:
         "o.xyz": "its name should end in",
         "gap.csv": "numbered 0, 2: one is missing",
         "text.csv": "column 'logit_1' has values that are not numbers",
-        "alone.npy": "it is a single array of 60 × 3, so the others need an .npy file each; name yours by --labels",
     }.items():
         done = likely_command("calibrate", tmp_path / name, "--out", tmp_path / "m.json")
         assert done.exit_code == 2
@@ -308,10 +297,9 @@ def test_files_that_are_no_outputs(tmp_path: Path) -> None:
     [
         (["--method", "magic"], "--method for classification must be one of auto, global"),
         (["--method", "feature"], "--method feature needs features"),
-        (["--folds", "1"], "--folds must be 0, or 2 or more"),
-        (["--task", "cooking"], "--task must be auto, classification or regression, got 'cooking'"),
+        (["--cv", "1"], "--cv must be 0, or 2 or more"),
         (["--labels", "truth"], "has no 'truth' for --labels: it holds logits (60 × 3), labels (60)"),
-        (["--task", "regression"], "has no mean"),
+        (["--mean", "logits", "--labels", "labels"], "--labels is for classifiers and --mean for regressors"),
         (["--out", "nowhere/m.json"], "the folder nowhere of --out does not exist"),
     ],
 )
@@ -325,16 +313,19 @@ def test_bad_options(words: list[str], message: str, tmp_path: Path) -> None:
 def test_predict_refuses_what_the_model_was_not_fitted_to(
     outputs: Path, arrays: dict[str, np.ndarray], forecasts: dict[str, np.ndarray], tmp_path: Path
 ) -> None:
-    likely_command("calibrate", outputs, "--method", "feature", "--folds", 0, "--out", tmp_path / "m.json")
+    likely_command("calibrate", outputs, "--method", "feature", "--cv", 0, "--out", tmp_path / "m.json")
     np.savez(tmp_path / "f.npz", **forecasts)
-    likely_command("calibrate", tmp_path / "f.npz", "--method", "global", "--folds", 0, "--out", tmp_path / "s.json")
+    likely_command("calibrate", tmp_path / "f.npz", "--method", "global", "--cv", 0, "--out", tmp_path / "s.json")
     logits, features = arrays["logits"], arrays["features"]
     wrong: dict[str, tuple[str, dict[str, np.ndarray]]] = {
         "m.json was fitted to 3 classes, new.npz has 2": ("m.json", {"logits": logits[:, :2], "features": features}),
         "m.json reads 4 features per row; new.npz has none": ("m.json", {"logits": logits}),
         "m.json reads 4 features per row; new.npz has 3": ("m.json", {"logits": logits, "features": features[:, :3]}),
         "new.npz has no logits": ("m.json", forecasts),
-        "they are probabilities": ("m.json", {"logits": softmax(logits), "features": features}),
+        "m.json was fitted to logits, and new.npz has probabilities": (
+            "m.json",
+            {"logits": softmax(logits), "features": features},
+        ),
         "s.json reads the regressor's scales; new.npz has none": ("s.json", {"mean": forecasts["mean"]}),
         "new.npz has no mean": ("s.json", arrays),
         "new.npz is not a calibrated model of likely": ("new.npz", arrays),
@@ -348,7 +339,6 @@ def test_predict_refuses_what_the_model_was_not_fitted_to(
     for words, message in (
         (["--out", tmp_path / "p.xlsx"], "--out must end in .npz, .csv or .parquet"),
         (["--out", tmp_path / "p.npz", "--coverage", 1], "--coverage must be between 0 and 1"),
-        (["--out", tmp_path / "p.npz", "--quantiles", "0.1;2"], "--quantiles must be numbers between 0 and 1"),
     ):
         done = likely_command("predict", tmp_path / "m.json", outputs, *words)
         assert done.exit_code == 2

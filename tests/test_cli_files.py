@@ -64,10 +64,9 @@ def test_no_output_is_an_input_by_whatever_name(folder: Path, link: str) -> None
             other.symlink_to(folder / name)
         return other if link in ("hard", "soft") else folder / name if link == "whole" else Path(link + name)
 
-    data, labels, model = named("v.npz"), named("l.npy"), named("m.json")
+    data, model = named("v.npz"), named("m.json")
     before = contents(folder)
     refused("given as DATA, which would be lost", "calibrate", "v.npz", "--out", data)
-    refused("given as --labels, which would be lost", "calibrate", "z.npy", "--labels", "l.npy", "--out", labels)
     refused("given as DATA, which would be lost", "predict", "m.json", "v.npz", "--out", data)
     (folder / "m.csv").write_bytes((folder / "m.json").read_bytes())
     refused("given as MODEL, which would be lost", "predict", "m.csv", "v.npz", "--out", "m.csv")
@@ -112,11 +111,11 @@ def test_a_full_disk_leaves_the_old_report_whole(folder: Path) -> None:
     before = contents(folder)
     largest = max((folder / "out" / name).stat().st_size for name in AUDIT)
     with no_file_larger_than(largest // 2):
-        refused("out/report.html: not written: File too large", "audit", "a.csv", "--seed", 7, "--out", "out")
+        refused("out/report.html: not written: File too large", "audit", "a.csv", "--random-state", 7, "--out", "out")
     assert contents(folder) == before
     with no_file_larger_than(100):
         refused("p.csv: not written: File too large", "predict", "m.json", "v.npz", "--out", "p.csv")
-        refused("n.json: ", "calibrate", "v.npz", "--method", "global", "--folds", 0, "--out", "n.json")
+        refused("n.json: ", "calibrate", "v.npz", "--method", "global", "--cv", 0, "--out", "n.json")
     assert contents(folder) == before
 
 
@@ -220,12 +219,12 @@ def test_text_from_the_data_is_no_command_to_the_terminal(folder: Path) -> None:
     assert shown[0].exit_code == 0
     np.savez("v.npz", **{evil: np.load("z.npy"), "labels": np.load("l.npy")})
     (folder / f"{evil}.npz").write_bytes(Path("v.npz").read_bytes())
-    done = likely_command("calibrate", f"{evil}.npz", "--logits", evil, "--method", "global", "--folds", 0, "--json")
+    done = likely_command("calibrate", f"{evil}.npz", "--logits", evil, "--method", "global", "--cv", 0)
     assert not set(done.stdout) & set("\x1b\x9b\u202e\u2028")
-    assert json.loads(done.stdout)["data"] == f"{evil}.npz"
+    assert json.loads(Path("model.json").read_text())["about"]["data"] == f"{evil}.npz"
 
 
-def test_what_was_guessed_is_told_on_the_terminal_and_in_json(folder: Path) -> None:
+def test_what_was_guessed_is_told_on_the_terminal_and_in_files(folder: Path) -> None:
     rows = [f"{i % 2};{i / 7:.3f};{(i * i) % 11 / 3:.3f};7" for i in range(60)]
     text = "label;logit_0;logit_1;é\n" + "\n".join(rows).replace(".", ",") + "\n1;2\n"
     (folder / "e.csv").write_bytes(text.encode("latin-1"))
@@ -238,11 +237,11 @@ def test_what_was_guessed_is_told_on_the_terminal_and_in_json(folder: Path) -> N
         assert any(part in note for note in notes)
     assert "e.csv: The file is not UTF-8" in done.stdout
     (folder / "e.csv").write_bytes(text.removesuffix("1;2\n").encode("latin-1"))
-    words = ("calibrate", "e.csv", "--method", "global", "--folds", 2, "--out", "n.json")
-    shown, answered = likely_command(*words), json.loads(likely_command(*words, "--json").stdout)
+    words = ("calibrate", "e.csv", "--method", "global", "--cv", 2, "--out", "n.json")
+    shown, about = likely_command(*words), json.loads(Path("n.json").read_text())["about"]
     for part in told:
         assert part in shown.stdout
-        assert any(part in note for note in answered["notes"])
+        assert any(part in note for note in about["notes"])
 
 
 @pytest.mark.parametrize("method", ["global", "linear"])
@@ -254,7 +253,7 @@ def test_unusual_logits_are_taken_or_named_by_their_row(folder: Path, spoil: str
     else:
         logits[7, (np.load("l.npy")[7] + 1) % 3] = float(spoil)
     np.savez("s.npz", logits=logits, labels=np.load("l.npy"))
-    done = likely_command("calibrate", "s.npz", "--method", method, "--folds", 2, "--out", "n.json")
+    done = likely_command("calibrate", "s.npz", "--method", method, "--cv", 2, "--out", "n.json")
     if done.exit_code:
         assert done.exit_code == 2
         assert done.stderr.startswith(f"likely: row {0 if spoil == 'huge' else 7} of the logits has ")
@@ -270,29 +269,26 @@ def test_a_label_of_probability_zero_has_an_infinite_loss(folder: Path) -> None:
     logits = np.load("z.npy")
     logits[7, np.load("l.npy")[7]] = -np.inf
     np.savez("s.npz", logits=logits, labels=np.load("l.npy"))
-    words = ("calibrate", "s.npz", "--method", "platt", "--folds", 2, "--out", "n.json")
+    words = ("calibrate", "s.npz", "--method", "platt", "--cv", 2, "--out", "n.json")
     assert "∞" in likely_command(*words).stdout
-    assert json.loads(likely_command(*words, "--json").stdout)["before"]["NLL"] is None
+    assert json.loads(Path("n.json").read_text())["about"]["before"]["NLL"] is None
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("predict", "m.json", "v.npz", "--out", "p.csv", "--quantiles", "0.1"), "--quantiles is for regressors"),
         (("predict", "m.json", "v.npz", "--out", "p.csv", "--coverage", "0.8"), "--coverage is for regressors"),
-        (("predict", "m.json", "v.npz", "--out", "p.csv", "--scale", "s"), "--scale is for regressors"),
+        (("predict", "m.json", "v.npz", "--out", "p.csv", "--scale", "s"), "m.json does classification"),
         (("calibrate", "v.npz", "--likelihood", "laplace"), "--likelihood is for regressors"),
-        (("audit", "a.csv", "--images", "pictures"), "--images for a model's outputs"),
         (("audit", "a.csv", "--classes", "a,b"), "--classes for a model's outputs"),
         (("audit", "--logits", "z.npy", "--labels", "l.npy", "--task", "regression"), "--task is for a table"),
         (("audit", "--test", "a.csv"), "--test needs a table"),
         (("audit", "."), "has other columns: "),
         (("audit", "pipe.csv"), "pipe.csv is not a file"),
         (("audit", "--logits", "z.npy", "--labels", "pipe.npy"), "pipe.npy is not a file"),
-        (("calibrate", "z.npy", "--labels", "pipe.npy"), "pipe.npy is not a file"),
+        (("calibrate", "pipe.csv"), "pipe.csv is not a file"),
         (("predict", "pipe.csv", "v.npz", "--out", "p.csv"), "pipe.csv is not a file"),
         (("audit", "a.csv", "--target", "A"), "there is no column 'A'; did you mean 'a'?"),
-        (("audit", "--logits", "z.npy", "--labels", "l.npy", "--images", "i.npy"), "1, 3 or 4 channels, first or last"),
         (("audit", "same.csv", "--target", "a"), "has the same value in every row"),
         (("calibrate", "twice.csv", "--method", "global"), "more than one column named 'logit_1'"),
     ],
@@ -300,7 +296,6 @@ def test_a_label_of_probability_zero_has_an_infinite_loss(folder: Path) -> None:
 def test_what_would_be_ignored_or_waited_for_is_refused(folder: Path, words: tuple[str, ...], message: str) -> None:
     for name in ("pipe.csv", "pipe.npy"):
         os.mkfifo(name)
-    np.save("i.npy", np.zeros((60, 8, 8, 5), np.uint8))
     Path("same.csv").write_text("a,b\n" + "1,2\n1,3\n" * 20)
     Path("twice.csv").write_text("label,logit_0,logit_1,logit_1\n" + "0,1,2,3\n1,1,2,4\n" * 20)
     before = contents(folder / "nowhere")

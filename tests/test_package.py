@@ -22,6 +22,7 @@ MODULES = [
     "likely.functional",
     "likely.integrations.export",
     "likely.integrations.lightning",
+    "likely.integrations.mapie",
     "likely.integrations.skorch",
     "likely.integrations.torchmetrics",
     "likely.integrations.transformers",

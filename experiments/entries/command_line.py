@@ -7,11 +7,11 @@ from collections.abc import Callable
 import typer
 from typer.core import TyperCommand
 
-from likely.cli.refusing import Refusing
+from likely.cli.errors import OneLineErrors
 from likely.cli.terminal import accept_any_sign
 
 
-class Command(Refusing, TyperCommand):
+class Command(OneLineErrors, TyperCommand):
     """A command by itself."""
 
 

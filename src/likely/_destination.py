@@ -59,21 +59,10 @@ def write_together(contents: Mapping[Path, bytes]) -> None:
     """
     with ExitStack() as stack:
         for path, content in contents.items():
-            with _named(path):
-                beside = stack.enter_context(replacing(path))
-                with beside.open("wb") as file:
-                    file.write(content)
-                    file.flush()
-                    os.fsync(file.fileno())  # some systems find out only now that the disk is full
-
-
-@contextmanager
-def _named(path: Path) -> Iterator[None]:
-    """Let an error name the file that was to be written."""
-    try:
-        yield
-    except OSError as error:
-        raise OSError(error.errno, f"not written: {error.strerror or error}", str(path)) from error
+            with stack.enter_context(replacing(path)).open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())  # some systems find out only now that the disk is full
 
 
 def _same(first: Path, second: Path) -> bool:

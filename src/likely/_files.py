@@ -159,8 +159,9 @@ def naming(path: str | os.PathLike[str], beside: Path | None = None) -> Iterator
     try:
         yield
     except OSError as error:
-        unnamed = error.filename is None and error.errno in _NO_ROOM
-        if beside is None or unnamed or str(error.filename) == str(beside):
+        if error.filename is None and error.errno in _NO_ROOM:
+            raise OSError(error.errno, f"not written: {error.strerror or error}", os.fspath(path)) from error
+        if beside is None or str(error.filename) == str(beside):
             raise OSError(error.errno, error.strerror, os.fspath(path)) from error
         raise
 

@@ -1,4 +1,4 @@
-"""What a result was made with: versions, hardware, and the extras that are installed."""
+"""What a result was made with: versions, hardware, and optional libraries that are installed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from importlib import metadata
 from pathlib import Path
 
 LIBRARIES = ("torch", "numpy", "scipy", "scikit-learn")
+DEVELOPMENT = "dev|docs|peers"  # extras that are not for users
 
 
 def versions() -> dict[str, str]:
@@ -29,34 +30,15 @@ def machine() -> dict[str, str | int]:
     return described
 
 
-def extras() -> dict[str, bool]:
-    """Each extra of the package and whether all it asks for is installed."""
-    return {extra: all(version(name) for name in names) for extra, names in wanted().items()}
-
-
-def wanted() -> dict[str, set[str]]:
-    """Each extra of the package and the distributions it asks for; none where the package is not installed."""
+def libraries() -> dict[str, str]:
+    """Versions of the installed libraries that extras for users ask for; none where the package is not installed."""
     try:
-        package = metadata.metadata("likely")
         requirements = metadata.requires("likely") or []
     except metadata.PackageNotFoundError:
         return {}
-    return {extra: _wanted(extra, requirements) for extra in package.get_all("Provides-Extra") or []}
-
-
-def _wanted(extra: str, requirements: list[str]) -> set[str]:
-    """The distributions an extra asks for, following `likely[other]` into the extras it names."""
-    names: set[str] = set()
-    for requirement in requirements:
-        asks_for, _, marker = requirement.partition(";")
-        parts = re.match(r"\s*([\w.-]+)\s*(?:\[([^]]*)\])?", asks_for)
-        if parts is None or not re.search(rf"extra\s*==\s*['\"]{re.escape(extra)}['\"]", marker):
-            continue
-        if parts[1] == "likely":
-            names.update(*(_wanted(other.strip(), requirements) for other in (parts[2] or "").split(",")))
-        else:
-            names.add(parts[1])
-    return names
+    for_users = [text for text in requirements if not re.search(rf"extra\s*==\s*['\"]({DEVELOPMENT})['\"]", text)]
+    names = {name[0] for text in for_users if (name := re.match(r"[\w.-]+", text))} - {"likely", *LIBRARIES}
+    return {name: installed for name in sorted(names) if (installed := version(name))}
 
 
 def version(distribution: str) -> str | None:

@@ -94,22 +94,13 @@ class _Redirect(TorchDispatchMode):
         self.owner.drew = True
         first = args[0] if args and isinstance(args[0], Tensor) else None
         source = self.owner.on(torch.device(kwargs.get("device") or (first.device if first is not None else "cpu")))
-        if func is torch.ops.aten.native_dropout.default:
-            return _native_dropout(source, *args, **kwargs)
         taking = _taking_a_generator(func)
         if taking is not None:
             return taking(*args, **{**kwargs, "generator": source})
-        # An operation that takes no generator, such as attention with dropout.
+        # An operation that takes no generator, such as fused dropout: lend it the global one.
         with _global, torch.random.fork_rng(devices=[source.device] if source.device.type == "cuda" else []):
             torch.manual_seed(int(torch.randint(2**62, (), generator=source, device=source.device)))
             return func(*args, **kwargs)
-
-
-def _native_dropout(source: torch.Generator, x: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
-    if train is False or p == 0:
-        return x.clone(), torch.ones_like(x, dtype=torch.bool)
-    mask = torch.empty_like(x, dtype=torch.bool).bernoulli_(1 - p, generator=source)
-    return x * mask / (1 - p if p < 1 else 1), mask
 
 
 @cache

@@ -86,20 +86,20 @@ def test_rows_are_called_by_the_column_that_names_them(table: Path) -> None:
 def test_the_next_audit_shows_only_what_is_new_and_its_exit_code_says_so(table: Path, tmp_path: Path) -> None:
     words = (table, "--target", "price", "--out")
     assert likely_audit(*words, tmp_path / "first").exit_code == 0
-    again = likely_audit(*words, tmp_path / "second", "--since", tmp_path / "first" / "summary.json")
+    again = likely_audit(*words, tmp_path / "second", "--previous", tmp_path / "first" / "summary.json")
     assert again.exit_code == 0, again.output
     assert "known before is not shown" in again.output
     frame = pd.read_csv(table)
     frame.loc[60, "price"] *= 1000
     frame.iloc[::-1].to_csv(table, index=False)  # in another order: rows are known by what they hold
-    new = likely_audit(*words, tmp_path / "third", "--since", tmp_path / "first" / "summary.json")
+    new = likely_audit(*words, tmp_path / "third", "--previous", tmp_path / "first" / "summary.json")
     assert new.exit_code == 1
     assert "that were not in" in new.output
     summary = json.loads((tmp_path / "third" / "summary.json").read_text())
     assert summary["entries"][0]["first"] == 149 - 60
     assert summary["known"] >= 1
     allowed = likely_audit(
-        *words, tmp_path / "third", "--since", tmp_path / "first" / "summary.json", "--fail-above", "0.9"
+        *words, tmp_path / "third", "--previous", tmp_path / "first" / "summary.json", "--fail-above", "0.9"
     )
     assert allowed.exit_code == 0
 
@@ -121,7 +121,7 @@ def test_a_named_row_stays_known_when_a_column_is_added(table: Path) -> None:
 def test_a_file_that_is_none_is_refused_in_one_line(content: str, table: Path, tmp_path: Path) -> None:
     path = tmp_path / "known.json"
     path.write_text(content)
-    done = likely_audit(table, "--known", path, "--out", tmp_path / "out")
+    done = likely_audit(table, "--accepted", path, "--out", tmp_path / "out")
     assert done.exit_code == 2
     assert "known.json" in done.output
     assert "Traceback" not in done.output

@@ -90,16 +90,17 @@ def test_settings_are_shown_and_paths_of_data_are_not(monkeypatch: pytest.Monkey
     assert "a password" not in shown
 
 
-def test_extras_for_development_are_left_out() -> None:
-    assert not info.DEVELOPMENT & set(info._extras())
-    assert not {"pytest", "sphinx", "cleanlab"} & set(info._libraries())
-
-
-def test_marked_requirements_belong_to_their_extra() -> None:
-    requirements = ["triton>=3.3; sys_platform == 'linux' and extra == 'gpu'", "likely[gpu, a]; extra == 'all'"]
-    assert _machine._wanted("gpu", requirements) == {"triton"}
-    assert _machine._wanted("all", requirements) == {"triton"}
-    assert _machine._wanted("a", requirements) == set()
+def test_libraries_are_those_that_extras_for_users_ask_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    libraries = _machine.libraries()
+    assert {"typer", "rich", "pandas"} <= set(libraries)
+    assert not {"pytest", "sphinx", "cleanlab", "torch", "likely"} & set(libraries)
+    requirements = [
+        "numpy>=2; sys_platform == 'linux' and extra == 'gpu'",
+        "rich[a]>=1; extra == 'cli'",
+        'pytest; extra == "dev"',
+    ]
+    monkeypatch.setattr(metadata, "requires", lambda name: requirements)
+    assert list(_machine.libraries()) == ["rich"]
 
 
 def test_the_command_prints_the_report(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -139,7 +139,7 @@ def test_forward_gives_the_batch():
 
 
 def test_what_is_no_forecast_says_so():
-    with pytest.raises(TypeError, match="pair"):
+    with pytest.raises(TypeError, match="torch Distribution, got Tensor"):
         Metric(metrics.crps).update(MEAN, TARGET)
 
 

@@ -33,8 +33,7 @@ def build() -> "typer.Typer":
     """The typer application."""
     import typer
 
-    from likely.cli.help import PlainCommand
-    from likely.cli.refusing import Commands
+    from likely.cli.options import Commands, PlainCommand
 
     app = typer.Typer(
         cls=Commands,
@@ -63,7 +62,7 @@ def build() -> "typer.Typer":
 
     @app.command(cls=PlainCommand)
     def info(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
-        """Show what a bug report needs: versions, hardware, kernels, extras and settings."""
+        """Show what a bug report needs: versions, hardware, kernels, libraries and settings."""
         from likely.cli.info import shown
 
         typer.echo(shown(as_json))

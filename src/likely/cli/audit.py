@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from likely.cli.options import option, seed_option
 from likely.cli.terminal import progress, safe
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ HELP = (
     "Writes a report for the browser (report.html), a score per row (scores.csv) and the findings as JSON "
     "(summary.json) to the folder OUT. A table of more than 67 million numbers is read in blocks: models are fitted "
     "to about 100,000 of its rows, all rows are scored, and the scores are written to scores.parquet.\n\n"
-    "Exit codes: 0 done, 1 the data failed --fail-above or --since, 2 error."
+    "Exit codes: 0 done, 1 the data failed --fail-above or --previous, 2 error."
 )
 EXAMPLES = "\n\n".join(
     (
@@ -27,12 +28,13 @@ EXAMPLES = "\n\n".join(
         "likely audit houses.csv --target price",
         "likely audit train.csv --target label --test test.csv --out report",
         "likely audit 'parts/*.parquet' --target price --fail-above 0.01",
-        "likely audit --logits logits.npy --labels labels.npy --images photos/",
+        "likely audit --logits logits.npy --labels labels.npy",
     )
 )
 # Options for tables only, and for a model's outputs only; given with the other they would be ignored.
-_OF_TABLES = ("DATA", "--target", "--test", "--id")
-_OF_OUTPUTS = ("--logits", "--labels", "--features", "--images", "--classes")
+_OF_TABLES = ("DATA", "--target", "--test", "--id-column")
+_OF_OUTPUTS = ("--logits", "--labels", "--features", "--classes")
+_WRITTEN = ("report.html", "scores.csv", "scores.parquet", "summary.json")
 _TABLE, _OUTPUTS, _REPORT, _RUN = "For a table", "For a classifier's outputs", "Report", "Computation"
 
 Data = Annotated[
@@ -44,93 +46,39 @@ Data = Annotated[
     ),
 ]
 Target = Annotated[
-    str | None,
-    typer.Option(
-        help="Column that the others should predict; its values are checked too.",
-        metavar="COLUMN",
-        rich_help_panel=_TABLE,
+    str | None, option("Column that the others should predict; its values are checked too.", "COLUMN", _TABLE)
+]
+Task = Annotated[str, option("Kind of target: auto, classification or regression.", "KIND", _TABLE)]
+Test = Annotated[Path | None, option("Second table, whose rows should not occur in the first.", "FILE", _TABLE)]
+IdColumn = Annotated[str | None, option("Column that names the rows.", "COLUMN", _TABLE)]
+Accepted = Annotated[
+    Path | None,
+    option("File of findings that you marked as fine in an earlier report; they are left out.", "FILE", _REPORT),
+]
+Previous = Annotated[
+    Path | None,
+    option(
+        "summary.json of an earlier audit: report new findings only, and exit with code 1 if there are any.",
+        "FILE",
+        _REPORT,
     ),
 ]
-Task = Annotated[
-    str,
-    typer.Option(help="Kind of target: auto, classification or regression.", metavar="KIND", rich_help_panel=_TABLE),
-]
-Test = Annotated[
-    Path | None,
-    typer.Option(
-        help="Second table, whose rows should not occur in the first.", metavar="FILE", rich_help_panel=_TABLE
-    ),
-]
-IdColumn = Annotated[
-    str | None,
-    typer.Option("--id", help="Column that names the rows.", metavar="COLUMN", rich_help_panel=_TABLE),
-]
-KnownFile = Annotated[
-    Path | None,
-    typer.Option(
-        help="File of findings that you marked as fine in an earlier report; they are left out.",
-        metavar="FILE",
-        rich_help_panel=_REPORT,
-    ),
-]
-Since = Annotated[
-    Path | None,
-    typer.Option(
-        help="summary.json of an earlier audit: report new findings only, and exit with code 1 if there are any.",
-        metavar="FILE",
-        rich_help_panel=_REPORT,
-    ),
-]
-Logits = Annotated[
-    Path | None,
-    typer.Option(help="Logits, .npy of shape (rows, classes).", metavar="FILE", rich_help_panel=_OUTPUTS),
-]
-Labels = Annotated[
-    Path | None, typer.Option(help="Labels, .npy of shape (rows,).", metavar="FILE", rich_help_panel=_OUTPUTS)
-]
-Features = Annotated[
-    Path | None,
-    typer.Option(
-        help="Inputs of the last layer, .npy of shape (rows, features).", metavar="FILE", rich_help_panel=_OUTPUTS
-    ),
-]
-Images = Annotated[
-    Path | None,
-    typer.Option(
-        help="Images to show: a folder, sorted as the rows are, or an .npy.", metavar="PATH", rich_help_panel=_OUTPUTS
-    ),
-]
-Classes = Annotated[
-    str | None,
-    typer.Option(help="Names of the classes, separated by commas.", metavar="NAMES", rich_help_panel=_OUTPUTS),
-]
-Out = Annotated[
-    Path, typer.Option(help="Folder to write to.", metavar="FOLDER", file_okay=False, rich_help_panel=_REPORT)
-]
+Logits = Annotated[Path | None, option("Logits, .npy of shape (rows, classes).", "FILE", _OUTPUTS)]
+Labels = Annotated[Path | None, option("Labels, .npy of shape (rows,).", "FILE", _OUTPUTS)]
+Features = Annotated[Path | None, option("Inputs of the last layer, .npy of shape (rows, features).", "FILE", _OUTPUTS)]
+Classes = Annotated[str | None, option("Names of the classes, separated by commas.", "NAMES", _OUTPUTS)]
+Out = Annotated[Path, option("Folder to write to.", "FOLDER", _REPORT, file_okay=False)]
 FailAbove = Annotated[
     float | None,
-    typer.Option(
-        help="Exit with code 1 if more than this share of rows, between 0 and 1, is suspicious.",
+    option(
+        "Exit with code 1 if more than this share of rows, between 0 and 1, is suspicious.",
+        "SHARE",
+        _REPORT,
         min=0,
         max=1,
-        metavar="SHARE",
-        rich_help_panel=_REPORT,
     ),
 ]
-Seed = Annotated[int, typer.Option(help="Random seed.", min=0, max=2**32 - 1, metavar="NUMBER", rich_help_panel=_RUN)]
-Engine = Annotated[
-    str,
-    typer.Option(help="Where a table in blocks is computed: threads or dask.", metavar="NAME", rich_help_panel=_RUN),
-]
-Scheduler = Annotated[
-    str | None,
-    typer.Option(
-        help="Address of a Dask scheduler, tcp://HOST:PORT.",
-        show_default="workers on this machine",
-        metavar="URL",
-        rich_help_panel=_RUN,
-    ),
-]
+RandomState = Annotated[int, seed_option(_RUN)]
 
 
 def audit_command(
@@ -139,61 +87,55 @@ def audit_command(
     task: Task = "auto",
     test: Test = None,
     id_column: IdColumn = None,
-    known: KnownFile = None,
-    since: Since = None,
+    accepted: Accepted = None,
+    previous: Previous = None,
     logits: Logits = None,
     labels: Labels = None,
     features: Features = None,
-    images: Images = None,
     classes: Classes = None,
     out: Out = Path("audit"),
     fail_above: FailAbove = None,
-    seed: Seed = 0,
-    engine: Engine = "threads",
-    scheduler: Scheduler = None,
+    random_state: RandomState = 0,
 ) -> None:
     """Run an audit and print its findings; the options are described in their help."""
     from likely._destination import writable
     from likely.auditing import audit
-    from likely.cli.engines import engine as computing
     from likely.cli.paths import one_or_several
 
-    files = {"--test": test, "--logits": logits, "--labels": labels, "--features": features, "--images": images}
-    _check_together(files | {"DATA": data or None, "--target": target, "--classes": classes, "--id": id_column}, task)
+    files = {"--test": test, "--logits": logits, "--labels": labels, "--features": features}
+    others = {"DATA": data or None, "--target": target, "--classes": classes, "--id-column": id_column}
+    _check_together({**files, **others}, task)
     table, inputs = one_or_several(data)
-    _keep_inputs(out, {"--known": known, "--since": since, **files}, inputs)
-    with writable(out, create=True), progress() as tell, computing(engine, scheduler):
+    _keep_inputs(out, {"--accepted": accepted, "--previous": previous, **files}, inputs)
+    with writable(out, create=True), progress() as tell:
         report = audit(
             table,
             target,
             task=task,
             test=test,
             id=id_column,
-            known=known,
-            since=since,
+            known=accepted,
+            since=previous,
             logits=logits,
             labels=labels,
             features=features,
-            images=images,
             classes=classes.split(",") if classes else None,
-            seed=seed,
+            seed=random_state,
             progress=tell,
         )
         tell("writing", 1.0)
         page = report.save(out, shlex.join(["likely", *sys.argv[1:]]))
     _print(report, page)
-    if failure := _failure(report, fail_above, since):
+    if failure := _failure(report, fail_above, previous):
         typer.echo(f"likely: {failure}", err=True)
         raise typer.Exit(1)
 
 
-def _keep_inputs(out: Path, options: dict[str, Path | None], inputs: list[Path]) -> None:
+def _keep_inputs(out: Path, options: dict[str, Path | None], inputs: list[str]) -> None:
     """Raise an error if a file that the audit writes is one that it reads."""
     from likely._destination import keep_inputs
-    from likely.auditing._audit import FILES
-    from likely.auditing.blocks._answer import FILES as FILES_OF_BLOCKS
 
-    outputs = [out / name for name in dict.fromkeys((*FILES, *FILES_OF_BLOCKS))]
+    outputs = [out / name for name in _WRITTEN]
     keep_inputs(outputs, options)
     for path in inputs:
         keep_inputs(outputs, {"DATA": path})
@@ -201,24 +143,20 @@ def _keep_inputs(out: Path, options: dict[str, Path | None], inputs: list[Path])
 
 def _print(report: Audit, page: Path) -> None:
     """Print the first entries, a line per finding, the notes and the path of the page."""
-    for line in str(report).splitlines():
+    findings = [f"{finding.title}: {finding.summary}" for finding in report.findings]
+    notes = [f"note: {note}" for note in report.notes]
+    for line in (*str(report).splitlines(), *findings, *notes, str(page)):
         typer.echo(safe(line))
-    for finding in report.findings:
-        typer.echo(safe(f"{finding.title}: {finding.summary}"))
-    for note in report.notes:
-        typer.echo(safe(f"note: {note}"))
-    typer.echo(safe(str(page)))
 
 
-def _failure(report: Audit, fail_above: float | None, since: Path | None) -> str | None:
-    """Return why the data failed ``--fail-above`` or ``--since``; None if they passed."""
+def _failure(report: Audit, fail_above: float | None, previous: Path | None) -> str | None:
+    """Return why the data failed ``--fail-above`` or ``--previous``; None if they passed."""
     if fail_above is not None:
-        new = "new and " if since is not None else ""
-        failed = report.share > fail_above
+        new = "new and " if previous is not None else ""
         sentence = f"{report.share:.2%} of rows are {new}suspicious, more than the {fail_above:.2%} allowed"
-        return sentence if failed else None
-    if since is not None and report.entries:
-        return f"{len(report.suspicious):,} rows are suspicious that were not in {since}"
+        return sentence if report.share > fail_above else None
+    if previous is not None and report.entries:
+        return f"{len(report.suspicious):,} rows are suspicious that were not in {previous}"
     return None
 
 

@@ -7,12 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
-from likely.cli.terminal import progress, safe, safe_json
+from likely.cli.options import option, seed_option
+from likely.cli.terminal import progress, safe
 
 HELP = (
     "Fit a calibrator to a model's outputs, on rows that the model was not trained on, and write it as JSON.\n\n"
     "A classifier has logits (or probabilities) and labels; a regressor has means, scales if any, and targets. They "
-    "are found in DATA under their usual names. The scores before and after calibration are printed."
+    "are found in DATA under their usual names. The scores before and after calibration are printed, and stored in the "
+    "file."
 )
 EXAMPLES = "\n\n".join(
     (
@@ -24,14 +26,12 @@ EXAMPLES = "\n\n".join(
 )
 PREDICT_HELP = (
     "Apply a calibrator to a model's outputs, and write what it predicts.\n\n"
-    "For a classifier these are probabilities, for a regressor scales, intervals and quantiles. If DATA has labels or "
-    "targets, name them by --labels or --target to print the scores."
+    "For a classifier these are probabilities, for a regressor scales and intervals."
 )
 PREDICT_EXAMPLES = "\n\n".join(
     (
         "Examples:",
         "likely predict model.json test.npz --out probabilities.csv",
-        "likely predict model.json test.npz --out probabilities.npz --labels labels",
         "likely predict model.json 'days/*.parquet' --out days.parquet --coverage 0.8",
     )
 )
@@ -41,164 +41,89 @@ _SCORES = "Scores"
 Data = Annotated[
     str,
     typer.Argument(
-        help="A model's outputs (npz, npy, CSV, Parquet or Arrow), or a folder, a glob or a URL of Parquet, Feather or "
-        "CSV.",
+        help="A model's outputs (npz, CSV, Parquet or Arrow), or a folder, a glob or a URL of Parquet, Feather or CSV.",
         metavar="DATA",
     ),
 ]
-LogitsName = Annotated[
-    str | None,
-    typer.Option(
-        help="Name of the logits: an array, or columns.",
-        show_default="logits",
-        metavar="NAME",
-        rich_help_panel=_CLASSIFIER,
+Logits = Annotated[
+    str | None, option("Name of the logits: an array, or columns.", "NAME", _CLASSIFIER, show_default="logits")
+]
+Labels = Annotated[str | None, option("Name of the labels.", "NAME", _CLASSIFIER, show_default="labels")]
+Mean = Annotated[str | None, option("Name of the means.", "NAME", _REGRESSOR, show_default="mean")]
+Scale = Annotated[str | None, option("Name of the scales.", "NAME", _REGRESSOR, show_default="scale")]
+Target = Annotated[str | None, option("Name of the targets.", "NAME", _REGRESSOR, show_default="target")]
+Features = Annotated[str | None, option("Name of the features.", "NAME", _BOTH, show_default="features")]
+Method = Annotated[
+    str,
+    option(
+        "Calibrator: auto tries several and takes the best. For a classifier: global, linear, feature, deep, vector, "
+        "matrix, platt or isotonic. For a regressor: global, linear, deep or isotonic. Join several by + to apply them "
+        "in turn: vector+feature.",
+        "NAME",
     ),
 ]
-FeaturesName = Annotated[
+Likelihood = Annotated[
     str | None,
-    typer.Option(
-        help="Name of the features, or an .npy file.", show_default="features", metavar="NAME", rich_help_panel=_BOTH
-    ),
+    option("Distribution to predict: normal or laplace.", "NAME", _REGRESSOR, show_default="normal"),
 ]
-MeanName = Annotated[
-    str | None,
-    typer.Option(help="Name of the means.", show_default="mean", metavar="NAME", rich_help_panel=_REGRESSOR),
+Folds = Annotated[
+    int,
+    option("Number of folds of the cross-validation that scores the calibrator; 0 skips it.", "NUMBER", _SCORES, min=0),
 ]
-ScaleName = Annotated[
-    str | None,
-    typer.Option(
-        help="Name of the scales, or an .npy file.", show_default="scale", metavar="NAME", rich_help_panel=_REGRESSOR
-    ),
+RandomState = Annotated[int, seed_option(_SCORES)]
+ModelFile = Annotated[Path, option("File to write, JSON.", "FILE", dir_okay=False)]
+
+Model = Annotated[Path, typer.Argument(help="File that likely calibrate wrote.", metavar="MODEL")]
+Predictions = Annotated[Path, option("File to write: .npz, .csv or .parquet.", "FILE", dir_okay=False)]
+Coverage = Annotated[
+    float | None,
+    option("Probability that the intervals hold, between 0 and 1.", "SHARE", _REGRESSOR, show_default="0.9"),
 ]
-LabelsName = Annotated[
-    str | None,
-    typer.Option(
-        help="Name of the labels, or an .npy file.", show_default="labels", metavar="NAME", rich_help_panel=_CLASSIFIER
-    ),
-]
-TargetName = Annotated[
-    str | None,
-    typer.Option(
-        help="Name of the targets, or an .npy file.", show_default="target", metavar="NAME", rich_help_panel=_REGRESSOR
-    ),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.", rich_help_panel=_SCORES)]
 
 
 def calibrate_command(
     data: Data,
-    out: Annotated[Path, typer.Option(help="File to write, JSON.", dir_okay=False, metavar="FILE")] = Path(
-        "model.json"
-    ),
-    method: Annotated[
-        str,
-        typer.Option(
-            help="Calibrator: auto tries several and takes the best. For a classifier: global, linear, feature, deep, "
-            "vector, matrix, platt or isotonic. For a regressor: global, linear, deep or isotonic. Join several by + "
-            "to apply them in turn: vector+feature.",
-            metavar="NAME",
-        ),
-    ] = "auto",
-    task: Annotated[
-        str, typer.Option(help="Kind of model: auto, classification or regression.", metavar="KIND")
-    ] = "auto",
-    logits: LogitsName = None,
-    labels: LabelsName = None,
-    mean: MeanName = None,
-    scale: ScaleName = None,
-    target: TargetName = None,
-    features: FeaturesName = None,
-    probabilities: Annotated[
-        bool,
-        typer.Option(
-            "--probabilities", help="The outputs are probabilities instead of logits.", rich_help_panel=_CLASSIFIER
-        ),
-    ] = False,
-    likelihood: Annotated[
-        str | None,
-        typer.Option(
-            help="Distribution to predict: normal or laplace.",
-            show_default="normal",
-            metavar="NAME",
-            rich_help_panel=_REGRESSOR,
-        ),
-    ] = None,
-    folds: Annotated[
-        int,
-        typer.Option(
-            help="Number of folds of the cross-validation that scores the calibrator; 0 skips it.",
-            min=0,
-            metavar="NUMBER",
-            rich_help_panel=_SCORES,
-        ),
-    ] = 5,
-    seed: Annotated[
-        int, typer.Option(help="Random seed.", min=0, max=2**32 - 1, metavar="NUMBER", rich_help_panel=_SCORES)
-    ] = 0,
-    as_json: AsJson = False,
+    out: ModelFile = Path("model.json"),
+    method: Method = "auto",
+    logits: Logits = None,
+    labels: Labels = None,
+    mean: Mean = None,
+    scale: Scale = None,
+    target: Target = None,
+    features: Features = None,
+    likelihood: Likelihood = None,
+    cv: Folds = 5,
+    random_state: RandomState = 0,
 ) -> None:
     """Fit a calibrator and print its scores; the options are described in their help."""
+    from likely.cli.fit import calibrate
     from likely.cli.outputs import Names
-    from likely.cli.recalibrate import calibrate
 
-    names = Names(task, logits, labels, mean, scale, target, features, probabilities)
+    names = Names(logits, labels, mean, scale, target, features)
     with progress() as tell:
-        about = calibrate(data, out, names, method, likelihood=likelihood, folds=folds, seed=seed, tell=tell)
-    _print(about, as_json)
+        about = calibrate(data, out, names, method, likelihood=likelihood, cv=cv, random_state=random_state, tell=tell)
+    _print(about)
 
 
 def predict_command(
-    model: Annotated[Path, typer.Argument(help="File that likely calibrate wrote.", metavar="MODEL")],
+    model: Model,
     data: Data,
-    out: Annotated[Path, typer.Option(help="File to write: .npz, .csv or .parquet.", dir_okay=False, metavar="FILE")],
-    logits: LogitsName = None,
-    mean: MeanName = None,
-    scale: ScaleName = None,
-    features: FeaturesName = None,
-    labels: Annotated[
-        str | None,
-        typer.Option(
-            help="Name of the labels, or an .npy file, to compute scores.", metavar="NAME", rich_help_panel=_CLASSIFIER
-        ),
-    ] = None,
-    target: Annotated[
-        str | None,
-        typer.Option(
-            help="Name of the targets, or an .npy file, to compute scores.", metavar="NAME", rich_help_panel=_REGRESSOR
-        ),
-    ] = None,
-    coverage: Annotated[
-        float | None,
-        typer.Option(
-            help="Probability that the intervals hold, between 0 and 1.",
-            show_default="0.9",
-            metavar="SHARE",
-            rich_help_panel=_REGRESSOR,
-        ),
-    ] = None,
-    quantiles: Annotated[
-        str | None,
-        typer.Option(
-            help="Levels of quantiles to write, separated by commas: 0.1,0.5,0.9.",
-            metavar="LEVELS",
-            rich_help_panel=_REGRESSOR,
-        ),
-    ] = None,
-    as_json: AsJson = False,
+    out: Predictions,
+    logits: Logits = None,
+    mean: Mean = None,
+    scale: Scale = None,
+    features: Features = None,
+    coverage: Coverage = None,
 ) -> None:
     """Apply a calibrator and print its scores; the options are described in their help."""
     from likely.cli.outputs import Names
-    from likely.cli.recalibrate import predict
+    from likely.cli.predict import predict
 
-    names = Names("auto", logits, labels, mean, scale, target, features)
-    _print(predict(model, data, out, names, coverage=coverage, quantiles=quantiles), as_json)
+    names = Names(logits=logits, mean=mean, scale=scale, features=features)
+    _print(predict(model, data, out, names, coverage=coverage))
 
 
-def _print(about: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        typer.echo(safe_json(about))
-        return
+def _print(about: dict[str, Any]) -> None:
     for line in _lines(about):
         typer.echo(safe(line))
 

@@ -7,7 +7,6 @@ no extra, so that ``python -m likely info`` works in every install.
 import json
 import os
 import platform
-import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -15,11 +14,6 @@ from likely import _machine
 
 Section = Mapping[str, object]
 
-# Processor flags that select other code in torch, in BLAS or here.
-FLAGS = {
-    *("sse4_2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512vl", "avx512_bf16", "avx512_fp16"),
-    *("avx_vnni", "amx_tile", "amx_bf16", "asimd", "asimdhp", "asimddp", "sve", "sve2", "bf16", "i8mm"),
-}
 # Variables besides our own that change speed or numbers. LIKELY_DATA is a path, read by the experiments only.
 VARIABLES = {
     *("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "CUBLAS_WORKSPACE_CONFIG"),
@@ -27,7 +21,6 @@ VARIABLES = {
 }
 PRIVATE = {"LIKELY_DATA"}
 SOURCES = ("kernels/location", "kernels/softmax", "kernels/head", "row_store/rule")
-DEVELOPMENT = {"dev", "docs", "peers"}
 ABSENT = "absent: torch's operations are used"
 
 
@@ -38,8 +31,7 @@ def report() -> dict[str, Section]:
         "machine": _hardware,
         "torch": _torch,
         "kernels": _kernels,
-        "libraries": _libraries,
-        "extras": _extras,
+        "libraries": _machine.libraries,
         "environment": _environment,
     }
     return {name: _attempt(section) for name, section in sections.items()}
@@ -54,20 +46,16 @@ def shown(as_json: bool) -> str:
 def _text(about: Mapping[str, Section]) -> str:
     r"""Sections as indented lines.
 
-    >>> print(_text({"versions": {"likely": "0.1.0"}, "extras": {"cli": True, "gpu": False}, "environment": {}}))
+    >>> print(_text({"versions": {"likely": "0.1.0"}, "environment": {}}))
     versions
       likely           0.1.0
-    extras
-      cli              installed
-      gpu              not installed
     environment
       (none)
     """
-    words = {"True": "installed", "False": "not installed"}
     lines = []
     for heading, values in about.items():
         lines.append(heading)
-        lines += [f"  {name:<17}{words.get(str(value), value)}" for name, value in values.items()] or ["  (none)"]
+        lines += [f"  {name:<17}{value}" for name, value in values.items()] or ["  (none)"]
     return "\n".join(lines)
 
 
@@ -80,29 +68,15 @@ def _attempt(section: Callable[[], Section]) -> Section:
 
 
 def _hardware() -> Section:
-    described = dict(_machine.machine())
-    if flags := _flags():
-        described["flags"] = flags
-    return {**described, "platform": platform.platform(), "interpreter": platform.python_implementation()}
-
-
-def _flags() -> str:
-    """The flags of `FLAGS` that the processor has, where the system lists them."""
-    listed = Path("/proc/cpuinfo")
-    text = listed.read_text(errors="replace") if listed.exists() else ""
-    line = re.search(r"^(?:flags|Features)\s*:\s*(.+)$", text, flags=re.MULTILINE)
-    return " ".join(flag for flag in line[1].split() if flag in FLAGS) if line else ""
+    return {**_machine.machine(), "platform": platform.platform(), "interpreter": platform.python_implementation()}
 
 
 def _torch() -> Section:
     import torch
 
-    build = f"CUDA {torch.version.cuda}" if torch.version.cuda else "CPU"
-    if getattr(torch.version, "hip", None):
-        build = f"ROCm {torch.version.hip}"
     described: dict[str, object] = {
         "version": str(torch.__version__),
-        "build": build,
+        "CUDA": torch.version.cuda or getattr(torch.version, "hip", None) or "none",
         "vector units": torch.backends.cpu.get_cpu_capability(),
         "threads": torch.get_num_threads(),
     }
@@ -125,16 +99,6 @@ def _kernels() -> Section:
     loaded = {source: _native.load(source) for source in SOURCES}
     files = {source: ABSENT if library is None else Path(library._name).name for source, library in loaded.items()}
     return {**files, "triton": _machine.version("triton") or ABSENT}
-
-
-def _libraries() -> Section:
-    """Versions of the installed libraries that extras for users ask for."""
-    names = set().union(*(names for extra, names in _machine.wanted().items() if extra not in DEVELOPMENT))
-    return {name: version for name in sorted(names) if (version := _machine.version(name))}
-
-
-def _extras() -> Section:
-    return {extra: installed for extra, installed in _machine.extras().items() if extra not in DEVELOPMENT}
 
 
 def _environment() -> Section:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import io
-import json
 import sys
 import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 # Direction marks, which can make text look like other text, and tags, which are invisible.
 _DIRECTIONS = {0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0xFEFF, *range(0xE0000, 0xE0080)}
@@ -41,16 +39,6 @@ def safe(text: str) -> str:
     ('price\\x1b[31m\\n', 'größe in €', 'abc\\u202ecba')
     """
     return "".join(sign.encode("unicode_escape").decode("ascii") if _obeyed(sign) else sign for sign in text)
-
-
-def safe_json(value: Any) -> str:
-    r"""Indented JSON in which control characters are escaped.
-
-    >>> safe_json({"größe": "\x9b31m"})
-    '{\n "größe": "\\u009b31m"\n}'
-    """
-    text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False)
-    return "".join(json.dumps(sign)[1:-1] if sign != "\n" and _obeyed(sign) else sign for sign in text)
 
 
 def _obeyed(sign: str) -> bool:

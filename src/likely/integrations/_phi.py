@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -31,13 +32,13 @@ class Caught:
         self.last: dict[str, Tensor] = {}
         self.warned: set[str] = set()
         self.batches: dict[LikelihoodLoss, tuple[Any, Any]] = {}
-        self.handles: list[RemovableHandle] = [
-            parameter.register_forward_hook(self._catcher(name))
-            for name, parameter in self.parameters.items()
-            if isinstance(parameter, Data | Predicted)
-        ]
-        losses = [part for part in module.modules() if isinstance(part, LikelihoodLoss)]
-        self.handles += [loss.register_forward_pre_hook(self._note, with_kwargs=True) for loss in losses]
+        self.handles: list[RemovableHandle] = []
+        for name, parameter in self.parameters.items():
+            if isinstance(parameter, Data | Predicted):
+                self.handles.append(parameter.register_forward_hook(partial(self._catch, name)))
+        for part in module.modules():
+            if isinstance(part, LikelihoodLoss):
+                self.handles.append(part.register_forward_pre_hook(self._note, with_kwargs=True))
 
     def _note(self, loss: Any, args: Any, kwargs: Any) -> None:
         # Elsewhere a loss follows its parameters by itself.
@@ -58,12 +59,9 @@ class Caught:
             loss._guard.follow(loss, phi, prediction, target)
         self.batches.clear()
 
-    def _catcher(self, name: str) -> Callable[..., None]:
-        def catch(parameter: nn.Module, _args: object, value: Tensor) -> None:
-            if parameter.training:
-                self.last[name] = value.detach()
-
-        return catch
+    def _catch(self, name: str, parameter: nn.Module, _args: object, value: Tensor) -> None:
+        if parameter.training:
+            self.last[name] = value.detach()
 
     def values(self) -> dict[str, Tensor]:
         """Detached values by the name of their parameter."""

@@ -20,7 +20,6 @@ from likely.calibration import (
     FeatureTemperature,
     GlobalTemperature,
     LinearTemperature,
-    StructuredMatrixScaling,
     VectorScaling,
 )
 from likely.calibration._row_factor import LINK
@@ -178,9 +177,10 @@ def _in_torch(calibrator: Calibrator) -> nn.Module:
         return _Several(calibrator.fitted_, mean=False)
     if isinstance(calibrator, AutoCalibrator):
         return _Several(calibrator.members_.values(), mean=True)
-    known = (GlobalTemperature, LinearTemperature, FeatureTemperature, VectorScaling, StructuredMatrixScaling)
-    names = ", ".join(kind.__name__ for kind in known)
-    raise TypeError(f"{type(calibrator).__name__} cannot be exported: calibrate with {names}, or several by compose")
+    raise TypeError(
+        f"{type(calibrator).__name__} cannot be exported: calibrate with GlobalTemperature, LinearTemperature, "
+        "FeatureTemperature, VectorScaling or StructuredMatrixScaling, or several of them by compose"
+    )
 
 
 class _Divide(nn.Module):

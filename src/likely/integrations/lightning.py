@@ -220,7 +220,6 @@ class LikelihoodMonitor(Callback):
         if every_n_steps is not None:
             check_positive("every_n_steps", every_n_steps)
         self.every_n_steps = every_n_steps
-        self._warned: set[str] = set()
         self._caught: Caught | None = None
         self._last_step = 0
 
@@ -272,7 +271,6 @@ class LikelihoodMonitor(Callback):
 
     def _report(self, trainer: Trainer) -> None:
         assert self._caught is not None
-        self._caught.warned = self._warned  # includes earlier fits
         numbers = self._caught.report()
         for logger in trainer.loggers:
             logger.log_metrics(numbers, step=trainer.global_step)

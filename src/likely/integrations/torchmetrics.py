@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import torchmetrics
 from torch import Tensor
-from torch.distributions import Distribution, Uniform
+from torch.distributions import Uniform
 from torchmetrics.utilities import dim_zero_cat
 
 from likely import metrics
@@ -17,8 +17,14 @@ from likely.metrics._input import as_weight, classified, judged
 
 __all__ = ["Metric"]
 
+# The states of a mean, and what else is stored of every row.
+_STATES = {
+    "mean": ("total", "weight"),
+    "confidence": ("hit", "confidence", "weight"),
+    "probabilities": ("label", "probabilities", "weight"),
+    "level": ("level", "weight"),
+}
 _MEANS_WITHOUT_REDUCTION = (metrics.interval_coverage, metrics.sharpness)
-_NO_BEST_DIRECTION = (metrics.interval_coverage, metrics.brier_decomposition, metrics.pit_histogram)
 
 
 class Metric(torchmetrics.Metric):
@@ -64,29 +70,17 @@ class Metric(torchmetrics.Metric):
         self._power = 2 if function is metrics.sharpness else 1  # of the values whose mean is taken
         self._stored = _stored(function, parameters)
         # Names include what an update depends on: a MetricCollection merges metrics whose states are equal.
-        depends_on = {
-            "mean": (function.__name__, *options.values()),
-            "confidence": (options.get("pos_label"),),
-            "probabilities": (self.argument,),
-            "level": (),
-        }
-        columns = {
-            "mean": ("total", "weight"),
-            "confidence": ("hit", "confidence", "weight"),
-            "probabilities": ("label", "probability", "weight"),
-            "level": ("level", "weight"),
-        }
-        self._names = ["_".join(map(str, (name, *depends_on[self._stored]))) for name in columns[self._stored]]
+        is_mean = self._stored == "mean"
+        depends_on = (function.__name__, *options.values()) if is_mean else (options.get("pos_label"), self.argument)
+        self._names = ["_".join(map(str, (name, *depends_on))) for name in _STATES[self._stored]]
         for name in self._names:
-            if self._stored == "mean":
-                self.add_state(name, torch.zeros((), dtype=torch.float64), dist_reduce_fx="sum")
-            else:
-                self.add_state(name, [], dist_reduce_fx="cat")
+            start: Any = torch.zeros((), dtype=torch.float64) if is_mean else []
+            self.add_state(name, start, dist_reduce_fx="sum" if is_mean else "cat")
 
     @property
     def higher_is_better(self) -> bool | None:  # type: ignore[override]
-        """False for scores and errors; None where neither direction is better, as for a coverage."""
-        return None if self.function in _NO_BEST_DIRECTION else False
+        """False for scores and errors; None for a coverage, of which neither more nor less is better."""
+        return None if self.function is metrics.interval_coverage else False
 
     def update(self, preds: Any, target: Tensor, sample_weight: Tensor | None = None) -> None:
         """Add a batch.
@@ -115,7 +109,8 @@ class Metric(torchmetrics.Metric):
         if self._stored == "mean":
             total, weight = (getattr(self, name) for name in self._names)
             return (total / weight) ** (1 / self._power)
-        target, *predictions, weight = (dim_zero_cat(getattr(self, name)) for name in self._names)
+        columns: Any = (dim_zero_cat(getattr(self, name)) for name in self._names)
+        target, *predictions, weight = columns
         options = {**self.options, "sample_weight": weight}
         if self._stored == "confidence":
             options["pos_label"] = 1
@@ -130,21 +125,18 @@ class Metric(torchmetrics.Metric):
             data = judged(classified(target, preds, sample_weight), self.options.get("pos_label"))
             # In the precision of the predictions, to which the edges of bins are rounded too.
             return data.hit, torch.from_numpy(data.confidence).to(data.precision), data.weight
+        weight = as_weight(sample_weight, len(target))
         if self._stored == "probabilities":
-            if self.argument == "y_prob":
-                classified(target, preds, sample_weight)  # errors are raised here, not at the end
-            return target, preds.detach(), as_weight(sample_weight, len(target))
+            classified(target, preds, sample_weight)  # errors are raised here, not at the end
+            return target, preds.detach(), weight
         # Levels of counts are drawn at random: the seed differs between batches.
         batches = len(getattr(self, self._names[0]))
-        level = metrics.pit_values(target, **self._forecast(preds), random_state=batches)
-        return level, as_weight(sample_weight, len(level))
+        return metrics.pit_values(target, **self._forecast(preds), random_state=batches), weight
 
     def _forecast(self, preds: Any) -> dict[str, Any]:
         """The keyword arguments of the function for a prediction."""
         if isinstance(preds, tuple | list) and len(preds) == 2 and self.argument in ("distribution", "y_pred"):
             return {"mean": preds[0], "scale": preds[1]}
-        if self.argument == "distribution" and not isinstance(preds, Distribution):
-            raise TypeError(f"preds must be a torch Distribution or a pair (mean, scale), got {type(preds).__name__}")
         return {self.argument: preds}
 
 

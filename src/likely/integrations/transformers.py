@@ -162,7 +162,7 @@ class LikelihoodMonitor(TrainerCallback):
 
     def __init__(self) -> None:
         self.values: dict[str, float] = {}
-        self._caught: Caught | None = None
+        self._caught = Caught(nn.Module())
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Attach to the parameters; the Trainer calls this.
@@ -184,7 +184,6 @@ class LikelihoodMonitor(TrainerCallback):
             control: the Trainer's flow; not used.
             **kwargs: what the Trainer passes besides; not used.
         """
-        assert self._caught is not None
         self.values = self._caught.report()
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -196,7 +195,6 @@ class LikelihoodMonitor(TrainerCallback):
             control: the Trainer's flow; not used.
             **kwargs: what the Trainer passes besides; not used.
         """
-        assert self._caught is not None
         self._caught.remove()
 
 

@@ -10,9 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
 
-from likely.cli.help import PlainFlags
 from likely.cli.terminal import safe
 
 TRACEBACK = "LIKELY_TRACEBACK"  # the environment variable that turns tracebacks on
@@ -20,28 +18,24 @@ TRACEBACK = "LIKELY_TRACEBACK"  # the environment variable that turns tracebacks
 _USAGE: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 
 
-class Refusing:
-    """Mixin of the command group that reports every error in one line."""
+class OneLineErrors:
+    """Mixin of commands and groups of commands that report every error in one line."""
 
     def make_context(self, *args: Any, **options: Any) -> Any:
         """Parse the command line; ``--help`` and ``--version`` print here."""
-        with refusing():
+        with _in_one_line():
             return super().make_context(*args, **options)  # type: ignore[misc]
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
-        with refusing():
+        with _in_one_line():
             result = super().invoke(ctx)  # type: ignore[misc]
             sys.stdout.flush()  # an error here can still be reported; at the end of the process it cannot
             return result
 
 
-class Commands(Refusing, PlainFlags, TyperGroup):
-    """The group of all commands."""
-
-
 @contextmanager
-def refusing() -> Iterator[None]:
+def _in_one_line() -> Iterator[None]:
     """Turn an error into one line on standard error and the exit code 2."""
     try:
         yield
@@ -50,36 +44,36 @@ def refusing() -> Iterator[None]:
     except SystemExit as ended:
         if not isinstance(ended.__context__, BrokenPipeError):  # which rich turns into exit code 1
             raise
-        _tell(ended.__context__)
+        _print(ended.__context__)
         raise typer.Exit(2) from None
     except Exception as error:
         if os.environ.get(TRACEBACK):
             raise
         if isinstance(error, OSError) and error.filename is None and error.errno in (errno.EPIPE, errno.ENOSPC):
             _abandon_output()
-        _tell(error)
+        _print(error)
         raise typer.Exit(2) from None
 
 
-def _tell(error: BaseException) -> None:
+def _print(error: BaseException) -> None:
     with suppress(OSError, ValueError):
-        typer.echo(f"likely: {said(error)}", err=True)
+        typer.echo(f"likely: {error_line(error)}", err=True)
 
 
-def said(error: BaseException) -> str:
+def error_line(error: BaseException) -> str:
     r"""An error message in one line, safe to print.
 
-    >>> said(OSError(28, "No space left on device", "out/scores.csv"))
+    >>> error_line(OSError(28, "No space left on device", "out/scores.csv"))
     'out/scores.csv: No space left on device'
-    >>> said(ValueError("two\nlines"))
+    >>> error_line(ValueError("two\nlines"))
     'two lines'
     """
     text = str(error)
     if isinstance(error, OSError) and error.strerror:
-        where = error.filename if error.filename is not None else "standard output"
-        text = f"{os.fspath(where) if not isinstance(where, int) else where}: {error.strerror}"
+        where = "standard output" if error.filename is None else error.filename
+        text = f"{where if isinstance(where, int) else os.fspath(where)}: {error.strerror}"
     elif isinstance(error, MemoryError):
-        text = f"there is not enough memory for this{': ' if text else ''}{text}"
+        text = f"there is not enough memory for this {text}"
     elif isinstance(error, RecursionError):
         text = "something in the input is nested too deeply"
     elif not isinstance(error, ValueError | OSError | ImportError):
