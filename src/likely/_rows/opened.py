@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from likely._rows.blocks import Rows
-from likely._rows.counts import RowCounts
+from likely._rows.checks import RowCounts
 from likely._rows.source_rows import SourceRows, Table
 from likely._rows.sources import Source, source_of
 
@@ -67,7 +67,7 @@ def split_source(
                 raise ValueError(f"{name}={value!r} names a column {missing[0]!r}, but the table {content}")
             named[name] = names
         elif value is not None:
-            source = source.beside(value)
+            source = source.with_columns(value)
             beside.append(name)
     if source.names is None:
         return source, Split(main, beside, named)

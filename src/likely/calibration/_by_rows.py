@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from likely._rows.opened import Split, split_source
-from likely._rows.sources import Answer, Asked, source_of
+from likely._rows.sources import Answer, BoundMethod, source_of
 from likely.calibration._held_out import HeldOutRows
 
 
@@ -38,7 +38,7 @@ def by_rows(
             source, split = split_source(parameters[1], source, others, getattr(self, "column_names_", None))
             defaults = {**dict.fromkeys(beside), **options}
             answers = Answer(None if width is None else width(self), np.dtype(dtype or _wide(X)), method.__name__)
-            return source.answers(_OfBlock(Asked(method, self, answers), split, defaults), answers)
+            return source.map_rows(_OfBlock(BoundMethod(method, self, answers), split, defaults), answers)
 
         return answer
 
@@ -47,7 +47,7 @@ def by_rows(
 
 @dataclass(frozen=True)
 class _OfBlock:
-    asked: Asked
+    asked: BoundMethod
     split: Split
     options: dict[str, Any]
 

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import validate_data
 
-from likely._rows.counts import RowCounts, block_weight, counts_of
+from likely._rows.checks import RowCounts, block_weight, counts_of
 from likely._rows.sources import Source
 from likely._solvers.factor import Factor
 from likely._typing import Array
@@ -84,10 +84,10 @@ class _Summarised:
 
 def with_targets(source: Source, y: Any, sample_weight: Any) -> tuple[Source, RowCounts | None]:
     """Return the table with targets and weights beside its rows, and the rule for the weights."""
-    source = source if y is None else source.beside(y)
+    source = source if y is None else source.with_columns(y)
     if sample_weight is None:
         return source, None
-    source = source.beside(sample_weight)
+    source = source.with_columns(sample_weight)
     return source, counts_of(source)
 
 

@@ -142,7 +142,7 @@ class RobustPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         products = sums.products / sums.weight
         variance = np.einsum("ij,jk,ik->i", best.components, products, best.components)
         self._keep(best, variance, float(np.trace(products)))
-        self.weights_ = source.answers(OfTable(checked, partial(copy.copy(self)._weights, best)), Answer())
+        self.weights_ = source.map_rows(OfTable(checked, partial(copy.copy(self)._weights, best)), Answer())
 
     def _check_parameters(self, n: int, d: int) -> None:
         if n < 2:

@@ -154,7 +154,7 @@ class RobustLinearRegression(LinearRegressor):
             sample = replace(sample, turn=None)  # the coefficients are those of the columns
         self._keep(sample, fitted)
         trust = partial(copy.copy(self)._trust, units, fitted)
-        self.weights_ = source.answers(OfRows(checked, trust), Answer())
+        self.weights_ = source.map_rows(OfRows(checked, trust), Answer())
 
     def _fitted(self, rows: RobustRows, density: Density) -> _Fit:
         if self.scale == "mixture":

@@ -47,8 +47,8 @@ class OutlierDetector(OutlierMixin, BaseEstimator):
         From 65,536 rows on one of every two rows is drawn, from 98,304 on one of three, and so on.
 
         Args:
-            X: the table, shape (rows, features): an array, a frame, the path of a file, a folder or a glob, or a Dask,
-                Spark or Ray table. Missing values are allowed.
+            X: the table, shape (rows, features): an array, a frame, the path of a file, a folder or a glob, or a Dask
+                table. Missing values are allowed.
             y: ignored; pipelines pass it.
             sample_weight: one weight ≥ 0 per row; a weight of two counts a row twice. By default all are one.
 
@@ -73,7 +73,7 @@ class OutlierDetector(OutlierMixin, BaseEstimator):
         self._check_parameters()
         source = source_of(X)
         if source is not None:
-            source = source if sample_weight is None else source.beside(sample_weight)
+            source = source if sample_weight is None else source.with_columns(sample_weight)
             X, *weights = source.sample(max(1, len(source) // _SAMPLE))
             sample_weight = weights[0] if weights else None
         X = self._checked(X, reset=True)

@@ -72,8 +72,8 @@ class EnsembleDetector(OutlierDetector):
         From 65,536 rows on one of every two rows is drawn, from 98,304 on one of three, and so on.
 
         Args:
-            X: the table, shape (rows, features): an array, a frame, the path of a file, a folder or a glob, or a Dask,
-                Spark or Ray table. Missing values are allowed.
+            X: the table, shape (rows, features): an array, a frame, the path of a file, a folder or a glob, or a Dask
+                table. Missing values are allowed.
             y: ignored; pipelines pass it.
             sample_weight: one weight ≥ 0 per row; a weight of two counts a row twice. By default all are one.
 

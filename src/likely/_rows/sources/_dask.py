@@ -42,8 +42,8 @@ class Dask(Source):
         source.names = None if columns is None else [str(name) for name in columns]
         return source
 
-    def beside(self, other: Any) -> Dask:
-        """See :meth:`Source.beside`."""
+    def with_columns(self, other: Any) -> Dask:
+        """See :meth:`Source.with_columns`."""
         source = copy.copy(self)
         if isinstance(other, str):
             names = [name for name in self.collection.columns if name != other]
@@ -75,7 +75,7 @@ class Dask(Source):
         with naming_scheduler(_client()):
             return tasks[0].compute()
 
-    def answers(self, compute: Callable[..., Any], answer: Answer) -> Any:
+    def map_rows(self, compute: Callable[..., Any], answer: Answer) -> Any:
         """Return a Dask array for an array, a Dask series or frame for a frame; nothing is computed yet."""
         if self.names is None:
             return self._array(compute, answer)

@@ -77,8 +77,8 @@ class Files(Source):
         dataset = X if hasattr(X, "get_fragments") else _dataset([X] if isinstance(X, str | os.PathLike) else list(X))
         return cls(dataset, _schema(dataset), list(dataset.schema.names))
 
-    def beside(self, other: Any) -> Files:
-        """See :meth:`Source.beside`."""
+    def with_columns(self, other: Any) -> Files:
+        """See :meth:`Source.with_columns`."""
         source = copy.copy(self)
         source.__dict__.pop("sizes", None)
         if isinstance(other, str):
@@ -86,7 +86,7 @@ class Files(Source):
                 raise ValueError(f"there is no column {other!r}: there are {', '.join(self.names[:10])}")
             source.names = [name for name in self.names if name != other]
         elif is_files(other):
-            return self.beside(Files.opened(other).every(1)[0].to_numpy())  # a column or two: they fit in memory
+            return self.with_columns(Files.opened(other).every(1)[0].to_numpy())  # a column or two: they fit in memory
         elif len(other) != len(self):
             cut(other, self.sizes)
         source.others = [*self.others, other]
@@ -116,7 +116,7 @@ class Files(Source):
         """See :meth:`Source.paths`."""
         return [path for path in self.dataset.files if os.path.exists(path)]
 
-    def answers(self, compute: Callable[..., Any], answer: Answer) -> Any:
+    def map_rows(self, compute: Callable[..., Any], answer: Answer) -> Any:
         """Return a NumPy array."""
         shape = (len(self),) if answer.width is None else (len(self), answer.width)
         result, start = np.empty(shape, answer.dtype), 0

@@ -107,8 +107,8 @@ class ConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):
         """Return the estimator's prediction.
 
         Args:
-            X: table of shape (n, d), of any kind that the estimator takes, or in blocks: the path of files, or a Dask,
-                Spark or Ray table.
+            X: table of shape (n, d), of any kind that the estimator takes, or in blocks: the path of files, or a Dask
+                table.
 
         Returns:
             Array of shape (n,).
@@ -121,8 +121,8 @@ class ConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):
         """Return intervals that hold at least a share ``coverage`` of new targets, on average.
 
         Args:
-            X: table of shape (n, d), of any kind that the estimator takes, or in blocks: the path of files, or a Dask,
-                Spark or Ray table.
+            X: table of shape (n, d), of any kind that the estimator takes, or in blocks: the path of files, or a Dask
+                table.
             coverage: guaranteed share, in (0, 1).
 
         Returns:
