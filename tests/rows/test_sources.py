@@ -17,7 +17,7 @@ import pyarrow.dataset
 import pytest
 from pyarrow import feather
 
-from likely._rows.sources import Answer, _files, by_blocks, source_of
+from likely._rows.sources import _files, by_blocks, source_of
 from likely.linear import DynamicRidge, RobustLinearRegression
 from likely.outliers import EnsembleDetector, LikelihoodDetector, ScaledPCADetector, ScatterDetector
 
@@ -184,7 +184,6 @@ def test_answers_of_several_numbers_keep_their_rows(tmp_path: Path) -> None:
     assert found.divisions == lazy.divisions
     assert found.compute().index.tolist() == frame.index.tolist()
     assert found.compute()[1].iloc[-1] == 147
-    assert Answer(2, np.float64, "both").names == ["both_0", "both_1"]
 
 
 def test_what_is_wrong_is_said_in_one_line_that_names_it(tmp_path: Path) -> None:

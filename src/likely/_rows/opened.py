@@ -99,8 +99,8 @@ def opened(
     weight = None if isinstance(sample_weight, Real) else sample_weight
     source, split = split_source(main, source, {**others, "weight": weight})
     looks = _checked(list(source.each(_Look(split, check, constant))))
-    sizes = [look.counted for look in looks]
-    shapes = next((look.shapes for look in looks if look.counted), None)
+    sizes = [look.counts.positive for look in looks]
+    shapes = next((look.shapes for look in looks if look.counts.positive), None)
     if shapes is None:
         raise ValueError("the table has no rows" + (" of positive weight" if any(look.rows for look in looks) else ""))
     names = [*shapes, "weight"]
@@ -120,12 +120,11 @@ class _Look:
         rows = len(arrays[self.split.main])
         counts = RowCounts.of(_weight(arrays.pop("weight", None), rows, self.constant))
         shapes = {name: array.shape[1:] for name, array in arrays.items()}
-        return _BlockSummary(rows, counts.positive, shapes, self.check(arrays) if rows else None, counts)
+        return _BlockSummary(rows, shapes, self.check(arrays) if rows else None, counts)
 
 
 class _BlockSummary(NamedTuple):
     rows: int
-    counted: int
     shapes: dict[str, tuple[int, ...]]
     bad: BadRow | None
     counts: RowCounts

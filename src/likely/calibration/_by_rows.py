@@ -37,7 +37,7 @@ def by_rows(
             others = {name: options.pop(name, None) for name in beside}
             source, split = split_source(parameters[1], source, others, getattr(self, "column_names_", None))
             defaults = {**dict.fromkeys(beside), **options}
-            answers = Answer(None if width is None else width(self), np.dtype(dtype or _wide(X)), method.__name__)
+            answers = Answer(None if width is None else width(self), np.dtype(dtype or _wide(X)))
             return source.map_rows(_OfBlock(BoundMethod(method, self, answers), split, defaults), answers)
 
         return answer

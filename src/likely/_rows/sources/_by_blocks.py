@@ -41,7 +41,7 @@ def by_blocks(
             for name in names:
                 source = source.with_columns(per_row_values[name])
             count, columns = arrays(**options), width(self, **options)
-            answer = Answer(_total_width(count, columns), np.dtype(dtype(self)), method.__name__)
+            answer = Answer(_total_width(count, columns), np.dtype(dtype(self)))
             result = source.map_rows(_OfBlock(BoundMethod(method, self, answer), names, options), answer)
             return _separated(result, count, columns)
 

@@ -19,7 +19,7 @@ from likely._rows.sources._dask import on_cluster
 from likely._rows.sources._source import Answer, Source, cut
 
 T = TypeVar("T")
-_NUMBERS = 1 << 22  # values per block, about: with temporaries and two threads, a few hundred MB
+BLOCK_NUMBERS = 1 << 22  # values per block, about: with temporaries and two threads, a few hundred MB
 ENDINGS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".feather": "feather", ".arrow": "feather"}
 
 
@@ -156,7 +156,7 @@ class _Batch:
 
 
 def _pieces(dataset: Any, schema: Any, names: tuple[str, ...]) -> Iterable[Any]:
-    rows_per_block = max(1, _NUMBERS // max(1, len(names)))
+    rows_per_block = max(1, BLOCK_NUMBERS // max(1, len(names)))
     for fragment in dataset.get_fragments():
         if not hasattr(fragment, "row_groups"):
             batches = fragment.to_batches(schema=schema, columns=list(names), batch_size=rows_per_block)

@@ -22,12 +22,6 @@ class Answer:
 
     width: int | None = None
     dtype: Any = np.float64
-    name: str = "answer"
-
-    @property
-    def names(self) -> list[str]:
-        """The names of the columns that hold it."""
-        return [self.name] if self.width is None else [f"{self.name}_{place}" for place in range(self.width)]
 
     @property
     def none(self) -> NDArray[Any]:
