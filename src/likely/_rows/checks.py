@@ -96,7 +96,7 @@ class RowCounts:
             return cls(len(weight), 0, True, 0.0, 0.0)
         whole = bool((np.abs(weight - np.rint(weight)) <= 1e-12 * weight).all())
         shares = weight / largest  # first, or a sum of weights of 1e308 would overflow
-        positive = shares > 0
+        positive = weight > 0
         return cls(len(weight), int(positive.sum()), whole, largest, float(shares[positive].sum()))
 
     def __add__(self, other: RowCounts) -> RowCounts:
