@@ -89,7 +89,7 @@ _unpickled = itertools.count()
 def test_a_model_goes_to_each_worker_once(
     table: pd.DataFrame, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_files, "_NUMBERS", 1000)
+    monkeypatch.setattr(_files, "BLOCK_NUMBERS", 1000)
     table.to_parquet(tmp_path / "t.parquet", row_group_size=ROWS // 20)
     source = source_of(tmp_path / "t.parquet")
     assert source is not None

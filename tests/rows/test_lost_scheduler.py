@@ -54,7 +54,7 @@ def test_files_name_it(scheduler: Scheduler, tmp_path: Path) -> None:
 def test_a_scheduler_without_workers_is_named(
     scheduler: Scheduler, client: Client, monkeypatch: Any, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("likely._rows.sources._dask._SECONDS", 0.1)
+    monkeypatch.setattr("likely._rows.sources._dask.WORKER_TIMEOUT", 0.1)
     pd.DataFrame(X, columns=list("abcd")).to_parquet(tmp_path / "t.parquet")
     client.retire_workers()
     with joblib.parallel_config(backend="dask"), pytest.raises(TimeoutError, match=scheduler.address):

@@ -6,7 +6,7 @@ import functools
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -17,18 +17,7 @@ from torch import Tensor
 from likely._typing import Array
 
 T = TypeVar("T")
-_BLOCK = 2**18  # numbers per block: 1 MB in float32, which fits in the cache and bounds the memory
-
-
-class Blocks(Protocol):
-    """A table that can be read any number of times, from its first row to its last, in blocks.
-
-    The number of rows need not be known in advance.
-    """
-
-    def read(self) -> Iterator[tuple[slice, Tensor]]:
-        """Yield the slice of rows of each block, and its numbers, of shape (rows, columns)."""
-        ...
+CACHED_NUMBERS = 2**18  # per block: 1 MB in float32, which fits in the cache and bounds the memory
 
 
 def row_blocks(rows: int, width: int = 1, *, numbers: int = 2**20, least: int = 1, stride: int = 1) -> Iterator[slice]:
@@ -36,11 +25,6 @@ def row_blocks(rows: int, width: int = 1, *, numbers: int = 2**20, least: int = 
     step = stride * max(least, numbers // max(1, width))
     for start in range(0, rows, step):
         yield slice(start, min(start + step, rows), stride)
-
-
-def small_blocks(rows: int, width: int, numbers: int | None = None, stride: int = 1) -> Iterator[slice]:
-    """Yield slices of as many rows as fit in the cache, or as have ``numbers`` numbers."""
-    return row_blocks(rows, width, numbers=_BLOCK if numbers is None else numbers, stride=stride)
 
 
 class Rows:
@@ -76,7 +60,8 @@ class Rows:
 
     def blocks(self, stride: int = 1, width: int | None = None, numbers: int | None = None) -> Iterator[slice]:
         """Yield slices that cover every ``stride``-th row."""
-        return small_blocks(len(self), self.width if width is None else width, numbers, stride)
+        width = self.width if width is None else width
+        return row_blocks(len(self), width, numbers=numbers or CACHED_NUMBERS, stride=stride)
 
     def total(
         self,

@@ -18,7 +18,7 @@ from scipy import sparse
 from likely._rows.contents import exact_keys
 from likely._typing import Array, Index
 
-_ORDINARY = 1e75  # columns whose largest number is between 1/this and this keep their units
+MAX_ORDINARY = 1e75  # columns whose largest number is between 1/this and this keep their units
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def column_units(X: Any) -> Array:
 
 def units_of(peak: Array) -> Array:
     """Return the units of columns with these largest absolute values."""
-    extreme = (peak > 0) & ~((peak > 1 / _ORDINARY) & (peak < _ORDINARY))
+    extreme = (peak > 0) & ~((peak > 1 / MAX_ORDINARY) & (peak < MAX_ORDINARY))
     units = np.ones(len(peak))
     units[extreme] = np.ldexp(1.0, np.frexp(peak[extreme])[1] - 1)
     return units

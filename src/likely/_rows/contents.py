@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from likely._rows.blocks import Blocks, Rows, row_blocks
+from likely._rows.blocks import Rows, row_blocks
 
 Keys = NDArray[np.uint64]
 
 
-def contents(*tables: Blocks | None, rounded: bool = False) -> Keys:
+def contents(*tables: Rows | None, rounded: bool = False) -> Keys:
     """Return a key per row that depends on its values only, not on their order, layout or precision.
 
     Values are taken in units of a power of two near the largest of their table, so that its unit does not matter.
@@ -69,7 +69,7 @@ def mixed(numbers: Keys) -> Keys:
     return z ^ (z >> np.uint64(31))
 
 
-def _keys_of(table: Blocks, rounded: bool) -> Keys:
+def _keys_of(table: Rows, rounded: bool) -> Keys:
     largest = 0.0
     for _, block in table.read():
         largest = max(largest, float(block.masked_fill(~block.isfinite(), 0).abs().max()) if block.numel() else 0.0)

@@ -16,7 +16,7 @@ from likely._rows.contents import Keys, mixed, row_keys
 from likely._typing import Index
 
 Split = tuple[Index, Index]
-_MANY = 100  # distinct rows per fold from which folds of hashed rows have about equal size
+MIN_HASHED_ROWS = 100  # distinct rows per fold from which folds of hashed rows have about equal size
 
 
 def fold_numbers(
@@ -43,7 +43,7 @@ def fold_numbers(
 def _places(keys: Keys, kinds_needed: int, cv: int, ties: NDArray[Any]) -> Index:
     """Return numbers whose remainders are the folds; equal rows share one if there are enough distinct rows."""
     kinds, kind = np.unique(keys, return_inverse=True)
-    if len(kinds) >= _MANY * cv:
+    if len(kinds) >= MIN_HASHED_ROWS * cv:
         # By the key itself, so that a change of one row does not move others; folds are not exactly equal in size.
         return (keys >> np.uint64(2)).astype(np.intp)
     if len(kinds) >= kinds_needed:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from likely._rows.blocks import Rows
-from likely._rows.counts import RowCounts
+from likely._rows.checks import RowCounts
 from likely._rows.source_rows import SourceRows, Table
 from likely._rows.sources import Source, source_of
 
@@ -67,7 +67,7 @@ def split_source(
                 raise ValueError(f"{name}={value!r} names a column {missing[0]!r}, but the table {content}")
             named[name] = names
         elif value is not None:
-            source = source.beside(value)
+            source = source.with_columns(value)
             beside.append(name)
     if source.names is None:
         return source, Split(main, beside, named)
@@ -99,8 +99,8 @@ def opened(
     weight = None if isinstance(sample_weight, Real) else sample_weight
     source, split = split_source(main, source, {**others, "weight": weight})
     looks = _checked(list(source.each(_Look(split, check, constant))))
-    sizes = [look.counted for look in looks]
-    shapes = next((look.shapes for look in looks if look.counted), None)
+    sizes = [look.counts.positive for look in looks]
+    shapes = next((look.shapes for look in looks if look.counts.positive), None)
     if shapes is None:
         raise ValueError("the table has no rows" + (" of positive weight" if any(look.rows for look in looks) else ""))
     names = [*shapes, "weight"]
@@ -120,12 +120,11 @@ class _Look:
         rows = len(arrays[self.split.main])
         counts = RowCounts.of(_weight(arrays.pop("weight", None), rows, self.constant))
         shapes = {name: array.shape[1:] for name, array in arrays.items()}
-        return _BlockSummary(rows, counts.positive, shapes, self.check(arrays) if rows else None, counts)
+        return _BlockSummary(rows, shapes, self.check(arrays) if rows else None, counts)
 
 
 class _BlockSummary(NamedTuple):
     rows: int
-    counted: int
     shapes: dict[str, tuple[int, ...]]
     bad: BadRow | None
     counts: RowCounts

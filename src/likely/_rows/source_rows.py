@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from likely._rows.blocks import Rows, added, small_blocks, summed
+from likely._rows.blocks import CACHED_NUMBERS, Rows, added, row_blocks, summed
 from likely._rows.sources import Source
 
 T = TypeVar("T")
@@ -103,8 +103,8 @@ class _OfBlock:
         return self.over(self.prepare(*block))
 
     def over(self, parts: tuple[Rows | Tensor, ...]) -> Any:
-        places = (Place(parts, rows) for rows in small_blocks(len(parts[0]), self.width, self.numbers))
-        return summed(map(self.compute, places), self.add)
+        blocks = row_blocks(len(parts[0]), self.width, numbers=self.numbers or CACHED_NUMBERS)
+        return summed((self.compute(Place(parts, rows)) for rows in blocks), self.add)
 
 
 class _Either:

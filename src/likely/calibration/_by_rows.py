@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from likely._rows.opened import Split, split_source
-from likely._rows.sources import Answer, Asked, source_of
+from likely._rows.sources import Answer, BoundMethod, source_of
 from likely.calibration._held_out import HeldOutRows
 
 
@@ -37,9 +37,9 @@ def by_rows(
             others = {name: value for name, value in further if name in beside}
             source, split = split_source(main, source, others, getattr(self, "column_names_", None))
             wide = np.promote_types(getattr(X, "dtype", np.float64), np.float32)
-            answers = Answer(None if width is None else width(self), np.dtype(dtype or wide), method.__name__)
+            answers = Answer(None if width is None else width(self), np.dtype(dtype or wide))
             same = dict(further) | dict.fromkeys(beside)
-            return source.answers(_OfBlock(Asked(method, self, answers), split, same), answers)
+            return source.map_rows(_OfBlock(BoundMethod(method, self, answers), split, same), answers)
 
         return answer
 
@@ -48,7 +48,7 @@ def by_rows(
 
 @dataclass(frozen=True)
 class _OfBlock:
-    asked: Asked
+    asked: BoundMethod
     split: Split
     options: dict[str, Any]
 

@@ -35,19 +35,7 @@ def refuse_to_fit(X: Any) -> None:
         )
 
 
-def by_blocks_or_texts(**results: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorate a method as :func:`by_blocks` does, where rows may be texts: a list is then no list of paths."""
-
-    def decorate(method: Callable[..., Any]) -> Callable[..., Any]:
-        for_tables = by_blocks(**results)(method)
-
-        @functools.wraps(method)
-        def decorated(self: Any, X: Any, *args: Any, **options: Any) -> Any:
-            return (method if isinstance(X, list | tuple) else for_tables)(self, X, *args, **options)
-
-        return decorated
-
-    return decorate
+by_blocks_or_texts = functools.partial(by_blocks, texts=True)
 
 
 class CalibratedEstimator(MetaEstimatorMixin, BaseEstimator):

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import validate_data
 
-from likely._rows.counts import RowCounts, block_weight, counts_of
+from likely._rows.checks import RowCounts, block_weight, counts_of
 from likely._rows.sources import Source
 from likely._solvers.factor import Factor
 from likely._typing import Array
@@ -69,9 +69,9 @@ def summarised(estimator: Any, source: Source, y: Any, sample_weight: Any, least
     """
     if y is None:
         raise ValueError(f"{type(estimator).__name__} needs a target: pass y, an array or the name of a column")
-    source, counts = source.beside(y), None
+    source, counts = source.with_columns(y), None
     if sample_weight is not None:
-        source = source.beside(sample_weight)
+        source = source.with_columns(sample_weight)
         counts = counts_of(source)
     summary = source.total(_BlockSummary(clone(estimator), counts))
     if summary.rows < least:

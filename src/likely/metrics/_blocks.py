@@ -112,7 +112,7 @@ def _of_blocks(metric: Any, rows: dict[str, Any], options: dict[str, Any]) -> An
     source, columns, scalars = _side_by_side(rows, options)
     targets = _targets(rows["y_true"], columns)
     answer = Answer(targets[0] if targets else None)
-    return source.answers(_RowsOfBlock(metric, columns, {**options, **scalars}, (-1, *targets)), answer)
+    return source.map_rows(_RowsOfBlock(metric, columns, {**options, **scalars}, (-1, *targets)), answer)
 
 
 def _targets(y_true: Any, columns: Split) -> tuple[int, ...]:

@@ -73,7 +73,7 @@ class OutlierDetector(OutlierMixin, BaseEstimator):
         self._check_parameters()
         source = source_of(X)
         if source is not None:
-            source = source if sample_weight is None else source.beside(sample_weight)
+            source = source if sample_weight is None else source.with_columns(sample_weight)
             X, *weights = source.sample(max(1, len(source) // _MIN_SAMPLE))
             sample_weight = weights[0] if weights else None
         X = self._checked(X, reset=True)

@@ -106,10 +106,10 @@ class RowStore(nn.Module):
             return torch.cat([getattr(pair, name) for pair in file.chunks()])
         return super().__getattr__(name)
 
-    def _apply(self, *arguments: Any) -> "RowStore":
+    def _apply(self, *arguments: Any, **options: Any) -> "RowStore":
         """Move the table with the model, but not its rows if they are on the host."""
         rows_on_host = {name: self._buffers.pop(name) for name in Pair._fields if self.on_host}
-        super()._apply(*arguments)
+        super()._apply(*arguments, **options)
         self._buffers.update(rows_on_host)
         return self
 

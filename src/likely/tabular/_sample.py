@@ -28,7 +28,7 @@ def read_sample(X: Any, y: Any, *extras: Any) -> Read:
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None")
     for argument in (y, *extras):
-        source = source if argument is None else source.beside(argument)
+        source = source if argument is None else source.with_columns(argument)
     stride = max(1, -(-_numbers(source) // MAX_NUMBERS))
     table, target, *columns = source.every(stride)
     remaining = iter(columns)

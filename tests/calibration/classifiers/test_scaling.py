@@ -218,7 +218,7 @@ def test_memory_is_flat_in_the_rows():
     VectorScaling(penalty=10.0).fit(logits, y)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 8e6  # NumPy's share; torch's blocks are bounded by _BLOCK
+    assert peak < 8e6  # NumPy's share; torch's blocks are bounded by CACHED_NUMBERS
 
 
 def curved(n, seed):

@@ -154,7 +154,7 @@ class TestInterface:
     def test_blocks_change_nothing(self, method, monkeypatch):
         logits, y, features = problem(3000, effect=0.5)
         expected = method().fit(logits, y, features).temperature(logits, features)
-        monkeypatch.setattr(blocks, "_BLOCK", 64)
+        monkeypatch.setattr(blocks, "CACHED_NUMBERS", 64)
         np.testing.assert_allclose(method().fit(logits, y, features).temperature(logits, features), expected, rtol=1e-6)
 
     def test_a_ruled_out_class(self, method):

@@ -4,12 +4,12 @@ from likely._rows.sources._by_blocks import by_blocks, refuse_blocks
 from likely._rows.sources._dask import naming_scheduler
 from likely._rows.sources._files import ENDINGS, is_one_file, names_files
 from likely._rows.sources._kinds import is_source, source_of
-from likely._rows.sources._source import Answer, Asked, Source, drawn
+from likely._rows.sources._source import Answer, BoundMethod, Source, drawn
 
 __all__ = [
     "ENDINGS",
     "Answer",
-    "Asked",
+    "BoundMethod",
     "Source",
     "by_blocks",
     "drawn",

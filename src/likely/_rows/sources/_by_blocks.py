@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from likely._rows.sources._kinds import is_source, source_of
-from likely._rows.sources._source import Answer, Asked
+from likely._rows.sources._source import Answer, BoundMethod
 
 
 def by_blocks(
@@ -19,10 +19,12 @@ def by_blocks(
     dtype: Callable[[Any], Any] = lambda _: np.float64,
     per_row: str = "",
     arrays: Callable[..., int] = lambda **_: 1,
+    texts: bool = False,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Decorate a method that treats each row by itself, so that it accepts tables in blocks.
 
-    Columns of a frame are taken by their names: those of a file cannot be dropped, such as the target's, or moved.
+    Its result has ``arrays`` arrays of ``width`` columns; ``per_row`` names further arguments with one value per row.
+    With ``texts`` a list is the rows themselves, not paths.
     """
 
     def decorate(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -30,38 +32,47 @@ def by_blocks(
 
         @functools.wraps(method)
         def decorated(self: Any, X: Any, *args: Any, **options: Any) -> Any:
-            source = source_of(X)
+            source = None if texts and isinstance(X, list | tuple) else source_of(X)
             if source is None:
                 return method(self, X, *args, **options)
-            bound = signature.bind(self, X, *args, **options)
-            bound.apply_defaults()
-            options = dict(list(bound.arguments.items())[2:])
-            further = {name: options.pop(name) for name in per_row.split()}
-            names = tuple(name for name, values in further.items() if values is not None)
+            options = _options(signature, self, X, *args, **options)
+            per_row_values = {name: options.pop(name) for name in per_row.split()}
+            names = tuple(name for name, values in per_row_values.items() if values is not None)
             for name in names:
-                source = source.beside(further[name])
-            count, numbers = arrays(**options), width(self, **options)
-            columns = None if count == 1 and numbers is None else count * (numbers or 1)
-            answer = Answer(columns, np.dtype(dtype(self)), method.__name__)
-            result = source.answers(_OfBlock(Asked(method, self, answer), names, options), answer)
-            return _separated(result, count, numbers)
+                source = source.with_columns(per_row_values[name])
+            count, columns = arrays(**options), width(self, **options)
+            answer = Answer(_total_width(count, columns), np.dtype(dtype(self)))
+            result = source.map_rows(_OfBlock(BoundMethod(method, self, answer), names, options), answer)
+            return _separated(result, count, columns)
 
         return decorated
 
     return decorate
 
 
+def _options(signature: inspect.Signature, *args: Any, **options: Any) -> dict[str, Any]:
+    """Return the arguments after ``self`` and ``X`` by their names, with their defaults."""
+    bound = signature.bind(*args, **options)
+    bound.apply_defaults()
+    return dict(list(bound.arguments.items())[2:])
+
+
+def _total_width(count: int, columns: int | None) -> int | None:
+    return None if count == 1 and columns is None else count * (columns or 1)
+
+
 @dataclass(frozen=True)
 class _OfBlock:
-    asked: Asked
+    method: BoundMethod
     names: tuple[str, ...]
     options: dict[str, Any]
 
     def __call__(self, block: Any, *values: Any) -> Any:
-        fitted = getattr(self.asked.fitted, "feature_names_in_", None)
+        # By their names: columns of a file cannot be dropped, such as the target's, or moved.
+        fitted = getattr(self.method.fitted, "feature_names_in_", None)
         if fitted is not None and hasattr(block, "columns") and set(fitted) <= set(block.columns):
             block = block[list(fitted)]
-        result = self.asked(block, **dict(zip(self.names, values, strict=True)), **self.options)
+        result = self.method(block, **dict(zip(self.names, values, strict=True)), **self.options)
         return np.column_stack(result) if isinstance(result, tuple) else result
 
 

@@ -17,9 +17,9 @@ import numpy as np
 from likely._rows.sources._source import Answer, Source, cut
 
 T = TypeVar("T")
-_TOGETHER = 8  # results that are added up at once, so that no sum waits for all of them
-_PER_THREAD = 3  # calls under way: one that runs, one that waits, one whose result waits for those before it
-_SECONDS = 10  # how long to wait for a first worker, as joblib does
+MAX_ADDED = 8  # results that are added up at once, so that no sum waits for all of them
+CALLS_PER_THREAD = 3  # calls under way: one that runs, one that waits, one whose result waits for those before it
+WORKER_TIMEOUT = 10  # how long to wait for a first worker, as joblib does
 
 
 def is_dask(X: Any) -> bool:
@@ -42,8 +42,8 @@ class Dask(Source):
         source.names = None if columns is None else [str(name) for name in columns]
         return source
 
-    def beside(self, other: Any) -> Dask:
-        """See :meth:`Source.beside`."""
+    def with_columns(self, other: Any) -> Dask:
+        """See :meth:`Source.with_columns`."""
         source = copy.copy(self)
         if isinstance(other, str):
             names = [name for name in self.collection.columns if name != other]
@@ -71,11 +71,11 @@ class Dask(Source):
         tasks = self._tasks(compute)
         add_all = delayed(_Sum(add))
         while len(tasks) > 1:
-            tasks = [add_all(tasks[start : start + _TOGETHER]) for start in range(0, len(tasks), _TOGETHER)]
+            tasks = [add_all(tasks[start : start + MAX_ADDED]) for start in range(0, len(tasks), MAX_ADDED)]
         with naming_scheduler(_client()):
             return tasks[0].compute()
 
-    def answers(self, compute: Callable[..., Any], answer: Answer) -> Any:
+    def map_rows(self, compute: Callable[..., Any], answer: Answer) -> Any:
         """Return a Dask array for an array, a Dask series or frame for a frame; nothing is computed yet."""
         if self.names is None:
             return self._array(compute, answer)
@@ -126,7 +126,7 @@ def on_cluster(client: Any, call: Callable[..., T], shared: Any, calls: Iterable
             # Dask advises to scatter what is large.
             warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
             shared = client.submit(_itself, shared, pure=False)
-        at_once = _PER_THREAD * _threads(client)
+        at_once = CALLS_PER_THREAD * _threads(client)
         for arguments in calls:
             if len(under_way) >= at_once:
                 yield under_way.popleft().result()
@@ -142,10 +142,10 @@ def _itself(shared: T) -> T:
 def _threads(client: Any) -> int:
     if not client.nthreads():
         try:  # a task, for which a cluster that adapts to its work starts a worker
-            client.submit(int, pure=False).result(timeout=_SECONDS)
+            client.submit(int, pure=False).result(timeout=WORKER_TIMEOUT)
         except TimeoutError:
             where = client.scheduler.address
-            raise TimeoutError(f"the Dask scheduler at {where} had no worker for {_SECONDS} seconds") from None
+            raise TimeoutError(f"the Dask scheduler at {where} had no worker for {WORKER_TIMEOUT} seconds") from None
     return sum(client.nthreads().values())
 
 

@@ -19,7 +19,7 @@ from likely._rows.sources._dask import on_cluster
 from likely._rows.sources._source import Answer, Source, cut
 
 T = TypeVar("T")
-_NUMBERS = 1 << 22  # values per block, about: with temporaries and two threads, a few hundred MB
+BLOCK_NUMBERS = 1 << 22  # values per block, about: with temporaries and two threads, a few hundred MB
 ENDINGS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".feather": "feather", ".arrow": "feather"}
 
 
@@ -77,8 +77,8 @@ class Files(Source):
         dataset = X if hasattr(X, "get_fragments") else _dataset([X] if isinstance(X, str | os.PathLike) else list(X))
         return cls(dataset, _schema(dataset), list(dataset.schema.names))
 
-    def beside(self, other: Any) -> Files:
-        """See :meth:`Source.beside`."""
+    def with_columns(self, other: Any) -> Files:
+        """See :meth:`Source.with_columns`."""
         source = copy.copy(self)
         source.__dict__.pop("sizes", None)
         if isinstance(other, str):
@@ -86,7 +86,7 @@ class Files(Source):
                 raise ValueError(f"there is no column {other!r}: there are {', '.join(self.names[:10])}")
             source.names = [name for name in self.names if name != other]
         elif is_files(other):
-            return self.beside(Files.opened(other).every(1)[0].to_numpy())  # a column or two: they fit in memory
+            return self.with_columns(Files.opened(other).every(1)[0].to_numpy())  # a column or two: they fit in memory
         elif len(other) != len(self):
             cut(other, self.sizes)
         source.others = [*self.others, other]
@@ -116,7 +116,7 @@ class Files(Source):
         """See :meth:`Source.paths`."""
         return [path for path in self.dataset.files if os.path.exists(path)]
 
-    def answers(self, compute: Callable[..., Any], answer: Answer) -> Any:
+    def map_rows(self, compute: Callable[..., Any], answer: Answer) -> Any:
         """Return a NumPy array."""
         shape = (len(self),) if answer.width is None else (len(self), answer.width)
         result, start = np.empty(shape, answer.dtype), 0
@@ -156,7 +156,7 @@ class _Batch:
 
 
 def _pieces(dataset: Any, schema: Any, names: tuple[str, ...]) -> Iterable[Any]:
-    rows_per_block = max(1, _NUMBERS // max(1, len(names)))
+    rows_per_block = max(1, BLOCK_NUMBERS // max(1, len(names)))
     for fragment in dataset.get_fragments():
         if not hasattr(fragment, "row_groups"):
             batches = fragment.to_batches(schema=schema, columns=list(names), batch_size=rows_per_block)

@@ -7,16 +7,9 @@ from typing import Any
 
 from likely._rows.sources._dask import Dask, is_dask
 from likely._rows.sources._files import Files, is_files
-from likely._rows.sources._ray import Ray, is_ray
 from likely._rows.sources._source import Source
-from likely._rows.sources._spark import Spark, is_spark
 
-_KINDS: tuple[tuple[Callable[[Any], bool], Any], ...] = (
-    (is_dask, Dask),
-    (is_files, Files),
-    (is_spark, Spark),
-    (is_ray, Ray),
-)
+_KINDS: tuple[tuple[Callable[[Any], bool], Any], ...] = ((is_dask, Dask), (is_files, Files))
 
 
 def is_source(X: Any) -> bool:

@@ -22,12 +22,6 @@ class Answer:
 
     width: int | None = None
     dtype: Any = np.float64
-    name: str = "answer"
-
-    @property
-    def names(self) -> list[str]:
-        """The names of the columns that hold it."""
-        return [self.name] if self.width is None else [f"{self.name}_{place}" for place in range(self.width)]
 
     @property
     def none(self) -> NDArray[Any]:
@@ -35,7 +29,7 @@ class Answer:
         return np.empty((0,) if self.width is None else (0, self.width), self.dtype)
 
 
-class Asked:
+class BoundMethod:
     """A method of an estimator in its present state, to be called for blocks later and elsewhere."""
 
     def __init__(self, method: Callable[..., Any], fitted: Any, answer: Answer) -> None:
@@ -60,11 +54,11 @@ class Source(ABC):
         """Yield ``compute(block, …)`` of every block, in the order of the rows."""
 
     @abstractmethod
-    def answers(self, compute: Callable[..., Any], answer: Answer) -> Any:
+    def map_rows(self, compute: Callable[..., Any], answer: Answer) -> Any:
         """Return the results of ``compute`` for all rows, in the table's own kind of array or frame."""
 
     @abstractmethod
-    def beside(self, other: Any) -> Source:
+    def with_columns(self, other: Any) -> Source:
         """Return a source whose blocks have one further argument: the same rows of another table or array."""
 
     def total(self, compute: Callable[..., T], add: Callable[[T, T], T] = operator.add) -> T:

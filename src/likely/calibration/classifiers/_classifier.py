@@ -70,8 +70,8 @@ class CalibratedClassifier(ClassifierMixin, CalibratedEstimator):
         """Return calibrated probabilities.
 
         Args:
-            X: table of shape (n, d), of any kind that the estimator takes, or in blocks: the path of files, or a Dask,
-                Spark or Ray table.
+            X: table of shape (n, d), of any kind that the estimator takes, or in blocks: the path of files, or a Dask
+                table.
 
         Returns:
             Array of shape (n, C), in the order of ``classes_``.
@@ -83,8 +83,8 @@ class CalibratedClassifier(ClassifierMixin, CalibratedEstimator):
         """Return the class of highest calibrated probability.
 
         Args:
-            X: table of shape (n, d), of any kind that the estimator takes, or in blocks: the path of files, or a Dask,
-                Spark or Ray table.
+            X: table of shape (n, d), of any kind that the estimator takes, or in blocks: the path of files, or a Dask
+                table.
 
         Returns:
             Array of shape (n,) with labels of ``classes_``.
@@ -97,8 +97,8 @@ class CalibratedClassifier(ClassifierMixin, CalibratedEstimator):
         """Return the temperature that divides the logits of each row.
 
         Args:
-            X: table of shape (n, d), of any kind that the estimator takes, or in blocks: the path of files, or a Dask,
-                Spark or Ray table.
+            X: table of shape (n, d), of any kind that the estimator takes, or in blocks: the path of files, or a Dask
+                table.
 
         Returns:
             Array of shape (n,).

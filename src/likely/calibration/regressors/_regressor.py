@@ -77,8 +77,8 @@ class CalibratedRegressor(RegressorMixin, CalibratedEstimator):
         """Return the estimator's prediction, on request with the calibrated standard deviation.
 
         Args:
-            X: table of shape (n, d), of any kind that the estimator takes, or in blocks: the path of files, or a Dask,
-                Spark or Ray table.
+            X: table of shape (n, d), of any kind that the estimator takes, or in blocks: the path of files, or a Dask
+                table.
             return_std: whether to return the standard deviation of each row's distribution too.
 
         Returns:
@@ -108,8 +108,8 @@ class CalibratedRegressor(RegressorMixin, CalibratedEstimator):
         """Return the central interval of each row's calibrated distribution.
 
         Args:
-            X: table of shape (n, d), of any kind that the estimator takes, or in blocks: the path of files, or a Dask,
-                Spark or Ray table.
+            X: table of shape (n, d), of any kind that the estimator takes, or in blocks: the path of files, or a Dask
+                table.
             coverage: probability of the interval, in (0, 1).
 
         Returns:
