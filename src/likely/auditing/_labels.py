@@ -10,15 +10,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.optimize import minimize, minimize_scalar
-from scipy.special import expit, log_softmax
+from scipy.special import log_softmax
 
 from likely._page import Picture, Table
 from likely._page.svg import INK, SERIES, panel, styled, to_svg
 from likely._typing import Array
 from likely.auditing._finding import Explained, Finding, Reason, worst_first
 from likely.auditing._out_of_fold import fold_out
-from likely.auditing._predictable import Predictable, beats, predictable_labels
+from likely.auditing._predictable import Predictable, beats, mixed, predictable_labels
 from likely.auditing._source import listed
 from likely.calibration import FeatureTemperature, LinearTemperature
 
@@ -26,6 +25,7 @@ LEAST = 0.01  # the share of wrong labels that is assumed where the data do not 
 MOST = 0.15  # of the labels, and of those of rows like this one, may be called wrong; else they are hard to predict
 HARD = 0.2  # of the labels may differ from predictions; of more, wrong ones cannot be told from uncertain ones
 _STEPS = 100
+_SCALES = np.exp(np.arange(-4.0, 5.0, 0.15))  # that logits of unit deviation are multiplied by
 _SHARED = 3  # rows with the same given and predicted labels from which they are one finding
 _GAIN = 2.0  # log-likelihood that wrong labels must add to what a temperature explains: two standard errors
 _MANY = 0.05  # of the labels: where fewer seem wrong, their share is not why they are not judged
@@ -88,34 +88,40 @@ def judge_labels(
     """
     n, classes = logits.shape
     z: NDArray[np.floating] = logits if logits.dtype == np.float32 else logits.astype(np.float64)
-    row = np.arange(n)
     predictable = predictable_labels(z, y, seed)
     if not predictable.labels:
         return _unjudged(y, classes, predictable, seed)
     common, share = _common(z, y, seed)
-    right = 1 - _posterior(np.exp(log_softmax(z / common, axis=1)[row, y]), share, classes)
+    same = log_softmax(z.astype(np.float64) / common, axis=1)
+    right = 1 - _posterior(np.exp(same[np.arange(n), y]), share, classes)
+    temperature = _temperatures(z, y, features, right, seed)
+    calibrated = log_softmax(z.astype(np.float64) / temperature[:, None], axis=1)
+    if not beats(right * (calibrated - same)[np.arange(n), y]):
+        calibrated, temperature = same, np.full(n, common)
+    nll = -calibrated[np.arange(n), y]
+    for _ in range(_STEPS):
+        share = float(_posterior(np.exp(-nll), share, classes).mean())
+    wrong = _posterior(np.exp(-nll), max(share, LEAST), classes) * predictable.classes[y]
+    differ = float((calibrated.argmax(1) != y).mean())
+    too_many = share > 0 and (_at_most(share, n) > MOST or _at_most(differ, n) > HARD)
+    named = np.flatnonzero(wrong > 0.5)
+    wrong[named[(_accused(calibrated[named], share) > MOST) | too_many]] = 0.5
+    return LabelVerdict(calibrated, temperature, nll, wrong, share, too_many, predictable)
+
+
+def _temperatures(
+    z: NDArray[np.floating], y: NDArray[np.int64], features: NDArray[np.floating] | None, right: Array, seed: int
+) -> Array:
+    """A temperature per row, linear in the features or the logits, fitted to other rows as their labels are right."""
     # Calibrators multiply features and logits of one type only.
     read = None if features is None else np.asarray(features, dtype=z.dtype)
-    calibrated, temperature = np.empty((n, classes)), np.empty(n)
-    for fit, rows in fold_out(n, seed + 1):
+    temperature = np.empty(len(y))
+    for fit, rows in fold_out(len(y), seed + 1):
         calibrator = LinearTemperature() if read is None else FeatureTemperature()
         extra, new = (None, None) if read is None else (read[fit], read[rows])
         calibrator.fit(z[fit], y[fit], extra, sample_weight=right[fit] + 1e-3)
         temperature[rows] = calibrator.temperature(z[rows], new)
-        calibrated[rows] = log_softmax(z[rows].astype(np.float64) / temperature[rows, None], axis=1)
-    same = log_softmax(z.astype(np.float64) / common, axis=1)
-    if not beats(right * (calibrated - same)[row, y]):
-        calibrated, temperature = same, np.full(n, common)
-    nll = -calibrated[row, y]
-    q = np.exp(-nll)
-    for _ in range(_STEPS):
-        share = float(_posterior(q, share, classes).mean())
-    wrong = _posterior(q, max(share, LEAST), classes) * predictable.classes[y]
-    named = np.flatnonzero(wrong > 0.5)
-    differ = float((calibrated.argmax(1) != y).mean())
-    too_many = share > 0 and (_at_most(share, n) > MOST or _at_most(differ, n) > HARD)
-    wrong[named[(_accused(calibrated[named], share) > MOST) | too_many]] = 0.5
-    return LabelVerdict(calibrated, temperature, nll, wrong, share, too_many, predictable)
+    return temperature
 
 
 def reconsider(verdict: LabelVerdict, y: NDArray[np.int64], rows: NDArray[np.int64], log_p: Array) -> LabelVerdict:
@@ -145,28 +151,14 @@ def _common(z: NDArray[np.floating], y: NDArray[np.int64], seed: int) -> tuple[f
     logits, labels = z[some].astype(np.float64), y[some]
     # One temperature unit is that at which logits have unit deviation, whatever scale they come in.
     unit = max(float(np.std(logits - logits.mean(1, keepdims=True))), 1e-12)
-
-    def cost(inverse: float, share: float) -> float:
-        scale = np.exp(np.clip(inverse, -10, 10)) / unit
-        q = np.exp(log_softmax(logits * scale, axis=1)[np.arange(len(labels)), labels])
-        return float(-np.log(np.maximum(_given(q, share, classes), 1e-300)).sum())
-
-    starts = [(a, b) for a in (0.0, 1.5) for b in (-4.0, -2.5)]
-
-    def mean_cost(parameters: Array) -> float:
-        return cost(parameters[0], float(expit(parameters[1]))) / len(labels)
-
-    fits = [minimize(mean_cost, start, method="Nelder-Mead", options={"maxiter": 150}) for start in starts]
-    best = min(fits, key=lambda result: float(result.fun))
-    inverse, share = float(best.x[0]), float(expit(best.x[1]))
-    # Near the best temperature and at a far softer one: with no wrong labels many logits want the latter.
-    none = min(
-        (minimize_scalar(cost, (start - 0.5, start), args=(0.0,)) for start in (inverse, inverse - 2)),
-        key=lambda result: float(result.fun),
-    )
-    if none.fun - best.fun * len(labels) < _GAIN:
-        inverse, share = float(none.x), 0.0
-    return float(unit / np.exp(np.clip(inverse, -10, 10))), share
+    row = np.arange(len(labels))
+    q = np.exp([log_softmax(logits * (scale / unit), axis=1)[row, labels] for scale in _SCALES])
+    weight, best = mixed(q, (1 - q) / (classes - 1))
+    likelihood = np.log(np.maximum(_given(q[best], 1 - weight, classes), 1e-300)).sum()
+    without = np.log(np.maximum(q, 1e-300)).sum(1)
+    if likelihood - without.max() < _GAIN:
+        return unit / float(_SCALES[without.argmax()]), 0.0
+    return unit / float(_SCALES[best]), 1 - weight
 
 
 def _at_most(share: float, n: int) -> float:

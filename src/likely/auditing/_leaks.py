@@ -21,8 +21,7 @@ from likely.auditing._source import listed
 Index = NDArray[np.int64]
 
 _GIVES_AWAY = 0.95  # of what there is to know about the target
-_ROWS = 4_000
-_COLUMNS = 500  # of a wide table, those that follow the target most closely
+MAX_ROWS, _LEAST_ROWS, MAX_VALUES = 4_000, 500, 2_000_000  # that are looked at: rows, and values of a wide table
 _FOLDS = 5
 _DEPTH = 6  # halvings of the rows by the column's value: at most 64 bins
 _PULL = 1.0  # rows that the bin around a bin counts for in its mean
@@ -49,12 +48,9 @@ def leaking_columns(
     names = [
         n for n, kind in columns.kinds.items() if n != target and kind not in ("constant", "empty", "text", "name")
     ]
-    some = np.sort(np.random.RandomState(0).permutation(len(rows))[:_ROWS])
-    values = {name: as_numbers(columns.typed[name])[0][rows[some]] for name in names}
-    if len(names) > _COLUMNS:
-        follows = _follows(np.column_stack([values[name] for name in names]), y[some])
-        names = [names[j] for j in np.argsort(-follows, kind="stable")[:_COLUMNS]]
-    by_column = {name: tells(values[name], y[some], labels=labels) for name in names}
+    most = min(MAX_ROWS, max(_LEAST_ROWS, MAX_VALUES // max(len(names), 1)))
+    some = np.sort(np.random.RandomState(0).permutation(len(rows))[:most])
+    by_column = {name: tells(as_numbers(columns.typed[name])[0][rows[some]], y[some], labels=labels) for name in names}
     table = pd.DataFrame.from_dict(by_column, orient="index", columns=Told._fields, dtype=np.float64)
     table = table.sort_values("share", ascending=False, kind="stable")
     leaks = [str(name) for name in table.index[table["share"] >= _GIVES_AWAY]]
@@ -102,14 +98,6 @@ def _most(table: pd.DataFrame) -> str:
         return ""
     share, error = table.iloc[0]
     return f" {table.index[0]} alone explains most: {percent(share, error)}."
-
-
-def _follows(X: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The size of each column's rank correlation with y; a quick look where there are too many columns for trees."""
-    ranks = rankdata(np.where(np.isnan(X), -np.inf, X), axis=0)
-    ranks -= ranks.mean(0)
-    order = rankdata(y) - (len(y) + 1) / 2
-    return np.asarray(np.abs(order @ ranks) / np.maximum(np.linalg.norm(ranks, axis=0), 1e-300))
 
 
 class Told(NamedTuple):

@@ -9,7 +9,7 @@ import numpy as np
 from likely._typing import Array
 from likely.auditing._by_chance import APART, by_chance
 from likely.auditing._possible import Possible
-from likely.auditing._squash import UNITS, Squash
+from likely.auditing._squash import FACTORS, Squash
 
 _SETS = (1.0, APART, 1 / APART)  # the first leaves the factors of slips as they are; the others make placebos
 _OFF = 2.0  # scales: a target nearer to its prediction is not tried
@@ -26,7 +26,7 @@ def slips_by_chance(u: Array, mean: Array, scale: Array, nll: Nll, squash: Squas
     possible = Possible.of(y)
     before = nll(u[rows] - mean[rows], scale[rows])
     for number_of_set, times in enumerate(_SETS):
-        for factor in UNITS:
+        for factor in FACTORS:
             may = possible(y[rows] * factor)
             mended = squash.times(u[rows], factor * times)
             stretch = np.minimum(squash.log_stretch(u[rows], mended, factor * times), 0.0)

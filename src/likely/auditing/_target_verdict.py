@@ -15,7 +15,7 @@ from likely._typing import Array
 from likely.auditing._labels import LEAST
 from likely.auditing._out_of_fold import fold_out
 from likely.auditing._predictable import predictable_targets
-from likely.auditing._squash import UNITS, Squash
+from likely.auditing._squash import FACTORS, Squash
 from likely.auditing._target_slips import slips_by_chance
 from likely.calibration import LinearScale
 from likely.distributions import StudentT
@@ -184,12 +184,12 @@ def _wrong_density(
     density = np.logaddexp(np.log(_KINDS["anywhere"]) - _ANYWHERE, np.log(_KINDS["another row's"]) + others(u))
     if squash is None:
         return density
-    for factor in UNITS:
+    for factor in FACTORS:
         mended = squash.times(u, factor)
         moved = np.abs(mended - u) > _MOVED * scale
         # Near zero all units are alike, and a density there is that of zeros: it is not sharpened.
         stretch = np.minimum(squash.log_stretch(u, mended, factor), 0.0)
-        fits = stretch - _nll(mended - mean, scale, df) + np.log(_KINDS["unit"] / len(UNITS))
+        fits = stretch - _nll(mended - mean, scale, df) + np.log(_KINDS["unit"] / len(FACTORS))
         density = np.where(moved, np.logaddexp(density, fits), density)
     return density
 

@@ -12,8 +12,8 @@ from likely._page import Table
 from likely.auditing._columns import Columns
 from likely.auditing._finding import EXPLAINED, Explained, Finding, Reason, worst_first
 from likely.auditing._identities import Identity
-from likely.auditing._row_slips import FACTORS
 from likely.auditing._source import counted, listed
+from likely.auditing._squash import FACTORS
 
 _SELDOM = 0.01  # of the rows: if more break an identity, it has exceptions, and they are odd, not wrong
 _SURE, _DOUBTFUL = 0.99, 0.95  # the certainty of rows that break an identity seldom broken, and of exceptions
@@ -120,7 +120,7 @@ def _shown(value: float, off: float, identity: Identity) -> str:
 
 def _hint(identity: Identity, part: pd.DataFrame) -> str:
     """The one factor or sign of one column by which the row adds up; empty if there is none, or more than one."""
-    trials = [(name, factor, hint) for name in identity.members for factor, hint, _ in FACTORS]
+    trials = [(name, factor, hint) for name in identity.members for factor, hint in FACTORS.items()]
     changed = part[identity.members].iloc[[0] * len(trials)].astype(np.float64).reset_index(drop=True)
     for k, (name, factor, _) in enumerate(trials):
         changed.loc[k, name] *= factor
