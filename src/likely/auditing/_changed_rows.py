@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from likely._typing import Array
+from likely._typing import Array, Mask, Places
 from likely.auditing._squash import Squash
 
 _FILLINGS = 12  # copies of a row with different values in its gaps
@@ -49,13 +48,13 @@ def without_far_values(X: Any) -> Any:
     return frame if isinstance(X, pd.DataFrame) else frame.to_numpy()
 
 
-def has_gaps(X: Any) -> NDArray[np.bool_]:
+def has_gaps(X: Any) -> Mask:
     """Whether each row of a frame or an array lacks a value."""
-    gaps: NDArray[np.bool_] = np.asarray(X.isna() if isinstance(X, pd.DataFrame) else np.isnan(X))
+    gaps: Mask = np.asarray(X.isna() if isinstance(X, pd.DataFrame) else np.isnan(X))
     return np.asarray(gaps.any(1))
 
 
-def fillings(X: Any, rows: NDArray[np.int64], seed: int) -> list[Any]:
+def fillings(X: Any, rows: Places, seed: int) -> list[Any]:
     """Return several copies of some rows, with every gap filled by the value of a random other row.
 
     >>> table = pd.DataFrame({"a": [1.0, 2.0, np.nan], "b": ["x", None, "y"]})
@@ -78,7 +77,7 @@ def fillings(X: Any, rows: NDArray[np.int64], seed: int) -> list[Any]:
     return parts
 
 
-def spread_by_gaps(X: Any, mean: Array, predict: Predict, seed: int) -> Callable[[NDArray[np.int64]], Array]:
+def spread_by_gaps(X: Any, mean: Array, predict: Predict, seed: int) -> Callable[[Places], Array]:
     """Return a function of rows: the mean squared change of their predictions when gaps are filled.
 
     It is zero for rows without gaps. Values that are far out count as gaps: they are odd, and not the target.
@@ -86,7 +85,7 @@ def spread_by_gaps(X: Any, mean: Array, predict: Predict, seed: int) -> Callable
     X = without_far_values(X)
     gaps = has_gaps(X)
 
-    def spread(rows: NDArray[np.int64]) -> Array:
+    def spread(rows: Places) -> Array:
         squares = np.zeros(len(rows))
         with_gaps = np.flatnonzero(gaps[rows])
         if len(with_gaps):
@@ -97,9 +96,7 @@ def spread_by_gaps(X: Any, mean: Array, predict: Predict, seed: int) -> Callable
     return spread
 
 
-def swaps(
-    X: pd.DataFrame, y: Array, squash: Squash, predict: Predict, rows: NDArray[np.int64]
-) -> dict[int, list[Swap]]:
+def swaps(X: pd.DataFrame, y: Array, squash: Squash, predict: Predict, rows: Places) -> dict[int, list[Swap]]:
     """Return, for each of some rows, the columns of numbers that its target may have been swapped with.
 
     The target must be a usual value of the column, and the column's value a usual target.

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy.linalg import lstsq
 
-from likely._typing import Array
+from likely._typing import Array, Mask
 from likely.auditing._columns import Columns
 from likely.auditing._identities import PRECISION, Identity
 
@@ -112,7 +111,7 @@ def _explained(filled: pd.DataFrame) -> list[str]:
     return [name for name, share in zip(clipped.columns, left, strict=True) if share < 1 - _EXPLAINED]
 
 
-def _through_most(X: Array, y: Array) -> NDArray[np.bool_] | None:
+def _through_most(X: Array, y: Array) -> Mask | None:
     """The rows through which a plane of least absolute deviations passes; None if these are not nearly all.
 
     The plane is found on half of the rows, and must pass through those of the other half as well.

@@ -14,7 +14,7 @@ from scipy.special import log_softmax
 
 from likely._page import Picture, Table
 from likely._page.svg import INK, SERIES, panel, styled, to_svg
-from likely._typing import Array
+from likely._typing import Array, Mask, Places
 from likely.auditing._finding import Explained, Finding, Reason, worst_first
 from likely.auditing._out_of_fold import fold_out
 from likely.auditing._predictable import Predictable, beats, mixed, predictable_labels
@@ -53,14 +53,14 @@ class LabelVerdict:
         """Whether labels can be predicted, so that a prediction speaks against one."""
         return self.predictable.labels
 
-    def expected(self, rows: NDArray[np.int64]) -> Array:
+    def expected(self, rows: Places) -> Array:
         """The probabilities of the labels as they are given, the wrong ones included."""
         q = np.exp(self.log_p[rows])
         return _given(q, self.share, q.shape[1])
 
 
 def judge_labels(
-    logits: NDArray[np.floating], y: NDArray[np.int64], features: NDArray[np.floating] | None = None, seed: int = 0
+    logits: NDArray[np.floating], y: Places, features: NDArray[np.floating] | None = None, seed: int = 0
 ) -> LabelVerdict:
     r"""Which labels do logits that were not trained on them speak against?
 
@@ -110,7 +110,7 @@ def judge_labels(
 
 
 def _temperatures(
-    z: NDArray[np.floating], y: NDArray[np.int64], features: NDArray[np.floating] | None, right: Array, seed: int
+    z: NDArray[np.floating], y: Places, features: NDArray[np.floating] | None, right: Array, seed: int
 ) -> Array:
     """A temperature per row, linear in the features or the logits, fitted to other rows as their labels are right."""
     # Calibrators multiply features and logits of one type only.
@@ -124,7 +124,7 @@ def _temperatures(
     return temperature
 
 
-def reconsider(verdict: LabelVerdict, y: NDArray[np.int64], rows: NDArray[np.int64], log_p: Array) -> LabelVerdict:
+def reconsider(verdict: LabelVerdict, y: Places, rows: Places, log_p: Array) -> LabelVerdict:
     """The verdict where some rows are judged by other log-probabilities, too, if these speak for their labels."""
     if not len(rows):
         return verdict
@@ -134,7 +134,7 @@ def reconsider(verdict: LabelVerdict, y: NDArray[np.int64], rows: NDArray[np.int
     return replace(verdict, wrong=wrong)
 
 
-def _unjudged(y: NDArray[np.int64], classes: int, predictable: Predictable, seed: int) -> LabelVerdict:
+def _unjudged(y: Places, classes: int, predictable: Predictable, seed: int) -> LabelVerdict:
     """No verdict: every row is expected to have the class shares of other rows."""
     log_p = np.empty((len(y), classes))
     for fit, rows in fold_out(len(y), seed + 1):
@@ -143,7 +143,7 @@ def _unjudged(y: NDArray[np.int64], classes: int, predictable: Predictable, seed
     return LabelVerdict(log_p, np.ones(len(y)), nll, np.zeros(len(y)), 0.0, False, predictable)
 
 
-def _common(z: NDArray[np.floating], y: NDArray[np.int64], seed: int) -> tuple[float, float]:
+def _common(z: NDArray[np.floating], y: Places, seed: int) -> tuple[float, float]:
     """The temperature and the share of wrong labels of highest likelihood; the share is zero unless it adds to it."""
     classes = z.shape[1]
     enough = min(20_000, max(2_000, 200_000 // classes))
@@ -186,9 +186,9 @@ def _posterior(q: Array, share: float, classes: int) -> Array:
 
 def wrong_labels(
     verdict: LabelVerdict,
-    y: NDArray[np.int64],
+    y: Places,
     classes: Sequence[str],
-    rows: NDArray[np.int64],
+    rows: Places,
     n: int,
     by: str = "the columns",
 ) -> Finding:
@@ -204,7 +204,7 @@ def wrong_labels(
     place[rows] = np.arange(len(rows))
     usual = float(np.median(verdict.temperature))
 
-    def explain(top: NDArray[np.int64]) -> Any:
+    def explain(top: Places) -> Any:
         for i in place[top]:
             p = np.exp(verdict.log_p[i])
             likeliest = [c for c in np.argsort(-p)[:3] if p[c] > 0.005 and c != y[i]]
@@ -275,7 +275,7 @@ def _sentence(verdict: LabelVerdict, count: int, rows: int, unjudged: list[str],
     return f"{sentence} Classes that are not judged, {because}: {listed(unjudged)}."
 
 
-def spread_out(values: NDArray[np.float64], rows: NDArray[np.int64], n: int, elsewhere: float) -> NDArray[np.float64]:
+def spread_out(values: Array, rows: Places, n: int, elsewhere: float) -> Array:
     """Values of some rows, in an array of all rows."""
     array = np.full(n, elsewhere)
     array[rows] = values
@@ -292,7 +292,7 @@ def _percent(p: float) -> str:
 
 
 @styled
-def _histogram(nll: NDArray[np.float64], wrong: NDArray[np.bool_]) -> Picture:
+def _histogram(nll: Array, wrong: Mask) -> Picture:
     figure, axes = panel(4.6, 3.0)
     edges = np.linspace(0, max(float(np.quantile(nll, 0.999)), 1e-3) * 1.1, 50)
     inside = np.minimum(nll, edges[-1])

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from likely._typing import Array
+from likely._typing import Array, Mask, Places
 from likely.auditing._neighbours import Neighbours
 from likely.auditing._tails import Margins, Tails, beside_mode
 from likely.auditing._terms import LEVELS, Terms, indicators, regress
@@ -37,7 +36,7 @@ class AdditiveModel:
     """Ridge regressions of every column on piecewise linear functions of all others, one without each fold."""
 
     terms: Terms
-    of_column: NDArray[np.int64]  # for each target (a number, or the indicator of a level), the place of its column
+    of_column: Places  # for each target (a number, or the indicator of a level), the place of its column
     middle: Array
     mean: Array  # coefficients, (fits, functions, targets)
     spread: Array  # coefficients of the scales, of the same shape
@@ -46,7 +45,7 @@ class AdditiveModel:
     weights: Array  # (column, other column): how much of the column the other one explains
 
     @classmethod
-    def of(cls, z: Array, words: list[bool], fold: NDArray[np.int64], weights: Array) -> Self:
+    def of(cls, z: Array, words: list[bool], fold: Places, weights: Array) -> Self:
         """Fit the means twice, the second time with what lies far off drawn near, and then the scales."""
         terms = Terms.of(z, words)
         basis, wanted = terms(z), _targets(z, words)
@@ -66,7 +65,7 @@ class AdditiveModel:
         ends = np.where(words, np.array([[-np.inf], [np.inf]]), np.nanquantile(z, [_END, 1 - _END], axis=0))
         return cls(terms, of, middle, mean, spread, usual, ends, weights)
 
-    def deviations(self, z: Array, fold: NDArray[np.int64]) -> tuple[Array, Array]:
+    def deviations(self, z: Array, fold: Places) -> tuple[Array, Array]:
         """Return the prediction of each target, and the deviation from it in usual scales."""
         basis, wanted = self.terms(z), _targets(z, self.terms.words)
         expected = self.middle + _predicted(basis, self.mean, fold)
@@ -99,14 +98,14 @@ class Pattern:
     """
 
     model: AdditiveModel
-    fold: NDArray[np.int64]  # for each row of the table, the place of the fit without it
+    fold: Places  # for each row of the table, the place of the fit without it
     modes: Array  # for each column of numbers the value of most rows, which is not odd; NaN if there is none
     tails: dict[int, Tails]  # for each column of numbers, the tails below and above the prediction
     rates: dict[int, tuple[Array, Array]]  # for each level: probabilities, and its frequency where it is no likelier
     margins: Margins  # how rare values are in their own columns
 
     @classmethod
-    def of(cls, table: Neighbours, first: NDArray[np.bool_] | None = None) -> Self:
+    def of(cls, table: Neighbours, first: Mask | None = None) -> Self:
         """Fit the model to a sample of the table."""
         rows = table.sample if first is None else table.sample[first[table.sample]]
         z, words = table.points(rows), [unit is None for unit in table.units]
@@ -128,7 +127,7 @@ class Pattern:
         """The coefficients of the model; the last of its fits is the one to all rows."""
         return self.model.mean
 
-    def judge(self, z: Array, rows: NDArray[np.int64]) -> Judged:
+    def judge(self, z: Array, rows: Places) -> Judged:
         """Judge each value by its prediction from the other columns."""
         words, of_column = self.model.terms.words, self.model.of_column
         expected, far = self.model.deviations(z, self.fold[rows])
@@ -176,7 +175,7 @@ def _mode(column: Array) -> float:
     return middle if float((seen == middle).mean()) > _MODE else np.nan
 
 
-def _predicted(basis: Array, coefficients: Array, fold: NDArray[np.int64]) -> Array:
+def _predicted(basis: Array, coefficients: Array, fold: Places) -> Array:
     """Predict each row by the fit without it."""
     most = int(np.bincount(fold).argmax())  # of a long table: the fit to the whole sample, and no row need be copied
     predictions = basis @ coefficients[most]

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_softmax
 
-from likely._typing import Array
+from likely._typing import Array, Mask, Places
 from likely.auditing._out_of_fold import fold_out
 
 ERRORS = 2.0  # standard errors by which predictions must beat a constant
@@ -22,10 +22,10 @@ class Predictable(NamedTuple):
     """Whether the labels can be predicted, and for each class, whether it can be told from the others."""
 
     labels: bool
-    classes: NDArray[np.bool_]
+    classes: Mask
 
 
-def predictable_labels(logits: NDArray[np.floating], y: NDArray[np.int64], seed: int = 0) -> Predictable:
+def predictable_labels(logits: NDArray[np.floating], y: Places, seed: int = 0) -> Predictable:
     r"""Do probabilities from these logits beat the shares of the classes by two standard errors?
 
     The probabilities are :math:`(1 - w) \pi + w\,\mathrm{softmax}(s z)`, with the shares :math:`\pi`, w and s of other
@@ -83,7 +83,7 @@ def predictable_targets(mean: Array, u: Array, seed: int = 0) -> bool:
     return bool(beats(gain))
 
 
-def beats(gain: Array) -> NDArray[np.bool_]:
+def beats(gain: Array) -> Mask:
     """Whether the mean of gains, one per row, exceeds two standard errors."""
     return np.asarray(gain.mean(0) > ERRORS * gain.std(0) / np.sqrt(len(gain)))
 

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-from likely._typing import Array
+from likely._typing import Array, Places
 from likely.auditing._neighbours import Neighbours
 from likely.auditing._pattern import Judged, Pattern
 from likely.auditing._row_slips import Change, undone
@@ -47,7 +46,7 @@ class Repairs:
     def _search(self) -> SlipSearch:
         return SlipSearch(self.table, self.pattern)
 
-    def look(self, rows: NDArray[np.int64], z: Array, judged: Judged) -> None:
+    def look(self, rows: Places, z: Array, judged: Judged) -> None:
         """Search rows for slips that mend them, before their best changes are asked for."""
         self._search.look(rows, z, judged, placebos=False)
 

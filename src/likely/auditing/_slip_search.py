@@ -7,9 +7,8 @@ from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from likely._typing import Array
+from likely._typing import Array, Mask, Places
 from likely.auditing._by_chance import APART, by_chance
 from likely.auditing._neighbours import Neighbours
 from likely.auditing._pattern import Judged, Pattern
@@ -36,7 +35,7 @@ _AT_ONCE = 20_000  # changed rows that are judged at once
 class _Block(NamedTuple):
     """Rows that are searched: their numbers, squashed values, verdicts and surprises."""
 
-    rows: NDArray[np.int64]
+    rows: Places
     z: Array
     judged: Judged
     before: Array
@@ -45,15 +44,15 @@ class _Block(NamedTuple):
 class _Trials(NamedTuple):
     """Changes to be tried, each of one row: two columns, which may be the same one, get other values."""
 
-    row: NDArray[np.int64]  # place in the block
-    column: NDArray[np.int64]
-    other: NDArray[np.int64]
+    row: Places  # place in the block
+    column: Places
+    other: Places
     value: Array  # squashed
     value_of_other: Array
     worth: Array  # nats that are added to the gain of the row
-    hint: NDArray[np.int64]  # place in FACTORS; -1 for a swap
+    hint: Places  # place in FACTORS; -1 for a swap
 
-    def where(self, mask: NDArray[np.bool_]) -> _Trials:
+    def where(self, mask: Mask) -> _Trials:
         """Some of them."""
         return _Trials(*(part[mask] for part in self))
 
@@ -94,7 +93,7 @@ class SlipSearch:
         self._sorted = {j: np.sort(values[~np.isnan(values)]) for j, values in known.items()}
         self._swappable = [j for j in self._numbers if may_swap(table, j)]
 
-    def look(self, rows: NDArray[np.int64], z: Array, judged: Judged, *, placebos: bool = True) -> None:
+    def look(self, rows: Places, z: Array, judged: Judged, *, placebos: bool = True) -> None:
         """Try all slips in some rows, and keep the best of each row."""
         odd = (judged.nats[:, self._numbers] > self._least).any(1)
         z, judged = z[odd], Judged(*(part[odd] for part in judged))
@@ -105,7 +104,7 @@ class SlipSearch:
             self._keep(variant, block, _joined(self._factors(block, variant)))
             self._keep(variant, block, _joined(self._swaps(block, variant) if few else ()))
 
-    def chance(self, first: NDArray[np.bool_] | None = None) -> Array:
+    def chance(self, first: Mask | None = None) -> Array:
         """For each row, the share of false alarms among the rows that gain at least as much by a slip."""
         return by_chance(self.gains[0], self.gains[1:], first)
 
@@ -146,7 +145,7 @@ class SlipSearch:
             trials = _Trials(at, *columns, to_first.value, to_second.value, worth, np.full(len(at), -1))
             yield trials.where(gain > _NEARER)
 
-    def _replaced(self, block: _Block, at: NDArray[np.int64], j: int, numbers: Array, put: Array) -> _Replaced:
+    def _replaced(self, block: _Block, at: Places, j: int, numbers: Array, put: Array) -> _Replaced:
         unit = self.table.units[j]
         assert unit is not None
         value, expected = np.asarray(unit(put)), block.judged.expected[at, j]
@@ -183,7 +182,7 @@ class SlipSearch:
             gain[part] = np.where(left <= np.maximum(_PART * before, RARE), before - left, 0.0)
         return np.where(gain > 0, gain + trials.worth, 0.0)
 
-    def _read(self, j: int, rows: NDArray[np.int64]) -> Array:
+    def _read(self, j: int, rows: Places) -> Array:
         return np.clip(self.table.values[j][rows].astype(np.float64), -LARGEST, LARGEST)
 
     def _another(self, j: int, values: Array) -> Array:

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy.stats import chi2_contingency, ks_2samp, norm
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
 from likely._page import Table as Shown
+from likely._typing import Mask, Places
 from likely.auditing._columns import MODELLED, Columns, design, read_columns
 from likely.auditing._duplicates import ORDINARY
 from likely.auditing._finding import Finding, number
@@ -86,7 +86,7 @@ def _verdict(auc: float, error: float, name: str) -> str:
     return f"A classifier (trees) distinguishes rows of {name} from these {how} ({shown}, by chance 0.50)."
 
 
-def told_apart(both: Columns, second: NDArray[np.bool_], leave_out: set[str]) -> tuple[float, float]:
+def told_apart(both: Columns, second: Mask, leave_out: set[str]) -> tuple[float, float]:
     """Cross-validate trees that tell the rows of two tables apart."""
     kinds = {name: kind for name, kind in both.kinds.items() if name not in leave_out}
     X, _ = design(both.typed, kinds)
@@ -106,7 +106,7 @@ def told_apart(both: Columns, second: NDArray[np.bool_], leave_out: set[str]) ->
     return auc, float(np.sqrt(overlap * (m + n + 1) / (12 * m * n)))
 
 
-def _folds(table: pd.DataFrame, second: NDArray[np.bool_]) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+def _folds(table: pd.DataFrame, second: Mask) -> Iterator[tuple[Places, Places]]:
     """Rows to fit and rows held out; a row of both tables is in one fold, or trees would take it for the other's."""
     rows = pd.util.hash_pandas_object(table, index=False).to_numpy()
     here, there = rows[~second], rows[second]
@@ -116,7 +116,7 @@ def _folds(table: pd.DataFrame, second: NDArray[np.bool_]) -> Iterator[tuple[NDA
     return StratifiedKFold(_FOLDS, shuffle=True, random_state=0).split(rows, second)
 
 
-def differs(column: pd.Series[Any], kind: str, second: NDArray[np.bool_], name: str) -> Difference:
+def differs(column: pd.Series[Any], kind: str, second: Mask, name: str) -> Difference:
     """Compare one column of two tables.
 
     >>> rng = np.random.default_rng(0)
@@ -138,7 +138,7 @@ def differs(column: pd.Series[Any], kind: str, second: NDArray[np.bool_], name: 
     return Difference(p, of_values.distance, of_values.words)
 
 
-def _numbers(column: pd.Series[Any], second: NDArray[np.bool_], name: str, *, dates: bool) -> Difference:
+def _numbers(column: pd.Series[Any], second: Mask, name: str, *, dates: bool) -> Difference:
     values = column.to_numpy(np.float64)
     here, there = values[~second], values[second]
     if not len(here) or not len(there):
@@ -162,7 +162,7 @@ def _date(day: float) -> str:
     return f"{pd.Timestamp('1970-01-01') + pd.Timedelta(days=min(max(day, -1e5), 1e5)):%Y-%m-%d}"
 
 
-def _levels(column: pd.Series[Any], second: NDArray[np.bool_], name: str, *, dates: bool) -> Difference:
+def _levels(column: pd.Series[Any], second: Mask, name: str, *, dates: bool) -> Difference:
     del dates
     codes, levels = pd.factorize(column)
     counts = np.array([np.bincount(codes[second == side], minlength=len(levels)) for side in (False, True)])

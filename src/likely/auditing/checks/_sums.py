@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from likely._page import Table
+from likely._typing import Mask, Places
 from likely.auditing._columns import Columns
 from likely.auditing._finding import EXPLAINED, Explained, Finding, Reason, worst_first
 from likely.auditing._identities import Identity
@@ -27,7 +27,7 @@ def broken_sums(columns: Columns, identities: Sequence[Identity]) -> Finding | N
     return tell_broken(columns.typed, identities, broken, broken.sum(0), int(broken.any(1).sum()), len(broken))
 
 
-def breaks(table: pd.DataFrame, identities: Sequence[Identity]) -> NDArray[np.bool_]:
+def breaks(table: pd.DataFrame, identities: Sequence[Identity]) -> Mask:
     """Tell which rows break which identity."""
     return np.array([identity.broken(table) for identity in identities], bool).reshape(len(identities), len(table)).T
 
@@ -35,8 +35,8 @@ def breaks(table: pd.DataFrame, identities: Sequence[Identity]) -> NDArray[np.bo
 def tell_broken(
     table: pd.DataFrame,
     identities: Sequence[Identity],
-    broken: NDArray[np.bool_],
-    counts: NDArray[np.int64],
+    broken: Mask,
+    counts: Places,
     wrong: int,
     rows: int,
 ) -> Finding | None:
@@ -47,7 +47,7 @@ def tell_broken(
     suspicious = np.asarray(broken.any(1))
     certainty = np.max(np.where(broken, np.where(seldom, _SURE, _DOUBTFUL), 0.0), axis=1)
 
-    def explain(top: NDArray[np.int64]) -> Iterator[Explained]:
+    def explain(top: Places) -> Iterator[Explained]:
         for row in top.tolist():
             # Of several broken identities the one that is broken least often speaks.
             places = sorted(np.flatnonzero(broken[row]).tolist(), key=lambda k: int(counts[k]))

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from likely._typing import Array
 from likely.auditing._columns import MODELLED, Columns, as_numbers
 from likely.auditing._finding import number
 
@@ -58,7 +58,7 @@ def twin_columns(columns: Columns, leave_out: set[str]) -> list[TwinColumns]:
     return twins
 
 
-def _keys(sample: NDArray[np.float64], numeric: bool) -> list[bytes]:
+def _keys(sample: Array, numeric: bool) -> list[bytes]:
     """What two columns have in common if they are equal up to a unit, or up to names."""
     present = ~np.isnan(sample)
     if present.sum() < _ROWS:
