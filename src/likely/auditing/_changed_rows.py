@@ -12,7 +12,7 @@ from likely._typing import Array, Mask, Places
 from likely.auditing._squash import Squash
 
 _FILLINGS = 12  # copies of a row with different values in its gaps
-_PAIRS = 5_000  # most pairs of a row and a column that are tried as swaps
+MAX_TRIED = 1_000  # rows that are tried as swaps with a column
 _TAILS = 0.002  # share of values at each end of a column that are not usual for it
 _EDGE, _BEYOND = 0.02, 1.0  # far out: beyond the 2% and 98% quantiles by more than the range between them
 Predict = Callable[[Any], tuple[Array, Array]]
@@ -102,36 +102,25 @@ def swaps(X: pd.DataFrame, y: Array, squash: Squash, predict: Predict, rows: Pla
     The target must be a usual value of the column, and the column's value a usual target.
     """
     names = [name for name in X.columns if pd.api.types.is_float_dtype(X[name].dtype)]
-    ends = np.quantile(y, [_TAILS, 1 - _TAILS])
-    pairs: list[tuple[int, str]] = []
-    marginal: dict[str, Callable[[Array], Array]] = {}
+    by_row: dict[int, list[Swap]] = {}
     for name in names:
         column = X[name].to_numpy(np.float64)
-        present = column[~np.isnan(column)]
-        low, high = np.quantile(present, [_TAILS, 1 - _TAILS])
-        values = column[rows]
-        may = (y[rows] >= low) & (y[rows] <= high) & (values >= ends[0]) & (values <= ends[1]) & (values != y[rows])
-        pairs += [(int(row), name) for row in rows[may]]
-        marginal[name] = _marginal(present)
-    pairs = pairs[:_PAIRS]
-    if not pairs:
-        return {}
-    changed = X.iloc[[row for row, _ in pairs]].reset_index(drop=True)
-    partner_values = np.array([X[name].iat[row] for row, name in pairs])
-    for name in dict.fromkeys(name for _, name in pairs):
-        at = [place for place, (_, partner) in enumerate(pairs) if partner == name]
-        column = changed[name].to_numpy(np.float64, copy=True)
-        column[at] = [y[pairs[place][0]] for place in at]
-        changed[name] = column
-    mean, deviation = predict(changed)
-    by_row: dict[int, list[Swap]] = {}
-    for place, (row, name) in enumerate(pairs):
-        density = marginal[name]
-        gain = float(density(y[row]) - density(partner_values[place])) - np.log(len(names))
-        by_row.setdefault(row, []).append(
-            Swap(name, float(partner_values[place]), float(mean[place]), float(deviation[place]), gain)
-        )
+        may = _usual(y[rows], column) & _usual(column[rows], y) & (column[rows] != y[rows])
+        able = rows[may][:MAX_TRIED]
+        if not len(able):
+            continue
+        mean, deviation = predict(X.iloc[able].assign(**{name: y[able]}))
+        density = _marginal(column[~np.isnan(column)])
+        gain = density(y[able]) - density(column[able]) - np.log(len(names))
+        for row, *swap in zip(able.tolist(), column[able], mean, deviation, gain, strict=True):
+            by_row.setdefault(row, []).append(Swap(name, *map(float, swap)))
     return by_row
+
+
+def _usual(values: Array, column: Array) -> Mask:
+    """Whether values lie between the ends of a column, its tails left out."""
+    low, high = np.nanquantile(column, [_TAILS, 1 - _TAILS])
+    return np.asarray((values >= low) & (values <= high))
 
 
 def _marginal(values: Array) -> Callable[[Any], Any]:

@@ -22,6 +22,8 @@ from likely.calibration import LinearScale
 from likely.distributions import StudentT
 from likely.functional import student_t_nll
 
+# Judged by 196 errors planted in the targets of 12 tables, of which 119 are found: without slips 114, without _REACH
+# 107, without the targets of other rows 115, with one tail for all tables 108.
 _ANYWHERE = float(np.log(20.0))  # NLL of a target that may lie anywhere in 20 units of the squashed target
 _KINDS = {"anywhere": 0.7, "another row's": 0.1, "unit": 0.2}  # what wrong targets are, before the data speak
 _MOVED = 3.0  # scales by which a wrong unit must move a target to be one
