@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -196,40 +195,22 @@ def wrong_labels(
 
     ``by`` names what the labels were predicted from.
     """
-    guess = verdict.log_p.argmax(1)
-    certainty = spread_out(verdict.wrong, rows, n, 0.0)
-    suspicious = np.zeros(n, bool)
-    suspicious[rows] = (verdict.wrong > 0.5) & (guess != y)
-    place = np.full(n, -1)
-    place[rows] = np.arange(len(rows))
-    usual = float(np.median(verdict.temperature))
-
-    def explain(top: Places) -> Any:
-        for i in place[top]:
-            p = np.exp(verdict.log_p[i])
-            likeliest = [c for c in np.argsort(-p)[:3] if p[c] > 0.005 and c != y[i]]
-            reasons = [Reason("given", classes[y[i]], _percent(p[y[i]]), float(p[y[i]]))]
-            reasons += [Reason("predicted", classes[c], _percent(p[c]), float(p[c])) for c in likeliest]
-            hard = verdict.temperature[i] / usual
-            reasons.append(Reason("temperature", f"{hard:.2f} × the median", "noise of similar rows"))
-            # If the label is wrong, it is one of the others, in proportion to their probabilities.
-            sure = float(verdict.wrong[i] * p[guess[i]] / max(1 - p[y[i]], 1e-12))
-            mistaken = swaps[f"{classes[y[i]]} → {classes[guess[i]]}"] >= _SHARED
-            yield Explained(
-                f"label {classes[y[i]]}, but {classes[guess[i]]} with probability {_percent(sure)}",
-                reasons,
-                far=float(np.sqrt(2 * verdict.nll[i])),
-                group=f"given {classes[y[i]]}, looks like {classes[guess[i]]}" if mistaken else "",
-            )
-
-    swaps = pd.Series(
-        [f"{classes[y[i]]} → {classes[guess[i]]}" for i in place[np.flatnonzero(suspicious)]], dtype=object
-    ).value_counts()
-    table = swaps.head(10).to_frame("rows")
-    table.index.name = "given → predicted"
     names = np.asarray(classes, dtype=object)
+    guess = verdict.log_p.argmax(1)
+    doubted = (verdict.wrong > 0.5) & (guess != y)
+    suspicious = spread_out(doubted, rows, n, 0.0) > 0
+    place = spread_out(np.arange(len(rows)), rows, n, -1.0).astype(np.int64)
+    pairs = names[y] + " → " + names[guess]
+    counts = pd.Series(pairs[doubted], dtype=object).value_counts()
+
+    def explain(top: Places) -> Iterator[Explained]:
+        for i in place[top].tolist():
+            yield _explained(verdict, classes, int(y[i]), i, shared=counts[pairs[i]] >= _SHARED)
+
+    table = counts.head(10).to_frame("rows")
+    table.index.name = "given → predicted"
     suggested = np.full(n, "", dtype=object)
-    suggested[rows] = np.where(suspicious[rows], names[guess], "")
+    suggested[rows] = np.where(doubted, names[guess], "")
     count = int(suspicious.sum())
     unjudged = [classes[c] for c in np.unique(y) if not verdict.predictable.classes[c]]
     judged = verdict.predictable.classes[y] & verdict.judged
@@ -252,7 +233,26 @@ def wrong_labels(
         judged=verdict.judged,
         tables=(Table(table, "The most frequent pairs of given and predicted label."),) if count else (),
         pictures=(partial(_histogram, verdict.nll, verdict.wrong > 0.5),) if verdict.judged else (),
-        **worst_first("labels", certainty, suspicious, explain),
+        **worst_first("labels", spread_out(verdict.wrong, rows, n, 0.0), suspicious, explain),
+    )
+
+
+def _explained(verdict: LabelVerdict, classes: Sequence[str], given: int, row: int, *, shared: bool) -> Explained:
+    """What is said of one label; ``shared`` if other rows have the same given and predicted labels."""
+    p = np.exp(verdict.log_p[row])
+    guess = int(p.argmax())
+    likeliest = [c for c in np.argsort(-p)[:3].tolist() if p[c] > 0.005 and c != given]
+    reasons = [Reason("given", classes[given], _percent(p[given]), float(p[given]))]
+    reasons += [Reason("predicted", classes[c], _percent(p[c]), float(p[c])) for c in likeliest]
+    hard = verdict.temperature[row] / float(np.median(verdict.temperature))
+    reasons.append(Reason("temperature", f"{hard:.2f} × the median", "noise of similar rows"))
+    # If the label is wrong, it is one of the others, in proportion to their probabilities.
+    sure = float(verdict.wrong[row] * p[guess] / max(1 - p[given], 1e-12))
+    return Explained(
+        f"label {classes[given]}, but {classes[guess]} with probability {_percent(sure)}",
+        reasons,
+        far=float(np.sqrt(2 * verdict.nll[row])),
+        group=f"given {classes[given]}, looks like {classes[guess]}" if shared else "",
     )
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import combinations
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from likely._typing import Array, Mask, Places
-from likely.auditing._by_chance import APART, by_chance
+from likely.auditing._by_chance import VARIANTS, by_chance
 from likely.auditing._neighbours import Neighbours
 from likely.auditing._pattern import Judged, Pattern
 from likely.auditing._possible import Possible
@@ -18,7 +18,6 @@ from likely.auditing._squash import FACTORS
 from likely.auditing._tails import RARE, surprise
 
 # Judged by the benchmark of slips: without the search, 101 of 120 slips are found instead of 111.
-_VARIANTS = (1.0, APART, 1 / APART)  # the first leaves the factors of slips as they are; the others make placebos
 _TIMES = np.array(list(FACTORS))
 _NAMES = list(FACTORS.values())
 _LEAST = 2.0  # nats from which a value is tried; in tables of more rows than _SHORT it rises with their logarithm
@@ -54,7 +53,8 @@ class _Trials(NamedTuple):
 
     def where(self, mask: Mask) -> _Trials:
         """Some of them."""
-        return _Trials(*(part[mask] for part in self))
+        parts: Any = (part[mask] for part in self)
+        return _Trials(*parts)
 
 
 class _Replaced(NamedTuple):
@@ -84,7 +84,7 @@ class SlipSearch:
 
     def __init__(self, table: Neighbours, pattern: Pattern) -> None:
         self.table, self.pattern = table, pattern
-        self.gains = np.zeros((len(_VARIANTS), table.rows))
+        self.gains = np.zeros((len(VARIANTS), table.rows))
         self.best = np.full((table.rows, 3), -1)  # column, hint, and the column it is swapped with
         self._least = _LEAST + float(np.log(max(1.0, table.rows / _SHORT)))
         self._numbers = [j for j, unit in enumerate(table.units) if unit and table.names[j] not in table.dates]
@@ -100,7 +100,7 @@ class SlipSearch:
         before = surprise(judged.nats) + surprise(self.pattern.margins.nats(z))
         block = _Block(rows[odd], z, judged, before)
         few = len(self._swappable) <= (MAX_SWAPPED if placebos else MAX_SWAPPED_ALONE)
-        for variant in range(len(_VARIANTS) if placebos else 1):
+        for variant in range(len(VARIANTS) if placebos else 1):
             self._keep(variant, block, _joined(self._factors(block, variant)))
             self._keep(variant, block, _joined(self._swaps(block, variant) if few else ()))
 
@@ -120,7 +120,7 @@ class SlipSearch:
             numbers = self._read(j, block.rows[at])
             # A change that is no slip is tried where the slip is: else whole numbers would have no such changes.
             hint, which = np.nonzero((numbers != 0) & self._may[j](numbers * _TIMES[:, None]))
-            at, numbers, times = at[which], numbers[which], _TIMES[hint] * _VARIANTS[variant]
+            at, numbers, times = at[which], numbers[which], _TIMES[hint] * VARIANTS[variant]
             mended = numbers * _TIMES[hint]
             replaced = self._replaced(block, at, j, numbers, numbers * times)
             stretch = replaced.stretch + np.log(np.abs(times))

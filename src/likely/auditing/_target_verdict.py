@@ -13,11 +13,12 @@ from scipy.special import expit, logit
 from likely._rows.blocks import row_blocks
 from likely._solvers.reweighting import settled_variance
 from likely._typing import Array, Mask, Places
+from likely.auditing._by_chance import VARIANTS, by_chance
 from likely.auditing._labels import LEAST
 from likely.auditing._out_of_fold import fold_out
+from likely.auditing._possible import Possible
 from likely.auditing._predictable import predictable_targets
 from likely.auditing._squash import FACTORS, Squash
-from likely.auditing._target_slips import slips_by_chance
 from likely.calibration import LinearScale
 from likely.distributions import StudentT
 from likely.functional import student_t_nll
@@ -26,7 +27,7 @@ from likely.functional import student_t_nll
 # 107, without the targets of other rows 115, with one tail for all tables 108.
 _ANYWHERE = float(np.log(20.0))  # NLL of a target that may lie anywhere in 20 units of the squashed target
 _KINDS = {"anywhere": 0.7, "another row's": 0.1, "unit": 0.2}  # what wrong targets are, before the data speak
-_MOVED = 3.0  # scales by which a wrong unit must move a target to be one
+_MOVED, _NEAR, _OFF = 3.0, 3.0, 2.0  # scales: a slip moves a target by more, to nearer than this, from further off
 _TAILS = (2.5, 4.0, 8.0, 30.0)  # degrees of freedom that are tried
 MOST = 0.15  # of the targets may lie far from their predictions; more are no errors, but how targets are spread
 MOST_ALONE = 0.02  # the same where targets cannot be predicted
@@ -118,7 +119,7 @@ def judge_targets(
         scale[doubted] = np.sqrt(np.square(scale[doubted]) + widen(doubted))
         odds[doubted] = np.minimum(odds[doubted], odds_of(doubted))
     if squash is not None and predictable:
-        chance = slips_by_chance(u, mean, scale, lambda off, wide: _nll(off, wide, df), squash)
+        chance = _slips_by_chance(u, mean, scale, df, squash)
         odds = np.where(chance <= _SLIPPED, np.maximum(odds, -logit(np.clip(chance, 1e-300, 1 - 1e-12))), odds)
     if exact is not None:
         odds = np.where(exact, np.minimum(odds, -_RIGHT), odds)
@@ -197,6 +198,24 @@ def _wrong_density(
         fits = stretch - _nll(mended - mean, scale, df) + np.log(_KINDS["unit"] / len(FACTORS))
         density = np.where(moved, np.logaddexp(density, fits), density)
     return density
+
+
+def _slips_by_chance(u: Array, mean: Array, scale: Array, df: float, squash: Squash) -> Array:
+    """For each target, the share of false alarms among targets that gain at least as much by another unit or sign."""
+    gains = np.zeros((len(VARIANTS), len(u)))
+    rows = np.flatnonzero(np.abs(u - mean) > _OFF * scale)
+    given, mean, scale, y = u[rows], mean[rows], scale[rows], squash.back(u)
+    possible = Possible.of(y)
+    before = _nll(given - mean, scale, df) + possible.nats(y[rows])
+    for variant, times in enumerate(VARIANTS):
+        for factor in FACTORS:
+            mended = squash.times(given, factor * times)
+            stretch = np.minimum(squash.log_stretch(given, mended, factor * times), 0.0)
+            gain = before - _nll(mended - mean, scale, df) + stretch - possible.nats(y[rows] * factor)
+            fits = (np.abs(mended - mean) < _NEAR * scale) & (np.abs(mended - given) > _MOVED * scale)
+            best = np.where(possible(y[rows] * factor) & fits, gain, 0.0)
+            gains[variant][rows] = np.maximum(gains[variant][rows], best)
+    return by_chance(gains[0], gains[1:])
 
 
 def _beyond(y: Array, expected: Array) -> Array:

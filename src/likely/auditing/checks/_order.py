@@ -136,7 +136,7 @@ def depends(values: Array, spread: Array | None = None, *, categories: bool = Fa
     rest = len(block) - int(np.bincount(codes).max())
     share, error, near = 0.0, 0.0, np.nan
     if rest * rest >= _PAIRS * len(block):
-        share, error, near = _neighbours(codes if categories else rankdata(block), categories)
+        share, error, near = _neighbours(codes.astype(np.float64) if categories else rankdata(block), categories)
     size, along = _trend_of_levels(spread) if categories else _trend(spread, rest)
     both = [p for p in (near, along) if not np.isnan(p)]
     if not both:
