@@ -199,7 +199,7 @@ def wrong_labels(
     guess = verdict.log_p.argmax(1)
     doubted = (verdict.wrong > 0.5) & (guess != y)
     suspicious = spread_out(doubted, rows, n, 0.0) > 0
-    place = spread_out(np.arange(len(rows)), rows, n, -1.0).astype(np.int64)
+    place = spread_out(np.arange(len(rows), dtype=np.float64), rows, n, -1.0).astype(np.int64)
     pairs = names[y] + " → " + names[guess]
     counts = pd.Series(pairs[doubted], dtype=object).value_counts()
 
