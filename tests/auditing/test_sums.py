@@ -11,7 +11,6 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, load_
 from likely.auditing import audit
 from likely.auditing._columns import read_columns
 from likely.auditing._identity_search import find_identities
-from likely.auditing._leaks import leaking_columns
 
 ROWS = 400
 
@@ -127,15 +126,6 @@ def test_a_part_that_is_seldom_there_is_a_part(share: float) -> None:
     (identity,) = find_identities(read_columns(table))
     assert set(identity.parts) == {"net", "tax", "shipping", "late fee"}
     assert not identity.broken(table).any()
-
-
-def test_parts_are_told_of_tables_too_wide_to_look_at_each_column_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("likely.auditing._leaks._COLUMNS", 2)
-    table = invoices(200)
-    columns, y = read_columns(table), table["total"].to_numpy()
-    found = leaking_columns(columns, "total", y, np.arange(200), labels=False, sums=find_identities(columns))
-    assert len(found.numbers["told"]) == 2
-    assert found.numbers["together"] == [["net", "tax", "shipping"]]
 
 
 def test_single_precision_is_enough() -> None:

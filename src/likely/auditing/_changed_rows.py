@@ -7,13 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from likely._typing import Array
+from likely._typing import Array, Mask, Places
 from likely.auditing._squash import Squash
 
 _FILLINGS = 12  # copies of a row with different values in its gaps
-_PAIRS = 5_000  # most pairs of a row and a column that are tried as swaps
+MAX_TRIED = 1_000  # rows that are tried as swaps with a column
 _TAILS = 0.002  # share of values at each end of a column that are not usual for it
 _EDGE, _BEYOND = 0.02, 1.0  # far out: beyond the 2% and 98% quantiles by more than the range between them
 Predict = Callable[[Any], tuple[Array, Array]]
@@ -49,13 +48,13 @@ def without_far_values(X: Any) -> Any:
     return frame if isinstance(X, pd.DataFrame) else frame.to_numpy()
 
 
-def has_gaps(X: Any) -> NDArray[np.bool_]:
+def has_gaps(X: Any) -> Mask:
     """Whether each row of a frame or an array lacks a value."""
-    gaps: NDArray[np.bool_] = np.asarray(X.isna() if isinstance(X, pd.DataFrame) else np.isnan(X))
+    gaps: Mask = np.asarray(X.isna() if isinstance(X, pd.DataFrame) else np.isnan(X))
     return np.asarray(gaps.any(1))
 
 
-def fillings(X: Any, rows: NDArray[np.int64], seed: int) -> list[Any]:
+def fillings(X: Any, rows: Places, seed: int) -> list[Any]:
     """Return several copies of some rows, with every gap filled by the value of a random other row.
 
     >>> table = pd.DataFrame({"a": [1.0, 2.0, np.nan], "b": ["x", None, "y"]})
@@ -78,7 +77,7 @@ def fillings(X: Any, rows: NDArray[np.int64], seed: int) -> list[Any]:
     return parts
 
 
-def spread_by_gaps(X: Any, mean: Array, predict: Predict, seed: int) -> Callable[[NDArray[np.int64]], Array]:
+def spread_by_gaps(X: Any, mean: Array, predict: Predict, seed: int) -> Callable[[Places], Array]:
     """Return a function of rows: the mean squared change of their predictions when gaps are filled.
 
     It is zero for rows without gaps. Values that are far out count as gaps: they are odd, and not the target.
@@ -86,7 +85,7 @@ def spread_by_gaps(X: Any, mean: Array, predict: Predict, seed: int) -> Callable
     X = without_far_values(X)
     gaps = has_gaps(X)
 
-    def spread(rows: NDArray[np.int64]) -> Array:
+    def spread(rows: Places) -> Array:
         squares = np.zeros(len(rows))
         with_gaps = np.flatnonzero(gaps[rows])
         if len(with_gaps):
@@ -97,44 +96,31 @@ def spread_by_gaps(X: Any, mean: Array, predict: Predict, seed: int) -> Callable
     return spread
 
 
-def swaps(
-    X: pd.DataFrame, y: Array, squash: Squash, predict: Predict, rows: NDArray[np.int64]
-) -> dict[int, list[Swap]]:
+def swaps(X: pd.DataFrame, y: Array, squash: Squash, predict: Predict, rows: Places) -> dict[int, list[Swap]]:
     """Return, for each of some rows, the columns of numbers that its target may have been swapped with.
 
     The target must be a usual value of the column, and the column's value a usual target.
     """
     names = [name for name in X.columns if pd.api.types.is_float_dtype(X[name].dtype)]
-    ends = np.quantile(y, [_TAILS, 1 - _TAILS])
-    pairs: list[tuple[int, str]] = []
-    marginal: dict[str, Callable[[Array], Array]] = {}
+    by_row: dict[int, list[Swap]] = {}
     for name in names:
         column = X[name].to_numpy(np.float64)
-        present = column[~np.isnan(column)]
-        low, high = np.quantile(present, [_TAILS, 1 - _TAILS])
-        values = column[rows]
-        may = (y[rows] >= low) & (y[rows] <= high) & (values >= ends[0]) & (values <= ends[1]) & (values != y[rows])
-        pairs += [(int(row), name) for row in rows[may]]
-        marginal[name] = _marginal(present)
-    pairs = pairs[:_PAIRS]
-    if not pairs:
-        return {}
-    changed = X.iloc[[row for row, _ in pairs]].reset_index(drop=True)
-    partner_values = np.array([X[name].iat[row] for row, name in pairs])
-    for name in dict.fromkeys(name for _, name in pairs):
-        at = [place for place, (_, partner) in enumerate(pairs) if partner == name]
-        column = changed[name].to_numpy(np.float64, copy=True)
-        column[at] = [y[pairs[place][0]] for place in at]
-        changed[name] = column
-    mean, deviation = predict(changed)
-    by_row: dict[int, list[Swap]] = {}
-    for place, (row, name) in enumerate(pairs):
-        density = marginal[name]
-        gain = float(density(y[row]) - density(partner_values[place])) - np.log(len(names))
-        by_row.setdefault(row, []).append(
-            Swap(name, float(partner_values[place]), float(mean[place]), float(deviation[place]), gain)
-        )
+        may = _usual(y[rows], column) & _usual(column[rows], y) & (column[rows] != y[rows])
+        able = rows[may][:MAX_TRIED]
+        if not len(able):
+            continue
+        mean, deviation = predict(X.iloc[able].assign(**{name: y[able]}))
+        density = _marginal(column[~np.isnan(column)])
+        gain = density(y[able]) - density(column[able]) - np.log(len(names))
+        for row, *swap in zip(able.tolist(), column[able], mean, deviation, gain, strict=True):
+            by_row.setdefault(row, []).append(Swap(name, *map(float, swap)))
     return by_row
+
+
+def _usual(values: Array, column: Array) -> Mask:
+    """Whether values lie between the ends of a column, its tails left out."""
+    low, high = np.nanquantile(column, [_TAILS, 1 - _TAILS])
+    return np.asarray((values >= low) & (values <= high))
 
 
 def _marginal(values: Array) -> Callable[[Any], Any]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from likely._typing import Array
+from likely._typing import Array, Mask
 
 Numbers = Sequence[NDArray[np.floating] | None]  # columns of numbers, of shape (rows,); None for other columns
 
@@ -56,7 +56,7 @@ class Curve(NamedTuple):
         kept = np.concatenate([np.arange(_OUTER), inner, np.arange(points - _OUTER, points)])
         return self._replace(at=self.at[kept], medians=self.medians[kept])
 
-    def holds(self, values: Array, by: Array) -> NDArray[np.bool_]:
+    def holds(self, values: Array, by: Array) -> Mask:
         """Whether the values of rows lie between the points beside them.
 
         Before the first and beyond the last point they may lie as far off as the slope there allows.
@@ -101,7 +101,7 @@ class ExactRelations:
                 curves.append((j, k, curve.thinned()))
         return cls(tuple(curves))
 
-    def __call__(self, columns: Numbers, rows: int) -> NDArray[np.bool_]:
+    def __call__(self, columns: Numbers, rows: int) -> Mask:
         """Whether each value of some rows is the one that another column says exactly."""
         if not self.curves:  # the answer takes no memory, however many rows there are
             return np.broadcast_to(np.False_, (rows, len(columns)))
@@ -114,7 +114,7 @@ class ExactRelations:
         return exact
 
 
-def exact_values(columns: Numbers, rows: int, wanted: Sequence[int] | None = None) -> NDArray[np.bool_]:
+def exact_values(columns: Numbers, rows: int, wanted: Sequence[int] | None = None) -> Mask:
     """Whether each value is the one that another column of numbers says exactly.
 
     A smooth model of such a column is off where rows are few, by far more than the nothing that is left elsewhere. Here
@@ -130,7 +130,7 @@ def exact_values(columns: Numbers, rows: int, wanted: Sequence[int] | None = Non
     return ExactRelations.of(columns, wanted)(columns, rows)
 
 
-def between(values: Array, by: Array) -> NDArray[np.bool_]:
+def between(values: Array, by: Array) -> Mask:
     """Whether each value lies in the range of those just before and after it in the order of another column.
 
     >>> between(np.array([1.0, 4.0, 9.0, 90.0, 25.0, 36.0]), np.arange(1.0, 7.0)).tolist()

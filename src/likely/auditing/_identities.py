@@ -7,9 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from likely._typing import Array
+from likely._typing import Array, Mask
 
 PRECISION = 1e-6  # of the size of terms: what single precision leaves of an exact sum
 _ROUNDINGS = 3.0  # tolerances by which a row must be off where columns were rounded: some were rounded twice
@@ -58,7 +57,7 @@ class Identity(NamedTuple):
                     slack = slack + np.nan_to_num(abs(c) * slope) * unit / 2 * (1 + 1e-6)
         return np.asarray(slack)
 
-    def known(self, table: pd.DataFrame) -> NDArray[np.bool_]:
+    def known(self, table: pd.DataFrame) -> Mask:
         """Whether each row has all values of the identity."""
         return np.isfinite(self.given(table)) & np.isfinite(self.expected(table))
 
@@ -67,12 +66,12 @@ class Identity(NamedTuple):
         with np.errstate(invalid="ignore"):
             return np.where(self.known(table), self.given(table) - self.expected(table), 0.0)
 
-    def broken(self, table: pd.DataFrame) -> NDArray[np.bool_]:
+    def broken(self, table: pd.DataFrame) -> Mask:
         """Whether each row has all values, and they do not come to the total, rounding aside."""
         most = _ROUNDINGS if self.rounded else 1.0
         return np.asarray(np.abs(self.off(table)) > most * self.tolerance(table, decimals=True))
 
-    def holds(self, table: pd.DataFrame) -> NDArray[np.bool_]:
+    def holds(self, table: pd.DataFrame) -> Mask:
         """Whether each row has all values, and they come to the total."""
         return self.known(table) & ~self.broken(table)
 
@@ -81,12 +80,12 @@ class Identity(NamedTuple):
         return _product(self) if self.product else _sum(self)
 
 
-def confirmed(sums: Iterable[Identity], table: pd.DataFrame) -> NDArray[np.bool_]:
+def confirmed(sums: Iterable[Identity], table: pd.DataFrame) -> Mask:
     """Whether each row keeps to any of some identities."""
     return np.any([np.zeros(len(table), bool), *(identity.holds(table) for identity in sums)], axis=0)
 
 
-def held(identities: Iterable[Identity], names: Sequence[str], table: pd.DataFrame) -> NDArray[np.bool_] | None:
+def held(identities: Iterable[Identity], names: Sequence[str], table: pd.DataFrame) -> Mask | None:
     """Whether each value of some columns is one that an identity of these columns confirms."""
     among = [identity for identity in identities if set(identity.members) <= set(names)]
     if not among:

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy.linalg import lstsq
 
-from likely._typing import Array
+from likely._typing import Array, Mask
 from likely.auditing._columns import Columns
 from likely.auditing._identities import PRECISION, Identity
 
@@ -112,7 +111,7 @@ def _explained(filled: pd.DataFrame) -> list[str]:
     return [name for name, share in zip(clipped.columns, left, strict=True) if share < 1 - _EXPLAINED]
 
 
-def _through_most(X: Array, y: Array) -> NDArray[np.bool_] | None:
+def _through_most(X: Array, y: Array) -> Mask | None:
     """The rows through which a plane of least absolute deviations passes; None if these are not nearly all.
 
     The plane is found on half of the rows, and must pass through those of the other half as well.
@@ -142,30 +141,24 @@ def _pruned(others: pd.DataFrame, y: Array) -> dict[str, float]:
     A /= (size := np.maximum(np.abs(A).max(0), 1e-300))
     ranges = np.ptp(A[:, :-1], axis=0)
     varied = np.flatnonzero(ranges > 0).tolist()
-    beta, error = _fit(A, y, varied)
-    order = [varied[k] for k in np.argsort(np.abs(beta[:-1]) * ranges[varied], kind="stable")]
-    nothing = 1e-10 * float(np.abs(y).max())
-    step = max(1, len(y) // max(300, 6 * len(varied)))
-    for some in {step: slice(None, None, step), 1: slice(None)}.values():
-        # Of columns that can stand for each other the fewest stay.
-        chosen = min((_pruned_in(A[some], y[some], by, nothing) for by in (order, order[::-1])), key=len)
-        beta, left = _fit(A, y, chosen)
-        if left <= max(1.5 * error, nothing):  # else some rows did not show a part that is seldom there
-            break
+    order = [varied[k] for k in np.argsort(np.abs(_fit(A, y, varied)[0][:-1]) * ranges[varied], kind="stable")]
+    # Of columns that can stand for each other the fewest stay.
+    chosen = min((_without_needless(A, y, by) for by in (order, order[::-1])), key=len)
+    coefficients = zip(chosen, _fit(A, y, chosen)[0].tolist(), strict=False)
     least = _NOTHING * float(np.ptp(y))
-    coefficients = zip(chosen, beta.tolist(), strict=False)
     return {str(others.columns[j]): c / size[j] for j, c in coefficients if abs(c) * ranges[j] > least}
 
 
-def _pruned_in(A: Array, y: Array, order: list[int], nothing: float) -> list[int]:
+def _without_needless(A: Array, y: Array, columns: list[int]) -> list[int]:
     """The columns that are left when each in turn is dropped if that makes little difference."""
-    chosen, error = order, _fit(A, y, order)[1]
-    for j in order:
-        rest = [other for other in chosen if other != j]
+    kept, error = columns, _fit(A, y, columns)[1]
+    for j in columns:
+        rest = [other for other in kept if other != j]
         fewer = _fit(A, y, rest)[1] if rest else np.inf
-        if fewer <= max(error * np.sqrt(1 + _BY_CHANCE / max(len(y) - len(chosen), 1)), nothing):
-            chosen, error = rest, fewer
-    return chosen
+        by_chance = error * np.sqrt(1 + _BY_CHANCE / max(len(y) - len(kept), 1))
+        if fewer <= max(by_chance, 1e-10 * float(np.abs(y).max())):
+            kept, error = rest, fewer
+    return kept
 
 
 def _fit(A: Array, y: Array, columns: list[int]) -> tuple[Array, float]:

@@ -21,7 +21,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from likely._rows.blocks import row_blocks
-from likely._typing import Array
+from likely._typing import Array, Places
 from likely.auditing._labels import judge_labels
 from likely.auditing._out_of_fold import FOLDS, Groups, Progress, fold_out, screening
 
@@ -45,7 +45,7 @@ class LabelForecast:
 
 def classify(
     X: NDArray[np.float32],
-    y: NDArray[np.int64],
+    y: Places,
     seed: int,
     progress: Progress = lambda _: None,
     groups: Groups = None,
@@ -73,7 +73,7 @@ def classify(
     return LabelForecast(_logs(total), lambda rows: _logs(_probabilities(fitted, rows, classes)))
 
 
-def _fitted(X: NDArray[np.float32], y: NDArray[np.int64], weight: Array) -> list[Any]:
+def _fitted(X: NDArray[np.float32], y: Places, weight: Array) -> list[Any]:
     """A forest, or boosting where rows are many, and a line."""
     if len(np.unique(y)) == 1:
         return [DummyClassifier().fit(X, y)]

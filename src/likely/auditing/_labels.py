@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.optimize import minimize, minimize_scalar
-from scipy.special import expit, log_softmax
+from scipy.special import log_softmax
 
 from likely._page import Picture, Table
 from likely._page.svg import INK, SERIES, panel, styled, to_svg
-from likely._typing import Array
+from likely._typing import Array, Mask, Places
 from likely.auditing._finding import Explained, Finding, Reason, worst_first
 from likely.auditing._out_of_fold import fold_out
-from likely.auditing._predictable import Predictable, beats, predictable_labels
+from likely.auditing._predictable import Predictable, beats, mixed, predictable_labels
 from likely.auditing._source import listed
 from likely.calibration import FeatureTemperature, LinearTemperature
 
@@ -26,6 +24,7 @@ LEAST = 0.01  # the share of wrong labels that is assumed where the data do not 
 MOST = 0.15  # of the labels, and of those of rows like this one, may be called wrong; else they are hard to predict
 HARD = 0.2  # of the labels may differ from predictions; of more, wrong ones cannot be told from uncertain ones
 _STEPS = 100
+_SCALES = np.exp(np.arange(-4.0, 5.0, 0.15))  # that logits of unit deviation are multiplied by
 _SHARED = 3  # rows with the same given and predicted labels from which they are one finding
 _GAIN = 2.0  # log-likelihood that wrong labels must add to what a temperature explains: two standard errors
 _MANY = 0.05  # of the labels: where fewer seem wrong, their share is not why they are not judged
@@ -53,14 +52,14 @@ class LabelVerdict:
         """Whether labels can be predicted, so that a prediction speaks against one."""
         return self.predictable.labels
 
-    def expected(self, rows: NDArray[np.int64]) -> Array:
+    def expected(self, rows: Places) -> Array:
         """The probabilities of the labels as they are given, the wrong ones included."""
         q = np.exp(self.log_p[rows])
         return _given(q, self.share, q.shape[1])
 
 
 def judge_labels(
-    logits: NDArray[np.floating], y: NDArray[np.int64], features: NDArray[np.floating] | None = None, seed: int = 0
+    logits: NDArray[np.floating], y: Places, features: NDArray[np.floating] | None = None, seed: int = 0
 ) -> LabelVerdict:
     r"""Which labels do logits that were not trained on them speak against?
 
@@ -88,37 +87,43 @@ def judge_labels(
     """
     n, classes = logits.shape
     z: NDArray[np.floating] = logits if logits.dtype == np.float32 else logits.astype(np.float64)
-    row = np.arange(n)
     predictable = predictable_labels(z, y, seed)
     if not predictable.labels:
         return _unjudged(y, classes, predictable, seed)
     common, share = _common(z, y, seed)
-    right = 1 - _posterior(np.exp(log_softmax(z / common, axis=1)[row, y]), share, classes)
-    # Calibrators multiply features and logits of one type only.
-    read = None if features is None else np.asarray(features, dtype=z.dtype)
-    calibrated, temperature = np.empty((n, classes)), np.empty(n)
-    for fit, rows in fold_out(n, seed + 1):
-        calibrator = LinearTemperature() if read is None else FeatureTemperature()
-        extra, new = (None, None) if read is None else (read[fit], read[rows])
-        calibrator.fit(z[fit], y[fit], extra, sample_weight=right[fit] + 1e-3)
-        temperature[rows] = calibrator.temperature(z[rows], new)
-        calibrated[rows] = log_softmax(z[rows].astype(np.float64) / temperature[rows, None], axis=1)
     same = log_softmax(z.astype(np.float64) / common, axis=1)
-    if not beats(right * (calibrated - same)[row, y]):
+    right = 1 - _posterior(np.exp(same[np.arange(n), y]), share, classes)
+    temperature = _temperatures(z, y, features, right, seed)
+    calibrated = log_softmax(z.astype(np.float64) / temperature[:, None], axis=1)
+    if not beats(right * (calibrated - same)[np.arange(n), y]):
         calibrated, temperature = same, np.full(n, common)
-    nll = -calibrated[row, y]
-    q = np.exp(-nll)
+    nll = -calibrated[np.arange(n), y]
     for _ in range(_STEPS):
-        share = float(_posterior(q, share, classes).mean())
-    wrong = _posterior(q, max(share, LEAST), classes) * predictable.classes[y]
-    named = np.flatnonzero(wrong > 0.5)
+        share = float(_posterior(np.exp(-nll), share, classes).mean())
+    wrong = _posterior(np.exp(-nll), max(share, LEAST), classes) * predictable.classes[y]
     differ = float((calibrated.argmax(1) != y).mean())
     too_many = share > 0 and (_at_most(share, n) > MOST or _at_most(differ, n) > HARD)
+    named = np.flatnonzero(wrong > 0.5)
     wrong[named[(_accused(calibrated[named], share) > MOST) | too_many]] = 0.5
     return LabelVerdict(calibrated, temperature, nll, wrong, share, too_many, predictable)
 
 
-def reconsider(verdict: LabelVerdict, y: NDArray[np.int64], rows: NDArray[np.int64], log_p: Array) -> LabelVerdict:
+def _temperatures(
+    z: NDArray[np.floating], y: Places, features: NDArray[np.floating] | None, right: Array, seed: int
+) -> Array:
+    """A temperature per row, linear in the features or the logits, fitted to other rows as their labels are right."""
+    # Calibrators multiply features and logits of one type only.
+    read = None if features is None else np.asarray(features, dtype=z.dtype)
+    temperature = np.empty(len(y))
+    for fit, rows in fold_out(len(y), seed + 1):
+        calibrator = LinearTemperature() if read is None else FeatureTemperature()
+        extra, new = (None, None) if read is None else (read[fit], read[rows])
+        calibrator.fit(z[fit], y[fit], extra, sample_weight=right[fit] + 1e-3)
+        temperature[rows] = calibrator.temperature(z[rows], new)
+    return temperature
+
+
+def reconsider(verdict: LabelVerdict, y: Places, rows: Places, log_p: Array) -> LabelVerdict:
     """The verdict where some rows are judged by other log-probabilities, too, if these speak for their labels."""
     if not len(rows):
         return verdict
@@ -128,7 +133,7 @@ def reconsider(verdict: LabelVerdict, y: NDArray[np.int64], rows: NDArray[np.int
     return replace(verdict, wrong=wrong)
 
 
-def _unjudged(y: NDArray[np.int64], classes: int, predictable: Predictable, seed: int) -> LabelVerdict:
+def _unjudged(y: Places, classes: int, predictable: Predictable, seed: int) -> LabelVerdict:
     """No verdict: every row is expected to have the class shares of other rows."""
     log_p = np.empty((len(y), classes))
     for fit, rows in fold_out(len(y), seed + 1):
@@ -137,7 +142,7 @@ def _unjudged(y: NDArray[np.int64], classes: int, predictable: Predictable, seed
     return LabelVerdict(log_p, np.ones(len(y)), nll, np.zeros(len(y)), 0.0, False, predictable)
 
 
-def _common(z: NDArray[np.floating], y: NDArray[np.int64], seed: int) -> tuple[float, float]:
+def _common(z: NDArray[np.floating], y: Places, seed: int) -> tuple[float, float]:
     """The temperature and the share of wrong labels of highest likelihood; the share is zero unless it adds to it."""
     classes = z.shape[1]
     enough = min(20_000, max(2_000, 200_000 // classes))
@@ -145,28 +150,14 @@ def _common(z: NDArray[np.floating], y: NDArray[np.int64], seed: int) -> tuple[f
     logits, labels = z[some].astype(np.float64), y[some]
     # One temperature unit is that at which logits have unit deviation, whatever scale they come in.
     unit = max(float(np.std(logits - logits.mean(1, keepdims=True))), 1e-12)
-
-    def cost(inverse: float, share: float) -> float:
-        scale = np.exp(np.clip(inverse, -10, 10)) / unit
-        q = np.exp(log_softmax(logits * scale, axis=1)[np.arange(len(labels)), labels])
-        return float(-np.log(np.maximum(_given(q, share, classes), 1e-300)).sum())
-
-    starts = [(a, b) for a in (0.0, 1.5) for b in (-4.0, -2.5)]
-
-    def mean_cost(parameters: Array) -> float:
-        return cost(parameters[0], float(expit(parameters[1]))) / len(labels)
-
-    fits = [minimize(mean_cost, start, method="Nelder-Mead", options={"maxiter": 150}) for start in starts]
-    best = min(fits, key=lambda result: float(result.fun))
-    inverse, share = float(best.x[0]), float(expit(best.x[1]))
-    # Near the best temperature and at a far softer one: with no wrong labels many logits want the latter.
-    none = min(
-        (minimize_scalar(cost, (start - 0.5, start), args=(0.0,)) for start in (inverse, inverse - 2)),
-        key=lambda result: float(result.fun),
-    )
-    if none.fun - best.fun * len(labels) < _GAIN:
-        inverse, share = float(none.x), 0.0
-    return float(unit / np.exp(np.clip(inverse, -10, 10))), share
+    row = np.arange(len(labels))
+    q = np.exp([log_softmax(logits * (scale / unit), axis=1)[row, labels] for scale in _SCALES])
+    weight, best = mixed(q, (1 - q) / (classes - 1))
+    likelihood = np.log(np.maximum(_given(q[best], 1 - weight, classes), 1e-300)).sum()
+    without = np.log(np.maximum(q, 1e-300)).sum(1)
+    if likelihood - without.max() < _GAIN:
+        return unit / float(_SCALES[without.argmax()]), 0.0
+    return unit / float(_SCALES[best]), 1 - weight
 
 
 def _at_most(share: float, n: int) -> float:
@@ -194,9 +185,9 @@ def _posterior(q: Array, share: float, classes: int) -> Array:
 
 def wrong_labels(
     verdict: LabelVerdict,
-    y: NDArray[np.int64],
+    y: Places,
     classes: Sequence[str],
-    rows: NDArray[np.int64],
+    rows: Places,
     n: int,
     by: str = "the columns",
 ) -> Finding:
@@ -204,40 +195,22 @@ def wrong_labels(
 
     ``by`` names what the labels were predicted from.
     """
-    guess = verdict.log_p.argmax(1)
-    certainty = spread_out(verdict.wrong, rows, n, 0.0)
-    suspicious = np.zeros(n, bool)
-    suspicious[rows] = (verdict.wrong > 0.5) & (guess != y)
-    place = np.full(n, -1)
-    place[rows] = np.arange(len(rows))
-    usual = float(np.median(verdict.temperature))
-
-    def explain(top: NDArray[np.int64]) -> Any:
-        for i in place[top]:
-            p = np.exp(verdict.log_p[i])
-            likeliest = [c for c in np.argsort(-p)[:3] if p[c] > 0.005 and c != y[i]]
-            reasons = [Reason("given", classes[y[i]], _percent(p[y[i]]), float(p[y[i]]))]
-            reasons += [Reason("predicted", classes[c], _percent(p[c]), float(p[c])) for c in likeliest]
-            hard = verdict.temperature[i] / usual
-            reasons.append(Reason("temperature", f"{hard:.2f} × the median", "noise of similar rows"))
-            # If the label is wrong, it is one of the others, in proportion to their probabilities.
-            sure = float(verdict.wrong[i] * p[guess[i]] / max(1 - p[y[i]], 1e-12))
-            mistaken = swaps[f"{classes[y[i]]} → {classes[guess[i]]}"] >= _SHARED
-            yield Explained(
-                f"label {classes[y[i]]}, but {classes[guess[i]]} with probability {_percent(sure)}",
-                reasons,
-                far=float(np.sqrt(2 * verdict.nll[i])),
-                group=f"given {classes[y[i]]}, looks like {classes[guess[i]]}" if mistaken else "",
-            )
-
-    swaps = pd.Series(
-        [f"{classes[y[i]]} → {classes[guess[i]]}" for i in place[np.flatnonzero(suspicious)]], dtype=object
-    ).value_counts()
-    table = swaps.head(10).to_frame("rows")
-    table.index.name = "given → predicted"
     names = np.asarray(classes, dtype=object)
+    guess = verdict.log_p.argmax(1)
+    doubted = (verdict.wrong > 0.5) & (guess != y)
+    suspicious = spread_out(doubted, rows, n, 0.0) > 0
+    place = spread_out(np.arange(len(rows), dtype=np.float64), rows, n, -1.0).astype(np.int64)
+    pairs = names[y] + " → " + names[guess]
+    counts = pd.Series(pairs[doubted], dtype=object).value_counts()
+
+    def explain(top: Places) -> Iterator[Explained]:
+        for i in place[top].tolist():
+            yield _explained(verdict, classes, int(y[i]), i, shared=counts[pairs[i]] >= _SHARED)
+
+    table = counts.head(10).to_frame("rows")
+    table.index.name = "given → predicted"
     suggested = np.full(n, "", dtype=object)
-    suggested[rows] = np.where(suspicious[rows], names[guess], "")
+    suggested[rows] = np.where(doubted, names[guess], "")
     count = int(suspicious.sum())
     unjudged = [classes[c] for c in np.unique(y) if not verdict.predictable.classes[c]]
     judged = verdict.predictable.classes[y] & verdict.judged
@@ -260,7 +233,26 @@ def wrong_labels(
         judged=verdict.judged,
         tables=(Table(table, "The most frequent pairs of given and predicted label."),) if count else (),
         pictures=(partial(_histogram, verdict.nll, verdict.wrong > 0.5),) if verdict.judged else (),
-        **worst_first("labels", certainty, suspicious, explain),
+        **worst_first("labels", spread_out(verdict.wrong, rows, n, 0.0), suspicious, explain),
+    )
+
+
+def _explained(verdict: LabelVerdict, classes: Sequence[str], given: int, row: int, *, shared: bool) -> Explained:
+    """What is said of one label; ``shared`` if other rows have the same given and predicted labels."""
+    p = np.exp(verdict.log_p[row])
+    guess = int(p.argmax())
+    likeliest = [c for c in np.argsort(-p)[:3].tolist() if p[c] > 0.005 and c != given]
+    reasons = [Reason("given", classes[given], _percent(p[given]), float(p[given]))]
+    reasons += [Reason("predicted", classes[c], _percent(p[c]), float(p[c])) for c in likeliest]
+    hard = verdict.temperature[row] / float(np.median(verdict.temperature))
+    reasons.append(Reason("temperature", f"{hard:.2f} × the median", "noise of similar rows"))
+    # If the label is wrong, it is one of the others, in proportion to their probabilities.
+    sure = float(verdict.wrong[row] * p[guess] / max(1 - p[given], 1e-12))
+    return Explained(
+        f"label {classes[given]}, but {classes[guess]} with probability {_percent(sure)}",
+        reasons,
+        far=float(np.sqrt(2 * verdict.nll[row])),
+        group=f"given {classes[given]}, looks like {classes[guess]}" if shared else "",
     )
 
 
@@ -283,7 +275,7 @@ def _sentence(verdict: LabelVerdict, count: int, rows: int, unjudged: list[str],
     return f"{sentence} Classes that are not judged, {because}: {listed(unjudged)}."
 
 
-def spread_out(values: NDArray[np.float64], rows: NDArray[np.int64], n: int, elsewhere: float) -> NDArray[np.float64]:
+def spread_out(values: Array, rows: Places, n: int, elsewhere: float) -> Array:
     """Values of some rows, in an array of all rows."""
     array = np.full(n, elsewhere)
     array[rows] = values
@@ -300,7 +292,7 @@ def _percent(p: float) -> str:
 
 
 @styled
-def _histogram(nll: NDArray[np.float64], wrong: NDArray[np.bool_]) -> Picture:
+def _histogram(nll: Array, wrong: Mask) -> Picture:
     figure, axes = panel(4.6, 3.0)
     edges = np.linspace(0, max(float(np.quantile(nll, 0.999)), 1e-3) * 1.1, 50)
     inside = np.minimum(nll, edges[-1])

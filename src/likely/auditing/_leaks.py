@@ -7,22 +7,18 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy.stats import rankdata
 from sklearn.tree import DecisionTreeClassifier
 
 from likely._page import Table
-from likely._typing import Array
+from likely._typing import Array, Places
 from likely.auditing._columns import Columns, as_numbers
 from likely.auditing._finding import Finding, percent
 from likely.auditing._identities import Identity
 from likely.auditing._source import listed
 
-Index = NDArray[np.int64]
-
 _GIVES_AWAY = 0.95  # of what there is to know about the target
-_ROWS = 4_000
-_COLUMNS = 500  # of a wide table, those that follow the target most closely
+MAX_ROWS, _LEAST_ROWS, MAX_VALUES = 4_000, 500, 2_000_000  # that are looked at: rows, and values of a wide table
 _FOLDS = 5
 _DEPTH = 6  # halvings of the rows by the column's value: at most 64 bins
 _PULL = 1.0  # rows that the bin around a bin counts for in its mean
@@ -35,8 +31,8 @@ _SUMS = 3  # sums of columns that are told
 def leaking_columns(
     columns: Columns,
     target: str,
-    y: NDArray[np.float64],
-    rows: NDArray[np.int64],
+    y: Array,
+    rows: Places,
     *,
     labels: bool,
     sums: Sequence[Identity] = (),
@@ -49,12 +45,9 @@ def leaking_columns(
     names = [
         n for n, kind in columns.kinds.items() if n != target and kind not in ("constant", "empty", "text", "name")
     ]
-    some = np.sort(np.random.RandomState(0).permutation(len(rows))[:_ROWS])
-    values = {name: as_numbers(columns.typed[name])[0][rows[some]] for name in names}
-    if len(names) > _COLUMNS:
-        follows = _follows(np.column_stack([values[name] for name in names]), y[some])
-        names = [names[j] for j in np.argsort(-follows, kind="stable")[:_COLUMNS]]
-    by_column = {name: tells(values[name], y[some], labels=labels) for name in names}
+    most = min(MAX_ROWS, max(_LEAST_ROWS, MAX_VALUES // max(len(names), 1)))
+    some = np.sort(np.random.RandomState(0).permutation(len(rows))[:most])
+    by_column = {name: tells(as_numbers(columns.typed[name])[0][rows[some]], y[some], labels=labels) for name in names}
     table = pd.DataFrame.from_dict(by_column, orient="index", columns=Told._fields, dtype=np.float64)
     table = table.sort_values("share", ascending=False, kind="stable")
     leaks = [str(name) for name in table.index[table["share"] >= _GIVES_AWAY]]
@@ -104,14 +97,6 @@ def _most(table: pd.DataFrame) -> str:
     return f" {table.index[0]} alone explains most: {percent(share, error)}."
 
 
-def _follows(X: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The size of each column's rank correlation with y; a quick look where there are too many columns for trees."""
-    ranks = rankdata(np.where(np.isnan(X), -np.inf, X), axis=0)
-    ranks -= ranks.mean(0)
-    order = rankdata(y) - (len(y) + 1) / 2
-    return np.asarray(np.abs(order @ ranks) / np.maximum(np.linalg.norm(ranks, axis=0), 1e-300))
-
-
 class Told(NamedTuple):
     """The share of the target's variance, or of the labels' entropy, that a column explains, and its standard error."""
 
@@ -143,7 +128,7 @@ def tells(x: Array, y: Array, *, labels: bool) -> Told:
     return Told(max(share, 0.0), error)
 
 
-def _label_losses(x: Array, y: Array, folds: Index) -> Array:
+def _label_losses(x: Array, y: Array, folds: Places) -> Array:
     """The NLL of every row's label at every depth, by the shares of labels in its bin in the other folds."""
     classes, labels = np.unique(y, return_inverse=True)
     p = np.full(len(x), 1 / len(classes))
@@ -157,7 +142,7 @@ def _label_losses(x: Array, y: Array, folds: Index) -> Array:
     return np.asarray(losses)
 
 
-def _cut(x: Array, labels: Index, folds: Index) -> Array:
+def _cut(x: Array, labels: Places, folds: Places) -> Array:
     """The probability of every row's label by a tree on the other folds, which cuts where labels change."""
     probability = np.empty(len(x))
     for fold in range(_FOLDS):
@@ -172,7 +157,7 @@ def _cut(x: Array, labels: Index, folds: Index) -> Array:
     return probability
 
 
-def _target_losses(x: Array, y: Array, folds: Index) -> Array:
+def _target_losses(x: Array, y: Array, folds: Places) -> Array:
     """The squared error of every row at every depth, by the mean of its bin in the other folds, and of a line."""
     mean = np.zeros(len(x))
     losses = []
@@ -184,7 +169,7 @@ def _target_losses(x: Array, y: Array, folds: Index) -> Array:
     return np.asarray(losses)
 
 
-def _line(x: Array, y: Array, folds: Index) -> Array:
+def _line(x: Array, y: Array, folds: Places) -> Array:
     """A straight line through the other folds; a missing value counts as the median, and far ones as less far."""
     middle, high = np.nanquantile(x, [0.5, 0.84])
     step = float(high - middle) or 1.0
@@ -197,7 +182,7 @@ def _line(x: Array, y: Array, folds: Index) -> Array:
     return np.asarray(sum_y / count + slope * (z - sum_z / count))
 
 
-def _bins(x: Array) -> list[Index]:
+def _bins(x: Array) -> list[Places]:
     """The bin of every row, from one for all to one per value; missing values have a bin of their own."""
     missing = np.isnan(x)
     rank = (rankdata(np.where(missing, np.inf, x)) - 0.5) / max(int((~missing).sum()), 1)
@@ -208,13 +193,13 @@ def _bins(x: Array) -> list[Index]:
     return [whole, *(np.where(missing, bins.max() + 1, bins) for bins in (*halves, single))]
 
 
-def _others(values: Array, bins: Index, folds: Index) -> Array:
+def _others(values: Array, bins: Places, folds: Places) -> Array:
     """For every row, the sum of values over the rows of its bin that are in other folds."""
     cell = bins * _FOLDS + folds
     return np.asarray(np.bincount(bins, values)[bins] - np.bincount(cell, values)[cell])
 
 
-def _choose(losses: Array, folds: Index) -> Index:
+def _choose(losses: Array, folds: Places) -> Places:
     """The depth with the least loss on the other folds, by row; the least depth within half an error of it."""
     depth = np.zeros(losses.shape[1], np.int64)
     for fold in range(_FOLDS):

@@ -10,19 +10,21 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from likely._typing import Array, Mask, Places
 from likely.auditing._columns import MODELLED, Columns, as_numbers
 from likely.auditing._finding import are_years, number
 from likely.auditing._related import related
 from likely.auditing._squash import Squash
 
 Wide = NDArray[np.float32]  # a row per column of the table: values of one column lie side by side
+# Judged by the benchmark of slips: with equal weights 139 of 160 slips are found instead of 142.
 _NEAREST = 30  # rows like a row
-_SAMPLE = 10_000  # rows among which these are looked for
+MAX_ROWS = 10_000  # rows among which these are looked for
 _RELATED = 5_000  # rows that tell how much one column says about another
 _CAP = 3.0  # robust deviations: rows that differ more in a column are not told apart by it
 _UNKNOWN = 1.0  # the difference of a value from one that is missing, or of a level from another
 _RARE, _MOST = 0.05, 0.5  # a level is unusual if fewer similar rows have it while more have another
-_WIDEST = 300  # columns: what each tells about each other is a square of them
+MAX_COLUMNS = 300  # columns: what each tells about each other is a square of them
 _LEAST = 0.003  # what a column counts at least in the choice of neighbours
 
 
@@ -98,7 +100,7 @@ class Neighbours:
     levels: dict[str, list[str]]  # of each category
     dates: set[str]
     units: list[Squash | None]  # of each column of numbers
-    sample: NDArray[np.int64]
+    sample: Places
     known: Wide  # the sample, in these units
     weights: Wide  # (column looked at, column that says how alike rows are)
     years: frozenset[str] = frozenset()  # columns of numbers that are years
@@ -106,9 +108,9 @@ class Neighbours:
     @classmethod
     def of(cls, columns: Columns, leave_out: Collection[str] = ()) -> Self:
         """Read a table."""
-        names = [name for name in columns.named(*MODELLED) if name not in leave_out][:_WIDEST]
+        names = [name for name in columns.named(*MODELLED) if name not in leave_out][:MAX_COLUMNS]
         count = len(columns.typed)
-        sample = np.sort(np.random.RandomState(0).permutation(count)[:_SAMPLE])
+        sample = np.sort(np.random.RandomState(0).permutation(count)[:MAX_ROWS])
         known = np.empty((len(names), len(sample)), np.float32)
         values: list[NDArray[np.floating]] = []
         units: list[Squash | None] = []
@@ -134,19 +136,19 @@ class Neighbours:
         """The number of rows of the table."""
         return len(self.values[0]) if self.values else 0
 
-    def points(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    def points(self, rows: Places) -> Array:
         """Some rows, squashed, with a column per column; categories as places of levels, NaN where one is missing."""
         parts = zip(self.values, self.units, strict=True)
         squashed = [column[rows] if unit is None else unit(column[rows]) for column, unit in parts]
         return np.array(squashed, np.float64).reshape(len(squashed), len(rows)).T
 
     @cached_property
-    def _missing(self) -> NDArray[np.bool_] | None:
+    def _missing(self) -> Mask | None:
         """Where values of the sample are missing; None if there are all."""
         missing = np.isnan(self.known)
         return missing if missing.any() else None
 
-    def nearest(self, row: int, names: Sequence[str]) -> list[NDArray[np.int64]]:
+    def nearest(self, row: int, names: Sequence[str]) -> list[Places]:
         """The rows that are most like a row and have a value in the column looked at."""
         looked = [self.names.index(name) for name in names]
         apart = self.weights[looked] @ self._gaps(row)
@@ -184,7 +186,7 @@ class Neighbours:
             for row in rows
         ]
 
-    def _range(self, j: int, alike: NDArray[np.int64]) -> Usual | Level | None:
+    def _range(self, j: int, alike: Places) -> Usual | Level | None:
         if not len(alike):
             return None
         values, name = np.sort(self.values[j][alike]), self.names[j]
@@ -194,7 +196,7 @@ class Neighbours:
         codes, counts = np.unique(values, return_counts=True)
         return Level(self.levels[name][int(codes[counts.argmax()])], float(counts.max() / len(values)))
 
-    def _compared(self, row: int, j: int, alike: NDArray[np.int64]) -> Compared:
+    def _compared(self, row: int, j: int, alike: Places) -> Compared:
         value, usual, name = float(self.values[j][row]), self._range(j, alike), self.names[j]
         if np.isnan(value) or usual is None:
             return Compared(name, self.shown(row, name), str(usual or ""), False)
@@ -216,13 +218,7 @@ class Neighbours:
 
 def _least(apart: NDArray[np.float32]) -> NDArray[np.intp]:
     """Where the smallest finite values are, in no order: thirty, if there are as many."""
-    places: NDArray[np.intp] = np.arange(len(apart))
-    if len(apart) > 50 * _NEAREST:  # most are far: every eighth value shows where the nearest hundred end
-        some = apart[::8]
-        places = np.flatnonzero(apart <= np.partition(some, 2 * _NEAREST // 5)[2 * _NEAREST // 5])
-        places = places if len(places) >= _NEAREST else np.arange(len(apart))
-    if len(places) > _NEAREST:
-        places = places[np.argpartition(apart[places], _NEAREST - 1)[:_NEAREST]]
+    places = np.argpartition(apart, _NEAREST - 1)[:_NEAREST] if len(apart) > _NEAREST else np.arange(len(apart))
     return places[np.isfinite(apart[places])]
 
 

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from likely._typing import Array
-from likely.auditing._margins import Margins
+from likely._typing import Array, Mask, Places
 from likely.auditing._neighbours import Neighbours
-from likely.auditing._tails import Tails
+from likely.auditing._tails import Margins, Tails, beside_mode
 from likely.auditing._terms import LEVELS, Terms, indicators, regress
 
+# Judged by the benchmark of slips (20 tables): without the ends of columns 136 of 160 slips are found instead of 142,
+# without modes there are twice as many false alarms.
 _FOLDS = 4
 _NARROW, _WIDE = 0.4, 3.0  # limits of the scale of a row, in usual scales
 _SMOOTH = 0.2  # ridge penalty of the regression of scales, as a share of the number of rows
 _END = 0.005  # share of the values of a column that are its lower end, and its upper end
 _CAP = 4.0  # deviations at which residuals are clipped for the fit
-_MOST = 0.5  # share of the rows from which a value is the mode of its column
+_MODE = 0.5  # share of the rows from which a value is the mode of its column
 _FARTHEST = 1e6  # deviations at which residuals are clipped
 
 
@@ -29,6 +29,52 @@ class Judged(NamedTuple):
     expected: Array
     far: Array
     nats: Array
+
+
+@dataclass(frozen=True)
+class AdditiveModel:
+    """Ridge regressions of every column on piecewise linear functions of all others, one without each fold."""
+
+    terms: Terms
+    of_column: Places  # for each target (a number, or the indicator of a level), the place of its column
+    middle: Array
+    mean: Array  # coefficients, (fits, functions, targets)
+    spread: Array  # coefficients of the scales, of the same shape
+    usual: Array  # scale of each target
+    ends: Array  # .5% and 99.5% quantiles of each column of numbers; infinite for categories
+    weights: Array  # (column, other column): how much of the column the other one explains
+
+    @classmethod
+    def of(cls, z: Array, words: list[bool], fold: Places, weights: Array) -> Self:
+        """Fit the means twice, the second time with what lies far off drawn near, and then the scales."""
+        terms = Terms.of(z, words)
+        basis, wanted = terms(z), _targets(z, words)
+        of = np.repeat(np.arange(len(words)), [LEVELS + 1 if word else 1 for word in words])
+        seen, number = ~np.isnan(wanted), ~np.array(words)[of]
+        near = wanted
+        for _ in range(2):
+            middle = np.nanmean(near, axis=0)
+            mean = regress(basis, np.where(seen, near - middle, 0.0), of, terms.owner, fold)
+            expected = middle + _predicted(basis, mean, fold)
+            residual = np.where(seen, wanted - expected, 0.0)
+            usual = np.array([_scale(part[there]) for part, there in zip(residual.T, seen.T, strict=True)])
+            near = np.where(number & seen, expected + np.clip(residual, -_CAP * usual, _CAP * usual), wanted)
+        size = np.where(seen, np.minimum(np.abs(residual) / usual, _CAP), np.nan)
+        size = np.where(seen, size / np.maximum(np.nanmean(size, axis=0), 1e-9) - 1, 0.0)
+        spread = regress(basis, size, of, terms.owner, fold, _SMOOTH)
+        ends = np.where(words, np.array([[-np.inf], [np.inf]]), np.nanquantile(z, [_END, 1 - _END], axis=0))
+        return cls(terms, of, middle, mean, spread, usual, ends, weights)
+
+    def deviations(self, z: Array, fold: Places) -> tuple[Array, Array]:
+        """Return the prediction of each target, and the deviation from it in usual scales."""
+        basis, wanted = self.terms(z), _targets(z, self.terms.words)
+        expected = self.middle + _predicted(basis, self.mean, fold)
+        wide = np.clip(1 + _predicted(basis, self.spread, fold), _NARROW, _WIDE)
+        # Beyond the ends of a column, what it says about others is a guess.
+        beyond = np.nan_to_num(np.maximum(z - self.ends[1], self.ends[0] - z)).clip(min=0)
+        wide *= 1 + (beyond @ self.weights.T)[:, self.of_column]
+        far = np.clip((wanted - expected) / (self.usual * wide), -_FARTHEST, _FARTHEST)
+        return expected, np.where(np.isnan(wanted), 0.0, far)
 
 
 @dataclass(frozen=True)
@@ -51,98 +97,44 @@ class Pattern:
     (7, 1)
     """
 
-    terms: Terms
-    of_column: NDArray[np.int64]  # for each target (a number, or the indicator of a level), the place of its column
-    fold: NDArray[np.int64]  # for each row of the table, the place of the fit without it
-    middle: Array
-    mean: Array  # coefficients, (fits, functions, targets)
-    spread: Array  # coefficients of the scales, of the same shape
-    usual: Array  # scale of each target
-    ends: Array  # .5% and 99.5% quantiles of each column of numbers; infinite for categories
-    weights: Array  # (column, other column): how much of the column the other one explains
+    model: AdditiveModel
+    fold: Places  # for each row of the table, the place of the fit without it
     modes: Array  # for each column of numbers the value of most rows, which is not odd; NaN if there is none
     tails: dict[int, Tails]  # for each column of numbers, the tails below and above the prediction
     rates: dict[int, tuple[Array, Array]]  # for each level: probabilities, and its frequency where it is no likelier
     margins: Margins  # how rare values are in their own columns
 
     @classmethod
-    def of(cls, table: Neighbours, first: NDArray[np.bool_] | None = None) -> Self:
+    def of(cls, table: Neighbours, first: Mask | None = None) -> Self:
         """Fit the model to a sample of the table."""
         rows = table.sample if first is None else table.sample[first[table.sample]]
-        z = table.points(rows)
-        words = [unit is None for unit in table.units]
-        terms = Terms.of(z, words)
-        basis = terms(z)
-        sample_fold = np.empty(len(rows), np.int64)
-        sample_fold[np.lexsort(z.T)] = np.arange(len(rows)) % _FOLDS  # by what rows hold, whatever their order
+        z, words = table.points(rows), [unit is None for unit in table.units]
         fold = np.full(table.rows, _FOLDS)
-        fold[rows] = sample_fold
-        of = np.repeat(np.arange(len(words)), [LEVELS + 1 if word else 1 for word in words])
-        wanted = _targets(z, words)
-        seen = ~np.isnan(wanted)
-        number = ~np.array(words)[of]
-        near = wanted
-        for _ in range(2):  # the second time, what lies far off is drawn near, and gaps are filled
-            middle = np.nanmean(near, axis=0)
-            mean = regress(basis, np.where(seen, near - middle, 0.0), of, terms.owner, sample_fold)
-            expected = middle + _predicted(basis, mean, sample_fold)
-            residual = np.where(seen, wanted - expected, 0.0)
-            usual = np.array([_scale(part[there]) for part, there in zip(residual.T, seen.T, strict=True)])
-            near = np.where(number & seen, expected + np.clip(residual, -_CAP * usual, _CAP * usual), wanted)
-            basis = terms(_filled(z, expected, of, words))
-        size = np.where(seen, np.minimum(np.abs(residual) / usual, _CAP), np.nan)
-        size = np.where(seen, size / np.maximum(np.nanmean(size, axis=0), 1e-9) - 1, 0.0)
-        spread = regress(basis, size, of, terms.owner, sample_fold, _SMOOTH)
-        ends = np.nanquantile(z, [_END, 1 - _END], axis=0)
-        ends = np.where(words, np.array([[-np.inf], [np.inf]]), ends)
-        weights = table.weights.astype(np.float64)
-        none = Margins(np.zeros(0), np.zeros(0), {})
-        plain = cls(terms, of, fold, middle, mean, spread, usual, ends, weights, np.zeros(0), {}, {}, none)
-        return plain._with_tails(z, rows, number)
-
-    def _with_tails(self, z: Array, rows: NDArray[np.int64], number: NDArray[np.bool_]) -> Self:
-        """Return the model with the tails of its deviations, and with the frequencies of improbable levels."""
-        expected, far = self._deviations(z, self.fold[rows])
-        wanted = _targets(z, self.terms.words)
-        modes = np.array(
-            [np.nan if word else _mode(column) for column, word in zip(z.T, self.terms.words, strict=True)]
-        )
-        tails: dict[int, Tails] = {}
-        rates: dict[int, tuple[Array, Array]] = {}
-        for k, j in enumerate(self.of_column):
-            seen = ~np.isnan(wanted[:, k])
-            if number[k]:
-                seen &= wanted[:, k] != modes[j]
-                share = max(float(seen.mean()), 1 / (len(z) + 1)) if not np.isnan(modes[j]) else 1.0
-                tails[int(j)] = Tails.of(far[seen, k], share)
+        fold[rows[np.lexsort(z.T)]] = np.arange(len(rows)) % _FOLDS  # by what rows hold, whatever their order
+        model = AdditiveModel.of(z, words, fold[rows], table.weights.astype(np.float64))
+        modes = np.array([np.nan if word else _mode(column) for column, word in zip(z.T, words, strict=True)])
+        expected, far = model.deviations(z, fold[rows])
+        tails, rates = dict[int, Tails](), dict[int, tuple[Array, Array]]()
+        for k, j in enumerate(model.of_column.tolist()):
+            if words[j]:
+                rates[k] = _rate(expected[:, k], z[:, j], k - int(np.searchsorted(model.of_column, j)))
             else:
-                order = np.argsort(expected[seen, k])
-                there = np.cumsum(wanted[seen, k][order])
-                seldom = np.minimum((there + 0.5) / (np.arange(len(order)) + 1.0), 1.0)
-                rates[k] = expected[seen, k][order], np.minimum.accumulate(seldom[::-1])[::-1]
-        return replace(self, modes=modes, tails=tails, rates=rates, margins=Margins.of(z, self.terms.words, modes))
+                tails[j] = beside_mode(far[:, k], z[:, j], modes[j])
+        return cls(model, fold, modes, tails, rates, Margins.of(z, words, modes))
 
-    def _deviations(self, z: Array, fold: NDArray[np.int64]) -> tuple[Array, Array]:
-        """Return the prediction of each target, and the deviation from it in usual scales."""
-        basis, wanted = self.terms(z), _targets(z, self.terms.words)
-        expected = self.middle + _predicted(basis, self.mean, fold)
-        if np.isnan(z).any():
-            basis = self.terms(_filled(z, expected, self.of_column, self.terms.words))
-            expected = self.middle + _predicted(basis, self.mean, fold)
-        wide = np.clip(1 + _predicted(basis, self.spread, fold), _NARROW, _WIDE)
-        # Beyond the ends of a column, what it says about others is a guess.
-        beyond = np.nan_to_num(np.maximum(z - self.ends[1], self.ends[0] - z)).clip(min=0)
-        wide *= 1 + (beyond @ self.weights.T)[:, self.of_column]
-        far = np.clip((wanted - expected) / (self.usual * wide), -_FARTHEST, _FARTHEST)
-        return expected, np.where(np.isnan(wanted), 0.0, far)
+    @property
+    def mean(self) -> Array:
+        """The coefficients of the model; the last of its fits is the one to all rows."""
+        return self.model.mean
 
-    def judge(self, z: Array, rows: NDArray[np.int64]) -> Judged:
+    def judge(self, z: Array, rows: Places) -> Judged:
         """Judge each value by its prediction from the other columns."""
-        expected, far = self._deviations(z, self.fold[rows])
-        shape = (len(z), len(self.terms.words))
+        words, of_column = self.model.terms.words, self.model.of_column
+        expected, far = self.model.deviations(z, self.fold[rows])
+        shape = (len(z), len(words))
         judged = Judged(np.zeros(shape), np.zeros(shape), np.zeros(shape))
-        for j, word in enumerate(self.terms.words):
-            targets = np.flatnonzero(self.of_column == j)
+        for j, word in enumerate(words):
+            targets = np.flatnonzero(of_column == j)
             if not word:
                 k = targets[0]
                 judged.expected[:, j], judged.far[:, j] = expected[:, k], far[:, k]
@@ -167,22 +159,23 @@ def _targets(z: Array, words: list[bool]) -> Array:
     return np.concatenate(parts, axis=1)
 
 
-def _filled(z: Array, expected: Array, of: NDArray[np.int64], words: list[bool]) -> Array:
-    """Replace missing numbers by their predictions, so that a gap makes its row neither more nor less ordinary."""
-    numbers = [j for j, word in enumerate(words) if not word]
-    filled = z.copy()
-    filled[:, numbers] = np.where(np.isnan(z[:, numbers]), expected[:, np.searchsorted(of, numbers)], z[:, numbers])
-    return filled
+def _rate(expected: Array, codes: Array, level: int) -> tuple[Array, Array]:
+    """The probabilities of a level, in order, and how often it is there among the rows where it is no likelier."""
+    seen = ~np.isnan(codes)
+    order = np.argsort(expected[seen])
+    there = np.cumsum(np.minimum(codes[seen], LEVELS)[order] == level)
+    seldom = np.minimum((there + 0.5) / (np.arange(len(order)) + 1.0), 1.0)
+    return expected[seen][order], np.minimum.accumulate(seldom[::-1])[::-1]
 
 
 def _mode(column: Array) -> float:
     """The value that more than half of the rows have; NaN if there is none."""
     seen = column[~np.isnan(column)]
     middle = float(np.quantile(seen, 0.5, method="lower"))
-    return middle if float((seen == middle).mean()) > _MOST else np.nan
+    return middle if float((seen == middle).mean()) > _MODE else np.nan
 
 
-def _predicted(basis: Array, coefficients: Array, fold: NDArray[np.int64]) -> Array:
+def _predicted(basis: Array, coefficients: Array, fold: Places) -> Array:
     """Predict each row by the fit without it."""
     most = int(np.bincount(fold).argmax())  # of a long table: the fit to the whole sample, and no row need be copied
     predictions = basis @ coefficients[most]

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from likely._typing import Array
+from likely._typing import Array, Mask
 
 _RULE = 0.97  # least share of values that are whole (or not negative) for that to be a rule of the column
 _MOST = 5.0  # most nats that an exception to such a rule counts
@@ -42,7 +41,7 @@ class Possible(NamedTuple):
         ]
         return cls(float(seen.min()), float(seen.max()), *rules)
 
-    def __call__(self, values: Array) -> NDArray[np.bool_]:
+    def __call__(self, values: Array) -> Mask:
         """Whether the column may hold each value."""
         inside = (values >= self.low) & (values <= self.high)
         return np.asarray(inside & ~_broken(values) if self.broken else inside)
@@ -52,6 +51,6 @@ class Possible(NamedTuple):
         return self.broken * _broken(values) + self.negative * (values < 0)
 
 
-def _broken(values: Array) -> NDArray[np.bool_]:
+def _broken(values: Array) -> Mask:
     """Whether each value is not whole, but for rounding."""
     return np.asarray(np.abs(values - np.round(values)) > 1e-6 * np.maximum(1.0, np.abs(values) * 1e-3))

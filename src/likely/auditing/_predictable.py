@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_softmax
 
-from likely._typing import Array
+from likely._typing import Array, Mask, Places
 from likely.auditing._out_of_fold import fold_out
 
 ERRORS = 2.0  # standard errors by which predictions must beat a constant
 _SCALES = 2.0 ** np.arange(-4, 5)  # that logits of unit deviation are multiplied by
-_STEPS = 30
-_MOST = 20_000  # rows that speak for all
+_STEPS = 50
+MAX_ROWS = 20_000  # that speak for all
 _NUMBERS = 2_000_000  # of a matrix of probabilities
 
 
@@ -22,10 +22,10 @@ class Predictable(NamedTuple):
     """Whether the labels can be predicted, and for each class, whether it can be told from the others."""
 
     labels: bool
-    classes: NDArray[np.bool_]
+    classes: Mask
 
 
-def predictable_labels(logits: NDArray[np.floating], y: NDArray[np.int64], seed: int = 0) -> Predictable:
+def predictable_labels(logits: NDArray[np.floating], y: Places, seed: int = 0) -> Predictable:
     r"""Do probabilities from these logits beat the shares of the classes by two standard errors?
 
     The probabilities are :math:`(1 - w) \pi + w\,\mathrm{softmax}(s z)`, with the shares :math:`\pi`, w and s of other
@@ -41,7 +41,7 @@ def predictable_labels(logits: NDArray[np.floating], y: NDArray[np.int64], seed:
     array([ True,  True,  True])
     """
     classes = logits.shape[1]
-    some = np.random.RandomState(seed).permutation(len(y))[: max(min(_MOST, _NUMBERS // classes), 1_000)]
+    some = np.random.RandomState(seed).permutation(len(y))[: max(min(MAX_ROWS, _NUMBERS // classes), 1_000)]
     z, labels = logits[some].astype(np.float64), y[some]
     z /= max(float(np.std(z - z.mean(1, keepdims=True))), 1e-300)
     n, row = len(labels), np.arange(len(labels))
@@ -49,8 +49,8 @@ def predictable_labels(logits: NDArray[np.floating], y: NDArray[np.int64], seed:
     gain, same, one_gain = np.zeros(n), np.zeros(n), np.zeros((n, classes))
     for fit, held in fold_out(n, seed + 2):
         share = (np.bincount(labels[fit], minlength=classes) + 0.5) / (len(fit) + 0.5 * classes)
-        weight, scale = _mixed(likelihood[:, fit], share[labels[fit]])
-        p = (1 - weight) * share + weight * np.exp(log_softmax(scale * z[held], axis=1))
+        weight, best = mixed(likelihood[:, fit], share[labels[fit]])
+        p = (1 - weight) * share + weight * np.exp(log_softmax(_SCALES[best] * z[held], axis=1))
         log_ratio = np.log(p / share)
         at_label = np.arange(len(held)), labels[held]
         gain[held] = log_ratio[at_label]
@@ -83,16 +83,16 @@ def predictable_targets(mean: Array, u: Array, seed: int = 0) -> bool:
     return bool(beats(gain))
 
 
-def beats(gain: Array) -> NDArray[np.bool_]:
+def beats(gain: Array) -> Mask:
     """Whether the mean of gains, one per row, exceeds two standard errors."""
     return np.asarray(gain.mean(0) > ERRORS * gain.std(0) / np.sqrt(len(gain)))
 
 
-def _mixed(likelihood: Array, share: Array) -> tuple[float, float]:
-    """The weight and the scale of logits of highest likelihood: EM for the weight at each of a few scales."""
+def mixed(likelihood: Array, background: Array) -> tuple[float, int]:
+    """The weight of the likelihoods beside the background, by EM, in the row in which the mixture is likeliest."""
     weight = np.full((len(likelihood), 1), 0.5)
     for _ in range(_STEPS):
         part = weight * likelihood
-        weight = (part / (part + (1 - weight) * share)).mean(1, keepdims=True)
-    best = int(np.log((1 - weight) * share + weight * likelihood).sum(1).argmax())
-    return float(weight[best, 0]), float(_SCALES[best])
+        weight = (part / (part + (1 - weight) * background)).mean(1, keepdims=True)
+    best = int(np.log(np.maximum((1 - weight) * background + weight * likelihood, 1e-300)).sum(1).argmax())
+    return float(weight[best, 0]), best

@@ -8,10 +8,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from likely._typing import Array, Places
+
 _BINS = 12
 
 
-def related(points: NDArray[np.float32], words: Sequence[bool]) -> NDArray[np.float64]:
+def related(points: NDArray[np.float32], words: Sequence[bool]) -> Array:
     """How much each column (second axis) tells about each other: the share of the variance of ranks between bins.
 
     What bins explain by chance is taken off; of a category, the variance of its levels' indicators is explained.
@@ -40,7 +42,7 @@ def related(points: NDArray[np.float32], words: Sequence[bool]) -> NDArray[np.fl
     return shares
 
 
-def _bins(values: NDArray[np.float32], word: bool) -> NDArray[np.int64]:
+def _bins(values: NDArray[np.float32], word: bool) -> Places:
     """The bin of each value: levels of a category, quantiles of numbers; missing values have one of their own."""
     missing = np.isnan(values)
     if word:
@@ -52,7 +54,7 @@ def _bins(values: NDArray[np.float32], word: bool) -> NDArray[np.int64]:
     return np.where(missing, _BINS + 1, bins)
 
 
-def _parts(values: NDArray[np.float32], word: bool) -> NDArray[np.float64]:
+def _parts(values: NDArray[np.float32], word: bool) -> Array:
     """What is to be explained of a column: ranks of numbers, indicators of levels."""
     missing = np.isnan(values)
     if word:

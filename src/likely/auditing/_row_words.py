@@ -46,6 +46,7 @@ class RowWords:
         z = self.table.points(rows)
         judged = self.pattern.judge(z, rows)
         repairs = Repairs(self.table, self.pattern)
+        repairs.look(rows, z, judged)
         changes = [repairs.best(int(row), self.slips.get(int(row))) for row in rows]
         limit = self._ordinary()
         wrong = [

@@ -11,7 +11,16 @@ from likely._typing import Array
 _NORMAL = 3.82  # times the median deviation, the deviation that one normal value in a hundred exceeds
 _LINEAR = 5.0  # deviations up to which differences are nearly kept where tails are light
 _FAR = 1e150  # further out is not told apart, so that squares and ratios stay finite
-UNITS = (0.1, 10.0, 0.01, 100.0, 0.001, 1000.0, -1.0)  # factors that bring a value with a wrong unit, or sign, back
+# Factors that bring a value with a wrong unit, or sign, back, with their names.
+FACTORS = {
+    0.1: "÷10",
+    10.0: "×10",
+    0.001: "÷1,000",
+    1000.0: "×1,000",
+    -1.0: "the other sign",
+    0.01: "÷100",
+    100.0: "×100",
+}
 
 
 class Squash(NamedTuple):

@@ -8,6 +8,7 @@ import numpy as np
 
 from likely._typing import Array
 
+RARE = 3.0  # nats from which a value is rare: one in twenty has more
 _BEYOND = 0.05  # share of the rows in the tail
 _THINNEST = 0.3  # the least scale of a tail
 _HEAVIEST = 0.5  # the greatest shape parameter; from here on the variance is infinite
@@ -75,6 +76,49 @@ class Tails(NamedTuple):
         down = deviations < 0
         nats[down] = self.below.nats(-deviations[down])
         return nats
+
+
+def beside_mode(deviations: Array, values: Array, mode: float) -> Tails:
+    """The tails of the deviations of values that are there and are not the mode; NaN if there is no mode."""
+    seen = ~np.isnan(values) & (values != mode)
+    return Tails.of(deviations[seen], 1.0 if np.isnan(mode) else max(float(seen.mean()), 1 / (len(values) + 1)))
+
+
+class Margins(NamedTuple):
+    """How rare values are in their own columns: the tails of numbers below and above their median.
+
+    >>> rng = np.random.default_rng(0)
+    >>> margins = Margins.of(rng.normal(size=(500, 1)), [False], np.array([np.nan]))
+    >>> margins.nats(np.array([[0.0], [1.0], [-9.0]])).round(0).astype(int).ravel().tolist()
+    [0, 2, 14]
+    """
+
+    centres: Array
+    modes: Array
+    tails: dict[int, Tails]
+
+    @classmethod
+    def of(cls, z: Array, words: list[bool], modes: Array) -> Self:
+        """Of a table."""
+        centres, tails = np.zeros(z.shape[1]), dict[int, Tails]()
+        for j, word in enumerate(words):
+            values = z[~np.isnan(z[:, j]) & (z[:, j] != modes[j]), j]
+            if not word and len(values):
+                centres[j] = np.median(values)
+                tails[j] = beside_mode(z[:, j] - centres[j], z[:, j], modes[j])
+        return cls(centres, modes, tails)
+
+    def nats(self, z: Array) -> Array:
+        """Minus the log of the share of rows whose value is as far out on its side; zero of categories and gaps."""
+        surprises = np.zeros(z.shape)
+        for j, tails in self.tails.items():
+            surprises[:, j] = tails.nats(z[:, j] - self.centres[j])
+        return np.where(np.isnan(z) | (z == self.modes), 0.0, surprises)
+
+
+def surprise(nats: Array) -> Array:
+    """How surprising each row is: the nats by which its values exceed ``RARE``, summed over columns."""
+    return np.asarray(np.maximum(nats - RARE, 0).sum(-1))
 
 
 def rare(nats: Array) -> Array:

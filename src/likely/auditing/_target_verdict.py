@@ -8,22 +8,26 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import expit, logit
 
 from likely._rows.blocks import row_blocks
 from likely._solvers.reweighting import settled_variance
-from likely._typing import Array
+from likely._typing import Array, Mask, Places
+from likely.auditing._by_chance import VARIANTS, by_chance
 from likely.auditing._labels import LEAST
 from likely.auditing._out_of_fold import fold_out
+from likely.auditing._possible import Possible
 from likely.auditing._predictable import predictable_targets
-from likely.auditing._squash import UNITS, Squash
-from likely.auditing._target_slips import slips_by_chance
+from likely.auditing._squash import FACTORS, Squash
 from likely.calibration import LinearScale
 from likely.distributions import StudentT
 from likely.functional import student_t_nll
 
+# Judged by 196 errors planted in the targets of 12 tables, of which 119 are found: without slips 114, without _REACH
+# 107, without the targets of other rows 115, with one tail for all tables 108.
 _ANYWHERE = float(np.log(20.0))  # NLL of a target that may lie anywhere in 20 units of the squashed target
 _KINDS = {"anywhere": 0.7, "another row's": 0.1, "unit": 0.2}  # what wrong targets are, before the data speak
-_MOVED = 3.0  # scales by which a wrong unit must move a target to be one
+_MOVED, _NEAR, _OFF = 3.0, 3.0, 2.0  # scales: a slip moves a target by more, to nearer than this, from further off
 _TAILS = (2.5, 4.0, 8.0, 30.0)  # degrees of freedom that are tried
 MOST = 0.15  # of the targets may lie far from their predictions; more are no errors, but how targets are spread
 MOST_ALONE = 0.02  # the same where targets cannot be predicted
@@ -35,7 +39,7 @@ _SLIPPED = 0.2  # the share of false alarms among targets that are called wrong 
 _RIGHT = 3.0  # log-odds, at least, that a target is right which follows exactly from another column
 _OTHERS, _GRID = 500, 300  # rows whose forecasts stand for all, and values at which their mean density is computed
 
-Widen = Callable[[NDArray[np.int64]], Array]
+Widen = Callable[[Places], Array]
 
 
 @dataclass(frozen=True)
@@ -58,12 +62,12 @@ class TargetVerdict:
     far: float
     too_many: bool
 
-    def distribution(self, rows: NDArray[np.int64] | slice = slice(None)) -> StudentT:
+    def distribution(self, rows: Places | slice = slice(None)) -> StudentT:
         """What the squashed target of each of these rows should be."""
         mean = torch.as_tensor(self.mean[rows])
         return StudentT(torch.full_like(mean, self.df), mean, torch.as_tensor(self.scale[rows]))
 
-    def interval(self, rows: NDArray[np.int64], coverage: float = 0.9) -> tuple[Array, Array]:
+    def interval(self, rows: Places, coverage: float = 0.9) -> tuple[Array, Array]:
         """The ends of the central interval of these rows."""
         tail, distribution = torch.tensor((1 - coverage) / 2, dtype=torch.float64), self.distribution(rows)
         return np.asarray(distribution.icdf(tail)), np.asarray(distribution.icdf(1 - tail))
@@ -78,7 +82,7 @@ def judge_targets(
     scale: Array | None = None,
     squash: Squash | None = None,
     widen: Widen | None = None,
-    exact: NDArray[np.bool_] | None = None,
+    exact: Mask | None = None,
 ) -> TargetVerdict:
     r"""Which targets do predictions that were not fitted to them speak against?
 
@@ -98,20 +102,16 @@ def judge_targets(
     (True, 0)
     """
     predictable = predictable_targets(mean, u, seed)
-    if not predictable:
-        mean, scale = np.full(len(u), np.median(u)), np.ones(len(u))
-    else:
-        line = _scales(u - mean, features, mean, seed)
-        scale = line if scale is None else np.sqrt(line * np.maximum(scale, 1e-9 * float(np.median(scale))))
-    residual = u - mean
+    mean, scale = _forecast(mean, u, features, seed, scale) if predictable else (np.full(len(u), np.median(u)), None)
+    scale = np.ones(len(u)) if scale is None else scale
     some = np.random.RandomState(seed).permutation(len(u))[:_FITTED]
-    df, factor, share = _contaminated(residual[some], scale[some])
+    df, factor, share = _contaminated((u - mean)[some], scale[some])
     scale = scale * factor
     rarer = np.zeros(len(u)) if squash is None or not predictable else _beyond(squash.back(u), squash.back(mean))
 
-    def odds_of(rows: NDArray[np.int64] | slice) -> Array:
+    def odds_of(rows: Places | slice) -> Array:
         density = _wrong_density(u[rows], mean[rows], scale[rows], df, squash, lambda v: _others(v, mean, scale, df))
-        right = -_nll(residual[rows], scale[rows], df) - rarer[rows]
+        right = -_nll((u - mean)[rows], scale[rows], df) - rarer[rows]
         return np.log(max(share, LEAST)) - np.log1p(-share) + density - right
 
     odds = odds_of(slice(None))
@@ -119,16 +119,23 @@ def judge_targets(
         scale[doubted] = np.sqrt(np.square(scale[doubted]) + widen(doubted))
         odds[doubted] = np.minimum(odds[doubted], odds_of(doubted))
     if squash is not None and predictable:
-        chance = slips_by_chance(u, mean, scale, lambda off, wide: _nll(off, wide, df), squash)
-        slipped = np.log1p(-np.minimum(chance, 1 - 1e-12)) - np.log(np.maximum(chance, 1e-300))
-        odds = np.where(chance <= _SLIPPED, np.maximum(odds, slipped), odds)
+        chance = _slips_by_chance(u, mean, scale, df, squash)
+        odds = np.where(chance <= _SLIPPED, np.maximum(odds, -logit(np.clip(chance, 1e-300, 1 - 1e-12))), odds)
     if exact is not None:
         odds = np.where(exact, np.minimum(odds, -_RIGHT), odds)
-    wrong = 1 / (1 + np.exp(-np.clip(odds, -700, 700)))
+    wrong = expit(odds)
     far = float((wrong > 0.5).mean())
     too_many = far > (MOST if predictable else MOST_ALONE)
     wrong = np.minimum(wrong, 0.5) if too_many else wrong
-    return TargetVerdict(mean, scale, df, _nll(residual, scale, df), odds, wrong, share, predictable, far, too_many)
+    return TargetVerdict(mean, scale, df, _nll(u - mean, scale, df), odds, wrong, share, predictable, far, too_many)
+
+
+def _forecast(
+    mean: Array, u: Array, features: NDArray[np.floating], seed: int, scale: Array | None
+) -> tuple[Array, Array]:
+    """The predictions with a scale per row: a line's, or its geometric mean with the scale that the models give."""
+    line = _scales(u - mean, features, mean, seed)
+    return mean, line if scale is None else np.sqrt(line * np.maximum(scale, 1e-9 * float(np.median(scale))))
 
 
 def _scales(residual: Array, features: NDArray[np.floating], mean: Array, seed: int) -> Array:
@@ -137,7 +144,7 @@ def _scales(residual: Array, features: NDArray[np.floating], mean: Array, seed: 
     tame = np.clip(residual, -8 * usual, 8 * usual)
     scale = np.empty(len(residual))
 
-    def read(rows: NDArray[np.int64]) -> Array:
+    def read(rows: Places) -> Array:
         return np.column_stack([features[rows], mean[rows]]).astype(np.float64)
 
     for fit, held in fold_out(len(residual), seed + 1, most=_LINE):
@@ -173,8 +180,7 @@ def _nll(residual: Array, scale: Array, df: float) -> Array:
 
 def _posterior(nll: Array, share: float) -> Array:
     """P(wrong) of a target with this NLL if it is right, where a wrong one lies anywhere."""
-    odds = np.clip(np.log1p(-share) - nll - np.log(share) + _ANYWHERE, -700, 700)
-    return np.asarray(1 / (1 + np.exp(odds)))
+    return np.asarray(expit(np.log(share) - _ANYWHERE - np.log1p(-share) + nll))
 
 
 def _wrong_density(
@@ -184,14 +190,32 @@ def _wrong_density(
     density = np.logaddexp(np.log(_KINDS["anywhere"]) - _ANYWHERE, np.log(_KINDS["another row's"]) + others(u))
     if squash is None:
         return density
-    for factor in UNITS:
+    for factor in FACTORS:
         mended = squash.times(u, factor)
         moved = np.abs(mended - u) > _MOVED * scale
         # Near zero all units are alike, and a density there is that of zeros: it is not sharpened.
         stretch = np.minimum(squash.log_stretch(u, mended, factor), 0.0)
-        fits = stretch - _nll(mended - mean, scale, df) + np.log(_KINDS["unit"] / len(UNITS))
+        fits = stretch - _nll(mended - mean, scale, df) + np.log(_KINDS["unit"] / len(FACTORS))
         density = np.where(moved, np.logaddexp(density, fits), density)
     return density
+
+
+def _slips_by_chance(u: Array, mean: Array, scale: Array, df: float, squash: Squash) -> Array:
+    """For each target, the share of false alarms among targets that gain at least as much by another unit or sign."""
+    gains = np.zeros((len(VARIANTS), len(u)))
+    rows = np.flatnonzero(np.abs(u - mean) > _OFF * scale)
+    given, mean, scale, y = u[rows], mean[rows], scale[rows], squash.back(u)
+    possible = Possible.of(y)
+    before = _nll(given - mean, scale, df) + possible.nats(y[rows])
+    for variant, times in enumerate(VARIANTS):
+        for factor in FACTORS:
+            mended = squash.times(given, factor * times)
+            stretch = np.minimum(squash.log_stretch(given, mended, factor * times), 0.0)
+            gain = before - _nll(mended - mean, scale, df) + stretch - possible.nats(y[rows] * factor)
+            fits = (np.abs(mended - mean) < _NEAR * scale) & (np.abs(mended - given) > _MOVED * scale)
+            best = np.where(possible(y[rows] * factor) & fits, gain, 0.0)
+            gains[variant][rows] = np.maximum(gains[variant][rows], best)
+    return by_chance(gains[0], gains[1:])
 
 
 def _beyond(y: Array, expected: Array) -> Array:

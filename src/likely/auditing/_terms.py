@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from likely._typing import Array
+from likely._typing import Array, Places
 
 LEVELS = 12  # levels of a category with an indicator of their own; the others share one
 _PIECES = 20  # most pieces of the piecewise linear function of a column
@@ -25,7 +24,7 @@ class Terms:
     knots: list[Array]
     centre: Array
     unit: Array
-    owner: NDArray[np.int64]  # for each function, the place of its column
+    owner: Places  # for each function, the place of its column
 
     @classmethod
     def of(cls, z: Array, words: list[bool]) -> Self:
@@ -72,9 +71,9 @@ def indicators(codes: Array) -> Array:
 def regress(
     basis: Array,
     wanted: Array,
-    of: NDArray[np.int64],
-    owner: NDArray[np.int64],
-    fold: NDArray[np.int64],
+    of: Places,
+    owner: Places,
+    fold: Places,
     ridge: float = RIDGE,
 ) -> Array:
     """Ridge regression of columns on the functions of all other columns, without each fold, and on all rows."""

@@ -7,12 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy.stats import ttest_ind
 from sklearn.tree import DecisionTreeRegressor
 
 from likely._page import Table
-from likely._typing import Array
+from likely._typing import Array, Places
 from likely.auditing._columns import Columns, as_numbers
 from likely.auditing._finding import Finding, are_years, number
 from likely.auditing.checks._many import SURE, holm
@@ -76,9 +75,7 @@ def groups_of(columns: Columns, target: str, findings: Iterable[Finding]) -> Fin
     return None
 
 
-def failing_groups(
-    columns: Columns, leave_out: set[str], rows: NDArray[np.int64], loss: Array, what: str
-) -> Finding | None:
+def failing_groups(columns: Columns, leave_out: set[str], rows: Places, loss: Array, what: str) -> Finding | None:
     """Report groups of rows in which predictions of held-out rows are worse than elsewhere.
 
     Groups are picked on one half of the rows and measured on the other.
@@ -110,26 +107,14 @@ def failing_groups(
         if failing
         else f"No group stands out: nowhere is {what} clearly (p < {SURE:g}) more than "
         f"{_WORSE:g} times that of the other rows.",
-        numbers={
-            "groups": [
-                {
-                    "where": group.where,
-                    "rows": round(group.rows * share),
-                    "loss": round(group.loss, 6),
-                    "error": round(group.error, 6),
-                    "rest": round(group.rest, 6),
-                    "p_value": group.p_value,
-                }
-                for group in failing
-            ]
-        },
+        numbers={"groups": [{**group._asdict(), "rows": round(group.rows * share)} for group in failing]},
         tables=(Table(frame, f"{what[0].upper()}{what[1:]}, on rows that were not used to choose the groups."),)
         if groups
         else (),
     )
 
 
-def _splits(columns: Columns, leave_out: set[str], rows: NDArray[np.int64]) -> tuple[Array, list[Split]]:
+def _splits(columns: Columns, leave_out: set[str], rows: Places) -> tuple[Array, list[Split]]:
     """The columns that conditions can name: numbers, and the frequent levels of categories."""
     parts, splits = list[Array](), list[Split]()
     for name in columns.named("number", "category"):

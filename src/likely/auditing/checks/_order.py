@@ -44,39 +44,31 @@ def order(columns: Columns, target: str | None) -> Finding | None:
     if n < _FEWEST or not names:
         return None
     tested = {name: dependence for name in names if (dependence := _of_column(columns, name)) is not None}
-    p = holm([dependence.p_value for dependence in tested.values()])
-    sure = [name for name, p_value in zip(tested, p, strict=True) if p_value < SURE]
-    clear = [name for name in sure if max(abs(tested[name].neighbours), abs(tested[name].trend)) >= _CLEAR]
-    clear.sort(key=lambda name: -max(abs(tested[name].neighbours), abs(tested[name].trend)))
-    frame = pd.DataFrame(
+    table = pd.DataFrame(tested.values(), index=pd.Index(list(tested), name="column"), columns=Dependence._fields)
+    table["p"] = holm(table["p_value"])
+    size = table[["neighbours", "trend"]].abs().max(axis=1)
+    clear = list(size[(table["p"] < SURE) & (size >= _CLEAR)].sort_values(ascending=False, kind="stable").index)
+    shown = pd.DataFrame(
         {
             "like the row before": [_apart(dependence) for dependence in tested.values()],
-            "along the table": [round(dependence.trend, 2) for dependence in tested.values()],
-            "p, corrected": [f"{p_value:.2g}" for p_value in p],
-        },
-        index=pd.Index(list(tested), name="column"),
+            "along the table": table["trend"].round(2),
+            "p, corrected": table["p"].map("{:.2g}".format),
+        }
+    ).iloc[np.argsort(table["p_value"], kind="stable")[:_SHOWN]]
+    caption = (
+        "Correlation of each value with that of the row before, and with the row's number. For categories: the share "
+        "of equal neighbours above chance, and the correlation ratio."
     )
-    frame = frame.iloc[np.argsort([dependence.p_value for dependence in tested.values()], kind="stable")[:_SHOWN]]
     return Finding(
         "order",
         "The order of the rows",
         _sentence(tested, clear, target),
         numbers={
             "columns": clear,
-            "p_value": {str(name): float(p_value) for name, p_value in zip(tested, p, strict=True)},
-            "neighbours": {str(name): round(dependence.neighbours, 4) for name, dependence in tested.items()},
-            "trend": {str(name): round(dependence.trend, 4) for name, dependence in tested.items()},
+            "p_value": table["p"].to_dict(),
+            **{name: table[name].round(4).to_dict() for name in ("neighbours", "trend")},
         },
-        tables=(
-            Table(
-                frame,
-                "Correlation of each value with that of the row before, and with the row's number. For categories: the "
-                "share of equal neighbours above chance, and the correlation ratio.",
-                digits=2,
-            ),
-        )
-        if len(tested)
-        else (),
+        tables=(Table(shown, caption, digits=2),) if len(tested) else (),
     )
 
 
@@ -144,7 +136,7 @@ def depends(values: Array, spread: Array | None = None, *, categories: bool = Fa
     rest = len(block) - int(np.bincount(codes).max())
     share, error, near = 0.0, 0.0, np.nan
     if rest * rest >= _PAIRS * len(block):
-        share, error, near = _neighbours(codes if categories else rankdata(block), categories)
+        share, error, near = _neighbours(codes.astype(np.float64) if categories else rankdata(block), categories)
     size, along = _trend_of_levels(spread) if categories else _trend(spread, rest)
     both = [p for p in (near, along) if not np.isnan(p)]
     if not both:

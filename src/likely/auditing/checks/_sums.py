@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from likely._page import Table
+from likely._typing import Mask, Places
 from likely.auditing._columns import Columns
 from likely.auditing._finding import EXPLAINED, Explained, Finding, Reason, worst_first
 from likely.auditing._identities import Identity
-from likely.auditing._row_slips import FACTORS
 from likely.auditing._source import counted, listed
+from likely.auditing._squash import FACTORS
 
 _SELDOM = 0.01  # of the rows: if more break an identity, it has exceptions, and they are odd, not wrong
 _SURE, _DOUBTFUL = 0.99, 0.95  # the certainty of rows that break an identity seldom broken, and of exceptions
@@ -27,7 +27,7 @@ def broken_sums(columns: Columns, identities: Sequence[Identity]) -> Finding | N
     return tell_broken(columns.typed, identities, broken, broken.sum(0), int(broken.any(1).sum()), len(broken))
 
 
-def breaks(table: pd.DataFrame, identities: Sequence[Identity]) -> NDArray[np.bool_]:
+def breaks(table: pd.DataFrame, identities: Sequence[Identity]) -> Mask:
     """Tell which rows break which identity."""
     return np.array([identity.broken(table) for identity in identities], bool).reshape(len(identities), len(table)).T
 
@@ -35,8 +35,8 @@ def breaks(table: pd.DataFrame, identities: Sequence[Identity]) -> NDArray[np.bo
 def tell_broken(
     table: pd.DataFrame,
     identities: Sequence[Identity],
-    broken: NDArray[np.bool_],
-    counts: NDArray[np.int64],
+    broken: Mask,
+    counts: Places,
     wrong: int,
     rows: int,
 ) -> Finding | None:
@@ -47,7 +47,7 @@ def tell_broken(
     suspicious = np.asarray(broken.any(1))
     certainty = np.max(np.where(broken, np.where(seldom, _SURE, _DOUBTFUL), 0.0), axis=1)
 
-    def explain(top: NDArray[np.int64]) -> Iterator[Explained]:
+    def explain(top: Places) -> Iterator[Explained]:
         for row in top.tolist():
             # Of several broken identities the one that is broken least often speaks.
             places = sorted(np.flatnonzero(broken[row]).tolist(), key=lambda k: int(counts[k]))
@@ -120,7 +120,7 @@ def _shown(value: float, off: float, identity: Identity) -> str:
 
 def _hint(identity: Identity, part: pd.DataFrame) -> str:
     """The one factor or sign of one column by which the row adds up; empty if there is none, or more than one."""
-    trials = [(name, factor, hint) for name in identity.members for factor, hint, _ in FACTORS]
+    trials = [(name, factor, hint) for name in identity.members for factor, hint in FACTORS.items()]
     changed = part[identity.members].iloc[[0] * len(trials)].astype(np.float64).reset_index(drop=True)
     for k, (name, factor, _) in enumerate(trials):
         changed.loc[k, name] *= factor

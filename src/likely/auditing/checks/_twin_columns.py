@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from likely._typing import Array
 from likely.auditing._columns import MODELLED, Columns, as_numbers
 from likely.auditing._finding import number
 
@@ -58,7 +59,7 @@ def twin_columns(columns: Columns, leave_out: set[str]) -> list[TwinColumns]:
     return twins
 
 
-def _keys(sample: NDArray[np.float64], numeric: bool) -> list[bytes]:
+def _keys(sample: Array, numeric: bool) -> list[bytes]:
     """What two columns have in common if they are equal up to a unit, or up to names."""
     present = ~np.isnan(sample)
     if present.sum() < _ROWS:
@@ -79,31 +80,25 @@ def _keys(sample: NDArray[np.float64], numeric: bool) -> list[bytes]:
 def _same(first: pd.Series[Any], second: pd.Series[Any]) -> TwinColumns | None:
     """Whether two columns are equal in all rows, and how."""
     name, other_name = str(first.name), str(second.name)
-    if not bool((first.isna().to_numpy() == second.isna().to_numpy()).all()):
+    if not np.array_equal(first.isna(), second.isna()):
         return None
+    told = partial(TwinColumns, name, other_name)
     numeric = [pd.api.types.is_numeric_dtype(column.dtype) for column in (first, second)]
+    if numeric[0] == numeric[1] and np.array_equal(first.dropna(), second.dropna()):
+        return told(f"{other_name} equals {name}")
     if all(numeric):
         x, y = (column.dropna().to_numpy(np.float64) for column in (first, second))
-        if np.array_equal(x, y):
-            return TwinColumns(name, other_name, f"{other_name} equals {name}")
         with np.errstate(over="ignore", invalid="ignore"):
             slope = float(np.dot(x - x.mean(), y - y.mean()) / np.dot(x - x.mean(), x - x.mean()))
             shift = float(y.mean() - slope * x.mean())
             if np.isfinite(slope) and np.abs(y - shift - slope * x).max() <= _EQUAL * float(y.std()):
-                return TwinColumns(name, other_name, f"{other_name} = {_line(name, slope, shift, float(y.std()))}")
+                return told(f"{other_name} = {_line(name, slope, shift, float(y.std()))}")
     codes = [pd.factorize(column)[0] for column in (first, second)]
     if not np.array_equal(*codes) or codes[0].max() >= _LEVELS:
         return None
-    equal = not any(numeric) and bool((first.dropna().to_numpy() == second.dropna().to_numpy()).all())
-    if equal:
-        return TwinColumns(name, other_name, f"{other_name} equals {name}")
-    amounts = any(numeric) and codes[0].max() > 1
-    how = (
-        f"{other_name} and {name} determine each other, one to one"
-        if amounts
-        else f"{other_name} is {name} under other names"
-    )
-    return TwinColumns(name, other_name, how)
+    if any(numeric) and codes[0].max() > 1:
+        return told(f"{other_name} and {name} determine each other, one to one")
+    return told(f"{other_name} is {name} under other names")
 
 
 def _line(name: str, slope: float, shift: float, deviation: float) -> str:
