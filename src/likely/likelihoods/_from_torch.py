@@ -2,13 +2,13 @@
 
 from collections.abc import Callable
 from inspect import signature
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
 
 from likely._validation import check_floating, check_not_negative, check_real, fits
-from likely.likelihoods._loss import Features, LikelihoodLoss, ParameterLike, Phi
+from likely.likelihoods._loss import Features, LikelihoodLoss, LossOptions, ParameterLike, Phi
 from likely.likelihoods.bernoulli import BernoulliLoss
 from likely.likelihoods.huber import HuberLoss
 from likely.likelihoods.laplace import LaplaceLoss
@@ -126,13 +126,10 @@ class GivenVarianceLoss(NormalLoss):
         scale: ParameterLike = None,
         *,
         eps: float = 1e-6,
-        reduction: str = "mean",
-        full: bool = True,
-        multiplier: float = 1.0,
-        validate_args: bool | None = None,
+        **options: Unpack[LossOptions],
     ) -> None:
         scale = Global(init=1.0) if scale is None else scale
-        super().__init__(scale, reduction=reduction, full=full, multiplier=multiplier, validate_args=validate_args)
+        super().__init__(scale, **options)
         self.eps = eps
 
     def forward(  # type: ignore[override]

@@ -1,9 +1,10 @@
 """The base class of likelihood losses: slots for parameters, the forward pass, reductions and weights."""
 
+import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypedDict
 
 import torch
 from torch import Tensor, nn
@@ -38,6 +39,15 @@ from likely.parameters import Data, Fixed, Global, Parameter, Predicted
 ParameterLike = Parameter | float | Tensor | None
 Phi = dict[str, Any]
 Features = Tensor | Mapping[str, Tensor] | None  # for all parameters, or by name
+
+
+class LossOptions(TypedDict, total=False):
+    """Options of every loss; :class:`LikelihoodLoss` describes them."""
+
+    reduction: str
+    full: bool
+    multiplier: float
+    validate_args: bool | None
 
 
 class Slot(NamedTuple):
@@ -122,6 +132,8 @@ class LikelihoodLoss(nn.Module):
         # Not inherited, because a subclass may change what the kernel computes.
         cls._fused = getattr(nll, "fused", None)
         cls._formula = getattr(nll, "__wrapped__", None) if cls._fused else None
+        if "__init__" in vars(cls):
+            cls.__init__.__signature__ = _with_options(cls.__init__, super(cls, cls).__init__)  # type: ignore[attr-defined]
         attributes = {"nll": nll and staticmethod(nll), "family": family, "slots": slots}
         for name, value in attributes.items():
             if value:  # otherwise inherited
@@ -528,6 +540,16 @@ class LikelihoodLoss(nn.Module):
         return self.family(loc=prediction, **phi)  # type: ignore[call-arg]
 
 
+def _with_options(init: Callable[..., None], inherited: Callable[..., None]) -> inspect.Signature:
+    """The signature of a constructor with the options that its ``**options`` passes on, for ``help``."""
+    signature = inspect.signature(init)
+    own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    if len(own) == len(signature.parameters):
+        return signature
+    options = [p for p in inspect.signature(inherited).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    return signature.replace(parameters=[*own, *(p for p in options if p.name not in signature.parameters)])
+
+
 def along(rows: Tensor, values: Tensor) -> Tensor:
     """``rows`` with axes added at the end, so that they broadcast to ``values``."""
     return rows.reshape(rows.shape + (1,) * (values.ndim - rows.ndim))
@@ -577,6 +599,12 @@ def as_weight(name: str, weight: Tensor | None) -> Tensor | None:
     if weight is not None:
         check_real(name, weight)
     return None if weight is None else weight.detach()
+
+
+class ScaleLossOptions(LossOptions, total=False):
+    """Options of a likelihood of a real target with a scale."""
+
+    beta: float
 
 
 class ScaleLoss(LikelihoodLoss):

@@ -11,7 +11,7 @@ from likely._validation import check_positive
 from likely.constraints import Interval
 from likely.likelihoods._distribution import LocationScale
 from likely.likelihoods._form import How, Value, functional_form
-from likely.likelihoods._loss import ParameterLike, ScaleLoss, Slot, scale_slot
+from likely.likelihoods._loss import ParameterLike, ScaleLoss, ScaleLossOptions, Slot, scale_slot
 from likely.likelihoods._numeric import Array, standardised
 from likely.likelihoods._record import register
 from likely.likelihoods._start import power_mean
@@ -138,22 +138,9 @@ class AsymmetricLaplaceLoss(
         self,
         quantile: ParameterLike = 0.5,
         scale: ParameterLike = None,
-        *,
-        beta: float = 0.0,
-        reduction: str = "mean",
-        full: bool = True,
-        multiplier: float = 1.0,
-        validate_args: bool | None = None,
+        **options: Unpack[ScaleLossOptions],
     ) -> None:
-        super().__init__(
-            quantile=quantile,
-            scale=scale,
-            beta=beta,
-            reduction=reduction,
-            full=full,
-            multiplier=multiplier,
-            validate_args=validate_args,
-        )
+        super().__init__(quantile=quantile, scale=scale, **options)
 
 
 def _crps(distribution: AsymmetricLaplace, y: Array) -> Array:

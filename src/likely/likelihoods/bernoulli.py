@@ -1,6 +1,6 @@
 """The Bernoulli likelihood of a logit: binary cross-entropy whose temperature learns."""
 
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import torch
@@ -9,7 +9,7 @@ from torch import distributions as td
 from torch.distributions import Distribution, constraints
 
 from likely._validation import check_floating, check_positive, check_real, check_shares, fits, prepare, reduce
-from likely.likelihoods._loss import TEMPERATURE, LikelihoodLoss, ParameterLike, Phi, as_weight
+from likely.likelihoods._loss import TEMPERATURE, LikelihoodLoss, LossOptions, ParameterLike, Phi, as_weight
 from likely.likelihoods._numeric import Array, check_support
 from likely.likelihoods._record import register
 from likely.likelihoods._short import Fused
@@ -158,14 +158,9 @@ class BernoulliLoss(LikelihoodLoss, nll=bernoulli_nll, family=Bernoulli, tempera
         weight: Tensor | None = None,
         pos_weight: Tensor | None = None,
         logits: bool = True,
-        reduction: str = "mean",
-        full: bool = True,
-        multiplier: float = 1.0,
-        validate_args: bool | None = None,
+        **options: Unpack[LossOptions],
     ) -> None:
-        super().__init__(
-            temperature=temperature, reduction=reduction, full=full, multiplier=multiplier, validate_args=validate_args
-        )
+        super().__init__(temperature=temperature, **options)
         self.logits = logits
         self.register_buffer("weight", as_weight("weight", weight))
         self.register_buffer("pos_weight", as_weight("pos_weight", pos_weight))

@@ -16,7 +16,7 @@ from likely._validation import check_shares, may_look
 from likely.constraints import Exp
 from likely.likelihoods._distribution import EACH, Exact, cdf_by_scipy, icdf_by_scipy
 from likely.likelihoods._form import HALF_LOG_2PI, How, Value, functional_form
-from likely.likelihoods._loss import LikelihoodLoss, ParameterLike, Phi, Slot
+from likely.likelihoods._loss import LikelihoodLoss, LossOptions, ParameterLike, Phi, Slot
 from likely.likelihoods._numeric import Array
 from likely.likelihoods._record import register
 from likely.likelihoods._start import Moment
@@ -183,19 +183,9 @@ class BetaLoss(LikelihoodLoss, nll=beta_nll, family=Beta, concentration=Slot(Exp
     def __init__(
         self,
         concentration: ParameterLike = None,
-        *,
-        reduction: str = "mean",
-        full: bool = True,
-        multiplier: float = 1.0,
-        validate_args: bool | None = None,
+        **options: Unpack[LossOptions],
     ) -> None:
-        super().__init__(
-            concentration=concentration,
-            reduction=reduction,
-            full=full,
-            multiplier=multiplier,
-            validate_args=validate_args,
-        )
+        super().__init__(concentration=concentration, **options)
 
     def _mean(self, prediction: Tensor) -> Tensor:
         return prediction.sigmoid()

@@ -18,7 +18,7 @@ from likely.likelihoods._loss import ParameterLike, Phi, Slot
 from likely.likelihoods._numeric import Array, cdf
 from likely.likelihoods._record import register
 from likely.likelihoods._start import Moment
-from likely.likelihoods.poisson import RateLoss
+from likely.likelihoods.poisson import RateLoss, RateLossOptions
 
 __all__ = ["Gamma", "GammaLoss", "gamma_nll"]
 
@@ -157,23 +157,9 @@ class GammaLoss(RateLoss, nll=gamma_nll, family=Gamma, concentration=Slot(Exp(),
     def __init__(
         self,
         concentration: ParameterLike = None,
-        *,
-        log_input: bool = True,
-        eps: float = 0.0,
-        reduction: str = "mean",
-        full: bool = True,
-        multiplier: float = 1.0,
-        validate_args: bool | None = None,
+        **options: Unpack[RateLossOptions],
     ) -> None:
-        super().__init__(
-            concentration=concentration,
-            log_input=log_input,
-            eps=eps,
-            reduction=reduction,
-            full=full,
-            multiplier=multiplier,
-            validate_args=validate_args,
-        )
+        super().__init__(concentration=concentration, **options)
 
     def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
         return Gamma(phi["concentration"], phi["concentration"] / self._rate(prediction))

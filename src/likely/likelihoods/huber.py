@@ -12,7 +12,7 @@ from torch.distributions import constraints
 from likely.constraints import Exp
 from likely.likelihoods._distribution import LocationScale
 from likely.likelihoods._form import How, Value, functional_form
-from likely.likelihoods._loss import ParameterLike, ScaleLoss, Slot, scale_slot
+from likely.likelihoods._loss import ParameterLike, ScaleLoss, ScaleLossOptions, Slot, scale_slot
 from likely.likelihoods._numeric import Array, standardised
 from likely.likelihoods._record import register
 from likely.likelihoods._start import half_power
@@ -162,22 +162,9 @@ class HuberLoss(ScaleLoss, nll=huber_nll, family=Huber, delta=Slot(Exp(), 1.345)
         self,
         delta: ParameterLike = 1.345,
         scale: ParameterLike = None,
-        *,
-        beta: float = 0.0,
-        reduction: str = "mean",
-        full: bool = True,
-        multiplier: float = 1.0,
-        validate_args: bool | None = None,
+        **options: Unpack[ScaleLossOptions],
     ) -> None:
-        super().__init__(
-            delta=delta,
-            scale=scale,
-            beta=beta,
-            reduction=reduction,
-            full=full,
-            multiplier=multiplier,
-            validate_args=validate_args,
-        )
+        super().__init__(delta=delta, scale=scale, **options)
 
     def _options(self, reduction: str) -> dict[str, Any]:
         return {**super()._options(reduction), "partition": self.full or not isinstance(self.delta, Fixed)}

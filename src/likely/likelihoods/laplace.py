@@ -8,7 +8,7 @@ from torch import Tensor
 from torch import distributions as td
 
 from likely.likelihoods._form import How, Value, functional_form
-from likely.likelihoods._loss import ParameterLike, ScaleLoss, scale_slot
+from likely.likelihoods._loss import ParameterLike, ScaleLoss, ScaleLossOptions, scale_slot
 from likely.likelihoods._numeric import Array, standardised
 from likely.likelihoods._record import Residuals, register
 from likely.likelihoods._start import power_mean
@@ -72,16 +72,9 @@ class LaplaceLoss(ScaleLoss, nll=laplace_nll, family=td.Laplace, scale=scale_slo
     def __init__(
         self,
         scale: ParameterLike = None,
-        *,
-        beta: float = 0.0,
-        reduction: str = "mean",
-        full: bool = True,
-        multiplier: float = 1.0,
-        validate_args: bool | None = None,
+        **options: Unpack[ScaleLossOptions],
     ) -> None:
-        super().__init__(
-            scale=scale, beta=beta, reduction=reduction, full=full, multiplier=multiplier, validate_args=validate_args
-        )
+        super().__init__(scale=scale, **options)
 
 
 def _crps(distribution: td.Laplace, y: Array) -> Array:

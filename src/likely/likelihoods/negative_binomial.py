@@ -20,7 +20,7 @@ from likely.likelihoods._loss import ParameterLike, Phi, Slot
 from likely.likelihoods._numeric import Array, cdf
 from likely.likelihoods._record import register
 from likely.likelihoods._start import Moment
-from likely.likelihoods.poisson import RateLoss, log_factorial, log_mean
+from likely.likelihoods.poisson import RateLoss, RateLossOptions, log_factorial, log_mean
 
 __all__ = ["NegativeBinomial", "NegativeBinomialLoss", "negative_binomial_nll"]
 
@@ -162,23 +162,9 @@ class NegativeBinomialLoss(
     def __init__(
         self,
         dispersion: ParameterLike = None,
-        *,
-        log_input: bool = True,
-        eps: float = 0.0,
-        reduction: str = "mean",
-        full: bool = True,
-        multiplier: float = 1.0,
-        validate_args: bool | None = None,
+        **options: Unpack[RateLossOptions],
     ) -> None:
-        super().__init__(
-            dispersion=dispersion,
-            log_input=log_input,
-            eps=eps,
-            reduction=reduction,
-            full=full,
-            multiplier=multiplier,
-            validate_args=validate_args,
-        )
+        super().__init__(dispersion=dispersion, **options)
 
     def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
         count, logits = count_and_logits(self._rate(prediction), phi["dispersion"])

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch import distributions as td
 
 from likely.likelihoods._form import HALF_LOG_2PI, How, Value, functional_form
-from likely.likelihoods._loss import ParameterLike, ScaleLoss, scale_slot
+from likely.likelihoods._loss import ParameterLike, ScaleLoss, ScaleLossOptions, scale_slot
 from likely.likelihoods._numeric import Array, standardised
 from likely.likelihoods._record import Residuals, register
 from likely.likelihoods._start import root_mean_square
@@ -78,16 +78,9 @@ class NormalLoss(ScaleLoss, nll=normal_nll, family=td.Normal, scale=scale_slot(r
     def __init__(
         self,
         scale: ParameterLike = None,
-        *,
-        beta: float = 0.0,
-        reduction: str = "mean",
-        full: bool = True,
-        multiplier: float = 1.0,
-        validate_args: bool | None = None,
+        **options: Unpack[ScaleLossOptions],
     ) -> None:
-        super().__init__(
-            scale=scale, beta=beta, reduction=reduction, full=full, multiplier=multiplier, validate_args=validate_args
-        )
+        super().__init__(scale=scale, **options)
 
 
 def _crps(distribution: td.Normal, y: Array) -> Array:

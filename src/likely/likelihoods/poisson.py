@@ -12,7 +12,7 @@ from torch.distributions import Distribution, constraints
 from likely._validation import check_counts, check_not_negative
 from likely.likelihoods._distribution import EACH, Exact, by_scipy, cdf_by_scipy
 from likely.likelihoods._form import How, functional_form
-from likely.likelihoods._loss import LikelihoodLoss, Phi
+from likely.likelihoods._loss import LikelihoodLoss, LossOptions, Phi
 from likely.likelihoods._numeric import Array, cdf
 from likely.likelihoods._record import register
 
@@ -95,6 +95,13 @@ class Poisson(td.Poisson, Exact):
         return poisson_nll(self.rate, value, log_input=False, **EACH)
 
 
+class RateLossOptions(LossOptions, total=False):
+    """Options of a likelihood of a positive mean."""
+
+    log_input: bool
+    eps: float
+
+
 class RateLoss(LikelihoodLoss):
     """Likelihoods of a target with a positive mean, which the prediction gives, or its logarithm."""
 
@@ -151,25 +158,6 @@ class PoissonLoss(RateLoss, nll=poisson_nll, family=Poisson):
     >>> likely.PoissonLoss()(torch.tensor([0.0, 1.0]), torch.tensor([1.0, 3.0]))
     tensor(1.2550)
     """
-
-    def __init__(
-        self,
-        *,
-        log_input: bool = True,
-        eps: float = 0.0,
-        reduction: str = "mean",
-        full: bool = True,
-        multiplier: float = 1.0,
-        validate_args: bool | None = None,
-    ) -> None:
-        super().__init__(
-            log_input=log_input,
-            eps=eps,
-            reduction=reduction,
-            full=full,
-            multiplier=multiplier,
-            validate_args=validate_args,
-        )
 
     def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
         return Poisson(self._rate(prediction))

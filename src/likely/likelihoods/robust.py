@@ -15,7 +15,7 @@ from likely._validation import check_floating, check_not_negative, check_positiv
 from likely.constraints import Interval
 from likely.likelihoods._distribution import LocationScale
 from likely.likelihoods._form import How, Value, functional_form
-from likely.likelihoods._loss import ParameterLike, ScaleLoss, Slot, scale_slot
+from likely.likelihoods._loss import ParameterLike, ScaleLoss, ScaleLossOptions, Slot, scale_slot
 from likely.likelihoods._numeric import NODES, Array, gauss_legendre, standardised
 from likely.likelihoods._record import Residuals, register
 from likely.likelihoods._robust_quantiles import half_mass, half_quantile, reach, rejection_sample
@@ -239,22 +239,9 @@ class RobustLoss(
         self,
         alpha: ParameterLike = None,
         scale: ParameterLike = None,
-        *,
-        beta: float = 0.0,
-        reduction: str = "mean",
-        full: bool = True,
-        multiplier: float = 1.0,
-        validate_args: bool | None = None,
+        **options: Unpack[ScaleLossOptions],
     ) -> None:
-        super().__init__(
-            alpha=alpha,
-            scale=scale,
-            beta=beta,
-            reduction=reduction,
-            full=full,
-            multiplier=multiplier,
-            validate_args=validate_args,
-        )
+        super().__init__(alpha=alpha, scale=scale, **options)
 
 
 def _crps(distribution: Robust, y: Array) -> Array:

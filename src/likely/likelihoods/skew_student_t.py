@@ -14,7 +14,7 @@ from likely._validation import check_finite
 from likely.constraints import Exp, Interval
 from likely.likelihoods._distribution import LocationScale
 from likely.likelihoods._form import HALF_LOG_2PI, How, Value, functional_form
-from likely.likelihoods._loss import ParameterLike, ScaleLoss, Slot, scale_slot
+from likely.likelihoods._loss import ParameterLike, ScaleLoss, ScaleLossOptions, Slot, scale_slot
 from likely.likelihoods._numeric import Array, standardised
 from likely.likelihoods._record import register
 from likely.likelihoods._start import half_power
@@ -214,23 +214,9 @@ class SkewStudentTLoss(
         df: ParameterLike = None,
         skew: ParameterLike = None,
         scale: ParameterLike = None,
-        *,
-        beta: float = 0.0,
-        reduction: str = "mean",
-        full: bool = True,
-        multiplier: float = 1.0,
-        validate_args: bool | None = None,
+        **options: Unpack[ScaleLossOptions],
     ) -> None:
-        super().__init__(
-            df=df,
-            skew=skew,
-            scale=scale,
-            beta=beta,
-            reduction=reduction,
-            full=full,
-            multiplier=multiplier,
-            validate_args=validate_args,
-        )
+        super().__init__(df=df, skew=skew, scale=scale, **options)
 
 
 def _crps(distribution: SkewStudentT, y: Array) -> Array:

@@ -1,7 +1,7 @@
 """The softmax likelihood of classes: cross-entropy whose temperature learns."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from likely._validation import (
     promote,
     reduce,
 )
-from likely.likelihoods._loss import TEMPERATURE, LikelihoodLoss, ParameterLike, Phi, along, as_weight
+from likely.likelihoods._loss import TEMPERATURE, LikelihoodLoss, LossOptions, ParameterLike, Phi, along, as_weight
 from likely.likelihoods._numeric import Array, check_support
 from likely.likelihoods._record import register
 from likely.likelihoods._sharded_classes import is_spread, local_part, shards_of, spread_nll
@@ -341,16 +341,11 @@ class SoftmaxLoss(LikelihoodLoss, nll=softmax_nll, family=td.Categorical, temper
         weight: Tensor | None = None,
         ignore_index: int = -100,
         label_smoothing: float = 0.0,
-        reduction: str = "mean",
-        full: bool = True,
-        multiplier: float = 1.0,
-        validate_args: bool | None = None,
+        **options: Unpack[LossOptions],
     ) -> None:
         if not 0 <= label_smoothing <= 1:
             raise ValueError(f"label_smoothing must lie in [0, 1], got {label_smoothing}")
-        super().__init__(
-            temperature=temperature, reduction=reduction, full=full, multiplier=multiplier, validate_args=validate_args
-        )
+        super().__init__(temperature=temperature, **options)
         self.ignore_index, self.label_smoothing = ignore_index, label_smoothing
         self.register_buffer("weight", as_weight("weight", weight))
 

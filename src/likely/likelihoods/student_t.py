@@ -13,7 +13,7 @@ from likely._special import digamma_half_step, log1p_square, log_gamma_ratio
 from likely.constraints import Exp
 from likely.likelihoods._distribution import EACH, Exact, cdf_by_scipy, icdf_by_scipy
 from likely.likelihoods._form import HALF_LOG_2PI, How, Value, functional_form
-from likely.likelihoods._loss import ParameterLike, ScaleLoss, Slot, scale_slot
+from likely.likelihoods._loss import ParameterLike, ScaleLoss, ScaleLossOptions, Slot, scale_slot
 from likely.likelihoods._numeric import Array, standardised
 from likely.likelihoods._record import Residuals, register
 from likely.likelihoods._start import half_power
@@ -174,22 +174,9 @@ class StudentTLoss(
         self,
         df: ParameterLike = None,
         scale: ParameterLike = None,
-        *,
-        beta: float = 0.0,
-        reduction: str = "mean",
-        full: bool = True,
-        multiplier: float = 1.0,
-        validate_args: bool | None = None,
+        **options: Unpack[ScaleLossOptions],
     ) -> None:
-        super().__init__(
-            df=df,
-            scale=scale,
-            beta=beta,
-            reduction=reduction,
-            full=full,
-            multiplier=multiplier,
-            validate_args=validate_args,
-        )
+        super().__init__(df=df, scale=scale, **options)
 
 
 def _crps(distribution: StudentT, y: Array) -> Array:

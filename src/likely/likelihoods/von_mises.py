@@ -13,7 +13,7 @@ from likely._rows.blocks import row_blocks
 from likely.constraints import Exp
 from likely.likelihoods._distribution import EACH, Exact, cdf_by_scipy, icdf_by_scipy
 from likely.likelihoods._form import How, Value, functional_form
-from likely.likelihoods._loss import LikelihoodLoss, ParameterLike, Slot
+from likely.likelihoods._loss import LikelihoodLoss, LossOptions, ParameterLike, Slot
 from likely.likelihoods._numeric import Array
 from likely.likelihoods._record import register
 from likely.likelihoods._start import Moment
@@ -200,19 +200,9 @@ class VonMisesLoss(
     def __init__(
         self,
         concentration: ParameterLike = None,
-        *,
-        reduction: str = "mean",
-        full: bool = True,
-        multiplier: float = 1.0,
-        validate_args: bool | None = None,
+        **options: Unpack[LossOptions],
     ) -> None:
-        super().__init__(
-            concentration=concentration,
-            reduction=reduction,
-            full=full,
-            multiplier=multiplier,
-            validate_args=validate_args,
-        )
+        super().__init__(concentration=concentration, **options)
 
 
 def _crps(distribution: VonMises, y: Array) -> Array:

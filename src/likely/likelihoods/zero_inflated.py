@@ -20,7 +20,7 @@ from likely.likelihoods.negative_binomial import (
     count_and_logits,
     negative_binomial_nll,
 )
-from likely.likelihoods.poisson import Poisson, RateLoss, log_factorial, log_mean, poisson_nll
+from likely.likelihoods.poisson import Poisson, RateLoss, RateLossOptions, log_factorial, log_mean, poisson_nll
 
 __all__ = [
     "ZeroInflatedNegativeBinomial",
@@ -282,23 +282,9 @@ class ZeroInflatedPoissonLoss(RateLoss, nll=zero_inflated_poisson_nll, family=Ze
     def __init__(
         self,
         inflation: ParameterLike = None,
-        *,
-        log_input: bool = True,
-        eps: float = 0.0,
-        reduction: str = "mean",
-        full: bool = True,
-        multiplier: float = 1.0,
-        validate_args: bool | None = None,
+        **options: Unpack[RateLossOptions],
     ) -> None:
-        super().__init__(
-            inflation=inflation,
-            log_input=log_input,
-            eps=eps,
-            reduction=reduction,
-            full=full,
-            multiplier=multiplier,
-            validate_args=validate_args,
-        )
+        super().__init__(inflation=inflation, **options)
 
     def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
         return ZeroInflatedPoisson(self._rate(prediction), phi["inflation"])
@@ -343,24 +329,9 @@ class ZeroInflatedNegativeBinomialLoss(
         self,
         dispersion: ParameterLike = None,
         inflation: ParameterLike = None,
-        *,
-        log_input: bool = True,
-        eps: float = 0.0,
-        reduction: str = "mean",
-        full: bool = True,
-        multiplier: float = 1.0,
-        validate_args: bool | None = None,
+        **options: Unpack[RateLossOptions],
     ) -> None:
-        super().__init__(
-            dispersion=dispersion,
-            inflation=inflation,
-            log_input=log_input,
-            eps=eps,
-            reduction=reduction,
-            full=full,
-            multiplier=multiplier,
-            validate_args=validate_args,
-        )
+        super().__init__(dispersion=dispersion, inflation=inflation, **options)
 
     def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
         parts = count_and_logits(self._rate(prediction), phi["dispersion"])
