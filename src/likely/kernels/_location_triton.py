@@ -8,7 +8,6 @@ same from run to run.
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
 
 import torch
 import triton
@@ -16,7 +15,6 @@ import triton.language as tl
 from torch import Tensor
 
 from likely.kernels._coefficients import partition
-from likely.kernels._direct import Location
 from likely.kernels._formulas_triton import (
     LN2,
     LOG2E,
@@ -32,21 +30,47 @@ from likely.kernels._formulas_triton import (
     student_t,
     student_t_normaliser,
 )
-from likely.kernels._location import outputs, with_room
-from likely.kernels._native import KINDS, Layout
-from likely.kernels._reduce_triton import BLOCK, WARPS, add_up, cores, on_device, rescale_
-
-__all__ = ["location_direct", "location_each", "location_slopes", "location_sum", "rescale_"]
+from likely.kernels._location import Location
+from likely.kernels._native import Layout
+from likely.kernels._reduce_triton import BLOCK, WARPS, add_up, cores, on_device
 
 PROGRAMS_PER_CORE = 32
 ALONE = 16 * BLOCK  # largest number of elements for a single program, whose sums are final
 
-NORMAL, LAPLACE, STUDENT_T, ROBUST = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2), tl.constexpr(3)
+# In the order of likely.kernels.KINDS.
+NORMAL, LAPLACE, STUDENT_T = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
+ROBUST, BERNOULLI = tl.constexpr(3), tl.constexpr(4)
 ONE, EACH, GROUPS = (
     tl.constexpr(0),
     tl.constexpr(1),
     tl.constexpr(2),
 )  # values of a parameter: one, one per element, per group
+
+
+@triton.jit
+def _read(raw, index, mask, inner, count, low, width, VALUES: tl.constexpr, CONSTRAINT: tl.constexpr):
+    """Return the values of a parameter for the elements of a block, and their slopes in the raw numbers."""
+    place = (index // inner) % count if VALUES == GROUPS else index
+    return constrained(tl.load(raw + place, mask, other=1.0).to(tl.float32), low, width, CONSTRAINT)
+
+
+@triton.jit
+def _normaliser(phi, q_table, r0, r1, r2, s0, s1, s2, KIND: tl.constexpr):
+    """Return the logarithm of the normaliser of Student's t or of ρ, and its slope in the shape."""
+    if KIND == STUDENT_T:
+        value, slope = student_t_normaliser(phi)
+    else:
+        value, slope = robust_normaliser(phi, q_table, r0, r1, r2, s0, s1, s2)
+    return value, slope
+
+
+@triton.jit
+def _bernoulli(z, y):
+    """Return the NLL of a label y at the logit z, and its slope."""
+    t = fast_exp2(-tl.abs(z) * LOG2E)
+    opposite = 1.0 / (1.0 + t)
+    value = tl.maximum(z, 0.0) + log1p_positive(t) - y * z
+    return value, tl.where(z < 0.0, t * opposite, opposite) - y
 
 
 @triton.jit
@@ -85,20 +109,16 @@ def _location_kernel(
     BLOCK: tl.constexpr,
 ):
     program, programs = tl.program_id(0), tl.num_programs(0)
+    HAS_SHAPE: tl.constexpr = not (KIND < STUDENT_T or KIND > ROBUST)
     sigma, sigma_slope = constrained(tl.load(scale).to(tl.float32), scale_low, scale_width, SCALE_CONSTRAINT)
-    inverse = fast_reciprocal(sigma)
-    log_sigma = fast_log2(sigma) * LN2 + constant
-    log_z, log_z_slope = 0.0, 0.0
-    phi, phi_slope = 1.0, 1.0
+    inverse, log_sigma = fast_reciprocal(sigma), fast_log2(sigma) * LN2 + constant
     r0, r1, r2 = tl.load(r_table + PARTS), tl.load(r_table + 5 * PARTS), tl.load(r_table + 9 * PARTS)
     s0, s1, s2 = tl.load(r_table + 2 * PARTS), tl.load(r_table + 6 * PARTS), tl.load(r_table + 10 * PARTS)
-    HAS_SHAPE: tl.constexpr = not (KIND < STUDENT_T or KIND > ROBUST)
+    log_z, log_z_slope = 0.0, 0.0
+    phi, phi_slope = 1.0, 1.0
     if HAS_SHAPE:
         phi, phi_slope = constrained(tl.load(shape).to(tl.float32), shape_low, shape_width, SHAPE_CONSTRAINT)
-        if KIND == STUDENT_T:
-            log_z, log_z_slope = student_t_normaliser(phi)
-        else:
-            log_z, log_z_slope = robust_normaliser(phi, q_table, r0, r1, r2, s0, s1, s2)
+        log_z, log_z_slope = _normaliser(phi, q_table, r0, r1, r2, s0, s1, s2, KIND)
     total = tl.zeros([BLOCK], tl.float32)
     scale_total = tl.zeros([BLOCK], tl.float32)
     shape_total = tl.zeros([BLOCK], tl.float32)
@@ -109,39 +129,35 @@ def _location_kernel(
         x = tl.load(prediction + index, mask, other=0.0).to(tl.float32)
         own_inverse, own_log, own_slope = inverse, log_sigma, sigma_slope
         if SCALES:
-            place = (index // scale_inner) % scale_count if SCALES == GROUPS else index
-            raw = tl.load(scale + place, mask, other=1.0).to(tl.float32)
-            own_sigma, own_slope = constrained(raw, scale_low, scale_width, SCALE_CONSTRAINT)
+            own_sigma, own_slope = _read(
+                scale, index, mask, scale_inner, scale_count, scale_low, scale_width, SCALES, SCALE_CONSTRAINT
+            )
             own_inverse, own_log = fast_reciprocal(own_sigma), fast_log2(own_sigma) * LN2 + constant
-        z = (y - x) * own_inverse
-        value = tl.zeros([BLOCK], tl.float32) + own_log
         shape_slope = tl.zeros([BLOCK], tl.float32)
+        if KIND == BERNOULLI:
+            z = x * own_inverse
+            value, slope = _bernoulli(z, y)
+            value += constant
+        else:
+            z = (y - x) * own_inverse
+            value = tl.zeros([BLOCK], tl.float32) + own_log
         if KIND == NORMAL:
             value += 0.5 * z * z
             slope = z
-        elif KIND == LAPLACE:
+        if KIND == LAPLACE:
             value += tl.abs(z)
             slope = tl.where(z > 0, 1.0, tl.where(z < 0, -1.0, z))
-        elif KIND > ROBUST:  # Bernoulli
-            z = x * own_inverse
-            t = fast_exp2(-tl.abs(z) * LOG2E)
-            opposite = 1.0 / (1.0 + t)
-            value = tl.maximum(z, 0.0) + log1p_positive(t) - y * z + constant
-            slope = tl.where(z < 0.0, t * opposite, opposite) - y
-        else:
+        if HAS_SHAPE:
             own_phi, own_phi_slope = phi, phi_slope
-            if SHAPES:
-                place = (index // shape_inner) % shape_count if SHAPES == GROUPS else index
-                raw = tl.load(shape + place, mask, other=1.0).to(tl.float32)
-                own_phi, own_phi_slope = constrained(raw, shape_low, shape_width, SHAPE_CONSTRAINT)
             own_z, own_z_slope = log_z, log_z_slope
+            if SHAPES:
+                own_phi, own_phi_slope = _read(
+                    shape, index, mask, shape_inner, shape_count, shape_low, shape_width, SHAPES, SHAPE_CONSTRAINT
+                )
+                own_z, own_z_slope = _normaliser(own_phi, q_table, r0, r1, r2, s0, s1, s2, KIND)
             if KIND == STUDENT_T:
-                if SHAPES:
-                    own_z, own_z_slope = student_t_normaliser(own_phi)
                 psi, slope, psi_slope = student_t(z, own_phi)
             else:
-                if SHAPES:
-                    own_z, own_z_slope = robust_normaliser(own_phi, q_table, r0, r1, r2, s0, s1, s2)
                 psi, slope, psi_slope = robust(z, own_phi)
             value += psi + own_z
             shape_slope += psi_slope + own_z_slope
@@ -150,7 +166,7 @@ def _location_kernel(
         weight = factor
         if upstream is not None:
             weight *= tl.load(upstream + index, mask, other=0.0)
-        if KIND > ROBUST:
+        if KIND == BERNOULLI:
             scale_slope = -weight * z * slope * own_inverse
             slope = -slope
         else:
@@ -184,39 +200,53 @@ def _tables(device: torch.device) -> tuple[Tensor, ...]:
     return tuple(torch.from_numpy(t).to(device) for t in partition(PARTS.value, TERMS.value))
 
 
-def _run(
-    kind: int,
-    tensors: Sequence[Tensor | None],
-    results: Sequence[Tensor | None],
-    sums: Sequence[Tensor | None],
-    *,
-    layouts: Sequence[Layout],
-    programs: int,
-    constant: float = 0.0,
-    factor: float = 1.0,
-) -> None:
-    """Launch the kernel on prediction, target, scale, shape and upstream.
+def _values(layout: Layout, n: int) -> int:
+    """How many values of a parameter there are for n elements: one, one per element, or one per group."""
+    return 0 if layout.numbers == 1 else 1 if layout.is_each(n) else 2
 
-    It writes each NLL and the slopes of prediction, scale and shape into ``results``, one number per element; and the
-    sums of each program, of the loss and of the slopes of parameters that are a single number, into ``sums``.
+
+def _programs(tensor: Tensor) -> int:
+    n = tensor.numel()
+    return 1 if n <= ALONE else min(triton.cdiv(n, BLOCK), PROGRAMS_PER_CORE * cores(tensor.device))
+
+
+def location(
+    job: Location,
+    tensors: Sequence[Tensor],
+    slopes: Sequence[Tensor | None],
+    losses: Tensor | None,
+    upstream: Tensor | None,
+) -> Tensor | None:
+    """Return the loss of raw parameters; write their gradients and the prediction's into ``slopes``.
+
+    With ``losses``, every NLL is written there instead; ``upstream`` multiplies each in the gradients.
     """
-    prediction = tensors[0]
-    assert prediction is not None
-    n = prediction.numel()
+    prediction, target, *raw = tensors
+    n, programs = prediction.numel(), _programs(prediction)
+    layouts = (*job.layouts, Layout())[:2]
+    d_prediction, *d_parameters = (*slopes, None)[:3]
+    loss = None
+    if losses is None:
+        loss = prediction.new_empty(() if programs == 1 else programs, dtype=torch.float32)
+    # Slopes of every element; of parameters that are a single number, the sums of each program.
+    element_slopes = [_element_slopes(s, own, prediction) for s, own in zip(d_parameters, layouts, strict=True)]
+    sums = [_program_sums(s, own, programs) for s, own in zip(d_parameters, layouts, strict=True)]
     first, second = layouts
-
-    def reads(layout: Layout) -> int:
-        return 0 if layout.numbers == 1 else 1 if layout.is_each(n) else 2
-
     with on_device(prediction):
         _location_kernel[(programs,)](
-            *tensors,
-            *results,
+            prediction,
+            target,
+            *(*raw, None)[:2],
+            upstream,
+            losses,
+            d_prediction,
+            *element_slopes,
+            loss,
             *sums,
             *_tables(prediction.device),
             n,
-            constant,
-            factor,
+            job.constant,
+            job.factor,
             first.inner,
             first.numbers,
             first.low,
@@ -225,111 +255,33 @@ def _run(
             second.numbers,
             second.low,
             second.width,
-            KIND=kind,
-            SCALES=reads(first),
-            SHAPES=reads(second),
+            KIND=job.kind,
+            SCALES=_values(first, n),
+            SHAPES=_values(second, n),
             SCALE_CONSTRAINT=first.constraint,
             SHAPE_CONSTRAINT=second.constraint,
             WIDE=n > 2**31 - BLOCK,
             BLOCK=BLOCK,
             num_warps=WARPS,
         )
-
-
-def _programs(tensor: Tensor) -> int:
-    return min(triton.cdiv(tensor.numel(), BLOCK), PROGRAMS_PER_CORE * cores(tensor.device))
-
-
-def _launch(
-    kind: str,
-    prediction: Tensor,
-    target: Tensor,
-    scale: Tensor,
-    shape: Tensor | None,
-    *,
-    constant: float = 0.0,
-    factor: float = 1.0,
-    upstream: Tensor | None = None,
-    losses: Tensor | None = None,
-    slopes: Sequence[Tensor] = (),
-    sums: bool = False,
-) -> Tensor:
-    """Fill ``losses`` and slopes of more than one element; return the sums of each program for all others."""
-    programs = _programs(prediction)
-    partial = prediction.new_empty((3, programs), dtype=torch.float32)
-    _run(
-        KINDS.index(kind),
-        (prediction, target, scale, shape, upstream),
-        (losses, *(with_room(slopes) or [None] * 3)),
-        tuple(partial) if sums else (None,) * 3,
-        layouts=[Layout.of(p) for p in (scale, shape)],
-        programs=programs,
-        constant=constant,
-        factor=factor,
-    )
-    return partial
-
-
-def location_direct(job: Location, tensors: Sequence[Tensor], slopes: Sequence[Tensor | None]) -> Tensor:
-    """Return the loss of raw parameters; write their gradients and the prediction's into ``slopes``."""
-    prediction, target, *raw = tensors
-    n = prediction.numel()
-    programs = 1 if n <= ALONE else _programs(prediction)
-    loss = prediction.new_empty(() if programs == 1 else programs)
-    layouts = (*job.layouts, Layout())[:2]
-    # Slopes of every element; of parameters that are a single number, the sums of each program.
-    element_slopes: list[Tensor | None] = []
-    sums: list[Tensor | None] = []
-    for slope, layout in zip((*slopes[1:], None), layouts, strict=False):
-        shared = layout.numbers == 1
-        element_slopes.append(
-            None if slope is None or shared else slope if layout.is_each(n) else prediction.new_empty(n)
-        )
-        sums.append(None if slope is None or not shared else slope if programs == 1 else slope.new_empty(programs))
-    _run(
-        job.kind,
-        (prediction, target, *(*raw, None)[:2], None),
-        (None, slopes[0], *element_slopes),
-        (loss, *sums),
-        layouts=layouts,
-        programs=programs,
-        constant=job.constant,
-        factor=job.factor,
-    )
-    for slope, layout, wide in zip((*slopes[1:], None), layouts, element_slopes, strict=False):
+    for slope, layout, wide in zip(d_parameters, layouts, element_slopes, strict=True):
         if slope is not None and wide is not None and wide is not slope:
             torch.sum(wide.view(-1, layout.numbers, layout.inner), (0, 2), out=slope.view(-1))
-    if programs == 1:
+    if programs == 1 or loss is None:
         return loss
-    if sums[1] is not None and slopes[2] is not None:
-        torch.sum(sums[1], 0, out=slopes[2].view(()))
-    return add_up(loss, None, sums[0], slopes[1])[0]
+    d_scale, d_shape = d_parameters
+    if sums[1] is not None and d_shape is not None:
+        torch.sum(sums[1], 0, dtype=d_shape.dtype, out=d_shape.view(()))
+    return add_up(loss, None, sums[0], d_scale)[0]
 
 
-def _filled(slopes: Sequence[Tensor], partial: Tensor) -> tuple[Tensor, ...]:
-    """Return the slopes; those of parameters that are a single number are summed from ``partial``."""
-    return tuple(
-        partial[k].sum().to(slope.dtype).view(slope.shape) if k and slope.numel() == 1 else slope
-        for k, slope in enumerate(slopes)
-    )
+def _element_slopes(slope: Tensor | None, layout: Layout, prediction: Tensor) -> Tensor | None:
+    if slope is None or layout.numbers == 1:
+        return None
+    return slope if layout.is_each(prediction.numel()) else prediction.new_empty(prediction.numel())
 
 
-def location_sum(*arguments: Any) -> tuple[Tensor, ...]:
-    *inputs, constant, factor, wanted = arguments
-    slopes = outputs(inputs, wanted)
-    partial = _launch(*inputs, constant=constant, factor=factor, slopes=slopes, sums=True)
-    return partial[0].sum(), *_filled(slopes, partial)
-
-
-def location_each(*arguments: Any) -> Tensor:
-    *inputs, constant = arguments
-    losses = torch.empty_like(inputs[1], dtype=torch.float32)
-    _launch(*inputs, constant=constant, losses=losses)
-    return losses
-
-
-def location_slopes(*arguments: Any) -> tuple[Tensor, ...]:
-    *inputs, upstream, wanted = arguments
-    slopes = outputs(inputs, wanted)
-    single = any(s.numel() == 1 for s in slopes[1:])
-    return _filled(slopes, _launch(*inputs, upstream=upstream.contiguous(), slopes=slopes, sums=single))
+def _program_sums(slope: Tensor | None, layout: Layout, programs: int) -> Tensor | None:
+    if slope is None or layout.numbers > 1:
+        return None
+    return slope if programs == 1 else slope.new_empty(programs, dtype=torch.float32)

@@ -1,77 +1,109 @@
-r"""The softmax NLL with one temperature per row, as torch operators that keep no copy of the logits.
+r"""The softmax NLL with one temperature per row, by kernels that keep no copy of the logits.
 
 With :math:`u = z/T` and labels smoothed to :math:`y`, :math:`\ell = \log\sum e^u - \langle y, u\rangle`, so that
 :math:`\partial\ell/\partial z = (p - y)/T` and :math:`\partial\ell/\partial T = -\langle p - y, u\rangle / T`: the
-sums for loss and temperature are taken in one pass over a row, the logits' gradient in a second.
-``likely::softmax_sum`` does both for a loss that is summed, ``likely::softmax_sum_`` leaves the gradient where the
-logits were, and ``likely::softmax_each`` and ``likely::softmax_slopes`` are the two passes of one that is not reduced.
-On CUDA they are Triton kernels; the CPU's, in plain torch, say what those compute.
+sums for loss and temperature are taken in one pass over a row, the logits' gradient in a second. On CUDA they are
+Triton kernels; the CPU's, in plain torch, say what those compute. ``torch.compile`` sees ``likely::softmax_sum_``.
 """
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from likely.kernels._location import PLAIN, in_half, rescaled
-from likely.kernels._operator import Operator
+from likely.kernels import _native
+from likely.kernels._location import PLAIN, in_half
+from likely.kernels._native import Layout
+from likely.kernels._node import Plain, Slopes, fused_loss, fused_losses, triton_kernels
+from likely.kernels._operator import register
 
-_INPUTS = "Tensor target, Tensor temperature, int ignore_index, float smoothing"
+
+class Softmax(NamedTuple):
+    """The softmax likelihood of logits (rows, classes) with class numbers, and how a kernel reads the temperature."""
+
+    layout: Layout
+    ignore_index: int
+    smoothing: float
+    mean: bool
+    multiplier: float
+    plain: Plain
+
+    def run(self, tensors: Sequence[Tensor], slopes: Slopes) -> tuple[Tensor, Tensor | None]:
+        """Return the loss, and a factor that the gradients still need; write the gradients."""
+        if tensors[0].is_cuda:
+            loss, factor = triton_kernels("softmax").softmax_of_few_classes(self, tensors, slopes)
+            return loss, factor
+        return _native.softmax(self, tensors, slopes), None
+
+
+class SoftmaxRows(NamedTuple):
+    """The softmax likelihood of rows with many classes, at temperatures that have passed their constraint."""
+
+    ignore_index: int
+    smoothing: float
+    mean: bool
+    reduced: bool
+
+    def plain(self, logits: Tensor, target: Tensor, temperature: Tensor) -> Tensor:
+        """The same loss of the same tensors, an operation at a time."""
+        options = {"ignore_index": self.ignore_index, "label_smoothing": self.smoothing}
+        nll = PLAIN["softmax"](logits, target, temperature, **options)
+        return nll.sum() * self._factor(nll, target) if self.reduced else nll
+
+    def _factor(self, like: Tensor, target: Tensor) -> Tensor:
+        return row_weight(target, self.ignore_index, self.mean, torch.promote_types(like.dtype, torch.float32))
+
+    def run(self, tensors: Sequence[Tensor], slopes: Slopes) -> tuple[Tensor, None]:
+        """Return the loss; write the gradients."""
+        logits, target, temperature = tensors
+        rows = (*tensors, self.ignore_index, self.smoothing, self._factor(logits, target))
+        loss, slope = _summed(*rows, slopes[0])
+        if slopes[1] is not None:
+            slopes[1].copy_(gathered(slope, temperature))
+        return loss, None
+
+    def each(self, tensors: Sequence[Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """Return the NLL of every row, zero where its label is ignored."""
+        run = triton_kernels("softmax").softmax_each if tensors[0].is_cuda else _each_cpu
+        losses, *kept = run(*tensors, self.ignore_index, self.smoothing)
+        return losses, tuple(kept)
+
+    def each_slopes(
+        self, tensors: Sequence[Tensor], kept: tuple[Tensor, Tensor], upstream: Tensor, slopes: Slopes
+    ) -> None:
+        """Write the gradients of NLLs that are multiplied by ``upstream``."""
+        norm, slope = kept
+        d_logits, d_temperature = slopes
+        if d_logits is not None:
+            run = triton_kernels("softmax").softmax_slopes if d_logits.is_cuda else _slopes_cpu
+            run(*tensors, self.ignore_index, self.smoothing, norm, upstream, d_logits)
+        if d_temperature is not None:
+            d_temperature.copy_(gathered(slope * upstream, tensors[2]))
 
 
 def softmax_nll(
-    logits: Tensor,
-    target: Tensor,
-    temperature: Tensor,
-    *,
-    ignore_index: int,
-    smoothing: float,
-    reduction: str,
-    overwrite: bool = False,
+    logits: Tensor, target: Tensor, temperature: Tensor, *, ignore_index: int, smoothing: float, reduction: str
 ) -> Tensor:
     """The softmax NLL, reduced."""
     logits = logits if logits.stride(1) == 1 else logits.contiguous()
     temperature = temperature.to(torch.promote_types(temperature.dtype, torch.float32))
-    rows = (logits, target, temperature, ignore_index, smoothing)
+    reduced = reduction != "none" and not in_half(logits)
+    job = SoftmaxRows(ignore_index, smoothing, reduction == "mean", reduced)
+    if reduced:
+        return fused_loss(job, logits, target, temperature)
+    losses = fused_losses(job, logits, target, temperature)
     if reduction == "none":
-        return softmax_each(*rows)[0]
-    factor = row_weight(target, ignore_index, reduction, torch.promote_types(logits.dtype, torch.float32))
-    if in_half(logits):
-        return softmax_each(*rows)[0].sum() * factor
-    learning = torch.is_grad_enabled() and (logits.requires_grad or temperature.requires_grad)
-    if overwrite and learning and logits.requires_grad:
-        return _Overwriting.apply(*rows, factor)
-    return softmax_sum(*rows, factor, learning)[0]
+        return losses
+    return losses.sum() * row_weight(target, ignore_index, job.mean, losses.dtype)
 
 
-def row_weight(target: Tensor, ignore_index: int, reduction: str, dtype: torch.dtype = torch.float32) -> Tensor:
+def row_weight(target: Tensor, ignore_index: int, mean: bool, dtype: torch.dtype = torch.float32) -> Tensor:
     """The factor of every row's NLL: one over the number of rows that count, or one."""
-    if reduction == "sum":
+    if not mean:
         return torch.ones((), device=target.device, dtype=dtype)
     counted: Tensor = target != ignore_index
     return counted.sum().clamp(min=1).to(dtype).reciprocal()
-
-
-class _Overwriting(torch.autograd.Function):
-    """The logits' gradient takes the place of the logits; their version is raised, so that no one reads them again."""
-
-    @staticmethod
-    def forward(ctx: Any, logits: Tensor, target: Tensor, temperature: Tensor, *rest: Any) -> Tensor:
-        total: Tensor
-        total, slope = softmax_sum_.registered(logits, target, temperature, *rest)
-        ctx.slopes = (logits.detach(), slope)
-        return total
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        if ctx.slopes is None or torch.is_grad_enabled():
-            raise RuntimeError(
-                "overwrite=True has put the gradient where the logits were: the backward pass goes through it once, "
-                "and once only; leave overwrite=False to keep the graph or to differentiate again"
-            )
-        (d_logits, d_temperature), ctx.slopes = ctx.slopes, None
-        d_logits, d_temperature = rescaled((d_logits, d_temperature), grad)
-        return d_logits, None, d_temperature, None, None, None
 
 
 # Every kernel is given the rows of its schema (logits, target, temperature, ignore_index, smoothing), then options.
@@ -89,13 +121,13 @@ def _each_cpu(*rows: Any) -> tuple[Tensor, Tensor, Tensor]:
     return torch.where(counted, nll, 0.0), norm, torch.where(counted, slope / temperature, 0.0)
 
 
-def _slopes_cpu(*arguments: Any) -> Tensor:
-    *rows, _, upstream = arguments
-    logits, target, temperature, _, smoothing = rows
+def _slopes_cpu(*arguments: Any) -> None:
+    *rows, _, upstream, d_logits = arguments
+    _, target, temperature, _, smoothing = rows
     _, p, _, counted = _tempered(*rows)
     label = torch.zeros_like(p).scatter_(1, torch.where(counted, target, 0).unsqueeze(1), 1 - smoothing)
     weight = torch.where(counted, upstream / temperature, 0.0).unsqueeze(1)
-    return ((p - label - smoothing / p.shape[1]) * weight).to(logits.dtype)
+    d_logits.copy_((p - label - smoothing / p.shape[1]) * weight)
 
 
 def _tempered(
@@ -108,104 +140,45 @@ def _tempered(
     return u, (u - norm.unsqueeze(1)).exp(), norm, target != ignore_index
 
 
-def _sum_cpu(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
-    *rows, factor, learning = arguments
+def _summed(*arguments: Any) -> tuple[Tensor, Tensor]:
+    """The sum of the NLLs times a factor, and every row's slope in the temperature; writes the logits' gradient."""
+    *rows, factor, d_logits = arguments
+    if rows[0].is_cuda:
+        loss, slope = triton_kernels("softmax").softmax_sum(*arguments)
+        return loss, slope
     nll, norm, slope = _each_cpu(*rows)
-    d_logits = _slopes_cpu(*rows, norm, factor.expand_as(nll)) if learning else rows[0].new_empty(0)
-    return (nll.sum() * factor), d_logits, gathered(slope * factor, rows[2])
-
-
-def _sum_cpu_(*arguments: Any) -> tuple[Tensor, Tensor]:
-    total, d_logits, slope = _sum_cpu(*arguments, True)
-    arguments[0].copy_(d_logits)
-    return total, slope
+    if d_logits is not None:
+        _slopes_cpu(*rows, norm, factor.expand_as(nll), d_logits)
+    return nll.sum() * factor, slope * factor
 
 
 def gathered(slope: Tensor, temperature: Tensor) -> Tensor:
     """One slope per row as the gradient of the temperature, summed if that is one number."""
-    return slope.sum().view(temperature.shape) if temperature.numel() == 1 else slope.clone()
+    return slope.sum().view(temperature.shape) if temperature.numel() == 1 else slope
 
 
-def _row(logits: Tensor) -> Tensor:
-    return logits.new_empty(logits.shape[0], dtype=torch.float32)
+def _sum_in_place(*arguments: Any) -> tuple[Tensor, Tensor]:
+    *rows, factor, learning = arguments
+    loss, slope = _summed(*rows, factor, rows[0] if learning else None)
+    return loss, gathered(slope, rows[2])
 
 
-def _scalar(logits: Tensor) -> Tensor:
-    return logits.new_empty((), dtype=torch.float32)
+def _fake_sum(*arguments: Any) -> tuple[Tensor, Tensor]:
+    logits, _, temperature, *_ = arguments
+    wide = torch.promote_types(logits.dtype, torch.float32)
+    return logits.new_empty((), dtype=wide), torch.empty_like(temperature)
 
 
-def _sum_fake(logits: Tensor, target: Tensor, temperature: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
-    d_logits = torch.empty_like(logits) if rest[-1] else logits.new_empty(0)
-    return _scalar(logits), d_logits, torch.empty_like(temperature)
-
-
-def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    logits, target, temperature, *ctx.options = inputs
-    ctx.save_for_backward(logits, target, temperature)
-    ctx.results = output[1:]
-    ctx.mark_non_differentiable(*ctx.results)
-    ctx.set_materialize_grads(False)
-
-
-def _plain_gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
-    """Gradients that can be differentiated again."""
-    logits, target, temperature = ctx.saved_tensors
-    ignore_index, smoothing = ctx.options[:2]
-    nll = PLAIN["softmax"](logits, target, temperature, ignore_index=ignore_index, label_smoothing=smoothing)
-    asked = [t for t in (logits, temperature) if t.requires_grad]
-    slopes = iter(torch.autograd.grad(nll, asked, grad.expand_as(nll), create_graph=True))
-    return next(slopes) if logits.requires_grad else None, next(slopes) if temperature.requires_grad else None
-
-
-def _sum_backward(ctx: Any, grad: Tensor | None, *_: None) -> tuple[Any, ...]:
-    if grad is None:
-        return (None,) * 7
-    factor = ctx.options[2]
-    if torch.is_grad_enabled():
-        d_logits, d_temperature = _plain_gradients(ctx, grad * factor)
-        return d_logits, None, d_temperature, None, None, None, None
-    results, ctx.results = ctx.results, None
-    if results is None:  # the graph was kept, and the first pass has used them up
-        results = softmax_sum(*ctx.saved_tensors, *ctx.options)[1:]
-    d_logits, d_temperature = rescaled(results, grad)
-    needs = ctx.needs_input_grad
-    return d_logits if needs[0] else None, None, d_temperature if needs[2] else None, None, None, None, None
-
-
-def _each_backward(ctx: Any, grad: Tensor | None, *_: None) -> tuple[Any, ...]:
-    if grad is None:
-        return (None,) * 5
-    if torch.is_grad_enabled():
-        d_logits, d_temperature = _plain_gradients(ctx, grad)
-        return d_logits, None, d_temperature, None, None
-    norm, slope = ctx.results
-    needs, (logits, target, temperature) = ctx.needs_input_grad, ctx.saved_tensors
-    rows = (logits, target, temperature, *ctx.options)
-    d_logits = softmax_slopes(*rows, norm, grad) if needs[0] else None
-    return d_logits, None, gathered(slope * grad, temperature) if needs[2] else None, None, None
-
-
-softmax_sum = Operator(
-    f"softmax_sum(Tensor logits, {_INPUTS}, Tensor factor, bool learning) -> (Tensor, Tensor, Tensor)",
-    cpu=_sum_cpu,
-    fake=_sum_fake,
-    remember=_remember,
-    backward=_sum_backward,
+_softmax_sum_ = register(
+    "softmax_sum_(Tensor(a!) logits, Tensor target, Tensor temperature, int ignore_index, float smoothing, "
+    "Tensor factor, bool learning) -> (Tensor, Tensor)",
+    _sum_in_place,
+    _fake_sum,
 )
-softmax_sum_ = Operator(
-    f"softmax_sum_(Tensor(a!) logits, {_INPUTS}, Tensor factor) -> (Tensor, Tensor)",
-    cpu=_sum_cpu_,
-    fake=lambda z, y, t, *rest: (_scalar(z), torch.empty_like(t)),
-)
-softmax_each = Operator(
-    f"softmax_each(Tensor logits, {_INPUTS}) -> (Tensor, Tensor, Tensor)",
-    cpu=_each_cpu,
-    fake=lambda z, *rest: (_row(z), _row(z), _row(z)),
-    remember=_remember,
-    backward=_each_backward,
-)
-softmax_slopes = Operator(
-    f"softmax_slopes(Tensor logits, {_INPUTS}, Tensor norm, Tensor upstream) -> Tensor",
-    cpu=_slopes_cpu,
-    fake=lambda z, *rest: torch.empty_like(z),
-)
+
+
+def softmax_sum_(*arguments: Any) -> tuple[Tensor, Tensor]:
+    """The sum of the NLLs and the temperature's slope; the logits' gradient takes their place if it is wanted."""
+    run = _softmax_sum_ if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() else _sum_in_place
+    loss, slope = run(*arguments)
+    return loss, slope

@@ -36,12 +36,7 @@ def fit_shared(loss: Loss, batches: Iterable[Any]) -> None:
 
     optimizer.step(closure)
     for name, values in zip(shared, raw, strict=True):
-        parameter = getattr(loss, name)
-        with torch.no_grad():
-            parameter.raw.copy_(values)
-        if parameter.from_data:
-            parameter.started.fill_(True)
-            parameter.waiting = False
+        getattr(loss, name).begin_at(values)
 
 
 def _joined(batches: Iterable[Any]) -> dict[str, Tensor]:

@@ -8,7 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from likely._validation import check_floating, check_not_negative, check_real, fits
-from likely.likelihoods._loss import Features, LikelihoodLoss, LossOptions, ParameterLike, Phi
+from likely.likelihoods._loss import LikelihoodLoss, LossOptions, Phi
+from likely.likelihoods._row_weights import Features
+from likely.likelihoods._slot import ParameterLike
 from likely.likelihoods.bernoulli import BernoulliLoss
 from likely.likelihoods.huber import HuberLoss
 from likely.likelihoods.laplace import LaplaceLoss

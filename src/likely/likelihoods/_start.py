@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from likely._standardize import over_processes
+from likely._validation import may_look
 
 _PRIOR_ROWS = 2.0  # rows that the mean over all targets, channels or pixels counts for in the estimate of one of them
 
@@ -60,3 +61,20 @@ def half_power(df: float = math.inf) -> Moment:
         return power_mean(0.5, 0.8221789586624254)
     log_moment = 0.25 * math.log(df) + math.lgamma(0.75) + math.lgamma((df - 0.5) / 2)
     return power_mean(0.5, math.exp(log_moment - 0.5 * math.log(math.pi) - math.lgamma(df / 2)))
+
+
+def may_start(prediction: Tensor) -> bool:
+    """Whether parameters may be set here: not without gradients or values, under ``torch.func``, in a trace or export.
+
+    While a CUDA graph is captured, in which no value can be read, it raises an error.
+    """
+    if torch.compiler.is_compiling():
+        return torch.is_grad_enabled() and torch.compiler.is_dynamo_compiling()  # else it is exported
+    if not may_look(prediction, True) or not torch.is_grad_enabled():
+        return False
+    if prediction.is_cuda and torch.cuda.is_current_stream_capturing():
+        raise RuntimeError(
+            "the loss starts its parameters from the first batch, which a CUDA graph cannot: before the capture, run a "
+            "step or call loss_fn.start(prediction, target)"
+        )
+    return True

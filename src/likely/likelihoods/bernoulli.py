@@ -9,10 +9,12 @@ from torch import distributions as td
 from torch.distributions import Distribution, constraints
 
 from likely._validation import check_floating, check_positive, check_real, check_shares, fits, prepare, reduce
-from likely.likelihoods._loss import TEMPERATURE, LikelihoodLoss, LossOptions, ParameterLike, Phi, as_weight
+from likely.likelihoods._fused import Fused
+from likely.likelihoods._loss import LikelihoodLoss, LossOptions, Phi
 from likely.likelihoods._numeric import Array, check_support
 from likely.likelihoods._record import register
-from likely.likelihoods._short import Fused
+from likely.likelihoods._row_weights import as_weight
+from likely.likelihoods._slot import TEMPERATURE, ParameterLike
 
 __all__ = ["Bernoulli", "BernoulliLoss", "bernoulli_nll"]
 
@@ -171,9 +173,9 @@ class BernoulliLoss(LikelihoodLoss, nll=bernoulli_nll, family=Bernoulli, tempera
             return "predictions look like probabilities, all from 0 to 1: give logits, or logits=False"
         return super()._mistake(prediction)
 
-    def _is_short(self, prediction: Tensor, target: Tensor) -> bool:
+    def _can_fuse(self, prediction: Tensor, target: Tensor) -> bool:
         weighted = self._buffers["weight"] is not None or self._buffers["pos_weight"] is not None
-        return self.logits and not weighted and super()._is_short(prediction, target)
+        return self.logits and not weighted and super()._can_fuse(prediction, target)
 
     def _options(self, reduction: str) -> dict[str, Any]:
         weights = {"weight": self.weight, "pos_weight": self.pos_weight}

@@ -16,9 +16,10 @@ from likely._validation import check_shares, may_look
 from likely.constraints import Exp
 from likely.likelihoods._distribution import EACH, Exact, cdf_by_scipy, icdf_by_scipy
 from likely.likelihoods._form import HALF_LOG_2PI, How, Value, functional_form
-from likely.likelihoods._loss import LikelihoodLoss, LossOptions, ParameterLike, Phi, Slot
+from likely.likelihoods._loss import LikelihoodLoss, LossOptions, Phi
 from likely.likelihoods._numeric import Array
 from likely.likelihoods._record import register
+from likely.likelihoods._slot import ParameterLike, Slot
 from likely.likelihoods._start import Moment
 
 __all__ = ["Beta", "BetaLoss", "beta_nll"]

@@ -8,9 +8,10 @@ from torch import Tensor
 from torch import distributions as td
 
 from likely.likelihoods._form import How, Value, functional_form
-from likely.likelihoods._loss import ParameterLike, ScaleLoss, ScaleLossOptions, scale_slot
+from likely.likelihoods._loss import ScaleLoss, ScaleLossOptions
 from likely.likelihoods._numeric import Array, standardised
 from likely.likelihoods._record import Residuals, register
+from likely.likelihoods._slot import ParameterLike, scale_slot
 from likely.likelihoods._start import power_mean
 
 __all__ = ["LaplaceLoss", "laplace_nll"]

@@ -10,8 +10,8 @@ from torch.nn import functional as F
 from likely import kernels
 from likely._standardize import unchanged_on_error
 from likely._validation import check_floating, check_positive, fits, unscriptable
-from likely.likelihoods._loss import TEMPERATURE, as_parameter
 from likely.likelihoods._sharded_classes import copied, is_spread, shards_of, spread_nll
+from likely.likelihoods._slot import TEMPERATURE, as_parameter
 from likely.likelihoods.softmax import check_range, softmax_nll
 from likely.parameters import Predicted
 

@@ -12,9 +12,10 @@ from torch.distributions import constraints
 
 from likely._validation import check_positive_target, reduce
 from likely.likelihoods._form import logarithm
-from likely.likelihoods._loss import ParameterLike, Phi, ScaleLoss, ScaleLossOptions, scale_slot
+from likely.likelihoods._loss import Phi, ScaleLoss, ScaleLossOptions
 from likely.likelihoods._numeric import Array
 from likely.likelihoods._record import register
+from likely.likelihoods._slot import ParameterLike, scale_slot
 from likely.likelihoods._start import Moment
 from likely.likelihoods.normal import normal_nll
 

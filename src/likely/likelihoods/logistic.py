@@ -9,9 +9,10 @@ from torch import Tensor
 
 from likely.likelihoods._distribution import LocationScale
 from likely.likelihoods._form import How, Value, functional_form
-from likely.likelihoods._loss import ParameterLike, ScaleLoss, ScaleLossOptions, scale_slot
+from likely.likelihoods._loss import ScaleLoss, ScaleLossOptions
 from likely.likelihoods._numeric import Array, standardised
 from likely.likelihoods._record import Residuals, register
+from likely.likelihoods._slot import ParameterLike, scale_slot
 from likely.likelihoods._start import power_mean
 
 __all__ = ["Logistic", "LogisticLoss", "logistic_nll"]

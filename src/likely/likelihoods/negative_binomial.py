@@ -16,9 +16,10 @@ from likely._validation import check_counts
 from likely.constraints import Exp
 from likely.likelihoods._distribution import EACH, Exact, by_scipy, cdf_by_scipy
 from likely.likelihoods._form import How, Value, functional_form
-from likely.likelihoods._loss import ParameterLike, Phi, Slot
+from likely.likelihoods._loss import Phi
 from likely.likelihoods._numeric import Array, cdf
 from likely.likelihoods._record import register
+from likely.likelihoods._slot import ParameterLike, Slot
 from likely.likelihoods._start import Moment
 from likely.likelihoods.poisson import RateLoss, RateLossOptions, log_factorial, log_mean
 

@@ -9,9 +9,10 @@ from torch import Tensor
 from torch import distributions as td
 
 from likely.likelihoods._form import HALF_LOG_2PI, How, Value, functional_form
-from likely.likelihoods._loss import ParameterLike, ScaleLoss, ScaleLossOptions, scale_slot
+from likely.likelihoods._loss import ScaleLoss, ScaleLossOptions
 from likely.likelihoods._numeric import Array, standardised
 from likely.likelihoods._record import Residuals, register
+from likely.likelihoods._slot import ParameterLike, scale_slot
 from likely.likelihoods._start import root_mean_square
 
 __all__ = ["NormalLoss", "normal_nll"]

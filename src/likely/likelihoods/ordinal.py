@@ -13,9 +13,10 @@ from torch.nn.functional import logsigmoid
 from likely._validation import check_floating, check_real, fits, may_look, promote, reduce
 from likely.constraints import ShiftedSoftplus
 from likely.likelihoods._distribution import OfForm
-from likely.likelihoods._loss import LikelihoodLoss, LossOptions, ParameterLike, Phi, Slot
+from likely.likelihoods._loss import LikelihoodLoss, LossOptions, Phi
 from likely.likelihoods._numeric import Array, check_support
 from likely.likelihoods._record import register
+from likely.likelihoods._slot import ParameterLike, Slot
 from likely.parameters import Fixed, Global, Parameter
 
 __all__ = ["Ordinal", "OrdinalLoss", "ordinal_nll"]

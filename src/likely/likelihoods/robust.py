@@ -15,10 +15,11 @@ from likely._validation import check_floating, check_not_negative, check_positiv
 from likely.constraints import Interval
 from likely.likelihoods._distribution import LocationScale
 from likely.likelihoods._form import How, Value, functional_form
-from likely.likelihoods._loss import ParameterLike, ScaleLoss, ScaleLossOptions, Slot, scale_slot
+from likely.likelihoods._loss import ScaleLoss, ScaleLossOptions
 from likely.likelihoods._numeric import NODES, Array, gauss_legendre, standardised
 from likely.likelihoods._record import Residuals, register
 from likely.likelihoods._robust_quantiles import half_mass, half_quantile, reach, rejection_sample
+from likely.likelihoods._slot import ParameterLike, Slot, scale_slot
 from likely.likelihoods._start import half_power
 
 # Panels from 0 to a residual, and over the whole half line.

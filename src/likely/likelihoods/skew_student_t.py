@@ -14,9 +14,10 @@ from likely._validation import check_finite
 from likely.constraints import Exp, Interval
 from likely.likelihoods._distribution import LocationScale
 from likely.likelihoods._form import HALF_LOG_2PI, How, Value, functional_form
-from likely.likelihoods._loss import ParameterLike, ScaleLoss, ScaleLossOptions, Slot, scale_slot
+from likely.likelihoods._loss import ScaleLoss, ScaleLossOptions
 from likely.likelihoods._numeric import Array, standardised
 from likely.likelihoods._record import register
+from likely.likelihoods._slot import ParameterLike, Slot, scale_slot
 from likely.likelihoods._start import half_power
 from likely.likelihoods.student_t import StudentT, standard_crps
 

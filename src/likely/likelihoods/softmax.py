@@ -22,11 +22,13 @@ from likely._validation import (
     promote,
     reduce,
 )
-from likely.likelihoods._loss import TEMPERATURE, LikelihoodLoss, LossOptions, ParameterLike, Phi, along, as_weight
+from likely.likelihoods._fused import Fused
+from likely.likelihoods._loss import LikelihoodLoss, LossOptions, Phi
 from likely.likelihoods._numeric import Array, check_support
 from likely.likelihoods._record import register
+from likely.likelihoods._row_weights import along, as_weight
 from likely.likelihoods._sharded_classes import is_spread, local_part, shards_of, spread_nll
-from likely.likelihoods._short import Fused
+from likely.likelihoods._slot import TEMPERATURE, ParameterLike
 
 # With fewer classes than this a row is too short for a program of its own, and torch's cross-entropy is as good.
 _FEWEST_CLASSES = 256
@@ -44,7 +46,6 @@ def softmax_nll(
     ignore_index: int = -100,
     label_smoothing: float = 0.0,
     reduction: str = "mean",
-    overwrite: bool = False,
     validate_args: bool | None = None,
 ) -> Tensor:
     r"""Negative log-likelihood of classes: the cross-entropy of logits divided by a temperature.
@@ -69,8 +70,6 @@ def softmax_nll(
         ignore_index: class number of rows that are left out. If all are, the mean is 0 (torch: NaN).
         label_smoothing: share of the label, from 0 to 1, that is spread evenly over all classes.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-        overwrite: whether a kernel may write the gradient over the logits, which saves that much memory; the logits are
-            lost, and the backward pass can run once only.
         validate_args: whether tensor values are checked; by default on the CPU only.
 
     Returns:
@@ -114,7 +113,6 @@ def softmax_nll(
             ignore_index=ignore_index,
             smoothing=label_smoothing,
             reduction=reduction,
-            overwrite=overwrite,
         )
     options = {"ignore_index": ignore_index, "label_smoothing": label_smoothing}
     nll = _plain(logits, target, temperature, weight=weight, **options)  # type: ignore[arg-type]
@@ -384,16 +382,16 @@ class SoftmaxLoss(LikelihoodLoss, nll=softmax_nll, family=td.Categorical, temper
         kept = kept.unsqueeze(1) if kept.ndim > 1 else kept
         return torch.where(along(kept, values), values, 1 / values.shape[_axes(values)[0]])
 
-    def _is_short(self, prediction: Tensor, target: Tensor) -> bool:
-        if self._buffers["weight"] is not None or not super()._is_short(prediction, target):
+    def _can_fuse(self, prediction: Tensor, target: Tensor) -> bool:
+        if self._buffers["weight"] is not None or not super()._can_fuse(prediction, target):
             return False
-        most = _FEWEST_CLASSES if prediction.is_cuda else kernels.MOST_CLASSES
+        most = _FEWEST_CLASSES if prediction.is_cuda else kernels.MAX_CLASSES
         return prediction.ndim == 2 and prediction.shape[1] <= most and not target.dtype.is_floating_point
 
-    def _form(self) -> tuple[Any, ...]:
-        return *super()._form(), self.ignore_index, self.label_smoothing
+    def _job_options(self) -> tuple[Any, ...]:
+        return *super()._job_options(), self.ignore_index, self.label_smoothing
 
-    def _short_job(
+    def _job(
         self, prediction: Tensor, target: Tensor, layouts: Sequence[kernels.Layout], plain: Callable[..., Tensor]
     ) -> kernels.Job | None:
         if target.shape != self._outer(prediction):

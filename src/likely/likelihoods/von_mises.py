@@ -13,9 +13,10 @@ from likely._rows.blocks import row_blocks
 from likely.constraints import Exp
 from likely.likelihoods._distribution import EACH, Exact, cdf_by_scipy, icdf_by_scipy
 from likely.likelihoods._form import How, Value, functional_form
-from likely.likelihoods._loss import LikelihoodLoss, LossOptions, ParameterLike, Slot
+from likely.likelihoods._loss import LikelihoodLoss, LossOptions
 from likely.likelihoods._numeric import Array
 from likely.likelihoods._record import register
+from likely.likelihoods._slot import ParameterLike, Slot
 from likely.likelihoods._start import Moment
 
 __all__ = ["VonMises", "VonMisesLoss", "von_mises_nll"]

@@ -11,9 +11,10 @@ from likely._validation import check_counts, check_shares
 from likely.constraints import Interval
 from likely.likelihoods._distribution import EACH, Exact
 from likely.likelihoods._form import How, Value, functional_form
-from likely.likelihoods._loss import ParameterLike, Phi, Slot
+from likely.likelihoods._loss import Phi
 from likely.likelihoods._numeric import Array
 from likely.likelihoods._record import LIKELIHOODS, register
+from likely.likelihoods._slot import ParameterLike, Slot
 from likely.likelihoods.negative_binomial import (
     NegativeBinomial,
     NegativeBinomialLoss,
