@@ -6,8 +6,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 import torch
 from torch import Tensor, nn
 
+from likely._kernels import available, is_readable, moments, no_transform_active
 from likely._validation import transformed
-from likely.kernels import available, is_readable, moments, no_transform_active
 
 
 class Standardize(nn.Module):

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from kernels.cases import KINDS, assert_close, draw, in_double
-from likely.kernels import Job, Layout, Location, Softmax, _location, _softmax
+from likely._kernels import Job, Layout, Location, Softmax, _location, _softmax
 
 
 def location() -> None:
@@ -34,14 +34,14 @@ def location() -> None:
 
 
 def _location_on_triton(job, tensors, slopes, losses=None, upstream=None):
-    from likely.kernels import _location_triton
+    from likely._kernels import _location_triton
 
     return _location_triton.location(job, tensors, slopes, losses, upstream)
 
 
 def direct() -> None:
     """The short way's kernels give what those of the CPU give."""
-    from likely.kernels import _softmax_triton
+    from likely._kernels import _softmax_triton
 
     soft, between = (1, 0.2, 1 / 0.893), (2, 0.0, 3.0)
     for kind in range(5):
@@ -76,7 +76,7 @@ def _compare_direct(job: Job, by_triton: Callable[..., Any], tensors: Sequence[t
 
 
 def rescale() -> None:
-    from likely.kernels import _reduce_triton
+    from likely._kernels import _reduce_triton
 
     values = [torch.randn(n) for n in (3000, 1, 20, 5)]
     for factor in (1.0, 3.0):
@@ -87,7 +87,7 @@ def rescale() -> None:
 
 
 def softmax() -> None:
-    from likely.kernels import _softmax_triton
+    from likely._kernels import _softmax_triton
 
     _softmax_triton.BLOCK = 256
     for classes in (300, 1000):

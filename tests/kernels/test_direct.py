@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import likely
-from likely.kernels import Layout, _native, available, layout_of
+from likely._kernels import Layout, _native, available, layout_of
 from likely.likelihoods._fused import FusedPath
 
 pytestmark = pytest.mark.skipif(_native.library() is None, reason="installed without a C++ compiler")

@@ -6,9 +6,9 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.library import opcheck
 
 from kernels.cases import KINDS, SHAPED, assert_close, draw, in_double, reduced
+from likely import _kernels as kernels
 from likely import functional as F
-from likely import kernels
-from likely.kernels import _native
+from likely._kernels import _native
 from likely.likelihoods._form import HALF_LOG_2PI
 
 pytestmark = pytest.mark.skipif(_native.library() is None, reason="installed without a C++ compiler")

@@ -6,8 +6,8 @@ from torch.library import opcheck
 
 import likely
 from kernels.cases import KINDS, SHAPED, assert_close, draw, in_double
+from likely import _kernels as kernels
 from likely import functional as F
-from likely import kernels
 
 pytestmark = pytest.mark.gpu
 TOLERANCE = {torch.float32: 2e-5, torch.float16: 3e-3, torch.bfloat16: 2e-2}

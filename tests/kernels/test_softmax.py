@@ -5,8 +5,8 @@ import torch
 from torch.library import opcheck
 
 import likely
+from likely import _kernels as kernels
 from likely import functional as F
-from likely import kernels
 
 options = pytest.mark.parametrize("smoothing", [0.0, 0.1])
 temperatures = pytest.mark.parametrize("one", [True, False], ids=["one", "a row"])

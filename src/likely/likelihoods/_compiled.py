@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from likely import kernels
+from likely import _kernels as kernels
 from likely.likelihoods._start import may_start
 from likely.parameters import Data, Fixed
 
-_MIN_ELEMENTS = 65_536  # elements from which a step takes longer than the call of an operator
+_MIN_STUDENT_T_ELEMENTS = 65_536  # elements from which a step takes longer than the call of an operator
 Loss = Any  # a likelihood loss, whose class is built upon this file
 
 
@@ -82,7 +82,7 @@ def _has_kernel(kind: str, tensor: Tensor) -> bool:
     # An exported program may have any number of rows, and must not depend on this one.
     if kind not in ("robust", "student_t") or not torch.compiler.is_dynamo_compiling():
         return False
-    if tensor.numel() < (_MIN_ELEMENTS if kind == "student_t" else 1):
+    if tensor.numel() < (_MIN_STUDENT_T_ELEMENTS if kind == "student_t" else 1):
         return False
     return has_kernels_on(tensor.device.type)
 

@@ -2,8 +2,6 @@
 
 import inspect
 import math
-import re
-import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any, TypedDict, TypeVar
@@ -11,6 +9,7 @@ from typing import Any, TypedDict, TypeVar
 import torch
 from torch import Tensor
 
+from likely._kernels import PLAIN, applies, location_nll
 from likely._validation import (
     check_floating,
     check_not_negative,
@@ -20,7 +19,6 @@ from likely._validation import (
     prepare,
     reduce,
 )
-from likely.kernels import PLAIN, applies, location_nll
 from likely.likelihoods._fused import Fused
 
 Value = Tensor | Any  # callers pass a number or a tensor; the formula receives a tensor
@@ -52,9 +50,6 @@ def functional_form(
     log-likelihood of every element without its constant. The decorated function accepts numbers for parameters too, and
     has the options ``reduction``, ``full`` and ``validate_args``. Keywords of the formula whose default is True or
     False are options and passed on unchanged; ``log_input`` tells whether the prediction is the logarithm of a mean.
-
-    If the formula's docstring has a section ``Args``, the three options are added to it (in place of an entry
-    ``**how``), and what is returned and raised.
 
     >>> import torch
     >>> from likely.likelihoods import functional_form
@@ -88,7 +83,6 @@ def functional_form(
             PLAIN[rules.kind] = rules.in_order
             form.fused = Fused(rules.kind, rules.order, constant)  # type: ignore[attr-defined, arg-type]
         form.__signature__ = rules.signature = _signature(formula, form)  # type: ignore[attr-defined]
-        form.__doc__ = _documented(formula.__doc__)
         return form  # type: ignore[return-value]
 
     return decorate
@@ -189,35 +183,6 @@ def _with_constant(nll: Tensor, constant: float | Callable[[Tensor], Tensor], ta
     if not constant:
         return nll
     return nll + (constant(target) if callable(constant) else constant)
-
-
-_OPTIONS = """
-    reduction: ``"mean"`` (the default), ``"sum"`` or ``"none"``.
-    full: whether terms that do not depend on any parameter are included; ``True`` by default.
-    validate_args: whether tensor values are checked; by default (None) on the CPU only."""
-_RETURNS = """
-Returns:
-    A scalar, or one value per element under ``reduction="none"``."""
-_RAISES = """
-Raises:
-    ValueError: shapes do not broadcast, a value is out of range, or the reduction is unknown."""
-
-
-def _documented(text: str | None) -> str | None:
-    """Complete a docstring that has a section ``Args``: what all forms share is written here, once."""
-    start = re.search(r"^( *)Args:$", text or "", re.MULTILINE)
-    if text is None or start is None:
-        return text
-    options, returns, raises = (textwrap.indent(part, start[1]) for part in (_OPTIONS, _RETURNS, _RAISES))
-    sections = text.rstrip().split("\n\n")
-    args = next(place for place, section in enumerate(sections) if section.lstrip("\n").startswith(start[0]))
-    sections[args] = re.sub(r"\n *\*\*how: .*", "", sections[args]) + options
-    if f"\n{start[1]}Returns:\n" in text:
-        args += 1
-    else:
-        sections[args] += "\n" + returns
-    sections[args] += "\n" + raises
-    return "\n\n".join(sections) + f"\n{start[1]}"
 
 
 def logarithm(prediction: Tensor, target: Tensor) -> Tensor:

@@ -1,15 +1,14 @@
 """The fused path of a loss: one kernel, without checks that a batch of the same form has passed before."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from likely import kernels
-from likely.kernels import Head, Job, has_hooks, is_readable, layout_of
+from likely import _kernels as kernels
+from likely._kernels import Head, Job, has_hooks, is_readable, layout_of
 from likely.likelihoods._slot import aligned
 from likely.parameters import Data, Fixed, Global, Parameter, Predicted
 
@@ -147,26 +146,14 @@ def _new_job(loss: Loss, prediction: Tensor, target: Tensor, raw: Raw) -> Job | 
         constraints.append(constraint)
         layouts.append(layout)
         shapes.append(shape)
-    plain = partial(
-        _plain, type(loss).nll, tuple(raw), constraints, shapes, loss._options(loss.reduction), loss.multiplier
-    )
+    nll, options, multiplier = type(loss).nll, loss._options(loss.reduction), loss.multiplier
+
+    def plain(prediction: Tensor, target: Tensor, *values: Tensor) -> Tensor:
+        """The same loss of the same tensors, an operation at a time."""
+        phi = {
+            name: (value if constraint is None else constraint(value)).reshape(shape)
+            for name, constraint, shape, value in zip(raw, constraints, shapes, values, strict=True)
+        }
+        return nll(prediction, target, **phi, **options) * multiplier
+
     return loss._job(prediction, target, layouts, plain)
-
-
-def _plain(
-    nll: Callable[..., Tensor],
-    names: Sequence[str],
-    constraints: Sequence[Any],
-    shapes: Sequence[tuple[int, ...]],
-    options: Mapping[str, Any],
-    multiplier: float,
-    prediction: Tensor,
-    target: Tensor,
-    *raw: Tensor,
-) -> Tensor:
-    """The same loss of the same tensors, an operation at a time."""
-    phi = {
-        name: (value if constraint is None else constraint(value)).reshape(shape)
-        for name, constraint, shape, value in zip(names, constraints, shapes, raw, strict=True)
-    }
-    return nll(prediction, target, **phi, **options) * multiplier

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution
 
+from likely._kernels import KINDS, Job, Layout, Location, available, is_readable, no_transform_active
 from likely._standardize import unchanged_on_error
 from likely._training_checks import OptimizerCheck, ValueCheck
 from likely._validation import (
@@ -20,12 +21,10 @@ from likely._validation import (
     fits,
     unscriptable,
 )
-from likely.kernels import KINDS, Job, Layout, Location, available, is_readable, no_transform_active
-from likely.likelihoods._fit import fit_shared
 from likely.likelihoods._fused import Fused, FusedPath, constrained, same_device
 from likely.likelihoods._row_weights import Features, along, harmless_features, kept_rows, row_weight, weighted
 from likely.likelihoods._slot import Slot, aligned, as_parameter
-from likely.likelihoods._start import may_start
+from likely.likelihoods._start import fit_shared, may_start
 from likely.parameters import Data, Fixed, Global, Parameter, Predicted
 
 Phi = dict[str, Any]

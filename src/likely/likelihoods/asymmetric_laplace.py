@@ -44,10 +44,15 @@ def asymmetric_laplace_nll(
         scale: positive scale: a number, or a tensor that broadcasts to the prediction.
         quantile: level of the quantile, between 0 and 1 (0.5 by default): a number, or a tensor that broadcasts to the
             prediction.
-        **how: ``reduction``, ``full`` and ``validate_args``, as in every function of :mod:`likely.functional`.
+        reduction: ``"mean"`` (the default), ``"sum"`` or ``"none"``.
+        full: whether terms that do not depend on any parameter are included; ``True`` by default.
+        validate_args: whether tensor values are checked; by default (None) on the CPU only.
 
     Returns:
         A scalar, or one value per element under ``reduction="none"``.
+
+    Raises:
+        ValueError: shapes do not broadcast, a value is out of range, or the reduction is unknown.
 
     See Also:
         :class:`~likely.AsymmetricLaplaceLoss`, the module with parameters that learn.

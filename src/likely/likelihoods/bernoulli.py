@@ -120,7 +120,7 @@ class Bernoulli(td.Bernoulli):
 
 bernoulli_nll.fused = Fused("bernoulli", ("temperature",))  # type: ignore[attr-defined]
 
-_ENOUGH = 32  # logits, which have either sign, are not all from 0 to 1 by chance
+_MIN_LOGITS = 32  # logits, which have either sign, are not all from 0 to 1 by chance
 
 
 class BernoulliLoss(LikelihoodLoss, nll=bernoulli_nll, family=Bernoulli, temperature=TEMPERATURE):
@@ -169,7 +169,7 @@ class BernoulliLoss(LikelihoodLoss, nll=bernoulli_nll, family=Bernoulli, tempera
 
     def _mistake(self, prediction: Tensor) -> str | None:
         low, high = (float(end) for end in prediction.aminmax())
-        if self.logits and prediction.numel() >= _ENOUGH and 0 <= low < high <= 1:
+        if self.logits and prediction.numel() >= _MIN_LOGITS and 0 <= low < high <= 1:
             return "predictions look like probabilities, all from 0 to 1: give logits, or logits=False"
         return super()._mistake(prediction)
 

@@ -49,10 +49,15 @@ def beta_nll(prediction: Tensor, target: Tensor, *, concentration: Value, **how:
         prediction: logits of means, any shape.
         target: shares between 0 and 1 of a shape that broadcasts with the prediction's.
         concentration: positive concentration: a number, or a tensor that broadcasts to the prediction.
-        **how: ``reduction``, ``full`` and ``validate_args``, as in every function of :mod:`likely.functional`.
+        reduction: ``"mean"`` (the default), ``"sum"`` or ``"none"``.
+        full: whether terms that do not depend on any parameter are included; ``True`` by default.
+        validate_args: whether tensor values are checked; by default (None) on the CPU only.
 
     Returns:
         A scalar, or one value per element under ``reduction="none"``.
+
+    Raises:
+        ValueError: shapes do not broadcast, a value is out of range, or the reduction is unknown.
 
     See Also:
         :class:`~likely.BetaLoss`, the module with parameters that learn.

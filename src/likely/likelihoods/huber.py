@@ -47,10 +47,15 @@ def huber_nll(
         delta: where the density changes from normal to Laplace, in units of the scale: a number, or a tensor that
             broadcasts to the prediction; 1.345 by default.
         partition: whether :math:`\log Z(\delta)` is included; ``True`` by default.
-        **how: ``reduction``, ``full`` and ``validate_args``, as in every function of :mod:`likely.functional`.
+        reduction: ``"mean"`` (the default), ``"sum"`` or ``"none"``.
+        full: whether terms that do not depend on any parameter are included; ``True`` by default.
+        validate_args: whether tensor values are checked; by default (None) on the CPU only.
 
     Returns:
         A scalar, or one value per element under ``reduction="none"``.
+
+    Raises:
+        ValueError: shapes do not broadcast, a value is out of range, or the reduction is unknown.
 
     See Also:
         :class:`~likely.HuberLoss`, the module with parameters that learn.

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from likely import kernels
+from likely import _kernels as kernels
 from likely._standardize import unchanged_on_error
 from likely._validation import check_floating, check_positive, fits, unscriptable
 from likely.likelihoods._sharded_classes import copied, is_spread, shards_of, spread_nll

@@ -40,10 +40,15 @@ def negative_binomial_nll(
         target: counts ≥ 0, which need not be whole, of a shape that broadcasts with the prediction's.
         dispersion: positive dispersion: a number, or a tensor that broadcasts to the prediction.
         log_input: whether predictions are logarithms of means (the default); with ``False`` they are the means.
-        **how: ``reduction``, ``full`` and ``validate_args``, as in every function of :mod:`likely.functional`.
+        reduction: ``"mean"`` (the default), ``"sum"`` or ``"none"``.
+        full: whether terms that do not depend on any parameter are included; ``True`` by default.
+        validate_args: whether tensor values are checked; by default (None) on the CPU only.
 
     Returns:
         A scalar, or one value per element under ``reduction="none"``.
+
+    Raises:
+        ValueError: shapes do not broadcast, a value is out of range, or the reduction is unknown.
 
     See Also:
         :class:`~likely.NegativeBinomialLoss`, the module with parameters that learn.

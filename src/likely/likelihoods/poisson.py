@@ -35,10 +35,15 @@ def poisson_nll(prediction: Tensor, target: Tensor, *, log_input: bool = True, *
         prediction: logarithms of rates, or the rates under ``log_input=False``; any shape.
         target: counts ≥ 0, which need not be whole, of a shape that broadcasts with the prediction's.
         log_input: whether predictions are logarithms of rates (the default); with ``False`` they are the rates.
-        **how: ``reduction``, ``full`` and ``validate_args``, as in every function of :mod:`likely.functional`.
+        reduction: ``"mean"`` (the default), ``"sum"`` or ``"none"``.
+        full: whether terms that do not depend on any parameter are included; ``True`` by default.
+        validate_args: whether tensor values are checked; by default (None) on the CPU only.
 
     Returns:
         A scalar, or one value per element under ``reduction="none"``.
+
+    Raises:
+        ValueError: shapes do not broadcast, a value is out of range, or the reduction is unknown.
 
     See Also:
         :class:`~likely.PoissonLoss`, the module with parameters that learn.

@@ -23,7 +23,7 @@ from likely.likelihoods.student_t import StudentT, standard_crps
 
 __all__ = ["SkewStudentT", "SkewStudentTLoss", "skew_student_t_nll"]
 
-_FAR = 20.0  # in logarithms: log(1 + x²) is 2 log x to the last digit
+_POWER_LAW_LOG_RATIO = 20.0  # in logarithms: log(1 + x²) is 2 log x to the last digit
 
 
 @functional_form(constant=HALF_LOG_2PI, skew=check_finite)
@@ -48,10 +48,15 @@ def skew_student_t_nll(
         skew: half the logarithm of the ratio of the scales above and below: a number, or a tensor that broadcasts to
             the prediction.
         scale: positive scale: a number, or a tensor that broadcasts to the prediction.
-        **how: ``reduction``, ``full`` and ``validate_args``, as in every function of :mod:`likely.functional`.
+        reduction: ``"mean"`` (the default), ``"sum"`` or ``"none"``.
+        full: whether terms that do not depend on any parameter are included; ``True`` by default.
+        validate_args: whether tensor values are checked; by default (None) on the CPU only.
 
     Returns:
         A scalar, or one value per element under ``reduction="none"``.
+
+    Raises:
+        ValueError: shapes do not broadcast, a value is out of range, or the reduction is unknown.
 
     See Also:
         :class:`~likely.SkewStudentTLoss`, the module with parameters that learn.
@@ -65,7 +70,7 @@ def skew_student_t_nll(
     residual = target - prediction
     side = torch.where(residual < 0, -skew, skew)  # the logarithm of the side's scale, less that of the scale
     log_width = scale.log() + side + 0.5 * df.log()
-    far = residual.abs().log() - log_width > _FAR
+    far = residual.abs().log() - log_width > _POWER_LAW_LOG_RATIO
     log_ratio = torch.where(far, residual, 1.0).abs().log() - log_width
     half = _half(-side)
     ratio = torch.where(far, 0.0, residual) * half / scale * half * df.rsqrt()

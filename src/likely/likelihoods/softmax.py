@@ -10,7 +10,7 @@ from torch import distributions as td
 from torch.distributions import Distribution, constraints
 from torch.nn import functional as F
 
-from likely import kernels
+from likely import _kernels as kernels
 from likely._validation import (
     check_floating,
     check_positive,
@@ -31,7 +31,7 @@ from likely.likelihoods._sharded_classes import is_spread, local_part, shards_of
 from likely.likelihoods._slot import TEMPERATURE, ParameterLike
 
 # With fewer classes than this a row is too short for a program of its own, and torch's cross-entropy is as good.
-_FEWEST_CLASSES = 256
+_MIN_KERNEL_CLASSES = 256
 _RULED_OUT = -1e30  # stands for -∞: any finite number keeps 0 · ∞ out of the moments
 
 __all__ = ["SoftmaxLoss", "softmax_nll"]
@@ -206,7 +206,7 @@ kernels.PLAIN["softmax"] = _plain
 
 
 def _has_kernel(logits: Tensor, target: Tensor, temperature: Tensor) -> bool:
-    if not logits.is_cuda or logits.ndim != 2 or logits.shape[1] < _FEWEST_CLASSES or target.is_floating_point():
+    if not logits.is_cuda or logits.ndim != 2 or logits.shape[1] < _MIN_KERNEL_CLASSES or target.is_floating_point():
         return False
     return kernels.applies(logits, temperature) and type(target) is Tensor
 
@@ -385,7 +385,7 @@ class SoftmaxLoss(LikelihoodLoss, nll=softmax_nll, family=td.Categorical, temper
     def _can_fuse(self, prediction: Tensor, target: Tensor) -> bool:
         if self._buffers["weight"] is not None or not super()._can_fuse(prediction, target):
             return False
-        most = _FEWEST_CLASSES if prediction.is_cuda else kernels.MAX_CLASSES
+        most = _MIN_KERNEL_CLASSES if prediction.is_cuda else kernels.MAX_CLASSES
         return prediction.ndim == 2 and prediction.shape[1] <= most and not target.dtype.is_floating_point
 
     def _job_options(self) -> tuple[Any, ...]:

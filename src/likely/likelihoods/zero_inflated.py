@@ -57,10 +57,15 @@ def zero_inflated_poisson_nll(
         target: counts ≥ 0, which need not be whole, of a shape that broadcasts with the prediction's.
         inflation: share of the further zeros, from 0 to 1: a number, or a tensor that broadcasts to the prediction.
         log_input: whether predictions are logarithms of means; with ``False`` they are the means.
-        **how: ``reduction``, ``full`` and ``validate_args``, as in every function of :mod:`likely.functional`.
+        reduction: ``"mean"`` (the default), ``"sum"`` or ``"none"``.
+        full: whether terms that do not depend on any parameter are included; ``True`` by default.
+        validate_args: whether tensor values are checked; by default (None) on the CPU only.
 
     Returns:
         A scalar, or one value per element under ``reduction="none"``.
+
+    Raises:
+        ValueError: shapes do not broadcast, a value is out of range, or the reduction is unknown.
 
     See Also:
         :class:`~likely.ZeroInflatedPoissonLoss`, the module with parameters that learn.
@@ -98,10 +103,15 @@ def zero_inflated_negative_binomial_nll(
         dispersion: positive dispersion: a number, or a tensor that broadcasts to the prediction.
         inflation: share of the further zeros, from 0 to 1: a number, or a tensor that broadcasts to the prediction.
         log_input: whether predictions are logarithms of means; with ``False`` they are the means.
-        **how: ``reduction``, ``full`` and ``validate_args``, as in every function of :mod:`likely.functional`.
+        reduction: ``"mean"`` (the default), ``"sum"`` or ``"none"``.
+        full: whether terms that do not depend on any parameter are included; ``True`` by default.
+        validate_args: whether tensor values are checked; by default (None) on the CPU only.
 
     Returns:
         A scalar, or one value per element under ``reduction="none"``.
+
+    Raises:
+        ValueError: shapes do not broadcast, a value is out of range, or the reduction is unknown.
 
     See Also:
         :class:`~likely.ZeroInflatedNegativeBinomialLoss`, the module with parameters that learn.

@@ -89,6 +89,7 @@ class Data(Parameter):
             raise ValueError("fallback='mean' needs all rows, and a sharded table has a part of them: use 'init'")
         self.n, self.fallback = int(n), fallback
         self.table_options: dict[str, Any] = {
+            "validate_args": validate_args,
             "store": store,
             "dtype": dtype,
             "sharded": sharded,
@@ -99,12 +100,12 @@ class Data(Parameter):
             "clip": clip,
             "weight_decay": weight_decay,
         }
-        super().__init__(shape, init=init, constraint=constraint, validate_args=validate_args)
+        super().__init__(shape, init=init, constraint=constraint)
 
     def _build(self, raw: Tensor) -> None:
         # Rows that start from the data are stored relative to a start that they share, wherever they are stored.
         rows = (torch.zeros_like(raw) if self.from_data else raw).expand(self.n, *self.shape)
-        self.table = RowStore(rows, validate_args=self.validate_args, **self.table_options)
+        self.table = RowStore(rows, **self.table_options)
         self.register_buffer("start", raw, persistent=self.from_data)
 
     def level(self) -> Tensor:

@@ -15,7 +15,6 @@ class Global(Parameter):
             from the first training batch, or takes 1 where there is no unit, as for a temperature.
         constraint: :class:`torch.distributions.transforms.Transform` from the real numbers to the allowed values, such
             as :class:`likely.constraints.Exp`; by default (None) the loss chooses it.
-        validate_args: whether tensor values are checked; by default (None) on the CPU only.
 
     Attributes:
         raw: the stored :class:`torch.nn.Parameter`, before the constraint.

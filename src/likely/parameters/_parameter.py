@@ -22,7 +22,6 @@ class Parameter(nn.Module):
             from the first training batch, or takes 1 where there is no unit, as for a temperature.
         constraint: :class:`torch.distributions.transforms.Transform` from the real numbers to the allowed values, such
             as :class:`likely.constraints.Exp`; by default (None) the loss chooses it.
-        validate_args: whether tensor values are checked; by default (None) on the CPU only.
 
     Raises:
         TypeError: ``constraint`` is not a transform.
@@ -47,7 +46,6 @@ class Parameter(nn.Module):
         *,
         init: Start | None = None,
         constraint: Transform | None = None,
-        validate_args: bool | None = None,
     ) -> None:
         super().__init__()
         if constraint is not None and not isinstance(constraint, Transform):
@@ -55,7 +53,7 @@ class Parameter(nn.Module):
                 f"constraint must be a torch Transform such as likely.constraints.Exp(), got {constraint!r}"
             )
         self.shape = (shape,) if isinstance(shape, int) else tuple(int(s) for s in shape)
-        self.init, self.constraint, self.validate_args = init, constraint, validate_args
+        self.init, self.constraint = init, constraint
         self.ready = False
         if constraint is not None and init is not None:
             self.settle("parameter", constraint, init)

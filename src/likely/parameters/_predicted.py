@@ -10,12 +10,14 @@ import torch
 from torch import Tensor, nn
 from torch.distributions.transforms import Transform
 
-from likely import kernels
+from likely import _kernels as kernels
 from likely._standardize import Standardize, unchanged_on_error
 from likely._validation import check_floating, may_look
 from likely.parameters._parameter import Parameter, Start
 
-_FEATURES = 6.0  # up to which predicted values learn at the model's rate; chosen on tables of the benchmark `start`
+_FULL_RATE_FEATURES = (
+    6.0  # up to which predicted values learn at the model's rate; chosen on tables of the benchmark `start`
+)
 
 
 def _in_full_precision(device: str) -> AbstractContextManager[Any]:
@@ -42,14 +44,13 @@ class Predicted(Parameter):
         normalize: whether features are standardised by their running mean and standard deviation, as in the paper;
             ``True`` by default.
         weights: initial weights of the network: ``"zero"`` (the default) for the last layer, which makes all values
-            start at ``init``; ``"glorot"``, as in the paper, or ``"he"``.
+            start at ``init``; or ``"glorot"``, as in the paper.
         spatial: whether features are maps ``(batch, in_features, H, W)`` and the network is a 1×1 convolution; axes
             that are 1 or missing in ``shape`` are averaged over. ``False`` by default.
         init: initial value: a number, or values that broadcast to ``shape``; by default (None) the loss estimates it
             from the first training batch, or takes 1 where there is no unit, as for a temperature.
         constraint: :class:`torch.distributions.transforms.Transform` from the real numbers to the allowed values, such
             as :class:`likely.constraints.Exp`; by default (None) the loss chooses it.
-        validate_args: whether tensor values are checked; by default (None) on the CPU only.
 
     Raises:
         ValueError: ``weights`` or ``shape`` is not one of the above, or both ``net`` and ``hidden`` are given.
@@ -79,10 +80,9 @@ class Predicted(Parameter):
         spatial: bool = False,
         init: Start | None = None,
         constraint: Transform | None = None,
-        validate_args: bool | None = None,
     ) -> None:
-        if weights not in ("glorot", "he", "zero"):
-            raise ValueError(f"weights must be 'glorot', 'he' or 'zero'; got {weights!r}")
+        if weights not in ("glorot", "zero"):
+            raise ValueError(f"weights must be 'glorot' or 'zero'; got {weights!r}")
         if in_features is None and (net is None or normalize):
             raise ValueError("in_features may be None only with net= and normalize=False")
         if net is not None and hidden:
@@ -90,7 +90,7 @@ class Predicted(Parameter):
         self.in_features, self.hidden, self.weights = in_features, tuple(hidden), weights
         self.isolated, self.normalize, self.spatial = isolated, normalize, spatial
         self._given_net = (net,)  # in a tuple, so that it is registered once, as ``net``
-        super().__init__(shape, init=init, constraint=constraint, validate_args=validate_args)
+        super().__init__(shape, init=init, constraint=constraint)
         if spatial and len(self.shape) not in (0, 2, 3):
             raise ValueError(f"with spatial=True shape is (), (H, W) or (C, H, W); got {self.shape}")
 
@@ -117,7 +117,7 @@ class Predicted(Parameter):
     @property
     def rate(self) -> float:
         """The learning rate that suits the network, relative to the model's."""
-        return min(1.0, _FEATURES / (self.in_features or _FEATURES))
+        return min(1.0, _FULL_RATE_FEATURES / (self.in_features or _FULL_RATE_FEATURES))
 
     def slow_parameters(self) -> list[nn.Parameter]:
         """The parameters of the network but for the last bias, which is the common level of the values.
@@ -141,10 +141,7 @@ class Predicted(Parameter):
         layers: list[nn.Module] = []
         for fan_in, fan_out in pairwise(sizes):
             linear = nn.Linear(fan_in, fan_out)  # type: ignore[arg-type]
-            if self.weights == "he":
-                nn.init.kaiming_uniform_(linear.weight, nonlinearity="relu")
-            else:
-                nn.init.xavier_uniform_(linear.weight)
+            nn.init.xavier_uniform_(linear.weight)
             nn.init.zeros_(linear.bias)
             layers += [linear, nn.ReLU()]
         last = layers[-2]

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from likely.kernels import _native, applies
+from likely._kernels import _native, applies
 from likely.row_store._memory import Pair
 from likely.row_store._rule import Rule
 

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from likely.kernels import _native
-from likely.kernels._location import PLAIN, in_half
-from likely.kernels._native import Layout
-from likely.kernels._node import Plain, Slopes, fused_loss, fused_losses, triton_kernels
-from likely.kernels._operator import register
+from likely._kernels import _native
+from likely._kernels._location import PLAIN, in_half
+from likely._kernels._native import Layout
+from likely._kernels._node import Plain, Slopes, fused_loss, fused_losses, triton_kernels
+from likely._kernels._operator import register
 
 
 class Softmax(NamedTuple):

@@ -3,7 +3,7 @@
 A loss of a few thousand numbers takes less time than the operations around it: constraint, broadcasting, checks, and a
 node for each of them in the backward pass. Here one kernel does all of that, from stored parameters to the loss, and
 computes the gradients on the way, so that the backward pass has nothing left to do but to multiply them. What is
-computed is a job, such as :class:`likely.kernels.Location`; gradients of gradients go through its plain formula.
+computed is a job, such as :class:`likely._kernels.Location`; gradients of gradients go through its plain formula.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,11 +18,11 @@ from torch.autograd import forward_ad
 from torch.nn import functional as F
 from torch.nn.modules import module as torch_module
 
-from likely.kernels import _native
+from likely._kernels import _native
 
 PLAIN_TYPES = (Tensor, nn.Parameter)  # not a subclass, which may stand for something else
 MAX_HEAD_PRODUCTS = 1 << 17  # multiplications; beyond, torch's product of matrices is worth its overhead
-_LARGE = 1 << 20  # elements from which a kernel that returns early at a factor of one is faster
+_RESCALE_KERNEL_ELEMENTS = 1 << 20  # elements from which a kernel that returns early at a factor of one is faster
 _ON_CUDA = (torch.float32, torch.bfloat16, torch.float16)
 
 Plain = Callable[..., Tensor]
@@ -79,9 +79,10 @@ def is_readable(tensor: Any, dtype: torch.dtype | None = torch.float32) -> bool:
     (True, False, False)
     """
     return (
-        is_plain_tensor(tensor)
+        type(tensor) in PLAIN_TYPES
         and (tensor.dtype is dtype if dtype else not tensor.is_complex())
         and tensor.is_contiguous()
+        and is_plain_tensor(tensor)
     )
 
 
@@ -331,7 +332,7 @@ def multiplied(slopes: Slopes, grad: Tensor) -> list[Tensor | None]:
         if grad.item() != 1:
             for slope in present:
                 slope.mul_(grad)
-    elif max((s.numel() for s in present), default=0) > _LARGE:
+    elif max((s.numel() for s in present), default=0) > _RESCALE_KERNEL_ELEMENTS:
         triton_kernels("reduce").rescale_(present, grad)
     elif present:
         torch._foreach_mul_(present, grad)

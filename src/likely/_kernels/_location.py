@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 from torch.distributions.transforms import Transform
 
+from likely._kernels import _native
+from likely._kernels._native import Layout
+from likely._kernels._node import Plain, Slopes, differentiable_slopes, fused_loss, fused_losses, triton_kernels
+from likely._kernels._operator import register
 from likely._validation import broadcast, reduce
 from likely.constraints import Exp, Interval, ShiftedSoftplus
-from likely.kernels import _native
-from likely.kernels._native import Layout
-from likely.kernels._node import Plain, Slopes, differentiable_slopes, fused_loss, fused_losses, triton_kernels
-from likely.kernels._operator import register
 
 PLAIN: dict[str, Callable[..., Tensor]] = {}  # (prediction, target, scale[, shape]) -> NLL without constants
 

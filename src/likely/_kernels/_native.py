@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from likely.kernels._coefficients import partition
+from likely._kernels._coefficients import partition
 
 KINDS = ("normal", "laplace", "student_t", "robust", "bernoulli")
 PARTS, TERMS = 4, 10  # as in location.cpp
@@ -76,7 +76,7 @@ class Library(NamedTuple):
 @cache
 def library() -> Library | None:
     """The kernels of location.cpp, softmax.cpp and head.cpp; None unless all are there."""
-    location, softmax, head = (load(f"kernels/{name}") for name in ("location", "softmax", "head"))
+    location, softmax, head = (load(f"_kernels/{name}") for name in ("location", "softmax", "head"))
     if location is None or softmax is None or head is None:
         return None
     whole: Any = ctypes.c_int64
@@ -206,8 +206,8 @@ def moments(x: Tensor, mean: Tensor, var: Tensor, batches: Tensor, *, momentum: 
     """Update the running statistics from x, and return the mean and standard deviation to standardise x by."""
     width = len(mean)
     result = mean.new_empty((5, width))
-    statistics = (t.data_ptr() for t in (mean, var, batches, result))
-    built().moments(x.data_ptr(), x.numel() // width, width, learning, momentum, *statistics)
+    places = [t.data_ptr() for t in (mean, var, batches, result)]
+    built().moments(x.data_ptr(), x.numel() // width, width, learning, momentum, *places)
     return result
 
 
@@ -215,8 +215,8 @@ def head(features: Tensor, weight: Tensor, bias: Tensor, moments: Tensor) -> Ten
     """A linear layer's output for standardised features, shape (rows, outputs)."""
     outputs, width = weight.shape
     raw = features.new_empty((features.numel() // width, outputs))
-    read = (t.data_ptr() for t in (moments, weight, bias, raw))
-    built().head(features.data_ptr(), len(raw), width, outputs, *read)
+    places = [t.data_ptr() for t in (moments, weight, bias, raw)]
+    built().head(features.data_ptr(), len(raw), width, outputs, *places)
     return raw
 
 
@@ -225,8 +225,8 @@ def head_slopes(
 ) -> None:
     """Write the gradients of features, weight and bias into those of ``slopes`` that are tensors."""
     outputs, width = weight.shape
-    read = (_at(t) for t in (moments, weight, *slopes))
-    built().head_slopes(d_raw.data_ptr(), features.data_ptr(), len(d_raw), width, outputs, *read)
+    places = [0 if t is None else t.data_ptr() for t in (moments, weight, *slopes)]
+    built().head_slopes(d_raw.data_ptr(), features.data_ptr(), len(d_raw), width, outputs, *places)
 
 
 def _at(tensor: Tensor | None) -> int:

@@ -5,8 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from likely.kernels._node import multiplied
-from likely.kernels._softmax import row_weight, softmax_sum_
+from likely._kernels._node import multiplied
+from likely._kernels._softmax import row_weight, softmax_sum_
 
 
 def linear_softmax_nll(

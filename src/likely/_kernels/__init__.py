@@ -5,10 +5,10 @@ numbers and takes over wherever a kernel does not apply: other dtypes and device
 differentiation, gradients of gradients, TorchScript, and ``torch.compile``, whose own fusion reaches across the loss.
 """
 
-from likely.kernels._linear_softmax import linear_softmax_nll
-from likely.kernels._location import PLAIN, Location, layout_of, location_nll
-from likely.kernels._native import KINDS, MAX_CLASSES, Layout, moments
-from likely.kernels._node import (
+from likely._kernels._linear_softmax import linear_softmax_nll
+from likely._kernels._location import PLAIN, Location, layout_of, location_nll
+from likely._kernels._native import KINDS, MAX_CLASSES, Layout, moments
+from likely._kernels._node import (
     Head,
     Job,
     applies,
@@ -22,7 +22,7 @@ from likely.kernels._node import (
     transformed,
     unit_moments,
 )
-from likely.kernels._softmax import Softmax, softmax_nll
+from likely._kernels._softmax import Softmax, softmax_nll
 
 __all__ = [
     "KINDS",

@@ -1,6 +1,6 @@
 # Kernels are compiled by Triton, which infers the types of their arguments from the call.
 # mypy: disable-error-code="no-untyped-def, attr-defined"
-"""Triton kernels of likely.kernels._softmax: one program per row, online softmax in float32.
+"""Triton kernels of likely._kernels._softmax: one program per row, online softmax in float32.
 
 A row is read twice, the second time mostly from the cache, which holds all rows that are processed at the same time.
 """
@@ -13,9 +13,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from likely.kernels._formulas_triton import constrained
-from likely.kernels._reduce_triton import add_up, cores, on_device
-from likely.kernels._softmax import Softmax
+from likely._kernels._formulas_triton import constrained
+from likely._kernels._reduce_triton import add_up, cores, on_device
+from likely._kernels._softmax import Softmax
 
 BLOCK, WARPS = 2048, 4
 

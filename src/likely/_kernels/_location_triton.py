@@ -1,6 +1,6 @@
 # Kernels are compiled by Triton, which infers the types of their arguments from the call.
 # mypy: disable-error-code="no-untyped-def, attr-defined"
-"""Triton kernels of likely.kernels._location: one pass over the data computes the loss and every gradient.
+"""Triton kernels of likely._kernels._location: one pass over the data computes the loss and every gradient.
 
 A fixed number of programs processes the blocks; each adds up its blocks and writes one sum, so that the result is the
 same from run to run.
@@ -14,8 +14,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from likely.kernels._coefficients import partition
-from likely.kernels._formulas_triton import (
+from likely._kernels._coefficients import partition
+from likely._kernels._formulas_triton import (
     LN2,
     LOG2E,
     PARTS,
@@ -30,14 +30,14 @@ from likely.kernels._formulas_triton import (
     student_t,
     student_t_normaliser,
 )
-from likely.kernels._location import Location
-from likely.kernels._native import Layout
-from likely.kernels._reduce_triton import BLOCK, WARPS, add_up, cores, on_device
+from likely._kernels._location import Location
+from likely._kernels._native import Layout
+from likely._kernels._reduce_triton import BLOCK, WARPS, add_up, cores, on_device
 
 PROGRAMS_PER_CORE = 32
 ALONE = 16 * BLOCK  # largest number of elements for a single program, whose sums are final
 
-# In the order of likely.kernels.KINDS.
+# In the order of likely._kernels.KINDS.
 NORMAL, LAPLACE, STUDENT_T = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
 ROBUST, BERNOULLI = tl.constexpr(3), tl.constexpr(4)
 ONE, EACH, GROUPS = (
