@@ -102,9 +102,9 @@ class ValueCheck:
                 self.done = self.told = True
                 warnings.warn(f"{name} of {type(loss).__name__} {wrong}", UserWarning, stacklevel=5)
                 return
-        self._warn_if_behind(loss, phi, prediction.detach(), target)
+        self.warn_if_behind(loss, phi, prediction.detach(), target)
 
-    def _warn_if_behind(self, loss: Any, phi: Mapping[str, Any], prediction: Tensor, target: Tensor) -> None:
+    def warn_if_behind(self, loss: Any, phi: Mapping[str, Any], prediction: Tensor, target: Tensor) -> None:
         """Warn if, after many steps, the slope of the NLL in a shared value is still far from zero."""
         if self.told:
             return

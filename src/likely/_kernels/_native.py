@@ -79,28 +79,24 @@ def library() -> Library | None:
     location, softmax, head = (load(f"_kernels/{name}") for name in ("location", "softmax", "head"))
     if location is None or softmax is None or head is None:
         return None
-    whole: Any = ctypes.c_int64
-    pointer: Any = ctypes.c_void_p
-    location.likely_location.argtypes = [ctypes.c_int, whole, whole, whole, ctypes.c_char_p, pointer, pointer]
-    softmax.likely_softmax.argtypes = [whole, whole, whole, ctypes.c_char_p]
-    softmax.likely_softmax.restype = None
-    softmax.likely_labels.argtypes = [pointer, whole, whole, whole]
-    softmax.likely_labels.restype = whole
-    head.likely_moments.argtypes = [pointer, whole, whole, ctypes.c_int, ctypes.c_float] + [pointer] * 4
-    head.likely_head.argtypes = [pointer, whole, whole, whole] + [pointer] * 4
-    head.likely_head_slopes.argtypes = [pointer, pointer, whole, whole, whole] + [pointer] * 5
-    for kernel in (head.likely_moments, head.likely_head, head.likely_head_slopes):
-        kernel.restype = None
     q, r = partition(PARTS, TERMS)
     return Library(
-        location.likely_location,
-        softmax.likely_softmax,
-        softmax.likely_labels,
-        head.likely_moments,
-        head.likely_head,
-        head.likely_head_slopes,
+        _typed(location.likely_location, "iqqqsPP", ctypes.c_int),
+        _typed(softmax.likely_softmax, "qqqs"),
+        _typed(softmax.likely_labels, "Pqqq", ctypes.c_int64),
+        _typed(head.likely_moments, "PqqifPPPP"),
+        _typed(head.likely_head, "PqqqPPPP"),
+        _typed(head.likely_head_slopes, "PPqqqPPPPP"),
         (q.ctypes.data, r.ctypes.data),  # cached by partition, and so never freed
     )
+
+
+def _typed(function: Any, arguments: str, result: type | None = None) -> Callable[..., Any]:
+    """A C function with the types of its arguments, by the letters of :mod:`struct`."""
+    types = {"i": ctypes.c_int, "q": ctypes.c_int64, "f": ctypes.c_float, "s": ctypes.c_char_p, "P": ctypes.c_void_p}
+    function.argtypes, function.restype = [types[letter] for letter in arguments], result
+    typed: Callable[..., Any] = function
+    return typed
 
 
 def built() -> Library:

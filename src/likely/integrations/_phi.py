@@ -55,7 +55,7 @@ class Caught:
             phi = loss._phi(prediction, kwargs.get("features"), kwargs.get("index"))
             for part in predicted:
                 part.train()
-            loss._guard.follow(loss, phi, prediction, target)
+            loss._value_check.warn_if_behind(loss, phi, prediction, target)
         self.batches.clear()
 
     def _catcher(self, name: str) -> Callable[..., None]:

@@ -40,7 +40,14 @@ from likely.likelihoods.multi_task import *
 
 
 def exported(kind: type) -> list[str]:
-    """List the public names of one kind, for the module that re-exports them."""
+    """List the public names of one kind, for the module that re-exports them.
+
+    Args:
+        kind: class whose subclasses are listed, or the type of functions.
+
+    Returns:
+        Names in alphabetical order.
+    """
 
     def belongs(thing: object) -> bool:
         public = getattr(thing, "__module__", "").startswith(f"{__name__}.") and "._" not in thing.__module__

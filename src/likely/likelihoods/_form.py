@@ -51,6 +51,18 @@ def functional_form(
     has the options ``reduction``, ``full`` and ``validate_args``. Keywords of the formula whose default is True or
     False are options and passed on unchanged; ``log_input`` tells whether the prediction is the logarithm of a mean.
 
+    Args:
+        constant: term that does not depend on a parameter, added under ``full=True``: a number (0 by default), or a
+            function of the target.
+        target: check of the target's values, ``check(name, values, validate_args)``; None (the default) allows all.
+        log_target: whether formula and constant receive the logarithm of the target, which must be positive.
+        mean: check of the prediction under ``log_input=False``; by default it must be ≥ 0.
+        fused: whether there is a kernel of this name, for a location with a scale and at most one shape.
+        **checks: checks of parameters by name; a parameter without one must be positive.
+
+    Returns:
+        The decorator.
+
     >>> import torch
     >>> from likely.likelihoods import functional_form
     >>> @functional_form()

@@ -1,7 +1,6 @@
 """Convert a loss of ``torch.nn`` into the equivalent likelihood, whose parameter learns."""
 
 from collections.abc import Callable
-from inspect import signature
 from typing import Any, Unpack
 
 import torch
@@ -83,10 +82,6 @@ def from_torch(
         dispersion = parameters.setdefault("dispersion", Global())
         if isinstance(dispersion, int | float) and dispersion == 0:
             likelihood, parameters = PoissonLoss, {k: v for k, v in parameters.items() if k != "dispersion"}
-    if unknown := [name for name in parameters if name not in signature(likelihood).parameters]:
-        raise TypeError(
-            f"{likelihood.__name__} has no parameter {', '.join(unknown)}; it has {', '.join(likelihood.slots)}"
-        )
     full = bool(getattr(loss, "full", False)) if full is None else full
     options |= {"reduction": loss.reduction, "full": full, "validate_args": validate_args, **parameters}
     converted = likelihood(**options)

@@ -117,9 +117,8 @@ class LikelihoodLoss(nn.Module):
             parameter.follows_errors = any(other.start for other in self.slots.values())
             setattr(self, name, parameter)
         if parameters:
-            raise TypeError(
-                f"{type(self).__name__} has no parameter {', '.join(parameters)}; it has {', '.join(self.slots)}"
-            )
+            known = ", ".join(dict.fromkeys([*self.slots, *inspect.signature(type(self)).parameters]))
+            raise TypeError(f"{type(self).__name__} has no parameter {', '.join(parameters)}; it has {known}")
 
     def forward(
         self,
