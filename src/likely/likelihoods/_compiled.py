@@ -60,7 +60,7 @@ def traced(loss: Loss, prediction: Tensor, target: Tensor, features: Any, index:
         fixed = isinstance(parameter, Fixed)
         value = parameter(dtype=torch.float32) if fixed else parameter(features=features, index=index)
         single = single and value.dtype is torch.float32
-        phi[name] = loss._placed(name, value, prediction.shape) if value.ndim else value
+        phi[name] = loss._placed(name, value, prediction.shape)
     constant = loss._fused.constant if loss.full else 0.0
     if single and _has_kernel(loss._fused.kind, prediction):
         values = phi.values()

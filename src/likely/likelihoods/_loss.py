@@ -390,6 +390,8 @@ class LikelihoodLoss(nn.Module):
 
     def _placed(self, name: str, value: Tensor, outer: torch.Size) -> Tensor:
         """A parameter's value with axes added, so that it broadcasts to one number per element."""
+        if not value.ndim:
+            return value
         parameter: Parameter = getattr(self, name)
         value = value.reshape(aligned(value.shape, parameter, outer))
         if not fits(value.shape, outer):

@@ -100,12 +100,8 @@ def softmax_nll(
         raise ValueError(
             f"temperature {tuple(temperature.shape)} does not broadcast to {tuple(outer)}, one value per row"
         )
-    if is_spread(logits):
-        options = {"ignore_index": ignore_index, "label_smoothing": label_smoothing}
-        return _reduced(
-            _spread(logits, target, temperature, weight, **options), target, weight, reduction, ignore_index
-        )
-    if weight is None and _has_kernel(logits, target, temperature):
+    spread = is_spread(logits)
+    if not spread and weight is None and _has_kernel(logits, target, temperature):
         return kernels.softmax_nll(
             logits,
             target.long(),
@@ -114,13 +110,14 @@ def softmax_nll(
             smoothing=label_smoothing,
             reduction=reduction,
         )
-    options = {"ignore_index": ignore_index, "label_smoothing": label_smoothing}
-    nll = _plain(logits, target, temperature, weight=weight, **options)  # type: ignore[arg-type]
-    return _reduced(nll, target, weight, reduction, ignore_index)
+    by_row = _spread if spread else _plain
+    options = {"ignore_index": ignore_index, "label_smoothing": label_smoothing, "weight": weight}
+    nll = by_row(logits, target, temperature, **options)  # type: ignore[arg-type]
+    return over_labels(nll, target, weight, reduction, ignore_index)
 
 
-def _reduced(nll: Tensor, target: Tensor, weight: Tensor | None, reduction: str, ignore_index: int) -> Tensor:
-    """A mean is over the labels that count, by their class weights."""
+def over_labels(nll: Tensor, target: Tensor, weight: Tensor | None, reduction: str, ignore_index: int) -> Tensor:
+    """Reduce NLLs of rows; a mean is over the labels that count, by their class weights."""
     if reduction == "mean" and not target.is_floating_point() and target.numel():
         if weight is None:
             return nll.sum() / (target != ignore_index).sum().clamp(min=1)
@@ -129,7 +126,9 @@ def _reduced(nll: Tensor, target: Tensor, weight: Tensor | None, reduction: str,
     return reduce(nll, reduction)
 
 
-def _spread(logits: Tensor, target: Tensor, temperature: Tensor, weight: Tensor | None, **options: Any) -> Tensor:
+def _spread(
+    logits: Tensor, target: Tensor, temperature: Tensor, *, weight: Tensor | None = None, **options: Any
+) -> Tensor:
     """The NLL of every row, of logits whose classes are spread over processes."""
     axis, _ = _axes(logits)
     temperature = local_part(temperature) if is_spread(temperature) else temperature
