@@ -144,7 +144,7 @@ class OptimizerCheck:
         self.parameters: list[nn.Parameter] = []
 
     def __getstate__(self) -> dict[str, object]:
-        return OptimizerCheck().__dict__ if not self.done else {**OptimizerCheck().__dict__, "done": True}
+        return {**OptimizerCheck().__dict__, "done": self.done}
 
     def warn_if_not_optimized(self, loss: nn.Module, prediction: Tensor) -> None:
         """Warn if parameters receive gradients while only the model's optimizer steps."""

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar, TypedDict
 
 import torch
@@ -340,7 +340,8 @@ class LikelihoodLoss(nn.Module):
 
     def _unchanged_on_error(self) -> AbstractContextManager[None]:
         """Restore the statistics of Predicted parameters if the batch raises an error."""
-        return unchanged_on_error([module for module in self._modules.values() if isinstance(module, Predicted)])
+        predicted = [module for module in self._modules.values() if isinstance(module, Predicted)]
+        return unchanged_on_error(predicted) if predicted else nullcontext()
 
     def _can_fuse(self, prediction: Tensor, target: Tensor) -> bool:
         """Whether a fused kernel takes this batch from the stored parameters to the loss, if it can read those too."""
