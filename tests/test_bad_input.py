@@ -147,7 +147,7 @@ MISTAKES = {
     "an unknown parameter": (
         lambda: likely.NormalLoss(sigma=1.0),
         TypeError,
-        "unexpected keyword argument 'sigma'",
+        "NormalLoss has no parameter sigma; it has scale",
     ),
     "a constraint that is none": (
         lambda: likely.Global(constraint=torch.exp),

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import likely
-from likely._collapse import EVERY
+from likely._training_checks import STEPS_BETWEEN_CHECKS as EVERY
 from likely.integrations.monitor import LikelihoodMonitor
 
 AT_FLOOR = {**likely.paper.SCALE, "init": 0.0143}  # of that constraint: .01422

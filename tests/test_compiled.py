@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import likely
-from likely import kernels
+from likely import _kernels as kernels
 
 # Torch warns about its own use of autograd functions and of TorchScript while it compiles.
 pytestmark = [
@@ -22,8 +22,8 @@ OPTIONS = [
     {"multiplier": 2.0},
     {"scale": 0.7},
     {"scale": likely.Global((3,))},
-    {"scale": likely.Predicted(4, weights="he")},
-    {"scale": likely.Predicted(4, (3,), weights="he")},
+    {"scale": likely.Predicted(4, weights="glorot")},
+    {"scale": likely.Predicted(4, (3,), weights="glorot")},
 ]
 
 

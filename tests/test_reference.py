@@ -21,12 +21,11 @@ DOCS = Path(__file__).parents[1] / "docs"
 MODULES = [
     "likely",
     "likely.indexed",
-    "likely.kernels",
     *(f"likely.{name}" for name in likely.__all__ if inspect.ismodule(getattr(likely, name))),
     *(f"likely.integrations.{m.name}" for m in pkgutil.iter_modules(integrations.__path__) if m.name[0] != "_"),
 ]
 
-INNER = ("likely.kernels", "likely.likelihoods")  # what losses are made of: an example is that of the loss
+INNER = ("likely.likelihoods",)  # what losses are made of: an example is that of the loss
 
 
 def exported(module: ModuleType) -> dict[str, Any]:

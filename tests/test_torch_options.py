@@ -6,8 +6,8 @@ from torch import nn
 from torch.nn import functional as TF
 
 import likely
+from likely import _kernels as kernels
 from likely import functional as F
-from likely import kernels
 from likely.likelihoods import softmax
 
 reductions = pytest.mark.parametrize("reduction", ["mean", "sum", "none"])

@@ -6,8 +6,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 import torch
 from torch import Tensor, nn
 
+from likely._kernels import available, is_readable, moments, no_transform_active
 from likely._validation import transformed
-from likely.kernels import available, moments, undisturbed, usual
 
 
 class Standardize(nn.Module):
@@ -56,9 +56,9 @@ class Standardize(nn.Module):
     def moments(self, x: Tensor) -> Tensor | None:
         """Mean and deviation after this batch, and what :meth:`put_back` needs, by a kernel; None without one."""
         buffers = (self.mean, self.var, self.batches)
-        if torch.compiler.is_compiling() or not x.is_cpu or not x.numel() or not all(map(usual, (x, *buffers))):
+        if torch.compiler.is_compiling() or not x.is_cpu or not x.numel() or not all(map(is_readable, (x, *buffers))):
             return None
-        if _shared() or not (available(x) and undisturbed()):
+        if _shared() or not (available(x) and no_transform_active()):
             return None
         learning = self.training and not _recomputing()
         return moments(x.detach(), *buffers, momentum=self.momentum, learning=learning)

@@ -15,8 +15,8 @@ from likely.row_store import RowStore
 __all__ = ["Supervised", "clip_gradients", "param_groups"]
 
 # Chosen by the benchmark `start`.
-_FASTER = 10.0  # times the model's rate …
-_FASTEST = 0.1  # … up to this one, unless the model's is higher
+_SCALE_RATE_FACTOR = 10.0  # times the model's rate …
+_MAX_SCALE_RATE = 0.1  # … up to this one, unless the model's is higher
 
 
 def param_groups(
@@ -78,7 +78,7 @@ def param_groups(
         if isinstance(parameter, Global) or (isinstance(parameter, Predicted) and parameter.has_own_net):
             level = id(parameter.level())
             if parameter.follows_errors and level in rates:
-                rates[level] = max(lr, min(_FASTER * lr, _FASTEST))
+                rates[level] = max(lr, min(_SCALE_RATE_FACTOR * lr, _MAX_SCALE_RATE))
     parameters = model.parameters() if isinstance(model, nn.Module) else model
     model_parameters = [p for p in parameters if p.requires_grad and id(p) not in rates]
     groups = [{"name": "model", "params": model_parameters, "lr": lr, "weight_decay": weight_decay, **kwargs}]

@@ -8,8 +8,8 @@ from importlib import metadata
 import pytest
 
 from likely import _machine, cli
+from likely._kernels import _native
 from likely.cli import info
-from likely.kernels import _native
 
 WITHOUT_EXTRA = """
 import importlib.abc, sys

@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from likely import kernels, likelihoods
+from likely import _kernels as kernels
+from likely import likelihoods
 
 assert likelihoods.LIKELIHOODS  # whose files leave their formulas in PLAIN
 KINDS = {

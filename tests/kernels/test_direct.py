@@ -1,4 +1,4 @@
-"""The short way through a loss gives what the long way gives, and gives way to it wherever somebody looks on."""
+"""The fused path of a loss gives what its functional form gives, and gives way to it wherever somebody looks on."""
 
 import copy
 import math
@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 import likely
-from likely.kernels import Layout, _native, available, layout_of
-from likely.likelihoods._short import Shortcut
+from likely._kernels import Layout, _native, available, layout_of
+from likely.likelihoods._fused import FusedPath
 
 pytestmark = pytest.mark.skipif(_native.library() is None, reason="installed without a C++ compiler")
 
@@ -67,14 +67,14 @@ def assert_same(
     """Loss, gradients and what is learned are those of the long way."""
     other = long_way(loss_fn)  # before anything is learned
     theirs = outcome(other, prediction, target, more)
-    assert not went_short(other)
+    assert not was_fused(other)
     for ours, own in zip(outcome(loss_fn, prediction, target, more), theirs, strict=True):
         assert bool(ours.isfinite().all())
         torch.testing.assert_close(ours, own, rtol=rtol, atol=2e-6 * max(1.0, *own.abs().flatten().tolist(), 0.0))
 
 
-def went_short(loss_fn: likely.LikelihoodLoss) -> bool:
-    _, job = loss_fn._shortcut.last
+def was_fused(loss_fn: likely.LikelihoodLoss) -> bool:
+    _, job = loss_fn._fused_path.last
     return job is not None
 
 
@@ -85,7 +85,7 @@ def went_short(loss_fn: likely.LikelihoodLoss) -> bool:
 def test_as_the_long_way(loss: type, kind: str, rows: int, columns: int, device: str) -> None:
     loss_fn = made(loss, kind, rows, columns).to(device)
     assert_same(loss_fn, *batch(loss, rows, columns, device))
-    assert went_short(loss_fn) or (device == "cuda" and kind == "predicted")
+    assert was_fused(loss_fn) or (device == "cuda" and kind == "predicted")
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -98,7 +98,7 @@ def test_many_threads(loss: type, kind: str) -> None:
         assert_same(loss_fn, *batch(loss, rows, 10), rtol=5e-5)
     finally:
         torch.set_num_threads(before)
-    assert went_short(loss_fn)
+    assert was_fused(loss_fn)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_options_of_softmax(options: dict[str, object], device: str) -> None:
     logits, target, more = batch(likely.SoftmaxLoss, 50, 4, device)
     logits[3, (target[3] + 1) % 4] = -math.inf if "label_smoothing" not in options else -30.0
     assert_same(loss_fn, logits, target, more)
-    assert went_short(loss_fn)
+    assert was_fused(loss_fn)
 
 
 @pytest.mark.parametrize("shape", [(), (5,), (3, 1, 1), (4, 5), (3, 4, 5), (1, 5)])
@@ -127,7 +127,7 @@ def test_every_layout_of_a_picture(shape: tuple[int, ...]) -> None:
     x, y = torch.randn(6, 3, 4, 5, generator=draw), torch.randn(6, 3, 4, 5, generator=draw)
     more = {"features": torch.zeros(0)}
     assert_same(loss_fn, x, y, more)
-    assert went_short(loss_fn)
+    assert was_fused(loss_fn)
 
 
 def test_a_layout_that_no_kernel_reads_goes_the_long_way() -> None:
@@ -135,7 +135,7 @@ def test_a_layout_that_no_kernel_reads_goes_the_long_way() -> None:
     assert layout_of((4, 1), (4, 10), None) == Layout(10, 4)
     loss_fn = likely.NormalLoss(scale=likely.Global((3, 1, 5)))
     assert loss_fn(torch.zeros(2, 3, 4, 5), torch.zeros(2, 3, 4, 5)).item() == pytest.approx(0.918938533)
-    assert not went_short(loss_fn)
+    assert not was_fused(loss_fn)
 
 
 @pytest.mark.parametrize("kind", ["global", "predicted"])
@@ -229,10 +229,10 @@ def test_a_users_own_class_is_asked() -> None:
 def test_copies_begin_anew() -> None:
     loss_fn = likely.NormalLoss()
     loss_fn(torch.zeros(3), torch.ones(3))
-    assert went_short(loss_fn)
+    assert was_fused(loss_fn)
     for other in (copy.deepcopy(loss_fn), pickle.loads(pickle.dumps(loss_fn))):
-        assert isinstance(other._shortcut, Shortcut)
-        assert not went_short(other)
+        assert isinstance(other._fused_path, FusedPath)
+        assert not was_fused(other)
         assert other(torch.zeros(3), torch.ones(3)) == loss_fn(torch.zeros(3), torch.ones(3))
 
 
@@ -258,7 +258,7 @@ def test_a_guard_looks_on_the_short_way_too() -> None:
         loss_fn(x, torch.zeros(4))
     with pytest.warns(UserWarning, match="lies at the floor"):
         loss_fn(x, torch.zeros(4))
-    assert went_short(loss_fn)
+    assert was_fused(loss_fn)
 
 
 def test_features_of_a_sequence() -> None:
@@ -267,7 +267,7 @@ def test_features_of_a_sequence() -> None:
     x, y = torch.randn(4, 5, 2, generator=draw), torch.randn(4, 5, 2, generator=draw)
     more = {"features": torch.randn(4, 5, 3, generator=draw)}
     assert_same(loss_fn, x, y, more)
-    assert went_short(loss_fn)
+    assert was_fused(loss_fn)
 
 
 def test_a_layer_of_the_users_own() -> None:

@@ -20,7 +20,7 @@ VARIABLES = {
     *("PYTORCH_ENABLE_MPS_FALLBACK", "TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE", "TRITON_INTERPRET"),
 }
 PRIVATE = {"LIKELY_DATA"}
-SOURCES = ("kernels/location", "kernels/softmax", "kernels/head", "row_store/rule")
+SOURCES = ("_kernels/location", "_kernels/softmax", "_kernels/head", "row_store/rule")
 ABSENT = "absent: torch's operations are used"
 
 
@@ -94,7 +94,7 @@ def _torch() -> Section:
 
 def _kernels() -> Section:
     """The compiled library in use for each C++ file, and Triton's version."""
-    from likely.kernels import _native
+    from likely._kernels import _native
 
     loaded = {source: _native.load(source) for source in SOURCES}
     files = {source: ABSENT if library is None else Path(library._name).name for source, library in loaded.items()}

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from likely._collapse import trouble
+from likely._training_checks import trouble
 from likely._validation import may_look
 from likely.losses import LikelihoodLoss
 from likely.parameters import Data, Fixed, Global, Parameter, Predicted
@@ -56,7 +56,7 @@ class Caught:
             phi = loss._phi(prediction, kwargs.get("features"), kwargs.get("index"))
             for part in predicted:
                 part.train()
-            loss._guard.follow(loss, phi, prediction, target)
+            loss._value_check.warn_if_behind(loss, phi, prediction, target)
         self.batches.clear()
 
     def _catch(self, name: str, parameter: nn.Module, _args: object, value: Tensor) -> None:

@@ -12,11 +12,11 @@ from types import FunctionType
 
 from likely.likelihoods._form import functional_form as functional_form
 from likely.likelihoods._loss import LikelihoodLoss as LikelihoodLoss
-from likely.likelihoods._loss import Slot as Slot
 from likely.likelihoods._record import LIKELIHOODS as LIKELIHOODS
 from likely.likelihoods._record import Likelihood as Likelihood
 from likely.likelihoods._record import Residuals as Residuals
 from likely.likelihoods._record import register as register
+from likely.likelihoods._slot import Slot as Slot
 from likely.likelihoods.normal import *
 from likely.likelihoods.laplace import *
 from likely.likelihoods.student_t import *
@@ -40,7 +40,14 @@ from likely.likelihoods.multi_task import *
 
 
 def exported(kind: type) -> list[str]:
-    """List the public names of one kind, for the module that re-exports them."""
+    """List the public names of one kind, for the module that re-exports them.
+
+    Args:
+        kind: class whose subclasses are listed, or the type of functions.
+
+    Returns:
+        Names in alphabetical order.
+    """
 
     def belongs(thing: object) -> bool:
         public = getattr(thing, "__module__", "").startswith(f"{__name__}.") and "._" not in thing.__module__

@@ -2,8 +2,6 @@
 
 import inspect
 import math
-import re
-import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any, TypedDict, TypeVar
@@ -11,7 +9,7 @@ from typing import Any, TypedDict, TypeVar
 import torch
 from torch import Tensor
 
-from likely import kernels
+from likely._kernels import PLAIN, applies, location_nll
 from likely._validation import (
     check_floating,
     check_not_negative,
@@ -21,7 +19,7 @@ from likely._validation import (
     prepare,
     reduce,
 )
-from likely.likelihoods._short import Fused
+from likely.likelihoods._fused import Fused
 
 Value = Tensor | Any  # callers pass a number or a tensor; the formula receives a tensor
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
@@ -53,8 +51,17 @@ def functional_form(
     has the options ``reduction``, ``full`` and ``validate_args``. Keywords of the formula whose default is True or
     False are options and passed on unchanged; ``log_input`` tells whether the prediction is the logarithm of a mean.
 
-    If the formula's docstring has a section ``Args``, the three options are added to it (in place of an entry
-    ``**how``), and what is returned and raised.
+    Args:
+        constant: term that does not depend on a parameter, added under ``full=True``: a number (0 by default), or a
+            function of the target.
+        target: check of the target's values, ``check(name, values, validate_args)``; None (the default) allows all.
+        log_target: whether formula and constant receive the logarithm of the target, which must be positive.
+        mean: check of the prediction under ``log_input=False``; by default it must be ≥ 0.
+        fused: whether there is a kernel of this name, for a location with a scale and at most one shape.
+        **checks: checks of parameters by name; a parameter without one must be positive.
+
+    Returns:
+        The decorator.
 
     >>> import torch
     >>> from likely.likelihoods import functional_form
@@ -66,14 +73,7 @@ def functional_form(
     """
 
     def decorate(formula: Formula) -> Formula:
-        options, starts, names = _keywords(formula)
-        ranges = {name: checks.get(name, check_positive) for name in names}
-
-        def check(parameters: Mapping[str, Tensor | float], validate_args: bool | None) -> None:
-            for name, in_range in ranges.items():
-                in_range(name, parameters[name], validate_args)
-
-        kernel = _kernel(formula, names, check) if fused else None
+        rules = _Rules(formula, check_positive_target if log_target else target, log_target, mean, checks)
 
         @wraps(formula)
         def form(
@@ -83,69 +83,118 @@ def functional_form(
             reduction: str = "mean",
             full: bool = True,
             validate_args: bool | None = None,
-            **parameters: Any,
+            **given: Any,
         ) -> Tensor:
-            chosen = {name: parameters.pop(name, default) for name, default in options.items()} if options else options
-            for name, value in starts.items():
-                parameters.setdefault(name, value)
-            if parameters.keys() != ranges.keys():
-                try:
-                    signature.bind(prediction, target, **parameters)  # raises an error that names what is missing
-                except TypeError as error:
-                    raise TypeError(f"{formula.__name__}() {error}") from None
-            if kernel:
-                return kernel(prediction, target, parameters, constant if full else 0.0, reduction, validate_args)
-            check(parameters, validate_args)
-            if not chosen.get("log_input", True):
-                check_floating("prediction", prediction)
-                mean("prediction", prediction, validate_args)
-            if within:
-                within("target", target, validate_args)
-            if log_target:
-                target = logarithm(prediction, target)
-            prediction, target, *values = prepare(prediction, target, **parameters)
-            nll = formula(prediction, target, **dict(zip(parameters, values, strict=True)), **chosen)
-            if full and constant:
-                nll = nll + (constant(target) if callable(constant) else constant)
-            return reduce(nll, reduction)
+            parameters, options = rules.named(prediction, target, given)
+            how: Any = (constant if full else 0.0, reduction, validate_args)
+            if fused:
+                return rules.by_kernel(prediction, target, parameters, *how)
+            return rules.by_formula(prediction, target, parameters, options, *how)
 
-        if kernel:
-            form.fused = Fused(formula.__name__.removesuffix("_nll"), kernel_order(names), constant)  # type: ignore[attr-defined, arg-type]
-        form.__signature__ = signature = _signature(formula, form)  # type: ignore[attr-defined]
-        form.__doc__ = _documented(formula.__doc__)
+        if fused:
+            PLAIN[rules.kind] = rules.in_order
+            form.fused = Fused(rules.kind, rules.order, constant)  # type: ignore[attr-defined, arg-type]
+        form.__signature__ = rules.signature = _signature(formula, form)  # type: ignore[attr-defined]
         return form  # type: ignore[return-value]
 
-    within = check_positive_target if log_target else target
     return decorate
 
 
-_OPTIONS = """
-    reduction: ``"mean"`` (the default), ``"sum"`` or ``"none"``.
-    full: whether terms that do not depend on any parameter are included; ``True`` by default.
-    validate_args: whether tensor values are checked; by default (None) on the CPU only."""
-_RETURNS = """
-Returns:
-    A scalar, or one value per element under ``reduction="none"``."""
-_RAISES = """
-Raises:
-    ValueError: shapes do not broadcast, a value is out of range, or the reduction is unknown."""
+class _Rules:
+    """How a formula is computed: its parameters and options, what is checked, and by which way."""
+
+    signature: inspect.Signature
+
+    def __init__(
+        self,
+        formula: Callable[..., Tensor],
+        target: Check | None,
+        log_target: bool,
+        mean: Check,
+        checks: Mapping[str, Check],
+    ) -> None:
+        self.formula, self.target, self.log_target, self.mean = formula, target, log_target, mean
+        self.options, self.starts, names = _keywords(formula)
+        self.ranges = {name: checks.get(name, check_positive) for name in names}
+        self.order = tuple(sorted(names, key=lambda name: name != "scale"))  # in which kernels read parameters
+        self.kind = formula.__name__.removesuffix("_nll")
+
+    def named(self, prediction: Tensor, target: Tensor, given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Parameters and options by name, with defaults."""
+        options = {name: given.pop(name, default) for name, default in self.options.items()}
+        for name, value in self.starts.items():
+            given.setdefault(name, value)
+        if given.keys() != self.ranges.keys():
+            try:
+                self.signature.bind(prediction, target, **given)  # raises an error that names what is missing
+            except TypeError as error:
+                raise TypeError(f"{self.formula.__name__}() {error}") from None
+        return given, options
+
+    def check(self, parameters: Mapping[str, Any], validate_args: bool | None) -> None:
+        """Raise an error if a parameter is out of range."""
+        for name, in_range in self.ranges.items():
+            in_range(name, parameters[name], validate_args)
+
+    def in_order(self, prediction: Tensor, target: Tensor, *values: Tensor) -> Tensor:
+        """The NLL of every element without constants, of parameters in the order of kernels."""
+        return self.formula(prediction, target, **dict(zip(self.order, values, strict=True)))
+
+    def by_formula(
+        self,
+        prediction: Tensor,
+        target: Tensor,
+        parameters: Mapping[str, Any],
+        options: Mapping[str, Any],
+        constant: float | Callable[[Tensor], Tensor],
+        reduction: str,
+        validate_args: bool | None,
+    ) -> Tensor:
+        """The NLL by torch's operations."""
+        self.check(parameters, validate_args)
+        if not options.get("log_input", True):
+            check_floating("prediction", prediction)
+            self.mean("prediction", prediction, validate_args)
+        if self.target:
+            self.target("target", target, validate_args)
+        if self.log_target:
+            target = logarithm(prediction, target)
+        prediction, target, *values = prepare(prediction, target, **parameters)
+        nll = self.formula(prediction, target, **dict(zip(parameters, values, strict=True)), **options)
+        return reduce(_with_constant(nll, constant, target), reduction)
+
+    def by_kernel(
+        self,
+        prediction: Tensor,
+        target: Tensor,
+        parameters: Mapping[str, Any],
+        constant: float,
+        reduction: str,
+        validate_args: bool | None,
+    ) -> Tensor:
+        """The NLL by its fused kernel where that applies, else by torch's operations."""
+        check_reduction(reduction)
+        inputs = (prediction, target, *_as_tensors(prediction, [parameters[name] for name in self.order]))
+        fused = applies(*inputs)
+        if fused and reduction != "none" and prediction.is_cpu:
+            total = location_nll(self.kind, *inputs, constant=constant, reduction=reduction)
+            # A parameter out of range makes the sum infinite or NaN: only then is a pass over memory spent to find it.
+            if not math.isfinite(total.item()):
+                self.check(parameters, validate_args)
+            return total
+        self.check(parameters, validate_args)
+        if not fused:
+            inputs = prepare(prediction, target, **{name: parameters[name] for name in self.order})
+            fused = applies(*inputs)
+        if fused:
+            return location_nll(self.kind, *inputs, constant=constant, reduction=reduction)
+        return reduce(_with_constant(self.in_order(*inputs), constant, target), reduction)
 
 
-def _documented(text: str | None) -> str | None:
-    """Complete a docstring that has a section ``Args``: what all forms share is written here, once."""
-    start = re.search(r"^( *)Args:$", text or "", re.MULTILINE)
-    if text is None or start is None:
-        return text
-    options, returns, raises = (textwrap.indent(part, start[1]) for part in (_OPTIONS, _RETURNS, _RAISES))
-    sections = text.rstrip().split("\n\n")
-    args = next(place for place, section in enumerate(sections) if section.lstrip("\n").startswith(start[0]))
-    sections[args] = re.sub(r"\n *\*\*how: .*", "", sections[args]) + options
-    if f"\n{start[1]}Returns:\n" in text:
-        args += 1
-    else:
-        sections[args] += "\n" + returns
-    sections[args] += "\n" + raises
-    return "\n\n".join(sections) + f"\n{start[1]}"
+def _with_constant(nll: Tensor, constant: float | Callable[[Tensor], Tensor], target: Tensor) -> Tensor:
+    if not constant:
+        return nll
+    return nll + (constant(target) if callable(constant) else constant)
 
 
 def logarithm(prediction: Tensor, target: Tensor) -> Tensor:
@@ -172,50 +221,6 @@ def _signature(formula: Callable[..., Tensor], form: Callable[..., Tensor]) -> i
     # The general one's annotations are the formula's, by functools.wraps.
     how = [general.parameters[name].replace(annotation=kind) for name, kind in How.__annotations__.items()]
     return plain.replace(parameters=[*parameters, *how])
-
-
-def kernel_order(names: Sequence[str]) -> tuple[str, ...]:
-    """Parameters in the order in which kernels read them."""
-    return tuple(sorted(names, key=lambda name: name != "scale"))
-
-
-def _kernel(formula: Callable[..., Tensor], names: Sequence[str], check: Callable[..., None]) -> Callable[..., Tensor]:
-    """The likelihood of a location and a scale by its fused kernel where that applies, else by its formula."""
-    kind = formula.__name__.removesuffix("_nll")
-    order = kernel_order(names)
-
-    def plain(prediction: Tensor, target: Tensor, *values: Tensor) -> Tensor:
-        return formula(prediction, target, **dict(zip(order, values, strict=True)))
-
-    def by_kernel(
-        prediction: Tensor,
-        target: Tensor,
-        parameters: Mapping[str, Tensor | float],
-        constant: float,
-        reduction: str,
-        validate_args: bool | None,
-    ) -> Tensor:
-        check_reduction(reduction)
-        values = [parameters[name] for name in order]
-        inputs = (prediction, target, *_as_tensors(prediction, values))
-        fused = kernels.applies(*inputs)
-        if fused and reduction != "none" and prediction.device.type == "cpu":
-            total = kernels.location_nll(kind, *inputs, constant=constant, reduction=reduction)
-            # A parameter out of range makes the sum infinite or NaN: only then is a pass over memory spent to find it.
-            if not math.isfinite(total.item()):
-                check(parameters, validate_args)
-            return total
-        check(parameters, validate_args)
-        if not fused:
-            inputs = prepare(prediction, target, **dict(zip(order, values, strict=True)))
-            fused = kernels.applies(*inputs)
-        if fused:
-            return kernels.location_nll(kind, *inputs, constant=constant, reduction=reduction)
-        nll = plain(*inputs)
-        return reduce(nll + constant if constant else nll, reduction)
-
-    kernels.PLAIN[kind] = plain
-    return by_kernel
 
 
 def _as_tensors(prediction: Any, values: Sequence[Tensor | float]) -> Sequence[Any]:

@@ -1,14 +1,15 @@
 """Convert a loss of ``torch.nn`` into the equivalent likelihood, whose parameter learns."""
 
 from collections.abc import Callable
-from inspect import signature
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
 
 from likely._validation import check_floating, check_not_negative, check_real, fits
-from likely.likelihoods._loss import Features, LikelihoodLoss, ParameterLike, Phi
+from likely.likelihoods._loss import LikelihoodLoss, LossOptions, Phi
+from likely.likelihoods._row_weights import Features
+from likely.likelihoods._slot import ParameterLike
 from likely.likelihoods.bernoulli import BernoulliLoss
 from likely.likelihoods.huber import HuberLoss
 from likely.likelihoods.laplace import LaplaceLoss
@@ -81,10 +82,6 @@ def from_torch(
         dispersion = parameters.setdefault("dispersion", Global())
         if isinstance(dispersion, int | float) and dispersion == 0:
             likelihood, parameters = PoissonLoss, {k: v for k, v in parameters.items() if k != "dispersion"}
-    if unknown := [name for name in parameters if name not in signature(likelihood).parameters]:
-        raise TypeError(
-            f"{likelihood.__name__} has no parameter {', '.join(unknown)}; it has {', '.join(likelihood.slots)}"
-        )
     full = bool(getattr(loss, "full", False)) if full is None else full
     options |= {"reduction": loss.reduction, "full": full, "validate_args": validate_args, **parameters}
     converted = likelihood(**options)
@@ -126,13 +123,10 @@ class GivenVarianceLoss(NormalLoss):
         scale: ParameterLike = None,
         *,
         eps: float = 1e-6,
-        reduction: str = "mean",
-        full: bool = True,
-        multiplier: float = 1.0,
-        validate_args: bool | None = None,
+        **options: Unpack[LossOptions],
     ) -> None:
         scale = Global(init=1.0) if scale is None else scale
-        super().__init__(scale, reduction=reduction, full=full, multiplier=multiplier, validate_args=validate_args)
+        super().__init__(scale, **options)
         self.eps = eps
 
     def forward(  # type: ignore[override]

@@ -1,75 +1,42 @@
 """The base class of likelihood losses: slots for parameters, the forward pass, reductions and weights."""
 
-import math
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from typing import Any, ClassVar, NamedTuple
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, ClassVar, TypedDict
 
 import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution
-from torch.distributions.transforms import Transform
 
-from likely import kernels
-from likely._collapse import Guard
-from likely._forgotten import Watch
+from likely._kernels import KINDS, Job, Layout, Location, available, is_readable, no_transform_active
 from likely._standardize import unchanged_on_error
+from likely._training_checks import OptimizerCheck, ValueCheck
 from likely._validation import (
-    check_finite,
     check_floating,
-    check_not_negative,
     check_positive,
     check_real,
     check_reduction,
     check_same_shape,
     fits,
-    may_look,
-    reduce,
     unscriptable,
 )
-from likely.constraints import Exp
-from likely.kernels import Job, Layout
-from likely.likelihoods._fit import fit_shared
-from likely.likelihoods._short import Fused, Shortcut, aligned, constrained, same_device
-from likely.likelihoods._start import Moment
-from likely.likelihoods._traced import has_rows, traced
+from likely.likelihoods._fused import Fused, FusedPath, constrained, same_device
+from likely.likelihoods._row_weights import Features, along, harmless_features, kept_rows, row_weight, weighted
+from likely.likelihoods._slot import Slot, aligned, as_parameter
+from likely.likelihoods._start import fit_shared, may_start
 from likely.parameters import Data, Fixed, Global, Parameter, Predicted
 
-ParameterLike = Parameter | float | Tensor | None
 Phi = dict[str, Any]
-Features = Tensor | Mapping[str, Tensor] | None  # for all parameters, or by name
 
 
-class Slot(NamedTuple):
-    """The constraint and the default initial value of a likelihood's parameter.
+class LossOptions(TypedDict, total=False):
+    """Options of every loss; :class:`LikelihoodLoss` describes them."""
 
-    A fixed number must be positive, or may be zero under ``zero_allowed``; where the constraint allows negative values,
-    it is any finite number.
-
-    Args:
-        constraint: transform from the real numbers to the values that the parameter may take.
-        init: initial value.
-        zero_allowed: whether a fixed value may be zero, False by default.
-        start: estimate of the initial value from the first training batch; by default (None) it is ``init``.
-
-    >>> import likely
-    >>> from likely.losses import Slot
-    >>> Slot(likely.constraints.Exp(), init=2.0)
-    Slot(constraint=Exp(), init=2.0, zero_allowed=False, start=None)
-    """
-
-    constraint: Transform
-    init: float
-    zero_allowed: bool = False
-    start: Moment | None = None
-
-
-def scale_slot(start: Moment) -> Slot:
-    """A scale that starts from the residuals of the first training batch."""
-    return Slot(Exp(), 1.0, start=start)
-
-
-TEMPERATURE = Slot(Exp(), 1.0)
+    reduction: str
+    full: bool
+    multiplier: float
+    validate_args: bool | None
 
 
 class LikelihoodLoss(nn.Module):
@@ -122,6 +89,8 @@ class LikelihoodLoss(nn.Module):
         # Not inherited, because a subclass may change what the kernel computes.
         cls._fused = getattr(nll, "fused", None)
         cls._formula = getattr(nll, "__wrapped__", None) if cls._fused else None
+        if "__init__" in vars(cls):
+            cls.__init__.__signature__ = _with_options(cls.__init__, super(cls, cls).__init__)  # type: ignore[attr-defined]
         attributes = {"nll": nll and staticmethod(nll), "family": family, "slots": slots}
         for name, value in attributes.items():
             if value:  # otherwise inherited
@@ -141,16 +110,15 @@ class LikelihoodLoss(nn.Module):
         check_positive("multiplier", multiplier)
         self.reduction, self.full, self.validate_args = reduction, full, validate_args
         self.multiplier = float(multiplier)
-        self._watch, self._guard, self._shortcut = Watch(), Guard(), Shortcut()
+        self._optimizer_check, self._value_check, self._fused_path = OptimizerCheck(), ValueCheck(), FusedPath()
         self._begun = False  # whether no parameter waits for the first batch
         for name, slot in self.slots.items():
             parameter = as_parameter(name, parameters.pop(name, None), slot)
             parameter.follows_errors = any(other.start for other in self.slots.values())
             setattr(self, name, parameter)
         if parameters:
-            raise TypeError(
-                f"{type(self).__name__} has no parameter {', '.join(parameters)}; it has {', '.join(self.slots)}"
-            )
+            known = ", ".join(dict.fromkeys([*self.slots, *inspect.signature(type(self)).parameters]))
+            raise TypeError(f"{type(self).__name__} has no parameter {', '.join(parameters)}; it has {known}")
 
     def forward(
         self,
@@ -180,31 +148,25 @@ class LikelihoodLoss(nn.Module):
             ValueError: shapes do not match, a value is out of range, or ``features`` or ``index`` is missing.
             RuntimeError: a Data parameter without ``fallback`` is used in evaluation mode.
         """
-        compiling = torch.compiler.is_compiling()
-        if compiling and has_rows(self):
-            from likely.likelihoods._uncompiled import uncompiled  # which loads the compiler
+        if torch.compiler.is_compiling():
+            from likely.likelihoods._compiled import compiled_loss  # which loads the compiler
 
-            return uncompiled(self, prediction, target, features, index, sample_weight)
+            return compiled_loss(self, prediction, target, features, index, sample_weight)
         if self.training and not self._begun:
-            if self._waiting():
-                if may_start(prediction):
-                    return self._first(prediction, target, features, index, sample_weight)
-            elif not compiling:  # where a change would compile the loss once more
+            if not self._waiting():
                 self._begun = True
-        if compiling:
-            if sample_weight is None and (value := traced(self, prediction, target, features, index)) is not None:
-                return value
-            return self._by_form(prediction, target, features, index, sample_weight)
-        watched = self.training and not torch._C._are_functorch_transforms_active()
-        if watched:
-            self._watch.look(self, prediction)
-        due = watched and self._guard.due()
-        if sample_weight is None and self._is_short(prediction, target):
-            loss, raw = self._shortcut.take(self, prediction, target, features, index)
+            elif may_start(prediction):
+                return self._first(prediction, target, features, index, sample_weight)
+        checked = self.training and not torch._C._are_functorch_transforms_active()
+        if checked:
+            self._optimizer_check.warn_if_not_optimized(self, prediction)
+        due = checked and self._value_check.due()
+        if sample_weight is None and self._can_fuse(prediction, target):
+            loss, raw = self._fused_path.run(self, prediction, target, features, index)
             if loss is not None:
                 if due:
                     phi = {n: self._placed(n, v, self._outer(prediction)) for n, v in constrained(self, raw).items()}
-                    self._guard.look(self, phi, prediction, target)
+                    self._value_check.warn_if_collapsed(self, phi, prediction, target)
                 return loss
         with self._unchanged_on_error():
             return self._by_form(prediction, target, features, index, sample_weight, due)
@@ -262,7 +224,7 @@ class LikelihoodLoss(nn.Module):
         self._check(prediction, target)
         wide = torch.float32 if prediction.device.type == "mps" else torch.float64  # which has no float64
         mean, target = self._mean(prediction.to(wide)), target.to(wide)
-        weight = None if sample_weight is None else self._row_weight(sample_weight, mean)
+        weight = None if sample_weight is None else row_weight(sample_weight, mean, self.validate_args)
         for name, slot in self.slots.items():
             parameter: Parameter = getattr(self, name)
             if slot.start is None or not parameter.from_data or not fits(torch.Size(parameter.shape), mean.shape):
@@ -301,11 +263,13 @@ class LikelihoodLoss(nn.Module):
     ) -> Tensor:
         """The loss by its functional form; ``due`` tells whether values of the parameters are inspected."""
         self._check(prediction, target)
-        if sample_weight is not None:
-            prediction, target, features = self._set_aside(prediction, target, features, sample_weight)
+        if sample_weight is not None and (kept := kept_rows(sample_weight)) is not None:
+            # Nothing of the other rows may reach the loss or a gradient.
+            prediction, target = self._replaced(prediction, kept), self._replaced(target, kept)
+            features = harmless_features(features, kept)
         phi = self._phi(prediction, features, index)
         if due:
-            self._guard.look(self, phi, prediction, target)
+            self._value_check.warn_if_collapsed(self, phi, prediction, target)
         if sample_weight is None and not self.beta:  # a fused kernel reduces as it goes
             loss = self._nll(prediction, target, phi, self.reduction)
             return loss if self.multiplier == 1 else loss * self.multiplier
@@ -376,36 +340,36 @@ class LikelihoodLoss(nn.Module):
 
     def _unchanged_on_error(self) -> AbstractContextManager[None]:
         """Restore the statistics of Predicted parameters if the batch raises an error."""
-        return unchanged_on_error([module for module in self._modules.values() if isinstance(module, Predicted)])
+        predicted = [module for module in self._modules.values() if isinstance(module, Predicted)]
+        return unchanged_on_error(predicted) if predicted else nullcontext()
 
-    def _is_short(self, prediction: Tensor, target: Tensor) -> bool:
+    def _can_fuse(self, prediction: Tensor, target: Tensor) -> bool:
         """Whether a fused kernel takes this batch from the stored parameters to the loss, if it can read those too."""
         return (
             self._fused is not None
-            and not torch.compiler.is_compiling()
             and self.reduction != "none"
             and not self.beta
-            and kernels.usual(prediction)
-            and kernels.usual(target, None if self._fused.labels else torch.float32)
+            and is_readable(prediction)
+            and is_readable(target, None if self._fused.labels else torch.float32)
             and not target.requires_grad
             and same_device(prediction, target)
             and prediction.numel() > 0
-            and kernels.available(prediction, self.validate_args)
-            and kernels.undisturbed()
+            and available(prediction, self.validate_args)
+            and no_transform_active()
         )
 
-    def _form(self) -> tuple[Any, ...]:
+    def _job_options(self) -> tuple[Any, ...]:
         """The options that a job depends on."""
         return self.reduction, self.full, self.multiplier, self.validate_args
 
-    def _short_job(
+    def _job(
         self, prediction: Tensor, target: Tensor, layouts: Sequence[Layout], plain: Callable[..., Tensor]
     ) -> Job | None:
         """The arguments of such a kernel."""
         assert self._fused is not None
         factor = self.multiplier / prediction.numel() if self.reduction == "mean" else self.multiplier
         constant = self._fused.constant if self.full else 0.0
-        return kernels.Location(kernels.KINDS.index(self._fused.kind), tuple(layouts), constant, factor, plain)
+        return Location(KINDS.index(self._fused.kind), tuple(layouts), constant, factor, plain)
 
     def _phi(self, prediction: Tensor, features: Features, index: Tensor | None) -> Phi:
         """Every parameter's value, such that it broadcasts to one number per element."""
@@ -427,6 +391,8 @@ class LikelihoodLoss(nn.Module):
 
     def _placed(self, name: str, value: Tensor, outer: torch.Size) -> Tensor:
         """A parameter's value with axes added, so that it broadcasts to one number per element."""
+        if not value.ndim:
+            return value
         parameter: Parameter = getattr(self, name)
         value = value.reshape(aligned(value.shape, parameter, outer))
         if not fits(value.shape, outer):
@@ -438,18 +404,10 @@ class LikelihoodLoss(nn.Module):
         return value
 
     def _reduce(self, nll: Tensor, counted: Tensor | None, sample_weight: Tensor | None) -> Tensor:
-        """The loss of NLLs that are zero where a label is ignored, and hold its class weight elsewhere."""
-        if self.multiplier != 1:
-            nll = nll * self.multiplier
-        weight = counted
-        if sample_weight is not None:
-            factor = self._row_weight(sample_weight, nll)
-            nll = nll * factor
-            weight = factor if counted is None else factor * counted
-        if weight is None or self.reduction != "mean":
-            return reduce(nll, self.reduction)
-        total = weight.expand_as(nll).sum()
-        return nll.sum() / torch.where(total != 0, total, 1.0)
+        """The loss of NLLs, of which ``counted`` are the weights in the denominator of a mean."""
+        nll = nll if self.multiplier == 1 else nll * self.multiplier
+        factor = None if sample_weight is None else row_weight(sample_weight, nll, self.validate_args)
+        return weighted(nll, counted, factor, self.reduction)
 
     def _mistake(self, prediction: Tensor) -> str | None:
         """What looks wrong with the first batch, though it can be computed."""
@@ -463,40 +421,9 @@ class LikelihoodLoss(nn.Module):
                 )
         return None
 
-    def _set_aside(self, prediction: Tensor, target: Tensor, features: Features, sample_weight: Tensor) -> Any:
-        """Replace rows of weight zero by harmless ones, so that nothing of them reaches the loss or a gradient."""
-        check_real("sample_weight", sample_weight)
-        kept = sample_weight > 0
-        if not sample_weight.ndim or (may_look(kept, None) and bool(kept.all())):
-            return prediction, target, features
-
-        def harmless(values: Tensor) -> Tensor:
-            return (
-                values if len(values) != len(rows) else torch.where(along(rows, values) | values.isfinite(), values, 0)
-            )
-
-        rows = kept.reshape(len(kept), -1).any(1)
-        if isinstance(features, Mapping):
-            features = {name: harmless(values) for name, values in features.items()}
-        elif isinstance(features, Tensor):
-            features = harmless(features)
-        return self._replaced(prediction, kept), self._replaced(target, kept), features
-
     def _replaced(self, values: Tensor, kept: Tensor) -> Tensor:
         """Predictions or targets, with one that the likelihood allows where they are not kept."""
         return torch.where(along(kept, values), values, self._harmless if values.is_floating_point() else 0)
-
-    def _row_weight(self, sample_weight: Tensor, nll: Tensor) -> Tensor:
-        """The weights with axes added, so that they broadcast to one per element."""
-        check_real("sample_weight", sample_weight)
-        factor = along(sample_weight.to(nll.dtype), nll)
-        if not fits(factor.shape, nll.shape):
-            raise ValueError(
-                f"sample_weight has shape {tuple(sample_weight.shape)}, the loss {tuple(nll.shape)}: give one weight "
-                "per row"
-            )
-        check_not_negative("sample_weight", sample_weight, self.validate_args)
-        return factor
 
     def _outer(self, prediction: Tensor) -> torch.Size:
         return prediction.shape
@@ -528,55 +455,20 @@ class LikelihoodLoss(nn.Module):
         return self.family(loc=prediction, **phi)  # type: ignore[call-arg]
 
 
-def along(rows: Tensor, values: Tensor) -> Tensor:
-    """``rows`` with axes added at the end, so that they broadcast to ``values``."""
-    return rows.reshape(rows.shape + (1,) * (values.ndim - rows.ndim))
+def _with_options(init: Callable[..., None], inherited: Callable[..., None]) -> inspect.Signature:
+    """The signature of a constructor with the options that its ``**options`` passes on, for ``help``."""
+    signature = inspect.signature(init)
+    own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    if len(own) == len(signature.parameters):
+        return signature
+    options = [p for p in inspect.signature(inherited).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    return signature.replace(parameters=[*own, *(p for p in options if p.name not in signature.parameters)])
 
 
-def may_start(prediction: Tensor) -> bool:
-    """Whether parameters may be set here: not without gradients or values, under ``torch.func``, in a trace or export.
+class ScaleLossOptions(LossOptions, total=False):
+    """Options of a likelihood of a real target with a scale."""
 
-    While a CUDA graph is captured, in which no value can be read, it raises an error.
-    """
-    if torch.compiler.is_compiling():
-        return torch.is_grad_enabled() and torch.compiler.is_dynamo_compiling()  # else it is exported
-    if not may_look(prediction, True) or not torch.is_grad_enabled():
-        return False
-    if prediction.is_cuda and torch.cuda.is_current_stream_capturing():
-        raise RuntimeError(
-            "the loss starts its parameters from the first batch, which a CUDA graph cannot: before the capture, run a "
-            "step or call loss_fn.start(prediction, target)"
-        )
-    return True
-
-
-def as_parameter(name: str, value: ParameterLike, slot: Slot) -> Parameter:
-    """The parameter of a slot: a number is fixed, None is Global; constraint and initial value are filled in."""
-    if isinstance(value, Parameter):
-        parameter = value
-    elif value is None:
-        parameter = Global()
-    elif isinstance(value, nn.Parameter):
-        raise TypeError(
-            f"{name} is an nn.Parameter: use likely.Global(init=…), which keeps it positive while it learns"
-        )
-    elif isinstance(value, int | float | Tensor):
-        parameter = Fixed(value)
-    else:
-        raise TypeError(f"{name} must be a number or one of likely.Fixed, Global, Data, Predicted; got {value!r}")
-    if isinstance(parameter, Fixed) and not slot.constraint.codomain.event_dim:  # vectors are checked by their loss
-        signed = getattr(slot.constraint.codomain, "lower_bound", -math.inf) < 0
-        check = check_finite if signed else check_not_negative if slot.zero_allowed else check_positive
-        check(name, parameter.value, True)
-    parameter.settle(name, slot.constraint, slot.init, from_data=slot.start is not None)
-    return parameter
-
-
-def as_weight(name: str, weight: Tensor | None) -> Tensor | None:
-    """A weight as a loss stores it: a buffer that does not learn."""
-    if weight is not None:
-        check_real(name, weight)
-    return None if weight is None else weight.detach()
+    beta: float
 
 
 class ScaleLoss(LikelihoodLoss):

@@ -1,15 +1,20 @@
-"""Initial values of a likelihood's parameters, estimated from a batch of predictions and targets."""
+"""Values of a likelihood's parameters from predictions and targets: initial ones, and those of maximum likelihood."""
 
+import copy
 import math
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from likely._standardize import over_processes
+from likely._validation import may_look
+from likely.parameters import Global
 
 _PRIOR_ROWS = 2.0  # rows that the mean over all targets, channels or pixels counts for in the estimate of one of them
+
+_NEEDS_BATCHES = "calibrate needs batches of (prediction, target), such as ((model(x), y) for x, y in loader)"
 
 
 def _ones(mean: Tensor, target: Tensor) -> Tensor:
@@ -60,3 +65,61 @@ def half_power(df: float = math.inf) -> Moment:
         return power_mean(0.5, 0.8221789586624254)
     log_moment = 0.25 * math.log(df) + math.lgamma(0.75) + math.lgamma((df - 0.5) / 2)
     return power_mean(0.5, math.exp(log_moment - 0.5 * math.log(math.pi) - math.lgamma(df / 2)))
+
+
+def may_start(prediction: Tensor) -> bool:
+    """Whether parameters may be set here: not without gradients or values, under ``torch.func``, in a trace or export.
+
+    While a CUDA graph is captured, in which no value can be read, it raises an error.
+    """
+    if torch.compiler.is_compiling():
+        return torch.is_grad_enabled() and torch.compiler.is_dynamo_compiling()  # else it is exported
+    if not may_look(prediction, True) or not torch.is_grad_enabled():
+        return False
+    if prediction.is_cuda and torch.cuda.is_current_stream_capturing():
+        raise RuntimeError(
+            "the loss starts its parameters from the first batch, which a CUDA graph cannot: before the capture, run a "
+            "step or call loss_fn.start(prediction, target)"
+        )
+    return True
+
+
+def fit_shared(loss: Any, batches: Iterable[Any]) -> None:
+    """Set the Global parameters where the mean NLL of all batches is lowest; each batch is a pair or a mapping."""
+    shared = [name for name in loss.slots if isinstance(getattr(loss, name), Global)]
+    rows = _joined(batches)
+    if not shared:
+        return
+    twin = copy.deepcopy(loss).double().eval().requires_grad_(False)
+    twin.reduction, twin.multiplier, twin.validate_args = "mean", 1.0, False
+    given = {name: value for name, value in rows.items() if name in ("prediction", "target", "sample_weight")}
+    twin.start(**given)
+    raw = [getattr(twin, name).raw.requires_grad_() for name in shared]
+    optimizer = torch.optim.LBFGS(
+        raw, max_iter=500, tolerance_grad=1e-10, tolerance_change=1e-14, line_search_fn="strong_wolfe"
+    )
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        value: Tensor = twin(**rows)
+        value.backward()
+        return value
+
+    optimizer.step(closure)
+    for name, values in zip(shared, raw, strict=True):
+        getattr(loss, name).begin_at(values)
+
+
+def _joined(batches: Iterable[Any]) -> dict[str, Tensor]:
+    """All batches as one, in double precision."""
+    parts: dict[str, list[Tensor]] = {}
+    for batch in batches:
+        if not isinstance(batch, Mapping) and len(batch) != 2:
+            raise ValueError(_NEEDS_BATCHES)
+        named = batch if isinstance(batch, Mapping) else dict(zip(("prediction", "target"), batch, strict=True))
+        for name, value in named.items():
+            parts.setdefault(name, []).append(value.detach())
+    if "prediction" not in parts or "target" not in parts:
+        raise ValueError(_NEEDS_BATCHES)
+    joined = {name: torch.cat(values) for name, values in parts.items()}
+    return {name: value.double() if value.is_floating_point() else value for name, value in joined.items()}

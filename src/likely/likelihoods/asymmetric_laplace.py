@@ -11,9 +11,10 @@ from likely._validation import check_positive
 from likely.constraints import Interval
 from likely.likelihoods._distribution import LocationScale
 from likely.likelihoods._form import How, Value, functional_form
-from likely.likelihoods._loss import ParameterLike, ScaleLoss, Slot, scale_slot
+from likely.likelihoods._loss import ScaleLoss, ScaleLossOptions
 from likely.likelihoods._numeric import Array, standardised
 from likely.likelihoods._record import register
+from likely.likelihoods._slot import ParameterLike, Slot, scale_slot
 from likely.likelihoods._start import power_mean
 
 __all__ = ["AsymmetricLaplace", "AsymmetricLaplaceLoss", "asymmetric_laplace_nll"]
@@ -43,10 +44,15 @@ def asymmetric_laplace_nll(
         scale: positive scale: a number, or a tensor that broadcasts to the prediction.
         quantile: level of the quantile, between 0 and 1 (0.5 by default): a number, or a tensor that broadcasts to the
             prediction.
-        **how: ``reduction``, ``full`` and ``validate_args``, as in every function of :mod:`likely.functional`.
+        reduction: ``"mean"`` (the default), ``"sum"`` or ``"none"``.
+        full: whether terms that do not depend on any parameter are included; ``True`` by default.
+        validate_args: whether tensor values are checked; by default (None) on the CPU only.
 
     Returns:
         A scalar, or one value per element under ``reduction="none"``.
+
+    Raises:
+        ValueError: shapes do not broadcast, a value is out of range, or the reduction is unknown.
 
     See Also:
         :class:`~likely.AsymmetricLaplaceLoss`, the module with parameters that learn.
@@ -138,22 +144,9 @@ class AsymmetricLaplaceLoss(
         self,
         quantile: ParameterLike = 0.5,
         scale: ParameterLike = None,
-        *,
-        beta: float = 0.0,
-        reduction: str = "mean",
-        full: bool = True,
-        multiplier: float = 1.0,
-        validate_args: bool | None = None,
+        **options: Unpack[ScaleLossOptions],
     ) -> None:
-        super().__init__(
-            quantile=quantile,
-            scale=scale,
-            beta=beta,
-            reduction=reduction,
-            full=full,
-            multiplier=multiplier,
-            validate_args=validate_args,
-        )
+        super().__init__(quantile=quantile, scale=scale, **options)
 
 
 def _crps(distribution: AsymmetricLaplace, y: Array) -> Array:

@@ -1,6 +1,6 @@
 """The Bernoulli likelihood of a logit: binary cross-entropy whose temperature learns."""
 
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import torch
@@ -9,10 +9,12 @@ from torch import distributions as td
 from torch.distributions import Distribution, constraints
 
 from likely._validation import check_floating, check_positive, check_real, check_shares, fits, prepare, reduce
-from likely.likelihoods._loss import TEMPERATURE, LikelihoodLoss, ParameterLike, Phi, as_weight
+from likely.likelihoods._fused import Fused
+from likely.likelihoods._loss import LikelihoodLoss, LossOptions, Phi
 from likely.likelihoods._numeric import Array, check_support
 from likely.likelihoods._record import register
-from likely.likelihoods._short import Fused
+from likely.likelihoods._row_weights import as_weight
+from likely.likelihoods._slot import TEMPERATURE, ParameterLike
 
 __all__ = ["Bernoulli", "BernoulliLoss", "bernoulli_nll"]
 
@@ -118,7 +120,7 @@ class Bernoulli(td.Bernoulli):
 
 bernoulli_nll.fused = Fused("bernoulli", ("temperature",))  # type: ignore[attr-defined]
 
-_ENOUGH = 32  # logits, which have either sign, are not all from 0 to 1 by chance
+_MIN_LOGITS = 32  # logits, which have either sign, are not all from 0 to 1 by chance
 
 
 class BernoulliLoss(LikelihoodLoss, nll=bernoulli_nll, family=Bernoulli, temperature=TEMPERATURE):
@@ -158,27 +160,22 @@ class BernoulliLoss(LikelihoodLoss, nll=bernoulli_nll, family=Bernoulli, tempera
         weight: Tensor | None = None,
         pos_weight: Tensor | None = None,
         logits: bool = True,
-        reduction: str = "mean",
-        full: bool = True,
-        multiplier: float = 1.0,
-        validate_args: bool | None = None,
+        **options: Unpack[LossOptions],
     ) -> None:
-        super().__init__(
-            temperature=temperature, reduction=reduction, full=full, multiplier=multiplier, validate_args=validate_args
-        )
+        super().__init__(temperature=temperature, **options)
         self.logits = logits
         self.register_buffer("weight", as_weight("weight", weight))
         self.register_buffer("pos_weight", as_weight("pos_weight", pos_weight))
 
     def _mistake(self, prediction: Tensor) -> str | None:
         low, high = (float(end) for end in prediction.aminmax())
-        if self.logits and prediction.numel() >= _ENOUGH and 0 <= low < high <= 1:
+        if self.logits and prediction.numel() >= _MIN_LOGITS and 0 <= low < high <= 1:
             return "predictions look like probabilities, all from 0 to 1: give logits, or logits=False"
         return super()._mistake(prediction)
 
-    def _is_short(self, prediction: Tensor, target: Tensor) -> bool:
+    def _can_fuse(self, prediction: Tensor, target: Tensor) -> bool:
         weighted = self._buffers["weight"] is not None or self._buffers["pos_weight"] is not None
-        return self.logits and not weighted and super()._is_short(prediction, target)
+        return self.logits and not weighted and super()._can_fuse(prediction, target)
 
     def _options(self, reduction: str) -> dict[str, Any]:
         weights = {"weight": self.weight, "pos_weight": self.pos_weight}

@@ -16,9 +16,10 @@ from likely._validation import check_shares, may_look
 from likely.constraints import Exp
 from likely.likelihoods._distribution import EACH, Exact, cdf_by_scipy, icdf_by_scipy
 from likely.likelihoods._form import HALF_LOG_2PI, How, Value, functional_form
-from likely.likelihoods._loss import LikelihoodLoss, ParameterLike, Phi, Slot
+from likely.likelihoods._loss import LikelihoodLoss, LossOptions, Phi
 from likely.likelihoods._numeric import Array
 from likely.likelihoods._record import register
+from likely.likelihoods._slot import ParameterLike, Slot
 from likely.likelihoods._start import Moment
 
 __all__ = ["Beta", "BetaLoss", "beta_nll"]
@@ -48,10 +49,15 @@ def beta_nll(prediction: Tensor, target: Tensor, *, concentration: Value, **how:
         prediction: logits of means, any shape.
         target: shares between 0 and 1 of a shape that broadcasts with the prediction's.
         concentration: positive concentration: a number, or a tensor that broadcasts to the prediction.
-        **how: ``reduction``, ``full`` and ``validate_args``, as in every function of :mod:`likely.functional`.
+        reduction: ``"mean"`` (the default), ``"sum"`` or ``"none"``.
+        full: whether terms that do not depend on any parameter are included; ``True`` by default.
+        validate_args: whether tensor values are checked; by default (None) on the CPU only.
 
     Returns:
         A scalar, or one value per element under ``reduction="none"``.
+
+    Raises:
+        ValueError: shapes do not broadcast, a value is out of range, or the reduction is unknown.
 
     See Also:
         :class:`~likely.BetaLoss`, the module with parameters that learn.
@@ -183,19 +189,9 @@ class BetaLoss(LikelihoodLoss, nll=beta_nll, family=Beta, concentration=Slot(Exp
     def __init__(
         self,
         concentration: ParameterLike = None,
-        *,
-        reduction: str = "mean",
-        full: bool = True,
-        multiplier: float = 1.0,
-        validate_args: bool | None = None,
+        **options: Unpack[LossOptions],
     ) -> None:
-        super().__init__(
-            concentration=concentration,
-            reduction=reduction,
-            full=full,
-            multiplier=multiplier,
-            validate_args=validate_args,
-        )
+        super().__init__(concentration=concentration, **options)
 
     def _mean(self, prediction: Tensor) -> Tensor:
         return prediction.sigmoid()

@@ -14,11 +14,12 @@ from likely._validation import check_positive
 from likely.constraints import Exp
 from likely.likelihoods._distribution import EACH, Exact, cdf_by_scipy, icdf_by_scipy
 from likely.likelihoods._form import HALF_LOG_2PI, How, Value, functional_form
-from likely.likelihoods._loss import ParameterLike, Phi, Slot
+from likely.likelihoods._loss import Phi
 from likely.likelihoods._numeric import Array, cdf
 from likely.likelihoods._record import register
+from likely.likelihoods._slot import ParameterLike, Slot
 from likely.likelihoods._start import Moment
-from likely.likelihoods.poisson import RateLoss
+from likely.likelihoods.poisson import RateLoss, RateLossOptions
 
 __all__ = ["Gamma", "GammaLoss", "gamma_nll"]
 
@@ -43,10 +44,15 @@ def gamma_nll(
         target: positive numbers of a shape that broadcasts with the prediction's.
         concentration: positive concentration: a number, or a tensor that broadcasts to the prediction.
         log_input: whether predictions are logarithms of means (the default); with ``False`` they are the means.
-        **how: ``reduction``, ``full`` and ``validate_args``, as in every function of :mod:`likely.functional`.
+        reduction: ``"mean"`` (the default), ``"sum"`` or ``"none"``.
+        full: whether terms that do not depend on any parameter are included; ``True`` by default.
+        validate_args: whether tensor values are checked; by default (None) on the CPU only.
 
     Returns:
         A scalar, or one value per element under ``reduction="none"``.
+
+    Raises:
+        ValueError: shapes do not broadcast, a value is out of range, or the reduction is unknown.
 
     See Also:
         :class:`~likely.GammaLoss`, the module with parameters that learn.
@@ -157,23 +163,9 @@ class GammaLoss(RateLoss, nll=gamma_nll, family=Gamma, concentration=Slot(Exp(),
     def __init__(
         self,
         concentration: ParameterLike = None,
-        *,
-        log_input: bool = True,
-        eps: float = 0.0,
-        reduction: str = "mean",
-        full: bool = True,
-        multiplier: float = 1.0,
-        validate_args: bool | None = None,
+        **options: Unpack[RateLossOptions],
     ) -> None:
-        super().__init__(
-            concentration=concentration,
-            log_input=log_input,
-            eps=eps,
-            reduction=reduction,
-            full=full,
-            multiplier=multiplier,
-            validate_args=validate_args,
-        )
+        super().__init__(concentration=concentration, **options)
 
     def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
         return Gamma(phi["concentration"], phi["concentration"] / self._rate(prediction))

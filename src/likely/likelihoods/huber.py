@@ -12,9 +12,10 @@ from torch.distributions import constraints
 from likely.constraints import Exp
 from likely.likelihoods._distribution import LocationScale
 from likely.likelihoods._form import How, Value, functional_form
-from likely.likelihoods._loss import ParameterLike, ScaleLoss, Slot, scale_slot
+from likely.likelihoods._loss import ScaleLoss, ScaleLossOptions
 from likely.likelihoods._numeric import Array, standardised
 from likely.likelihoods._record import register
+from likely.likelihoods._slot import ParameterLike, Slot, scale_slot
 from likely.likelihoods._start import half_power
 from likely.parameters import Fixed
 
@@ -46,10 +47,15 @@ def huber_nll(
         delta: where the density changes from normal to Laplace, in units of the scale: a number, or a tensor that
             broadcasts to the prediction; 1.345 by default.
         partition: whether :math:`\log Z(\delta)` is included; ``True`` by default.
-        **how: ``reduction``, ``full`` and ``validate_args``, as in every function of :mod:`likely.functional`.
+        reduction: ``"mean"`` (the default), ``"sum"`` or ``"none"``.
+        full: whether terms that do not depend on any parameter are included; ``True`` by default.
+        validate_args: whether tensor values are checked; by default (None) on the CPU only.
 
     Returns:
         A scalar, or one value per element under ``reduction="none"``.
+
+    Raises:
+        ValueError: shapes do not broadcast, a value is out of range, or the reduction is unknown.
 
     See Also:
         :class:`~likely.HuberLoss`, the module with parameters that learn.
@@ -162,22 +168,9 @@ class HuberLoss(ScaleLoss, nll=huber_nll, family=Huber, delta=Slot(Exp(), 1.345)
         self,
         delta: ParameterLike = 1.345,
         scale: ParameterLike = None,
-        *,
-        beta: float = 0.0,
-        reduction: str = "mean",
-        full: bool = True,
-        multiplier: float = 1.0,
-        validate_args: bool | None = None,
+        **options: Unpack[ScaleLossOptions],
     ) -> None:
-        super().__init__(
-            delta=delta,
-            scale=scale,
-            beta=beta,
-            reduction=reduction,
-            full=full,
-            multiplier=multiplier,
-            validate_args=validate_args,
-        )
+        super().__init__(delta=delta, scale=scale, **options)
 
     def _options(self, reduction: str) -> dict[str, Any]:
         return {**super()._options(reduction), "partition": self.full or not isinstance(self.delta, Fixed)}

@@ -7,12 +7,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from likely import kernels
+from likely import _kernels as kernels
 from likely._standardize import unchanged_on_error
 from likely._validation import check_floating, check_positive, fits, unscriptable
-from likely.likelihoods._loss import TEMPERATURE, as_parameter
 from likely.likelihoods._sharded_classes import copied, is_spread, shards_of, spread_nll
-from likely.likelihoods.softmax import check_range, softmax_nll
+from likely.likelihoods._slot import TEMPERATURE, as_parameter
+from likely.likelihoods.softmax import check_range, over_labels, softmax_nll
 from likely.parameters import Predicted
 
 __all__ = ["TokenTemperature", "linear_softmax_nll"]
@@ -147,8 +147,7 @@ def _spread(
         ignore_index=ignore_index,
         label_smoothing=label_smoothing,
     )
-    total = nll.sum()
-    return total if reduction == "sum" else total / (target != ignore_index).sum().clamp(min=1)
+    return over_labels(nll, target, None, reduction, ignore_index)
 
 
 class TokenTemperature(nn.Module):

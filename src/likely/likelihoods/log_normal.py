@@ -1,6 +1,7 @@
 """The log-normal likelihood of a positive target: a normal of its logarithm, whose scale learns."""
 
 import math
+from typing import Unpack
 
 import numpy as np
 import torch
@@ -11,9 +12,10 @@ from torch.distributions import constraints
 
 from likely._validation import check_positive_target, reduce
 from likely.likelihoods._form import logarithm
-from likely.likelihoods._loss import ParameterLike, Phi, ScaleLoss, scale_slot
+from likely.likelihoods._loss import Phi, ScaleLoss, ScaleLossOptions
 from likely.likelihoods._numeric import Array
 from likely.likelihoods._record import register
+from likely.likelihoods._slot import ParameterLike, scale_slot
 from likely.likelihoods._start import Moment
 from likely.likelihoods.normal import normal_nll
 
@@ -142,16 +144,9 @@ class LogNormalLoss(ScaleLoss, nll=log_normal_nll, family=LogNormal, scale=_SCAL
     def __init__(
         self,
         scale: ParameterLike = None,
-        *,
-        beta: float = 0.0,
-        reduction: str = "mean",
-        full: bool = True,
-        multiplier: float = 1.0,
-        validate_args: bool | None = None,
+        **options: Unpack[ScaleLossOptions],
     ) -> None:
-        super().__init__(
-            scale=scale, beta=beta, reduction=reduction, full=full, multiplier=multiplier, validate_args=validate_args
-        )
+        super().__init__(scale=scale, **options)
 
     def _lowest(self, prediction: Tensor, target: Tensor, phi: Phi) -> Tensor:
         return self._nll(logarithm(prediction, target), target, phi)

@@ -16,11 +16,12 @@ from likely._validation import check_counts
 from likely.constraints import Exp
 from likely.likelihoods._distribution import EACH, Exact, by_scipy, cdf_by_scipy
 from likely.likelihoods._form import How, Value, functional_form
-from likely.likelihoods._loss import ParameterLike, Phi, Slot
+from likely.likelihoods._loss import Phi
 from likely.likelihoods._numeric import Array, cdf
 from likely.likelihoods._record import register
+from likely.likelihoods._slot import ParameterLike, Slot
 from likely.likelihoods._start import Moment
-from likely.likelihoods.poisson import RateLoss, log_factorial, log_mean
+from likely.likelihoods.poisson import RateLoss, RateLossOptions, log_factorial, log_mean
 
 __all__ = ["NegativeBinomial", "NegativeBinomialLoss", "negative_binomial_nll"]
 
@@ -39,10 +40,15 @@ def negative_binomial_nll(
         target: counts ≥ 0, which need not be whole, of a shape that broadcasts with the prediction's.
         dispersion: positive dispersion: a number, or a tensor that broadcasts to the prediction.
         log_input: whether predictions are logarithms of means (the default); with ``False`` they are the means.
-        **how: ``reduction``, ``full`` and ``validate_args``, as in every function of :mod:`likely.functional`.
+        reduction: ``"mean"`` (the default), ``"sum"`` or ``"none"``.
+        full: whether terms that do not depend on any parameter are included; ``True`` by default.
+        validate_args: whether tensor values are checked; by default (None) on the CPU only.
 
     Returns:
         A scalar, or one value per element under ``reduction="none"``.
+
+    Raises:
+        ValueError: shapes do not broadcast, a value is out of range, or the reduction is unknown.
 
     See Also:
         :class:`~likely.NegativeBinomialLoss`, the module with parameters that learn.
@@ -162,23 +168,9 @@ class NegativeBinomialLoss(
     def __init__(
         self,
         dispersion: ParameterLike = None,
-        *,
-        log_input: bool = True,
-        eps: float = 0.0,
-        reduction: str = "mean",
-        full: bool = True,
-        multiplier: float = 1.0,
-        validate_args: bool | None = None,
+        **options: Unpack[RateLossOptions],
     ) -> None:
-        super().__init__(
-            dispersion=dispersion,
-            log_input=log_input,
-            eps=eps,
-            reduction=reduction,
-            full=full,
-            multiplier=multiplier,
-            validate_args=validate_args,
-        )
+        super().__init__(dispersion=dispersion, **options)
 
     def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
         count, logits = count_and_logits(self._rate(prediction), phi["dispersion"])

@@ -9,9 +9,10 @@ from torch import Tensor
 from torch import distributions as td
 
 from likely.likelihoods._form import HALF_LOG_2PI, How, Value, functional_form
-from likely.likelihoods._loss import ParameterLike, ScaleLoss, scale_slot
+from likely.likelihoods._loss import ScaleLoss, ScaleLossOptions
 from likely.likelihoods._numeric import Array, standardised
 from likely.likelihoods._record import Residuals, register
+from likely.likelihoods._slot import ParameterLike, scale_slot
 from likely.likelihoods._start import root_mean_square
 
 __all__ = ["NormalLoss", "normal_nll"]
@@ -29,10 +30,15 @@ def normal_nll(prediction: Tensor, target: Tensor, *, scale: Value, **how: Unpac
         prediction: means, any shape.
         target: real numbers of a shape that broadcasts with the prediction's.
         scale: positive scale: a number, or a tensor that broadcasts to the prediction.
-        **how: ``reduction``, ``full`` and ``validate_args``, as in every function of :mod:`likely.functional`.
+        reduction: ``"mean"`` (the default), ``"sum"`` or ``"none"``.
+        full: whether terms that do not depend on any parameter are included; ``True`` by default.
+        validate_args: whether tensor values are checked; by default (None) on the CPU only.
 
     Returns:
         A scalar, or one value per element under ``reduction="none"``.
+
+    Raises:
+        ValueError: shapes do not broadcast, a value is out of range, or the reduction is unknown.
 
     See Also:
         :class:`~likely.NormalLoss`, the module with parameters that learn.
@@ -78,16 +84,9 @@ class NormalLoss(ScaleLoss, nll=normal_nll, family=td.Normal, scale=scale_slot(r
     def __init__(
         self,
         scale: ParameterLike = None,
-        *,
-        beta: float = 0.0,
-        reduction: str = "mean",
-        full: bool = True,
-        multiplier: float = 1.0,
-        validate_args: bool | None = None,
+        **options: Unpack[ScaleLossOptions],
     ) -> None:
-        super().__init__(
-            scale=scale, beta=beta, reduction=reduction, full=full, multiplier=multiplier, validate_args=validate_args
-        )
+        super().__init__(scale=scale, **options)
 
 
 def _crps(distribution: td.Normal, y: Array) -> Array:

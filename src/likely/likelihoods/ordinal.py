@@ -1,7 +1,7 @@
 """The cumulative logit likelihood of ordered classes, whose cut points learn."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import numpy as np
 import torch
@@ -13,9 +13,10 @@ from torch.nn.functional import logsigmoid
 from likely._validation import check_floating, check_real, fits, may_look, promote, reduce
 from likely.constraints import ShiftedSoftplus
 from likely.likelihoods._distribution import OfForm
-from likely.likelihoods._loss import LikelihoodLoss, ParameterLike, Phi, Slot
+from likely.likelihoods._loss import LikelihoodLoss, LossOptions, Phi
 from likely.likelihoods._numeric import Array, check_support
 from likely.likelihoods._record import register
+from likely.likelihoods._slot import ParameterLike, Slot
 from likely.parameters import Fixed, Global, Parameter
 
 __all__ = ["Ordinal", "OrdinalLoss", "ordinal_nll"]
@@ -260,10 +261,7 @@ class OrdinalLoss(LikelihoodLoss, nll=ordinal_nll, family=Ordinal, cutpoints=Slo
         cutpoints: ParameterLike | Sequence[float] = None,
         *,
         classes: int | None = None,
-        reduction: str = "mean",
-        full: bool = True,
-        multiplier: float = 1.0,
-        validate_args: bool | None = None,
+        **options: Unpack[LossOptions],
     ) -> None:
         if cutpoints is None:
             if classes is None or classes < 2:
@@ -277,9 +275,7 @@ class OrdinalLoss(LikelihoodLoss, nll=ordinal_nll, family=Ordinal, cutpoints=Slo
             _check_values(torch.zeros(()), parameter.value, True)
         elif isinstance(parameter, Parameter) and parameter.init is None:
             parameter.init = torch.linspace(0, 1, parameter.shape[-1] + 2)[1:-1].logit()
-        super().__init__(
-            cutpoints=parameter, reduction=reduction, full=full, multiplier=multiplier, validate_args=validate_args
-        )
+        super().__init__(cutpoints=parameter, **options)
 
     def _outer(self, prediction: Tensor) -> torch.Size:
         return torch.Size((*prediction.shape, self.cutpoints.shape[-1]))

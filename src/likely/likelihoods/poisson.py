@@ -12,7 +12,7 @@ from torch.distributions import Distribution, constraints
 from likely._validation import check_counts, check_not_negative
 from likely.likelihoods._distribution import EACH, Exact, by_scipy, cdf_by_scipy
 from likely.likelihoods._form import How, functional_form
-from likely.likelihoods._loss import LikelihoodLoss, Phi
+from likely.likelihoods._loss import LikelihoodLoss, LossOptions, Phi
 from likely.likelihoods._numeric import Array, cdf
 from likely.likelihoods._record import register
 
@@ -35,10 +35,15 @@ def poisson_nll(prediction: Tensor, target: Tensor, *, log_input: bool = True, *
         prediction: logarithms of rates, or the rates under ``log_input=False``; any shape.
         target: counts ≥ 0, which need not be whole, of a shape that broadcasts with the prediction's.
         log_input: whether predictions are logarithms of rates (the default); with ``False`` they are the rates.
-        **how: ``reduction``, ``full`` and ``validate_args``, as in every function of :mod:`likely.functional`.
+        reduction: ``"mean"`` (the default), ``"sum"`` or ``"none"``.
+        full: whether terms that do not depend on any parameter are included; ``True`` by default.
+        validate_args: whether tensor values are checked; by default (None) on the CPU only.
 
     Returns:
         A scalar, or one value per element under ``reduction="none"``.
+
+    Raises:
+        ValueError: shapes do not broadcast, a value is out of range, or the reduction is unknown.
 
     See Also:
         :class:`~likely.PoissonLoss`, the module with parameters that learn.
@@ -93,6 +98,13 @@ class Poisson(td.Poisson, Exact):
 
     def _nll(self, value: Tensor) -> Tensor:
         return poisson_nll(self.rate, value, log_input=False, **EACH)
+
+
+class RateLossOptions(LossOptions, total=False):
+    """Options of a likelihood of a positive mean."""
+
+    log_input: bool
+    eps: float
 
 
 class RateLoss(LikelihoodLoss):
@@ -151,25 +163,6 @@ class PoissonLoss(RateLoss, nll=poisson_nll, family=Poisson):
     >>> likely.PoissonLoss()(torch.tensor([0.0, 1.0]), torch.tensor([1.0, 3.0]))
     tensor(1.2550)
     """
-
-    def __init__(
-        self,
-        *,
-        log_input: bool = True,
-        eps: float = 0.0,
-        reduction: str = "mean",
-        full: bool = True,
-        multiplier: float = 1.0,
-        validate_args: bool | None = None,
-    ) -> None:
-        super().__init__(
-            log_input=log_input,
-            eps=eps,
-            reduction=reduction,
-            full=full,
-            multiplier=multiplier,
-            validate_args=validate_args,
-        )
 
     def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
         return Poisson(self._rate(prediction))

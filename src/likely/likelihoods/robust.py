@@ -15,14 +15,15 @@ from likely._validation import check_floating, check_not_negative, check_positiv
 from likely.constraints import Interval
 from likely.likelihoods._distribution import LocationScale
 from likely.likelihoods._form import How, Value, functional_form
-from likely.likelihoods._loss import ParameterLike, ScaleLoss, Slot, scale_slot
+from likely.likelihoods._loss import ScaleLoss, ScaleLossOptions
 from likely.likelihoods._numeric import NODES, Array, gauss_legendre, standardised
 from likely.likelihoods._record import Residuals, register
 from likely.likelihoods._robust_quantiles import half_mass, half_quantile, reach, rejection_sample
+from likely.likelihoods._slot import ParameterLike, Slot, scale_slot
 from likely.likelihoods._start import half_power
 
 # Panels from 0 to a residual, and over the whole half line.
-_NEAR, _FAR = 4, 16
+_PANELS_TO_RESIDUAL, _PANELS_OF_HALF_LINE = 4, 16
 
 __all__ = ["Robust", "RobustLoss", "robust_log_partition", "robust_nll", "robust_rho"]
 
@@ -40,10 +41,15 @@ def robust_nll(prediction: Tensor, target: Tensor, *, alpha: Value, scale: Value
         target: real numbers of a shape that broadcasts with the prediction's.
         alpha: shape ≥ 0: a number, or a tensor that broadcasts to the prediction.
         scale: positive scale: a number, or a tensor that broadcasts to the prediction.
-        **how: ``reduction``, ``full`` and ``validate_args``, as in every function of :mod:`likely.functional`.
+        reduction: ``"mean"`` (the default), ``"sum"`` or ``"none"``.
+        full: whether terms that do not depend on any parameter are included; ``True`` by default.
+        validate_args: whether tensor values are checked; by default (None) on the CPU only.
 
     Returns:
         A scalar, or one value per element under ``reduction="none"``.
+
+    Raises:
+        ValueError: shapes do not broadcast, a value is out of range, or the reduction is unknown.
 
     See Also:
         :class:`~likely.RobustLoss`, the module with parameters that learn.
@@ -239,22 +245,9 @@ class RobustLoss(
         self,
         alpha: ParameterLike = None,
         scale: ParameterLike = None,
-        *,
-        beta: float = 0.0,
-        reduction: str = "mean",
-        full: bool = True,
-        multiplier: float = 1.0,
-        validate_args: bool | None = None,
+        **options: Unpack[ScaleLossOptions],
     ) -> None:
-        super().__init__(
-            alpha=alpha,
-            scale=scale,
-            beta=beta,
-            reduction=reduction,
-            full=full,
-            multiplier=multiplier,
-            validate_args=validate_args,
-        )
+        super().__init__(alpha=alpha, scale=scale, **options)
 
 
 def _crps(distribution: Robust, y: Array) -> Array:
@@ -262,12 +255,14 @@ def _crps(distribution: Robust, y: Array) -> Array:
     z, scale = standardised(distribution, y)
     alpha = np.broadcast_to(distribution.alpha.numpy(), z.shape).flatten()
     shapes, which = np.unique(alpha, return_inverse=True)
-    constant = np.concatenate([_crps_constant(shapes[block]) for block in row_blocks(len(shapes), _FAR * NODES)])
+    constant = np.concatenate(
+        [_crps_constant(shapes[block]) for block in row_blocks(len(shapes), _PANELS_OF_HALF_LINE * NODES)]
+    )
     size = np.abs(z).ravel()
     crps = constant[which]
-    for block in row_blocks(len(size), _NEAR * NODES):
+    for block in row_blocks(len(size), _PANELS_TO_RESIDUAL * NODES):
         end = np.minimum(np.arcsinh(size[block]), _end(alpha[block]))
-        x, density, width = _on_panels(alpha[block], end, _NEAR)
+        x, density, width = _on_panels(alpha[block], end, _PANELS_TO_RESIDUAL)
         mass = density * width * gauss_legendre()[1]
         crps[block] += 2 * (size[block] * mass.sum((1, 2)) - (mass * x).sum((1, 2)))
     return np.asarray(scale * crps.reshape(z.shape))
@@ -276,7 +271,7 @@ def _crps(distribution: Robust, y: Array) -> Array:
 def _crps_constant(alpha: Array) -> Array:
     """2∫(1 - F)²: the tails at the nodes are sums over the panels to their right."""
     _, weights, upto = gauss_legendre()
-    x, density, width = _on_panels(alpha, _end(alpha), _FAR)
+    x, density, width = _on_panels(alpha, _end(alpha), _PANELS_OF_HALF_LINE)
     mass = (density * width * weights).sum(-1)
     from_here = np.flip(np.cumsum(np.flip(mass, 1), 1), 1)
     tail = from_here[..., None] - width * (density @ upto.T)

@@ -14,15 +14,16 @@ from likely._validation import check_finite
 from likely.constraints import Exp, Interval
 from likely.likelihoods._distribution import LocationScale
 from likely.likelihoods._form import HALF_LOG_2PI, How, Value, functional_form
-from likely.likelihoods._loss import ParameterLike, ScaleLoss, Slot, scale_slot
+from likely.likelihoods._loss import ScaleLoss, ScaleLossOptions
 from likely.likelihoods._numeric import Array, standardised
 from likely.likelihoods._record import register
+from likely.likelihoods._slot import ParameterLike, Slot, scale_slot
 from likely.likelihoods._start import half_power
 from likely.likelihoods.student_t import StudentT, standard_crps
 
 __all__ = ["SkewStudentT", "SkewStudentTLoss", "skew_student_t_nll"]
 
-_FAR = 20.0  # in logarithms: log(1 + x²) is 2 log x to the last digit
+_POWER_LAW_LOG_RATIO = 20.0  # in logarithms: log(1 + x²) is 2 log x to the last digit
 
 
 @functional_form(constant=HALF_LOG_2PI, skew=check_finite)
@@ -47,10 +48,15 @@ def skew_student_t_nll(
         skew: half the logarithm of the ratio of the scales above and below: a number, or a tensor that broadcasts to
             the prediction.
         scale: positive scale: a number, or a tensor that broadcasts to the prediction.
-        **how: ``reduction``, ``full`` and ``validate_args``, as in every function of :mod:`likely.functional`.
+        reduction: ``"mean"`` (the default), ``"sum"`` or ``"none"``.
+        full: whether terms that do not depend on any parameter are included; ``True`` by default.
+        validate_args: whether tensor values are checked; by default (None) on the CPU only.
 
     Returns:
         A scalar, or one value per element under ``reduction="none"``.
+
+    Raises:
+        ValueError: shapes do not broadcast, a value is out of range, or the reduction is unknown.
 
     See Also:
         :class:`~likely.SkewStudentTLoss`, the module with parameters that learn.
@@ -64,7 +70,7 @@ def skew_student_t_nll(
     residual = target - prediction
     side = torch.where(residual < 0, -skew, skew)  # the logarithm of the side's scale, less that of the scale
     log_width = scale.log() + side + 0.5 * df.log()
-    far = residual.abs().log() - log_width > _FAR
+    far = residual.abs().log() - log_width > _POWER_LAW_LOG_RATIO
     log_ratio = torch.where(far, residual, 1.0).abs().log() - log_width
     half = _half(-side)
     ratio = torch.where(far, 0.0, residual) * half / scale * half * df.rsqrt()
@@ -214,23 +220,9 @@ class SkewStudentTLoss(
         df: ParameterLike = None,
         skew: ParameterLike = None,
         scale: ParameterLike = None,
-        *,
-        beta: float = 0.0,
-        reduction: str = "mean",
-        full: bool = True,
-        multiplier: float = 1.0,
-        validate_args: bool | None = None,
+        **options: Unpack[ScaleLossOptions],
     ) -> None:
-        super().__init__(
-            df=df,
-            skew=skew,
-            scale=scale,
-            beta=beta,
-            reduction=reduction,
-            full=full,
-            multiplier=multiplier,
-            validate_args=validate_args,
-        )
+        super().__init__(df=df, skew=skew, scale=scale, **options)
 
 
 def _crps(distribution: SkewStudentT, y: Array) -> Array:

@@ -1,7 +1,7 @@
 """The softmax likelihood of classes: cross-entropy whose temperature learns."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import torch
@@ -10,7 +10,7 @@ from torch import distributions as td
 from torch.distributions import Distribution, constraints
 from torch.nn import functional as F
 
-from likely import kernels
+from likely import _kernels as kernels
 from likely._validation import (
     check_floating,
     check_positive,
@@ -22,14 +22,16 @@ from likely._validation import (
     promote,
     reduce,
 )
-from likely.likelihoods._loss import TEMPERATURE, LikelihoodLoss, ParameterLike, Phi, along, as_weight
+from likely.likelihoods._fused import Fused
+from likely.likelihoods._loss import LikelihoodLoss, LossOptions, Phi
 from likely.likelihoods._numeric import Array, check_support
 from likely.likelihoods._record import register
+from likely.likelihoods._row_weights import along, as_weight
 from likely.likelihoods._sharded_classes import is_spread, local_part, shards_of, spread_nll
-from likely.likelihoods._short import Fused
+from likely.likelihoods._slot import TEMPERATURE, ParameterLike
 
 # With fewer classes than this a row is too short for a program of its own, and torch's cross-entropy is as good.
-_FEWEST_CLASSES = 256
+_MIN_KERNEL_CLASSES = 256
 _RULED_OUT = -1e30  # stands for -∞: any finite number keeps 0 · ∞ out of the moments
 
 __all__ = ["SoftmaxLoss", "softmax_nll"]
@@ -44,7 +46,6 @@ def softmax_nll(
     ignore_index: int = -100,
     label_smoothing: float = 0.0,
     reduction: str = "mean",
-    overwrite: bool = False,
     validate_args: bool | None = None,
 ) -> Tensor:
     r"""Negative log-likelihood of classes: the cross-entropy of logits divided by a temperature.
@@ -69,8 +70,6 @@ def softmax_nll(
         ignore_index: class number of rows that are left out. If all are, the mean is 0 (torch: NaN).
         label_smoothing: share of the label, from 0 to 1, that is spread evenly over all classes.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-        overwrite: whether a kernel may write the gradient over the logits, which saves that much memory; the logits are
-            lost, and the backward pass can run once only.
         validate_args: whether tensor values are checked; by default on the CPU only.
 
     Returns:
@@ -101,12 +100,8 @@ def softmax_nll(
         raise ValueError(
             f"temperature {tuple(temperature.shape)} does not broadcast to {tuple(outer)}, one value per row"
         )
-    if is_spread(logits):
-        options = {"ignore_index": ignore_index, "label_smoothing": label_smoothing}
-        return _reduced(
-            _spread(logits, target, temperature, weight, **options), target, weight, reduction, ignore_index
-        )
-    if weight is None and _has_kernel(logits, target, temperature):
+    spread = is_spread(logits)
+    if not spread and weight is None and _has_kernel(logits, target, temperature):
         return kernels.softmax_nll(
             logits,
             target.long(),
@@ -114,15 +109,15 @@ def softmax_nll(
             ignore_index=ignore_index,
             smoothing=label_smoothing,
             reduction=reduction,
-            overwrite=overwrite,
         )
-    options = {"ignore_index": ignore_index, "label_smoothing": label_smoothing}
-    nll = _plain(logits, target, temperature, weight=weight, **options)  # type: ignore[arg-type]
-    return _reduced(nll, target, weight, reduction, ignore_index)
+    by_row = _spread if spread else _plain
+    options = {"ignore_index": ignore_index, "label_smoothing": label_smoothing, "weight": weight}
+    nll = by_row(logits, target, temperature, **options)  # type: ignore[arg-type]
+    return over_labels(nll, target, weight, reduction, ignore_index)
 
 
-def _reduced(nll: Tensor, target: Tensor, weight: Tensor | None, reduction: str, ignore_index: int) -> Tensor:
-    """A mean is over the labels that count, by their class weights."""
+def over_labels(nll: Tensor, target: Tensor, weight: Tensor | None, reduction: str, ignore_index: int) -> Tensor:
+    """Reduce NLLs of rows; a mean is over the labels that count, by their class weights."""
     if reduction == "mean" and not target.is_floating_point() and target.numel():
         if weight is None:
             return nll.sum() / (target != ignore_index).sum().clamp(min=1)
@@ -131,7 +126,9 @@ def _reduced(nll: Tensor, target: Tensor, weight: Tensor | None, reduction: str,
     return reduce(nll, reduction)
 
 
-def _spread(logits: Tensor, target: Tensor, temperature: Tensor, weight: Tensor | None, **options: Any) -> Tensor:
+def _spread(
+    logits: Tensor, target: Tensor, temperature: Tensor, *, weight: Tensor | None = None, **options: Any
+) -> Tensor:
     """The NLL of every row, of logits whose classes are spread over processes."""
     axis, _ = _axes(logits)
     temperature = local_part(temperature) if is_spread(temperature) else temperature
@@ -208,7 +205,7 @@ kernels.PLAIN["softmax"] = _plain
 
 
 def _has_kernel(logits: Tensor, target: Tensor, temperature: Tensor) -> bool:
-    if not logits.is_cuda or logits.ndim != 2 or logits.shape[1] < _FEWEST_CLASSES or target.is_floating_point():
+    if not logits.is_cuda or logits.ndim != 2 or logits.shape[1] < _MIN_KERNEL_CLASSES or target.is_floating_point():
         return False
     return kernels.applies(logits, temperature) and type(target) is Tensor
 
@@ -341,16 +338,11 @@ class SoftmaxLoss(LikelihoodLoss, nll=softmax_nll, family=td.Categorical, temper
         weight: Tensor | None = None,
         ignore_index: int = -100,
         label_smoothing: float = 0.0,
-        reduction: str = "mean",
-        full: bool = True,
-        multiplier: float = 1.0,
-        validate_args: bool | None = None,
+        **options: Unpack[LossOptions],
     ) -> None:
         if not 0 <= label_smoothing <= 1:
             raise ValueError(f"label_smoothing must lie in [0, 1], got {label_smoothing}")
-        super().__init__(
-            temperature=temperature, reduction=reduction, full=full, multiplier=multiplier, validate_args=validate_args
-        )
+        super().__init__(temperature=temperature, **options)
         self.ignore_index, self.label_smoothing = ignore_index, label_smoothing
         self.register_buffer("weight", as_weight("weight", weight))
 
@@ -389,16 +381,16 @@ class SoftmaxLoss(LikelihoodLoss, nll=softmax_nll, family=td.Categorical, temper
         kept = kept.unsqueeze(1) if kept.ndim > 1 else kept
         return torch.where(along(kept, values), values, 1 / values.shape[_axes(values)[0]])
 
-    def _is_short(self, prediction: Tensor, target: Tensor) -> bool:
-        if self._buffers["weight"] is not None or not super()._is_short(prediction, target):
+    def _can_fuse(self, prediction: Tensor, target: Tensor) -> bool:
+        if self._buffers["weight"] is not None or not super()._can_fuse(prediction, target):
             return False
-        most = _FEWEST_CLASSES if prediction.is_cuda else kernels.MOST_CLASSES
+        most = _MIN_KERNEL_CLASSES if prediction.is_cuda else kernels.MAX_CLASSES
         return prediction.ndim == 2 and prediction.shape[1] <= most and not target.dtype.is_floating_point
 
-    def _form(self) -> tuple[Any, ...]:
-        return *super()._form(), self.ignore_index, self.label_smoothing
+    def _job_options(self) -> tuple[Any, ...]:
+        return *super()._job_options(), self.ignore_index, self.label_smoothing
 
-    def _short_job(
+    def _job(
         self, prediction: Tensor, target: Tensor, layouts: Sequence[kernels.Layout], plain: Callable[..., Tensor]
     ) -> kernels.Job | None:
         if target.shape != self._outer(prediction):

@@ -13,9 +13,10 @@ from likely._special import digamma_half_step, log1p_square, log_gamma_ratio
 from likely.constraints import Exp
 from likely.likelihoods._distribution import EACH, Exact, cdf_by_scipy, icdf_by_scipy
 from likely.likelihoods._form import HALF_LOG_2PI, How, Value, functional_form
-from likely.likelihoods._loss import ParameterLike, ScaleLoss, Slot, scale_slot
+from likely.likelihoods._loss import ScaleLoss, ScaleLossOptions
 from likely.likelihoods._numeric import Array, standardised
 from likely.likelihoods._record import Residuals, register
+from likely.likelihoods._slot import ParameterLike, Slot, scale_slot
 from likely.likelihoods._start import half_power
 
 __all__ = ["StudentT", "StudentTLoss", "student_t_nll"]
@@ -38,10 +39,15 @@ def student_t_nll(prediction: Tensor, target: Tensor, *, df: Value, scale: Value
         target: real numbers of a shape that broadcasts with the prediction's.
         df: positive degrees of freedom: a number, or a tensor that broadcasts to the prediction.
         scale: positive scale: a number, or a tensor that broadcasts to the prediction.
-        **how: ``reduction``, ``full`` and ``validate_args``, as in every function of :mod:`likely.functional`.
+        reduction: ``"mean"`` (the default), ``"sum"`` or ``"none"``.
+        full: whether terms that do not depend on any parameter are included; ``True`` by default.
+        validate_args: whether tensor values are checked; by default (None) on the CPU only.
 
     Returns:
         A scalar, or one value per element under ``reduction="none"``.
+
+    Raises:
+        ValueError: shapes do not broadcast, a value is out of range, or the reduction is unknown.
 
     See Also:
         :class:`~likely.StudentTLoss`, the module with parameters that learn.
@@ -119,7 +125,7 @@ class StudentT(td.StudentT, Exact):
 
 
 # Beyond this many √df the tail is a power of z to the last digit. SciPy squares z there, and loses it.
-_FAR = 1e9
+_POWER_LAW_RATIO = 1e9
 
 
 def _lower_tail(z: Array, df: Array) -> Array:
@@ -127,14 +133,16 @@ def _lower_tail(z: Array, df: Array) -> Array:
     with np.errstate(over="ignore"):
         ratio = -z / np.sqrt(df)
         power = np.exp(-df * np.log(np.maximum(ratio, 1.0)) - np.log(df) - special.betaln(0.5 * df, 0.5))
-        return np.where(ratio > _FAR, power, special.stdtr(df, np.maximum(z, -_FAR * np.sqrt(df))))
+        return np.where(
+            ratio > _POWER_LAW_RATIO, power, special.stdtr(df, np.maximum(z, -_POWER_LAW_RATIO * np.sqrt(df)))
+        )
 
 
 def _lower_quantile(p: Array, df: Array) -> Array:
     """The z ≤ 0 with P(T < z) = p, for p from 0 to ½."""
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         log_ratio = -(np.log(p) + np.log(df) + special.betaln(0.5 * df, 0.5)) / df
-        far = log_ratio > math.log(_FAR)
+        far = log_ratio > math.log(_POWER_LAW_RATIO)
         return -np.where(far, np.sqrt(df) * np.exp(log_ratio), np.abs(special.stdtrit(df, np.where(far, 0.5, p))))
 
 
@@ -174,22 +182,9 @@ class StudentTLoss(
         self,
         df: ParameterLike = None,
         scale: ParameterLike = None,
-        *,
-        beta: float = 0.0,
-        reduction: str = "mean",
-        full: bool = True,
-        multiplier: float = 1.0,
-        validate_args: bool | None = None,
+        **options: Unpack[ScaleLossOptions],
     ) -> None:
-        super().__init__(
-            df=df,
-            scale=scale,
-            beta=beta,
-            reduction=reduction,
-            full=full,
-            multiplier=multiplier,
-            validate_args=validate_args,
-        )
+        super().__init__(df=df, scale=scale, **options)
 
 
 def _crps(distribution: StudentT, y: Array) -> Array:

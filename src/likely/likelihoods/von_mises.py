@@ -13,14 +13,15 @@ from likely._rows.blocks import row_blocks
 from likely.constraints import Exp
 from likely.likelihoods._distribution import EACH, Exact, cdf_by_scipy, icdf_by_scipy
 from likely.likelihoods._form import How, Value, functional_form
-from likely.likelihoods._loss import LikelihoodLoss, ParameterLike, Slot
+from likely.likelihoods._loss import LikelihoodLoss, LossOptions
 from likely.likelihoods._numeric import Array
 from likely.likelihoods._record import register
+from likely.likelihoods._slot import ParameterLike, Slot
 from likely.likelihoods._start import Moment
 
 __all__ = ["VonMises", "VonMisesLoss", "von_mises_nll"]
 
-_LARGE = 30.0  # from here on 18 terms of the series of I₀ in 1/κ are exact to rounding
+_SERIES_FROM = 30.0  # from here on 18 terms of the series of I₀ in 1/κ are exact to rounding
 _SERIES = [math.prod((2 * j - 1) ** 2 / (8 * j) for j in range(1, k + 1)) for k in range(1, 19)]
 _NODES, _WEIGHTS = (0.5 * values for values in np.polynomial.legendre.leggauss(48))
 _NODES = _NODES + 0.5
@@ -38,10 +39,15 @@ def von_mises_nll(prediction: Tensor, target: Tensor, *, concentration: Value, *
         prediction: angles in radians, any shape.
         target: angles in radians, of a shape that broadcasts with the prediction's.
         concentration: positive concentration: a number, or a tensor that broadcasts to the prediction.
-        **how: ``reduction``, ``full`` and ``validate_args``, as in every function of :mod:`likely.functional`.
+        reduction: ``"mean"`` (the default), ``"sum"`` or ``"none"``.
+        full: whether terms that do not depend on any parameter are included; ``True`` by default.
+        validate_args: whether tensor values are checked; by default (None) on the CPU only.
 
     Returns:
         A scalar, or one value per element under ``reduction="none"``.
+
+    Raises:
+        ValueError: shapes do not broadcast, a value is out of range, or the reduction is unknown.
 
     See Also:
         :class:`~likely.VonMisesLoss`, the module with parameters that learn.
@@ -56,8 +62,8 @@ def von_mises_nll(prediction: Tensor, target: Tensor, *, concentration: Value, *
 
 def _log_scaled_bessel(x: Tensor) -> Tensor:
     """log(e⁻ˣ I₀(x)), whose derivatives are as exact as itself: by its series where torch's would cancel."""
-    large = x > _LARGE
-    inverse = torch.where(large, x, _LARGE).reciprocal()
+    large = x > _SERIES_FROM
+    inverse = torch.where(large, x, _SERIES_FROM).reciprocal()
     series = torch.zeros_like(x)
     for coefficient in reversed(_SERIES):
         series = (series + coefficient) * inverse
@@ -200,19 +206,9 @@ class VonMisesLoss(
     def __init__(
         self,
         concentration: ParameterLike = None,
-        *,
-        reduction: str = "mean",
-        full: bool = True,
-        multiplier: float = 1.0,
-        validate_args: bool | None = None,
+        **options: Unpack[LossOptions],
     ) -> None:
-        super().__init__(
-            concentration=concentration,
-            reduction=reduction,
-            full=full,
-            multiplier=multiplier,
-            validate_args=validate_args,
-        )
+        super().__init__(concentration=concentration, **options)
 
 
 def _crps(distribution: VonMises, y: Array) -> Array:

@@ -11,16 +11,17 @@ from likely._validation import check_counts, check_shares
 from likely.constraints import Interval
 from likely.likelihoods._distribution import EACH, Exact
 from likely.likelihoods._form import How, Value, functional_form
-from likely.likelihoods._loss import ParameterLike, Phi, Slot
+from likely.likelihoods._loss import Phi
 from likely.likelihoods._numeric import Array
 from likely.likelihoods._record import LIKELIHOODS, register
+from likely.likelihoods._slot import ParameterLike, Slot
 from likely.likelihoods.negative_binomial import (
     NegativeBinomial,
     NegativeBinomialLoss,
     count_and_logits,
     negative_binomial_nll,
 )
-from likely.likelihoods.poisson import Poisson, RateLoss, log_factorial, log_mean, poisson_nll
+from likely.likelihoods.poisson import Poisson, RateLoss, RateLossOptions, log_factorial, log_mean, poisson_nll
 
 __all__ = [
     "ZeroInflatedNegativeBinomial",
@@ -56,10 +57,15 @@ def zero_inflated_poisson_nll(
         target: counts ≥ 0, which need not be whole, of a shape that broadcasts with the prediction's.
         inflation: share of the further zeros, from 0 to 1: a number, or a tensor that broadcasts to the prediction.
         log_input: whether predictions are logarithms of means; with ``False`` they are the means.
-        **how: ``reduction``, ``full`` and ``validate_args``, as in every function of :mod:`likely.functional`.
+        reduction: ``"mean"`` (the default), ``"sum"`` or ``"none"``.
+        full: whether terms that do not depend on any parameter are included; ``True`` by default.
+        validate_args: whether tensor values are checked; by default (None) on the CPU only.
 
     Returns:
         A scalar, or one value per element under ``reduction="none"``.
+
+    Raises:
+        ValueError: shapes do not broadcast, a value is out of range, or the reduction is unknown.
 
     See Also:
         :class:`~likely.ZeroInflatedPoissonLoss`, the module with parameters that learn.
@@ -97,10 +103,15 @@ def zero_inflated_negative_binomial_nll(
         dispersion: positive dispersion: a number, or a tensor that broadcasts to the prediction.
         inflation: share of the further zeros, from 0 to 1: a number, or a tensor that broadcasts to the prediction.
         log_input: whether predictions are logarithms of means; with ``False`` they are the means.
-        **how: ``reduction``, ``full`` and ``validate_args``, as in every function of :mod:`likely.functional`.
+        reduction: ``"mean"`` (the default), ``"sum"`` or ``"none"``.
+        full: whether terms that do not depend on any parameter are included; ``True`` by default.
+        validate_args: whether tensor values are checked; by default (None) on the CPU only.
 
     Returns:
         A scalar, or one value per element under ``reduction="none"``.
+
+    Raises:
+        ValueError: shapes do not broadcast, a value is out of range, or the reduction is unknown.
 
     See Also:
         :class:`~likely.ZeroInflatedNegativeBinomialLoss`, the module with parameters that learn.
@@ -282,23 +293,9 @@ class ZeroInflatedPoissonLoss(RateLoss, nll=zero_inflated_poisson_nll, family=Ze
     def __init__(
         self,
         inflation: ParameterLike = None,
-        *,
-        log_input: bool = True,
-        eps: float = 0.0,
-        reduction: str = "mean",
-        full: bool = True,
-        multiplier: float = 1.0,
-        validate_args: bool | None = None,
+        **options: Unpack[RateLossOptions],
     ) -> None:
-        super().__init__(
-            inflation=inflation,
-            log_input=log_input,
-            eps=eps,
-            reduction=reduction,
-            full=full,
-            multiplier=multiplier,
-            validate_args=validate_args,
-        )
+        super().__init__(inflation=inflation, **options)
 
     def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
         return ZeroInflatedPoisson(self._rate(prediction), phi["inflation"])
@@ -343,24 +340,9 @@ class ZeroInflatedNegativeBinomialLoss(
         self,
         dispersion: ParameterLike = None,
         inflation: ParameterLike = None,
-        *,
-        log_input: bool = True,
-        eps: float = 0.0,
-        reduction: str = "mean",
-        full: bool = True,
-        multiplier: float = 1.0,
-        validate_args: bool | None = None,
+        **options: Unpack[RateLossOptions],
     ) -> None:
-        super().__init__(
-            dispersion=dispersion,
-            inflation=inflation,
-            log_input=log_input,
-            eps=eps,
-            reduction=reduction,
-            full=full,
-            multiplier=multiplier,
-            validate_args=validate_args,
-        )
+        super().__init__(dispersion=dispersion, inflation=inflation, **options)
 
     def _distribution(self, prediction: Tensor, phi: Phi) -> Distribution:
         parts = count_and_logits(self._rate(prediction), phi["dispersion"])

@@ -10,8 +10,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from likely._kernels._native import load
 from likely._typing import Array
-from likely.kernels._native import load
 from likely.outliers._columns import Columns
 from likely.outliers._covariance import Covariance
 from likely.outliers._row_scores import Histograms, Nearest, Tails

@@ -8,7 +8,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from likely.kernels import _native, applies
+from likely._kernels import _native, applies
 from likely.row_store._memory import Pair
 from likely.row_store._rule import Rule
 

@@ -1,7 +1,8 @@
 """The way through a loss that ``torch.compile`` follows.
 
 Every function, class and attribute that the compiler passes is one more that each later call compares before it runs (a
-guard), and three hundred of them cost a small batch a tenth of its time. So the usual case passes few.
+guard), and three hundred of them cost a small batch a tenth of its time. So the usual case passes few. The file is
+imported when the compiler is at work, for the decorators below would load it.
 """
 
 from typing import Any
@@ -9,11 +10,28 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from likely import kernels
+from likely import _kernels as kernels
+from likely.likelihoods._start import may_start
 from likely.parameters import Data, Fixed
 
-_MANY = 65_536  # elements from which a step takes longer than the call of an operator
+_MIN_STUDENT_T_ELEMENTS = 65_536  # elements from which a step takes longer than the call of an operator
 Loss = Any  # a likelihood loss, whose class is built upon this file
+
+
+def compiled_loss(
+    loss: Loss, prediction: Tensor, target: Tensor, features: Any, index: Tensor | None, sample_weight: Tensor | None
+) -> Tensor:
+    """The loss of a batch in a compiler's graph."""
+    value: Tensor | None
+    if has_rows(loss):
+        return uncompiled(loss, prediction, target, features, index, sample_weight)
+    if loss.training and not loss._begun and loss._waiting() and may_start(prediction):
+        value = loss._first(prediction, target, features, index, sample_weight)
+    else:
+        value = traced(loss, prediction, target, features, index) if sample_weight is None else None
+    if value is None:
+        value = loss._by_form(prediction, target, features, index, sample_weight)
+    return value
 
 
 def has_rows(loss: Loss) -> bool:
@@ -42,7 +60,7 @@ def traced(loss: Loss, prediction: Tensor, target: Tensor, features: Any, index:
         fixed = isinstance(parameter, Fixed)
         value = parameter(dtype=torch.float32) if fixed else parameter(features=features, index=index)
         single = single and value.dtype is torch.float32
-        phi[name] = loss._placed(name, value, prediction.shape) if value.ndim else value
+        phi[name] = loss._placed(name, value, prediction.shape)
     constant = loss._fused.constant if loss.full else 0.0
     if single and _has_kernel(loss._fused.kind, prediction):
         values = phi.values()
@@ -64,8 +82,20 @@ def _has_kernel(kind: str, tensor: Tensor) -> bool:
     # An exported program may have any number of rows, and must not depend on this one.
     if kind not in ("robust", "student_t") or not torch.compiler.is_dynamo_compiling():
         return False
-    if tensor.numel() < (_MANY if kind == "student_t" else 1):
+    if tensor.numel() < (_MIN_STUDENT_T_ELEMENTS if kind == "student_t" else 1):
         return False
-    from likely.likelihoods._uncompiled import has_kernel
+    return has_kernels_on(tensor.device.type)
 
-    return has_kernel(tensor.device.type)
+
+@torch.compiler.disable
+def uncompiled(loss: Any, prediction: Tensor, target: Tensor, *rest: Any) -> Tensor:
+    """The loss of rows that step in the backward pass, at which a compiler's graph would end."""
+    features, index, sample_weight = rest
+    value: Tensor = loss.forward(prediction, target, features=features, index=index, sample_weight=sample_weight)
+    return value
+
+
+@torch.compiler.assume_constant_result
+def has_kernels_on(device: str) -> bool:
+    """Whether there are fused kernels on this kind of device."""
+    return kernels.available(torch.empty(0, device=device))

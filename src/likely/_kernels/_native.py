@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from likely.kernels._coefficients import partition
+from likely._kernels._coefficients import partition
 
 KINDS = ("normal", "laplace", "student_t", "robust", "bernoulli")
 PARTS, TERMS = 4, 10  # as in location.cpp
-MOST_CLASSES = 1024  # as in softmax.cpp
-_A_THREAD = 1 << 16  # fewest elements per thread
+MAX_CLASSES = 1024  # as in softmax.cpp
+MIN_ELEMENTS_PER_THREAD = 1 << 16
 
 # The structs of location.cpp and softmax.cpp, whose parameters are "2P3q2f".
 _LOCATION, _SOFTMAX = Struct("6P2P3q2f2P3q2fq2f"), Struct("4P2P3q2f3q2f")
@@ -76,31 +76,27 @@ class Library(NamedTuple):
 @cache
 def library() -> Library | None:
     """The kernels of location.cpp, softmax.cpp and head.cpp; None unless all are there."""
-    location, softmax, head = (load(f"kernels/{name}") for name in ("location", "softmax", "head"))
+    location, softmax, head = (load(f"_kernels/{name}") for name in ("location", "softmax", "head"))
     if location is None or softmax is None or head is None:
         return None
-    whole: Any = ctypes.c_int64
-    pointer: Any = ctypes.c_void_p
-    location.likely_location.argtypes = [ctypes.c_int, whole, whole, whole, ctypes.c_char_p, pointer, pointer]
-    softmax.likely_softmax.argtypes = [whole, whole, whole, ctypes.c_char_p]
-    softmax.likely_softmax.restype = None
-    softmax.likely_labels.argtypes = [pointer, whole, whole, whole]
-    softmax.likely_labels.restype = whole
-    head.likely_moments.argtypes = [pointer, whole, whole, ctypes.c_int, ctypes.c_float] + [pointer] * 4
-    head.likely_head.argtypes = [pointer, whole, whole, whole] + [pointer] * 4
-    head.likely_head_slopes.argtypes = [pointer, pointer, whole, whole, whole] + [pointer] * 5
-    for kernel in (head.likely_moments, head.likely_head, head.likely_head_slopes):
-        kernel.restype = None
     q, r = partition(PARTS, TERMS)
     return Library(
-        location.likely_location,
-        softmax.likely_softmax,
-        softmax.likely_labels,
-        head.likely_moments,
-        head.likely_head,
-        head.likely_head_slopes,
+        _typed(location.likely_location, "iqqqsPP", ctypes.c_int),
+        _typed(softmax.likely_softmax, "qqqs"),
+        _typed(softmax.likely_labels, "Pqqq", ctypes.c_int64),
+        _typed(head.likely_moments, "PqqifPPPP"),
+        _typed(head.likely_head, "PqqqPPPP"),
+        _typed(head.likely_head_slopes, "PPqqqPPPPP"),
         (q.ctypes.data, r.ctypes.data),  # cached by partition, and so never freed
     )
+
+
+def _typed(function: Any, arguments: str, result: type | None = None) -> Callable[..., Any]:
+    """A C function with the types of its arguments, by the letters of :mod:`struct`."""
+    types = {"i": ctypes.c_int, "q": ctypes.c_int64, "f": ctypes.c_float, "s": ctypes.c_char_p, "P": ctypes.c_void_p}
+    function.argtypes, function.restype = [types[letter] for letter in arguments], result
+    typed: Callable[..., Any] = function
+    return typed
 
 
 def built() -> Library:
@@ -121,104 +117,112 @@ if hasattr(os, "register_at_fork"):  # threads do not survive a fork
 
 def _workers(elements: int, unit: int = 1) -> int:
     """The number of threads for a batch that can be divided at multiples of ``unit`` only."""
-    if elements < 2 * _A_THREAD:
+    if elements < 2 * MIN_ELEMENTS_PER_THREAD:
         return 1
-    return max(1, min(torch.get_num_threads(), elements // max(_A_THREAD, unit)))
+    return max(1, min(torch.get_num_threads(), elements // max(MIN_ELEMENTS_PER_THREAD, unit)))
 
 
 def location(
-    kind: int,
-    prediction: Tensor,
-    target: Tensor,
-    parameters: Sequence[tuple[Tensor | None, Layout]],
-    slopes: Sequence[Tensor | None],
-    *,
-    d_prediction: Tensor | None = None,
-    losses: Tensor | None = None,
-    upstream: Tensor | None = None,
-    constant: float = 0.0,
-    factor: float = 1.0,
+    job: Any, tensors: Sequence[Tensor], slopes: Sequence[Tensor | None], losses: Tensor | None, upstream: Tensor | None
 ) -> Tensor:
-    """The sum of the NLLs, each times ``factor``; NaN if a target is not such as the likelihood allows.
+    """The sum of the NLLs, each times the job's factor; NaN if a target is not such as the likelihood allows.
 
-    All tensors are float32 and contiguous. ``parameters`` are scale and shape, raw, with their layouts; ``slopes``
-    takes their gradients, ``d_prediction`` that of the prediction and ``losses`` every NLL, where they are given.
+    All tensors are float32 and contiguous: prediction, target and raw parameters. ``slopes`` takes the gradients of
+    all but the target, and ``losses`` every NLL, where they are given.
     """
     native = built()
-    n, unit = prediction.numel(), math.lcm(*(layout.inner for _, layout in parameters))
+    prediction, target, *raw = tensors
+    d_prediction, *slopes = (*slopes, None)[:3]
+    layouts = (*job.layouts, ONE)[:2]
+    n, unit = prediction.numel(), math.lcm(layouts[0].inner, layouts[1].inner)
     workers = _workers(n, unit)
     loss = prediction.new_empty(workers) if workers > 1 else prediction.new_empty(())
-    (raw, layout), (shape, shape_layout) = parameters
-    room = [_room(s, read, n, workers) for s, (_, read) in zip(slopes, parameters, strict=True)]
-    job = _LOCATION.pack(
+    room = [_room(slope, layout, n, workers) for slope, layout in zip(slopes, layouts, strict=True)]
+    packed = _LOCATION.pack(
         prediction.data_ptr(),
         target.data_ptr(),
         _at(upstream),
         _at(losses),
         _at(d_prediction),
         loss.data_ptr(),
-        _at(raw),
+        raw[0].data_ptr(),
         _at(room[0]),
-        *layout,
-        _at(shape),
+        *layouts[0],
+        raw[1].data_ptr() if len(raw) > 1 else 0,
         _at(room[1]),
-        *shape_layout,
+        *layouts[1],
         n,
-        factor,
-        constant,
+        job.factor,
+        job.constant,
     )
     if workers == 1:
-        return loss if native.location(kind, 0, n, 0, job, *native.tables) else loss.fill_(math.nan)
-    allowed = _spread(lambda *part: native.location(kind, *part, job, *native.tables), n, unit, workers)
+        return loss if native.location(job.kind, 0, n, 0, packed, *native.tables) else loss.fill_(math.nan)
+    allowed = _in_threads(lambda *part: native.location(job.kind, *part, packed, *native.tables), n, unit, workers)
     for slope, partial in zip(slopes, room, strict=True):
-        if slope is not None and partial is not None and partial is not slope:
-            torch.sum(partial, 0, out=slope.view(-1))
+        _add_up(partial, slope)
     return loss.sum() if all(allowed) else loss.sum().fill_(math.nan)
 
 
-def softmax(
-    logits: Tensor,
-    target: Tensor,
-    temperature: Tensor,
-    layout: Layout,
-    slope: Tensor | None,
-    *,
-    d_logits: Tensor | None,
-    ignore_index: int,
-    smoothing: float,
-    mean: bool,
-    multiplier: float,
-) -> Tensor:
+def softmax(job: Any, tensors: Sequence[Tensor], slopes: Sequence[Tensor | None]) -> Tensor:
     """The NLL of logits (rows, classes), summed or averaged over the labels that count; NaN if a label is no class."""
     native = built()
+    logits, target, raw = tensors
+    target = target if target.dtype is torch.int64 else target.long()
+    d_logits, slope = slopes
     rows, classes = logits.shape
-    counted = native.labels(target.data_ptr(), rows, classes, ignore_index)
+    counted = native.labels(target.data_ptr(), rows, classes, job.ignore_index)
     if counted < 0:
         return logits.new_full((), math.nan)
     workers = _workers(rows * classes, classes)
     loss = logits.new_empty(workers) if workers > 1 else logits.new_empty(())
-    room = _room(slope, layout, rows, workers)
-    job = _SOFTMAX.pack(
+    room = _room(slope, job.layout, rows, workers)
+    packed = _SOFTMAX.pack(
         logits.data_ptr(),
         target.data_ptr(),
         _at(d_logits),
         loss.data_ptr(),
-        temperature.data_ptr(),
+        raw.data_ptr(),
         _at(room),
-        *layout,
+        *job.layout,
         rows,
         classes,
-        ignore_index,
-        multiplier / max(counted, 1) if mean else multiplier,
-        smoothing,
+        job.ignore_index,
+        job.multiplier / max(counted, 1) if job.mean else job.multiplier,
+        job.smoothing,
     )
     if workers == 1:
-        native.softmax(0, rows, 0, job)
+        native.softmax(0, rows, 0, packed)
         return loss
-    _spread(lambda *part: native.softmax(*part, job), rows, 1, workers)
-    if slope is not None and room is not None and room is not slope:
-        torch.sum(room, 0, out=slope.view(-1))
+    _in_threads(lambda *part: native.softmax(*part, packed), rows, 1, workers)
+    _add_up(room, slope)
     return loss.sum()
+
+
+def moments(x: Tensor, mean: Tensor, var: Tensor, batches: Tensor, *, momentum: float, learning: bool) -> Tensor:
+    """Update the running statistics from x, and return the mean and standard deviation to standardise x by."""
+    width = len(mean)
+    result = mean.new_empty((5, width))
+    places = [t.data_ptr() for t in (mean, var, batches, result)]
+    built().moments(x.data_ptr(), x.numel() // width, width, learning, momentum, *places)
+    return result
+
+
+def head(features: Tensor, weight: Tensor, bias: Tensor, moments: Tensor) -> Tensor:
+    """A linear layer's output for standardised features, shape (rows, outputs)."""
+    outputs, width = weight.shape
+    raw = features.new_empty((features.numel() // width, outputs))
+    places = [t.data_ptr() for t in (moments, weight, bias, raw)]
+    built().head(features.data_ptr(), len(raw), width, outputs, *places)
+    return raw
+
+
+def head_slopes(
+    d_raw: Tensor, features: Tensor, weight: Tensor, moments: Tensor, slopes: Sequence[Tensor | None]
+) -> None:
+    """Write the gradients of features, weight and bias into those of ``slopes`` that are tensors."""
+    outputs, width = weight.shape
+    places = [0 if t is None else t.data_ptr() for t in (moments, weight, *slopes)]
+    built().head_slopes(d_raw.data_ptr(), features.data_ptr(), len(d_raw), width, outputs, *places)
 
 
 def _at(tensor: Tensor | None) -> int:
@@ -232,7 +236,13 @@ def _room(slope: Tensor | None, layout: Layout, n: int, workers: int) -> Tensor 
     return slope.new_empty(workers, layout.numbers)
 
 
-def _spread(run: Callable[[int, int, int], int | None], n: int, unit: int, workers: int) -> list[int | None]:
+def _add_up(room: Tensor | None, slope: Tensor | None) -> None:
+    """Sum what threads wrote in places of their own."""
+    if slope is not None and room is not None and room is not slope:
+        torch.sum(room, 0, out=slope.view(-1))
+
+
+def _in_threads(run: Callable[[int, int, int], int | None], n: int, unit: int, workers: int) -> list[int | None]:
     """Run parts of n, each a multiple of ``unit``, in threads."""
     ends = [n * k // workers // unit * unit for k in range(workers)] + [n]
     return list(_threads().map(run, ends[:-1], ends[1:], range(workers)))

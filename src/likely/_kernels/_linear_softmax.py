@@ -5,8 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from likely.kernels._location import rescaled
-from likely.kernels._softmax import row_weight, softmax_sum, softmax_sum_
+from likely._kernels._node import multiplied
+from likely._kernels._softmax import row_weight, softmax_sum_
 
 
 def linear_softmax_nll(
@@ -22,7 +22,7 @@ def linear_softmax_nll(
     chunk: int,
 ) -> Tensor:
     """The softmax NLL of a linear layer, reduced."""
-    factor = row_weight(target, ignore_index, reduction, torch.promote_types(hidden.dtype, torch.float32))
+    factor = row_weight(target, ignore_index, reduction == "mean", torch.promote_types(hidden.dtype, torch.float32))
     with torch.autocast(hidden.device.type, enabled=False):
         total: Tensor = _LinearSoftmax.apply(
             hidden, weight, bias, target, temperature, ignore_index, smoothing, factor, chunk
@@ -51,10 +51,7 @@ class _LinearSoftmax(torch.autograd.Function):
             divisor = temperature if temperature.numel() == 1 else temperature[rows]
             logits = hidden[rows] @ weight.T if bias is None else torch.addmm(bias, hidden[rows], weight.T)
             options = (target[rows], divisor, ignore_index, smoothing, factor)
-            if not learning:
-                total += softmax_sum(logits, *options, False)[0]
-                continue
-            loss, slope = softmax_sum_(logits, *options)  # logits hold their gradient now
+            loss, slope = softmax_sum_(logits, *options, learning)  # logits hold their gradient now, if it is wanted
             total += loss
             if d_hidden is not None:
                 torch.mm(logits, weight, out=d_hidden[rows])
@@ -75,5 +72,4 @@ class _LinearSoftmax(torch.autograd.Function):
                 "softmax_nll, to keep the graph or to differentiate again"
             )
         slopes, ctx.slopes = ctx.slopes, None
-        present = iter(rescaled([s for s in slopes if s is not None], grad * ctx.later))
-        return *(None if s is None else next(present) for s in slopes), None, None, None, None
+        return *multiplied(slopes, grad * ctx.later), None, None, None, None

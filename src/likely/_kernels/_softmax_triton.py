@@ -1,6 +1,6 @@
 # Kernels are compiled by Triton, which infers the types of their arguments from the call.
 # mypy: disable-error-code="no-untyped-def, attr-defined"
-"""Triton kernels of likely.kernels._softmax: one program per row, online softmax in float32.
+"""Triton kernels of likely._kernels._softmax: one program per row, online softmax in float32.
 
 A row is read twice, the second time mostly from the cache, which holds all rows that are processed at the same time.
 """
@@ -13,10 +13,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from likely.kernels._direct import Softmax
-from likely.kernels._formulas_triton import constrained
-from likely.kernels._reduce_triton import add_up, cores, on_device
-from likely.kernels._softmax import gathered
+from likely._kernels._formulas_triton import constrained
+from likely._kernels._reduce_triton import add_up, cores, on_device
+from likely._kernels._softmax import Softmax
 
 BLOCK, WARPS = 2048, 4
 
@@ -160,19 +159,12 @@ def _rows(logits: Tensor) -> Tensor:
     return logits.new_empty(len(logits), dtype=torch.float32)
 
 
-def softmax_sum(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
-    *rows, factor, learning = arguments
-    logits, losses, slope = rows[0], _rows(rows[0]), _rows(rows[0])
-    d_logits = torch.empty_like(logits) if learning else None
-    _launch(*rows, factor=factor, losses=losses, d_logits=d_logits, d_temperature=slope)
-    return losses.sum(), logits.new_empty(0) if d_logits is None else d_logits, gathered(slope, rows[2])
-
-
-def softmax_sum_(*arguments: Any) -> tuple[Tensor, Tensor]:
-    *rows, factor = arguments
+def softmax_sum(*arguments: Any) -> tuple[Tensor, Tensor]:
+    """Return the sum of the NLLs times a factor, and every row's slope in the temperature; write into d_logits."""
+    *rows, factor, d_logits = arguments
     losses, slope = _rows(rows[0]), _rows(rows[0])
-    _launch(*rows, factor=factor, losses=losses, d_logits=rows[0], d_temperature=slope)
-    return losses.sum(), gathered(slope, rows[2])
+    _launch(*rows, factor=factor, losses=losses, d_logits=d_logits, d_temperature=slope)
+    return losses.sum(), slope
 
 
 def softmax_each(*rows: Any) -> tuple[Tensor, Tensor, Tensor]:
@@ -182,11 +174,9 @@ def softmax_each(*rows: Any) -> tuple[Tensor, Tensor, Tensor]:
     return losses, norms, slope
 
 
-def softmax_slopes(*arguments: Any) -> Tensor:
-    *rows, norm, upstream = arguments
-    d_logits = torch.empty_like(rows[0])
-    _launch(*rows, upstream=upstream.contiguous(), norms=norm, d_logits=d_logits)
-    return d_logits
+def softmax_slopes(*arguments: Any) -> None:
+    *rows, norm, upstream, d_logits = arguments
+    _launch(*rows, upstream=upstream, norms=norm, d_logits=d_logits)
 
 
 @triton.jit
@@ -261,7 +251,7 @@ def _few_kernel(
         tl.store(slope_sums + program, tl.sum(slopes))
 
 
-def softmax_direct(
+def softmax_of_few_classes(
     job: Softmax, tensors: Sequence[Tensor], slopes: Sequence[Tensor | None]
 ) -> tuple[Tensor, Tensor | None]:
     """Return the loss of logits with few classes and a raw temperature, and the factor that slopes still lack."""

@@ -1,15 +1,15 @@
-"""The fast path of a loss: one fused kernel, without checks that a batch of the same form has passed before."""
+"""The fused path of a loss: one kernel, without checks that a batch of the same form has passed before."""
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from likely import kernels
-from likely._hooks import has_hooks
-from likely.kernels import Head, Job, layout_of
+from likely import _kernels as kernels
+from likely._kernels import Head, Job, has_hooks, is_readable, layout_of
+from likely.likelihoods._slot import aligned
 from likely.parameters import Data, Fixed, Global, Parameter, Predicted
 
 Loss = Any  # a likelihood loss, whose class imports this file
@@ -30,8 +30,8 @@ class Fused(NamedTuple):
     labels: bool = False
 
 
-class Shortcut:
-    """One per loss: the form of the last batch on the fast path, and the kernel's arguments for it.
+class FusedPath:
+    """One per loss: the form of the last batch on this path, and the kernel's arguments for it.
 
     It is empty in a copy or a pickle of the loss.
     """
@@ -39,10 +39,10 @@ class Shortcut:
     def __init__(self) -> None:
         self.last: tuple[Any, Job | None] = (None, None)
 
-    def __reduce__(self) -> tuple[type["Shortcut"], tuple[()]]:
-        return Shortcut, ()
+    def __reduce__(self) -> tuple[type["FusedPath"], tuple[()]]:
+        return FusedPath, ()
 
-    def take(
+    def run(
         self,
         loss: Loss,
         prediction: Tensor,
@@ -52,8 +52,8 @@ class Shortcut:
     ) -> tuple[Tensor | None, Raw]:
         """The loss, and the raw parameters it was computed from.
 
-        The loss is None if the slow path must be taken, to another kernel or to an error that explains the cause. The
-        statistics of the features are restored then.
+        The loss is None if the functional form must be taken, to another kernel or to an error that explains the cause;
+        the statistics of the features are restored then.
         """
         raw: Raw = {}
         value = None
@@ -70,20 +70,24 @@ class Shortcut:
     def _by_kernel(self, loss: Loss, prediction: Tensor, target: Tensor, raw: Raw) -> Tensor | None:
         parameters = raw.values()
         for values in parameters:
-            if not isinstance(values, Head) and not (kernels.usual(values) and same_device(values, prediction)):
+            if not isinstance(values, Head) and not (is_readable(values) and same_device(values, prediction)):
                 return None
         form = (
             prediction.shape,
             target.shape,
-            *loss._form(),
+            *loss._job_options(),
             *[p.shape for p in parameters],
             *[id(loss._modules[name].constraint) for name in raw],
         )
         known, job = self.last
         if form != known:
-            job = _job(loss, prediction, target, raw)
+            job = _new_job(loss, prediction, target, raw)
             self.last = form, job
-        return None if job is None else kernels.direct(job, prediction, target, *parameters)
+        if job is None:
+            return None
+        value = kernels.fused_loss(job, prediction, target, *parameters)
+        # One that is not finite is discarded: the functional form explains the cause. A GPU is not waited for.
+        return value if value.is_cuda or math.isfinite(value.item()) else None
 
 
 def _read(loss: Loss, features: Tensor | Mapping[str, Tensor] | None, index: Tensor | None, into: Raw) -> bool:
@@ -104,7 +108,7 @@ def _read(loss: Loss, features: Tensor | Mapping[str, Tensor] | None, index: Ten
 
 
 def _learns(parameter: Predicted) -> bool:
-    """Whether its network updates statistics, which the slow path would do a second time."""
+    """Whether its network updates statistics, which the functional form would do a second time."""
     return parameter.training and next(parameter.buffers(), None) is not None
 
 
@@ -128,14 +132,7 @@ def _open(parameter: Any) -> bool:
     return type(parameter) is not Data or (parameter.training and parameter.table.shard is None)
 
 
-def aligned(shape: Sequence[int], parameter: Parameter, outer: Sequence[int]) -> tuple[int, ...]:
-    """The shape of a parameter's values with axes added, so that they broadcast to the predictions of their row."""
-    batch = shape[: len(shape) - len(parameter.shape)]
-    gap = len(outer) - len(shape)
-    return (*batch, *(1,) * gap, *parameter.shape) if batch and gap > 0 else tuple(shape)
-
-
-def _job(loss: Loss, prediction: Tensor, target: Tensor, raw: Raw) -> Job | None:
+def _new_job(loss: Loss, prediction: Tensor, target: Tensor, raw: Raw) -> Job | None:
     loss._check(prediction, target)
     outer = loss._outer(prediction)
     constraints, layouts, shapes = [], [], []
@@ -149,26 +146,14 @@ def _job(loss: Loss, prediction: Tensor, target: Tensor, raw: Raw) -> Job | None
         constraints.append(constraint)
         layouts.append(layout)
         shapes.append(shape)
-    plain = partial(
-        _plain, type(loss).nll, tuple(raw), constraints, shapes, loss._options(loss.reduction), loss.multiplier
-    )
-    return loss._short_job(prediction, target, layouts, plain)
+    nll, options, multiplier = type(loss).nll, loss._options(loss.reduction), loss.multiplier
 
+    def plain(prediction: Tensor, target: Tensor, *values: Tensor) -> Tensor:
+        """The same loss of the same tensors, an operation at a time."""
+        phi = {
+            name: (value if constraint is None else constraint(value)).reshape(shape)
+            for name, constraint, shape, value in zip(raw, constraints, shapes, values, strict=True)
+        }
+        return nll(prediction, target, **phi, **options) * multiplier
 
-def _plain(
-    nll: Callable[..., Tensor],
-    names: Sequence[str],
-    constraints: Sequence[Any],
-    shapes: Sequence[tuple[int, ...]],
-    options: Mapping[str, Any],
-    multiplier: float,
-    prediction: Tensor,
-    target: Tensor,
-    *raw: Tensor,
-) -> Tensor:
-    """The same loss of the same tensors, an operation at a time."""
-    phi = {
-        name: (value if constraint is None else constraint(value)).reshape(shape)
-        for name, constraint, shape, value in zip(names, constraints, shapes, raw, strict=True)
-    }
-    return nll(prediction, target, **phi, **options) * multiplier
+    return loss._job(prediction, target, layouts, plain)

@@ -1,0 +1,187 @@
+r"""Normal, Laplace, Student's t, robust and Bernoulli NLLs: one pass over the data computes loss and gradients.
+
+On CUDA by a Triton kernel, on the CPU by compiled code; gradients of gradients go through the plain formulas that
+:mod:`likely.likelihoods` leaves in ``PLAIN``. ``torch.compile`` sees the operator ``likely::location_sum``.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.distributions.transforms import Transform
+
+from likely._kernels import _native
+from likely._kernels._native import Layout
+from likely._kernels._node import Plain, Slopes, differentiable_slopes, fused_loss, fused_losses, triton_kernels
+from likely._kernels._operator import register
+from likely._validation import broadcast, reduce
+from likely.constraints import Exp, Interval, ShiftedSoftplus
+
+PLAIN: dict[str, Callable[..., Tensor]] = {}  # (prediction, target, scale[, shape]) -> NLL without constants
+
+
+class Location(NamedTuple):
+    """A location likelihood and how a kernel reads its parameters, for batches of one form."""
+
+    kind: int
+    layouts: tuple[Layout, ...]
+    constant: float
+    factor: float
+    plain: Plain
+
+    def run(
+        self,
+        tensors: Sequence[Tensor],
+        slopes: Slopes,
+        losses: Tensor | None = None,
+        upstream: Tensor | None = None,
+    ) -> tuple[Tensor, None]:
+        """Return the sum of the NLLs, each times ``factor``; write gradients and, if given, every NLL."""
+        run = triton_kernels("location").location if tensors[0].is_cuda else _native.location
+        return run(self, tensors, slopes, losses, upstream), None
+
+    def each(self, tensors: Sequence[Tensor]) -> tuple[Tensor, None]:
+        """Return the NLL of every element."""
+        losses = torch.empty_like(tensors[0], dtype=torch.float32)
+        return losses, self.run(tensors, (None,) * (len(tensors) - 1), losses)[1]
+
+    def each_slopes(self, tensors: Sequence[Tensor], kept: None, upstream: Tensor, slopes: Slopes) -> None:
+        """Write the gradients of NLLs that are multiplied by ``upstream``."""
+        self.run(tensors, slopes, upstream=upstream)
+
+
+def layout_of(shape: Sequence[int], within: Sequence[int], constraint: Transform | None) -> Layout | None:
+    """The layout of a parameter that broadcasts to ``within``.
+
+    >>> layout_of((256, 1), (256, 10), None), layout_of((2, 1, 3), (2, 5, 3), None)
+    (Layout(inner=10, numbers=256, constraint=0, low=0.0, width=0.0), None)
+    """
+    code = _code_of(constraint)
+    if code is None:
+        return None
+    padded = (1,) * (len(within) - len(shape)) + tuple(shape)
+    axes = [axis for axis, size in enumerate(padded) if size > 1]
+    if not axes:
+        return Layout(1, 1, *code)
+    first, last = axes[0], axes[-1] + 1
+    if tuple(padded[first:last]) != tuple(within[first:last]):
+        return None
+    return Layout(math.prod(within[last:]), math.prod(within[first:last]), *code)
+
+
+def _code_of(constraint: Transform | None) -> tuple[int, float, float] | None:
+    """The number of a constraint in the kernels, and its two constants."""
+    if constraint is None:
+        return 0, 0.0, 0.0
+    if type(constraint) is ShiftedSoftplus and constraint.offset > 0:  # else it may round to zero
+        return 1, constraint.offset, 1 / (math.log(2) + constraint.offset)
+    if type(constraint) is Interval:
+        return 2, constraint.low, constraint.high - constraint.low
+    if type(constraint) is Exp:
+        return 3, constraint.floor, 0.0
+    return None
+
+
+def location_nll(
+    kind: str, prediction: Tensor, target: Tensor, *parameters: Tensor, constant: float, reduction: str
+) -> Tensor:
+    """The NLL of a location likelihood, reduced; ``parameters`` are the scale and, if there is one, the shape."""
+    if target.shape != prediction.shape or any(p.ndim and p.shape != prediction.shape for p in parameters):
+        named = dict(zip(("scale", "shape"), parameters, strict=False))
+        prediction, target, *wide = broadcast(prediction=prediction, target=target, **named)
+        parameters = tuple(p if p.numel() == 1 else w for p, w in zip(parameters, wide, strict=True))
+    order = () if prediction.is_contiguous() else in_memory(prediction)
+    tensors = [
+        (t.permute(order) if order and t.numel() > 1 else t).contiguous() for t in (prediction, target, *parameters)
+    ]
+    factor = 1 / prediction.numel() if reduction == "mean" else 1.0
+    if torch.compiler.is_compiling():
+        wanted = [prediction.requires_grad or target.requires_grad, *(p.requires_grad for p in parameters)]
+        wanted = [torch.is_grad_enabled() and w for w in wanted]
+        loss: Tensor = _location_sum(kind, *(*tensors, None)[:4], constant, factor, wanted)[0]
+        return loss
+    if reduction != "none" and not in_half(*tensors):
+        return fused_loss(_job(kind, tensors, constant, factor), *tensors)
+    losses = fused_losses(_job(kind, tensors, constant, None), *tensors)
+    return reduce(losses.permute([order.index(axis) for axis in range(len(order))]) if order else losses, reduction)
+
+
+def _job(kind: str, tensors: Sequence[Tensor], constant: float, factor: float | None) -> Location:
+    """The job of parameters that are one number or one per element; of every element without a ``factor``."""
+    layouts = tuple(Layout.of(p) for p in tensors[2:])
+    plain = partial(_plain_nll, PLAIN[kind], factor)
+    return Location(_native.KINDS.index(kind), layouts, constant, 1.0 if factor is None else factor, plain)
+
+
+def _plain_nll(formula: Plain, factor: float | None, *tensors: Tensor) -> Tensor:
+    nll = formula(*tensors)
+    return nll if factor is None else nll.sum() * factor
+
+
+def in_memory(tensor: Tensor) -> tuple[int, ...]:
+    """The axes in their order in memory; read in this order, images in channels-last format need no copy.
+
+    >>> in_memory(torch.zeros(2, 3, 4, 5).to(memory_format=torch.channels_last))
+    (0, 2, 3, 1)
+    """
+    return tuple(sorted(range(tensor.ndim), key=tensor.stride, reverse=True))
+
+
+def in_half(*tensors: Tensor) -> bool:
+    """Whether a gradient is a float16, in which it must be scaled up (by a GradScaler) before it is stored."""
+    return any(t.dtype == torch.float16 and t.requires_grad for t in tensors)
+
+
+def _sum_and_slopes(*arguments: Any) -> tuple[Tensor, ...]:
+    """The loss, and the slopes of prediction, scale and shape, without elements where they are not wanted."""
+    kind, *tensors, constant, factor, wanted = arguments
+    tensors = [t for t in tensors if t is not None]
+    slopes = _slopes_like(tensors, wanted)
+    loss, _ = _job(kind, tensors, constant, factor).run(tensors, [s if s.numel() else None for s in slopes])
+    return loss, *slopes, *tensors[0].new_empty((4 - len(tensors), 0))
+
+
+def _slopes_like(tensors: Sequence[Tensor], wanted: Sequence[bool]) -> list[Tensor]:
+    like = (tensors[0], *tensors[2:])
+    return [torch.empty_like(t) if asked else t.new_empty(0) for t, asked in zip(like, wanted, strict=True)]
+
+
+def _fake_sum(*arguments: Any) -> tuple[Tensor, ...]:
+    _, *tensors, _, _, wanted = arguments
+    tensors = [t for t in tensors if t is not None]
+    loss = tensors[0].new_empty((), dtype=torch.float32)
+    return loss, *_slopes_like(tensors, wanted), *[tensors[0].new_empty(0)] * (4 - len(tensors))
+
+
+def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    ctx.kind, *tensors, _, ctx.factor, _ = inputs
+    ctx.save_for_backward(*[t for t in tensors if t is not None])
+    ctx.slopes = output[1:]
+    ctx.mark_non_differentiable(*ctx.slopes)
+    ctx.set_materialize_grads(False)
+
+
+def _backward(ctx: Any, grad: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
+    none = (None, None, None)
+    if grad is None:
+        return None, *none, None, *none
+    if torch.is_grad_enabled():
+        plain = _plain_nll(PLAIN[ctx.kind], ctx.factor, *ctx.saved_tensors)
+        slopes = differentiable_slopes(plain, ctx.saved_tensors, grad)
+        return None, *(*slopes, None)[:4], *none
+    d_prediction, d_scale, d_shape = (s * grad if s.numel() else None for s in ctx.slopes)
+    d_target = -d_prediction if ctx.needs_input_grad[2] and d_prediction is not None else None
+    return None, d_prediction, d_target, d_scale, d_shape, *none
+
+
+_location_sum = register(
+    "location_sum(str kind, Tensor prediction, Tensor target, Tensor scale, Tensor? shape, float constant, "
+    "float factor, bool[] wanted) -> (Tensor, Tensor, Tensor, Tensor)",
+    _sum_and_slopes,
+    _fake_sum,
+    remember=_remember,
+    backward=_backward,
+)

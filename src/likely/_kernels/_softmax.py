@@ -1,0 +1,184 @@
+r"""The softmax NLL with one temperature per row, by kernels that keep no copy of the logits.
+
+With :math:`u = z/T` and labels smoothed to :math:`y`, :math:`\ell = \log\sum e^u - \langle y, u\rangle`, so that
+:math:`\partial\ell/\partial z = (p - y)/T` and :math:`\partial\ell/\partial T = -\langle p - y, u\rangle / T`: the
+sums for loss and temperature are taken in one pass over a row, the logits' gradient in a second. On CUDA they are
+Triton kernels; the CPU's, in plain torch, say what those compute. ``torch.compile`` sees ``likely::softmax_sum_``.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from likely._kernels import _native
+from likely._kernels._location import PLAIN, in_half
+from likely._kernels._native import Layout
+from likely._kernels._node import Plain, Slopes, fused_loss, fused_losses, triton_kernels
+from likely._kernels._operator import register
+
+
+class Softmax(NamedTuple):
+    """The softmax likelihood of logits (rows, classes) with class numbers, and how a kernel reads the temperature."""
+
+    layout: Layout
+    ignore_index: int
+    smoothing: float
+    mean: bool
+    multiplier: float
+    plain: Plain
+
+    def run(self, tensors: Sequence[Tensor], slopes: Slopes) -> tuple[Tensor, Tensor | None]:
+        """Return the loss, and a factor that the gradients still need; write the gradients."""
+        if tensors[0].is_cuda:
+            loss, factor = triton_kernels("softmax").softmax_of_few_classes(self, tensors, slopes)
+            return loss, factor
+        return _native.softmax(self, tensors, slopes), None
+
+
+class SoftmaxRows(NamedTuple):
+    """The softmax likelihood of rows with many classes, at temperatures that have passed their constraint."""
+
+    ignore_index: int
+    smoothing: float
+    mean: bool
+    reduced: bool
+
+    def plain(self, logits: Tensor, target: Tensor, temperature: Tensor) -> Tensor:
+        """The same loss of the same tensors, an operation at a time."""
+        options = {"ignore_index": self.ignore_index, "label_smoothing": self.smoothing}
+        nll = PLAIN["softmax"](logits, target, temperature, **options)
+        return nll.sum() * self._factor(nll, target) if self.reduced else nll
+
+    def _factor(self, like: Tensor, target: Tensor) -> Tensor:
+        return row_weight(target, self.ignore_index, self.mean, torch.promote_types(like.dtype, torch.float32))
+
+    def run(self, tensors: Sequence[Tensor], slopes: Slopes) -> tuple[Tensor, None]:
+        """Return the loss; write the gradients."""
+        logits, target, temperature = tensors
+        rows = (*tensors, self.ignore_index, self.smoothing, self._factor(logits, target))
+        loss, slope = _summed(*rows, slopes[0])
+        if slopes[1] is not None:
+            slopes[1].copy_(gathered(slope, temperature))
+        return loss, None
+
+    def each(self, tensors: Sequence[Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """Return the NLL of every row, zero where its label is ignored."""
+        run = triton_kernels("softmax").softmax_each if tensors[0].is_cuda else _each_cpu
+        losses, *kept = run(*tensors, self.ignore_index, self.smoothing)
+        return losses, tuple(kept)
+
+    def each_slopes(
+        self, tensors: Sequence[Tensor], kept: tuple[Tensor, Tensor], upstream: Tensor, slopes: Slopes
+    ) -> None:
+        """Write the gradients of NLLs that are multiplied by ``upstream``."""
+        norm, slope = kept
+        d_logits, d_temperature = slopes
+        if d_logits is not None:
+            run = triton_kernels("softmax").softmax_slopes if d_logits.is_cuda else _slopes_cpu
+            run(*tensors, self.ignore_index, self.smoothing, norm, upstream, d_logits)
+        if d_temperature is not None:
+            d_temperature.copy_(gathered(slope * upstream, tensors[2]))
+
+
+def softmax_nll(
+    logits: Tensor, target: Tensor, temperature: Tensor, *, ignore_index: int, smoothing: float, reduction: str
+) -> Tensor:
+    """The softmax NLL, reduced."""
+    logits = logits if logits.stride(1) == 1 else logits.contiguous()
+    temperature = temperature.to(torch.promote_types(temperature.dtype, torch.float32))
+    reduced = reduction != "none" and not in_half(logits)
+    job = SoftmaxRows(ignore_index, smoothing, reduction == "mean", reduced)
+    if reduced:
+        return fused_loss(job, logits, target, temperature)
+    losses = fused_losses(job, logits, target, temperature)
+    if reduction == "none":
+        return losses
+    return losses.sum() * row_weight(target, ignore_index, job.mean, losses.dtype)
+
+
+def row_weight(target: Tensor, ignore_index: int, mean: bool, dtype: torch.dtype = torch.float32) -> Tensor:
+    """The factor of every row's NLL: one over the number of rows that count, or one."""
+    if not mean:
+        return torch.ones((), device=target.device, dtype=dtype)
+    counted: Tensor = target != ignore_index
+    return counted.sum().clamp(min=1).to(dtype).reciprocal()
+
+
+# Every kernel is given the rows of its schema (logits, target, temperature, ignore_index, smoothing), then options.
+
+
+def _each_cpu(*rows: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """The NLL of every row, log Σ eᵘ and the slope in the temperature."""
+    _, target, temperature, _, smoothing = rows
+    u, p, norm, counted = _tempered(*rows)
+    finite = torch.where(u.isneginf(), 0.0, u)
+    index = torch.where(counted, target, 0).unsqueeze(1)
+    target_logit, finite_target_logit = u.gather(1, index).squeeze(1), finite.gather(1, index).squeeze(1)
+    nll = norm - (1 - smoothing) * target_logit - (smoothing * u.mean(1) if smoothing else 0.0)
+    slope = (1 - smoothing) * finite_target_logit + smoothing * finite.mean(1) - (p * finite).sum(1)
+    return torch.where(counted, nll, 0.0), norm, torch.where(counted, slope / temperature, 0.0)
+
+
+def _slopes_cpu(*arguments: Any) -> None:
+    *rows, _, upstream, d_logits = arguments
+    _, target, temperature, _, smoothing = rows
+    _, p, _, counted = _tempered(*rows)
+    label = torch.zeros_like(p).scatter_(1, torch.where(counted, target, 0).unsqueeze(1), 1 - smoothing)
+    weight = torch.where(counted, upstream / temperature, 0.0).unsqueeze(1)
+    d_logits.copy_((p - label - smoothing / p.shape[1]) * weight)
+
+
+def _tempered(
+    logits: Tensor, target: Tensor, temperature: Tensor, ignore_index: int, smoothing: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Logits over temperatures, their softmax, log Σ eᵘ and which rows count."""
+    wide = torch.promote_types(logits.dtype, torch.float32)
+    u = logits.to(wide) / temperature.expand(len(logits)).unsqueeze(1)
+    norm = u.logsumexp(1)
+    return u, (u - norm.unsqueeze(1)).exp(), norm, target != ignore_index
+
+
+def _summed(*arguments: Any) -> tuple[Tensor, Tensor]:
+    """The sum of the NLLs times a factor, and every row's slope in the temperature; writes the logits' gradient."""
+    *rows, factor, d_logits = arguments
+    if rows[0].is_cuda:
+        loss, slope = triton_kernels("softmax").softmax_sum(*arguments)
+        return loss, slope
+    nll, norm, slope = _each_cpu(*rows)
+    if d_logits is not None:
+        _slopes_cpu(*rows, norm, factor.expand_as(nll), d_logits)
+    return nll.sum() * factor, slope * factor
+
+
+def gathered(slope: Tensor, temperature: Tensor) -> Tensor:
+    """One slope per row as the gradient of the temperature, summed if that is one number."""
+    return slope.sum().view(temperature.shape) if temperature.numel() == 1 else slope
+
+
+def _sum_in_place(*arguments: Any) -> tuple[Tensor, Tensor]:
+    *rows, factor, learning = arguments
+    loss, slope = _summed(*rows, factor, rows[0] if learning else None)
+    return loss, gathered(slope, rows[2])
+
+
+def _fake_sum(*arguments: Any) -> tuple[Tensor, Tensor]:
+    logits, _, temperature, *_ = arguments
+    wide = torch.promote_types(logits.dtype, torch.float32)
+    return logits.new_empty((), dtype=wide), torch.empty_like(temperature)
+
+
+_softmax_sum_ = register(
+    "softmax_sum_(Tensor(a!) logits, Tensor target, Tensor temperature, int ignore_index, float smoothing, "
+    "Tensor factor, bool learning) -> (Tensor, Tensor)",
+    _sum_in_place,
+    _fake_sum,
+)
+
+
+def softmax_sum_(*arguments: Any) -> tuple[Tensor, Tensor]:
+    """The sum of the NLLs and the temperature's slope; the logits' gradient takes their place if it is wanted."""
+    run = _softmax_sum_ if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() else _sum_in_place
+    loss, slope = run(*arguments)
+    return loss, slope

@@ -1,0 +1,68 @@
+"""Weights of rows: their shape, rows of weight zero, and weighted means."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from likely._validation import check_not_negative, check_real, fits, may_look, reduce
+
+Features = Tensor | Mapping[str, Tensor] | None  # for all parameters, or by name
+
+
+def along(rows: Tensor, values: Tensor) -> Tensor:
+    """``rows`` with axes added at the end, so that they broadcast to ``values``."""
+    return rows.reshape(rows.shape + (1,) * (values.ndim - rows.ndim))
+
+
+def as_weight(name: str, weight: Tensor | None) -> Tensor | None:
+    """A weight as a loss stores it: a buffer that does not learn."""
+    if weight is not None:
+        check_real(name, weight)
+    return None if weight is None else weight.detach()
+
+
+def row_weight(sample_weight: Tensor, nll: Tensor, validate_args: bool | None) -> Tensor:
+    """The weights with axes added, so that they broadcast to one per element."""
+    check_real("sample_weight", sample_weight)
+    factor = along(sample_weight.to(nll.dtype), nll)
+    if not fits(factor.shape, nll.shape):
+        raise ValueError(
+            f"sample_weight has shape {tuple(sample_weight.shape)}, the loss {tuple(nll.shape)}: give one weight "
+            "per row"
+        )
+    check_not_negative("sample_weight", sample_weight, validate_args)
+    return factor
+
+
+def kept_rows(sample_weight: Tensor) -> Tensor | None:
+    """Where weights are positive; None if they are everywhere, as far as that may be seen."""
+    check_real("sample_weight", sample_weight)
+    kept = sample_weight > 0
+    return None if not sample_weight.ndim or (may_look(kept, None) and bool(kept.all())) else kept
+
+
+def harmless_features(features: Features, kept: Tensor) -> Features:
+    """Features whose values are finite in rows of weight zero."""
+    rows = kept.reshape(len(kept), -1).any(1)
+
+    def harmless(values: Tensor) -> Tensor:
+        if len(values) != len(rows):
+            return values
+        return torch.where(along(rows, values) | values.isfinite(), values, 0)
+
+    if isinstance(features, Mapping):
+        return {name: harmless(values) for name, values in features.items()}
+    return harmless(features) if isinstance(features, Tensor) else features
+
+
+def weighted(nll: Tensor, counted: Tensor | None, factor: Tensor | None, reduction: str) -> Tensor:
+    """Reduce NLLs that are zero where a label is ignored, and hold its class weight elsewhere."""
+    weight = counted
+    if factor is not None:
+        nll = nll * factor
+        weight = factor if counted is None else factor * counted
+    if weight is None or reduction != "mean":
+        return reduce(nll, reduction)
+    total = weight.expand_as(nll).sum()
+    return nll.sum() / torch.where(total != 0, total, 1.0)
