@@ -158,7 +158,7 @@ def test_a_noisy_region_is_named() -> None:
     noisy = table["age"] > 30
     table.loc[noisy, "price"] += 60 * rng.normal(size=int(noisy.sum()))
     groups = next(f for f in likely.audit(table, target="price").findings if f.name == "groups")
-    assert "age > " in groups.numbers["groups"][0]["where"]
+    assert groups.numbers["groups"][0]["where"].startswith(("age > 3", "30"))
     quiet = next(f for f in likely.audit(houses(1500), target="price").findings if f.name == "groups")
     assert not any(group["loss"] > 2 * group["rest"] for group in quiet.numbers["groups"])
 
