@@ -31,7 +31,7 @@ class Curve(NamedTuple):
 
     at: Array
     medians: Array
-    slopes: tuple[float, float]  # before the first, and before the last point
+    slopes: Array  # at the start and at the end: for values beyond, and for the end points themselves
 
     @classmethod
     def of(cls, values: Array, by: Array) -> Self | None:
@@ -45,7 +45,8 @@ class Curve(NamedTuple):
         at, medians = by[order][starts], values[order][starts + (counts - 1) // 2]
         with np.errstate(over="ignore"):
             slopes = np.abs(np.diff(medians)) / np.diff(at)
-        return cls(at, medians, (float(slopes[1 : 1 + _STEPS].max()), float(slopes[-1 - _STEPS : -1].max())))
+        starts_and_ends = ((slopes[:_STEPS], slopes[1 : 1 + _STEPS]), (slopes[-_STEPS:], slopes[-1 - _STEPS : -1]))
+        return cls(at, medians, np.array([[steps.max() for steps in pair] for pair in starts_and_ends]))
 
     def thinned(self) -> Self:
         """The curve with fewer points: all at its ends, where rows are few, and some of its middle."""
@@ -65,14 +66,15 @@ class Curve(NamedTuple):
         seen = np.flatnonzero(~np.isnan(values) & ~np.isnan(by))
         values, by = values[seen], by[seen]
         before = np.searchsorted(self.at, by) - 1
-        after = before + 1 + (self.at[np.minimum(before + 1, len(self.at) - 1)] == by)  # a point is not beside itself
+        known = self.at[np.minimum(before + 1, len(self.at) - 1)] == by
+        after = before + 1 + known  # a point is not beside itself
         padded = np.pad(self.medians, _BESIDE, constant_values=np.nan)
         beside = [padded[_BESIDE + np.stack([before - step, after + step])] for step in range(_BESIDE)]
         low, high = np.fmin.reduce(np.concatenate(beside)), np.fmax.reduce(np.concatenate(beside))
         with np.errstate(over="ignore"):
             for end, rows, nearest in ((0, before < 0, after), (1, after >= len(self.at), before)):
                 point = nearest[rows]
-                reach = _STEEPER * self.slopes[end] * np.abs(by[rows] - self.at[point])
+                reach = _STEEPER * self.slopes[end, known[rows].astype(np.int64)] * np.abs(by[rows] - self.at[point])
                 low[rows], high[rows] = self.medians[point] - reach, self.medians[point] + reach
         on_curve[seen] = (values >= low) & (values <= high)
         return on_curve

@@ -46,7 +46,7 @@ class AdditiveModel:
 
     @classmethod
     def of(cls, z: Array, words: list[bool], fold: Places, weights: Array) -> Self:
-        """Fit the means twice, the second time with what lies far off drawn near, and then the scales."""
+        """Fit the means twice, the second time with far values drawn near and gaps filled, and then the scales."""
         terms = Terms.of(z, words)
         basis, wanted = terms(z), _targets(z, words)
         of = np.repeat(np.arange(len(words)), [LEVELS + 1 if word else 1 for word in words])
@@ -59,6 +59,7 @@ class AdditiveModel:
             residual = np.where(seen, wanted - expected, 0.0)
             usual = np.array([_scale(part[there]) for part, there in zip(residual.T, seen.T, strict=True)])
             near = np.where(number & seen, expected + np.clip(residual, -_CAP * usual, _CAP * usual), wanted)
+            basis = terms(_filled(z, expected, of, words))
         size = np.where(seen, np.minimum(np.abs(residual) / usual, _CAP), np.nan)
         size = np.where(seen, size / np.maximum(np.nanmean(size, axis=0), 1e-9) - 1, 0.0)
         spread = regress(basis, size, of, terms.owner, fold, _SMOOTH)
@@ -69,6 +70,9 @@ class AdditiveModel:
         """Return the prediction of each target, and the deviation from it in usual scales."""
         basis, wanted = self.terms(z), _targets(z, self.terms.words)
         expected = self.middle + _predicted(basis, self.mean, fold)
+        if np.isnan(z).any():
+            basis = self.terms(_filled(z, expected, self.of_column, self.terms.words))
+            expected = self.middle + _predicted(basis, self.mean, fold)
         wide = np.clip(1 + _predicted(basis, self.spread, fold), _NARROW, _WIDE)
         # Beyond the ends of a column, what it says about others is a guess.
         beyond = np.nan_to_num(np.maximum(z - self.ends[1], self.ends[0] - z)).clip(min=0)
@@ -157,6 +161,14 @@ def _targets(z: Array, words: list[bool]) -> Array:
         for column, word in zip(z.T, words, strict=True)
     ]
     return np.concatenate(parts, axis=1)
+
+
+def _filled(z: Array, expected: Array, of: Places, words: list[bool]) -> Array:
+    """Replace missing numbers by their predictions, so that a gap makes its row neither more nor less ordinary."""
+    numbers = [j for j, word in enumerate(words) if not word]
+    filled = z.copy()
+    filled[:, numbers] = np.where(np.isnan(z[:, numbers]), expected[:, np.searchsorted(of, numbers)], z[:, numbers])
+    return filled
 
 
 def _rate(expected: Array, codes: Array, level: int) -> tuple[Array, Array]:

@@ -52,9 +52,7 @@ def drift(frame: pd.DataFrame, test: Table, target: str | None, id: str | None =
     if min(len(frame), len(test.frame)) < _FEWEST:
         parts.append(f"There are fewer than {_FEWEST} rows in one of the tables, so they are not compared.")
         return told(" ".join(parts), numbers=numbers, judged=False)
-    ours, theirs = (
-        part.sample(min(len(part), MAX_ROWS), random_state=0) for part in (frame[shared], test.frame[shared])
-    )
+    ours, theirs = _some(frame[shared]), _some(test.frame[shared])
     both = read_columns(pd.concat([ours, theirs], ignore_index=True))
     second = np.arange(len(both.typed)) >= len(ours)
     auc, error = told_apart(both, second, {target} if target else set())
@@ -76,6 +74,10 @@ def drift(frame: pd.DataFrame, test: Table, target: str | None, id: str | None =
         numbers={**numbers, "auc": round(auc, 4), "error": round(error, 4), "columns": distances},
         tables=(Shown(lines, caption, digits=2),) if len(moved) else (),
     )
+
+
+def _some(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame if len(frame) <= MAX_ROWS else frame.sample(MAX_ROWS, random_state=0)
 
 
 def _verdict(auc: float, error: float, name: str) -> str:
