@@ -1,6 +1,5 @@
-"""A model's outputs: labels judged by logits and features, targets by predictions, with pictures of the rows."""
+"""A model's outputs: labels judged by logits and features, targets by predictions."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -78,7 +77,6 @@ def test_multiplying_the_logits_changes_nothing() -> None:
         ({"features": np.full((600, 2), np.inf)}, "features hold NaN"),
         ({"classes": ["a"]}, "class names"),
         ({"data": {"x": [1]}}, "not both"),
-        ({"images": np.zeros((5, 8, 8))}, "pictures"),
     ],
 )
 def test_outputs_that_do_not_fit_together_are_refused(change: dict[str, Any], message: str) -> None:
@@ -90,38 +88,6 @@ def test_outputs_that_do_not_fit_together_are_refused(change: dict[str, Any], me
 def test_nothing_to_audit() -> None:
     with pytest.raises(ValueError, match="give a table"):
         likely.audit()
-
-
-def test_images_from_a_folder_are_thumbnails_and_a_broken_one_is_none(tmp_path: Path) -> None:
-    from PIL import Image
-
-    logits, labels, _, bad = outputs(60, 0.1, seed=5)
-    folder = tmp_path / "images"
-    folder.mkdir()
-    for i in range(60):
-        Image.fromarray(np.full((300, 200, 3), 4 * i, np.uint8)).save(folder / f"{i:03}.png")
-    broken = folder / f"{min(bad):03}.png"
-    broken.write_bytes(b"no picture")
-    audit = likely.audit(logits=logits, labels=labels, images=folder)
-    assert audit.thumbnails is not None
-    assert audit.thumbnails(int(min(bad))) is None
-    assert str(audit.thumbnails(int(max(bad)))).startswith("data:image/jpeg;base64,")
-    audit.save(tmp_path / "out")
-    assert '"image":"data:image' in (tmp_path / "out" / "report.html").read_text()
-    with pytest.raises(ValueError, match="60 images, but there are 600 rows"):
-        likely.audit(logits=np.tile(logits, (10, 1)), labels=np.tile(labels, 10), images=folder)
-    with pytest.raises(FileNotFoundError):
-        likely.audit(logits=logits, labels=labels, images=tmp_path / "nowhere")
-
-
-@pytest.mark.parametrize("shape", [(8, 8), (8, 8, 3), (3, 8, 8), (1, 8, 8), (8, 8, 1)])
-@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
-def test_images_from_an_array(shape: tuple[int, ...], dtype: Any) -> None:
-    logits, labels, _, _ = outputs(60)
-    pictures = np.random.default_rng(0).uniform(0, 255, (60, *shape)).astype(dtype)
-    audit = likely.audit(logits=logits, labels=labels, images=pictures)
-    assert audit.thumbnails is not None
-    assert str(audit.thumbnails(3)).startswith("data:image/png;base64,")
 
 
 def network(outputs: int) -> nn.Module:

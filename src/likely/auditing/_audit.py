@@ -32,7 +32,6 @@ class Audit(Found):
         target: the name of the target, or None.
         notes: sentences about what was read and left out.
         values: a frame of the values that the page shows, or None.
-        thumbnails: a function from a row number to a picture of the row, or None.
         source: the path of the data, or None for what was in memory.
         id: the name of the column that identifies rows, or None for row numbers.
         known: what was marked as fine before.

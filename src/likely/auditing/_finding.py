@@ -30,8 +30,6 @@ KINDS: dict[str, Chip | None] = {
     "sums": Chip("sum", "red"),
     "duplicates": Chip("copy", "gold"),
     "overlap": Chip("in both", "gold"),
-    "texts": Chip("text", "violet"),
-    "images": Chip("image", "violet"),
     "leaks": None,
     "gaps": None,
     "columns": None,

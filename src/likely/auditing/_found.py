@@ -35,7 +35,6 @@ class Found:
     findings: tuple[Finding, ...]
     notes: tuple[str, ...] = ()
     values: pd.DataFrame | None = None
-    thumbnails: Callable[[int], str | None] | None = field(default=None, compare=False)
     source: Path | None = None
     id: str | None = None
     known: Known = field(default_factory=Known)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence, Sized
+from collections.abc import Iterable, Sequence, Sized
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,6 @@ from likely.auditing._calibration import classifier_calibration, regressor_calib
 from likely.auditing._columns import Columns, Kind, read_columns
 from likely.auditing._duplicates import find_twins
 from likely.auditing._finding import Finding
-from likely.auditing._images import pictures, thumbnails_of
-from likely.auditing._input_pictures import InputPictures
 from likely.auditing._labels import judge_labels, wrong_labels
 from likely.auditing._read import read_array
 from likely.auditing._rows import odd_rows
@@ -29,8 +27,6 @@ from likely.auditing._targets import wrong_targets
 from likely.auditing.checks._copies import repeated_rows
 from likely.auditing.checks._order import order
 from likely.auditing.checks._overview import balance
-from likely.auditing.checks._picture_facts import PICTURES, measure
-from likely.auditing.checks._pictures import odd_pictures
 
 _DIRECTIONS = 50  # of the features, along which odd rows and copies are looked for
 _ORDERED = 10  # of them, those that are looked at for what their order tells
@@ -40,7 +36,6 @@ def audit_model(
     model: nn.Module,
     loader: Iterable[Any] | None,
     task: str,
-    images: Any,
     classes: Sequence[str] | None,
     seed: int,
     progress: Progress,
@@ -48,17 +43,14 @@ def audit_model(
     """Run the model once, keep the input of its last linear layer, and judge its outputs."""
     if loader is None or isinstance(loader, str):
         raise ValueError("give the loader of (input, target) batches that the model is to be judged on")
-    seen = InputPictures()
-    outputs, targets, features = run(model, loader, progress, seen.add if images is None else None)
-    images = seen if seen.count else images
+    outputs, targets, features = run(model, loader, progress)
     whole = not targets.is_floating_point()
     if task == "auto":
         task = "classification" if whole and outputs.ndim == 2 and outputs.shape[1] > 1 else "regression"
     read = None if features is None else features.numpy()
     if task == "classification":
-        return audit_logits(
-            outputs.numpy(), targets.numpy(), read, images, classes, seed, progress, name=type(model).__name__
-        )
+        name = type(model).__name__
+        return audit_logits(outputs.numpy(), targets.numpy(), read, classes, seed, progress, name)
     if outputs.numel() != len(targets) or targets.numel() != len(targets):
         raise ValueError(
             f"a regressor must give one number per row, got {tuple(outputs.shape)} for targets {tuple(targets.shape)}"
@@ -66,12 +58,10 @@ def audit_model(
     mean, y = (tensor.reshape(-1).double().numpy() for tensor in (outputs, targets))
     if not (np.isfinite(mean).all() and np.isfinite(y).all()):
         raise ValueError("predictions or targets hold NaN or infinities: clean them first")
-    return audit_predictions(mean, y, read, images, seed, progress)
+    return audit_predictions(mean, y, read, seed, progress)
 
 
-def run(
-    model: nn.Module, loader: Iterable[Any], progress: Progress, look: Callable[[Any], None] | None = None
-) -> tuple[Tensor, Tensor, Tensor | None]:
+def run(model: nn.Module, loader: Iterable[Any], progress: Progress) -> tuple[Tensor, Tensor, Tensor | None]:
     """Outputs, targets and last features of all batches, on the CPU; the model is left as it was.
 
     >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
@@ -95,8 +85,6 @@ def run(
                     raise ValueError("the loader must give (input, target) batches")
                 outputs.append(model(batch[0].to(device)).cpu())
                 targets.append(torch.as_tensor(batch[1]).cpu())
-                if look is not None:
-                    look(batch[0])
                 features.extend(batch_input.cpu() for batch_input in layer_inputs)
                 layer_inputs.clear()
                 progress("running the model", done / batches if batches else 0.0)
@@ -116,7 +104,6 @@ def audit_logits(
     logits: Any,
     labels: Any,
     features: Any,
-    images: Any,
     classes: Sequence[str] | None,
     seed: int,
     progress: Progress,
@@ -154,16 +141,15 @@ def audit_logits(
         *_in_space(z if h is None else h, progress, pd.Series([names[c] for c in y], name="label")),
         *_balance(y, names),
     ]
-    shown, looked = _looked_at(images, len(z), y.astype(np.float64), progress)
-    present = tuple(finding for finding in (*findings, *looked) if finding is not None)
+    present = tuple(finding for finding in findings if finding is not None)
     notes = (
         () if h is not None else ("No features were given, so odd rows and temperatures are computed from the logits.",)
     )
-    return Audit(name, len(z), "classification", "label", present, notes, thumbnails=shown)
+    return Audit(name, len(z), "classification", "label", present, notes)
 
 
 def audit_predictions(
-    mean: NDArray[np.float64], y: NDArray[np.float64], features: Any, images: Any, seed: int, progress: Progress
+    mean: NDArray[np.float64], y: NDArray[np.float64], features: Any, seed: int, progress: Progress
 ) -> Audit:
     """Targets and calibration by a regressor's predictions; odd rows and copies by its features."""
     squash = Squash.of(y)
@@ -178,9 +164,8 @@ def audit_predictions(
         regressor_calibration(centre, u, verdict),
         *(() if h is None else _in_space(h, progress, pd.Series(y, name="target"))),
     ]
-    shown, looked = _looked_at(images, len(y), None, progress)
-    present = tuple(finding for finding in (*findings, *looked) if finding is not None)
-    return Audit("a model's predictions", len(y), "regression", "target", present, thumbnails=shown)
+    present = tuple(finding for finding in findings if finding is not None)
+    return Audit("a model's predictions", len(y), "regression", "target", present)
 
 
 def _features(features: Any, rows: int) -> NDArray[np.floating] | None:
@@ -193,17 +178,6 @@ def _features(features: Any, rows: int) -> NDArray[np.floating] | None:
     if not np.isfinite(h).all():
         raise ValueError("features hold NaN or infinities: clean them first")
     return h
-
-
-def _looked_at(
-    images: Any, rows: int, labels: NDArray[np.float64] | None, progress: Progress
-) -> tuple[Callable[[int], str | None] | None, list[Finding]]:
-    """Thumbnails of the images, if there are any, and what is odd about them."""
-    if images is None:
-        return None, []
-    picture, count = (images, images.count) if isinstance(images, InputPictures) else (pictures(images, rows), rows)
-    progress("looking at images", 0.0)
-    return thumbnails_of(picture), [odd_pictures(measure(picture, min(count, PICTURES)), rows, labels)]
 
 
 def _balance(y: NDArray[np.int64], classes: list[str]) -> list[Finding]:

@@ -211,8 +211,7 @@ def _reasons(
     mark = audit.names.mark(suspect, audit.keys[suspect.row])
     if "id" in mark:
         shown["mark"] = mark
-    image = audit.thumbnails(suspect.row) if audit.thumbnails and suspect.row in values else None
-    return shown | ({"image": image} if image else {})
+    return shown
 
 
 def _cells(audit: Found, rows: list[int]) -> dict[int, list[tuple[str, str, str, bool]]]:

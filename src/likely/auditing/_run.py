@@ -23,7 +23,6 @@ def audit(
     logits: Any = None,
     labels: Any = None,
     features: Any = None,
-    images: Any = None,
     classes: Sequence[str] | None = None,
     test: Any = None,
     id: str | None = None,
@@ -39,10 +38,9 @@ def audit(
     - ``data``, a table (a path to CSV, Parquet, Arrow or npz, a pandas, Polars or Arrow frame, an array, a mapping of
       columns; a folder, glob, URL or list of Parquet, Feather or CSV files, a Dask array or frame) and, to judge its
       labels or targets, ``target``, the name of that column. ``test`` is a second table that should share no row
-      with the first.
-      A Hugging Face ``Dataset`` or ``DatasetDict`` and a torch ``Dataset`` or ``DataLoader`` are read into a table;
+      with the first;
     - ``logits`` and ``labels`` (arrays or .npy files) of a classifier on rows it was not trained on, with ``features``
-      (its last layer's input) and ``images`` (a folder, or an array) if there are any;
+      (its last layer's input) if there are any;
     - a torch model as ``data`` and a loader of (input, target) batches it was not trained on as ``target``. Its
       temperature, or its scale, is fitted on the input of its last linear layer.
 
@@ -54,13 +52,12 @@ def audit(
     disk; call ``save`` on the result.
 
     Args:
-        data: a table, a data set, or a model.
+        data: a table, or a model.
         target: the name of the column to judge; for a model, a loader of batches.
         task: ``"classification"`` or ``"regression"``; ``"auto"`` (the default) decides by the target's values.
         logits: a classifier's outputs, of the shape (rows, classes).
         labels: their labels, as class numbers.
         features: the input of the classifier's last layer, of the shape (rows, width).
-        images: a folder of pictures in the order of the rows, or an array of them.
         classes: the names of the classes, for ``logits`` or a model; None numbers them.
         test: a second table, of the same columns, such as the test set.
         id: the column that names rows. Rows are reported by that name, and no model uses the column.
@@ -92,18 +89,15 @@ def audit(
             raise ValueError("give data (and target), or logits and labels, not both")
         if logits is None or labels is None:
             raise ValueError("logits and labels go together: give both")
-        result = audit_logits(logits, labels, features, images, classes, seed, progress)
+        result = audit_logits(logits, labels, features, classes, seed, progress)
     elif data is None:
         raise ValueError("give a table, or logits and labels, or a model and a loader")
     elif callable(data) and hasattr(data, "parameters"):
-        result = audit_model(data, target, task, images, classes, seed, progress)
+        result = audit_model(data, target, task, classes, seed, progress)
     elif (blocks := beyond_memory(data)) is not None:
-        for name, other in (("test", test), ("images", images)):
-            if other is not None:
-                raise ValueError(
-                    f"{name} is for tables that fit in memory, and this one is read in blocks: leave it out"
-                )
+        if test is not None:
+            raise ValueError("test is for tables that fit in memory, and this one is read in blocks: leave it out")
         result = audit_source(blocks, data, target, task, seed, progress, id)
     else:
-        result = audit_data(data, target, task, test, seed, progress, id, images)
+        result = audit_data(data, target, task, test, seed, progress, id)
     return result.without(earlier)

@@ -6,17 +6,13 @@ import difflib
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from likely.auditing._audit import Audit, Progress
-from likely.auditing._columns import Columns, ranked, read_columns
-from likely.auditing._datasets import Opened, open_dataset
+from likely.auditing._columns import Columns, read_columns
 from likely.auditing._duplicates import find_twins
 from likely.auditing._finding import Finding
 from likely.auditing._identity_search import find_identities
-from likely.auditing._images import thumbnails_of
 from likely.auditing._known import RowNames
 from likely.auditing._neighbours import Neighbours
 from likely.auditing._one_entry import one_entry_per_row
@@ -32,10 +28,7 @@ from likely.auditing.checks._gaps import gaps
 from likely.auditing.checks._groups import groups_of
 from likely.auditing.checks._order import order
 from likely.auditing.checks._overview import overview
-from likely.auditing.checks._picture_facts import PICTURES, measure
-from likely.auditing.checks._pictures import find_pictures, odd_pictures, with_measurements
 from likely.auditing.checks._sums import broken_sums
-from likely.auditing.checks._texts import odd_texts
 
 TASKS = ("auto", "classification", "regression")
 
@@ -48,24 +41,16 @@ def audit_data(
     seed: int,
     progress: Progress,
     id: str | None = None,
-    images: Any = None,
 ) -> Audit:
     """Audit a table: what is in it, rows, cells and copies; with a target, labels or targets, noise and leaks."""
     if task not in TASKS:
         raise ValueError(f"task must be one of {', '.join(TASKS)}, got {task!r}")
     progress("reading", 0.0)
-    first = open_dataset(data, target) or Opened(data, target)
-    table, second = read_table(first.table), _second(first.test if test is None else test, target)
-    target, images = first.target, first.images if images is None else images
+    table, second = read_table(data), _second(test)
     target, id = _settled_names(table, target, id)
     columns = read_columns(table.frame, id)
     n = len(table.frame)
-    notes = [*first.notes, *table.notes, *_left_out(columns, target), *_shared_names(table.frame, id)]
-    picture, facts = find_pictures(columns, images, table.path, notes), None
-    if picture is not None:
-        progress("looking at images", 0.0)
-        facts = measure(picture, min(n, PICTURES))
-        columns = with_measurements(columns, facts)
+    notes = [*table.notes, *_left_out(columns, target), *_shared_names(table.frame, id)]
     progress("looking for copies", 0.0)
     twins = find_twins(columns, target)
     identities = find_identities(columns)
@@ -85,8 +70,6 @@ def audit_data(
         findings.append(groups_of(columns, target, judged))
     progress("looking at columns", 0.0)
     findings += first_questions(table.frame, columns, target, task)
-    if facts is not None:
-        findings.append(odd_pictures(facts, n, _classes(columns, target, task)))
     present = tuple(one_entry_per_row([finding for finding in (*judged, *findings) if finding is not None]))
     return Audit(
         table.name,
@@ -96,19 +79,17 @@ def audit_data(
         present,
         tuple(notes),
         table.frame,
-        thumbnails_of(picture) if picture is not None else None,
         source=table.path,
         id=id,
         neighbours=lambda rows: Neighbours.of(columns).compare(rows),
     )
 
 
-def _second(test: Any, target: str | None) -> Table | None:
+def _second(test: Any) -> Table | None:
     """The second table, under a name that tells it from the first."""
     if test is None:
         return None
-    opened = open_dataset(test, target)
-    table = read_table(test if opened is None else opened.table)
+    table = read_table(test)
     return table if table.path is not None else replace(table, name="the test table")
 
 
@@ -131,16 +112,7 @@ def first_questions(frame: pd.DataFrame, columns: Columns, target: str | None, t
         gaps(columns, target, task),
         faulty_columns(frame, columns, target),
         order(columns, target),
-        odd_texts(columns, {target} if target else set()),
     ]
-
-
-def _classes(columns: Columns, target: str | None, task: str) -> NDArray[np.float64] | None:
-    """The class of every row, by number, NaN where it is missing; None if the target is no class."""
-    if target is None or task != "classification":
-        return None
-    codes, _ = ranked(columns.typed[target])
-    return np.where(codes < 0, np.nan, codes)
 
 
 def settle(columns: Columns, target: str, task: str) -> str:

@@ -27,12 +27,12 @@ EXAMPLES = "\n\n".join(
         "likely audit houses.csv --target price",
         "likely audit train.csv --target label --test test.csv --out report",
         "likely audit 'parts/*.parquet' --target price --fail-above 0.01",
-        "likely audit --logits logits.npy --labels labels.npy --images photos/",
+        "likely audit --logits logits.npy --labels labels.npy",
     )
 )
 # Options for tables only, and for a model's outputs only; given with the other they would be ignored.
 _OF_TABLES = ("DATA", "--target", "--test", "--id")
-_OF_OUTPUTS = ("--logits", "--labels", "--features", "--images", "--classes")
+_OF_OUTPUTS = ("--logits", "--labels", "--features", "--classes")
 _TABLE, _OUTPUTS, _REPORT, _RUN = "For a table", "For a classifier's outputs", "Report", "Computation"
 
 Data = Annotated[
@@ -94,12 +94,6 @@ Features = Annotated[
         help="Inputs of the last layer, .npy of shape (rows, features).", metavar="FILE", rich_help_panel=_OUTPUTS
     ),
 ]
-Images = Annotated[
-    Path | None,
-    typer.Option(
-        help="Images to show: a folder, sorted as the rows are, or an .npy.", metavar="PATH", rich_help_panel=_OUTPUTS
-    ),
-]
 Classes = Annotated[
     str | None,
     typer.Option(help="Names of the classes, separated by commas.", metavar="NAMES", rich_help_panel=_OUTPUTS),
@@ -144,7 +138,6 @@ def audit_command(
     logits: Logits = None,
     labels: Labels = None,
     features: Features = None,
-    images: Images = None,
     classes: Classes = None,
     out: Out = Path("audit"),
     fail_above: FailAbove = None,
@@ -158,7 +151,7 @@ def audit_command(
     from likely.cli.engines import engine as computing
     from likely.cli.paths import one_or_several
 
-    files = {"--test": test, "--logits": logits, "--labels": labels, "--features": features, "--images": images}
+    files = {"--test": test, "--logits": logits, "--labels": labels, "--features": features}
     _check_together(files | {"DATA": data or None, "--target": target, "--classes": classes, "--id": id_column}, task)
     table, inputs = one_or_several(data)
     _keep_inputs(out, {"--known": known, "--since": since, **files}, inputs)
@@ -174,7 +167,6 @@ def audit_command(
             logits=logits,
             labels=labels,
             features=features,
-            images=images,
             classes=classes.split(",") if classes else None,
             seed=seed,
             progress=tell,
