@@ -11,15 +11,19 @@ from likely.auditing import Audit, Finding
 from likely.auditing._columns import read_columns
 from likely.auditing._leaks import tells
 from likely.auditing._read import read_table
-from likely.auditing._table import first_questions
-from likely.auditing.checks._gaps import depends
+from likely.auditing.checks._faulty_columns import faulty_columns
+from likely.auditing.checks._gaps import depends, gaps
+from likely.auditing.checks._order import order
+from likely.auditing.checks._overview import overview
 
 
 def ask(
     frame: pd.DataFrame, target: str | None = None, task: str = "none", id: str | None = None
 ) -> dict[str, Finding]:
     table = read_table(frame).frame
-    found = first_questions(table, read_columns(table, id), target, task)
+    columns = read_columns(table, id)
+    of_target = [check(columns, target, task) for check in (overview, gaps)]
+    found = [*of_target, faulty_columns(table, columns, target), order(columns, target)]
     return {finding.name: finding for finding in found if finding is not None}
 
 

@@ -17,7 +17,8 @@ from likely.auditing._found import Found, plain
 from likely.auditing._report import extract, page
 
 Progress = Callable[[str, float], None]
-FILES = PAGE, SCORES, SUMMARY = "report.html", "scores.csv", "summary.json"
+PAGE, SUMMARY = "report.html", "summary.json"
+FILES = PAGE, "scores.csv", "scores.parquet", SUMMARY  # one of the two files of scores is written
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
@@ -58,6 +59,8 @@ class Audit(Found):
     def save(self, folder: str | os.PathLike[str], command: str = "") -> Path:
         """Write report.html, scores.csv and summary.json: all three or none, and never over the data.
 
+        The scores of a table that was read in blocks are written to scores.parquet instead.
+
         Args:
             folder: where to write; it is made if it is not there.
             command: what made the audit, to be shown on the page.
@@ -66,12 +69,25 @@ class Audit(Found):
             The path of the page.
         """
         folder = Path(folder)
-        keep_inputs([folder / name for name in FILES], {"the data": self.source})
+        files = (PAGE, self.scores_file, SUMMARY)
+        keep_inputs([folder / name for name in files], {f"the data ({path})": path for path in self.inputs})
         with writable(folder, create=True):
-            texts = {SCORES: scores_csv(self.scores), SUMMARY: _json(plain(self.summary())), PAGE: page(self, command)}
+            texts = {SUMMARY: _json(plain(self.summary())), PAGE: page(self, command)}
             # The name of a file may hold what is no Unicode.
-            write_together({folder / name: text.encode("utf-8", "backslashreplace") for name, text in texts.items()})
+            self._write(
+                folder, {folder / name: text.encode("utf-8", "backslashreplace") for name, text in texts.items()}
+            )
         return folder / PAGE
+
+    @property
+    def inputs(self) -> tuple[str | os.PathLike[str], ...]:
+        """The files that were read."""
+        return () if self.source is None else (self.source,)
+
+    def _write(self, folder: Path, contents: dict[Path, bytes]) -> None:
+        """Write the scores and these files, all or none."""
+        scores = scores_csv(self.scores).encode("utf-8", "backslashreplace")
+        write_together({folder / self.scores_file: scores, **contents})
 
     def _repr_html_(self) -> str:
         return extract(self)

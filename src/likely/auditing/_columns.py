@@ -15,8 +15,8 @@ from likely.auditing._words import EXACT, ISO_DATE, MOSTLY
 
 Kind = Literal["number", "category", "date", "text", "identifier", "constant", "empty", "name"]
 MODELLED = ("number", "category", "date")
-_LEVELS = 10  # of a category that get a column of zeros and ones each
-_FAR = 1e18  # further out is not told apart, so that squares stay finite in single precision
+INDICATED_LEVELS = 10  # of a category that get a column of zeros and ones each
+FARTHEST = 1e18  # further out is not told apart, so that squares stay finite in single precision
 
 
 class OddCell(NamedTuple):
@@ -83,7 +83,7 @@ def design(typed: pd.DataFrame, kinds: dict[str, Kind]) -> tuple[NDArray[np.floa
             continue
         values, levels = as_numbers(typed[name])
         numbers = values[:, None]
-        if levels is not None and len(levels) <= _LEVELS:
+        if levels is not None and len(levels) <= INDICATED_LEVELS:
             numbers = np.where(np.isnan(numbers), np.nan, numbers == np.arange(len(levels)))
         parts.append(numbers.astype(np.float32))
         owners += [name] * numbers.shape[1]
@@ -113,7 +113,7 @@ def for_a_line(X: NDArray[np.floating], most: int = 200) -> NDArray[np.float32]:
 def as_numbers(column: pd.Series[Any]) -> tuple[NDArray[np.float64], list[str] | None]:
     """The numbers of a column, NaN where one is missing, or the places of its levels and the levels."""
     if pd.api.types.is_numeric_dtype(column.dtype):
-        return np.clip(column.to_numpy(np.float64), -_FAR, _FAR), None
+        return np.clip(column.to_numpy(np.float64), -FARTHEST, FARTHEST), None
     codes, levels = ranked(column)
     return np.where(codes < 0, np.nan, codes), levels
 

@@ -85,7 +85,12 @@ class Found:
     @property
     def share(self) -> float:
         """The share of rows that are suspicious."""
-        return len(self.suspicious) / self.rows
+        return self.count / self.rows
+
+    @property
+    def count(self) -> int:
+        """How many rows are suspicious."""
+        return len(self.suspicious)
 
     @property
     def hidden(self) -> int:
@@ -141,7 +146,7 @@ class Found:
             "rows": self.rows,
             "task": self.task,
             "target": self.target,
-            "suspicious": len(self.suspicious),
+            "suspicious": self.count,
             "share_suspicious": self.share,
             "known": self.hidden,
             "findings": {finding.name: dict(finding.numbers) for finding in self.findings},

@@ -218,7 +218,7 @@ def _cells(audit: Found, rows: list[int]) -> dict[int, list[tuple[str, str, str,
     """For each row its columns, their values, what rows like it have there, and whether this differs."""
     if audit.values is None or not rows:
         return {row: [] for row in rows}
-    table = audit.values.iloc[rows]
+    table = audit.values.loc[rows]
     compared = audit.neighbours(rows) if audit.neighbours is not None else [[] for _ in rows]
     by_row = {}
     for row, values, cells in zip(rows, table.itertuples(index=False), compared, strict=True):

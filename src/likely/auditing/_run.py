@@ -9,8 +9,7 @@ from typing import Any
 from likely.auditing._audit import Audit, Progress
 from likely.auditing._known import Known
 from likely.auditing._outputs import audit_logits, audit_model
-from likely.auditing._table import audit_data
-from likely.auditing.blocks import audit_source, beyond_memory
+from likely.auditing.pipeline import audit_table
 
 Earlier = str | os.PathLike[str] | Mapping[str, Any]
 
@@ -94,10 +93,6 @@ def audit(
         raise ValueError("give a table, or logits and labels, or a model and a loader")
     elif callable(data) and hasattr(data, "parameters"):
         result = audit_model(data, target, task, classes, seed, progress)
-    elif (blocks := beyond_memory(data)) is not None:
-        if test is not None:
-            raise ValueError("test is for tables that fit in memory, and this one is read in blocks: leave it out")
-        result = audit_source(blocks, data, target, task, seed, progress, id)
     else:
-        result = audit_data(data, target, task, test, seed, progress, id)
+        result = audit_table(data, target, task, test, seed, progress, id)
     return result.without(earlier)

@@ -183,9 +183,8 @@ def _keep_inputs(out: Path, options: dict[str, Path | None], inputs: list[Path])
     """Raise an error if a file that the audit writes is one that it reads."""
     from likely._destination import keep_inputs
     from likely.auditing._audit import FILES
-    from likely.auditing.blocks._answer import FILES as FILES_OF_BLOCKS
 
-    outputs = [out / name for name in dict.fromkeys((*FILES, *FILES_OF_BLOCKS))]
+    outputs = [out / name for name in FILES]
     keep_inputs(outputs, options)
     for path in inputs:
         keep_inputs(outputs, {"DATA": path})

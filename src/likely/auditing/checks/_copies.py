@@ -22,13 +22,13 @@ _NOISY = 0.1  # of neighbours have another label: where fewer do, labels are det
 _OFTEN = 0.5  # of the share of neighbours with another label: copies that differ as often are no mistakes
 
 
-def repeated_rows(columns: Columns, twins: Twins, target: str | None) -> Finding | None:
-    """Report the rows that repeat an earlier one."""
+def repeated_rows(columns: Columns, twins: Twins, target: str | None, repeats: int | None = None) -> Finding | None:
+    """Report the rows that repeat an earlier one, of so many in the whole table if that is longer."""
     suspicious = twins.of >= 0
-    count = int(suspicious.sum())
+    count = int(suspicious.sum()) if repeats is None else repeats
     if not count:
         return None
-    if count > len(columns.typed) * ORDINARY:
+    if repeats is not None or count > len(columns.typed) * ORDINARY:
         return Finding(
             "duplicates",
             "Duplicate rows",
@@ -60,12 +60,12 @@ def _explanations(
     columns: Columns, twins: Twins, target: str | None, rows: NDArray[np.int64], contrary: float
 ) -> Iterator[Explained]:
     """What is said of some copies; ``contrary`` is how far off one with another target is."""
-    differ = columns.named("identifier")
+    differ, places = columns.named("identifier"), columns.typed.index
     names = RowNames(columns.typed, next(iter(columns.named("name")), None))
     values = columns.typed[target].to_numpy() if target is not None else np.zeros(0)
     others, exact, disagree = (of_all[rows].tolist() for of_all in (twins.of, twins.exact, twins.disagree))
     for row, other, same, contradicts in zip(rows.tolist(), others, exact, disagree, strict=True):
-        nearly, which = "" if same else "almost ", names.called(other)
+        nearly, which = "" if same else "almost ", names.called(int(places[other]))
         reasons = [Reason("all columns" if same else "nearly all", f"as in {which}{_but(differ)}", share=1.0)]
         headline, group = f"{nearly}equals {which}{_but(differ)}", f"{nearly}equal to another row{_but(differ)}"
         far = _ALIKE if same else _NEARLY

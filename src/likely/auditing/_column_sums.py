@@ -42,7 +42,7 @@ class Sums:
 
     def __add__(self, other: Sums) -> Sums:
         both = {name: column + other.columns[name] for name, column in self.columns.items()}
-        return Sums(self.rows + other.rows, both)
+        return Sums(self.rows + other.rows, both or other.columns)
 
     @classmethod
     def of(cls, block: pd.DataFrame) -> Sums:

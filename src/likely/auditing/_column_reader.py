@@ -1,4 +1,4 @@
-"""Blocks of a long table, read as the sample of it was: the same kinds of columns, and the same places of levels."""
+"""Further rows of a table, read as a sample of it was: the same kinds of columns, and the same places of levels."""
 
 from __future__ import annotations
 
@@ -12,14 +12,11 @@ from numpy.typing import NDArray
 
 from likely._rows.columns import days
 from likely._typing import Array
-from likely.auditing._columns import MODELLED, Columns, as_numbers
-
-_FAR = 1e18  # as in the numbers of a table that is read at once
-_LEVELS = 10
+from likely.auditing._columns import FARTHEST, INDICATED_LEVELS, MODELLED, Columns, as_numbers
 
 
 @dataclass(frozen=True)
-class BlockColumns:
+class ColumnReader:
     """What the columns of a sample hold, to read further rows by."""
 
     kinds: dict[str, Any]
@@ -27,7 +24,7 @@ class BlockColumns:
 
     @classmethod
     def of(cls, columns: Columns, leave_out: Collection[str] = ()) -> Self:
-        """Read a sample."""
+        """Learn from a sample."""
         names = [name for name in columns.named(*MODELLED) if name not in leave_out]
         levels = {name: as_numbers(columns.typed[name])[1] for name in names}
         return cls(
@@ -37,7 +34,7 @@ class BlockColumns:
 
     def typed(self, block: pd.DataFrame) -> pd.DataFrame:
         """The columns of a block with their own types: numbers as floats, dates as days, categories as strings."""
-        return pd.DataFrame({name: as_kind(block[name], kind) for name, kind in self.kinds.items()})
+        return pd.DataFrame({name: as_kind(block[name], kind) for name, kind in self.kinds.items()}, index=block.index)
 
     def codes(self, name: str, words: Any) -> Array:
         """The places of levels, NaN where one is missing; a level that the sample lacks comes after all others."""
@@ -45,18 +42,17 @@ class BlockColumns:
         places = pd.Index(self.levels[name]).get_indexer(pd.Index(np.where(missing, "", words)))
         return np.where(missing, np.nan, np.where(places < 0, len(self.levels[name]), places))
 
-    def numbers(self, typed: pd.DataFrame, name: str) -> Array:
-        """A column as numbers."""
-        values = typed[name].to_numpy()
-        return self.codes(name, values) if name in self.levels else np.clip(values.astype(np.float64), -_FAR, _FAR)
-
     def design(self, typed: pd.DataFrame) -> NDArray[np.float32]:
-        """Numbers for models, as :func:`likely.auditing._columns.design` makes them of a table that is read at once."""
+        """Numbers for models, as :func:`likely.auditing._columns.design` makes them of the sample."""
         parts: list[NDArray[np.float32]] = []
         for name in self.kinds:
-            numbers = self.numbers(typed, name)[:, None]
-            if name in self.levels and len(self.levels[name]) <= _LEVELS:
-                numbers = np.where(np.isnan(numbers), np.nan, numbers == np.arange(len(self.levels[name])))
+            values = typed[name].to_numpy()
+            if name not in self.levels:
+                numbers = np.clip(values.astype(np.float64), -FARTHEST, FARTHEST)[:, None]
+            else:
+                numbers = self.codes(name, values)[:, None]
+                if len(self.levels[name]) <= INDICATED_LEVELS:
+                    numbers = np.where(np.isnan(numbers), np.nan, numbers == np.arange(len(self.levels[name])))
             parts.append(numbers.astype(np.float32))
         return np.concatenate(parts, axis=1)
 
