@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from likely._page import Picture, Table
+from likely._typing import Array, Index, Mask
 
 
 class Chip(NamedTuple):
@@ -132,8 +133,8 @@ class Finding:
     name: str
     title: str
     summary: str
-    rows: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
-    certainty: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    rows: Index = field(default_factory=lambda: np.zeros(0, np.int64))
+    certainty: Array = field(default_factory=lambda: np.zeros(0))
     suspects: tuple[Suspect, ...] = ()
     scores: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     numbers: Mapping[str, Any] = field(default_factory=dict)
@@ -145,9 +146,9 @@ class Finding:
 
 def worst_first(
     kind: str,
-    certainty: NDArray[np.float64],
-    suspicious: NDArray[np.bool_],
-    explain: Callable[[NDArray[np.int64]], Iterable[Explained]],
+    certainty: Array,
+    suspicious: Mask,
+    explain: Callable[[Index], Iterable[Explained]],
     most: int | None = EXPLAINED,
 ) -> dict[str, Any]:
     """``rows``, ``certainty`` and ``suspects`` of a finding.

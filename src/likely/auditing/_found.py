@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from likely._typing import Index
 from likely.auditing._finding import KINDS, Finding, Suspect
 from likely.auditing._known import Known, RowNames
 from likely.auditing._ranking import Entry, entries
@@ -78,7 +78,7 @@ class Found:
         return [suspect for entry in self.entries for suspect in entry.suspects]
 
     @property
-    def suspicious(self) -> NDArray[np.int64]:
+    def suspicious(self) -> Index:
         """All suspicious rows."""
         return np.unique(np.concatenate([np.zeros(0, np.int64), *(finding.rows for finding in self.findings)]))
 
@@ -187,7 +187,7 @@ class Found:
         >>> Found("tidy", 10, "none", None, ()).lede()
         'no row of 10 is suspicious.'
         """
-        rows: dict[str, list[NDArray[np.int64]]] = {"copy": [], "wrong": [], "odd": []}
+        rows: dict[str, list[Index]] = {"copy": [], "wrong": [], "odd": []}
         for entry in self.entries:
             rows["copy" if entry.kind in ("duplicates", "overlap") else verdict(entry.wrong)].append(entry.rows)
         copies, wrong, odd = (

@@ -12,14 +12,13 @@ from numpy.typing import NDArray
 from scipy.special import expit, log_softmax
 from sklearn.ensemble import HistGradientBoostingRegressor
 
-from likely._typing import Array
+from likely._typing import Array, Index
 from likely.auditing import _label_models as label_models
 from likely.auditing import _labels
 from likely.auditing import _target_models as target_models
 from likely.auditing import _target_verdict as verdicts
 from likely.auditing._changed_rows import fillings, has_gaps, spread_by_gaps
-from likely.auditing._column_reader import ColumnReader, as_kind
-from likely.auditing._columns import Columns
+from likely.auditing._columns import ColumnReader, Columns, as_kind
 from likely.auditing._exact import ExactRelations
 from likely.auditing._identities import Identity, confirmed
 from likely.auditing._labels import LabelVerdict, reconsider
@@ -47,7 +46,7 @@ class FurtherTargets:
     units: tuple[Array, Array]  # mean and deviation of each column
     factor: float
     reach: tuple[Array, Array]  # given and expected targets of the sample
-    places: NDArray[np.int64]  # of each row of the sample its place in the verdict, -1 if it has no target
+    places: Index  # of each row of the sample its place in the verdict, -1 if it has no target
     exact: ExactRelations  # of the target with the columns of numbers
     sums: Sequence[Identity]  # that the target is in
     seed: int
@@ -63,7 +62,7 @@ class FurtherTargets:
         X: NDArray[np.float32],
         u: Array,
         mean: Array,
-        places: NDArray[np.int64],
+        places: Index,
         sums: Sequence[Identity],
         seed: int,
     ) -> Self:
@@ -86,7 +85,7 @@ class FurtherTargets:
         reach = squash.back(u), squash.back(verdict.mean)
         return cls(target, columns, squash, verdict, model, line, units, factor, reach, places, exact, sums, seed)
 
-    def score(self, block: pd.DataFrame, typed: pd.DataFrame, places: NDArray[np.int64]) -> Scores:
+    def score(self, block: pd.DataFrame, typed: pd.DataFrame, places: Index) -> Scores:
         """Of each row P(its target is wrong), the logarithm of the odds, the NLL, and what is expected."""
         y = self.given(block)
         judged, there = self.judge(typed, y, places), ~np.isnan(y)
@@ -101,7 +100,7 @@ class FurtherTargets:
         """The targets of a block; NaN where one is missing."""
         return np.asarray(as_kind(block[self.target], "number"))
 
-    def judge(self, typed: pd.DataFrame, y: Array, places: NDArray[np.int64]) -> TargetVerdict:
+    def judge(self, typed: pd.DataFrame, y: Array, places: Index) -> TargetVerdict:
         """The verdict on some rows."""
         X = self.columns.design(typed)
         verdict, u = self.verdict, self.squash(np.nan_to_num(y, nan=self.squash.centre))
@@ -153,7 +152,7 @@ class FurtherLabels:
     verdict: LabelVerdict
     models: list[Any]
     temperature: Any  # a number, or a calibrator that predicts one
-    places: NDArray[np.int64]
+    places: Index
     seed: int
 
     @classmethod
@@ -165,9 +164,9 @@ class FurtherLabels:
         classes: list[str],
         verdict: LabelVerdict,
         X: NDArray[np.float32],
-        labels: NDArray[np.int64],
+        labels: Index,
         log_p: Array,
-        places: NDArray[np.int64],
+        places: Index,
         seed: int,
     ) -> Self:
         """Fit one pair of models, as each fold has, for rows that none has seen."""
@@ -182,7 +181,7 @@ class FurtherLabels:
     def _logits(self, X: NDArray[np.float32]) -> Array:
         return label_models._logs(label_models._probabilities(self.models, X, len(self.classes)))
 
-    def given(self, block: pd.DataFrame) -> NDArray[np.int64]:
+    def given(self, block: pd.DataFrame) -> Index:
         """Class numbers; -1 where a label is missing, or is none of the sample's."""
         values = as_kind(block[self.target], self.kind)
         words = [
@@ -191,7 +190,7 @@ class FurtherLabels:
         ]
         return np.asarray(pd.Index(self.classes).get_indexer(pd.Index(words, dtype=object)))
 
-    def score(self, block: pd.DataFrame, typed: pd.DataFrame, places: NDArray[np.int64]) -> Scores:
+    def score(self, block: pd.DataFrame, typed: pd.DataFrame, places: Index) -> Scores:
         """Of each row P(its label is wrong), the NLL, the temperature, and the class that is likelier."""
         labels = self.given(block)
         judged = self.judge(typed, labels, places)
@@ -206,7 +205,7 @@ class FurtherLabels:
             "suggested": np.where(named, guess, -1),
         }
 
-    def judge(self, typed: pd.DataFrame, labels: NDArray[np.int64], places: NDArray[np.int64]) -> LabelVerdict:
+    def judge(self, typed: pd.DataFrame, labels: Index, places: Index) -> LabelVerdict:
         """The verdict on some rows; of those without a label it means nothing."""
         verdict, at, row = self.verdict, self.places[places], np.arange(len(labels))
         if not verdict.judged:
@@ -241,7 +240,7 @@ def _beside_target(columns: ColumnReader, typed: pd.DataFrame, y: Any) -> list[A
     return [np.asarray(y, np.float64), *(typed[name].to_numpy(np.float64) for name in numbers)]
 
 
-def _fitted_line(residual: Array, features: Array, some: NDArray[np.int64]) -> LinearScale:
+def _fitted_line(residual: Array, features: Array, some: Index) -> LinearScale:
     usual = float(np.median(np.abs(residual))) or float(np.abs(residual).mean()) or 1.0
     tame = np.clip(residual[some], -8 * usual, 8 * usual)
     return LinearScale(likelihood="laplace").fit(np.zeros(len(some)), None, tame, features=features)

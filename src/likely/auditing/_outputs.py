@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from likely._page import Table
+from likely._typing import Array, Index
 from likely.auditing._audit import Audit, Progress
 from likely.auditing._calibration import classifier_calibration, regressor_calibration
 from likely.auditing._columns import Columns, Kind, read_columns
@@ -148,9 +149,7 @@ def audit_logits(
     return Audit(name, len(z), "classification", "label", present, notes)
 
 
-def audit_predictions(
-    mean: NDArray[np.float64], y: NDArray[np.float64], features: Any, seed: int, progress: Progress
-) -> Audit:
+def audit_predictions(mean: Array, y: Array, features: Any, seed: int, progress: Progress) -> Audit:
     """Targets and calibration by a regressor's predictions; odd rows and copies by its features."""
     squash = Squash.of(y)
     u, centre = squash(y), squash(mean)
@@ -180,7 +179,7 @@ def _features(features: Any, rows: int) -> NDArray[np.floating] | None:
     return h
 
 
-def _balance(y: NDArray[np.int64], classes: list[str]) -> list[Finding]:
+def _balance(y: Index, classes: list[str]) -> list[Finding]:
     """How many rows each class has."""
     sentence, numbers, tables = balance(np.bincount(y, minlength=len(classes)), classes, "label")
     numbers = {"rows": len(y), **numbers}
@@ -205,9 +204,9 @@ def _in_space(x: NDArray[np.floating], progress: Progress, target: pd.Series[Any
     ]
 
 
-def _leading(x: NDArray[np.floating]) -> NDArray[np.float64]:
+def _leading(x: NDArray[np.floating]) -> Array:
     """The rows along the directions in which they spread most."""
-    centred: NDArray[np.float64] = np.subtract(x, x.mean(0), dtype=np.float64)
+    centred: Array = np.subtract(x, x.mean(0), dtype=np.float64)
     if x.shape[1] <= _DIRECTIONS:
         return centred
     some = centred[np.random.RandomState(0).permutation(len(x))[:20_000]]
@@ -215,7 +214,7 @@ def _leading(x: NDArray[np.floating]) -> NDArray[np.float64]:
     return np.asarray(centred @ directions[:, ::-1])
 
 
-def _noisy_classes(temperature: NDArray[np.float64], y: NDArray[np.int64], classes: Sequence[str]) -> Finding:
+def _noisy_classes(temperature: Array, y: Index, classes: Sequence[str]) -> Finding:
     """The temperature by label: where it is high, the model is less sure than it looks."""
     relative = pd.Series(temperature / np.median(temperature)).groupby(y).agg(["mean", "size"])
     frame = pd.DataFrame({"temperature": relative["mean"], "rows": relative["size"]})

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from likely._typing import Array
-from likely.auditing._column_reader import ColumnReader, as_kind
+from likely._typing import Array, Index, Mask
+from likely.auditing._columns import ColumnReader, as_kind
 from likely.auditing._duplicates import ORDINARY, Twins
 from likely.auditing._finding import Finding
 from likely.auditing._identities import Identity
@@ -67,7 +67,7 @@ class RowCheck(ABC):
         """Keep of the scores of a block what all rows are judged by; what is taken out is not written."""
 
     @abstractmethod
-    def named(self, start: int, scores: pd.DataFrame) -> tuple[NDArray[np.bool_], Array]:
+    def named(self, start: int, scores: pd.DataFrame) -> tuple[Mask, Array]:
         """Which of the rows scored have the problem, and by how much."""
 
     @abstractmethod
@@ -102,7 +102,7 @@ class OddRowCheck(RowCheck):
             self._certainty = self.fitted.certainty(self.spreads, self.rows)
         return self._certainty
 
-    def named(self, start: int, scores: pd.DataFrame) -> tuple[NDArray[np.bool_], Array]:
+    def named(self, start: int, scores: pd.DataFrame) -> tuple[Mask, Array]:
         sure = self.certainty(scores)[1]
         return sure >= NAMED, np.column_stack([sure, scores["row_scale"]])
 
@@ -124,7 +124,7 @@ class WrongTargetCheck(RowCheck):
     def scorer(self) -> Any:
         return self.fitted.further.score
 
-    def named(self, start: int, scores: pd.DataFrame) -> tuple[NDArray[np.bool_], Array]:
+    def named(self, start: int, scores: pd.DataFrame) -> tuple[Mask, Array]:
         named = scores["target_wrong"] > 0.5 if self.classes is None else scores["suggested"] >= 0
         return np.asarray(named), np.column_stack([scores["odds"], np.zeros(len(scores))])
 
@@ -150,7 +150,7 @@ class BrokenSumCheck(RowCheck):
         identities = self.identities
         names = list(dict.fromkeys(name for identity in identities for name in identity.members))
 
-        def score(frame: pd.DataFrame, _typed: pd.DataFrame, _places: NDArray[np.int64]) -> Scores:
+        def score(frame: pd.DataFrame, _typed: pd.DataFrame, _places: Index) -> Scores:
             table = pd.DataFrame({name: as_kind(frame[name], "number") for name in names}, index=frame.index)
             return {"broken": breaks(table, identities) @ (1 << np.arange(len(identities)))}
 
@@ -159,7 +159,7 @@ class BrokenSumCheck(RowCheck):
     def take(self, scores: Scores) -> None:
         self.counts += (scores["broken"][:, None] >> np.arange(len(self.identities)) & 1).sum(0)
 
-    def named(self, start: int, scores: pd.DataFrame) -> tuple[NDArray[np.bool_], Array]:
+    def named(self, start: int, scores: pd.DataFrame) -> tuple[Mask, Array]:
         return scores["broken"].to_numpy() > 0, np.zeros((len(scores), 2))
 
     def written(self, start: int, scores: pd.DataFrame) -> Scores:
@@ -179,14 +179,14 @@ class CopyCheck(RowCheck):
     def __init__(self, sample: Sample) -> None:
         self.sample, self.keys = sample, list[NDArray[np.uint64]]()
         self.looked = sample.rows <= _KEYS
-        self._of: NDArray[np.int64] | None = None
+        self._of: Index | None = None
 
     def scorer(self) -> Any:
         columns, looked = self.sample.columns, self.looked
         unread = {*self.sample.leave_out, *columns.named("identifier", "name", "empty")}
         kinds = {name: kind for name, kind in columns.kinds.items() if name not in unread}
 
-        def score(frame: pd.DataFrame, _typed: pd.DataFrame, _places: NDArray[np.int64]) -> Scores:
+        def score(frame: pd.DataFrame, _typed: pd.DataFrame, _places: Index) -> Scores:
             if not looked:
                 return {}
             whole = pd.DataFrame({name: as_kind(frame[name], kind) for name, kind in kinds.items()})
@@ -199,7 +199,7 @@ class CopyCheck(RowCheck):
             self.keys.append(scores.pop("key"))
 
     @property
-    def of(self) -> NDArray[np.int64]:
+    def of(self) -> Index:
         """For each row of the table the first that equals it, -1 if none does."""
         if self._of is None:
             self._of = first_copies(np.concatenate(self.keys))
@@ -212,7 +212,7 @@ class CopyCheck(RowCheck):
         """Whether so many rows are copies that none is worth a word."""
         return not self.looked or bool((self.of >= 0).mean() > ORDINARY)
 
-    def named(self, start: int, scores: pd.DataFrame) -> tuple[NDArray[np.bool_], Array]:
+    def named(self, start: int, scores: pd.DataFrame) -> tuple[Mask, Array]:
         n = len(scores)
         named = np.zeros(n, bool) if self.ordinary else self.of[start : start + n] >= 0
         return named, np.zeros((n, 2))
@@ -236,7 +236,7 @@ class CopyCheck(RowCheck):
         return replace(finding, summary=summary, numbers={**finding.numbers, "rows": repeats})
 
 
-def _among(told: Told, of: NDArray[np.int64]) -> Twins:
+def _among(told: Told, of: Index) -> Twins:
     """The copies among the rows told of, whose leaders are among them."""
     rows = told.rows
     place = pd.Series(np.arange(len(rows)), index=rows)

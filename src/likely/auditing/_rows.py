@@ -14,9 +14,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from likely._page import Table
-from likely._typing import Array
-from likely.auditing._column_reader import ColumnReader
-from likely.auditing._columns import MODELLED, Columns
+from likely._typing import Array, Index, Mask
+from likely.auditing._columns import MODELLED, ColumnReader, Columns
 from likely.auditing._exact import ExactRelations, exact_values
 from likely.auditing._finding import Explained, Finding, Suspect, worst_first
 from likely.auditing._identities import Identity, held
@@ -46,7 +45,7 @@ Scores = dict[str, Array]
 def odd_rows(
     columns: Columns,
     leave_out: set[str],
-    first: NDArray[np.bool_] | None = None,
+    first: Mask | None = None,
     identities: Sequence[Identity] = (),
     *,
     named: bool = True,
@@ -82,7 +81,7 @@ class OddRows:
         cls,
         columns: Columns,
         leave_out: set[str],
-        first: NDArray[np.bool_] | None = None,
+        first: Mask | None = None,
         identities: Sequence[Identity] = (),
         *,
         named: bool = True,
@@ -117,7 +116,7 @@ class OddRows:
         exact = None if whole else ExactRelations.of(_numbers_only(neighbours, neighbours.values))
         return cls(reader, units, scatters, scores, neighbours, pattern, exact, identities, slips)
 
-    def score(self, typed: pd.DataFrame, places: NDArray[np.int64]) -> Scores:
+    def score(self, typed: pd.DataFrame, places: Index) -> Scores:
         """The scale σ of each row, and how rare its rarest value is, in nats; rows of the sample keep their scores.
 
         ``places`` are those of the rows in the sample, or the number of its rows for further ones.
@@ -171,7 +170,7 @@ class OddRows:
     def tell(
         self,
         typed: pd.DataFrame,
-        places: NDArray[np.int64],
+        places: Index,
         scores: Scores,
         certainty: Certainty,
         count: int | None = None,
@@ -185,7 +184,7 @@ class OddRows:
             explain = self._words(typed, places, broken)
         return _finding(scale, sure, len(self.columns.kinds), explain, count, rows)
 
-    def _words(self, typed: pd.DataFrame, places: NDArray[np.int64], broken: Array) -> Any:
+    def _words(self, typed: pd.DataFrame, places: Index, broken: Array) -> Any:
         """What explains rows: those that are no rows of the sample are put below it."""
         assert self.table is not None
         assert self.pattern is not None
@@ -253,7 +252,7 @@ class _Scatter(NamedTuple):
     near: float
 
     @classmethod
-    def fit(cls, table: pd.DataFrame, first: NDArray[np.bool_] | None) -> tuple[Self, Array]:
+    def fit(cls, table: pd.DataFrame, first: Mask | None) -> tuple[Self, Array]:
         """The fit to rows, and σ² of each."""
         detector = ScatterDetector().fit(_read(table if first is None else table[first]))
         squares = np.square(detector.scale(_read(table)))
@@ -307,9 +306,7 @@ def _squashed(table: pd.DataFrame, units: Mapping[str, Squash]) -> pd.DataFrame:
     return pd.DataFrame({name: units[name](values) if name in units else values for name, values in columns.items()})
 
 
-def _surprises(
-    pattern: Pattern, table: Neighbours, search: SlipSearch | None, confirmed: NDArray[np.bool_] | None
-) -> Array:
+def _surprises(pattern: Pattern, table: Neighbours, search: SlipSearch | None, confirmed: Mask | None) -> Array:
     """The nats of the rows of a sample, which are looked through for slips on the way.
 
     ``confirmed`` marks values that a sum of columns confirms.
@@ -330,7 +327,7 @@ def _surprises(
     return surprises
 
 
-def _rarest(pattern: Pattern, z: Array, places: NDArray[np.int64], exact: NDArray[np.bool_]) -> tuple[Array, Judged]:
+def _rarest(pattern: Pattern, z: Array, places: Index, exact: Mask) -> tuple[Array, Judged]:
     """How rare the rarest value of each row is, given the others, in nats, less what as many columns bring about."""
     count = np.maximum((~np.isnan(z)).sum(1), 1)
     judged = pattern.judge(z, places)
@@ -366,7 +363,7 @@ def _finding(
     scale: Array,
     certainty: Array,
     columns: int,
-    explain: Callable[[NDArray[np.int64]], Iterable[Explained]],
+    explain: Callable[[Index], Iterable[Explained]],
     count: int | None,
     rows: int,
 ) -> Finding:

@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from likely._typing import Index
 from likely.auditing._audit import Progress
-from likely.auditing._column_reader import as_kind
-from likely.auditing._columns import Columns
+from likely.auditing._columns import Columns, as_kind
 from likely.auditing._duplicates import Twins
 from likely.auditing._identities import Identity
 from likely.auditing._source import Table
@@ -42,7 +41,7 @@ class Sample:
     def __len__(self) -> int:
         return len(self.columns.typed)
 
-    def places(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def places(self, rows: Index) -> Index:
         """Of each row of the table its place in the sample, or the number of rows of the sample."""
         return np.where(rows % self.stride == 0, rows // self.stride, len(self))
 
@@ -72,7 +71,7 @@ class Told:
         return cls(sample, frame, replace(columns, typed=pd.DataFrame(typed, index=frame.index)))
 
     @property
-    def rows(self) -> NDArray[np.int64]:
+    def rows(self) -> Index:
         """Their places in the table."""
         return np.asarray(self.frame.index, np.int64)
 
@@ -82,6 +81,6 @@ class Told:
         return self.columns.typed.iloc[len(self.sample) :]
 
     @property
-    def places(self) -> NDArray[np.int64]:
+    def places(self) -> Index:
         """Places in the sample, or the number of its rows for each of the others."""
         return np.minimum(np.arange(len(self.frame)), len(self.sample))

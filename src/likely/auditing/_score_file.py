@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from likely._typing import Array
+from likely._typing import Array, Index, Mask
 
 _BATCH_ROWS = 1 << 20  # rows that are read at a time
 
@@ -70,10 +70,10 @@ class Worst:
 
     most: int
     count: int = 0
-    rows: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    rows: Index = field(default_factory=lambda: np.zeros(0, np.int64))
     values: Array = field(default_factory=lambda: np.zeros((0, 2)))
 
-    def add(self, start: int, there: NDArray[np.bool_], far: Array) -> None:
+    def add(self, start: int, there: Mask, far: Array) -> None:
         """Take in the rows of a part that are there, by the first of two values, and of equal ones by the second."""
         new = np.flatnonzero(there)
         self.count += len(new)
@@ -83,7 +83,7 @@ class Worst:
         self.rows, self.values = rows[order], values[order]
 
 
-def first_copies(keys: NDArray[np.uint64]) -> NDArray[np.int64]:
+def first_copies(keys: NDArray[np.uint64]) -> Index:
     """For each row the first row with the same key; -1 if it is the first itself.
 
     >>> first_copies(np.array([5, 9, 5], np.uint64)).tolist()

@@ -11,12 +11,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from likely._typing import Array
+from likely._typing import Array, Index
 from likely.auditing._audit import Progress
 from likely.auditing._calibration import classifier_calibration, regressor_calibration
 from likely.auditing._changed_rows import Swap, fillings, has_gaps, spread_by_gaps, swaps
-from likely.auditing._column_reader import ColumnReader
-from likely.auditing._columns import Columns, as_numbers, for_a_line, ranked
+from likely.auditing._columns import ColumnReader, Columns, as_numbers, for_a_line, ranked
 from likely.auditing._exact import exact_values
 from likely.auditing._finding import Finding
 from likely.auditing._further_targets import FurtherLabels, FurtherTargets
@@ -43,10 +42,10 @@ class TargetData(NamedTuple):
 
     columns: Columns
     target: str
-    rows: NDArray[np.int64]
+    rows: Index
     X: NDArray[np.float32]
     frame: Any
-    groups: NDArray[np.int64]
+    groups: Index
     reader: ColumnReader
     seed: int
     progress: Progress
@@ -56,7 +55,7 @@ class TargetData(NamedTuple):
     def of(
         cls,
         columns: Columns,
-        groups: NDArray[np.int64],
+        groups: Index,
         target: str,
         seed: int,
         progress: Progress,
@@ -86,7 +85,7 @@ class TargetData(NamedTuple):
         return leaking_columns(self.columns, self.target, y, self.rows, labels=labels, sums=self.sums)
 
     @property
-    def places(self) -> NDArray[np.int64]:
+    def places(self) -> Index:
         """Of each row of the sample its place among these rows, -1 for one without a target, and for none."""
         places = np.full(len(self.columns.typed) + 1, -1)
         places[self.rows] = np.arange(len(self.rows))
@@ -153,7 +152,7 @@ class TargetCheck:
             else _of_all(finding, judged_at_all, f"values of {self.data.target}", verdict.share, count, rows)
         )
 
-    def _swapped(self, places: NDArray[np.int64]) -> dict[int, list[Swap]]:
+    def _swapped(self, places: Index) -> dict[int, list[Swap]]:
         """The columns that targets of the sample may have been swapped with."""
         if not self.verdict.predictable or not isinstance(self.data.frame, pd.DataFrame):
             return {}
@@ -179,7 +178,7 @@ class LabelCheck:
     """Expected labels of a sample, and which of those given are probably wrong."""
 
     data: TargetData
-    labels: NDArray[np.int64]
+    labels: Index
     classes: list[str]
     forecast: LabelForecast
     verdict: LabelVerdict
@@ -248,7 +247,7 @@ def _of_all(finding: Finding, judged: bool, what: str, share: float, count: int,
     return replace(finding, summary=summary if judged else finding.summary, numbers={**finding.numbers, "rows": count})
 
 
-def _frame(columns: Columns, names: list[str], rows: NDArray[np.int64]) -> pd.DataFrame:
+def _frame(columns: Columns, names: list[str], rows: Index) -> pd.DataFrame:
     """Columns as the estimators of tables read them: numbers within reach, dates as times, categories as words."""
     parts: dict[str, Any] = {}
     for name in names:

@@ -7,10 +7,10 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from likely._page import Picture
 from likely._page.svg import MUTED, SERIES, panel, styled, to_svg
+from likely._typing import Array, Index
 from likely.auditing._changed_rows import Swap
 from likely.auditing._finding import Explained, Finding, Reason, label, number, worst_first
 from likely.auditing._hints import find_hint
@@ -21,19 +21,19 @@ from likely.auditing._target_verdict import TargetVerdict
 
 _DRAWN, _POINTS = 3_000, 1_000  # points of the picture, and points that are drawn as shapes
 _LABELS = 4  # an axis has this many labels if it can
-Swaps = Callable[[NDArray[np.int64]], dict[int, list[Swap]]]
+Swaps = Callable[[Index], dict[int, list[Swap]]]
 
 
 def wrong_targets(
     verdict: TargetVerdict,
-    u: NDArray[np.float64],
+    u: Array,
     squash: Squash,
     target: str,
-    rows: NDArray[np.int64],
+    rows: Index,
     n: int,
     by: str = "the columns",
     swaps: Swaps = lambda _: {},
-    factor: NDArray[np.float64] | None = None,
+    factor: Array | None = None,
 ) -> Finding:
     """Rows whose target is more likely wrong than right."""
     certainty = spread_out(verdict.wrong, rows, n, 0.0)
@@ -42,7 +42,7 @@ def wrong_targets(
     place[rows] = np.arange(len(rows))
     possible = Possible.of(squash.back(u))
 
-    def explain(top: NDArray[np.int64]) -> Any:
+    def explain(top: Index) -> Any:
         places = place[top]
         may_be_swapped = swaps(places)
         for i in places:
@@ -74,7 +74,7 @@ def wrong_targets(
 
 def _explained(
     verdict: TargetVerdict,
-    u: NDArray[np.float64],
+    u: Array,
     squash: Squash,
     target: str,
     row: int,
@@ -151,7 +151,7 @@ def _labels_with(digits: Iterable[int], low: float, high: float, squash: Squash)
 
 
 @styled
-def _scatter(verdict: TargetVerdict, u: NDArray[np.float64], squash: Squash, target: str) -> Picture:
+def _scatter(verdict: TargetVerdict, u: Array, squash: Squash, target: str) -> Picture:
     figure, axes = panel(4.6, 3.6)
     wrong = verdict.wrong > 0.5
     random = np.random.RandomState(0)

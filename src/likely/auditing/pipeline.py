@@ -6,6 +6,8 @@ A table in memory is its own sample, and one block.
 from __future__ import annotations
 
 import difflib
+import functools
+import operator
 import os
 from collections.abc import Iterable
 from dataclasses import replace
@@ -14,13 +16,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from likely._rows.sources import Source, is_one_file, source_of
+from likely._typing import Index
 from likely.auditing._audit import Audit, Progress
-from likely.auditing._column_reader import ColumnReader
 from likely.auditing._column_sums import Sums
-from likely.auditing._columns import Columns, read_columns
+from likely.auditing._columns import ColumnReader, Columns, read_columns
 from likely.auditing._duplicates import find_twins
 from likely.auditing._finding import Finding
 from likely.auditing._found import Compare
@@ -179,12 +180,13 @@ class _First:
 
 def _first_pass(source: Source, stride: int, progress: Progress) -> tuple[Sums, pd.DataFrame]:
     """Sums over all rows, and the sample."""
-    sums, parts, rows = Sums(0, {}), list[pd.DataFrame](), len(source)
+    sums, parts, rows, done = list[Sums](), list[pd.DataFrame](), len(source), 0
     for block_sums, part in source.each(_First(stride), source.starts):
-        sums = sums + block_sums
+        sums.append(block_sums)
         parts.append(part)
-        progress("reading", sums.rows / rows)
-    return sums, pd.concat(parts, ignore_index=True)
+        done += block_sums.rows
+        progress("reading", done / rows)
+    return functools.reduce(operator.add, sums), pd.concat(parts, ignore_index=True)
 
 
 def _second_pass(source: Source, scorer: Scorer, checks: list[RowCheck], sample: Sample) -> ScoreFile:
@@ -215,7 +217,7 @@ def _ranked(file: ScoreFile, checks: list[RowCheck]) -> tuple[list[Worst], int]:
 class _Taken:
     """Some rows of a block."""
 
-    def __init__(self, rows: NDArray[np.int64]) -> None:
+    def __init__(self, rows: Index) -> None:
         self.rows = rows
 
     def __call__(self, block: Any, start: int) -> pd.DataFrame:
@@ -273,14 +275,11 @@ def _notes_of_blocks(sums: Sums, sample: Sample, checks: list[RowCheck]) -> list
     spacing = f": one in {sample.stride:,}, evenly spread" if sample.stride > 1 else ""
     notes = [
         f"The models were fitted to {n:,} of {sums.rows:,} rows{spacing}. They scored all rows. Missing values, "
-        f"ranges, constant columns and exact copies are those of all rows; everything else is of the {n:,}."
+        f"ranges and exact copies are those of all rows; everything else is of the {n:,}."
     ]
     if any(isinstance(check, CopyCheck) and not check.looked for check in checks):
         notes.append("Copies were not looked for: there are too many rows.")
-    if constant := sums.constant:
-        are = "has the same value in all rows" if len(constant) == 1 else "have the same value in all rows"
-        notes.append(f"{listed(constant)} {are}.")
-    if infinite := [name for name, of_column in sums.columns.items() if of_column.infinite]:
+    if infinite := sums.columns.index[sums.columns["infinite"] > 0].tolist():
         notes.append(f"{listed(infinite)} {'holds' if len(infinite) == 1 else 'hold'} infinite numbers.")
     return notes
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
+from likely._typing import Index
 from likely.auditing._columns import Columns, as_numbers, design, read_columns, standardised
 from likely.auditing._duplicates import ORDINARY, Twins, find_twins
 from likely.auditing._finding import Explained, Finding, Reason, number, worst_first
@@ -38,7 +38,7 @@ def repeated_rows(columns: Columns, twins: Twins, target: str | None, repeats: i
     near, disagree = int((suspicious & ~twins.exact).sum()), int(twins.disagree.sum())
     explained = scatter_of_copies(columns, twins, target) if disagree and target is not None else ""
 
-    def explain(rows: NDArray[np.int64]) -> Iterator[Explained]:
+    def explain(rows: Index) -> Iterator[Explained]:
         return _explanations(columns, twins, target, rows, _ALIKE if explained else _CONTRARY)
 
     almost, differ = "almost " if near == count else "", _but(columns.named("identifier"))
@@ -57,7 +57,7 @@ def repeated_rows(columns: Columns, twins: Twins, target: str | None, repeats: i
 
 
 def _explanations(
-    columns: Columns, twins: Twins, target: str | None, rows: NDArray[np.int64], contrary: float
+    columns: Columns, twins: Twins, target: str | None, rows: Index, contrary: float
 ) -> Iterator[Explained]:
     """What is said of some copies; ``contrary`` is how far off one with another target is."""
     differ, places = columns.named("identifier"), columns.typed.index
@@ -112,7 +112,7 @@ def scatter_of_copies(columns: Columns, twins: Twins, target: str) -> str:
     )
 
 
-def _neighbours(columns: Columns, twins: Twins, target: str) -> NDArray[np.int64]:
+def _neighbours(columns: Columns, twins: Twins, target: str) -> Index:
     """Pairs of a row and the nearest that does not repeat it, for some rows."""
     rows = np.flatnonzero((twins.of < 0) & columns.typed[target].notna().to_numpy())
     rows = np.random.RandomState(0).permutation(rows)[:_AMONG]
@@ -139,7 +139,7 @@ def across(frame: pd.DataFrame, test: Table, target: str | None, id: str | None 
     shared[twins.of[later]] = True
     partner = {int(twins.of[row]): int(row) - len(frame) for row in reversed(later)}
 
-    def explain(rows: NDArray[np.int64]) -> Iterator[Explained]:
+    def explain(rows: Index) -> Iterator[Explained]:
         for row in rows:
             other = partner[int(row)]
             reasons = [Reason("all columns", f"as in row {other} of {test.name}")]
