@@ -212,7 +212,7 @@ def test_the_audit_has_the_cards_and_an_id_is_read_by_none_of_them() -> None:
     assert {"overview", "columns", "order"} <= set(findings)
     assert list(why(findings["columns"], "identifier")) == ["customer"]
     table["customer"] = np.arange(200)  # sorted, counting, and no news to the user
-    named = {finding.name: finding for finding in likely.audit(table, id="customer").findings}
+    named = {finding.name: finding for finding in likely.audit(table, id_column="customer").findings}
     assert named["columns"].summary.startswith("No column is constant")
     assert named["order"].numbers["columns"] == []
     assert named["overview"].numbers["kinds"]["name"] == 1

@@ -1,14 +1,11 @@
-"""A model's outputs: labels judged by logits and features, targets by predictions."""
+"""A model's outputs: labels judged by logits and features."""
 
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from scipy.special import log_softmax
 from sklearn.metrics import average_precision_score
-from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
 
 import likely
 from likely.auditing._labels import judge_labels
@@ -88,59 +85,3 @@ def test_outputs_that_do_not_fit_together_are_refused(change: dict[str, Any], me
 def test_nothing_to_audit() -> None:
     with pytest.raises(ValueError, match="give a table"):
         likely.audit()
-
-
-def network(outputs: int) -> nn.Module:
-    return nn.Sequential(nn.Linear(3, 16), nn.Tanh(), nn.Linear(16, outputs))
-
-
-def trained(model: nn.Module, x: torch.Tensor, y: torch.Tensor, loss: Any) -> nn.Module:
-    optimizer = torch.optim.Adam(model.parameters(), 0.02)
-    for _ in range(150):
-        optimizer.zero_grad()
-        loss(model(x), y).backward()
-        optimizer.step()
-    return model.train()
-
-
-def test_a_torch_classifier_and_its_loader() -> None:
-    x = torch.randn(800, 3)
-    truth = (x[:, 0] > 0).long() + (x[:, 1] > 0).long()
-    model = trained(network(3), x[:400], truth[:400], nn.functional.cross_entropy)
-    labels = truth[400:].clone()
-    clear = (x[400:, :2].abs().amin(1) > 0.5).nonzero()[:20, 0]
-    labels[clear] = (labels[clear] + 1) % 3
-    weights = [own.clone() for own in model.parameters()]
-    audit = likely.audit(model, DataLoader(TensorDataset(x[400:], labels), 64))
-    found = next(f for f in audit.findings if f.name == "labels").rows
-    assert len(set(found.tolist()) & set(clear.tolist())) >= 15
-    assert model.training
-    assert all(torch.equal(a, b) for a, b in zip(weights, model.parameters(), strict=True))
-    assert not model[2]._forward_pre_hooks
-
-
-def test_a_torch_regressor_and_its_loader() -> None:
-    x = torch.randn(800, 3)
-    y = x.sum(1, keepdim=True) + 0.1 * torch.randn(800, 1) + 20
-    model = trained(network(1), x[:400], y[:400] - 20, nn.functional.mse_loss)
-    with torch.no_grad():
-        model[2].bias += 20
-    targets = y[400:].clone()
-    targets[5] *= 100
-    audit = likely.audit(model, DataLoader(TensorDataset(x[400:], targets), 64))
-    assert audit.task == "regression"
-    assert audit.suspects[0].row == 5
-    assert {finding.name for finding in audit.findings} >= {"targets", "calibration", "rows"}
-
-
-def test_loaders_that_cannot_be_used() -> None:
-    model = network(3)
-    with pytest.raises(ValueError, match="give the loader"):
-        likely.audit(model)
-    with pytest.raises(ValueError, match="is empty"):
-        likely.audit(model, [])
-    with pytest.raises(ValueError, match="batches"):
-        likely.audit(model, [torch.zeros(5, 3)])
-    with pytest.raises(ValueError, match="one number per row"):
-        likely.audit(model, [(torch.zeros(30, 3), torch.zeros(30))])
-    assert not model[2]._forward_pre_hooks

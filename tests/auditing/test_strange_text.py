@@ -47,7 +47,7 @@ def test_half_a_sign_in_names() -> None:
     report = likely.audit(frame, target=HALF)
     assert report.target == "half \\ud83d"
     table = pd.DataFrame({**numbers(), "name": pd.Series([f"{HALF} {row}" for row in range(60)], dtype=object)})
-    assert likely.audit(table, id="name").names.called(2) == "name half \\ud83d 2"
+    assert likely.audit(table, id_column="name").names.called(2) == "name half \\ud83d 2"
 
 
 def test_half_a_sign_in_classes() -> None:

@@ -146,7 +146,16 @@ def test_labels_names_and_known_findings_of_a_long_table(tmp_path: Path, monkeyp
     assert (scores["name"] == frame["name"]).all()
     assert "name n501" in done.output
     again = likely_command(
-        "audit", parts, "--target", "label", "--id", "name", "--out", tmp_path / "new", "--since", out / "summary.json"
+        "audit",
+        parts,
+        "--target",
+        "label",
+        "--id",
+        "name",
+        "--out",
+        tmp_path / "new",
+        "--previous",
+        out / "summary.json",
     )
     assert again.exit_code == 0, again.output
     assert "known before" in again.output

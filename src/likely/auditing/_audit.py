@@ -35,7 +35,7 @@ class Audit(Found):
         values: a frame of the values that the page shows, or None.
         source: the path of the data, or None for what was in memory.
         id: the name of the column that identifies rows, or None for row numbers.
-        known: what was marked as fine before.
+        accepted: what was marked as fine before.
         neighbours: the comparison of a row with similar ones, or None.
         findings: one :class:`Finding` per kind of problem, and per question about the table as a whole.
         entries: one list across kinds, what does most harm first; rows with the same problem are one entry.

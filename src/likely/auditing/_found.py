@@ -13,7 +13,7 @@ import pandas as pd
 
 from likely._typing import Index
 from likely.auditing._finding import KINDS, Finding, Suspect
-from likely.auditing._known import Known, RowNames
+from likely.auditing._known import Accepted, RowNames
 from likely.auditing._ranking import Entry, entries
 from likely.auditing._source import counted
 
@@ -37,7 +37,7 @@ class Found:
     values: pd.DataFrame | None = None
     source: Path | None = None
     id: str | None = None
-    known: Known = field(default_factory=Known)
+    accepted: Accepted = field(default_factory=Accepted)
     neighbours: Compare | None = field(default=None, compare=False)
     scores_file: ClassVar[str] = "scores.csv"  # holds the scores of all rows
 
@@ -45,17 +45,17 @@ class Found:
         place = list(KINDS).index
         object.__setattr__(self, "findings", tuple(sorted(self.findings, key=lambda finding: place(finding.name))))
 
-    def without(self, known: Known) -> Self:
+    def without(self, accepted: Accepted) -> Self:
         """The same audit without what is known.
 
         Args:
-            known: what was found before.
+            accepted: what was found before, or marked as fine.
 
         Returns:
             An audit whose findings leave these out; what they were computed from stays.
         """
-        stripped = tuple(known.strip(finding, self.names) for finding in self.findings)
-        return replace(self, findings=stripped, known=self.known | known)
+        stripped = tuple(accepted.strip(finding, self.names) for finding in self.findings)
+        return replace(self, findings=stripped, accepted=self.accepted | accepted)
 
     @cached_property
     def names(self) -> RowNames:

@@ -20,7 +20,7 @@ VERSION = 1
 
 
 @dataclass(frozen=True)
-class Known:
+class Accepted:
     """Findings that are no news: of single rows, told by what the row holds, and of groups, told by their problem.
 
     A row that holds the same values is the same row, wherever it stands. Where rows have names (``--id``), a row of the
@@ -32,7 +32,7 @@ class Known:
     groups: frozenset[tuple[str, str]] = frozenset()
 
     @classmethod
-    def read(cls, source: str | os.PathLike[str] | Mapping[str, Any], what: str) -> Known:
+    def read(cls, source: str | os.PathLike[str] | Mapping[str, Any], what: str) -> Accepted:
         """Read the file that a page saves, or the summary of an earlier audit, or the content of either."""
         content = source if isinstance(source, Mapping) else _load(Path(source), what)
         name = what if isinstance(source, Mapping) else str(source)
@@ -53,7 +53,7 @@ class Known:
         )
 
     @classmethod
-    def _of(cls, marks: Iterable[Mapping[str, Any]], *, groups: bool) -> Known:
+    def _of(cls, marks: Iterable[Mapping[str, Any]], *, groups: bool) -> Accepted:
         rows = [mark for mark in marks if "key" in mark]
         others = [mark for mark in marks if "key" not in mark]
         whole = [mark for mark in others if mark["group"]] if groups else []
@@ -65,8 +65,8 @@ class Known:
             frozenset((str(mark["kind"]), str(mark["group"])) for mark in whole),
         )
 
-    def __or__(self, other: Known) -> Known:
-        return Known(self.keys | other.keys, self.named | other.named, self.groups | other.groups)
+    def __or__(self, other: Accepted) -> Accepted:
+        return Accepted(self.keys | other.keys, self.named | other.named, self.groups | other.groups)
 
     def marks(self) -> list[dict[str, str]]:
         """What a file that is read again holds."""

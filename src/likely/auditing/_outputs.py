@@ -1,20 +1,18 @@
-"""The audit of a model, or of its outputs, on rows it was not trained on."""
+"""The audit of a classifier's outputs on rows it was not trained on."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Sized
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
 
 from likely._page import Table
 from likely._typing import Array, Index
 from likely.auditing._audit import Audit, Progress
-from likely.auditing._calibration import classifier_calibration, regressor_calibration
+from likely.auditing._calibration import classifier_calibration
 from likely.auditing._columns import Columns, Kind, read_columns
 from likely.auditing._duplicates import find_twins
 from likely.auditing._finding import Finding
@@ -22,83 +20,12 @@ from likely.auditing._labels import judge_labels, wrong_labels
 from likely.auditing._read import read_array
 from likely.auditing._rows import odd_rows
 from likely.auditing._source import counted, readable
-from likely.auditing._squash import Squash
-from likely.auditing._target_verdict import judge_targets
-from likely.auditing._targets import wrong_targets
 from likely.auditing.checks._copies import repeated_rows
 from likely.auditing.checks._order import order
 from likely.auditing.checks._overview import balance
 
 _DIRECTIONS = 50  # of the features, along which odd rows and copies are looked for
 _ORDERED = 10  # of them, those that are looked at for what their order tells
-
-
-def audit_model(
-    model: nn.Module,
-    loader: Iterable[Any] | None,
-    task: str,
-    classes: Sequence[str] | None,
-    seed: int,
-    progress: Progress,
-) -> Audit:
-    """Run the model once, keep the input of its last linear layer, and judge its outputs."""
-    if loader is None or isinstance(loader, str):
-        raise ValueError("give the loader of (input, target) batches that the model is to be judged on")
-    outputs, targets, features = run(model, loader, progress)
-    whole = not targets.is_floating_point()
-    if task == "auto":
-        task = "classification" if whole and outputs.ndim == 2 and outputs.shape[1] > 1 else "regression"
-    read = None if features is None else features.numpy()
-    if task == "classification":
-        name = type(model).__name__
-        return audit_logits(outputs.numpy(), targets.numpy(), read, classes, seed, progress, name)
-    if outputs.numel() != len(targets) or targets.numel() != len(targets):
-        raise ValueError(
-            f"a regressor must give one number per row, got {tuple(outputs.shape)} for targets {tuple(targets.shape)}"
-        )
-    mean, y = (tensor.reshape(-1).double().numpy() for tensor in (outputs, targets))
-    if not (np.isfinite(mean).all() and np.isfinite(y).all()):
-        raise ValueError("predictions or targets hold NaN or infinities: clean them first")
-    return audit_predictions(mean, y, read, seed, progress)
-
-
-def run(model: nn.Module, loader: Iterable[Any], progress: Progress) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Outputs, targets and last features of all batches, on the CPU; the model is left as it was.
-
-    >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
-    >>> outputs, targets, features = run(model, [(torch.zeros(5, 4), torch.zeros(5))], lambda *_: None)
-    >>> outputs.shape, features.shape
-    (torch.Size([5, 3]), torch.Size([5, 8]))
-    """
-    layer_inputs: list[Tensor] = []
-    last = next((module for module in reversed(list(model.modules())) if isinstance(module, nn.Linear)), None)
-    hook = last.register_forward_pre_hook(lambda _, inputs: layer_inputs.append(inputs[0].detach())) if last else None
-    training, device = model.training, next((p.device for p in model.parameters()), torch.device("cpu"))
-    outputs: list[Tensor] = []
-    targets: list[Tensor] = []
-    features: list[Tensor] = []
-    batches = len(loader) if isinstance(loader, Sized) else 0
-    try:
-        model.eval()
-        with torch.no_grad():
-            for done, batch in enumerate(loader, start=1):
-                if not isinstance(batch, list | tuple) or len(batch) < 2:
-                    raise ValueError("the loader must give (input, target) batches")
-                outputs.append(model(batch[0].to(device)).cpu())
-                targets.append(torch.as_tensor(batch[1]).cpu())
-                features.extend(batch_input.cpu() for batch_input in layer_inputs)
-                layer_inputs.clear()
-                progress("running the model", done / batches if batches else 0.0)
-    finally:
-        model.train(training)
-        if hook:
-            hook.remove()
-    if not outputs:
-        raise ValueError("the loader is empty")
-    rows = sum(len(part) for part in outputs)
-    # A layer that is called more than once per batch, or on parts of a row, has no single input per row.
-    usable = all(part.ndim == 2 for part in features) and sum(len(part) for part in features) == rows
-    return torch.cat(outputs), torch.cat(targets), torch.cat(features) if usable and features else None
 
 
 def audit_logits(
@@ -108,7 +35,6 @@ def audit_logits(
     classes: Sequence[str] | None,
     seed: int,
     progress: Progress,
-    name: str = "a classifier's outputs",
 ) -> Audit:
     """Labels and calibration by the logits; odd rows and copies by the features."""
     progress("reading", 0.0)
@@ -146,25 +72,7 @@ def audit_logits(
     notes = (
         () if h is not None else ("No features were given, so odd rows and temperatures are computed from the logits.",)
     )
-    return Audit(name, len(z), "classification", "label", present, notes)
-
-
-def audit_predictions(mean: Array, y: Array, features: Any, seed: int, progress: Progress) -> Audit:
-    """Targets and calibration by a regressor's predictions; odd rows and copies by its features."""
-    squash = Squash.of(y)
-    u, centre = squash(y), squash(mean)
-    all_rows = np.arange(len(y))
-    progress("judging targets", 0.0)
-    h = _features(features, len(y))
-    reduced = np.zeros((len(y), 0)) if h is None else _leading(h)
-    verdict = judge_targets(centre, u, reduced, seed)
-    findings = [
-        wrong_targets(verdict, u, squash, "target", all_rows, len(y), "the model's outputs"),
-        regressor_calibration(centre, u, verdict),
-        *(() if h is None else _in_space(h, progress, pd.Series(y, name="target"))),
-    ]
-    present = tuple(finding for finding in findings if finding is not None)
-    return Audit("a model's predictions", len(y), "regression", "target", present)
+    return Audit("a classifier's outputs", len(z), "classification", "label", present, notes)
 
 
 def _features(features: Any, rows: int) -> NDArray[np.floating] | None:

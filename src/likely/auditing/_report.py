@@ -130,7 +130,7 @@ def _data(audit: Found, command: str) -> dict[str, Any]:
         "version": VERSION,
         "command": command,
         "scores": audit.scores_file,
-        "known": audit.known.marks(),
+        "known": audit.accepted.marks(),
         "entries": [_entry(audit, entry, most, values, sentences, names) for entry in entries],
         "sentences": list(sentences),
         "columns": list(names),

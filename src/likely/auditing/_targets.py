@@ -31,9 +31,8 @@ def wrong_targets(
     target: str,
     rows: Index,
     n: int,
-    by: str = "the columns",
-    swaps: Swaps = lambda _: {},
-    factor: Array | None = None,
+    swaps: Swaps,
+    factor: Array,
 ) -> Finding:
     """Rows whose target is more likely wrong than right."""
     certainty = spread_out(verdict.wrong, rows, n, 0.0)
@@ -47,14 +46,13 @@ def wrong_targets(
         may_be_swapped = swaps(places)
         for i in places:
             columns = may_be_swapped.get(int(i), [])
-            wide = 1.0 if factor is None else float(factor[i])
-            yield _explained(verdict, u, squash, target, int(i), columns, wide, possible)
+            yield _explained(verdict, u, squash, target, int(i), columns, float(factor[i]), possible)
 
     count = int(suspicious.sum())
     return Finding(
         "targets",
         "Targets that are probably wrong",
-        _sentence(verdict, count, target, by),
+        _sentence(verdict, count, target),
         scores={
             "target_wrong": certainty,
             "target_nll": spread_out(verdict.nll, rows, n, np.nan),
@@ -114,16 +112,18 @@ def _with_noise(value: float, noise: float) -> str:
     return f"{number(round(value, digits))} ± {number(round(noise, digits))}"
 
 
-def _sentence(verdict: TargetVerdict, count: int, target: str, by: str) -> str:
+def _sentence(verdict: TargetVerdict, count: int, target: str) -> str:
     """How many targets are called wrong, or why none is."""
     rows = len(verdict.nll)
     if verdict.too_many:
         why = f"is far from expected in {verdict.far:.0%} of the rows: such values are normal, so none is listed."
-        return f"{target} {why}" if verdict.predictable else f"{target} cannot be predicted from {by}, and {why}"
+        return f"{target} {why}" if verdict.predictable else f"{target} cannot be predicted from the columns, and {why}"
     if verdict.predictable:
         are = "is" if count == 1 else "are"
         return f"{count:,} of {rows:,} values of {target} {are} more likely wrong than right{overall(verdict.share)}."
-    alone = f"{target} cannot be predicted from {by}, so values are judged only by how far they lie from the others"
+    alone = (
+        f"{target} cannot be predicted from the columns, so values are judged only by how far they lie from the others"
+    )
     return f"{alone}: {count:,} of {rows:,} lie too far out."
 
 

@@ -292,7 +292,7 @@ document.querySelector('[data-export="csv"]').addEventListener("click", () => sa
 document.querySelector('[data-export="parquet"]').addEventListener("click", () => save("findings.parquet", "application/octet-stream", parquet()));
 $("keep").addEventListener("click", () => {
   const fine = [...data.known, ...marks.values()];
-  save("known.json", "application/json", [JSON.stringify({ likely: "findings marked as fine", version: data.version, fine }, null, 1)]);
+  save("accepted.json", "application/json", [JSON.stringify({ likely: "findings marked as fine", version: data.version, fine }, null, 1)]);
 });
 $("forget").addEventListener("click", () => { marks.clear(); remember(); narrow(); });
 // On paper nothing unfolds: a hundred findings are printed, and how many there are besides.

@@ -19,7 +19,7 @@ HELP = (
     "Writes a report for the browser (report.html), a score per row (scores.csv) and the findings as JSON "
     "(summary.json) to the folder OUT. A table of more than 67 million numbers is read in blocks: models are fitted "
     "to about 100,000 of its rows, all rows are scored, and the scores are written to scores.parquet.\n\n"
-    "Exit codes: 0 done, 1 the data failed --fail-above or --since, 2 error."
+    "Exit codes: 0 done, 1 the data failed --fail-above or --previous, 2 error."
 )
 EXAMPLES = "\n\n".join(
     (
@@ -65,7 +65,7 @@ IdColumn = Annotated[
     str | None,
     typer.Option("--id", help="Column that names the rows.", metavar="COLUMN", rich_help_panel=_TABLE),
 ]
-KnownFile = Annotated[
+AcceptedFile = Annotated[
     Path | None,
     typer.Option(
         help="File of findings that you marked as fine in an earlier report; they are left out.",
@@ -73,7 +73,7 @@ KnownFile = Annotated[
         rich_help_panel=_REPORT,
     ),
 ]
-Since = Annotated[
+Previous = Annotated[
     Path | None,
     typer.Option(
         help="summary.json of an earlier audit: report new findings only, and exit with code 1 if there are any.",
@@ -133,8 +133,8 @@ def audit_command(
     task: Task = "auto",
     test: Test = None,
     id_column: IdColumn = None,
-    known: KnownFile = None,
-    since: Since = None,
+    accepted: AcceptedFile = None,
+    previous: Previous = None,
     logits: Logits = None,
     labels: Labels = None,
     features: Features = None,
@@ -154,27 +154,27 @@ def audit_command(
     files = {"--test": test, "--logits": logits, "--labels": labels, "--features": features}
     _check_together(files | {"DATA": data or None, "--target": target, "--classes": classes, "--id": id_column}, task)
     table, inputs = one_or_several(data)
-    _keep_inputs(out, {"--known": known, "--since": since, **files}, inputs)
+    _keep_inputs(out, {"--accepted": accepted, "--previous": previous, **files}, inputs)
     with writable(out, create=True), progress() as tell, computing(engine, scheduler):
         report = audit(
             table,
             target,
             task=task,
             test=test,
-            id=id_column,
-            known=known,
-            since=since,
+            id_column=id_column,
+            accepted=accepted,
+            previous=previous,
             logits=logits,
             labels=labels,
             features=features,
             classes=classes.split(",") if classes else None,
-            seed=seed,
+            random_state=seed,
             progress=tell,
         )
         tell("writing", 1.0)
         page = report.save(out, shlex.join(["likely", *sys.argv[1:]]))
     _print(report, page)
-    if failure := _failure(report, fail_above, since):
+    if failure := _failure(report, fail_above, previous):
         typer.echo(f"likely: {failure}", err=True)
         raise typer.Exit(1)
 
@@ -201,15 +201,15 @@ def _print(report: Audit, page: Path) -> None:
     typer.echo(safe(str(page)))
 
 
-def _failure(report: Audit, fail_above: float | None, since: Path | None) -> str | None:
-    """Return why the data failed ``--fail-above`` or ``--since``; None if they passed."""
+def _failure(report: Audit, fail_above: float | None, previous: Path | None) -> str | None:
+    """Return why the data failed ``--fail-above`` or ``--previous``; None if they passed."""
     if fail_above is not None:
-        new = "new and " if since is not None else ""
+        new = "new and " if previous is not None else ""
         failed = report.share > fail_above
         sentence = f"{report.share:.2%} of rows are {new}suspicious, more than the {fail_above:.2%} allowed"
         return sentence if failed else None
-    if since is not None and report.entries:
-        return f"{len(report.suspicious):,} rows are suspicious that were not in {since}"
+    if previous is not None and report.entries:
+        return f"{len(report.suspicious):,} rows are suspicious that were not in {previous}"
     return None
 
 
