@@ -9,8 +9,9 @@ import pytest
 from sklearn.datasets import load_diabetes, load_iris, load_wine
 
 import likely
-from likely.auditing import Audit, pipeline
+from likely.auditing import Audit, Finding, Suspect, pipeline
 from likely.auditing._long_audit import LongAudit
+from likely.auditing._sample import Sample
 
 
 def planted(load: Any, columns: list[str]) -> pd.DataFrame:
@@ -65,3 +66,15 @@ def test_findings_do_not_depend_on_where_the_table_is(
             check_dtype=False,
             rtol=1e-5,
         )
+
+
+def test_a_new_check_is_one_line_of_the_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def negative(sample: Sample) -> Finding:
+        rows = np.flatnonzero((sample.columns.typed["ash"] < 0).to_numpy())
+        suspects = tuple(Suspect(int(row), "negative", 0.9, "ash is negative") for row in rows)
+        return Finding("negative", "Negative", f"{len(rows)} rows.", rows, np.full(len(rows), 0.9), suspects)
+
+    monkeypatch.setattr(pipeline, "SAMPLE_CHECKS", (*pipeline.SAMPLE_CHECKS, negative))
+    report = likely.audit(planted(load_wine, ["ash"]))
+    assert report.findings[-1].rows.tolist() == [50]
+    assert "ash is negative" in report.save(tmp_path).read_text()

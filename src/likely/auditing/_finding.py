@@ -21,7 +21,7 @@ class Chip(NamedTuple):
     colour: str
 
 
-# The kinds of problem in the order of a page. None: what is found concerns all rows.
+# The kinds of problem in the order of a page; others come last. None: what is found concerns all rows.
 KINDS: dict[str, Chip | None] = {
     "overview": None,
     "labels": Chip("label", "red"),
@@ -212,7 +212,7 @@ def chip(kind: str) -> Chip:
     >>> chip("rows")
     Chip(word='odd row', colour='violet')
     """
-    return KINDS[kind] or Chip(kind, "violet")
+    return KINDS.get(kind) or Chip(kind, "violet")
 
 
 def cell_text(value: Any) -> str:

@@ -42,8 +42,9 @@ class Found:
     scores_file: ClassVar[str] = "scores.csv"  # holds the scores of all rows
 
     def __post_init__(self) -> None:
-        place = list(KINDS).index
-        object.__setattr__(self, "findings", tuple(sorted(self.findings, key=lambda finding: place(finding.name))))
+        places = {kind: place for place, kind in enumerate(KINDS)}
+        ordered = sorted(self.findings, key=lambda finding: places.get(finding.name, len(places)))
+        object.__setattr__(self, "findings", tuple(ordered))
 
     def without(self, accepted: Accepted) -> Self:
         """The same audit without what is known.

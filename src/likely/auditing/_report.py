@@ -39,7 +39,8 @@ def page(audit: Found, command: str = "") -> str:
         counts=_counts(audit),
         most=_ENTRIES,
         blamed=_blamed(audit),
-        kinds=KINDS,
+        chip=chip,
+        of_table=[kind for kind, of_rows in KINDS.items() if of_rows is None],
         data=Markup(_script(_data(audit, command))),
         command=command,
         style=Markup(style),
@@ -97,7 +98,7 @@ def _counts(audit: Found) -> dict[str, int]:
     counts: dict[str, int] = {}
     for entry in audit.entries:
         counts[entry.kind] = counts.get(entry.kind, 0) + len(entry.rows)
-    return {kind: counts[kind] for kind in KINDS if kind in counts}
+    return {finding.name: counts[finding.name] for finding in audit.findings if finding.name in counts}
 
 
 def _blamed(audit: Found) -> list[str]:
