@@ -237,3 +237,18 @@ def label(name: str) -> str:
     shown = "".join(sign for sign in name if sign.isprintable())
     shown = shown if len(shown) <= 40 else shown[:39] + "…"
     return shown.replace("$", r"\$")
+
+
+def verdict(wrong: bool) -> str:
+    """In a word, what is thought of a row."""
+    return "wrong" if wrong else "odd"
+
+
+def plain(value: Any) -> Any:
+    """NumPy's numbers as Python's, and what is not finite as null, which JSON lacks a word for."""
+    if isinstance(value, dict):
+        return {str(key): plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(part) for part in value]
+    value = value.item() if isinstance(value, np.generic) else value
+    return None if isinstance(value, float) and not np.isfinite(value) else value

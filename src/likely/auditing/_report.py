@@ -7,16 +7,18 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from markupsafe import Markup, escape
 
 from likely._page.html import render
-from likely.auditing._finding import KINDS, Suspect, cell_text, chip
-from likely.auditing._found import Found, plain, verdict
+from likely.auditing._finding import KINDS, Suspect, cell_text, chip, plain, verdict
 from likely.auditing._known import VERSION
 from likely.auditing._ranking import Entry
+
+if TYPE_CHECKING:
+    from likely.auditing._audit import Audit
 
 _CELLS = 24  # values of a row that are shown; those named in its reasons come first
 _LONG = 200  # signs of a cell
@@ -28,7 +30,7 @@ _PLAIN = 100  # entries that the page shows where scripts are off
 _NOTEBOOK = 10  # entries that a notebook shows
 
 
-def page(audit: Found, command: str = "") -> str:
+def page(audit: Audit, command: str = "") -> str:
     """One HTML file that needs nothing but itself, and may not fetch anything even if it wanted to."""
     folder = Path(__file__).parent
     style, script = (folder.joinpath(f"page.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
@@ -49,7 +51,7 @@ def page(audit: Found, command: str = "") -> str:
     )
 
 
-def extract(audit: Found) -> str:
+def extract(audit: Audit) -> str:
     """The first entries as a small table, for a notebook."""
     rows = "".join(
         f"<tr><td>{escape(meaning(entry)[0])}</td><td>{escape(who(audit, entry))}</td>"
@@ -81,19 +83,19 @@ def meaning(entry: Entry | Suspect) -> tuple[str, str]:
     return "odd", f"{chance}. It may be right: check it before you change it."
 
 
-def who(audit: Found, entry: Entry) -> str:
+def who(audit: Audit, entry: Entry) -> str:
     """The row of an entry by its name, or how many rows there are."""
     if len(entry.rows) > 1:
         return f"{len(entry.rows):,} rows"
     return named(audit, int(entry.rows[0]))
 
 
-def named(audit: Found, row: int) -> str:
+def named(audit: Audit, row: int) -> str:
     """A row by its name, which may be long, or by its place."""
     return _cut(audit.names.called(row), 60)
 
 
-def _counts(audit: Found) -> dict[str, int]:
+def _counts(audit: Audit) -> dict[str, int]:
     """How many entries there are of each kind and with each verdict, of those that occur."""
     counts: dict[str, int] = {}
     for entry in audit.entries:
@@ -101,7 +103,7 @@ def _counts(audit: Found) -> dict[str, int]:
     return {finding.name: counts[finding.name] for finding in audit.findings if finding.name in counts}
 
 
-def _blamed(audit: Found) -> list[str]:
+def _blamed(audit: Audit) -> list[str]:
     """The columns that some reason names, in the order of the table."""
     if audit.values is None:
         return []
@@ -115,7 +117,7 @@ def _shown(entry: Entry) -> dict[str, str]:
     return {"word": word, "colour": "red" if entry.wrong else colour, "headline": _cut(entry.headline)}
 
 
-def _data(audit: Found, command: str) -> dict[str, Any]:
+def _data(audit: Audit, command: str) -> dict[str, Any]:
     """What the script of the page shows: entries, and the rows in them.
 
     There may be thousands: sentences and names of columns, which are the same for many rows, stand by their place in a
@@ -167,7 +169,7 @@ def _with_values(entries: Sequence[Entry]) -> list[int]:
 
 
 def _entry(
-    audit: Found, entry: Entry, most: int, values: Mapping[int, Any], sentences: _Places, names: _Places
+    audit: Audit, entry: Entry, most: int, values: Mapping[int, Any], sentences: _Places, names: _Places
 ) -> dict[str, Any]:
     """An entry, with at most so many of its rows."""
     short, long = meaning(entry)
@@ -199,7 +201,7 @@ def _entry(
 
 
 def _reasons(
-    audit: Found, suspect: Suspect, values: Mapping[int, Any], sentences: _Places, names: _Places
+    audit: Audit, suspect: Suspect, values: Mapping[int, Any], sentences: _Places, names: _Places
 ) -> dict[str, Any]:
     """Why a row is suspicious, and its values beside those of similar rows."""
     shown: dict[str, Any] = {"score": round(suspect.score, 6), "long": sentences[meaning(suspect)[1]]}
@@ -215,7 +217,7 @@ def _reasons(
     return shown
 
 
-def _cells(audit: Found, rows: list[int]) -> dict[int, list[tuple[str, str, str, bool]]]:
+def _cells(audit: Audit, rows: list[int]) -> dict[int, list[tuple[str, str, str, bool]]]:
     """For each row its columns, their values, what rows like it have there, and whether this differs."""
     if audit.values is None or not rows:
         return {row: [] for row in rows}

@@ -19,12 +19,11 @@ import pandas as pd
 
 from likely._rows.sources import Source, is_one_file, source_of
 from likely._typing import Index
-from likely.auditing._audit import Audit, Progress
+from likely.auditing._audit import Audit, Compare, Progress
 from likely.auditing._column_sums import Sums
 from likely.auditing._columns import ColumnReader, Columns, read_columns
 from likely.auditing._duplicates import find_twins
 from likely.auditing._finding import Finding
-from likely.auditing._found import Compare
 from likely.auditing._identity_search import find_identities
 from likely.auditing._known import RowNames
 from likely.auditing._long_audit import LongAudit
