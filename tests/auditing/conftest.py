@@ -5,7 +5,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from likely.auditing import blocks as by_blocks
+from likely.auditing import pipeline
 from quick_audits import small_models_of
 
 
@@ -18,8 +18,8 @@ def small_models(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[pd.DataFrame], str]:
     """Write a table to three files, which are read one after the other; models see every sixth row."""
-    for name, value in (("AT_ONCE", 100), ("SAMPLE", 500), ("_LEAST", 500)):
-        monkeypatch.setattr(by_blocks, name, value)
+    for name, value in (("AT_ONCE", 100), ("SAMPLE", 500), ("LEAST_SAMPLE", 500)):
+        monkeypatch.setattr(pipeline, name, value)
 
     def write(table: pd.DataFrame) -> str:
         for number, part in enumerate(np.array_split(np.arange(len(table)), 3)):

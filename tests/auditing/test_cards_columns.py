@@ -11,15 +11,19 @@ from likely.auditing import Audit, Finding
 from likely.auditing._columns import read_columns
 from likely.auditing._leaks import tells
 from likely.auditing._read import read_table
-from likely.auditing._table import first_questions
-from likely.auditing.checks._gaps import depends
+from likely.auditing.checks._faulty_columns import faulty_columns
+from likely.auditing.checks._gaps import depends, gaps
+from likely.auditing.checks._order import order
+from likely.auditing.checks._overview import overview
 
 
 def ask(
     frame: pd.DataFrame, target: str | None = None, task: str = "none", id: str | None = None
 ) -> dict[str, Finding]:
     table = read_table(frame).frame
-    found = first_questions(table, read_columns(table, id), target, task)
+    columns = read_columns(table, id)
+    of_target = [check(columns, target, task) for check in (overview, gaps)]
+    found = [*of_target, faulty_columns(table, columns, target), order(columns, target)]
     return {finding.name: finding for finding in found if finding is not None}
 
 
@@ -208,7 +212,7 @@ def test_the_audit_has_the_cards_and_an_id_is_read_by_none_of_them() -> None:
     assert {"overview", "columns", "order"} <= set(findings)
     assert list(why(findings["columns"], "identifier")) == ["customer"]
     table["customer"] = np.arange(200)  # sorted, counting, and no news to the user
-    named = {finding.name: finding for finding in likely.audit(table, id="customer").findings}
+    named = {finding.name: finding for finding in likely.audit(table, id_column="customer").findings}
     assert named["columns"].summary.startswith("No column is constant")
     assert named["order"].numbers["columns"] == []
     assert named["overview"].numbers["kinds"]["name"] == 1

@@ -86,14 +86,16 @@ def test_every_copy_belongs_to_its_group() -> None:
     table = pd.DataFrame(rng.normal(size=(4000, 3)), columns=list("abc"))
     table["name"] = [f"H{row}" for row in range(4000)]
     table = pd.concat([table, table[:900].assign(name="copy")], ignore_index=True)
-    report = likely.audit(table, id="name")
+    report = likely.audit(table, id_column="name")
     (entry,) = [entry for entry in report.entries if entry.kind == "duplicates"]
     assert entry.headline == "900 rows: equal to another row"
     assert len(entry.suspects) == 900
     assert entry.suspects[3].headline == "equals name H3"
     # One mark is enough for all of them.
     fine = {"version": 1, "fine": [{"kind": "duplicates", "group": entry.group}]}
-    assert not [entry for entry in likely.audit(table, id="name", known=fine).entries if entry.kind == "duplicates"]
+    assert not [
+        entry for entry in likely.audit(table, id_column="name", accepted=fine).entries if entry.kind == "duplicates"
+    ]
 
 
 def test_rows_in_both_tables_are_one_entry() -> None:

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from likely.auditing import audit
-from likely.auditing import blocks as by_blocks
 from likely.auditing._exact import Curve, ExactRelations, between, exact_values
+from likely.auditing._long_audit import LongAudit
 
 
 def wages(rows: int = 600) -> pd.DataFrame:
@@ -41,7 +41,7 @@ def test_blocks_hold_values_against_the_relations_of_the_sample(
 ) -> None:
     table = wages(3000)
     report = audit(in_blocks(table), target=target)
-    assert isinstance(report, by_blocks.BlocksAudit)
+    assert isinstance(report, LongAudit)
     assert report.read == 500
     assert not [suspect.headline for suspect in report.suspects if suspect.wrong or "match" in suspect.headline]
     assert not [suspect for suspect in audit(table, target=target).suspects if suspect.wrong]

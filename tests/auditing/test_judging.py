@@ -285,7 +285,7 @@ def test_rows_that_share_a_name_are_told_apart(names: str) -> None:
     code = [f"h{row}" for row in range(200)]
     code[7] = code[30] = "h1" if names == "twice" else None
     table = pd.DataFrame({"code": code, "x": x, "y": y})
-    report = likely.audit(table, target="y", id="code")
+    report = likely.audit(table, target="y", id_column="code")
     count = 3 if names == "twice" else 2
     assert f"In code, {count} rows have names that others share; they are shown with their row number." in report.notes
     assert {report.names.called(row) for row in (7, 30)} == (
@@ -293,7 +293,7 @@ def test_rows_that_share_a_name_are_told_apart(names: str) -> None:
     )
     # What is known of one of them says nothing about another of the same value.
     first = [entry for entry in report.summary()["entries"] if entry["first"] == 7]
-    again = likely.audit(table, target="y", id="code", since={"entries": first})
+    again = likely.audit(table, target="y", id_column="code", previous={"entries": first})
     assert 30 in again.suspicious
     assert 7 not in again.suspicious
 
@@ -307,7 +307,7 @@ def test_rows_that_share_a_name_are_told_apart(names: str) -> None:
     ],
 )
 def test_marks_that_mark_nothing_are_refused(content: str, tmp_path: Path) -> None:
-    path = tmp_path / "known.json"
+    path = tmp_path / "accepted.json"
     path.write_text(content)
-    with pytest.raises(ValueError, match=r"known\.json is not a file of findings"):
-        likely.audit({"x": np.arange(30.0)}, known=path)
+    with pytest.raises(ValueError, match=r"accepted\.json is not a file of findings"):
+        likely.audit({"x": np.arange(30.0)}, accepted=path)

@@ -1,15 +1,11 @@
-"""A model's outputs: labels judged by logits and features, targets by predictions, with pictures of the rows."""
+"""A model's outputs: labels judged by logits and features."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from scipy.special import log_softmax
 from sklearn.metrics import average_precision_score
-from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
 
 import likely
 from likely.auditing._labels import judge_labels
@@ -78,7 +74,6 @@ def test_multiplying_the_logits_changes_nothing() -> None:
         ({"features": np.full((600, 2), np.inf)}, "features hold NaN"),
         ({"classes": ["a"]}, "class names"),
         ({"data": {"x": [1]}}, "not both"),
-        ({"images": np.zeros((5, 8, 8))}, "pictures"),
     ],
 )
 def test_outputs_that_do_not_fit_together_are_refused(change: dict[str, Any], message: str) -> None:
@@ -90,91 +85,3 @@ def test_outputs_that_do_not_fit_together_are_refused(change: dict[str, Any], me
 def test_nothing_to_audit() -> None:
     with pytest.raises(ValueError, match="give a table"):
         likely.audit()
-
-
-def test_images_from_a_folder_are_thumbnails_and_a_broken_one_is_none(tmp_path: Path) -> None:
-    from PIL import Image
-
-    logits, labels, _, bad = outputs(60, 0.1, seed=5)
-    folder = tmp_path / "images"
-    folder.mkdir()
-    for i in range(60):
-        Image.fromarray(np.full((300, 200, 3), 4 * i, np.uint8)).save(folder / f"{i:03}.png")
-    broken = folder / f"{min(bad):03}.png"
-    broken.write_bytes(b"no picture")
-    audit = likely.audit(logits=logits, labels=labels, images=folder)
-    assert audit.thumbnails is not None
-    assert audit.thumbnails(int(min(bad))) is None
-    assert str(audit.thumbnails(int(max(bad)))).startswith("data:image/jpeg;base64,")
-    audit.save(tmp_path / "out")
-    assert '"image":"data:image' in (tmp_path / "out" / "report.html").read_text()
-    with pytest.raises(ValueError, match="60 images, but there are 600 rows"):
-        likely.audit(logits=np.tile(logits, (10, 1)), labels=np.tile(labels, 10), images=folder)
-    with pytest.raises(FileNotFoundError):
-        likely.audit(logits=logits, labels=labels, images=tmp_path / "nowhere")
-
-
-@pytest.mark.parametrize("shape", [(8, 8), (8, 8, 3), (3, 8, 8), (1, 8, 8), (8, 8, 1)])
-@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
-def test_images_from_an_array(shape: tuple[int, ...], dtype: Any) -> None:
-    logits, labels, _, _ = outputs(60)
-    pictures = np.random.default_rng(0).uniform(0, 255, (60, *shape)).astype(dtype)
-    audit = likely.audit(logits=logits, labels=labels, images=pictures)
-    assert audit.thumbnails is not None
-    assert str(audit.thumbnails(3)).startswith("data:image/png;base64,")
-
-
-def network(outputs: int) -> nn.Module:
-    return nn.Sequential(nn.Linear(3, 16), nn.Tanh(), nn.Linear(16, outputs))
-
-
-def trained(model: nn.Module, x: torch.Tensor, y: torch.Tensor, loss: Any) -> nn.Module:
-    optimizer = torch.optim.Adam(model.parameters(), 0.02)
-    for _ in range(150):
-        optimizer.zero_grad()
-        loss(model(x), y).backward()
-        optimizer.step()
-    return model.train()
-
-
-def test_a_torch_classifier_and_its_loader() -> None:
-    x = torch.randn(800, 3)
-    truth = (x[:, 0] > 0).long() + (x[:, 1] > 0).long()
-    model = trained(network(3), x[:400], truth[:400], nn.functional.cross_entropy)
-    labels = truth[400:].clone()
-    clear = (x[400:, :2].abs().amin(1) > 0.5).nonzero()[:20, 0]
-    labels[clear] = (labels[clear] + 1) % 3
-    weights = [own.clone() for own in model.parameters()]
-    audit = likely.audit(model, DataLoader(TensorDataset(x[400:], labels), 64))
-    found = next(f for f in audit.findings if f.name == "labels").rows
-    assert len(set(found.tolist()) & set(clear.tolist())) >= 15
-    assert model.training
-    assert all(torch.equal(a, b) for a, b in zip(weights, model.parameters(), strict=True))
-    assert not model[2]._forward_pre_hooks
-
-
-def test_a_torch_regressor_and_its_loader() -> None:
-    x = torch.randn(800, 3)
-    y = x.sum(1, keepdim=True) + 0.1 * torch.randn(800, 1) + 20
-    model = trained(network(1), x[:400], y[:400] - 20, nn.functional.mse_loss)
-    with torch.no_grad():
-        model[2].bias += 20
-    targets = y[400:].clone()
-    targets[5] *= 100
-    audit = likely.audit(model, DataLoader(TensorDataset(x[400:], targets), 64))
-    assert audit.task == "regression"
-    assert audit.suspects[0].row == 5
-    assert {finding.name for finding in audit.findings} >= {"targets", "calibration", "rows"}
-
-
-def test_loaders_that_cannot_be_used() -> None:
-    model = network(3)
-    with pytest.raises(ValueError, match="give the loader"):
-        likely.audit(model)
-    with pytest.raises(ValueError, match="is empty"):
-        likely.audit(model, [])
-    with pytest.raises(ValueError, match="batches"):
-        likely.audit(model, [torch.zeros(5, 3)])
-    with pytest.raises(ValueError, match="one number per row"):
-        likely.audit(model, [(torch.zeros(30, 3), torch.zeros(30))])
-    assert not model[2]._forward_pre_hooks

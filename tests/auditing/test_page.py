@@ -15,7 +15,7 @@ import pytest
 
 from auditing.browser import CHROMIUM, Browser
 from likely.auditing import Audit, Finding, Reason, Suspect
-from likely.auditing._known import Known
+from likely.auditing._known import Accepted
 from likely.auditing._report import _data, page
 
 NASTY = "<script>document.title = 'owned'</script><img src=x onerror=\"document.title='owned'\">"
@@ -143,7 +143,7 @@ def test_it_sorts(browser: Browser) -> None:
 
 @needs_browser
 def test_what_is_marked_as_fine_is_left_out_by_the_next_audit(browser: Browser) -> None:
-    from likely.auditing._known import Known
+    from likely.auditing._known import Accepted
 
     browser.run("window.kept = null; window.save_as = save; save = (name, type, parts) => { kept = parts.join('') }")
     click(browser, '[data-row="31"] .fine')
@@ -154,7 +154,7 @@ def test_what_is_marked_as_fine_is_left_out_by_the_next_audit(browser: Browser) 
     click(browser, "#forget")
     browser.run("save = save_as")
     assert browser.run("document.getElementById('marked').hidden")
-    left = made().without(Known.read(fine, "known"))
+    left = made().without(Accepted.read(fine, "known"))
     assert [suspect.row for suspect in left.suspects] == [12, 7]
     assert left.hidden == 3
 
@@ -330,4 +330,4 @@ def test_thousands_of_entries_are_saved_and_known_again(tmp_path: Path) -> None:
     report = Audit("big", 3000, "none", None, (finding,), values=table)
     report.save(tmp_path)
     assert report.lede() == "of 3,000 rows, 2,000 are probably wrong and 1,000 are odd but may be right."
-    assert not report.without(Known.read(tmp_path / "summary.json", "since")).entries
+    assert not report.without(Accepted.read(tmp_path / "summary.json", "since")).entries

@@ -12,7 +12,7 @@ import likely
 from auditing.test_table import houses
 from likely import cli
 from likely.auditing import Audit, Finding, Suspect
-from likely.auditing._known import Known, RowNames
+from likely.auditing._known import Accepted, RowNames
 
 
 def likely_audit(*words: str | Path) -> Result:
@@ -73,14 +73,14 @@ def table(tmp_path: Path) -> Path:
 
 
 def test_rows_are_called_by_the_column_that_names_them(table: Path) -> None:
-    report = likely.audit(table, target="price", id="house")
+    report = likely.audit(table, target="price", id_column="house")
     assert report.frame()["house"][0] == "H007"
     assert "house H007" in repr(report)
     assert report.scores["house"].tolist()[:2] == ["H000", "H001"]
     with pytest.raises(ValueError, match="did you mean 'house'"):
-        likely.audit(table, target="price", id="hous")
+        likely.audit(table, target="price", id_column="hous")
     with pytest.raises(ValueError, match="cannot both name the rows and be the target"):
-        likely.audit(table, target="price", id="price")
+        likely.audit(table, target="price", id_column="price")
 
 
 def test_the_next_audit_shows_only_what_is_new_and_its_exit_code_says_so(table: Path, tmp_path: Path) -> None:
@@ -105,12 +105,12 @@ def test_the_next_audit_shows_only_what_is_new_and_its_exit_code_says_so(table: 
 
 
 def test_a_named_row_stays_known_when_a_column_is_added(table: Path) -> None:
-    before = likely.audit(table, target="price", id="house")
+    before = likely.audit(table, target="price", id_column="house")
     first = before.suspects[0]
     fine = {"version": 1, "fine": [before.names.mark(first, before.names.keys([first.row])[0])]}
     frame = pd.read_csv(table)
     frame["area"] = np.arange(150) % 7
-    after = likely.audit(frame, target="price", id="house", known=fine)
+    after = likely.audit(frame, target="price", id_column="house", accepted=fine)
     assert (first.row, first.kind) not in {(suspect.row, suspect.kind) for suspect in after.suspects}
     assert after.hidden >= 1
 
@@ -119,11 +119,11 @@ def test_a_named_row_stays_known_when_a_column_is_added(table: Path) -> None:
     "content", ["[]", "{}", '{"fine": 3}', '{"entries": [{}]}', '{"version": 9, "fine": []}', "no"]
 )
 def test_a_file_that_is_none_is_refused_in_one_line(content: str, table: Path, tmp_path: Path) -> None:
-    path = tmp_path / "known.json"
+    path = tmp_path / "accepted.json"
     path.write_text(content)
     done = likely_audit(table, "--accepted", path, "--out", tmp_path / "out")
     assert done.exit_code == 2
-    assert "known.json" in done.output
+    assert "accepted.json" in done.output
     assert "Traceback" not in done.output
-    with pytest.raises(ValueError, match=r"known\.json"):
-        Known.read(path, "known")
+    with pytest.raises(ValueError, match=r"accepted\.json"):
+        Accepted.read(path, "known")

@@ -89,4 +89,4 @@ def test_a_row_is_told_once_and_known_by_that() -> None:
     assert size.headline.startswith("x = ")
     assert report.scores["target_wrong"].notna().all()
     summary = json.loads(json.dumps(report.summary()))
-    assert not likely.audit(frame, target="price", since=summary).entries
+    assert not likely.audit(frame, target="price", previous=summary).entries

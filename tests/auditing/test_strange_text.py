@@ -7,11 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import torch
-from torch.utils.data import TensorDataset
 
 import likely
-from likely.auditing._datasets import open_dataset
 from likely.auditing._read import read_table
 
 HALF = "half \ud83d"
@@ -50,26 +47,14 @@ def test_half_a_sign_in_names() -> None:
     report = likely.audit(frame, target=HALF)
     assert report.target == "half \\ud83d"
     table = pd.DataFrame({**numbers(), "name": pd.Series([f"{HALF} {row}" for row in range(60)], dtype=object)})
-    assert likely.audit(table, id="name").names.called(2) == "name half \\ud83d 2"
+    assert likely.audit(table, id_column="name").names.called(2) == "name half \\ud83d 2"
 
 
-def test_half_a_sign_in_classes_and_in_texts_of_a_data_set() -> None:
+def test_half_a_sign_in_classes() -> None:
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 2, 60)
     report = likely.audit(logits=4 * np.eye(2)[labels], labels=labels, classes=["a", HALF])
     assert "half \\ud83d" in report.findings[0].summary
-
-    class Texts(torch.utils.data.Dataset[tuple[str, int]]):
-        def __len__(self) -> int:
-            return 30
-
-        def __getitem__(self, row: int) -> tuple[str, int]:
-            return HALF, row % 2
-
-    opened = open_dataset(Texts())
-    assert opened is not None
-    assert opened.table["text"][0] == "half \\ud83d"
-    assert open_dataset(TensorDataset(torch.zeros(4, 2))) is not None
 
 
 def test_what_can_be_written_is_left_alone() -> None:

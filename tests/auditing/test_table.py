@@ -173,7 +173,7 @@ def test_recalibration_brings_coverage_closer() -> None:
 
 def test_the_same_seed_gives_the_same_audit() -> None:
     table, _ = flowers(150)
-    first, second = (likely.audit(table, target="kind", seed=3) for _ in range(2))
+    first, second = (likely.audit(table, target="kind", random_state=3) for _ in range(2))
     pd.testing.assert_frame_equal(first.scores, second.scores)
 
 

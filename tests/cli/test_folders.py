@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from likely import auditing, cli
-from likely.auditing import blocks as by_blocks
+from likely.auditing import pipeline
 from likely.cli import fit
 from quick_audits import small_models_of
 from quick_stacks import cut_short
@@ -62,7 +62,7 @@ def small_models(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def beyond(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have any table be too large to be read at once."""
-    monkeypatch.setattr(by_blocks, "AT_ONCE", 100)
+    monkeypatch.setattr(pipeline, "AT_ONCE", 100)
 
 
 def scores_of(folder: Path) -> pd.DataFrame:
@@ -89,7 +89,7 @@ def test_a_small_folder_is_audited_as_one_file(tmp_path: Path, monkeypatch: pyte
 @pytest.mark.usefixtures("beyond")
 def test_where_the_sample_is_all_rows_odd_rows_are_those_of_one_file(tmp_path: Path, blocks: int) -> None:
     frame = table().drop(columns="price")
-    known = auditing._table.audit_data(frame, None, "auto", None, 0, lambda *_: None)
+    known = pipeline.audit_table(frame, None, "auto", None, 0, lambda *_: None)
     found = auditing.audit(str(in_files(frame, tmp_path / "parts", blocks)))
     found.save(tmp_path / "out")
     scores, own = scores_of(tmp_path / "out"), known.scores
@@ -105,8 +105,8 @@ def test_where_the_sample_is_all_rows_odd_rows_are_those_of_one_file(tmp_path: P
 def test_of_a_long_table_all_rows_are_scored_and_the_worst_are_listed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(by_blocks, "SAMPLE", 400)
-    monkeypatch.setattr(by_blocks, "_LEAST", 400)
+    monkeypatch.setattr(pipeline, "SAMPLE", 400)
+    monkeypatch.setattr(pipeline, "LEAST_SAMPLE", 400)
     parts = in_files(table(), tmp_path / "parts", 3)
     out = tmp_path / "out"
     done = likely_command("audit", parts, "--target", "price", "--out", out)
@@ -129,8 +129,8 @@ def test_of_a_long_table_all_rows_are_scored_and_the_worst_are_listed(
 
 @pytest.mark.usefixtures("beyond")
 def test_labels_names_and_known_findings_of_a_long_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(by_blocks, "SAMPLE", 800)
-    monkeypatch.setattr(by_blocks, "_LEAST", 800)
+    monkeypatch.setattr(pipeline, "SAMPLE", 800)
+    monkeypatch.setattr(pipeline, "LEAST_SAMPLE", 800)
     rng = np.random.default_rng(0)
     truth = rng.integers(0, 2, ROWS)
     frame = pd.DataFrame({"x": 3 * truth + 0.3 * rng.normal(size=ROWS), "z": rng.normal(size=ROWS)})

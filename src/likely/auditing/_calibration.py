@@ -14,7 +14,7 @@ from torch.distributions import Normal
 
 from likely._page import Picture, Table
 from likely._page.svg import SERIES, panel, styled, to_svg
-from likely._typing import Array
+from likely._typing import Array, Index
 from likely.auditing._finding import Finding
 from likely.auditing._labels import LabelVerdict
 from likely.auditing._target_verdict import TargetVerdict
@@ -30,7 +30,7 @@ from likely.plots import PITDisplay, ReliabilityDisplay
 _SHOWN = 50_000  # rows that speak for all
 
 
-def classifier_calibration(logits: NDArray[np.floating], y: NDArray[np.int64], verdict: LabelVerdict) -> Finding:
+def classifier_calibration(logits: NDArray[np.floating], y: Index, verdict: LabelVerdict) -> Finding:
     """Before: the model's own probabilities. After: those at the predicted temperatures, fitted to other rows."""
     some = np.random.RandomState(0).permutation(len(y))[:_SHOWN]
     labels = y[some]
@@ -81,7 +81,7 @@ def _finding(numbers: list[dict[str, float]], key: str, name: str, picture: Call
 
 
 @styled
-def _reliability(y: NDArray[np.int64], before: Array, after: Array) -> Picture:
+def _reliability(y: Index, before: Array, after: Array) -> Picture:
     figure, axes = panel(4.6, 4.2)
     for p, name, colour in ((before, "before", SERIES[4]), (after, "after", SERIES[1])):
         ReliabilityDisplay.from_predictions(y, p, name=name, ax=axes, histogram=False, color=colour)

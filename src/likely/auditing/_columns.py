@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -11,12 +12,13 @@ from numpy.typing import NDArray
 from sklearn.preprocessing import StandardScaler
 
 from likely._rows.columns import days
+from likely._typing import Array, Index, Mask
 from likely.auditing._words import EXACT, ISO_DATE, MOSTLY
 
 Kind = Literal["number", "category", "date", "text", "identifier", "constant", "empty", "name"]
 MODELLED = ("number", "category", "date")
-_LEVELS = 10  # of a category that get a column of zeros and ones each
-_FAR = 1e18  # further out is not told apart, so that squares stay finite in single precision
+_INDICATED_LEVELS = 10  # of a category that get a column of zeros and ones each
+_FARTHEST = 1e18  # further out is not told apart, so that squares stay finite in single precision
 
 
 class OddCell(NamedTuple):
@@ -70,29 +72,85 @@ def read_columns(frame: pd.DataFrame, id: str | None = None) -> Columns:
     return Columns(kinds, table, tuple(odd))
 
 
+@dataclass(frozen=True)
+class ColumnReader:
+    """What the columns of a sample hold, to read further rows by."""
+
+    kinds: dict[str, Any]
+    levels: dict[str, list[str]]
+
+    @classmethod
+    def of(cls, columns: Columns, leave_out: Collection[str] = ()) -> Self:
+        """Learn from a sample."""
+        names = [name for name in columns.named(*MODELLED) if name not in leave_out]
+        levels = {name: as_numbers(columns.typed[name])[1] for name in names}
+        return cls(
+            {name: columns.kinds[name] for name in names},
+            {name: names_of_levels for name, names_of_levels in levels.items() if names_of_levels is not None},
+        )
+
+    def typed(self, block: pd.DataFrame) -> pd.DataFrame:
+        """The columns of a block with their own types: numbers as floats, dates as days, categories as strings."""
+        return pd.DataFrame({name: as_kind(block[name], kind) for name, kind in self.kinds.items()}, index=block.index)
+
+    def codes(self, name: str, words: Any) -> Array:
+        """The places of levels, NaN where one is missing; a level that the sample lacks comes after all others."""
+        missing = pd.isna(words)
+        places = pd.Index(self.levels[name]).get_indexer(pd.Index(np.where(missing, "", words)))
+        return np.where(missing, np.nan, np.where(places < 0, len(self.levels[name]), places))
+
+    def indicated(self, name: str) -> list[str]:
+        """The levels of a column that have a column of zeros and ones each."""
+        levels = self.levels.get(name, [])
+        return levels if len(levels) <= _INDICATED_LEVELS else []
+
+    def design(self, typed: pd.DataFrame) -> NDArray[np.float32]:
+        """Numbers for models, NaN where a value is missing.
+
+        A category of up to ten levels has a column of zeros and ones per level; one of more, the place of its level in
+        the order of frequency, which trees can cut.
+        """
+        parts = [np.zeros((len(typed), 0), np.float32)]
+        for name in self.kinds:
+            values = typed[name].to_numpy()
+            if name in self.levels:
+                numbers = self.codes(name, values)[:, None]
+            else:
+                numbers = np.clip(values.astype(np.float64), -_FARTHEST, _FARTHEST)[:, None]
+            if levels := self.indicated(name):
+                numbers = np.where(np.isnan(numbers), np.nan, numbers == np.arange(len(levels)))
+            parts.append(numbers.astype(np.float32))
+        return np.concatenate(parts, axis=1)
+
+
 def design(typed: pd.DataFrame, kinds: dict[str, Kind]) -> tuple[NDArray[np.float32], list[str]]:
-    """Numbers for models, NaN where a value is missing, and the column each is of.
+    """Numbers for models, as :class:`ColumnReader` makes them, and the column each is of."""
+    reader = ColumnReader.of(Columns({name: kind for name, kind in kinds.items() if name in typed}, typed, ()))
+    return reader.design(typed), [name for name in reader.kinds for _ in range(len(reader.indicated(name)) or 1)]
 
-    A category of up to ten levels has a column of zeros and ones per level; one of more, the place of its level in the
-    order of frequency, which trees can cut.
+
+def as_kind(column: pd.Series[Any], kind: str) -> Any:
+    """A column's values as those of a kind; what is not of the kind is missing.
+
+    >>> as_kind(pd.Series(["1", "x", None]), "number").tolist(), as_kind(pd.Series([True, None]), "category").tolist()
+    ([1.0, nan, nan], ['True', None])
     """
-    parts: list[NDArray[np.float32]] = []
-    owners: list[str] = []
-    for name, kind in kinds.items():
-        if kind not in MODELLED or name not in typed:
-            continue
-        values, levels = as_numbers(typed[name])
-        numbers = values[:, None]
-        if levels is not None and len(levels) <= _LEVELS:
-            numbers = np.where(np.isnan(numbers), np.nan, numbers == np.arange(len(levels)))
-        parts.append(numbers.astype(np.float32))
-        owners += [name] * numbers.shape[1]
-    if not parts:
-        return np.zeros((len(typed), 0), np.float32), []
-    return np.concatenate(parts, axis=1), owners
+    if kind == "number":
+        numeric = pd.api.types.is_numeric_dtype(column.dtype)
+        read = column if numeric else pd.to_numeric(column.astype(object), errors="coerce")
+        values = read.to_numpy(np.float64, na_value=np.nan)
+        return np.where(np.isinf(values), np.nan, values)
+    if kind == "date":
+        times = days(column)
+        stamps = pd.to_datetime(column, format="ISO8601", errors="coerce", utc=True) if times is None else None
+        return times if stamps is None else days(stamps)
+    missing = column.isna().to_numpy(bool)
+    words = np.full(len(column), None, dtype=object)
+    words[~missing] = [str(value) for value in column[~missing].tolist()]
+    return words
 
 
-def standardised(X: NDArray[np.floating]) -> NDArray[np.float64]:
+def standardised(X: NDArray[np.floating]) -> Array:
     """Columns of mean zero and deviation one, NaN where a value is missing.
 
     >>> standardised(np.array([[1.0, np.nan], [3.0, np.nan]])).tolist()
@@ -110,15 +168,15 @@ def for_a_line(X: NDArray[np.floating], most: int = 200) -> NDArray[np.float32]:
     return features
 
 
-def as_numbers(column: pd.Series[Any]) -> tuple[NDArray[np.float64], list[str] | None]:
+def as_numbers(column: pd.Series[Any]) -> tuple[Array, list[str] | None]:
     """The numbers of a column, NaN where one is missing, or the places of its levels and the levels."""
     if pd.api.types.is_numeric_dtype(column.dtype):
-        return np.clip(column.to_numpy(np.float64), -_FAR, _FAR), None
+        return np.clip(column.to_numpy(np.float64), -_FARTHEST, _FARTHEST), None
     codes, levels = ranked(column)
     return np.where(codes < 0, np.nan, codes), levels
 
 
-def ranked(column: pd.Series[Any]) -> tuple[NDArray[np.int64], list[str]]:
+def ranked(column: pd.Series[Any]) -> tuple[Index, list[str]]:
     """Each value as the place of its level in the order of frequency, -1 where it is missing, and the levels.
 
     Levels that are equally frequent are in the order of their names, whatever the order of the rows.
@@ -148,7 +206,7 @@ def _read(name: str, column: pd.Series[Any]) -> tuple[Kind, Any, list[OddCell]]:
     return _words(name, column, missing)
 
 
-def _words(name: str, column: pd.Series[Any], missing: NDArray[np.bool_]) -> tuple[Kind, Any, list[OddCell]]:
+def _words(name: str, column: pd.Series[Any], missing: Mask) -> tuple[Kind, Any, list[OddCell]]:
     """A column of anything: numbers or dates with a few odd cells, or a category, or names, or text."""
     words = _strings(column, missing)
     present = words[~missing]
@@ -174,7 +232,7 @@ def _words(name: str, column: pd.Series[Any], missing: NDArray[np.bool_]) -> tup
     return "text" if long or distinct < len(present) else "identifier", words, []
 
 
-def _numbers(name: str, values: NDArray[np.float64], odd: list[OddCell]) -> tuple[Kind, Any, list[OddCell]]:
+def _numbers(name: str, values: Array, odd: list[OddCell]) -> tuple[Kind, Any, list[OddCell]]:
     infinite = np.isinf(values)
     if infinite.any():
         odd += [OddCell(int(i), name, str(values[i]), "infinite") for i in np.flatnonzero(infinite)]
@@ -190,7 +248,7 @@ def _digits(words: NDArray[Any]) -> list[int]:
     return [int(word) for word in words if len(word) <= 300 and word.strip().lstrip("+-").isdecimal()]
 
 
-def _rounded(numbers: list[int], values: NDArray[np.float64]) -> bool:
+def _rounded(numbers: list[int], values: Array) -> bool:
     """Whether whole numbers that differ are the same as floats: then they are names, and not amounts."""
     if not len(values) or not np.nanmax(np.abs(values)) >= EXACT:
         return False
@@ -205,7 +263,7 @@ def _settled(kind: Kind, values: NDArray[Any]) -> Kind:
     return "constant" if bool((present == present[0]).all()) else kind
 
 
-def _strings(column: pd.Series[Any], missing: NDArray[np.bool_]) -> NDArray[Any]:
+def _strings(column: pd.Series[Any], missing: Mask) -> NDArray[Any]:
     words = np.full(len(column), None, dtype=object)
     words[~missing] = [str(value) for value in column[~missing].tolist()]
     return words

@@ -9,6 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
+from likely._typing import Array, Index, Mask
 from likely.auditing._columns import Columns, design, standardised
 
 ORDINARY = 0.3  # of the rows: if so many are copies, copies are ordinary
@@ -25,17 +26,17 @@ _ROUNDING = 1e-6  # distances below this, in standard units, are equal in single
 class Twins:
     """For each row the first row it repeats (-1: none), whether exactly, and whether the target differs."""
 
-    of: NDArray[np.int64]
-    exact: NDArray[np.bool_]
-    disagree: NDArray[np.bool_]
+    of: Index
+    exact: Mask
+    disagree: Mask
 
     @property
-    def first(self) -> NDArray[np.bool_]:
+    def first(self) -> Mask:
         """One row of every group of equal ones, unless copies are ordinary."""
         return ~self.exact | bool(self.exact.mean() > ORDINARY)
 
     @property
-    def groups(self) -> NDArray[np.int64]:
+    def groups(self) -> Index:
         """The same number for rows that repeat each other: a model that has seen one has seen the other."""
         return np.where(self.of >= 0, self.of, np.arange(len(self.of)))
 
@@ -71,7 +72,7 @@ def find_twins(columns: Columns, target: str | None) -> Twins:
     return Twins(of, exact, disagree)
 
 
-def near_copies(columns: Columns, names: list[str], rows: NDArray[np.int64]) -> NDArray[np.int64]:
+def near_copies(columns: Columns, names: list[str], rows: Index) -> Index:
     """Pairs (earlier, later) of these rows, none of which equals another, that are closer than chance explains."""
     nothing = np.zeros((0, 2), np.int64)
     X, owners = design(columns.typed[names].iloc[rows], {name: columns.kinds[name] for name in names})
@@ -101,7 +102,7 @@ def near_copies(columns: Columns, names: list[str], rows: NDArray[np.int64]) -> 
     return np.asarray(rows[pairs[_alike_by_chance(X, pairs) < _CHANCE]])
 
 
-def _alike_by_chance(X: NDArray[np.float32], pairs: NDArray[np.int64]) -> NDArray[np.float64]:
+def _alike_by_chance(X: NDArray[np.float32], pairs: Index) -> Array:
     """How many pairs chance would make as alike, given that few values of discrete columns are shared by many rows.
 
     Among rows with the same categories and counts, others may vary in few dimensions, say along one amount: how close
@@ -123,7 +124,7 @@ def _shadow(X: NDArray[np.float32]) -> NDArray[np.float32]:
     return X @ np.linalg.qr(random)[0].astype(np.float32)
 
 
-def by_chance(tree: cKDTree, points: NDArray[np.floating], pairs: NDArray[np.int64]) -> NDArray[np.float64]:
+def by_chance(tree: cKDTree, points: NDArray[np.floating], pairs: Index) -> Array:
     """How many pairs chance would bring as close as each of these, among all points.
 
     Of k points in a ball of radius r in d dimensions the nearest to the centre is within c r with a probability of

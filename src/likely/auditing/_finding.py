@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from likely._page import Picture, Table
+from likely._typing import Array, Index, Mask
 
 
 class Chip(NamedTuple):
@@ -20,7 +21,7 @@ class Chip(NamedTuple):
     colour: str
 
 
-# The kinds of problem in the order of a page. None: what is found concerns all rows.
+# The kinds of problem in the order of a page; others come last. None: what is found concerns all rows.
 KINDS: dict[str, Chip | None] = {
     "overview": None,
     "labels": Chip("label", "red"),
@@ -30,8 +31,6 @@ KINDS: dict[str, Chip | None] = {
     "sums": Chip("sum", "red"),
     "duplicates": Chip("copy", "gold"),
     "overlap": Chip("in both", "gold"),
-    "texts": Chip("text", "violet"),
-    "images": Chip("image", "violet"),
     "leaks": None,
     "gaps": None,
     "columns": None,
@@ -134,8 +133,8 @@ class Finding:
     name: str
     title: str
     summary: str
-    rows: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
-    certainty: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    rows: Index = field(default_factory=lambda: np.zeros(0, np.int64))
+    certainty: Array = field(default_factory=lambda: np.zeros(0))
     suspects: tuple[Suspect, ...] = ()
     scores: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     numbers: Mapping[str, Any] = field(default_factory=dict)
@@ -147,9 +146,9 @@ class Finding:
 
 def worst_first(
     kind: str,
-    certainty: NDArray[np.float64],
-    suspicious: NDArray[np.bool_],
-    explain: Callable[[NDArray[np.int64]], Iterable[Explained]],
+    certainty: Array,
+    suspicious: Mask,
+    explain: Callable[[Index], Iterable[Explained]],
     most: int | None = EXPLAINED,
 ) -> dict[str, Any]:
     """``rows``, ``certainty`` and ``suspects`` of a finding.
@@ -213,7 +212,7 @@ def chip(kind: str) -> Chip:
     >>> chip("rows")
     Chip(word='odd row', colour='violet')
     """
-    return KINDS[kind] or Chip(kind, "violet")
+    return KINDS.get(kind) or Chip(kind, "violet")
 
 
 def cell_text(value: Any) -> str:
@@ -238,3 +237,18 @@ def label(name: str) -> str:
     shown = "".join(sign for sign in name if sign.isprintable())
     shown = shown if len(shown) <= 40 else shown[:39] + "…"
     return shown.replace("$", r"\$")
+
+
+def verdict(wrong: bool) -> str:
+    """In a word, what is thought of a row."""
+    return "wrong" if wrong else "odd"
+
+
+def plain(value: Any) -> Any:
+    """NumPy's numbers as Python's, and what is not finite as null, which JSON lacks a word for."""
+    if isinstance(value, dict):
+        return {str(key): plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(part) for part in value]
+    value = value.item() if isinstance(value, np.generic) else value
+    return None if isinstance(value, float) and not np.isfinite(value) else value

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from likely.auditing._finding import Finding, Suspect, cell_text
 
@@ -21,7 +20,7 @@ VERSION = 1
 
 
 @dataclass(frozen=True)
-class Known:
+class Accepted:
     """Findings that are no news: of single rows, told by what the row holds, and of groups, told by their problem.
 
     A row that holds the same values is the same row, wherever it stands. Where rows have names (``--id``), a row of the
@@ -33,7 +32,7 @@ class Known:
     groups: frozenset[tuple[str, str]] = frozenset()
 
     @classmethod
-    def read(cls, source: str | os.PathLike[str] | Mapping[str, Any], what: str) -> Known:
+    def read(cls, source: str | os.PathLike[str] | Mapping[str, Any], what: str) -> Accepted:
         """Read the file that a page saves, or the summary of an earlier audit, or the content of either."""
         content = source if isinstance(source, Mapping) else _load(Path(source), what)
         name = what if isinstance(source, Mapping) else str(source)
@@ -54,7 +53,7 @@ class Known:
         )
 
     @classmethod
-    def _of(cls, marks: Iterable[Mapping[str, Any]], *, groups: bool) -> Known:
+    def _of(cls, marks: Iterable[Mapping[str, Any]], *, groups: bool) -> Accepted:
         rows = [mark for mark in marks if "key" in mark]
         others = [mark for mark in marks if "key" not in mark]
         whole = [mark for mark in others if mark["group"]] if groups else []
@@ -66,8 +65,8 @@ class Known:
             frozenset((str(mark["kind"]), str(mark["group"])) for mark in whole),
         )
 
-    def __or__(self, other: Known) -> Known:
-        return Known(self.keys | other.keys, self.named | other.named, self.groups | other.groups)
+    def __or__(self, other: Accepted) -> Accepted:
+        return Accepted(self.keys | other.keys, self.named | other.named, self.groups | other.groups)
 
     def marks(self) -> list[dict[str, str]]:
         """What a file that is read again holds."""
@@ -100,7 +99,10 @@ class Known:
 
 @dataclass(frozen=True)
 class RowNames:
-    """How rows are told from each other: by a column that names them, and by what they hold."""
+    """How rows are told from each other: by a column that names them, and by what they hold.
+
+    The index of ``values`` is the place of each row in the table.
+    """
 
     values: pd.DataFrame | None
     id: str | None = None
@@ -108,25 +110,25 @@ class RowNames:
 
     def called(self, row: int) -> str:
         """A row by its name, and by its place if it has none, or shares it with others."""
-        if self._column is None or pd.isna(self._column.iat[row]):
+        if self._column is None or pd.isna(self._column.at[row]):
             return f"row {row}"
-        place = f" (row {row})" if self.shared[row] else ""
+        place = f" (row {row})" if self.shared.at[row] else ""
         return f"{self.id} {self.written(row)}{place}"
 
     def name(self, row: int) -> str | None:
         """The name of a row, if rows have names, and no other row has the same."""
-        return None if self._column is None or self.shared[row] else self.written(row)
+        return None if self._column is None or self.shared.at[row] else self.written(row)
 
     def written(self, row: int) -> str:
         """What stands in the column of names."""
-        return "" if self._column is None else cell_text(self._column.iat[row])
+        return "" if self._column is None else cell_text(self._column.at[row])
 
     @cached_property
-    def shared(self) -> NDArray[np.bool_]:
+    def shared(self) -> pd.Series[bool]:
         """Of each row, whether its name is missing or is that of another row as well."""
         if self._column is None:
-            return np.zeros(0, bool)
-        return (self._column.isna() | self._column.astype(str).duplicated(keep=False)).to_numpy(bool)
+            return pd.Series(dtype=bool)
+        return self._column.isna() | self._column.astype(str).duplicated(keep=False)
 
     @cached_property
     def _column(self) -> pd.Series[Any] | None:
@@ -143,7 +145,7 @@ class RowNames:
         if self.values is None:
             return [f"row {row}" for row in rows]
         new = list(dict.fromkeys(int(row) for row in rows if int(row) not in self._keys))
-        table = self.values.iloc[new]
+        table = self.values.loc[new]
         columns = sorted(str(name) for name in table.columns)
         texts = [[cell_text(value) for value in table[name].tolist()] for name in columns]
         for row, whole in zip(new, zip(*texts, strict=True), strict=True):

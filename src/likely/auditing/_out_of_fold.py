@@ -8,21 +8,19 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from likely._rows.contents import frame_keys
 from likely._rows.folds import deal
+from likely._typing import Index
 
 Progress = Callable[[float], None]
-Groups = NDArray[np.int64] | None
+Groups = Index | None
 
 FOLDS = 5
 FITTED = 20_000  # rows a model is fitted to, at most; all rows are predicted
 
 
-def fold_out(
-    n: int, seed: int, most: int = FITTED, groups: Groups = None
-) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+def fold_out(n: int, seed: int, most: int = FITTED, groups: Groups = None) -> Iterator[tuple[Index, Index]]:
     """Rows to fit, at most so many, and rows to predict, for each fold; rows of one group are in the same fold.
 
     >>> [(len(fit), len(held)) for fit, held in fold_out(1000, seed=0, most=500)]
@@ -35,7 +33,7 @@ def fold_out(
         yield np.sort(random.permutation(np.flatnonzero(~inside))[:most]), np.flatnonzero(inside)
 
 
-def by_content(typed: pd.DataFrame, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+def by_content(typed: pd.DataFrame, rows: Index) -> Index:
     """Row numbers in an order that follows from what the rows hold, so that folds do not depend on where a row stands.
 
     Equal rows stay in the order they had.

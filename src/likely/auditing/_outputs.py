@@ -1,126 +1,40 @@
-"""The audit of a model, or of its outputs, on rows it was not trained on."""
+"""The audit of a classifier's outputs on rows it was not trained on."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence, Sized
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
 
 from likely._page import Table
+from likely._typing import Array, Index
 from likely.auditing._audit import Audit, Progress
-from likely.auditing._calibration import classifier_calibration, regressor_calibration
+from likely.auditing._calibration import classifier_calibration
 from likely.auditing._columns import Columns, Kind, read_columns
 from likely.auditing._duplicates import find_twins
 from likely.auditing._finding import Finding
-from likely.auditing._images import pictures, thumbnails_of
-from likely.auditing._input_pictures import InputPictures
 from likely.auditing._labels import judge_labels, wrong_labels
 from likely.auditing._read import read_array
 from likely.auditing._rows import odd_rows
 from likely.auditing._source import counted, readable
-from likely.auditing._squash import Squash
-from likely.auditing._target_verdict import judge_targets
-from likely.auditing._targets import wrong_targets
 from likely.auditing.checks._copies import repeated_rows
 from likely.auditing.checks._order import order
 from likely.auditing.checks._overview import balance
-from likely.auditing.checks._picture_facts import PICTURES, measure
-from likely.auditing.checks._pictures import odd_pictures
 
 _DIRECTIONS = 50  # of the features, along which odd rows and copies are looked for
 _ORDERED = 10  # of them, those that are looked at for what their order tells
-
-
-def audit_model(
-    model: nn.Module,
-    loader: Iterable[Any] | None,
-    task: str,
-    images: Any,
-    classes: Sequence[str] | None,
-    seed: int,
-    progress: Progress,
-) -> Audit:
-    """Run the model once, keep the input of its last linear layer, and judge its outputs."""
-    if loader is None or isinstance(loader, str):
-        raise ValueError("give the loader of (input, target) batches that the model is to be judged on")
-    seen = InputPictures()
-    outputs, targets, features = run(model, loader, progress, seen.add if images is None else None)
-    images = seen if seen.count else images
-    whole = not targets.is_floating_point()
-    if task == "auto":
-        task = "classification" if whole and outputs.ndim == 2 and outputs.shape[1] > 1 else "regression"
-    read = None if features is None else features.numpy()
-    if task == "classification":
-        return audit_logits(
-            outputs.numpy(), targets.numpy(), read, images, classes, seed, progress, name=type(model).__name__
-        )
-    if outputs.numel() != len(targets) or targets.numel() != len(targets):
-        raise ValueError(
-            f"a regressor must give one number per row, got {tuple(outputs.shape)} for targets {tuple(targets.shape)}"
-        )
-    mean, y = (tensor.reshape(-1).double().numpy() for tensor in (outputs, targets))
-    if not (np.isfinite(mean).all() and np.isfinite(y).all()):
-        raise ValueError("predictions or targets hold NaN or infinities: clean them first")
-    return audit_predictions(mean, y, read, images, seed, progress)
-
-
-def run(
-    model: nn.Module, loader: Iterable[Any], progress: Progress, look: Callable[[Any], None] | None = None
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Outputs, targets and last features of all batches, on the CPU; the model is left as it was.
-
-    >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
-    >>> outputs, targets, features = run(model, [(torch.zeros(5, 4), torch.zeros(5))], lambda *_: None)
-    >>> outputs.shape, features.shape
-    (torch.Size([5, 3]), torch.Size([5, 8]))
-    """
-    layer_inputs: list[Tensor] = []
-    last = next((module for module in reversed(list(model.modules())) if isinstance(module, nn.Linear)), None)
-    hook = last.register_forward_pre_hook(lambda _, inputs: layer_inputs.append(inputs[0].detach())) if last else None
-    training, device = model.training, next((p.device for p in model.parameters()), torch.device("cpu"))
-    outputs: list[Tensor] = []
-    targets: list[Tensor] = []
-    features: list[Tensor] = []
-    batches = len(loader) if isinstance(loader, Sized) else 0
-    try:
-        model.eval()
-        with torch.no_grad():
-            for done, batch in enumerate(loader, start=1):
-                if not isinstance(batch, list | tuple) or len(batch) < 2:
-                    raise ValueError("the loader must give (input, target) batches")
-                outputs.append(model(batch[0].to(device)).cpu())
-                targets.append(torch.as_tensor(batch[1]).cpu())
-                if look is not None:
-                    look(batch[0])
-                features.extend(batch_input.cpu() for batch_input in layer_inputs)
-                layer_inputs.clear()
-                progress("running the model", done / batches if batches else 0.0)
-    finally:
-        model.train(training)
-        if hook:
-            hook.remove()
-    if not outputs:
-        raise ValueError("the loader is empty")
-    rows = sum(len(part) for part in outputs)
-    # A layer that is called more than once per batch, or on parts of a row, has no single input per row.
-    usable = all(part.ndim == 2 for part in features) and sum(len(part) for part in features) == rows
-    return torch.cat(outputs), torch.cat(targets), torch.cat(features) if usable and features else None
 
 
 def audit_logits(
     logits: Any,
     labels: Any,
     features: Any,
-    images: Any,
     classes: Sequence[str] | None,
     seed: int,
     progress: Progress,
-    name: str = "a classifier's outputs",
 ) -> Audit:
     """Labels and calibration by the logits; odd rows and copies by the features."""
     progress("reading", 0.0)
@@ -154,33 +68,11 @@ def audit_logits(
         *_in_space(z if h is None else h, progress, pd.Series([names[c] for c in y], name="label")),
         *_balance(y, names),
     ]
-    shown, looked = _looked_at(images, len(z), y.astype(np.float64), progress)
-    present = tuple(finding for finding in (*findings, *looked) if finding is not None)
+    present = tuple(finding for finding in findings if finding is not None)
     notes = (
         () if h is not None else ("No features were given, so odd rows and temperatures are computed from the logits.",)
     )
-    return Audit(name, len(z), "classification", "label", present, notes, thumbnails=shown)
-
-
-def audit_predictions(
-    mean: NDArray[np.float64], y: NDArray[np.float64], features: Any, images: Any, seed: int, progress: Progress
-) -> Audit:
-    """Targets and calibration by a regressor's predictions; odd rows and copies by its features."""
-    squash = Squash.of(y)
-    u, centre = squash(y), squash(mean)
-    all_rows = np.arange(len(y))
-    progress("judging targets", 0.0)
-    h = _features(features, len(y))
-    reduced = np.zeros((len(y), 0)) if h is None else _leading(h)
-    verdict = judge_targets(centre, u, reduced, seed)
-    findings = [
-        wrong_targets(verdict, u, squash, "target", all_rows, len(y), "the model's outputs"),
-        regressor_calibration(centre, u, verdict),
-        *(() if h is None else _in_space(h, progress, pd.Series(y, name="target"))),
-    ]
-    shown, looked = _looked_at(images, len(y), None, progress)
-    present = tuple(finding for finding in (*findings, *looked) if finding is not None)
-    return Audit("a model's predictions", len(y), "regression", "target", present, thumbnails=shown)
+    return Audit("a classifier's outputs", len(z), "classification", "label", present, notes)
 
 
 def _features(features: Any, rows: int) -> NDArray[np.floating] | None:
@@ -195,18 +87,7 @@ def _features(features: Any, rows: int) -> NDArray[np.floating] | None:
     return h
 
 
-def _looked_at(
-    images: Any, rows: int, labels: NDArray[np.float64] | None, progress: Progress
-) -> tuple[Callable[[int], str | None] | None, list[Finding]]:
-    """Thumbnails of the images, if there are any, and what is odd about them."""
-    if images is None:
-        return None, []
-    picture, count = (images, images.count) if isinstance(images, InputPictures) else (pictures(images, rows), rows)
-    progress("looking at images", 0.0)
-    return thumbnails_of(picture), [odd_pictures(measure(picture, min(count, PICTURES)), rows, labels)]
-
-
-def _balance(y: NDArray[np.int64], classes: list[str]) -> list[Finding]:
+def _balance(y: Index, classes: list[str]) -> list[Finding]:
     """How many rows each class has."""
     sentence, numbers, tables = balance(np.bincount(y, minlength=len(classes)), classes, "label")
     numbers = {"rows": len(y), **numbers}
@@ -231,9 +112,9 @@ def _in_space(x: NDArray[np.floating], progress: Progress, target: pd.Series[Any
     ]
 
 
-def _leading(x: NDArray[np.floating]) -> NDArray[np.float64]:
+def _leading(x: NDArray[np.floating]) -> Array:
     """The rows along the directions in which they spread most."""
-    centred: NDArray[np.float64] = np.subtract(x, x.mean(0), dtype=np.float64)
+    centred: Array = np.subtract(x, x.mean(0), dtype=np.float64)
     if x.shape[1] <= _DIRECTIONS:
         return centred
     some = centred[np.random.RandomState(0).permutation(len(x))[:20_000]]
@@ -241,7 +122,7 @@ def _leading(x: NDArray[np.floating]) -> NDArray[np.float64]:
     return np.asarray(centred @ directions[:, ::-1])
 
 
-def _noisy_classes(temperature: NDArray[np.float64], y: NDArray[np.int64], classes: Sequence[str]) -> Finding:
+def _noisy_classes(temperature: Array, y: Index, classes: Sequence[str]) -> Finding:
     """The temperature by label: where it is high, the model is less sure than it looks."""
     relative = pd.Series(temperature / np.median(temperature)).groupby(y).agg(["mean", "size"])
     frame = pd.DataFrame({"temperature": relative["mean"], "rows": relative["size"]})

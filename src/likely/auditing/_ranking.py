@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from likely._typing import Index
 from likely.auditing._finding import Finding, Suspect, chip
 from likely.auditing._source import counted
 
@@ -26,7 +26,7 @@ class Entry:
 
     kind: str
     headline: str
-    rows: NDArray[np.int64] = field(compare=False)
+    rows: Index = field(compare=False)
     suspects: tuple[Suspect, ...]
     group: str = ""
     score: float = 0.0

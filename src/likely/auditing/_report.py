@@ -7,16 +7,18 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from markupsafe import Markup, escape
 
 from likely._page.html import render
-from likely.auditing._finding import KINDS, Suspect, cell_text, chip
-from likely.auditing._found import Found, plain, verdict
+from likely.auditing._finding import KINDS, Suspect, cell_text, chip, plain, verdict
 from likely.auditing._known import VERSION
 from likely.auditing._ranking import Entry
+
+if TYPE_CHECKING:
+    from likely.auditing._audit import Audit
 
 _CELLS = 24  # values of a row that are shown; those named in its reasons come first
 _LONG = 200  # signs of a cell
@@ -28,7 +30,7 @@ _PLAIN = 100  # entries that the page shows where scripts are off
 _NOTEBOOK = 10  # entries that a notebook shows
 
 
-def page(audit: Found, command: str = "") -> str:
+def page(audit: Audit, command: str = "") -> str:
     """One HTML file that needs nothing but itself, and may not fetch anything even if it wanted to."""
     folder = Path(__file__).parent
     style, script = (folder.joinpath(f"page.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
@@ -39,7 +41,8 @@ def page(audit: Found, command: str = "") -> str:
         counts=_counts(audit),
         most=_ENTRIES,
         blamed=_blamed(audit),
-        kinds=KINDS,
+        chip=chip,
+        of_table=[kind for kind, of_rows in KINDS.items() if of_rows is None],
         data=Markup(_script(_data(audit, command))),
         command=command,
         style=Markup(style),
@@ -48,7 +51,7 @@ def page(audit: Found, command: str = "") -> str:
     )
 
 
-def extract(audit: Found) -> str:
+def extract(audit: Audit) -> str:
     """The first entries as a small table, for a notebook."""
     rows = "".join(
         f"<tr><td>{escape(meaning(entry)[0])}</td><td>{escape(who(audit, entry))}</td>"
@@ -80,27 +83,27 @@ def meaning(entry: Entry | Suspect) -> tuple[str, str]:
     return "odd", f"{chance}. It may be right: check it before you change it."
 
 
-def who(audit: Found, entry: Entry) -> str:
+def who(audit: Audit, entry: Entry) -> str:
     """The row of an entry by its name, or how many rows there are."""
     if len(entry.rows) > 1:
         return f"{len(entry.rows):,} rows"
     return named(audit, int(entry.rows[0]))
 
 
-def named(audit: Found, row: int) -> str:
+def named(audit: Audit, row: int) -> str:
     """A row by its name, which may be long, or by its place."""
     return _cut(audit.names.called(row), 60)
 
 
-def _counts(audit: Found) -> dict[str, int]:
+def _counts(audit: Audit) -> dict[str, int]:
     """How many entries there are of each kind and with each verdict, of those that occur."""
     counts: dict[str, int] = {}
     for entry in audit.entries:
         counts[entry.kind] = counts.get(entry.kind, 0) + len(entry.rows)
-    return {kind: counts[kind] for kind in KINDS if kind in counts}
+    return {finding.name: counts[finding.name] for finding in audit.findings if finding.name in counts}
 
 
-def _blamed(audit: Found) -> list[str]:
+def _blamed(audit: Audit) -> list[str]:
     """The columns that some reason names, in the order of the table."""
     if audit.values is None:
         return []
@@ -114,7 +117,7 @@ def _shown(entry: Entry) -> dict[str, str]:
     return {"word": word, "colour": "red" if entry.wrong else colour, "headline": _cut(entry.headline)}
 
 
-def _data(audit: Found, command: str) -> dict[str, Any]:
+def _data(audit: Audit, command: str) -> dict[str, Any]:
     """What the script of the page shows: entries, and the rows in them.
 
     There may be thousands: sentences and names of columns, which are the same for many rows, stand by their place in a
@@ -130,7 +133,7 @@ def _data(audit: Found, command: str) -> dict[str, Any]:
         "version": VERSION,
         "command": command,
         "scores": audit.scores_file,
-        "known": audit.known.marks(),
+        "known": audit.accepted.marks(),
         "entries": [_entry(audit, entry, most, values, sentences, names) for entry in entries],
         "sentences": list(sentences),
         "columns": list(names),
@@ -166,7 +169,7 @@ def _with_values(entries: Sequence[Entry]) -> list[int]:
 
 
 def _entry(
-    audit: Found, entry: Entry, most: int, values: Mapping[int, Any], sentences: _Places, names: _Places
+    audit: Audit, entry: Entry, most: int, values: Mapping[int, Any], sentences: _Places, names: _Places
 ) -> dict[str, Any]:
     """An entry, with at most so many of its rows."""
     short, long = meaning(entry)
@@ -198,7 +201,7 @@ def _entry(
 
 
 def _reasons(
-    audit: Found, suspect: Suspect, values: Mapping[int, Any], sentences: _Places, names: _Places
+    audit: Audit, suspect: Suspect, values: Mapping[int, Any], sentences: _Places, names: _Places
 ) -> dict[str, Any]:
     """Why a row is suspicious, and its values beside those of similar rows."""
     shown: dict[str, Any] = {"score": round(suspect.score, 6), "long": sentences[meaning(suspect)[1]]}
@@ -211,15 +214,14 @@ def _reasons(
     mark = audit.names.mark(suspect, audit.keys[suspect.row])
     if "id" in mark:
         shown["mark"] = mark
-    image = audit.thumbnails(suspect.row) if audit.thumbnails and suspect.row in values else None
-    return shown | ({"image": image} if image else {})
+    return shown
 
 
-def _cells(audit: Found, rows: list[int]) -> dict[int, list[tuple[str, str, str, bool]]]:
+def _cells(audit: Audit, rows: list[int]) -> dict[int, list[tuple[str, str, str, bool]]]:
     """For each row its columns, their values, what rows like it have there, and whether this differs."""
     if audit.values is None or not rows:
         return {row: [] for row in rows}
-    table = audit.values.iloc[rows]
+    table = audit.values.loc[rows]
     compared = audit.neighbours(rows) if audit.neighbours is not None else [[] for _ in rows]
     by_row = {}
     for row, values, cells in zip(rows, table.itertuples(index=False), compared, strict=True):

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
-from likely._typing import Array
+from likely._typing import Array, Index
 from likely.auditing._finding import Explained, Reason
 from likely.auditing._neighbours import Neighbours, Usual
 from likely.auditing._pattern import Judged, Pattern
@@ -41,7 +40,7 @@ class RowWords:
     certainty: Array
     slips: Mapping[int, Change] = field(default_factory=dict)
 
-    def explain(self, rows: NDArray[np.int64]) -> Iterator[Explained]:
+    def explain(self, rows: Index) -> Iterator[Explained]:
         """Explain some rows."""
         z = self.table.points(rows)
         judged = self.pattern.judge(z, rows)

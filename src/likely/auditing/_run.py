@@ -1,4 +1,4 @@
-"""The audit of a table, of a model's outputs, or of a model."""
+"""The audit of a table, or of a classifier's outputs."""
 
 from __future__ import annotations
 
@@ -7,44 +7,39 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from likely.auditing._audit import Audit, Progress
-from likely.auditing._known import Known
-from likely.auditing._outputs import audit_logits, audit_model
-from likely.auditing._table import audit_data
-from likely.auditing.blocks import audit_source, beyond_memory
+from likely.auditing._known import Accepted
+from likely.auditing._outputs import audit_logits
+from likely.auditing.pipeline import audit_table
 
 Earlier = str | os.PathLike[str] | Mapping[str, Any]
 
 
 def audit(
     data: Any = None,
-    target: Any = None,
+    target: str | None = None,
     *,
     task: str = "auto",
     logits: Any = None,
     labels: Any = None,
     features: Any = None,
-    images: Any = None,
     classes: Sequence[str] | None = None,
     test: Any = None,
-    id: str | None = None,
-    known: Earlier | None = None,
-    since: Earlier | None = None,
-    seed: int = 0,
+    id_column: str | None = None,
+    accepted: Earlier | None = None,
+    previous: Earlier | None = None,
+    random_state: int = 0,
     progress: Progress = lambda _what, _share: None,
 ) -> Audit:
     """Find what is wrong with a data set: odd rows, wrong labels and targets, noise, copies, leaks.
 
-    Pass one of three kinds of input:
+    Pass one of two kinds of input:
 
     - ``data``, a table (a path to CSV, Parquet, Arrow or npz, a pandas, Polars or Arrow frame, an array, a mapping of
       columns; a folder, glob, URL or list of Parquet, Feather or CSV files, a Dask array or frame) and, to judge its
       labels or targets, ``target``, the name of that column. ``test`` is a second table that should share no row
-      with the first.
-      A Hugging Face ``Dataset`` or ``DatasetDict`` and a torch ``Dataset`` or ``DataLoader`` are read into a table;
+      with the first;
     - ``logits`` and ``labels`` (arrays or .npy files) of a classifier on rows it was not trained on, with ``features``
-      (its last layer's input) and ``images`` (a folder, or an array) if there are any;
-    - a torch model as ``data`` and a loader of (input, target) batches it was not trained on as ``target``. Its
-      temperature, or its scale, is fitted on the input of its last linear layer.
+      (its last layer's input) if there are any.
 
     A table of more than 2²⁶ (67 million) numbers that is not in memory is read in blocks: models are fitted to a
     sample of about 100,000 rows, and all rows are scored by them. The result then lists the worst rows, and ``save``
@@ -54,19 +49,18 @@ def audit(
     disk; call ``save`` on the result.
 
     Args:
-        data: a table, a data set, or a model.
-        target: the name of the column to judge; for a model, a loader of batches.
+        data: a table.
+        target: the name of the column to judge.
         task: ``"classification"`` or ``"regression"``; ``"auto"`` (the default) decides by the target's values.
         logits: a classifier's outputs, of the shape (rows, classes).
         labels: their labels, as class numbers.
         features: the input of the classifier's last layer, of the shape (rows, width).
-        images: a folder of pictures in the order of the rows, or an array of them.
-        classes: the names of the classes, for ``logits`` or a model; None numbers them.
+        classes: the names of the classes, for ``logits``; None numbers them.
         test: a second table, of the same columns, such as the test set.
-        id: the column that names rows. Rows are reported by that name, and no model uses the column.
-        known: findings that were marked as fine, to be left out: the file that the page saves, or its content.
-        since: an earlier audit's ``summary.json``, or its content: what it found is left out.
-        seed: seed of all random choices.
+        id_column: the column that names rows. Rows are reported by that name, and no model uses the column.
+        accepted: findings that were marked as fine, to be left out: the file that the page saves, or its content.
+        previous: an earlier audit's ``summary.json``, or its content: what it found is left out.
+        random_state: seed of all random choices.
         progress: function that is called with the name of each step and the share of it that is done.
 
     Returns:
@@ -84,26 +78,17 @@ def audit(
     >>> [suspect.row for suspect in audit.suspects if suspect.kind == "labels"]
     [3]
     """
-    earlier = Known()
-    for source, what in ((known, "known"), (since, "since")):
-        earlier |= Known() if source is None else Known.read(source, what)
+    earlier = Accepted()
+    for source, what in ((accepted, "accepted"), (previous, "previous")):
+        earlier |= Accepted() if source is None else Accepted.read(source, what)
     if logits is not None or labels is not None:
         if data is not None or target is not None:
             raise ValueError("give data (and target), or logits and labels, not both")
         if logits is None or labels is None:
             raise ValueError("logits and labels go together: give both")
-        result = audit_logits(logits, labels, features, images, classes, seed, progress)
+        result = audit_logits(logits, labels, features, classes, random_state, progress)
     elif data is None:
-        raise ValueError("give a table, or logits and labels, or a model and a loader")
-    elif callable(data) and hasattr(data, "parameters"):
-        result = audit_model(data, target, task, images, classes, seed, progress)
-    elif (blocks := beyond_memory(data)) is not None:
-        for name, other in (("test", test), ("images", images)):
-            if other is not None:
-                raise ValueError(
-                    f"{name} is for tables that fit in memory, and this one is read in blocks: leave it out"
-                )
-        result = audit_source(blocks, data, target, task, seed, progress, id)
+        raise ValueError("give a table, or logits and labels")
     else:
-        result = audit_data(data, target, task, test, seed, progress, id, images)
+        result = audit_table(data, target, task, test, random_state, progress, id_column)
     return result.without(earlier)

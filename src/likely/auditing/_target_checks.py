@@ -1,75 +1,79 @@
-"""What is checked where a target is named: wrong targets or labels, noise, calibration and leaks."""
+"""What is checked where a target is named: wrong targets or labels, calibration and leaks."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from likely._typing import Array, Index
 from likely.auditing._audit import Progress
 from likely.auditing._calibration import classifier_calibration, regressor_calibration
 from likely.auditing._changed_rows import Swap, fillings, has_gaps, spread_by_gaps, swaps
-from likely.auditing._columns import MODELLED, Columns, as_numbers, design, for_a_line, ranked
+from likely.auditing._columns import ColumnReader, Columns, as_numbers, for_a_line, ranked
 from likely.auditing._exact import exact_values
 from likely.auditing._finding import Finding
+from likely.auditing._further_targets import FurtherLabels, FurtherTargets
 from likely.auditing._identities import Identity, confirmed
-from likely.auditing._label_models import classify
-from likely.auditing._labels import judge_labels, reconsider, wrong_labels
+from likely.auditing._label_models import LabelForecast, classify
+from likely.auditing._labels import LabelVerdict, judge_labels, overall, reconsider, wrong_labels
 from likely.auditing._leaks import leaking_columns
 from likely.auditing._out_of_fold import by_content
+from likely.auditing._sample import Told
 from likely.auditing._squash import Squash
-from likely.auditing._target_models import FITTED, WIDE, regress
-from likely.auditing._target_verdict import judge_targets
+from likely.auditing._target_models import FITTED, WIDE, TargetForecast, regress
+from likely.auditing._target_verdict import TargetVerdict, judge_targets
 from likely.auditing._targets import wrong_targets
 
 _CLASSES = 100  # more are no classification
 _FEWEST = 20  # rows with a target that a model can be fitted to
 
 
-def check_target(
-    columns: Columns,
-    groups: NDArray[np.int64],
-    target: str,
-    task: str,
-    seed: int,
-    progress: Progress,
-    notes: list[str],
-    identities: Sequence[Identity] = (),
-) -> list[Finding]:
-    """Findings about the target of a table; ``notes`` get what is to be told of it besides."""
-    n = len(columns.typed)
-    rows = np.flatnonzero(columns.typed[target].notna().to_numpy())
-    if len(rows) < n:
-        notes.append(f"{n - len(rows):,} rows have no {target}; they are not judged.")
-    if len(rows) < _FEWEST:
-        raise ValueError(f"only {len(rows)} rows have a {target}: {_FEWEST} or more are needed to judge it")
-    X, _ = design(columns.typed, {name: kind for name, kind in columns.kinds.items() if name != target})
-    if not X.shape[1]:
-        raise ValueError(f"there is no column besides {target} that a model could read")
-    names = [name for name in columns.named(*MODELLED) if name != target]
-    rows = by_content(columns.typed[[target, *names]], rows)
-    X, groups = X[rows], pd.factorize(groups[rows])[0]
-    frame = _frame(columns, names, rows) if len(names) <= WIDE and len(rows) <= FITTED else X
-    sums = [identity for identity in identities if target in identity.members]
-    data = _Data(columns, target, rows, X, frame, groups, seed, progress, sums)
-    return _regression(data) if task == "regression" else _classification(data)
+class TargetData(NamedTuple):
+    """The rows of a sample that have a target: as numbers, and as a frame that the estimators of tables read.
 
-
-class _Data(NamedTuple):
-    """The rows that have a target: as numbers, and as a frame that the estimators of tables read."""
+    ``rows`` are in an order that follows from what they hold.
+    """
 
     columns: Columns
     target: str
-    rows: NDArray[np.int64]
+    rows: Index
     X: NDArray[np.float32]
     frame: Any
-    groups: NDArray[np.int64]
+    groups: Index
+    reader: ColumnReader
     seed: int
     progress: Progress
     sums: list[Identity]  # that the target is in
+
+    @classmethod
+    def of(
+        cls,
+        columns: Columns,
+        groups: Index,
+        target: str,
+        seed: int,
+        progress: Progress,
+        identities: Sequence[Identity] = (),
+    ) -> TargetData:
+        """Select the rows; rows of one group are never in different folds."""
+        rows = np.flatnonzero(columns.typed[target].notna().to_numpy())
+        if len(rows) < _FEWEST:
+            raise ValueError(f"only {len(rows)} rows have a {target}: {_FEWEST} or more are needed to judge it")
+        reader = ColumnReader.of(columns, {target})
+        if not reader.kinds:
+            raise ValueError(f"there is no column besides {target} that a model could read")
+        names = list(reader.kinds)
+        rows = by_content(columns.typed[[target, *names]], rows)
+        X = reader.design(columns.typed[names].iloc[rows])
+        frame = _frame(columns, names, rows) if len(names) <= WIDE and len(rows) <= FITTED else X
+        sums = [identity for identity in identities if target in identity.members]
+        return cls(columns, target, rows, X, frame, pd.factorize(groups[rows])[0], reader, seed, progress, sums)
 
     def tell(self, share: float) -> None:
         """Say how far the models are."""
@@ -80,59 +84,170 @@ class _Data(NamedTuple):
         self.progress("looking for leaks", 0.0)
         return leaking_columns(self.columns, self.target, y, self.rows, labels=labels, sums=self.sums)
 
+    @property
+    def places(self) -> Index:
+        """Of each row of the sample its place among these rows, -1 for one without a target, and for none."""
+        places = np.full(len(self.columns.typed) + 1, -1)
+        places[self.rows] = np.arange(len(self.rows))
+        return places
 
-def _regression(data: _Data) -> list[Finding]:
-    target, rows, seed = data.target, data.rows, data.seed
-    y = data.columns.typed[target].to_numpy(np.float64)[rows]
-    squash = Squash.of(y)
-    u = squash(y)
-    forecast = regress(data.frame, u, seed, data.tell, data.groups)
-    data.progress("judging targets", 0.0)
-    widen = spread_by_gaps(data.frame, forecast.mean, forecast.again, seed)
-    features = for_a_line(data.X)
-    names = [target, *(name for name in data.columns.named("number") if name != target)]
-    numbers = [data.columns.typed[name].to_numpy() for name in names]
-    exact = exact_values(numbers, len(data.columns.typed), wanted=[0])[:, 0] | confirmed(data.sums, data.columns.typed)
-    verdict = judge_targets(
-        forecast.mean, u, features, seed, scale=forecast.scale, squash=squash, widen=widen, exact=exact[rows]
+
+@dataclass(frozen=True)
+class TargetCheck:
+    """Expected targets of a sample, and which of those given are probably wrong."""
+
+    data: TargetData
+    u: Array  # squashed
+    squash: Squash
+    forecast: TargetForecast
+    verdict: TargetVerdict
+
+    @classmethod
+    def fit(cls, data: TargetData) -> TargetCheck:
+        """Predict targets out of fold, and judge them."""
+        y = data.columns.typed[data.target].to_numpy(np.float64)
+        squash = Squash.of(y[data.rows])
+        u = squash(y[data.rows])
+        forecast = regress(data.frame, u, data.seed, data.tell, data.groups)
+        data.progress("judging targets", 0.0)
+        widen = spread_by_gaps(data.frame, forecast.mean, forecast.again, data.seed)
+        names = [name for name in data.columns.named("number") if name != data.target]
+        numbers = [y, *(data.columns.typed[name].to_numpy() for name in names)]
+        exact = exact_values(numbers, len(y), wanted=[0])[:, 0] | confirmed(data.sums, data.columns.typed)
+        verdict = judge_targets(
+            forecast.mean,
+            u,
+            for_a_line(data.X),
+            data.seed,
+            scale=forecast.scale,
+            squash=squash,
+            widen=widen,
+            exact=exact[data.rows],
+        )
+        return cls(data, u, squash, forecast, verdict)
+
+    def tell(self, told: Told, count: int | None = None, rows: int = 0) -> Finding:
+        """The finding about the sample and further rows; ``count`` of all ``rows`` are wrong, if there are more."""
+        scale = self.forecast.scale
+        factor = self.verdict.scale if scale is None else self.verdict.scale / scale
+        verdict, u, own_rows = self.verdict, self.u, self.data.rows
+        if len(told.further):
+            y = told.further[self.data.target].to_numpy(np.float64)
+            there = np.flatnonzero(~np.isnan(y))
+            part = told.further.iloc[there]
+            judged = self.further.judge(part, y[there], np.full(len(there), len(told.sample)))
+            verdict, u = (
+                _joined(verdict, judged, ("mean", "scale", "nll", "odds", "wrong")),
+                np.append(u, self.squash(y[there])),
+            )
+            own_rows, factor = np.append(own_rows, len(told.sample) + there), np.append(factor, np.ones(len(there)))
+        n = len(told.frame)
+        finding = wrong_targets(
+            verdict, u, self.squash, self.data.target, own_rows, n, swaps=self._swapped, factor=factor
+        )
+        judged_at_all = verdict.predictable and not verdict.too_many
+        return (
+            finding
+            if count is None
+            else _of_all(finding, judged_at_all, f"values of {self.data.target}", verdict.share, count, rows)
+        )
+
+    def _swapped(self, places: Index) -> dict[int, list[Swap]]:
+        """The columns that targets of the sample may have been swapped with."""
+        if not self.verdict.predictable or not isinstance(self.data.frame, pd.DataFrame):
+            return {}
+        y = self.data.columns.typed[self.data.target].to_numpy(np.float64)[self.data.rows]
+        return swaps(self.data.frame, y, self.squash, self.forecast.again, places[places < len(y)])
+
+    def others(self) -> list[Finding]:
+        """Calibration and leaks."""
+        return [regressor_calibration(self.forecast.mean, self.u, self.verdict), self.data.leaks(self.u, labels=False)]
+
+    @cached_property
+    def further(self) -> FurtherTargets:
+        """The verdict on rows outside the sample."""
+        data = self.data
+        sample = data.X, self.u, self.forecast.mean, data.places
+        return FurtherTargets.of(
+            data.columns, data.reader, data.target, self.squash, self.verdict, *sample, data.sums, data.seed
+        )
+
+
+@dataclass(frozen=True)
+class LabelCheck:
+    """Expected labels of a sample, and which of those given are probably wrong."""
+
+    data: TargetData
+    labels: Index
+    classes: list[str]
+    forecast: LabelForecast
+    verdict: LabelVerdict
+
+    @classmethod
+    def fit(cls, data: TargetData) -> LabelCheck:
+        """Predict labels out of fold, and judge them."""
+        column = data.columns.typed[data.target]
+        codes, classes = ranked(column)
+        most = min(_CLASSES, len(data.rows) // 2)
+        if len(classes) > most:
+            numeric = pd.api.types.is_numeric_dtype(column.dtype)
+            remedy = "group them, or use task='regression'" if numeric else "group them"
+            raise ValueError(f"{data.target} has {len(classes):,} classes, more than {most}: {remedy}")
+        labels = codes[data.rows]
+        forecast = classify(data.X, labels, data.seed, data.tell, data.groups)
+        data.progress("judging labels", 0.0)
+        verdict = judge_labels(forecast.log_p, labels, None, data.seed)
+        gaps = np.flatnonzero((verdict.wrong > 0.5) & has_gaps(data.X))
+        if len(gaps):
+            filled = [np.exp(forecast.again(part)) for part in fillings(data.X, gaps, data.seed)]
+            verdict = reconsider(verdict, labels, gaps, np.log(np.mean(filled, axis=0)))
+        return cls(data, labels, classes, forecast, verdict)
+
+    def tell(self, told: Told, count: int | None = None, rows: int = 0) -> Finding:
+        """The finding about the sample and further rows; ``count`` of all ``rows`` are wrong, if there are more."""
+        verdict, labels, own_rows = self.verdict, self.labels, self.data.rows
+        if len(told.further):
+            given = self.further.given(told.further)
+            there = np.flatnonzero(given >= 0)
+            judged = self.further.judge(told.further.iloc[there], given[there], np.full(len(there), len(told.sample)))
+            verdict, labels = (
+                _joined(verdict, judged, ("log_p", "temperature", "nll", "wrong")),
+                np.append(labels, given[there]),
+            )
+            own_rows = np.append(own_rows, len(told.sample) + there)
+        finding = wrong_labels(verdict, labels, self.classes, own_rows, len(told.frame))
+        judged_at_all = verdict.judged and not verdict.too_many
+        return finding if count is None else _of_all(finding, judged_at_all, "labels", verdict.share, count, rows)
+
+    def others(self) -> list[Finding]:
+        """Calibration and leaks."""
+        leaks = self.data.leaks(self.labels.astype(np.float64), labels=True)
+        return [classifier_calibration(self.forecast.log_p, self.labels, self.verdict), leaks]
+
+    @cached_property
+    def further(self) -> FurtherLabels:
+        """The verdict on rows outside the sample."""
+        data = self.data
+        sample = data.X, self.labels, self.forecast.log_p, data.places
+        kind = data.columns.kinds[data.target]
+        return FurtherLabels.of(data.reader, data.target, kind, self.classes, self.verdict, *sample, data.seed)
+
+
+def _joined(verdict: Any, further: Any, names: Sequence[str]) -> Any:
+    """The verdict on the rows of a sample, and on further rows."""
+    return replace(
+        verdict, **{name: np.concatenate([getattr(verdict, name), getattr(further, name)]) for name in names}
     )
 
-    def swapped(places: NDArray[np.int64]) -> dict[int, list[Swap]]:
-        known = verdict.predictable and isinstance(data.frame, pd.DataFrame)
-        return swaps(data.frame, y, squash, forecast.again, places) if known else {}
 
-    factor = verdict.scale if forecast.scale is None else verdict.scale / forecast.scale
-    return [
-        wrong_targets(verdict, u, squash, target, rows, len(data.columns.typed), swaps=swapped, factor=factor),
-        regressor_calibration(forecast.mean, u, verdict),
-        data.leaks(u, labels=False),
-    ]
+def _of_all(finding: Finding, judged: bool, what: str, share: float, count: int, rows: int) -> Finding:
+    """A finding about the worst rows that counts all."""
+    are = "is" if count == 1 else "are"
+    summary = f"{count:,} of {rows:,} {what} {are} more likely wrong than right{overall(share)}."
+    return replace(finding, summary=summary if judged else finding.summary, numbers={**finding.numbers, "rows": count})
 
 
-def _classification(data: _Data) -> list[Finding]:
-    target, rows, seed = data.target, data.rows, data.seed
-    codes, classes = ranked(data.columns.typed[target])
-    most = min(_CLASSES, len(rows) // 2)
-    if len(classes) > most:
-        numeric = pd.api.types.is_numeric_dtype(data.columns.typed[target].dtype)
-        remedy = "group them, or use task='regression'" if numeric else "group them"
-        raise ValueError(f"{target} has {len(classes):,} classes, more than {most}: {remedy}")
-    labels = codes[rows]
-    forecast = classify(data.X, labels, seed, data.tell, data.groups)
-    data.progress("judging labels", 0.0)
-    verdict = judge_labels(forecast.log_p, labels, None, seed)
-    gaps = np.flatnonzero((verdict.wrong > 0.5) & has_gaps(data.X))
-    if len(gaps):
-        filled = [np.exp(forecast.again(part)) for part in fillings(data.X, gaps, seed)]
-        verdict = reconsider(verdict, labels, gaps, np.log(np.mean(filled, axis=0)))
-    return [
-        wrong_labels(verdict, labels, classes, rows, len(data.columns.typed)),
-        classifier_calibration(forecast.log_p, labels, verdict),
-        data.leaks(labels.astype(np.float64), labels=True),
-    ]
-
-
-def _frame(columns: Columns, names: list[str], rows: NDArray[np.int64]) -> pd.DataFrame:
+def _frame(columns: Columns, names: list[str], rows: Index) -> pd.DataFrame:
     """Columns as the estimators of tables read them: numbers within reach, dates as times, categories as words."""
     parts: dict[str, Any] = {}
     for name in names:

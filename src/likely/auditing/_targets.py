@@ -7,10 +7,10 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from likely._page import Picture
 from likely._page.svg import MUTED, SERIES, panel, styled, to_svg
+from likely._typing import Array, Index
 from likely.auditing._changed_rows import Swap
 from likely.auditing._finding import Explained, Finding, Reason, label, number, worst_first
 from likely.auditing._hints import find_hint
@@ -21,19 +21,18 @@ from likely.auditing._target_verdict import TargetVerdict
 
 _DRAWN, _POINTS = 3_000, 1_000  # points of the picture, and points that are drawn as shapes
 _LABELS = 4  # an axis has this many labels if it can
-Swaps = Callable[[NDArray[np.int64]], dict[int, list[Swap]]]
+Swaps = Callable[[Index], dict[int, list[Swap]]]
 
 
 def wrong_targets(
     verdict: TargetVerdict,
-    u: NDArray[np.float64],
+    u: Array,
     squash: Squash,
     target: str,
-    rows: NDArray[np.int64],
+    rows: Index,
     n: int,
-    by: str = "the columns",
-    swaps: Swaps = lambda _: {},
-    factor: NDArray[np.float64] | None = None,
+    swaps: Swaps,
+    factor: Array,
 ) -> Finding:
     """Rows whose target is more likely wrong than right."""
     certainty = spread_out(verdict.wrong, rows, n, 0.0)
@@ -42,19 +41,18 @@ def wrong_targets(
     place[rows] = np.arange(len(rows))
     possible = Possible.of(squash.back(u))
 
-    def explain(top: NDArray[np.int64]) -> Any:
+    def explain(top: Index) -> Any:
         places = place[top]
         may_be_swapped = swaps(places)
         for i in places:
             columns = may_be_swapped.get(int(i), [])
-            wide = 1.0 if factor is None else float(factor[i])
-            yield _explained(verdict, u, squash, target, int(i), columns, wide, possible)
+            yield _explained(verdict, u, squash, target, int(i), columns, float(factor[i]), possible)
 
     count = int(suspicious.sum())
     return Finding(
         "targets",
         "Targets that are probably wrong",
-        _sentence(verdict, count, target, by),
+        _sentence(verdict, count, target),
         scores={
             "target_wrong": certainty,
             "target_nll": spread_out(verdict.nll, rows, n, np.nan),
@@ -74,7 +72,7 @@ def wrong_targets(
 
 def _explained(
     verdict: TargetVerdict,
-    u: NDArray[np.float64],
+    u: Array,
     squash: Squash,
     target: str,
     row: int,
@@ -114,16 +112,18 @@ def _with_noise(value: float, noise: float) -> str:
     return f"{number(round(value, digits))} ± {number(round(noise, digits))}"
 
 
-def _sentence(verdict: TargetVerdict, count: int, target: str, by: str) -> str:
+def _sentence(verdict: TargetVerdict, count: int, target: str) -> str:
     """How many targets are called wrong, or why none is."""
     rows = len(verdict.nll)
     if verdict.too_many:
         why = f"is far from expected in {verdict.far:.0%} of the rows: such values are normal, so none is listed."
-        return f"{target} {why}" if verdict.predictable else f"{target} cannot be predicted from {by}, and {why}"
+        return f"{target} {why}" if verdict.predictable else f"{target} cannot be predicted from the columns, and {why}"
     if verdict.predictable:
         are = "is" if count == 1 else "are"
         return f"{count:,} of {rows:,} values of {target} {are} more likely wrong than right{overall(verdict.share)}."
-    alone = f"{target} cannot be predicted from {by}, so values are judged only by how far they lie from the others"
+    alone = (
+        f"{target} cannot be predicted from the columns, so values are judged only by how far they lie from the others"
+    )
     return f"{alone}: {count:,} of {rows:,} lie too far out."
 
 
@@ -151,7 +151,7 @@ def _labels_with(digits: Iterable[int], low: float, high: float, squash: Squash)
 
 
 @styled
-def _scatter(verdict: TargetVerdict, u: NDArray[np.float64], squash: Squash, target: str) -> Picture:
+def _scatter(verdict: TargetVerdict, u: Array, squash: Squash, target: str) -> Picture:
     figure, axes = panel(4.6, 3.6)
     wrong = verdict.wrong > 0.5
     random = np.random.RandomState(0)

@@ -71,7 +71,6 @@ function fineButton(entry, row, host) {
 
 function details(row) {
   const box = make("div", { className: "why-box" });
-  if (row.image) box.append(make("img", { className: "large", src: row.image, alt: `image of ${row.name}` }));
   const why = make("dl", { className: "reasons" });
   const several = (row.reasons || []).filter((reason) => reason[3]).length > 1; // the bar of a single reason would be full
   for (const [what, value, expected, share] of row.reasons || []) {
@@ -145,9 +144,7 @@ function line(entry) {
   const item = make("li", { className: `entry ${entry.verdict}` });
   item.dataset.row = entry.row;
   item.dataset.kind = entry.kind;
-  const image = entry.count === 1 && entry.rows[0].image;
-  const open = make("button", { type: "button", className: "open headline" },
-    image ? make("img", { className: "thumb", src: image, alt: `image of ${entry.who}` }) : "", make("span", {}, entry.headline));
+  const open = make("button", { type: "button", className: "open headline" }, make("span", {}, entry.headline));
   const head = make("div", { className: "head" }, make("span", { className: `chip ${entry.colour}` }, entry.word),
     open, make("span", { className: "whose" }, entry.who), make("span", { className: `sure ${entry.colour}`, title: entry.long }, entry.short),
     entry.group || entry.count === 1 ? fineButton(entry, null, item) : "");
@@ -295,7 +292,7 @@ document.querySelector('[data-export="csv"]').addEventListener("click", () => sa
 document.querySelector('[data-export="parquet"]').addEventListener("click", () => save("findings.parquet", "application/octet-stream", parquet()));
 $("keep").addEventListener("click", () => {
   const fine = [...data.known, ...marks.values()];
-  save("known.json", "application/json", [JSON.stringify({ likely: "findings marked as fine", version: data.version, fine }, null, 1)]);
+  save("accepted.json", "application/json", [JSON.stringify({ likely: "findings marked as fine", version: data.version, fine }, null, 1)]);
 });
 $("forget").addEventListener("click", () => { marks.clear(); remember(); narrow(); });
 // On paper nothing unfolds: a hundred findings are printed, and how many there are besides.

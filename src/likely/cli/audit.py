@@ -113,14 +113,14 @@ def audit_command(
             target,
             task=task,
             test=test,
-            id=id_column,
-            known=accepted,
-            since=previous,
+            id_column=id_column,
+            accepted=accepted,
+            previous=previous,
             logits=logits,
             labels=labels,
             features=features,
             classes=classes.split(",") if classes else None,
-            seed=random_state,
+            random_state=random_state,
             progress=tell,
         )
         tell("writing", 1.0)

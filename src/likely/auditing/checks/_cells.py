@@ -6,8 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
+from likely._typing import Index
 from likely.auditing._columns import Columns
 from likely.auditing._finding import Explained, Finding, Reason, worst_first
 from likely.auditing._source import counted
@@ -30,7 +30,7 @@ def odd_cells(columns: Columns, ragged: dict[int, str], rows: int) -> Finding | 
     suspicious[list(reasons)] = True
     groups = _groups([first for first, *_ in reasons.values()])
 
-    def explain(top: NDArray[np.int64]) -> Iterator[Explained]:
+    def explain(top: Index) -> Iterator[Explained]:
         for row in top.tolist():
             first = reasons[row][0]
             yield Explained(_headline(first), reasons[row], far=_UNREAD, group=groups[first.what, first.value])

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from likely._typing import Array
 from likely.auditing._columns import Columns
 from likely.auditing._finding import number
 from likely.auditing._source import counted
@@ -79,7 +79,7 @@ def codes(columns: Columns, leave_out: set[str]) -> list[Code]:
     return gap_codes
 
 
-def isolated(code: float, others: NDArray[np.float64]) -> bool:
+def isolated(code: float, others: Array) -> bool:
     """Whether a number at the end of a column lies further from the other values than these lie apart."""
     if len(others) > _SAMPLE:
         nearest = others.max() if code > others.max() else others.min()
@@ -98,6 +98,6 @@ def isolated(code: float, others: NDArray[np.float64]) -> bool:
     return gap > max(_APART * usual, 0.5 * float(distinct[-1] - distinct[0]))
 
 
-def _below_counts(others: NDArray[np.float64]) -> bool:
+def _below_counts(others: Array) -> bool:
     """Whether the others are many whole numbers from zero on, among which -1 has no meaning."""
     return bool(others.min() >= 0 and (others == np.round(others)).all() and len(np.unique(others)) > 20)

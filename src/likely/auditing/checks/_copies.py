@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
+from likely._typing import Index
 from likely.auditing._columns import Columns, as_numbers, design, read_columns, standardised
 from likely.auditing._duplicates import ORDINARY, Twins, find_twins
 from likely.auditing._finding import Explained, Finding, Reason, number, worst_first
@@ -22,13 +22,13 @@ _NOISY = 0.1  # of neighbours have another label: where fewer do, labels are det
 _OFTEN = 0.5  # of the share of neighbours with another label: copies that differ as often are no mistakes
 
 
-def repeated_rows(columns: Columns, twins: Twins, target: str | None) -> Finding | None:
-    """Report the rows that repeat an earlier one."""
+def repeated_rows(columns: Columns, twins: Twins, target: str | None, repeats: int | None = None) -> Finding | None:
+    """Report the rows that repeat an earlier one, of so many in the whole table if that is longer."""
     suspicious = twins.of >= 0
-    count = int(suspicious.sum())
+    count = int(suspicious.sum()) if repeats is None else repeats
     if not count:
         return None
-    if count > len(columns.typed) * ORDINARY:
+    if repeats is not None or count > len(columns.typed) * ORDINARY:
         return Finding(
             "duplicates",
             "Duplicate rows",
@@ -38,7 +38,7 @@ def repeated_rows(columns: Columns, twins: Twins, target: str | None) -> Finding
     near, disagree = int((suspicious & ~twins.exact).sum()), int(twins.disagree.sum())
     explained = scatter_of_copies(columns, twins, target) if disagree and target is not None else ""
 
-    def explain(rows: NDArray[np.int64]) -> Iterator[Explained]:
+    def explain(rows: Index) -> Iterator[Explained]:
         return _explanations(columns, twins, target, rows, _ALIKE if explained else _CONTRARY)
 
     almost, differ = "almost " if near == count else "", _but(columns.named("identifier"))
@@ -57,15 +57,15 @@ def repeated_rows(columns: Columns, twins: Twins, target: str | None) -> Finding
 
 
 def _explanations(
-    columns: Columns, twins: Twins, target: str | None, rows: NDArray[np.int64], contrary: float
+    columns: Columns, twins: Twins, target: str | None, rows: Index, contrary: float
 ) -> Iterator[Explained]:
     """What is said of some copies; ``contrary`` is how far off one with another target is."""
-    differ = columns.named("identifier")
+    differ, places = columns.named("identifier"), columns.typed.index
     names = RowNames(columns.typed, next(iter(columns.named("name")), None))
     values = columns.typed[target].to_numpy() if target is not None else np.zeros(0)
     others, exact, disagree = (of_all[rows].tolist() for of_all in (twins.of, twins.exact, twins.disagree))
     for row, other, same, contradicts in zip(rows.tolist(), others, exact, disagree, strict=True):
-        nearly, which = "" if same else "almost ", names.called(other)
+        nearly, which = "" if same else "almost ", names.called(int(places[other]))
         reasons = [Reason("all columns" if same else "nearly all", f"as in {which}{_but(differ)}", share=1.0)]
         headline, group = f"{nearly}equals {which}{_but(differ)}", f"{nearly}equal to another row{_but(differ)}"
         far = _ALIKE if same else _NEARLY
@@ -112,7 +112,7 @@ def scatter_of_copies(columns: Columns, twins: Twins, target: str) -> str:
     )
 
 
-def _neighbours(columns: Columns, twins: Twins, target: str) -> NDArray[np.int64]:
+def _neighbours(columns: Columns, twins: Twins, target: str) -> Index:
     """Pairs of a row and the nearest that does not repeat it, for some rows."""
     rows = np.flatnonzero((twins.of < 0) & columns.typed[target].notna().to_numpy())
     rows = np.random.RandomState(0).permutation(rows)[:_AMONG]
@@ -139,7 +139,7 @@ def across(frame: pd.DataFrame, test: Table, target: str | None, id: str | None 
     shared[twins.of[later]] = True
     partner = {int(twins.of[row]): int(row) - len(frame) for row in reversed(later)}
 
-    def explain(rows: NDArray[np.int64]) -> Iterator[Explained]:
+    def explain(rows: Index) -> Iterator[Explained]:
         for row in rows:
             other = partner[int(row)]
             reasons = [Reason("all columns", f"as in row {other} of {test.name}")]

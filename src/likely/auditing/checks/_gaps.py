@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy.stats import chi2_contingency, fisher_exact, mannwhitneyu
 
 from likely._page import Table
+from likely._typing import Mask
 from likely.auditing._columns import Columns, ranked
 from likely.auditing._finding import Finding, number, percent
 from likely.auditing._source import counted, listed
@@ -109,7 +109,7 @@ def _sentence(
     return " ".join(parts)
 
 
-def depends(gap: NDArray[np.bool_], y: pd.Series[Any], *, classes: bool) -> Dependence | None:
+def depends(gap: Mask, y: pd.Series[Any], *, classes: bool) -> Dependence | None:
     """Test whether a gap and the target have to do with each other.
 
     >>> rng = np.random.default_rng(1)
@@ -125,7 +125,7 @@ def depends(gap: NDArray[np.bool_], y: pd.Series[Any], *, classes: bool) -> Depe
     return _of_classes(gap, y) if classes else _of_numbers(gap, y)
 
 
-def _of_numbers(gap: NDArray[np.bool_], y: pd.Series[Any]) -> Dependence | None:
+def _of_numbers(gap: Mask, y: pd.Series[Any]) -> Dependence | None:
     values = y.to_numpy(np.float64)
     if values.min() == values.max():
         return None
@@ -137,7 +137,7 @@ def _of_numbers(gap: NDArray[np.bool_], y: pd.Series[Any]) -> Dependence | None:
     return Dependence(p, f"the median of {y.name}", shown, number(float(np.median(there))), error)
 
 
-def _of_classes(gap: NDArray[np.bool_], y: pd.Series[Any]) -> Dependence | None:
+def _of_classes(gap: Mask, y: pd.Series[Any]) -> Dependence | None:
     codes, levels = ranked(y)
     counts = np.array([np.bincount(codes[gap == side], minlength=len(levels)) for side in (True, False)])
     expected = counts.sum(0) * counts.sum(1).min() / counts.sum()
