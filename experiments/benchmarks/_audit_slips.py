@@ -12,9 +12,9 @@ from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.model_selection import KFold, cross_val_predict
 
 from likely.auditing import Suspect, audit
-from likely.auditing._columns import read_columns
-from likely.auditing._rows import odd_rows
-from likely.auditing._squash import Squash
+from likely.auditing.columns.kinds import read_columns
+from likely.auditing.columns.scale import Squash
+from likely.auditing.odd_rows.odd_rows import odd_rows
 
 FACTORS = {"× 10": 10.0, "÷ 10": 0.1, "× 1000": 1000.0, "sign": -1.0}
 HINTS = {"× 10": "÷10", "÷ 10": "×10", "× 1000": "÷1,000", "sign": "sign"}

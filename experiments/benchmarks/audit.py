@@ -23,14 +23,14 @@ from experiments.data import load_regression
 from experiments.entries import Bar, Context, Result
 from likely._page import Table
 from likely.auditing import audit
-from likely.auditing._columns import Columns, for_a_line, read_columns
-from likely.auditing._duplicates import find_twins
-from likely.auditing._label_models import classify
-from likely.auditing._labels import judge_labels
-from likely.auditing._rows import odd_rows
-from likely.auditing._squash import Squash
-from likely.auditing._target_models import regress
-from likely.auditing._target_verdict import TargetVerdict, judge_targets
+from likely.auditing.columns.kinds import Columns, for_a_line, read_columns
+from likely.auditing.columns.scale import Squash
+from likely.auditing.copies.twins import find_twins
+from likely.auditing.odd_rows.odd_rows import odd_rows
+from likely.auditing.target.label_forecast import classify
+from likely.auditing.target.label_verdict import judge_labels
+from likely.auditing.target.target_forecast import regress
+from likely.auditing.target.target_verdict import TargetVerdict, judge_targets
 
 SHARES = (0.02, 0.05, 0.1)
 LABELLED = ("iris", "wine", "breast_cancer", "digits")

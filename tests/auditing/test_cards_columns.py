@@ -7,14 +7,14 @@ from scipy.stats import kstest
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 
 import likely
+from likely._rows.reading.read_table import read_table
 from likely.auditing import Audit, Finding
-from likely.auditing._columns import read_columns
-from likely.auditing._leaks import tells
-from likely.auditing._read import read_table
-from likely.auditing.checks._faulty_columns import faulty_columns
-from likely.auditing.checks._gaps import depends, gaps
-from likely.auditing.checks._order import order
-from likely.auditing.checks._overview import overview
+from likely.auditing.checks.faulty_columns import faulty_columns
+from likely.auditing.checks.gaps import depends, gaps
+from likely.auditing.checks.leaks import tells
+from likely.auditing.checks.order import order
+from likely.auditing.checks.overview import overview
+from likely.auditing.columns.kinds import read_columns
 
 
 def ask(

@@ -11,11 +11,11 @@ from sklearn.ensemble import RandomForestRegressor
 from sklearn.model_selection import cross_val_predict
 
 import likely
-from likely.auditing._columns import read_columns
-from likely.auditing._read import read_table
-from likely.auditing.checks._drift import drift
-from likely.auditing.checks._groups import failing_groups
-from likely.auditing.checks._order import depends, order
+from likely._rows.reading.read_table import read_table
+from likely.auditing.checks.drift import drift
+from likely.auditing.checks.groups import failing_groups
+from likely.auditing.checks.order import depends, order
+from likely.auditing.columns.kinds import read_columns
 
 Draw = Callable[[np.random.Generator], np.ndarray]
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from auditing.test_table import houses
 from likely import cli
-from likely.auditing._audit import harmless, scores_csv
+from likely.auditing.results.audit import harmless, scores_csv
 
 
 def likely_audit(*words: str | Path) -> Result:

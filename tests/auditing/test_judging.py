@@ -13,14 +13,14 @@ from typer.testing import CliRunner
 import likely
 from likely import cli
 from likely.auditing import Audit, Finding
-from likely.auditing._columns import read_columns
-from likely.auditing._duplicates import find_twins
-from likely.auditing._label_models import classify
-from likely.auditing._labels import judge_labels
-from likely.auditing._leaks import tells
-from likely.auditing._out_of_fold import by_content
-from likely.auditing._squash import Squash
-from likely.auditing._target_verdict import judge_targets
+from likely.auditing.checks.leaks import tells
+from likely.auditing.columns.kinds import read_columns
+from likely.auditing.columns.scale import Squash
+from likely.auditing.copies.twins import find_twins
+from likely.auditing.target.folds import by_content
+from likely.auditing.target.label_forecast import classify
+from likely.auditing.target.label_verdict import judge_labels
+from likely.auditing.target.target_verdict import judge_targets
 
 Array = Any
 

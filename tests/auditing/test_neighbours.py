@@ -7,8 +7,8 @@ import time
 import numpy as np
 import pandas as pd
 
-from likely.auditing._columns import read_columns
-from likely.auditing._neighbours import Level, Neighbours, Usual
+from likely.auditing.columns.kinds import read_columns
+from likely.auditing.expected_values.similar_rows import Level, Neighbours, Usual
 
 
 def table(rows: int = 600, seed: int = 0) -> pd.DataFrame:

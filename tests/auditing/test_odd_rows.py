@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 from sklearn import datasets
 
-from likely.auditing._columns import read_columns
-from likely.auditing._finding import Finding, Suspect
-from likely.auditing._neighbours import Neighbours, Usual
-from likely.auditing._rows import odd_rows
+from likely.auditing.columns.kinds import read_columns
+from likely.auditing.expected_values.similar_rows import Neighbours, Usual
+from likely.auditing.odd_rows.odd_rows import odd_rows
+from likely.auditing.results.finding import Finding, Suspect
 
 NOISE = 0.1
 Make = Callable[[np.random.Generator], pd.DataFrame]

@@ -8,7 +8,7 @@ from scipy.special import log_softmax
 from sklearn.metrics import average_precision_score
 
 import likely
-from likely.auditing._labels import judge_labels
+from likely.auditing.target.label_verdict import judge_labels
 
 
 def outputs(n: int = 600, wrong: float = 0.05, seed: int = 0) -> tuple[Any, Any, Any, Any]:

@@ -15,8 +15,8 @@ import pytest
 
 from auditing.browser import CHROMIUM, Browser
 from likely.auditing import Audit, Finding, Reason, Suspect
-from likely.auditing._known import Accepted
-from likely.auditing._report import _data, page
+from likely.auditing.page.report import _data, page
+from likely.auditing.results.accepted import Accepted
 
 NASTY = "<script>document.title = 'owned'</script><img src=x onerror=\"document.title='owned'\">"
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
@@ -143,7 +143,7 @@ def test_it_sorts(browser: Browser) -> None:
 
 @needs_browser
 def test_what_is_marked_as_fine_is_left_out_by_the_next_audit(browser: Browser) -> None:
-    from likely.auditing._known import Accepted
+    from likely.auditing.results.accepted import Accepted
 
     browser.run("window.kept = null; window.save_as = save; save = (name, type, parts) => { kept = parts.join('') }")
     click(browser, '[data-row="31"] .fine')

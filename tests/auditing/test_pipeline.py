@@ -10,8 +10,8 @@ from sklearn.datasets import load_diabetes, load_iris, load_wine
 
 import likely
 from likely.auditing import Audit, Finding, Suspect, pipeline
-from likely.auditing._long_audit import LongAudit
-from likely.auditing._sample import Sample
+from likely.auditing.results.long_audit import LongAudit
+from likely.auditing.sample import Sample
 
 
 def planted(load: Any, columns: list[str]) -> pd.DataFrame:

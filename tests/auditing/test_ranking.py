@@ -12,7 +12,7 @@ import likely
 from auditing.test_table import houses
 from likely import cli
 from likely.auditing import Audit, Finding, Suspect
-from likely.auditing._known import Accepted, RowNames
+from likely.auditing.results.accepted import Accepted, RowNames
 
 
 def likely_audit(*words: str | Path) -> Result:

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from likely.auditing._columns import design, read_columns
-from likely.auditing._read import read_array, read_table
+from likely._rows.reading.read_table import read_array, read_table
+from likely.auditing.columns.kinds import design, read_columns
 
 
 def text(path: Path, content: str, encoding: str = "utf-8") -> Path:

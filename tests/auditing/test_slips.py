@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 import likely
-from likely.auditing._by_chance import by_chance
-from likely.auditing._columns import read_columns
-from likely.auditing._finding import Finding
-from likely.auditing._rows import odd_rows
+from likely.auditing.columns.kinds import read_columns
+from likely.auditing.odd_rows.odd_rows import odd_rows
+from likely.auditing.results.finding import Finding
+from likely.auditing.slips.false_alarms import by_chance
 
 
 def incomes(rng: np.random.Generator, rows: int = 1000) -> pd.DataFrame:

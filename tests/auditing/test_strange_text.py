@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import likely
-from likely.auditing._read import read_table
+from likely._rows.reading.read_table import read_table
 
 HALF = "half \ud83d"
 

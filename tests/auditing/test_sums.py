@@ -9,8 +9,8 @@ import pytest
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, load_wine
 
 from likely.auditing import audit
-from likely.auditing._columns import read_columns
-from likely.auditing._identity_search import find_identities
+from likely.auditing.columns.kinds import read_columns
+from likely.auditing.identities.search import find_identities
 
 ROWS = 400
 

@@ -10,8 +10,8 @@ from sklearn.metrics import average_precision_score
 
 import likely
 from likely.auditing import Audit, Suspect
-from likely.auditing._squash import Squash
-from likely.auditing._target_verdict import judge_targets
+from likely.auditing.columns.scale import Squash
+from likely.auditing.target.target_verdict import judge_targets
 
 Array = Any
 

@@ -10,19 +10,19 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from likely._rows.reading.table import counted
 from likely._typing import Array, Index, Mask
-from likely.auditing._columns import ColumnReader, as_kind
-from likely.auditing._duplicates import ORDINARY, Twins
-from likely.auditing._finding import Finding
-from likely.auditing._identities import Identity
-from likely.auditing._rows import NAMED, Certainty, OddRows
-from likely.auditing._sample import Sample, Told
-from likely.auditing._score_file import first_copies
-from likely.auditing._source import counted
-from likely.auditing._spread import Spread
-from likely.auditing._target_checks import LabelCheck, TargetCheck
-from likely.auditing.checks._copies import repeated_rows
-from likely.auditing.checks._sums import breaks, tell_broken
+from likely.auditing.columns.kinds import ColumnReader, as_kind
+from likely.auditing.copies.repeated_rows import repeated_rows
+from likely.auditing.copies.twins import ORDINARY, Twins
+from likely.auditing.identities.identity import Identity
+from likely.auditing.identities.sums import breaks, tell_broken
+from likely.auditing.odd_rows.odd_rows import NAMED, Certainty, OddRows
+from likely.auditing.results.finding import Finding
+from likely.auditing.results.score_file import first_copies
+from likely.auditing.results.spread import Spread
+from likely.auditing.sample import Sample, Told
+from likely.auditing.target.target_check import LabelCheck, TargetCheck
 
 _BITS = 32  # most identities of columns: a row has a bit for each
 _KEYS = 100_000_000  # rows of which exact copies are looked for: 16 bytes for each are in memory

@@ -17,27 +17,27 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from likely._rows.reading.read_table import read_table, source_name
+from likely._rows.reading.table import Table, counted, listed, readable
 from likely._rows.sources import Source, is_one_file, source_of
 from likely._typing import Index
-from likely.auditing._audit import Audit, Compare, Progress
-from likely.auditing._column_sums import Sums
-from likely.auditing._columns import ColumnReader, Columns, read_columns
-from likely.auditing._duplicates import find_twins
-from likely.auditing._finding import Finding
-from likely.auditing._identity_search import find_identities
-from likely.auditing._known import RowNames
-from likely.auditing._long_audit import LongAudit
-from likely.auditing._neighbours import Neighbours
-from likely.auditing._one_entry import one_entry_per_row
-from likely.auditing._read import read_table, source_name
 from likely.auditing._row_checks import CopyCheck, RowCheck, Scorer, WrongTargetCheck, framed, row_checks
-from likely.auditing._rows import extended
-from likely.auditing._sample import Sample, Told
-from likely.auditing._score_file import ScoreFile, Worst
-from likely.auditing._source import Table, counted, listed, readable
-from likely.auditing._target_checks import LabelCheck, TargetCheck, TargetData
 from likely.auditing.checks import SAMPLE_CHECKS
-from likely.auditing.checks._groups import groups_of
+from likely.auditing.checks.groups import groups_of
+from likely.auditing.columns.kinds import ColumnReader, Columns, read_columns
+from likely.auditing.columns.sums import Sums
+from likely.auditing.copies.twins import find_twins
+from likely.auditing.expected_values.similar_rows import Neighbours
+from likely.auditing.identities.search import find_identities
+from likely.auditing.odd_rows.odd_rows import extended
+from likely.auditing.results.accepted import RowNames
+from likely.auditing.results.audit import Audit, Compare, Progress
+from likely.auditing.results.finding import Finding
+from likely.auditing.results.long_audit import LongAudit
+from likely.auditing.results.score_file import ScoreFile, Worst
+from likely.auditing.sample import Sample, Told
+from likely.auditing.slips.one_cause_per_row import one_entry_per_row
+from likely.auditing.target.target_check import LabelCheck, TargetCheck, TargetData
 
 TASKS = ("auto", "classification", "regression")
 AT_ONCE = 1 << 26  # numbers of a table that is read at once, for which an audit takes about 3.5 GB

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from likely._rows.reading.read_table import source_name
 from likely._rows.sources import Source
-from likely.auditing._read import source_name
 from likely.calibration import compose, save
 from likely.calibration._methods import METHODS, SCALE_METHODS, make_calibrator
 from likely.cli.outputs import Names, Outputs, read_outputs

@@ -97,7 +97,7 @@ class Arrays:
         if table is None and path.suffix.lower() == ".npz":
             with loading(path), np.load(path, allow_pickle=False) as archive:
                 return cls(path.name, dict(archive))
-        from likely.auditing._read import read_table
+        from likely._rows.reading.read_table import read_table
 
         read = read_table(path if table is None else table)
         for row, wrong in read.ragged.items():

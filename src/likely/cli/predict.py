@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from likely._files import replacing
-from likely.auditing._read import source_name
+from likely._rows.reading.read_table import source_name
 from likely.calibration import Calibrator, load
 from likely.calibration._saved import needs
 from likely.cli.outputs import Names, Outputs, read_outputs

@@ -2,15 +2,15 @@
 
 from collections.abc import Callable
 
-from likely.auditing._finding import Finding
-from likely.auditing._sample import Sample
-from likely.auditing.checks._cells import odd_cells
-from likely.auditing.checks._copies import across
-from likely.auditing.checks._drift import drift
-from likely.auditing.checks._faulty_columns import faulty_columns
-from likely.auditing.checks._gaps import gaps
-from likely.auditing.checks._order import order
-from likely.auditing.checks._overview import overview
+from likely.auditing.checks.cells import odd_cells
+from likely.auditing.checks.drift import drift
+from likely.auditing.checks.faulty_columns import faulty_columns
+from likely.auditing.checks.gaps import gaps
+from likely.auditing.checks.order import order
+from likely.auditing.checks.overview import overview
+from likely.auditing.copies.repeated_rows import across
+from likely.auditing.results.finding import Finding
+from likely.auditing.sample import Sample
 
 SAMPLE_CHECKS: tuple[Callable[[Sample], Finding | None], ...] = (
     lambda sample: overview(sample.columns, sample.target, sample.task),

@@ -1,0 +1,1 @@
+"""Tables from files and from Python: text in columns, Parquet, Arrow, NumPy, frames."""

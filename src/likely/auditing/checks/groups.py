@@ -1,0 +1,176 @@
+"""Groups of rows on which a model fails: leaves of a small tree whose held-out loss is above the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy.stats import ttest_ind
+from sklearn.tree import DecisionTreeRegressor
+
+from likely._page import Table
+from likely._typing import Array, Places
+from likely.auditing.checks.holm import SURE, holm
+from likely.auditing.columns.kinds import Columns, as_numbers
+from likely.auditing.results.finding import Finding, are_years, number
+
+MAX_ROWS = 50_000
+_CONDITIONS = 2  # of a group: the depth of the tree
+_LEVELS = 15  # of a category, the most frequent, that are conditions
+_SHARE, _FEWEST = 0.02, 30  # of the rows, and rows of a half, that make a group
+_WORSE = 1.2  # times the loss of the rest that is called failing
+
+
+class Group(NamedTuple):
+    """Rows that meet one or two conditions, and the loss there."""
+
+    where: str
+    rows: int
+    loss: float
+    error: float
+    rest: float
+    p_value: float
+
+
+class Split(NamedTuple):
+    """A column of the tree's table: a number, with gaps below the least one, or whether a category has a level."""
+
+    column: str
+    least: float = -np.inf
+    missing: bool = False
+    year: bool = False
+    level: str | None = None
+
+    def words(self, low: float, high: float) -> str:
+        """The condition that the value is above ``low`` and not above ``high``."""
+        if self.level is not None:
+            return f"{self.column} {'≠' if low == -np.inf else '='} {self.level}"
+        if high < self.least:
+            return f"{self.column} is missing"
+        if low < self.least and high == np.inf:
+            return f"{self.column} is not missing"
+        from_, to = (number(end, year=self.year) for end in (low, high))
+        if high == np.inf:
+            return f"{self.column} > {from_}"
+        words = f"{self.column} ≤ {to}" if low < self.least else f"{from_} < {self.column} ≤ {to}"
+        return f"{words} or missing" if self.missing and low == -np.inf else words
+
+
+def groups_of(columns: Columns, target: str, findings: Iterable[Finding]) -> Finding | None:
+    """Report groups on which out-of-fold predictions of the target fail, from what judged the target."""
+    for finding in findings:
+        if not finding.judged:
+            continue
+        if "label_nll" in finding.scores:
+            loss, what = np.asarray(finding.scores["label_nll"], np.float64), f"the log-loss of {target}"
+        elif "expected" in finding.scores and columns.kinds[target] == "number":
+            expected = np.asarray(finding.scores["expected"], np.float64)
+            loss, what = np.abs(columns.typed[target].to_numpy(np.float64) - expected), f"the error of {target}"
+        else:
+            continue
+        rows = np.flatnonzero(np.isfinite(loss))
+        return failing_groups(columns, {target}, rows, loss[rows], what)
+    return None
+
+
+def failing_groups(columns: Columns, leave_out: set[str], rows: Places, loss: Array, what: str) -> Finding | None:
+    """Report groups of rows in which predictions of held-out rows are worse than elsewhere.
+
+    Groups are picked on one half of the rows and measured on the other.
+    """
+    some = np.random.RandomState(0).permutation(len(rows))[:MAX_ROWS]
+    if len(some) < 4 * _FEWEST:
+        return None
+    X, splits = _splits(columns, leave_out, rows[some])
+    if not splits:
+        return None
+    groups = worst_groups(X, splits, loss[some])
+    failing = [group for group in groups if group.p_value < SURE and group.loss > _WORSE * group.rest]
+    share = len(rows) / len(some)
+    frame = pd.DataFrame(
+        {
+            "rows": [round(group.rows * share) for group in groups],
+            "there": [f"{number(group.loss)} ± {number(float(f'{group.error:.1g}'))}" for group in groups],
+            "elsewhere": [number(group.rest) for group in groups],
+            "p, corrected": [f"{group.p_value:.2g}" for group in groups],
+        },
+        index=pd.Index([group.where for group in groups], name="where"),
+    )
+    return Finding(
+        "groups",
+        "Groups on which predictions fail",
+        f"Where {failing[0].where}, {what} is {failing[0].loss / max(failing[0].rest, 1e-300):.1f} times that of the "
+        f"other rows ({round(failing[0].rows * share):,} rows)."
+        + ("" if len(failing) < 2 else f" {len(failing) - 1} more stand{'s' if len(failing) == 2 else ''} out.")
+        if failing
+        else f"No group stands out: nowhere is {what} clearly (p < {SURE:g}) more than "
+        f"{_WORSE:g} times that of the other rows.",
+        numbers={"groups": [{**group._asdict(), "rows": round(group.rows * share)} for group in failing]},
+        tables=(Table(frame, f"{what[0].upper()}{what[1:]}, on rows that were not used to choose the groups."),)
+        if groups
+        else (),
+    )
+
+
+def _splits(columns: Columns, leave_out: set[str], rows: Places) -> tuple[Array, list[Split]]:
+    """The columns that conditions can name: numbers, and the frequent levels of categories."""
+    parts, splits = list[Array](), list[Split]()
+    for name in columns.named("number", "category"):
+        if name in leave_out:
+            continue
+        values, levels = as_numbers(columns.typed[name].iloc[rows])
+        missing = np.isnan(values)
+        if levels is not None:
+            codes = range(min(len(levels), _LEVELS))
+            parts += [(values == code).astype(np.float64) for code in codes]
+            splits += [Split(name, level=levels[code]) for code in codes]
+        if levels is None and not missing.all():
+            least, greatest = float(np.nanmin(values)), float(np.nanmax(values))
+            parts.append(np.where(missing, least - (greatest - least) - 1, values))
+            splits.append(Split(name, least, bool(missing.any()), are_years(values)))
+    return np.column_stack(parts) if parts else np.zeros((len(rows), 0)), splits
+
+
+def worst_groups(X: Array, splits: list[Split], loss: Array) -> list[Group]:
+    """Grow a tree on the first half of the rows, and measure its leaves on the second.
+
+    >>> rng = np.random.default_rng(0)
+    >>> town, age = rng.integers(0, 3, 2000), rng.uniform(size=2000)
+    >>> loss = rng.exponential(size=2000) * np.where((town == 1) & (age > 0.6), 3, 1)
+    >>> X = np.column_stack([town == 0, town == 1, age])
+    >>> worst_groups(X, [Split("town", level="A"), Split("town", level="B"), Split("age", 0.0)], loss)[0].where
+    'age > 0.6019 and town = B'
+    """
+    half, cap = len(loss) // 2, float(np.quantile(loss, 0.99))  # beyond the cap one row speaks for no group
+    capped = np.minimum(loss, cap)
+    fewest = max(_FEWEST, round(_SHARE * half))
+    tree = DecisionTreeRegressor(max_depth=_CONDITIONS, min_samples_leaf=fewest, random_state=0)
+    leaf = tree.fit(X[:half], capped[:half]).apply(X)
+    groups = []
+    for node, ends in _leaves(tree.tree_, 0, {}):
+        inside = leaf[half:] == node
+        if not ends or min(int(inside.sum()), int((~inside).sum())) < _FEWEST // 2:
+            continue
+        there, elsewhere = loss[half:][inside], loss[half:][~inside]
+        test = ttest_ind(capped[half:][inside], capped[half:][~inside], equal_var=False, alternative="greater")
+        where = " and ".join(splits[column].words(*bounds) for column, bounds in ends.items())
+        error = float(there.std() / np.sqrt(len(there)))
+        rows = int((leaf == node).sum())
+        groups.append(Group(where, rows, float(there.mean()), error, float(elsewhere.mean()), float(test.pvalue)))
+    corrected = holm([group.p_value for group in groups])
+    groups = [group._replace(p_value=float(p)) for group, p in zip(groups, corrected, strict=True)]
+    return sorted(groups, key=lambda group: -group.loss / max(group.rest, 1e-300))
+
+
+def _leaves(tree: Any, node: int, ends: dict[int, tuple[float, float]]) -> Iterator[tuple[int, dict[int, Any]]]:
+    """The leaves below a node, each with the ends between which its columns lie."""
+    left, right = int(tree.children_left[node]), int(tree.children_right[node])
+    if left < 0:
+        yield node, ends
+        return
+    column, cut = int(tree.feature[node]), float(tree.threshold[node])
+    low, high = ends.get(column, (-np.inf, np.inf))
+    yield from _leaves(tree, left, {**ends, column: (low, cut)})
+    yield from _leaves(tree, right, {**ends, column: (cut, high)})

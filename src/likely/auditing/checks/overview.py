@@ -1,0 +1,144 @@
+"""What is in a table: rows, columns, kinds, gaps, and how the target is spread."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from likely._page import Table
+from likely._rows.reading.table import counted, listed
+from likely.auditing.columns.kinds import Columns, ranked
+from likely.auditing.results.finding import Finding, are_years, number
+
+_SHOWN = 60  # columns that the table of the page lists
+_SAMPLE = 100_000  # rows from which distinct values and quantiles are read
+_RARE = 0.1  # of an equal share: a class as rare as that is named
+_SKEWED = 2.0  # skewness from which the target's tail is named
+_WORDS = {
+    "number": ("number", "numbers"),
+    "category": ("category", "categories"),
+    "date": ("date", "dates"),
+    "text": ("text", "texts"),
+    "identifier": ("identifier", "identifiers"),
+    "name": ("name of rows", "names of rows"),
+    "constant": ("constant", "constants"),
+    "empty": ("empty column", "empty columns"),
+}
+
+
+def overview(columns: Columns, target: str | None, task: str) -> Finding:
+    """Describe a table: how many rows and columns of which kind, its gaps, and its classes or the target's spread."""
+    n, width = columns.typed.shape
+    kinds = pd.Series(columns.kinds).value_counts(sort=False)
+    parts = [f"{kinds[kind]:,} {words[int(kinds[kind] > 1)]}" for kind, words in _WORDS.items() if kind in kinds]
+    some = columns.typed if n <= _SAMPLE else columns.typed.sample(_SAMPLE, random_state=0)
+    shown = list(columns.kinds)[:_SHOWN]
+    gaps = columns.typed.isna().mean()
+    frame = pd.DataFrame([_column(some[name], columns.kinds[name], float(gaps[name])) for name in shown], index=shown)
+    frame.index.name = "column"
+    tables = [Table(frame, "The columns" + _first(len(shown), width) + ": kind, gaps, and what they hold.", digits=2)]
+    sentence, numbers, balance = _target(columns, target, task)
+    tables += balance
+    missing = float(gaps.mean())
+    empty = f" {_share(missing)} of the cells are empty." if missing else " No cell is empty."
+    return Finding(
+        "overview",
+        "Overview",
+        f"{counted(n, 'row')}, {counted(width, 'column')}: {listed(parts, most=9, last=' and ')}.{empty}{sentence}",
+        numbers={
+            "rows": n,
+            "columns": width,
+            "kinds": {str(kind): int(count) for kind, count in kinds.items()},
+            "gaps": {str(name): round(float(share), 4) for name, share in gaps.items() if share > 0},
+            **numbers,
+        },
+        tables=tuple(tables),
+    )
+
+
+def _share(missing: float) -> str:
+    """A share of cells, which is all only where all are."""
+    return "All" if missing == 1 else f"{min(max(missing, 0.001), 0.999):.1%}"
+
+
+def _first(shown: int, all_of_them: int) -> str:
+    return f", the first {shown} of {all_of_them:,}" if shown < all_of_them else ""
+
+
+def _column(column: pd.Series[Any], kind: str, gaps: float) -> dict[str, Any]:
+    """One line of the table of columns."""
+    present = column.dropna()
+    return {
+        "kind": kind,
+        "gaps": f"{gaps:.1%}" if gaps else "",
+        "distinct": int(present.nunique()),
+        "holds": _held(present, kind) if len(present) else "",
+    }
+
+
+def _held(present: pd.Series[Any], kind: str) -> str:
+    """What a column holds: quantiles of numbers, the first and last date, the most frequent levels."""
+    if kind in ("number", "identifier") and pd.api.types.is_numeric_dtype(present.dtype):
+        low, middle, high = present.quantile([0.0, 0.5, 1.0])
+        low, middle, high = (
+            number(quantile, year=are_years(present.to_numpy(np.float64))) for quantile in (low, middle, high)
+        )
+        return f"{low} to {high}, median {middle}"
+    if kind == "date":
+        first, last = (
+            pd.Timestamp("1970-01-01") + pd.Timedelta(days=min(max(day, -1e5), 1e5))
+            for day in (present.min(), present.max())
+        )
+        return f"{first:%Y-%m-%d} to {last:%Y-%m-%d}"
+    if kind == "category":
+        shares = present.value_counts(normalize=True).head(3)
+        return ", ".join(f"{str(level)[:30]} {share:.0%}" for level, share in shares.items())
+    first_value = str(present.iloc[0])
+    return f"such as “{first_value[:40]}{'…' if len(first_value) > 40 else ''}”"
+
+
+def _target(columns: Columns, target: str | None, task: str) -> tuple[str, dict[str, Any], list[Table]]:
+    """A sentence about the target, its numbers, and a table."""
+    if target is None or task == "none":
+        return "", {}, []
+    if task == "regression":
+        return _spread(columns.typed[target].to_numpy(np.float64), target)
+    codes, classes = ranked(columns.typed[target])
+    return balance(np.bincount(codes[codes >= 0], minlength=len(classes)), classes, target)
+
+
+def balance(counts: Any, classes: list[str], target: str) -> tuple[str, dict[str, Any], list[Table]]:
+    """Describe the classes: how many rows each has, and which are rare.
+
+    >>> balance([96, 4], ["no", "yes"], "churn")[0]
+    ' 2 classes of churn: no (96%), yes (4%). Rare: yes (4 rows).'
+    """
+    by_class = pd.Series(np.asarray(counts), index=classes).sort_values(ascending=False, kind="stable")
+    shares = by_class / max(int(by_class.sum()), 1)
+    rare = [name for name, share in shares.items() if share < _RARE / len(shares)]
+    shown = [f"{name} ({share:.0%})" for name, share in shares.items()]
+    sentence = f" {len(shares):,} classes of {target}: {listed(shown, most=4)}."
+    if rare:
+        few = [f"{name} ({counted(int(by_class[name]), 'row')})" for name in rare]
+        sentence += f" Rare: {listed(few)}."
+    frame = pd.DataFrame({"rows": by_class, "share": [f"{share:.1%}" for share in shares]})
+    frame.index.name = target
+    numbers = {"classes": {str(k): int(v) for k, v in by_class.items()}, "rare": [str(name) for name in rare]}
+    return sentence, numbers, [Table(frame.head(_SHOWN), f"Rows per class of {target}.")]
+
+
+def _spread(y: Any, target: str) -> tuple[str, dict[str, Any], list[Table]]:
+    """The middle, the spread and the tail of a target."""
+    y = y[np.isfinite(y)]
+    low, first, middle, third, high = np.quantile(y, [0.05, 0.25, 0.5, 0.75, 0.95])
+    z = y / (float(np.abs(y).max()) or 1.0)  # powers of large numbers would overflow
+    skew = float(np.mean(((z - z.mean()) / (float(z.std()) or 1.0)) ** 3))
+    sentence = f" {target}: median {number(middle)}, 90% of rows from {number(low)} to {number(high)}"
+    if abs(skew) > _SKEWED:
+        sentence += f", with a long tail of {'high' if skew > 0 else 'low'} values (skewness {skew:.1f})"
+    zeros = float(np.mean(y == 0))
+    sentence += f"; {zeros:.0%} are 0." if zeros > 0.1 else "."
+    numbers = {"median": float(middle), "quartiles": [float(first), float(third)], "skewness": round(skew, 3)}
+    return sentence, {"target": numbers}, []

@@ -1,0 +1,269 @@
+"""What each column holds, and the same as numbers that models can read."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.preprocessing import StandardScaler
+
+from likely._rows.columns import days
+from likely._rows.reading.numerals import EXACT, ISO_DATE, MOSTLY
+from likely._typing import Array, Index, Mask
+
+Kind = Literal["number", "category", "date", "text", "identifier", "constant", "empty", "name"]
+MODELLED = ("number", "category", "date")
+_INDICATED_LEVELS = 10  # of a category that get a column of zeros and ones each
+_FARTHEST = 1e18  # further out is not told apart, so that squares stay finite in single precision
+
+
+class OddCell(NamedTuple):
+    """A value that is not of its column's kind."""
+
+    row: int
+    column: str
+    value: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The kind of every column, the columns with their own types, and the cells that do not fit theirs.
+
+    Numbers are floats, dates days since 1970, categories strings; what is missing is NaN or None. A column of the kind
+    "name" is the one by which the user calls the rows; an "identifier" only looks like one.
+    """
+
+    kinds: dict[str, Kind]
+    typed: pd.DataFrame
+    odd: tuple[OddCell, ...]
+
+    def named(self, *kinds: str) -> list[str]:
+        """The columns of these kinds."""
+        return [name for name, kind in self.kinds.items() if kind in kinds]
+
+
+def read_columns(frame: pd.DataFrame, id: str | None = None) -> Columns:
+    """Tell what each column holds.
+
+    >>> columns = read_columns(pd.DataFrame({"size": ["1", "2.5", "large"] * 1 + ["3"] * 9, "colour": list("rgb") * 4}))
+    >>> columns.kinds
+    {'size': 'number', 'colour': 'category'}
+    >>> columns.odd
+    (OddCell(row=2, column='size', value='large', reason='not a number'),)
+    """
+    kinds: dict[str, Kind] = {}
+    typed: dict[str, Any] = {}
+    odd: list[OddCell] = []
+    for name in frame.columns:
+        if name == id:
+            kinds[name], typed[name] = "name", frame[name].to_numpy()
+            continue
+        kind, values, strange = _read(str(name), frame[name])
+        kinds[name] = _settled(kind, values) if kind in MODELLED else kind
+        typed[name] = values
+        odd += strange
+    table = pd.DataFrame(typed, index=frame.index)
+    table.columns = table.columns.astype(object)  # a name in an Arrow index takes longer to look up than a column
+    return Columns(kinds, table, tuple(odd))
+
+
+@dataclass(frozen=True)
+class ColumnReader:
+    """What the columns of a sample hold, to read further rows by."""
+
+    kinds: dict[str, Any]
+    levels: dict[str, list[str]]
+
+    @classmethod
+    def of(cls, columns: Columns, leave_out: Collection[str] = ()) -> Self:
+        """Learn from a sample."""
+        names = [name for name in columns.named(*MODELLED) if name not in leave_out]
+        levels = {name: as_numbers(columns.typed[name])[1] for name in names}
+        return cls(
+            {name: columns.kinds[name] for name in names},
+            {name: names_of_levels for name, names_of_levels in levels.items() if names_of_levels is not None},
+        )
+
+    def typed(self, block: pd.DataFrame) -> pd.DataFrame:
+        """The columns of a block with their own types: numbers as floats, dates as days, categories as strings."""
+        return pd.DataFrame({name: as_kind(block[name], kind) for name, kind in self.kinds.items()}, index=block.index)
+
+    def codes(self, name: str, words: Any) -> Array:
+        """The places of levels, NaN where one is missing; a level that the sample lacks comes after all others."""
+        missing = pd.isna(words)
+        places = pd.Index(self.levels[name]).get_indexer(pd.Index(np.where(missing, "", words)))
+        return np.where(missing, np.nan, np.where(places < 0, len(self.levels[name]), places))
+
+    def indicated(self, name: str) -> list[str]:
+        """The levels of a column that have a column of zeros and ones each."""
+        levels = self.levels.get(name, [])
+        return levels if len(levels) <= _INDICATED_LEVELS else []
+
+    def design(self, typed: pd.DataFrame) -> NDArray[np.float32]:
+        """Numbers for models, NaN where a value is missing.
+
+        A category of up to ten levels has a column of zeros and ones per level; one of more, the place of its level in
+        the order of frequency, which trees can cut.
+        """
+        parts = [np.zeros((len(typed), 0), np.float32)]
+        for name in self.kinds:
+            values = typed[name].to_numpy()
+            if name in self.levels:
+                numbers = self.codes(name, values)[:, None]
+            else:
+                numbers = np.clip(values.astype(np.float64), -_FARTHEST, _FARTHEST)[:, None]
+            if levels := self.indicated(name):
+                numbers = np.where(np.isnan(numbers), np.nan, numbers == np.arange(len(levels)))
+            parts.append(numbers.astype(np.float32))
+        return np.concatenate(parts, axis=1)
+
+
+def design(typed: pd.DataFrame, kinds: dict[str, Kind]) -> tuple[NDArray[np.float32], list[str]]:
+    """Numbers for models, as :class:`ColumnReader` makes them, and the column each is of."""
+    reader = ColumnReader.of(Columns({name: kind for name, kind in kinds.items() if name in typed}, typed, ()))
+    return reader.design(typed), [name for name in reader.kinds for _ in range(len(reader.indicated(name)) or 1)]
+
+
+def as_kind(column: pd.Series[Any], kind: str) -> Any:
+    """A column's values as those of a kind; what is not of the kind is missing.
+
+    >>> as_kind(pd.Series(["1", "x", None]), "number").tolist(), as_kind(pd.Series([True, None]), "category").tolist()
+    ([1.0, nan, nan], ['True', None])
+    """
+    if kind == "number":
+        numeric = pd.api.types.is_numeric_dtype(column.dtype)
+        read = column if numeric else pd.to_numeric(column.astype(object), errors="coerce")
+        values = read.to_numpy(np.float64, na_value=np.nan)
+        return np.where(np.isinf(values), np.nan, values)
+    if kind == "date":
+        times = days(column)
+        stamps = pd.to_datetime(column, format="ISO8601", errors="coerce", utc=True) if times is None else None
+        return times if stamps is None else days(stamps)
+    missing = column.isna().to_numpy(bool)
+    words = np.full(len(column), None, dtype=object)
+    words[~missing] = [str(value) for value in column[~missing].tolist()]
+    return words
+
+
+def standardised(X: NDArray[np.floating]) -> Array:
+    """Columns of mean zero and deviation one, NaN where a value is missing.
+
+    >>> standardised(np.array([[1.0, np.nan], [3.0, np.nan]])).tolist()
+    [[-1.0, nan], [1.0, nan]]
+    """
+    with np.errstate(invalid="ignore"):  # a column without any value has no mean
+        return np.asarray(StandardScaler().fit_transform(X.astype(np.float64)))
+
+
+def for_a_line(X: NDArray[np.floating], most: int = 200) -> NDArray[np.float32]:
+    """Standardised columns without gaps and without far values; of very many, the first."""
+    features = np.empty((len(X), min(X.shape[1], most)), np.float32)
+    for j in range(features.shape[1]):  # one at a time: a long table has no room for many copies of itself
+        features[:, j] = np.clip(np.nan_to_num(standardised(X[:, j : j + 1])[:, 0]), -5, 5)
+    return features
+
+
+def as_numbers(column: pd.Series[Any]) -> tuple[Array, list[str] | None]:
+    """The numbers of a column, NaN where one is missing, or the places of its levels and the levels."""
+    if pd.api.types.is_numeric_dtype(column.dtype):
+        return np.clip(column.to_numpy(np.float64), -_FARTHEST, _FARTHEST), None
+    codes, levels = ranked(column)
+    return np.where(codes < 0, np.nan, codes), levels
+
+
+def ranked(column: pd.Series[Any]) -> tuple[Index, list[str]]:
+    """Each value as the place of its level in the order of frequency, -1 where it is missing, and the levels.
+
+    Levels that are equally frequent are in the order of their names, whatever the order of the rows.
+    """
+    codes, levels = pd.factorize(column)
+    counts = np.bincount(codes[codes >= 0], minlength=len(levels))
+    order = np.lexsort((np.array([str(level) for level in levels], dtype=str), -counts))
+    place = np.empty(len(levels) + 1, np.int64)
+    place[order], place[-1] = np.arange(len(levels)), -1
+    names = [str(levels[i]) for i in order]
+    return place[codes], [name.removesuffix(".0") for name in names] if levels.dtype.kind == "f" else names
+
+
+def _read(name: str, column: pd.Series[Any]) -> tuple[Kind, Any, list[OddCell]]:
+    missing = column.isna().to_numpy(bool)
+    if missing.all():
+        return "empty", np.full(len(column), np.nan), []
+    if pd.api.types.is_bool_dtype(column.dtype):
+        return "category", _strings(column, missing), []
+    times = days(column)
+    if times is not None:
+        return "date", times, []
+    if pd.api.types.is_numeric_dtype(column.dtype) and not pd.api.types.is_complex_dtype(column.dtype):
+        values = column.to_numpy(np.float64, na_value=np.nan)
+        if not (column.dtype.kind in "iu" and _rounded(column[~missing].tolist(), values[~missing])):
+            return _numbers(name, values, [])
+    return _words(name, column, missing)
+
+
+def _words(name: str, column: pd.Series[Any], missing: Mask) -> tuple[Kind, Any, list[OddCell]]:
+    """A column of anything: numbers or dates with a few odd cells, or a category, or names, or text."""
+    words = _strings(column, missing)
+    present = words[~missing]
+    read = pd.to_numeric(pd.Series(present), errors="coerce")
+    readable = read.notna().to_numpy()
+    # "nan" and the like are numbers to nobody who wrote a word into a column of words.
+    if readable.mean() >= MOSTLY and not _rounded(_digits(present), read[readable].to_numpy(np.float64)):
+        values = np.full(len(words), np.nan)
+        values[~missing] = read.to_numpy(np.float64)
+        strange = np.flatnonzero(~missing)[~readable]
+        return _numbers(name, values, [OddCell(int(i), name, words[i], "not a number") for i in strange])
+    dated = pd.Series(present).str.fullmatch(ISO_DATE).to_numpy(bool)
+    if dated.mean() >= MOSTLY:
+        stamps = pd.to_datetime(pd.Series(present), format="ISO8601", errors="coerce", utc=True)
+        dates = np.full(len(words), np.nan)
+        dates[~missing] = days(stamps)
+        strange = np.flatnonzero(~missing)[stamps.isna().to_numpy()]
+        return "date", dates, [OddCell(int(i), name, words[i], "not a date") for i in strange]
+    distinct = len(set(present.tolist()))
+    if distinct <= max(50, len(present) // 2):
+        return "category", words, []
+    long = np.mean([len(word) for word in present[:1000]]) > 40
+    return "text" if long or distinct < len(present) else "identifier", words, []
+
+
+def _numbers(name: str, values: Array, odd: list[OddCell]) -> tuple[Kind, Any, list[OddCell]]:
+    infinite = np.isinf(values)
+    if infinite.any():
+        odd += [OddCell(int(i), name, str(values[i]), "infinite") for i in np.flatnonzero(infinite)]
+        values = np.where(infinite, np.nan, values)
+    # A column that counts the rows says nothing about them.
+    with np.errstate(over="ignore", invalid="ignore"):
+        counts = len(values) > 20 and bool((np.diff(values) == 1).all())
+    return "identifier" if counts else "number", values, odd
+
+
+def _digits(words: NDArray[Any]) -> list[int]:
+    """The words that are whole numbers, but for those beyond the largest float."""
+    return [int(word) for word in words if len(word) <= 300 and word.strip().lstrip("+-").isdecimal()]
+
+
+def _rounded(numbers: list[int], values: Array) -> bool:
+    """Whether whole numbers that differ are the same as floats: then they are names, and not amounts."""
+    if not len(values) or not np.nanmax(np.abs(values)) >= EXACT:
+        return False
+    large = {number for number in numbers if abs(number) >= EXACT}
+    return len({float(number) for number in large}) < len(large)
+
+
+def _settled(kind: Kind, values: NDArray[Any]) -> Kind:
+    present = values[~pd.isna(values)]
+    if not len(present):
+        return "empty"
+    return "constant" if bool((present == present[0]).all()) else kind
+
+
+def _strings(column: pd.Series[Any], missing: Mask) -> NDArray[Any]:
+    words = np.full(len(column), None, dtype=object)
+    words[~missing] = [str(value) for value in column[~missing].tolist()]
+    return words

@@ -1,0 +1,87 @@
+"""Numbers as steps that are alike in the middle and factors far out, and the units that are mistaken for each other."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from likely._typing import Array
+
+_NORMAL = 3.82  # times the median deviation, the deviation that one normal value in a hundred exceeds
+_LINEAR = 5.0  # deviations up to which differences are nearly kept where tails are light
+_FAR = 1e150  # further out is not told apart, so that squares and ratios stay finite
+# Factors that bring a value with a wrong unit, or sign, back, with their names.
+FACTORS = {
+    0.1: "÷10",
+    10.0: "×10",
+    0.001: "÷1,000",
+    1000.0: "×1,000",
+    -1.0: "the other sign",
+    0.01: "÷100",
+    100.0: "×100",
+}
+
+
+class Squash(NamedTuple):
+    """y ↦ k asinh((y - median) / (k spread)): nearly linear in the middle, logarithmic far out.
+
+    A value with a wrong unit is then a few steps away instead of thousands, and a factor is a step.
+
+    >>> squash = Squash.of(np.array([1.0, 2.0, 3.0, 4.0, 3000.0]))
+    >>> squash(np.array([3.0, 3000.0])).round(1).tolist(), squash.back(squash(np.array([7.0]))).round(6).tolist()
+    ([0.0, 8.3], [7.0])
+    """
+
+    centre: float
+    spread: float
+    linear: float = 1.0  # k: the deviations at which the middle ends
+
+    @classmethod
+    def of(cls, values: Array, *, by_tails: bool = False) -> Self:
+        """By the median and the median deviation of the values that are there.
+
+        ``by_tails`` lets the middle end at five deviations where tails are light, so that sums stay sums.
+        """
+        seen = np.clip(values[~np.isnan(values)], -_FAR, _FAR)
+        if not len(seen):
+            return cls(0.0, 1.0)
+        centre = float(np.median(seen))
+        off = np.abs(seen - centre)
+        usual = float(np.median(off))
+        spread = max(1.4826 * usual or float(np.mean(off)) or 1.0, 1 / _FAR)
+        if not by_tails:
+            return cls(centre, spread)
+        heavy = float(np.quantile(off, 0.99)) / (_NORMAL * usual) if usual > 0 else _LINEAR
+        return cls(centre, spread, float(np.clip(_LINEAR / max(heavy, 1e-9) ** 2, 1.0, _LINEAR)))
+
+    def __call__(self, values: Any) -> Any:
+        """Return the values on this scale."""
+        return self.linear * np.arcsinh((np.clip(values, -_FAR, _FAR) - self.centre) / (self.linear * self.spread))
+
+    def back(self, u: Array) -> Array:
+        """The value that is u when squashed."""
+        return np.asarray(np.sinh(u / self.linear) * self.linear * self.spread + self.centre)
+
+    def log_slope(self, values: Any) -> Any:
+        """The logarithm of how many steps there are to a unit of the value, at these values."""
+        far = (np.clip(values, -_FAR, _FAR) - self.centre) / (self.linear * self.spread)
+        return -np.log(self.spread) - np.log(np.hypot(1.0, far))
+
+    def times(self, u: Array, factor: float) -> Array:
+        """The squashed values after the values were multiplied.
+
+        >>> squash = Squash(100.0, 10.0)
+        >>> squash.back(squash.times(squash(np.array([50.0])), 10.0)).round(6).tolist()
+        [500.0]
+        """
+        return np.asarray(self(self.back(u) * factor))
+
+    def log_stretch(self, u: Array, mended: Array, factor: float) -> Array:
+        """The logarithm of how much faster ``mended = times(u, factor)`` grows than u."""
+        slopes = _log_cosh(u / self.linear) - _log_cosh(mended / self.linear)
+        return np.asarray(slopes + np.log(abs(factor)))
+
+
+def _log_cosh(u: Array) -> Array:
+    return np.logaddexp(u, -u) - np.log(2.0)

@@ -1,0 +1,1 @@
+"""Rows that repeat another, exactly or almost."""

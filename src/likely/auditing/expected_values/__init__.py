@@ -1,0 +1,1 @@
+"""What a value should be, given the others of its row."""

@@ -1,0 +1,229 @@
+"""What rows like a given row have in each column: the usual range of a number, the usual level of a category."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from likely._typing import Array, Mask, Places
+from likely.auditing.columns.kinds import MODELLED, Columns, as_numbers
+from likely.auditing.columns.scale import Squash
+from likely.auditing.expected_values.association import related
+from likely.auditing.results.finding import are_years, number
+
+Wide = NDArray[np.float32]  # a row per column of the table: values of one column lie side by side
+# Judged by the benchmark of slips: with equal weights 139 of 160 slips are found instead of 142.
+_NEAREST = 30  # rows like a row
+MAX_ROWS = 10_000  # rows among which these are looked for
+_RELATED = 5_000  # rows that tell how much one column says about another
+_CAP = 3.0  # robust deviations: rows that differ more in a column are not told apart by it
+_UNKNOWN = 1.0  # the difference of a value from one that is missing, or of a level from another
+_RARE, _MOST = 0.05, 0.5  # a level is unusual if fewer similar rows have it while more have another
+MAX_COLUMNS = 300  # columns: what each tells about each other is a square of them
+_LEAST = 0.003  # what a column counts at least in the choice of neighbours
+
+
+class Usual(NamedTuple):
+    """The range in which eight of ten similar rows have their number.
+
+    >>> str(Usual(31.0, 39.25)), str(Usual(2.0, 2.0)), str(Usual(-3.0, -1.0)), str(Usual(18262.0, 18272.0, date=True))
+    ('31–39.25', '2', '-3 to -1', '2020-01-01 to 2020-01-11')
+    """
+
+    low: float
+    high: float
+    date: bool = False
+    year: bool = False
+
+    def __str__(self) -> str:
+        low, high = (written(end, self.date, self.year) for end in (self.low, self.high))
+        between = " to " if self.low < 0 or self.date else "–"
+        return low if low == high else f"{low}{between}{high}"
+
+    def excludes(self, value: float) -> bool:
+        """Whether a value lies further outside than the range is wide."""
+        room = self.high - self.low
+        return bool(value < self.low - room or value > self.high + room)
+
+
+class Level(NamedTuple):
+    """The level that most of the similar rows have, and the share of them that do.
+
+    >>> str(Level("red", 0.9))
+    'red (90%)'
+    """
+
+    name: str
+    share: float
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.share:.0%})"
+
+
+class Compared(NamedTuple):
+    """A value of a row, as text, beside what similar rows have, and whether it is far from that."""
+
+    column: str
+    value: str
+    usual: str
+    unusual: bool
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """For rows of a table, the rows most like them by all *other* columns, and what these have in a column.
+
+    Numbers are put in robust units and squashed, so that a factor is a step; a column says the more about how alike
+    rows are, the more it tells about the column that is looked at. A value that is looked at has no part in the choice
+    of its own neighbours, and a wrong value elsewhere counts no more than ``3`` deviations. Of long tables a sample of
+    10,000 rows is compared with.
+
+    >>> import pandas as pd
+    >>> from likely.auditing.columns.kinds import read_columns
+    >>> rng = np.random.default_rng(0)
+    >>> length = rng.uniform(10, 50, 300)
+    >>> frame = pd.DataFrame({"length": length, "width": length / 2 + rng.normal(size=300)})
+    >>> frame.loc[7] = [40.0, 0.0]
+    >>> neighbours = Neighbours.of(read_columns(frame))
+    >>> usual = neighbours.usual(7, "width")
+    >>> usual.low < 20 < usual.high, [cell.unusual for cell in neighbours.compare([7])[0] if cell.column == "width"]
+    (True, [True])
+    """
+
+    names: list[str]
+    values: list[NDArray[np.floating]]  # of every column: numbers, or places of levels; NaN where one is missing
+    levels: dict[str, list[str]]  # of each category
+    dates: set[str]
+    units: list[Squash | None]  # of each column of numbers
+    sample: Places
+    known: Wide  # the sample, in these units
+    weights: Wide  # (column looked at, column that says how alike rows are)
+    years: frozenset[str] = frozenset()  # columns of numbers that are years
+
+    @classmethod
+    def of(cls, columns: Columns, leave_out: Collection[str] = ()) -> Self:
+        """Read a table."""
+        names = [name for name in columns.named(*MODELLED) if name not in leave_out][:MAX_COLUMNS]
+        count = len(columns.typed)
+        sample = np.sort(np.random.RandomState(0).permutation(count)[:MAX_ROWS])
+        known = np.empty((len(names), len(sample)), np.float32)
+        values: list[NDArray[np.floating]] = []
+        units: list[Squash | None] = []
+        levels: dict[str, list[str]] = {}
+        for j, name in enumerate(names):
+            numbers, column_levels = as_numbers(columns.typed[name])
+            unit = Squash.of(numbers[sample], by_tails=True) if column_levels is None else None
+            known[j] = numbers[sample] if unit is None else unit(numbers[sample])
+            units.append(unit)
+            # Of a million rows only codes are copied.
+            values.append(columns.typed[name].to_numpy() if column_levels is None else numbers.astype(np.float32))
+            levels |= {} if column_levels is None else {name: column_levels}
+        some = known[:, :: max(1, -(-len(sample) // _RELATED))]
+        weights = related(some, [unit is None for unit in units]) + _LEAST
+        np.fill_diagonal(weights, 0.0)
+        dates = {name for name in names if columns.kinds[name] == "date"}
+        pairs = zip(names, values, strict=True)
+        years = frozenset(name for name, column in pairs if name not in levels and are_years(column[sample]))
+        return cls(names, values, levels, dates, units, sample, known, weights.astype(np.float32), years)
+
+    @property
+    def rows(self) -> int:
+        """The number of rows of the table."""
+        return len(self.values[0]) if self.values else 0
+
+    def points(self, rows: Places) -> Array:
+        """Some rows, squashed, with a column per column; categories as places of levels, NaN where one is missing."""
+        parts = zip(self.values, self.units, strict=True)
+        squashed = [column[rows] if unit is None else unit(column[rows]) for column, unit in parts]
+        return np.array(squashed, np.float64).reshape(len(squashed), len(rows)).T
+
+    @cached_property
+    def _missing(self) -> Mask | None:
+        """Where values of the sample are missing; None if there are all."""
+        missing = np.isnan(self.known)
+        return missing if missing.any() else None
+
+    def nearest(self, row: int, names: Sequence[str]) -> list[Places]:
+        """The rows that are most like a row and have a value in the column looked at."""
+        looked = [self.names.index(name) for name in names]
+        apart = self.weights[looked] @ self._gaps(row)
+        apart[:, self.sample == row] = np.inf
+        if self._missing is not None:
+            apart[self._missing[looked]] = np.inf
+        return [self.sample[_least(distances)] for distances in apart]
+
+    def _gaps(self, row: int) -> Wide:
+        """How far each row of the sample is from this one, by column."""
+        point = self.points(np.array([row])).T.astype(np.float32)
+        gap: Wide = np.abs(self.known - point)
+        if words := [j for j, unit in enumerate(self.units) if unit is None]:
+            gap[words] = np.where(gap[words] > 0, np.float32(_UNKNOWN), gap[words])
+        if self._missing is not None:
+            gap[self._missing] = _UNKNOWN
+        gap[np.isnan(point[:, 0])] = 0.0  # what this row lacks cannot say which rows are like it
+        return np.minimum(gap, np.float32(_CAP), out=gap)
+
+    def usual(self, row: int, column: str) -> Usual | Level | None:
+        """What rows like a row have in a column."""
+        return self.usuals(row, [column])[0]
+
+    def usuals(self, row: int, columns: Sequence[str]) -> list[Usual | Level | None]:
+        """The same for several columns, each of which has no part in the choice of its own rows."""
+        nearest = zip(columns, self.nearest(row, columns), strict=True)
+        return [self._range(self.names.index(name), alike) for name, alike in nearest]
+
+    def compare(self, rows: Iterable[int], names: Sequence[str] | None = None) -> list[list[Compared]]:
+        """The values of rows beside what similar rows have, for a page."""
+        shown = self.names if names is None else [name for name in names if name in self.names]
+        places = [self.names.index(name) for name in shown]
+        return [
+            [self._compared(row, j, alike) for j, alike in zip(places, self.nearest(row, shown), strict=True)]
+            for row in rows
+        ]
+
+    def _range(self, j: int, alike: Places) -> Usual | Level | None:
+        if not len(alike):
+            return None
+        values, name = np.sort(self.values[j][alike]), self.names[j]
+        if name not in self.levels:
+            end = round(0.1 * (len(values) - 1))
+            return Usual(float(values[end]), float(values[-1 - end]), name in self.dates, name in self.years)
+        codes, counts = np.unique(values, return_counts=True)
+        return Level(self.levels[name][int(codes[counts.argmax()])], float(counts.max() / len(values)))
+
+    def _compared(self, row: int, j: int, alike: Places) -> Compared:
+        value, usual, name = float(self.values[j][row]), self._range(j, alike), self.names[j]
+        if np.isnan(value) or usual is None:
+            return Compared(name, self.shown(row, name), str(usual or ""), False)
+        if isinstance(usual, Usual):
+            return Compared(name, self.shown(row, name), str(usual), usual.excludes(value))
+        share = float((self.values[j][alike] == value).mean())
+        return Compared(name, self.shown(row, name), str(usual), share < _RARE and usual.share > _MOST)
+
+    def shown(self, row: int, column: str) -> str:
+        """A value as text."""
+        value = float(self.values[self.names.index(column)][row])
+        if np.isnan(value):
+            return "missing"
+        if column in self.levels:
+            level = self.levels[column][int(value)]
+            return level if level == level.strip() else repr(level)  # a space at an end would not be seen
+        return written(value, column in self.dates, column in self.years)
+
+
+def _least(apart: NDArray[np.float32]) -> NDArray[np.intp]:
+    """Where the smallest finite values are, in no order: thirty, if there are as many."""
+    places = np.argpartition(apart, _NEAREST - 1)[:_NEAREST] if len(apart) > _NEAREST else np.arange(len(apart))
+    return places[np.isfinite(apart[places])]
+
+
+def written(value: float, date: bool = False, year: bool = False) -> str:
+    """A number, a day or a year, for people."""
+    if not date or np.isnan(value):
+        return number(value, year=year)
+    return str(np.datetime64(int(np.floor(value)), "D"))

@@ -1,0 +1,268 @@
+"""Finds the columns of a table that add up, or multiply, to another in nearly all rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import pandas as pd
+from scipy.linalg import lstsq
+
+from likely._typing import Array, Mask
+from likely.auditing.columns.kinds import Columns
+from likely.auditing.identities.identity import PRECISION, Identity
+
+# Judged by the tables of tests/auditing/test_sums.py: nine kinds of identities, and real and random tables without any.
+MAX_ROWS, MAX_COLUMNS = 5_000, 60  # in which identities are looked for: among very many columns, some add up by chance
+MAX_PARTS, MAX_POWER = 12, 3
+_FEWEST = 30  # rows, at least, and this many more than columns
+_VALUES = 4  # different values of a column that others add up to
+_EXPLAINED = 0.8  # share of the variance of a column that the others explain, at least, for it to be tried
+_NEAR = 0.05  # of the spread of a column: what the others leave of it where they do not come to it
+_MOSTLY = 0.7  # of the rows that a plane was not fitted to are as close to it
+_HOLDS = 0.95  # of the rows for an identity to be one
+_CANCEL = 0.9  # of the rows: two columns that cancel in so many are the identity, and the rest of it is none
+_CLEAR = 10.0  # tolerances that a total spreads over at least
+_STEPS = 20  # of reweighted least squares, towards the least absolute deviations
+_BY_CHANCE = 8.0  # times the variance that a column without meaning explains
+_NOTHING = 1e-5  # of the range of a total: what a part that is none adds
+_NICE = np.unique([sign * value for sign in (-1, 1) for value in (*range(1, 13), *1 / np.arange(2, 13), 0.01, 100.0)])
+_DIGITS = (1, 2, 3, 4, 6)  # of a constant, of which the first that hold are meant; that of a product has three at most
+_DECIMALS = 6
+_LARGEST = 1e100  # squares of larger numbers overflow
+
+
+def find_identities(columns: Columns) -> list[Identity]:
+    """Find columns of numbers that are sums or products of others in nearly all rows.
+
+    Least absolute deviations pass through all rows that keep to an identity exactly, however far off the others are; a
+    column is tried if the others explain most of it.
+
+    >>> from likely.auditing.columns.kinds import read_columns
+    >>> rng = np.random.default_rng(0)
+    >>> bill = pd.DataFrame({"net": rng.gamma(2, 50, 200).round(2), "tax": rng.gamma(2, 9, 200).round(2)})
+    >>> bill["total"], bill["count"] = (bill["net"] + bill["tax"]).round(2), rng.integers(1, 9, 200)
+    >>> bill.loc[7, "total"] *= 10
+    >>> identity, = find_identities(read_columns(bill))
+    >>> f"{identity.total} = {identity}", np.flatnonzero(identity.broken(bill)).tolist()
+    ('total = net + tax', [7])
+    """
+    table = _sample(columns)
+    if table is None:
+        return []
+    units = {name: _unit(table[name].to_numpy()) for name in table}
+    plain = Identity("", {}, 0.0, product=False, units=units, rounded=False)
+    sums = _independent(_search(table, table, plain), list(table))
+    positive = [name for name in table if (table[name] > 0).sum() >= _HOLDS * table[name].notna().sum()]
+    logarithms = np.log(table[positive].where(table[positive] > 0))
+    products = _independent(_search(table, logarithms, plain._replace(product=True)), list(table))
+    summed = [set(identity.members) for identity in sums]
+    return [*sums, *(identity for identity in products if set(identity.members) not in summed)]
+
+
+def _sample(columns: Columns) -> pd.DataFrame | None:
+    """Rows of the columns of numbers that vary; None if there are too few, or too many columns."""
+    names = list(columns.named("number"))
+    if not 3 <= len(names) <= 2 * MAX_COLUMNS:
+        return None
+    table = columns.typed[names].iloc[:: max(1, -(-len(columns.typed) // MAX_ROWS))].astype(np.float64)
+    table = table[np.isfinite(table).sum(axis=1) > len(names) / 2]
+    varied = [name for name in names if table[name].nunique() > 1 and table[name].abs().max() < _LARGEST]
+    enough = 3 <= len(varied) <= MAX_COLUMNS and len(table) >= _FEWEST + len(varied)
+    return table[varied] if enough else None
+
+
+def _independent(identities: Iterable[Identity], names: list[str]) -> list[Identity]:
+    """The shortest identities, of which no one follows from the others."""
+    kept, rows = list[Identity](), list[Array]()
+    for identity in sorted(identities, key=lambda identity: len(identity.members)):
+        row = np.array([identity.parts.get(name, -1.0 if name == identity.total else 0.0) for name in names])
+        if np.linalg.matrix_rank(np.array([*rows, row]), tol=1e-6) > len(rows):
+            kept.append(identity)
+            rows.append(row)
+    return kept
+
+
+def _search(table: pd.DataFrame, usable: pd.DataFrame, kind: Identity) -> Iterator[Identity]:
+    """Identities of one kind, in the table as it is or in its logarithms."""
+    filled = usable.fillna(usable.median())
+    for name in _explained(filled):
+        present = usable[name].notna().to_numpy()
+        others, y = filled.drop(columns=name)[present], filled[name].to_numpy()[present]
+        while len(others.columns) > 1 and table[name].nunique() >= _VALUES:
+            close = _through_most(others.to_numpy(), y)
+            chosen = {} if close is None else _pruned(others[close], y[close])
+            identity = _named(table, name, chosen, kind)
+            if identity is not None:
+                yield identity
+            if len(chosen) != 1:
+                break
+            others = others.drop(columns=list(chosen))  # a copy: is there an identity besides?
+
+
+def _explained(filled: pd.DataFrame) -> list[str]:
+    """The columns that a line through the others explains for the most part, extremes aside."""
+    clipped = filled.clip(*filled.quantile([0.02, 0.98]).to_numpy(), axis=1)
+    clipped = clipped.loc[:, clipped.std() > 0]
+    if len(clipped.columns) < 3:
+        return []
+    correlation = np.corrcoef(clipped.to_numpy().T) + 1e-10 * np.eye(len(clipped.columns))
+    left = 1 / np.maximum(np.diag(np.linalg.pinv(correlation, hermitian=True)), 1e-300)
+    return [name for name, share in zip(clipped.columns, left, strict=True) if share < 1 - _EXPLAINED]
+
+
+def _through_most(X: Array, y: Array) -> Mask | None:
+    """The rows through which a plane of least absolute deviations passes; None if these are not nearly all.
+
+    The plane is found on half of the rows, and must pass through those of the other half as well.
+    """
+    X = np.column_stack([np.ones(len(X)), (X - X.mean(0)) / np.maximum(X.std(0), 1e-300)])
+    scale = float(np.median(np.abs(y - np.median(y)))) or float(np.std(y)) or 1.0
+    u = (y - np.median(y)) / scale
+    half = np.arange(len(u)) % 2 == 0
+    weights = np.ones(int(half.sum()))
+    beta = np.zeros(X.shape[1])
+    for step in range(_STEPS):
+        weighted = X[half] * (weights / weights.max())[:, None]
+        gram = weighted.T @ X[half]
+        beta = np.linalg.solve(gram + 1e-13 * np.trace(gram) * np.eye(len(gram)), weighted.T @ u[half])
+        off = np.abs(u[half] - X[half] @ beta)
+        if step > 2 and np.median(off) > _NEAR:
+            return None
+        weights = 1 / np.maximum(off, 10.0 ** (-1 - 8 * step / _STEPS))
+    off = np.abs(u - X @ beta)
+    close = off <= max(4 * float(np.median(off)), 1e-6)
+    return np.asarray(close) if np.median(off) <= _NEAR and close[~half].mean() >= _MOSTLY else None
+
+
+def _pruned(others: pd.DataFrame, y: Array) -> dict[str, float]:
+    """The fewest columns, with their coefficients, that leave no more of y than all do; the constant is not named."""
+    A = np.column_stack([others.to_numpy(), np.ones(len(y))])
+    A /= (size := np.maximum(np.abs(A).max(0), 1e-300))
+    ranges = np.ptp(A[:, :-1], axis=0)
+    varied = np.flatnonzero(ranges > 0).tolist()
+    order = [varied[k] for k in np.argsort(np.abs(_fit(A, y, varied)[0][:-1]) * ranges[varied], kind="stable")]
+    # Of columns that can stand for each other the fewest stay.
+    chosen = min((_without_needless(A, y, by) for by in (order, order[::-1])), key=len)
+    coefficients = zip(chosen, _fit(A, y, chosen)[0].tolist(), strict=False)
+    least = _NOTHING * float(np.ptp(y))
+    return {str(others.columns[j]): c / size[j] for j, c in coefficients if abs(c) * ranges[j] > least}
+
+
+def _without_needless(A: Array, y: Array, columns: list[int]) -> list[int]:
+    """The columns that are left when each in turn is dropped if that makes little difference."""
+    kept, error = columns, _fit(A, y, columns)[1]
+    for j in columns:
+        rest = [other for other in kept if other != j]
+        fewer = _fit(A, y, rest)[1] if rest else np.inf
+        by_chance = error * np.sqrt(1 + _BY_CHANCE / max(len(y) - len(kept), 1))
+        if fewer <= max(by_chance, 1e-10 * float(np.abs(y).max())):
+            kept, error = rest, fewer
+    return kept
+
+
+def _fit(A: Array, y: Array, columns: list[int]) -> tuple[Array, float]:
+    """Coefficients of some columns and the last, and the root mean square of what they leave."""
+    part = A[:, [*columns, A.shape[1] - 1]]
+    beta = np.asarray(lstsq(part, y, cond=1e-13, lapack_driver="gelsy", check_finite=False)[0])
+    return beta, float(np.sqrt(np.mean(np.square(y - part @ beta))))
+
+
+def _named(table: pd.DataFrame, name: str, chosen: dict[str, float], kind: Identity) -> Identity | None:
+    """The identity with round coefficients, solved for the column that is the total, if it holds with these."""
+    if not 2 <= len(chosen) <= MAX_PARTS:
+        return None
+    terms = {name: -1.0, **chosen}  # that come to a constant
+    terms = {column: terms[column] for column in table if column in terms}
+    total = _total(terms)
+    parts = {part: -c / terms[total] for part, c in terms.items() if part != total}
+    parts = _powers(parts) if kind.product else _round_coefficients(parts, total, table)
+    if len(parts) < 2:
+        return None
+    identity = kind._replace(total=total, parts=parts, constant=float(kind.product))
+    constants = _constants(identity, table)
+    candidates = (identity._replace(constant=c, rounded=rounded) for rounded in (False, True) for c in constants)
+    return next((settled for candidate in candidates if (settled := _settled(candidate, table)) is not None), None)
+
+
+def _powers(parts: dict[str, float]) -> dict[str, float]:
+    """The powers of a product, if all are nearly whole and small; else none."""
+    whole = {part: float(np.round(c)) for part, c in parts.items()}
+    fits = all(0 < abs(c) <= MAX_POWER and abs(c - parts[part]) <= 0.05 for part, c in whole.items())
+    return whole if fits else {}
+
+
+def _round_coefficients(parts: dict[str, float], total: str, table: pd.DataFrame) -> dict[str, float]:
+    """The round numbers that the coefficients nearly are, without parts that hardly matter; none if one is not."""
+    nice = {part: float(_NICE[np.abs(_NICE - c).argmin()]) for part, c in parts.items()}
+    near = {part: c for part, c in nice.items() if abs(c - parts[part]) <= 0.02 * abs(c)}
+    reach = table.quantile(0.95) - table.quantile(0.05)
+    matters = any(abs(c) * reach[part] > 0.01 * reach[total] for part, c in parts.items() if part not in near)
+    return {} if matters else near
+
+
+def _constants(identity: Identity, table: pd.DataFrame) -> list[float]:
+    """The constants that an identity may have, the roundest first."""
+    with np.errstate(all="ignore"):
+        given, expected = identity.given(table), identity.expected(table)
+        constants = given / expected if identity.product else given - expected
+    constants = constants[np.isfinite(constants)]
+    if not len(constants):
+        return []
+    digits = _DIGITS[:3] if identity.product else _DIGITS
+    return [*([] if identity.product else [0.0]), *(float(f"{np.median(constants):.{some}g}") for some in digits)]
+
+
+def _settled(identity: Identity, table: pd.DataFrame) -> Identity | None:
+    """The identity if it holds in nearly all rows, and could not by chance."""
+    known = identity.known(table)
+    given, tolerance = identity.given(table)[known], identity.tolerance(table)[known]
+    kept = np.abs(identity.off(table)[known]) <= tolerance
+    if known.sum() < _FEWEST or kept.mean() < _HOLDS or _cancels(identity, table):
+        return None
+    spread = float(np.median(np.abs(given - np.median(given)))) or float(np.std(given))
+    if spread < _CLEAR * float(np.median(tolerance)):
+        return None
+    identity = identity._replace(spread=spread)
+    # All parts on one side of a constant read better as such: a + b + c = 100.
+    if not identity.product and identity.constant and all(c == -1 for c in identity.parts.values()):
+        parts = [name for name in table.columns if name in identity.members]
+        return identity._replace(total="", parts=dict.fromkeys(parts, 1.0))
+    return identity
+
+
+def _cancels(identity: Identity, table: pd.DataFrame) -> bool:
+    """Whether two columns that vary are the same in nearly all rows, which leaves nothing for the others to add."""
+    if identity.product:
+        return False
+    terms = {**identity.parts, **({identity.total: -1.0} if identity.total else {})}
+    values = {name: c * table[name].to_numpy(np.float64) for name, c in terms.items()}
+    varied = [name for name, column in values.items() if _mode_share(column) < _CANCEL]
+    pairs = ((first, second) for i, first in enumerate(varied) for second in varied[:i])
+    return any(_mode_share(values[first] + values[second]) >= _CANCEL for first, second in pairs)
+
+
+def _mode_share(values: Array) -> float:
+    """The share of the rows that have the most frequent value."""
+    seen = np.round(values[np.isfinite(values)], _DECIMALS)
+    return float(np.unique(seen, return_counts=True)[1].max() / len(seen)) if len(seen) else 1.0
+
+
+def _total(terms: dict[str, float]) -> str:
+    """Of columns whose weighted sum is constant, the one that the others come to: alone on its side, if one is."""
+    for sign in (1, -1):
+        alone = [name for name, c in terms.items() if c * sign > 0]
+        if len(alone) == 1:
+            return alone[0]
+    units = [name for name, c in terms.items() if abs(abs(c) - 1) < 1e-3]
+    return (units or list(terms))[0]
+
+
+def _unit(values: Array) -> float:
+    """The last decimal of numbers, such as 0.01; 0 if they have more than six."""
+    seen = values[np.isfinite(values)]
+    for decimals in range(_DECIMALS + 1):
+        scaled = seen * 10.0**decimals
+        if np.mean(np.abs(scaled - np.round(scaled)) < np.maximum(1e-6, PRECISION * np.abs(scaled))) > 0.99:
+            return float(10.0**-decimals)
+    return 0.0

@@ -1,0 +1,1 @@
+"""Rows that do not fit the rest, and their words."""

@@ -1,0 +1,1 @@
+"""The page of an audit, with its template, style and script."""

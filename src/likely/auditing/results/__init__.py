@@ -1,0 +1,1 @@
+"""What an audit returns: findings, one list of them, what was accepted before, and the scores of all rows."""

@@ -1,0 +1,175 @@
+"""What somebody has looked at before, and found to be fine: an audit after it shows only what is new."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from likely.auditing.results.finding import Finding, Suspect, cell_text
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """Findings that are no news: of single rows, told by what the row holds, and of groups, told by their problem.
+
+    A row that holds the same values is the same row, wherever it stands. Where rows have names (``--id``), a row of the
+    same name is the same if the value that was questioned is.
+    """
+
+    keys: frozenset[tuple[str, str]] = frozenset()
+    named: frozenset[tuple[str, str, str]] = frozenset()
+    groups: frozenset[tuple[str, str]] = frozenset()
+
+    @classmethod
+    def read(cls, source: str | os.PathLike[str] | Mapping[str, Any], what: str) -> Accepted:
+        """Read the file that a page saves, or the summary of an earlier audit, or the content of either."""
+        content = source if isinstance(source, Mapping) else _load(Path(source), what)
+        name = what if isinstance(source, Mapping) else str(source)
+        fine, earlier = content.get("fine"), content.get("entries")
+        try:
+            if isinstance(fine, list):
+                if content.get("version") != VERSION:
+                    raise ValueError(
+                        f"{name} was written by another version of likely: mark the findings as fine again"
+                    )
+                return cls._of(fine, groups=True)
+            if isinstance(earlier, list):
+                return cls._of([row for entry in earlier for row in entry["marks"]], groups=False)
+        except (KeyError, TypeError, AttributeError):
+            pass
+        raise ValueError(
+            f"{name} is not a file of findings: give summary.json of an earlier audit, or what a page saved"
+        )
+
+    @classmethod
+    def _of(cls, marks: Iterable[Mapping[str, Any]], *, groups: bool) -> Accepted:
+        rows = [mark for mark in marks if "key" in mark]
+        others = [mark for mark in marks if "key" not in mark]
+        whole = [mark for mark in others if mark["group"]] if groups else []
+        if not groups and others:
+            raise KeyError("key")
+        return cls(
+            frozenset((str(mark["kind"]), str(mark["key"])) for mark in rows),
+            frozenset((str(mark["kind"]), str(mark["id"]), str(mark["value"])) for mark in rows if "id" in mark),
+            frozenset((str(mark["kind"]), str(mark["group"])) for mark in whole),
+        )
+
+    def __or__(self, other: Accepted) -> Accepted:
+        return Accepted(self.keys | other.keys, self.named | other.named, self.groups | other.groups)
+
+    def marks(self) -> list[dict[str, str]]:
+        """What a file that is read again holds."""
+        rows = [{"kind": kind, "key": key} for kind, key in sorted(self.keys)]
+        whole = [{"kind": kind, "group": group} for kind, group in sorted(self.groups)]
+        return [*rows, *whole]
+
+    def strip(self, finding: Finding, names: RowNames) -> Finding:
+        """The finding without what is known."""
+        if not len(finding.rows) or not (self.keys or self.groups):
+            return finding
+        keys = dict(zip(finding.rows.tolist(), names.keys(finding.rows), strict=True))
+        seen = {row for row, key in keys.items() if (finding.name, key) in self.keys}
+        seen |= {suspect.row for suspect in finding.suspects if self._covers(suspect, names)}
+        left = ~np.isin(finding.rows, list(seen))
+        return replace(
+            finding,
+            rows=finding.rows[left],
+            certainty=finding.certainty[left],
+            suspects=tuple(suspect for suspect in finding.suspects if suspect.row not in seen),
+            known=int((~left).sum()),
+        )
+
+    def _covers(self, suspect: Suspect, names: RowNames) -> bool:
+        if suspect.group and (suspect.kind, suspect.group) in self.groups:
+            return True
+        name = names.name(suspect.row)
+        return name is not None and (suspect.kind, name, questioned(suspect)) in self.named
+
+
+@dataclass(frozen=True)
+class RowNames:
+    """How rows are told from each other: by a column that names them, and by what they hold.
+
+    The index of ``values`` is the place of each row in the table.
+    """
+
+    values: pd.DataFrame | None
+    id: str | None = None
+    _keys: dict[int, str] = field(default_factory=dict, repr=False, compare=False)  # that were asked for before
+
+    def called(self, row: int) -> str:
+        """A row by its name, and by its place if it has none, or shares it with others."""
+        if self._column is None or pd.isna(self._column.at[row]):
+            return f"row {row}"
+        place = f" (row {row})" if self.shared.at[row] else ""
+        return f"{self.id} {self.written(row)}{place}"
+
+    def name(self, row: int) -> str | None:
+        """The name of a row, if rows have names, and no other row has the same."""
+        return None if self._column is None or self.shared.at[row] else self.written(row)
+
+    def written(self, row: int) -> str:
+        """What stands in the column of names."""
+        return "" if self._column is None else cell_text(self._column.at[row])
+
+    @cached_property
+    def shared(self) -> pd.Series[bool]:
+        """Of each row, whether its name is missing or is that of another row as well."""
+        if self._column is None:
+            return pd.Series(dtype=bool)
+        return self._column.isna() | self._column.astype(str).duplicated(keep=False)
+
+    @cached_property
+    def _column(self) -> pd.Series[Any] | None:
+        """The column of names; to look it up in a frame takes long where there are many rows."""
+        return None if self.id is None or self.values is None else self.values[self.id].astype(object)
+
+    def keys(self, rows: Any) -> list[str]:
+        """A short text per row that follows from what the row holds, whatever the type and the order of its columns.
+
+        >>> ints, floats = pd.DataFrame({"a": [3, 4], "b": ["x", "y"]}), pd.DataFrame({"b": ["y"], "a": [4.0]})
+        >>> RowNames(ints).keys([1]) == RowNames(floats).keys([0])
+        True
+        """
+        if self.values is None:
+            return [f"row {row}" for row in rows]
+        new = list(dict.fromkeys(int(row) for row in rows if int(row) not in self._keys))
+        table = self.values.loc[new]
+        columns = sorted(str(name) for name in table.columns)
+        texts = [[cell_text(value) for value in table[name].tolist()] for name in columns]
+        for row, whole in zip(new, zip(*texts, strict=True), strict=True):
+            text = repr(whole).encode(errors="surrogatepass")
+            self._keys[row] = hashlib.blake2b(text, digest_size=8).hexdigest()
+        return [self._keys[int(row)] for row in rows]
+
+    def mark(self, suspect: Suspect, key: str) -> dict[str, str]:
+        """What has to be kept of a finding to know it again."""
+        name = self.name(suspect.row)
+        named = {} if name is None else {"id": name, "value": questioned(suspect)}
+        return {"kind": suspect.kind, "key": key} | named
+
+
+def questioned(suspect: Suspect) -> str:
+    """The value that the first reason is about."""
+    return suspect.reasons[0].value if suspect.reasons else ""
+
+
+def _load(path: Path, what: str) -> Mapping[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{what}: {path} does not exist") from None
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{what}: {path} cannot be read as JSON: {error}") from None
+    return content if isinstance(content, Mapping) else {}

@@ -1,0 +1,1 @@
+"""What happened to a value: a factor, a sign, two columns swapped."""

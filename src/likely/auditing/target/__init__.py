@@ -1,0 +1,1 @@
+"""Targets and labels that are probably wrong."""

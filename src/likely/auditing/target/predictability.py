@@ -1,0 +1,98 @@
+"""Can the labels, or the targets, be predicted at all? Only then does a prediction speak against one of them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_softmax
+
+from likely._typing import Array, Mask, Places
+from likely.auditing.target.folds import fold_out
+
+ERRORS = 2.0  # standard errors by which predictions must beat a constant
+_SCALES = 2.0 ** np.arange(-4, 5)  # that logits of unit deviation are multiplied by
+_STEPS = 50
+MAX_ROWS = 20_000  # that speak for all
+_NUMBERS = 2_000_000  # of a matrix of probabilities
+
+
+class Predictable(NamedTuple):
+    """Whether the labels can be predicted, and for each class, whether it can be told from the others."""
+
+    labels: bool
+    classes: Mask
+
+
+def predictable_labels(logits: NDArray[np.floating], y: Places, seed: int = 0) -> Predictable:
+    r"""Do probabilities from these logits beat the shares of the classes by two standard errors?
+
+    The probabilities are :math:`(1 - w) \pi + w\,\mathrm{softmax}(s z)`, with the shares :math:`\pi`, w and s of other
+    rows than those on which the difference in NLL is measured: logits that are sure of what they do not know get a
+    small w, and lose nothing. A class can be told from the others if the same holds for "this class or not". The logits
+    are of a model that was not fitted to these rows.
+
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.integers(0, 3, 500)
+    >>> predictable_labels(9 * rng.normal(size=(500, 3)), y).labels
+    False
+    >>> predictable_labels(np.eye(3)[y] + rng.normal(size=(500, 3)), y).classes
+    array([ True,  True,  True])
+    """
+    classes = logits.shape[1]
+    some = np.random.RandomState(seed).permutation(len(y))[: max(min(MAX_ROWS, _NUMBERS // classes), 1_000)]
+    z, labels = logits[some].astype(np.float64), y[some]
+    z /= max(float(np.std(z - z.mean(1, keepdims=True))), 1e-300)
+    n, row = len(labels), np.arange(len(labels))
+    likelihood = np.stack([np.exp(log_softmax(scale * z, axis=1)[row, labels]) for scale in _SCALES])
+    gain, same, one_gain = np.zeros(n), np.zeros(n), np.zeros((n, classes))
+    for fit, held in fold_out(n, seed + 2):
+        share = (np.bincount(labels[fit], minlength=classes) + 0.5) / (len(fit) + 0.5 * classes)
+        weight, best = mixed(likelihood[:, fit], share[labels[fit]])
+        p = (1 - weight) * share + weight * np.exp(log_softmax(_SCALES[best] * z[held], axis=1))
+        log_ratio = np.log(p / share)
+        at_label = np.arange(len(held)), labels[held]
+        gain[held] = log_ratio[at_label]
+        # Logits that are the same for all rows may smooth the shares well, and still tell no row from another.
+        same[held] = np.log(p[at_label] / p.mean(0)[labels[held]])
+        other = np.log(np.maximum(1 - p, 1e-12) / np.maximum(1 - share, 1e-12))
+        one_gain[held] = np.where(labels[held, None] == np.arange(classes), log_ratio, other)
+    return Predictable(bool(beats(gain) and beats(same)), beats(one_gain))
+
+
+def predictable_targets(mean: Array, u: Array, seed: int = 0) -> bool:
+    """Do predictions beat the median of other rows by two standard errors of the difference in absolute error?
+
+    The predictions, of a model that was not fitted to these rows, are shrunk towards the median as far as is best on
+    other rows.
+
+    >>> rng = np.random.default_rng(0)
+    >>> mean, noise = rng.normal(size=(2, 500))
+    >>> predictable_targets(mean, noise), predictable_targets(mean, mean + 2 * noise)
+    (False, True)
+    """
+    gain = np.zeros(len(u))
+    for fit, held in fold_out(len(u), seed + 2):
+        middle = float(np.median(u[fit]))
+        weights = np.linspace(0, 1, 11)
+        centre = float(np.median(mean[fit]))
+        errors = [np.abs(u[fit] - middle - weight * (mean[fit] - centre)).mean() for weight in weights]
+        weight = weights[int(np.argmin(errors))]
+        gain[held] = np.abs(u[held] - middle) - np.abs(u[held] - middle - weight * (mean[held] - centre))
+    return bool(beats(gain))
+
+
+def beats(gain: Array) -> Mask:
+    """Whether the mean of gains, one per row, exceeds two standard errors."""
+    return np.asarray(gain.mean(0) > ERRORS * gain.std(0) / np.sqrt(len(gain)))
+
+
+def mixed(likelihood: Array, background: Array) -> tuple[float, int]:
+    """The weight of the likelihoods beside the background, by EM, in the row in which the mixture is likeliest."""
+    weight = np.full((len(likelihood), 1), 0.5)
+    for _ in range(_STEPS):
+        part = weight * likelihood
+        weight = (part / (part + (1 - weight) * background)).mean(1, keepdims=True)
+    best = int(np.log(np.maximum((1 - weight) * background + weight * likelihood, 1e-300)).sum(1).argmax())
+    return float(weight[best, 0]), best
