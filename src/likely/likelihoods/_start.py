@@ -1,7 +1,6 @@
 """Values of a likelihood's parameters from predictions and targets: initial ones, and those of maximum likelihood."""
 
 import copy
-import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -51,20 +50,30 @@ class Moment(NamedTuple):
         return torch.where(known, common + own_share * (logs - common), common).exp().reshape(shape)
 
 
-def power_mean(power: float, unit: float) -> Moment:
-    """The scale at which |z| ** power has the mean ``unit``; the lower the power, the less outliers count."""
-    return Moment(lambda mean: (mean / unit) ** (1 / power), lambda mean, target: (target - mean).abs().pow(power))
+# What follows holds its numbers in its code: a number that a function closes over, and that differs between two losses
+# of a process, is an input of the graph of the second to torch.compile, which CUDA kernels of torch 2.11 cannot read.
 
 
-root_mean_square = power_mean(2.0, 1.0)
+def squared_error(mean: Tensor, target: Tensor) -> Tensor:
+    """The term of a root mean square."""
+    return (target - mean).square()
 
 
-def half_power(df: float = math.inf) -> Moment:
-    """The scale from the mean root of |z|, which outliers hardly change, where z has Student's t distribution."""
-    if df == math.inf:
-        return power_mean(0.5, 0.8221789586624254)
-    log_moment = 0.25 * math.log(df) + math.lgamma(0.75) + math.lgamma((df - 0.5) / 2)
-    return power_mean(0.5, math.exp(log_moment - 0.5 * math.log(math.pi) - math.lgamma(df / 2)))
+def absolute_error(mean: Tensor, target: Tensor) -> Tensor:
+    """The term of a mean absolute error."""
+    return (target - mean).abs()
+
+
+def root_error(mean: Tensor, target: Tensor) -> Tensor:
+    """The term of a mean root of errors, which outliers hardly change."""
+    return (target - mean).abs().sqrt()
+
+
+root_mean_square = Moment(torch.sqrt, squared_error)
+mean_absolute = Moment(lambda mean: mean, absolute_error)
+# The mean of √|z| is .822 where z is normal, and .899 where it has Student's t distribution with 4 degrees of freedom.
+half_power = Moment(lambda mean: (mean / 0.8221789586624254).square(), root_error)
+half_power_of_t4 = Moment(lambda mean: (mean / 0.8986051760516939).square(), root_error)
 
 
 def may_start(prediction: Tensor) -> bool:

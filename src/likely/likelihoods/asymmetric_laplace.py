@@ -15,7 +15,7 @@ from likely.likelihoods._loss import ScaleLoss, ScaleLossOptions
 from likely.likelihoods._numeric import Array, standardised
 from likely.likelihoods._record import register
 from likely.likelihoods._slot import ParameterLike, Slot, scale_slot
-from likely.likelihoods._start import power_mean
+from likely.likelihoods._start import Moment, absolute_error
 
 __all__ = ["AsymmetricLaplace", "AsymmetricLaplaceLoss", "asymmetric_laplace_nll"]
 
@@ -112,7 +112,7 @@ class AsymmetricLaplaceLoss(
     nll=asymmetric_laplace_nll,
     family=AsymmetricLaplace,
     quantile=Slot(Interval(0.001, 0.999), 0.5),
-    scale=scale_slot(power_mean(1.0, 2.0)),  # at the median
+    scale=scale_slot(Moment(lambda mean: mean / 2, absolute_error)),  # at the median
 ):
     r"""The asymmetric Laplace likelihood: quantile regression (the pinball loss) whose ``scale`` learns.
 

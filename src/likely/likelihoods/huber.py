@@ -139,7 +139,7 @@ class Huber(LocationScale, nll=huber_nll, delta=constraints.positive):
         return torch.where(inside, centre, torch.sign(p - 0.5) * outside)
 
 
-class HuberLoss(ScaleLoss, nll=huber_nll, family=Huber, delta=Slot(Exp(), 1.345), scale=scale_slot(half_power())):
+class HuberLoss(ScaleLoss, nll=huber_nll, family=Huber, delta=Slot(Exp(), 1.345), scale=scale_slot(half_power)):
     r"""Huber's likelihood: :class:`torch.nn.HuberLoss` with a scale that learns, the unit of ``delta``.
 
     Args:

@@ -12,7 +12,7 @@ from likely.likelihoods._loss import ScaleLoss, ScaleLossOptions
 from likely.likelihoods._numeric import Array, standardised
 from likely.likelihoods._record import Residuals, register
 from likely.likelihoods._slot import ParameterLike, scale_slot
-from likely.likelihoods._start import power_mean
+from likely.likelihoods._start import mean_absolute
 
 __all__ = ["LaplaceLoss", "laplace_nll"]
 
@@ -49,7 +49,7 @@ def laplace_nll(prediction: Tensor, target: Tensor, *, scale: Value, **how: Unpa
     return (target - prediction).abs() / scale + scale.log()
 
 
-class LaplaceLoss(ScaleLoss, nll=laplace_nll, family=td.Laplace, scale=scale_slot(power_mean(1.0, 1.0))):
+class LaplaceLoss(ScaleLoss, nll=laplace_nll, family=td.Laplace, scale=scale_slot(mean_absolute)):
     r"""The Laplace likelihood: :class:`torch.nn.L1Loss` with a scale that learns.
 
     :math:`\ell = |r|/b + \log b + \log 2`.

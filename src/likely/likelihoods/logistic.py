@@ -13,7 +13,7 @@ from likely.likelihoods._loss import ScaleLoss, ScaleLossOptions
 from likely.likelihoods._numeric import Array, standardised
 from likely.likelihoods._record import Residuals, register
 from likely.likelihoods._slot import ParameterLike, scale_slot
-from likely.likelihoods._start import power_mean
+from likely.likelihoods._start import Moment, absolute_error
 
 __all__ = ["Logistic", "LogisticLoss", "logistic_nll"]
 
@@ -93,7 +93,11 @@ class Logistic(LocationScale, nll=logistic_nll):
         return torch.logit(p)
 
 
-class LogisticLoss(ScaleLoss, nll=logistic_nll, family=Logistic, scale=scale_slot(power_mean(1.0, 2 * math.log(2)))):
+# The mean of |z| is 2 log 2.
+_START = Moment(lambda mean: mean / (2 * math.log(2)), absolute_error)
+
+
+class LogisticLoss(ScaleLoss, nll=logistic_nll, family=Logistic, scale=scale_slot(_START)):
     r"""The logistic likelihood: a smooth absolute error whose ``scale`` learns.
 
     :math:`\ell = 2 \log\cosh(r / 2s) + \log s + \log 4`.

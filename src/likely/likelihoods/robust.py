@@ -212,7 +212,7 @@ class RobustLoss(
     nll=robust_nll,
     family=Robust,
     alpha=Slot(Interval(0, 3), 2.0, zero_allowed=True),
-    scale=scale_slot(half_power()),
+    scale=scale_slot(half_power),
 ):
     r"""Barron's robust likelihood: the shape ``alpha`` and the ``scale`` learn how much outliers count.
 

@@ -18,7 +18,7 @@ from likely.likelihoods._loss import ScaleLoss, ScaleLossOptions
 from likely.likelihoods._numeric import Array, standardised
 from likely.likelihoods._record import register
 from likely.likelihoods._slot import ParameterLike, Slot, scale_slot
-from likely.likelihoods._start import half_power
+from likely.likelihoods._start import half_power_of_t4
 from likely.likelihoods.student_t import StudentT, standard_crps
 
 __all__ = ["SkewStudentT", "SkewStudentTLoss", "skew_student_t_nll"]
@@ -181,7 +181,7 @@ class SkewStudentTLoss(
     family=SkewStudentT,
     df=Slot(Exp(), 4.0),
     skew=Slot(Interval(-3, 3), 0.0),
-    scale=scale_slot(half_power(df=4.0)),
+    scale=scale_slot(half_power_of_t4),
 ):
     r"""Student's t likelihood with one scale per side, for errors that are larger on one side.
 

@@ -17,7 +17,7 @@ from likely.likelihoods._loss import ScaleLoss, ScaleLossOptions
 from likely.likelihoods._numeric import Array, standardised
 from likely.likelihoods._record import Residuals, register
 from likely.likelihoods._slot import ParameterLike, Slot, scale_slot
-from likely.likelihoods._start import half_power
+from likely.likelihoods._start import half_power_of_t4
 
 __all__ = ["StudentT", "StudentTLoss", "student_t_nll"]
 
@@ -147,7 +147,7 @@ def _lower_quantile(p: Array, df: Array) -> Array:
 
 
 class StudentTLoss(
-    ScaleLoss, nll=student_t_nll, family=StudentT, df=Slot(Exp(), 4.0), scale=scale_slot(half_power(df=4.0))
+    ScaleLoss, nll=student_t_nll, family=StudentT, df=Slot(Exp(), 4.0), scale=scale_slot(half_power_of_t4)
 ):
     r"""Student's t likelihood: a squared error that limits the effect of outliers, to a degree that learns.
 
