@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from markupsafe import Markup, escape
@@ -17,9 +17,7 @@ from likely.auditing.results.accepted import VERSION
 from likely.auditing.results.finding import KINDS, Suspect, cell_text, chip, plain, verdict
 from likely.auditing.results.ranking import Entry
 
-if TYPE_CHECKING:
-    from likely.auditing.results.audit import Audit
-
+Audit = Any  # that of results/audit.py, which imports this file
 _CELLS = 24  # values of a row that are shown; those named in its reasons come first
 _LONG = 200  # signs of a cell
 _OPENED = 20  # rows of a group that show their values; the others show what is said of them

@@ -68,9 +68,9 @@ class FurtherTargets:
     ) -> Self:
         """Fit one model, as each fold has, for rows that none has seen: five take five times as long."""
         random = np.random.RandomState(seed).permutation(len(u))
-        model = HistGradientBoostingRegressor(max_iter=target_models._ROUNDS, early_stopping=False, random_state=0)
+        model = HistGradientBoostingRegressor(max_iter=target_models.ROUNDS, early_stopping=False, random_state=0)
         some = random[: target_models.FITTED]
-        model.fit(X[some], np.clip(u[some], -target_models._BENT, target_models._BENT))
+        model.fit(X[some], np.clip(u[some], -target_models.CLIP_SCALES, target_models.CLIP_SCALES))
         with np.errstate(invalid="ignore", divide="ignore"):
             X64 = X.astype(np.float64)
             units = np.nanmean(X64, axis=0), np.maximum(np.nanstd(X64, axis=0), 1e-300)
@@ -119,11 +119,11 @@ class FurtherTargets:
             odds[doubted] = np.minimum(odds[doubted], self._odds(u[doubted], mean[doubted], scale[doubted]))
         follows = self.exact(_beside_target(self.columns, typed, y), len(y))[:, 0]
         follows = follows | confirmed(self.sums, typed.assign(**{self.target: y}))
-        odds = np.where(follows, np.minimum(odds, -verdicts._RIGHT), odds)
+        odds = np.where(follows, np.minimum(odds, -verdicts.SURELY_RIGHT), odds)
         odds = np.where(at >= 0, verdict.odds[at], odds)
         wrong = expit(odds)
         wrong = np.minimum(wrong, 0.5) if verdict.too_many else wrong
-        nll = verdicts._nll(u - mean, scale, verdict.df)
+        nll = verdicts.student_nll(u - mean, scale, verdict.df)
         return replace(verdict, mean=mean, scale=scale, nll=nll, odds=odds, wrong=wrong)
 
     def _odds(self, u: Array, mean: Array, scale: Array) -> Array:
@@ -131,13 +131,13 @@ class FurtherTargets:
         given, expected = self.reach
 
         def others(values: Array) -> Array:
-            grid = np.unique(np.quantile(self.squash(given), np.linspace(0, 1, verdicts._GRID)))
-            return np.interp(values, grid, verdicts._others(grid, verdict.mean, verdict.scale, verdict.df))
+            grid = np.unique(np.quantile(self.squash(given), np.linspace(0, 1, verdicts.GRID_POINTS)))
+            return np.interp(values, grid, verdicts.density_of_others(grid, verdict.mean, verdict.scale, verdict.df))
 
-        density = verdicts._wrong_density(u, mean, scale, verdict.df, self.squash, others)
-        right = -verdicts._nll(u - mean, scale, verdict.df)
+        density = verdicts.wrong_density(u, mean, scale, verdict.df, self.squash, others)
+        right = -verdicts.student_nll(u - mean, scale, verdict.df)
         if verdict.predictable:  # right targets beyond all that is expected are rarer than tails say
-            right = right - verdicts._beyond(np.concatenate([given, self.squash.back(u)]), expected)[len(given) :]
+            right = right - verdicts.beyond_limits(np.concatenate([given, self.squash.back(u)]), expected)[len(given) :]
         return np.log(max(verdict.share, label_verdicts.LEAST)) - np.log1p(-verdict.share) + density - right
 
 
@@ -171,7 +171,7 @@ class FurtherLabels:
     ) -> Self:
         """Fit one pair of models, as each fold has, for rows that none has seen."""
         some = np.random.RandomState(seed).permutation(len(labels))[:FITTED]
-        models = label_models._fitted(X[some], labels[some], np.ones(len(some)))
+        models = label_models.fit_models(X[some], labels[some], np.ones(len(some)))
         temperature: Any = float(verdict.temperature[0])
         if np.ptp(verdict.temperature) > 0:
             right = 1 - verdict.wrong[some] + 1e-3
@@ -179,7 +179,7 @@ class FurtherLabels:
         return cls(target, columns, kind, classes, verdict, models, temperature, places, seed)
 
     def _logits(self, X: NDArray[np.float32]) -> Array:
-        return label_models._logs(label_models._probabilities(self.models, X, len(self.classes)))
+        return label_models.bounded_logs(label_models.mean_probabilities(self.models, X, len(self.classes)))
 
     def given(self, block: pd.DataFrame) -> Index:
         """Class numbers; -1 where a label is missing, or is none of the sample's."""
@@ -222,9 +222,9 @@ class FurtherLabels:
         temperature = np.where(at >= 0, verdict.temperature[at], temperature)
         nll = -log_p[row, labels]
         classes, share = log_p.shape[1], max(verdict.share, label_verdicts.LEAST)
-        wrong = label_verdicts._posterior(np.exp(-nll), share, classes) * verdict.predictable.classes[labels]
+        wrong = label_verdicts.posterior_of_wrong(np.exp(-nll), share, classes) * verdict.predictable.classes[labels]
         named = np.flatnonzero(wrong > 0.5)
-        accused = label_verdicts._accused(log_p[named], verdict.share) > label_verdicts.MOST
+        accused = label_verdicts.accused_share(log_p[named], verdict.share) > label_verdicts.MOST
         wrong[named[accused | verdict.too_many]] = 0.5
         judged = replace(verdict, log_p=log_p, temperature=temperature, nll=nll, wrong=wrong)
         gaps = np.flatnonzero((wrong > 0.5) & has_gaps(X))

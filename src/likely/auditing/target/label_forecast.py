@@ -63,17 +63,17 @@ def classify(
         total = total if number > 1 else np.zeros((len(y), classes))
         fitted = []
         for done, (fit, rows) in enumerate(fold_out(len(y), seed + number, groups=groups), start=1):
-            models = _fitted(X[fit], y[fit], weight[fit])
+            models = fit_models(X[fit], y[fit], weight[fit])
             for part in row_blocks(len(rows), numbers=_PREDICTED):
-                total[rows[part]] += _probabilities(models, X[rows[part]], classes)
+                total[rows[part]] += mean_probabilities(models, X[rows[part]], classes)
             fitted += models
             progress((number * FOLDS + done) / (deals * FOLDS))
         if number + 1 < deals:
-            weight = np.maximum(1 - judge_labels(_logs(total), y, None, seed).wrong, _DOUBTED)
-    return LabelForecast(_logs(total), lambda rows: _logs(_probabilities(fitted, rows, classes)))
+            weight = np.maximum(1 - judge_labels(bounded_logs(total), y, None, seed).wrong, _DOUBTED)
+    return LabelForecast(bounded_logs(total), lambda rows: bounded_logs(mean_probabilities(fitted, rows, classes)))
 
 
-def _fitted(X: NDArray[np.float32], y: Places, weight: Array) -> list[Any]:
+def fit_models(X: NDArray[np.float32], y: Places, weight: Array) -> list[Any]:
     """A forest, or boosting where rows are many, and a line."""
     if len(np.unique(y)) == 1:
         return [DummyClassifier().fit(X, y)]
@@ -88,7 +88,7 @@ def _fitted(X: NDArray[np.float32], y: Places, weight: Array) -> list[Any]:
     return [model.fit(X, y, **{f"{model.steps[-1][0]}__sample_weight": weight}) for model in models]
 
 
-def _probabilities(models: list[Any], X: NDArray[np.float32], classes: int) -> Array:
+def mean_probabilities(models: list[Any], X: NDArray[np.float32], classes: int) -> Array:
     """The mean of what models say."""
     mean = np.zeros((len(X), classes))
     for model in models:
@@ -100,6 +100,7 @@ def _filled(**options: Any) -> SimpleImputer:
     return SimpleImputer(strategy="median", keep_empty_features=True, **options)
 
 
-def _logs(p: Array) -> Array:
+def bounded_logs(p: Array) -> Array:
+    """Logarithms of probabilities, none of which is zero."""
     floored = np.maximum(p / p.sum(1, keepdims=True), _FLOOR / p.shape[1])
     return np.asarray(np.log(floored / floored.sum(1, keepdims=True)))

@@ -92,19 +92,19 @@ def judge_labels(
         return _unjudged(y, classes, predictable, seed)
     common, share = _common(z, y, seed)
     same = log_softmax(z.astype(np.float64) / common, axis=1)
-    right = 1 - _posterior(np.exp(same[np.arange(n), y]), share, classes)
+    right = 1 - posterior_of_wrong(np.exp(same[np.arange(n), y]), share, classes)
     temperature = _temperatures(z, y, features, right, seed)
     calibrated = log_softmax(z.astype(np.float64) / temperature[:, None], axis=1)
     if not beats(right * (calibrated - same)[np.arange(n), y]):
         calibrated, temperature = same, np.full(n, common)
     nll = -calibrated[np.arange(n), y]
     for _ in range(_STEPS):
-        share = float(_posterior(np.exp(-nll), share, classes).mean())
-    wrong = _posterior(np.exp(-nll), max(share, LEAST), classes) * predictable.classes[y]
+        share = float(posterior_of_wrong(np.exp(-nll), share, classes).mean())
+    wrong = posterior_of_wrong(np.exp(-nll), max(share, LEAST), classes) * predictable.classes[y]
     differ = float((calibrated.argmax(1) != y).mean())
     too_many = share > 0 and (_at_most(share, n) > MOST or _at_most(differ, n) > HARD)
     named = np.flatnonzero(wrong > 0.5)
-    wrong[named[(_accused(calibrated[named], share) > MOST) | too_many]] = 0.5
+    wrong[named[(accused_share(calibrated[named], share) > MOST) | too_many]] = 0.5
     return LabelVerdict(calibrated, temperature, nll, wrong, share, too_many, predictable)
 
 
@@ -129,7 +129,7 @@ def reconsider(verdict: LabelVerdict, y: Places, rows: Places, log_p: Array) -> 
         return verdict
     q = np.exp(log_p[np.arange(len(rows)), y[rows]])
     wrong = verdict.wrong.copy()
-    wrong[rows] = np.minimum(wrong[rows], _posterior(q, max(verdict.share, LEAST), log_p.shape[1]))
+    wrong[rows] = np.minimum(wrong[rows], posterior_of_wrong(q, max(verdict.share, LEAST), log_p.shape[1]))
     return replace(verdict, wrong=wrong)
 
 
@@ -165,10 +165,10 @@ def _at_most(share: float, n: int) -> float:
     return float(share + np.sqrt(share * (1 - share) / n))
 
 
-def _accused(log_p: Array, share: float) -> Array:
+def accused_share(log_p: Array, share: float) -> Array:
     """The share of the labels of rows like each of these that would be called wrong."""
     q, classes = np.exp(log_p), log_p.shape[1]
-    called = _posterior(q, max(share, LEAST), classes) > 0.5
+    called = posterior_of_wrong(q, max(share, LEAST), classes) > 0.5
     return np.asarray((_given(q, share, classes) * called).sum(1))
 
 
@@ -177,7 +177,7 @@ def _given(q: Array, share: float, classes: int) -> Array:
     return np.asarray((1 - share) * q + share * (1 - q) / (classes - 1))
 
 
-def _posterior(q: Array, share: float, classes: int) -> Array:
+def posterior_of_wrong(q: Array, share: float, classes: int) -> Array:
     """P(wrong), where a right label has probability q and a wrong one is any of the others."""
     wrong = share * (1 - q) / (classes - 1)
     return np.asarray(wrong / np.maximum(wrong + (1 - share) * q, 1e-300))

@@ -21,10 +21,10 @@ FITTED = 20_000  # rows that models are fitted to, at most; all rows are predict
 FOLDS = 5
 FEW = 2_000  # rows below which all kinds of models are tried
 WIDE = 300  # columns that models read; of more, those that tell most about the target in the rows fitted
-_BENT = 3.0  # the same for boosting, which has no doubts of its own
+CLIP_SCALES = 3.0  # the same for boosting, which has no doubts of its own
 _FARTHEST = 12.0  # squashed units: a target further out counts as so far
 _PREDICTED = 50_000  # rows at a time
-_TREES, _ROUNDS = 100, 100  # of forests of wide tables, of boosting of long ones
+_TREES, ROUNDS = 100, 100  # of forests of wide tables, of boosting of long ones
 _LINES = 4  # members that are usually fitted, for the share that is done
 
 
@@ -55,8 +55,8 @@ def _long(X: Any, u: Array, seed: int, progress: Progress, groups: Groups) -> Ta
     mean = np.empty(len(u))
     models = []
     for done, (fit, rows) in enumerate(fold_out(len(u), seed, most=FITTED, groups=groups), start=1):
-        model = HistGradientBoostingRegressor(max_iter=_ROUNDS, early_stopping=False, random_state=0)
-        models.append(model.fit(X[fit], np.clip(u[fit], -_BENT, _BENT)))
+        model = HistGradientBoostingRegressor(max_iter=ROUNDS, early_stopping=False, random_state=0)
+        models.append(model.fit(X[fit], np.clip(u[fit], -CLIP_SCALES, CLIP_SCALES)))
         for part in row_blocks(len(rows), numbers=_PREDICTED):
             mean[rows[part]] = model.predict(X[rows[part]])
         progress(done / FOLDS)

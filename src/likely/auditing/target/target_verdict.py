@@ -36,8 +36,9 @@ _LINE = 5_000  # rows for the line that predicts scales
 _REACH = 2.0  # the power by which right targets beyond all forecasts get rarer than the tails of the forecasts say
 _OUTER = 0.95  # of the targets lie so near their median that nothing is beyond
 _SLIPPED = 0.2  # the share of false alarms among targets that are called wrong because a unit or a sign mends them
-_RIGHT = 3.0  # log-odds, at least, that a target is right which follows exactly from another column
-_OTHERS, _GRID = 500, 300  # rows whose forecasts stand for all, and values at which their mean density is computed
+SURELY_RIGHT = 3.0  # log-odds, at least, that a target is right which follows exactly from another column
+_OTHERS = 500  # rows whose forecasts stand for all
+GRID_POINTS = 300  # values at which their mean density is computed
 
 Widen = Callable[[Places], Array]
 
@@ -107,11 +108,13 @@ def judge_targets(
     some = np.random.RandomState(seed).permutation(len(u))[:_FITTED]
     df, factor, share = _contaminated((u - mean)[some], scale[some])
     scale = scale * factor
-    rarer = np.zeros(len(u)) if squash is None or not predictable else _beyond(squash.back(u), squash.back(mean))
+    rarer = np.zeros(len(u)) if squash is None or not predictable else beyond_limits(squash.back(u), squash.back(mean))
 
     def odds_of(rows: Places | slice) -> Array:
-        density = _wrong_density(u[rows], mean[rows], scale[rows], df, squash, lambda v: _others(v, mean, scale, df))
-        right = -_nll((u - mean)[rows], scale[rows], df) - rarer[rows]
+        density = wrong_density(
+            u[rows], mean[rows], scale[rows], df, squash, lambda v: density_of_others(v, mean, scale, df)
+        )
+        right = -student_nll((u - mean)[rows], scale[rows], df) - rarer[rows]
         return np.log(max(share, LEAST)) - np.log1p(-share) + density - right
 
     odds = odds_of(slice(None))
@@ -122,12 +125,14 @@ def judge_targets(
         chance = _slips_by_chance(u, mean, scale, df, squash)
         odds = np.where(chance <= _SLIPPED, np.maximum(odds, -logit(np.clip(chance, 1e-300, 1 - 1e-12))), odds)
     if exact is not None:
-        odds = np.where(exact, np.minimum(odds, -_RIGHT), odds)
+        odds = np.where(exact, np.minimum(odds, -SURELY_RIGHT), odds)
     wrong = expit(odds)
     far = float((wrong > 0.5).mean())
     too_many = far > (MOST if predictable else MOST_ALONE)
     wrong = np.minimum(wrong, 0.5) if too_many else wrong
-    return TargetVerdict(mean, scale, df, _nll(u - mean, scale, df), odds, wrong, share, predictable, far, too_many)
+    return TargetVerdict(
+        mean, scale, df, student_nll(u - mean, scale, df), odds, wrong, share, predictable, far, too_many
+    )
 
 
 def _forecast(
@@ -162,17 +167,18 @@ def _contaminated(residual: Array, scale: Array) -> tuple[float, float, float]:
     for df in _TAILS:
         factor, share = 1.3 * float(np.median(np.abs(residual) / scale)) or 1.0, 0.02
         for _ in range(40):
-            right = 1 - _posterior(_nll(residual, scale * factor, df), share)
+            right = 1 - _posterior(student_nll(residual, scale * factor, df), share)
             share = min(max(float(1 - right.mean()), 1e-6), 0.4)
             factor = float(np.sqrt(settled_variance(squares, right, factor**2, df)))
-        nll = _nll(residual, scale * factor, df)
+        nll = student_nll(residual, scale * factor, df)
         cost = -float(np.logaddexp(np.log1p(-share) - nll, np.log(share) - _ANYWHERE).sum())
         if cost < best:
             best, fit = cost, (df, factor, share)
     return fit
 
 
-def _nll(residual: Array, scale: Array, df: float) -> Array:
+def student_nll(residual: Array, scale: Array, df: float) -> Array:
+    """Negative log-likelihood of errors under Student's t distribution."""
     r = torch.as_tensor(residual)
     losses = student_t_nll(torch.zeros_like(r), r, df=df, scale=torch.as_tensor(scale), reduction="none")
     return np.asarray(losses)
@@ -183,7 +189,7 @@ def _posterior(nll: Array, share: float) -> Array:
     return np.asarray(expit(np.log(share) - _ANYWHERE - np.log1p(-share) + nll))
 
 
-def _wrong_density(
+def wrong_density(
     u: Array, mean: Array, scale: Array, df: float, squash: Squash | None, others: Callable[[Array], Array]
 ) -> Array:
     """The log-density of wrong targets at u: anywhere, where those of other rows are, and at a wrong unit."""
@@ -195,7 +201,7 @@ def _wrong_density(
         moved = np.abs(mended - u) > _MOVED * scale
         # Near zero all units are alike, and a density there is that of zeros: it is not sharpened.
         stretch = np.minimum(squash.log_stretch(u, mended, factor), 0.0)
-        fits = stretch - _nll(mended - mean, scale, df) + np.log(_KINDS["unit"] / len(FACTORS))
+        fits = stretch - student_nll(mended - mean, scale, df) + np.log(_KINDS["unit"] / len(FACTORS))
         density = np.where(moved, np.logaddexp(density, fits), density)
     return density
 
@@ -206,25 +212,26 @@ def _slips_by_chance(u: Array, mean: Array, scale: Array, df: float, squash: Squ
     rows = np.flatnonzero(np.abs(u - mean) > _OFF * scale)
     given, mean, scale, y = u[rows], mean[rows], scale[rows], squash.back(u)
     possible = Possible.of(y)
-    before = _nll(given - mean, scale, df) + possible.nats(y[rows])
+    before = student_nll(given - mean, scale, df) + possible.nats(y[rows])
     for variant, times in enumerate(VARIANTS):
         for factor in FACTORS:
             mended = squash.times(given, factor * times)
             stretch = np.minimum(squash.log_stretch(given, mended, factor * times), 0.0)
-            gain = before - _nll(mended - mean, scale, df) + stretch - possible.nats(y[rows] * factor)
+            gain = before - student_nll(mended - mean, scale, df) + stretch - possible.nats(y[rows] * factor)
             fits = (np.abs(mended - mean) < _NEAR * scale) & (np.abs(mended - given) > _MOVED * scale)
             best = np.where(possible(y[rows] * factor) & fits, gain, 0.0)
             gains[variant][rows] = np.maximum(gains[variant][rows], best)
     return by_chance(gains[0], gains[1:])
 
 
-def _beyond(y: Array, expected: Array) -> Array:
+def beyond_limits(y: Array, expected: Array) -> Array:
     """The logarithm of how much rarer a right target is for lying beyond all that is ever expected.
 
     Far out, squashed targets are logarithms: tails that are right for the many rows near the median let a target be ten
     times as large as any other at little cost.
 
-    >>> _beyond(np.array([*range(-50, 51), 5000.0]), np.array([*range(-50, 51), 40.0]))[[0, 60, -1]].round(1).tolist()
+    >>> targets, expected = np.array([*range(-50, 51), 5000.0]), np.array([*range(-50, 51), 40.0])
+    >>> beyond_limits(targets, expected)[[0, 60, -1]].round(1).tolist()
     [0.0, 0.0, 9.2]
     """
     centre = float(np.median(y))
@@ -233,10 +240,10 @@ def _beyond(y: Array, expected: Array) -> Array:
     return np.asarray(_REACH * np.log(np.maximum(off / reach, 1.0))) if reach > 0 else np.zeros(len(y))
 
 
-def _others(u: Array, mean: Array, scale: Array, df: float) -> Array:
+def density_of_others(u: Array, mean: Array, scale: Array, df: float) -> Array:
     """The log-density at u of the target of any row, by the forecasts of some."""
     some = slice(None, None, -(-len(mean) // _OTHERS))
-    grid = np.unique(np.quantile(u, np.linspace(0, 1, _GRID)))
+    grid = np.unique(np.quantile(u, np.linspace(0, 1, GRID_POINTS)))
     apart = grid[:, None] - mean[some]
-    density = np.exp(-_nll(apart, np.broadcast_to(scale[some], apart.shape).copy(), df)).mean(1)
+    density = np.exp(-student_nll(apart, np.broadcast_to(scale[some], apart.shape).copy(), df)).mean(1)
     return np.interp(u, grid, np.log(np.maximum(density, 1e-300)))
