@@ -16,7 +16,7 @@ import likely
 # Forks have imported everything already, but may not take gradients where the parent has threads for GPUs.
 START = "spawn" if torch.cuda.is_available() else "fork"
 # Newer Pythons warn of forks beside threads; these use none of the parent's.
-pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+pytestmark = [pytest.mark.heavy, pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")]
 
 ROWS, STEPS, WORLD = 16, 6, 2
 KINDS = ("global", "predicted", "data")

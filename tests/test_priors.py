@@ -363,6 +363,7 @@ START = "spawn" if torch.cuda.is_available() else "fork"
 
 # Newer Pythons warn of forks beside threads; these use none of the parent's.
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.heavy
 def test_two_processes_keep_the_same_scales(tmp_path: Path):
     mp.start_processes(worker, args=(str(tmp_path),), nprocs=2, start_method=START)
     first, second = (torch.load(tmp_path / f"{rank}.pt") for rank in range(2))

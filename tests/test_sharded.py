@@ -19,7 +19,7 @@ from likely import functional as F
 # Forks have imported everything already, but may not take gradients where the parent has threads for GPUs.
 START = "spawn" if torch.cuda.is_available() else "fork"
 # Newer Pythons warn of forks beside threads; these use none of the parent's.
-pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+pytestmark = [pytest.mark.heavy, pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")]
 
 WORLD, ROWS, STEPS, CLASSES, WIDTH = 2, 16, 4, 7, 4
 KINDS = {

@@ -261,6 +261,7 @@ def test_a_rare_class_and_two_values() -> None:
     assert set(flagged.scores["suggested"]) <= {"", "0", "1"}
 
 
+@pytest.mark.heavy
 def test_ten_thousand_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cut_short(monkeypatch)
     rng = np.random.default_rng(0)

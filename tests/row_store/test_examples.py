@@ -13,6 +13,8 @@ BOTH = """
 import gc, os, runpy, sys
 from torch import distributed as dist
 
+pytestmark = pytest.mark.heavy
+
 example, folder = sys.argv[1:]
 meet = f"file://{folder}/meet"
 dist.init_process_group("gloo", init_method=meet, rank=int(os.environ["RANK"]), world_size=2)

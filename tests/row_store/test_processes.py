@@ -11,7 +11,7 @@ from torch import multiprocessing as mp
 import likely
 from likely.row_store import RowStore
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+pytestmark = [pytest.mark.heavy, pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")]
 
 ROWS, SHARE, STEPS = 23, 8, 12  # 23 rows: the last process has fewer
 KINDS = {

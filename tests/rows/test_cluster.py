@@ -17,6 +17,8 @@ from distributed import Client, LocalCluster
 from likely._rows.sources import _files, source_of
 from likely.outliers import LikelihoodDetector, ScatterDetector
 
+pytestmark = pytest.mark.heavy
+
 ROWS = 70_001
 
 

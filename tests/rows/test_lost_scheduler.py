@@ -15,6 +15,8 @@ from tests.lost_scheduler import Ends, Scheduler, scheduler_of_one_worker
 from likely._rows.sources import source_of
 from likely.outliers import ScatterDetector
 
+pytestmark = pytest.mark.heavy
+
 X = np.random.default_rng(0).normal(size=(3000, 4))
 
 

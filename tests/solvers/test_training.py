@@ -66,6 +66,7 @@ def test_callbacks_are_told_and_may_stop() -> None:
     assert len(told[0].held_out) == 5
 
 
+@pytest.mark.heavy
 def test_a_million_rows_are_streamed_in_two_gigabytes() -> None:
     """Asked of a fifth of them, which may take a fifth of what two gigabytes leave beside the libraries."""
     script = """

@@ -10,6 +10,8 @@ from sklearn.tree import DecisionTreeRegressor
 
 from likely.tabular import LikelihoodClassifier, LikelihoodRegressor
 
+pytestmark = pytest.mark.heavy
+
 random = np.random.default_rng(0)
 X = random.normal(size=(150, 3))
 y = np.sin(2 * X[:, 0]) + 0.3 * random.normal(size=150)

@@ -43,6 +43,7 @@ def test_threads_give_what_one_fit_gives(kind: type[NetworkEstimator], model: ob
         np.testing.assert_array_equal(other, alone)
 
 
+@pytest.mark.heavy
 def test_a_process_gives_what_this_one_gives() -> None:
     one_stage = partial(NetworkRegressor, objective="joint")  # no fixture shortens the second stage in a process
     (other,) = joblib.Parallel(2)([joblib.delayed(fitted)(one_stage, None)])
