@@ -66,6 +66,17 @@ def test_compiles_with_inductor(likelihood):
     torch.testing.assert_close(compiled(prediction, target), loss_fn(prediction, target), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+def test_two_losses_compile_in_one_process():
+    """A number that differs between them would be an input of the second graph, from the memory of the host."""
+    torch._dynamo.reset()
+    prediction, target = torch.randn(2, 64, 3, device="cuda")
+    for loss in (likely.NormalLoss, likely.StudentTLoss):
+        loss_fn = loss().cuda()
+        started = torch.compile(loss_fn, fullgraph=True)(prediction.requires_grad_(), target)
+        torch.testing.assert_close(started, loss_fn(prediction, target), rtol=1e-5, atol=1e-5)
+
+
 def test_samples_on_the_device():
     d = likely.distributions.Robust(torch.tensor([0.5, 2.5], device="cuda", requires_grad=True), 0.0, 1.0)
     x = d.rsample((1000,))

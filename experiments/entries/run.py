@@ -36,8 +36,9 @@ def writing_to(out: Path) -> Iterator[None]:
     except OSError as error:
         if error.filename is None:  # of the terminal, not of a file
             raise
+        reason = (error.strerror or str(error)).removeprefix("not written: ")
         raise ValueError(
-            f"{error.filename} was not written ({error.strerror or error}); what had finished before is in "
+            f"{error.filename} was not written ({reason}); what had finished before is in "
             f"{out}: make room there, or name another folder by --out, and run the same again"
         ) from None
 
