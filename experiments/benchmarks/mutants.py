@@ -161,10 +161,10 @@ class Reached(NamedTuple):
         return chosen
 
 
-def reach(folder: Path, jobs: int, marked: str) -> Reached:
-    """Run the tests once, and see where they pass."""
+def reach(folder: Path, jobs: int, *tests: str) -> Reached:
+    """Run the tests once, those that are not heavy, and see where they pass."""
     if not any(folder.glob("*.json")):
-        command = [*pytest_command(), "-n", str(jobs), "--dist", "worksteal", "-m", marked, "tests"]
+        command = [*pytest_command(), "-n", str(jobs), "--dist", "worksteal", "-m", "not heavy", *tests]
         environment = {**os.environ, "LIKELY_REACH": str(folder), "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}:{_path()}"}
         subprocess.run([*command, "-p", "experiments.benchmarks._reach"], cwd=ROOT, env=environment, check=False)
     return Reached.read(folder)
@@ -172,7 +172,8 @@ def reach(folder: Path, jobs: int, marked: str) -> Reached:
 
 def pytest_command() -> list[str]:
     """Pytest without what one run leaves for the next; old and new libraries may warn."""
-    return [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "filterwarnings=ignore"]
+    plain = [sys.executable, "-m", "pytest", "-q", "--tb=no", "-p", "no:cacheprovider", "-o", "filterwarnings=ignore"]
+    return [*plain, "--continue-on-collection-errors"]
 
 
 def _path() -> str:
@@ -190,7 +191,7 @@ def survives(mutant: Mutant, tests: list[str]) -> bool:
         file.write_text(mutant.source())
         environment = {**os.environ, "PYTHONPATH": f"{folder}:{_path()}", "OMP_NUM_THREADS": "1"}
         try:
-            command = [*pytest_command(), "-x", "--no-header", "--tb=no", *tests]
+            command = [*pytest_command(), "-x", "--no-header", *tests]
             done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, timeout=LIMIT, check=False)
         except subprocess.TimeoutExpired:
             return False
@@ -214,7 +215,7 @@ def run(context: Context) -> Result:
     jobs = os.cpu_count() or 1
     chosen = drawn(context.seed, 16 if context.quick else MUTANTS)
     with tempfile.TemporaryDirectory() as folder:
-        reached = reach(Path(os.environ.get("LIKELY_REACH", folder)), jobs, "not heavy")
+        reached = reach(Path(os.environ.get("LIKELY_REACH", folder)), jobs, "tests")
     with ThreadPoolExecutor(jobs) as pool:
         alive = list(pool.map(lambda mutant: survives(mutant, reached.tests_of(mutant)), context.track(chosen)))
     frame = pd.DataFrame(
