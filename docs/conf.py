@@ -58,7 +58,8 @@ autodoc_typehints_format = "short"
 python_use_unqualified_type_names = True
 # Every name of ours that a page refers to must be there; others' pages are elsewhere, and types may be private.
 nitpicky = True
-nitpick_ignore_regex = [(r"py:.*", r"(?!likely\b).*"), (r"py:class", r"likely\.(.*\.)?_.*")]
+# Files whose name begins with _, and the rooms of the audit, are not in the reference.
+nitpick_ignore_regex = [(r"py:.*", r"(?!likely\b).*"), (r"py:class", r"likely\.((.*\.)?_.*|auditing\.\w+\..*)")]
 python_maximum_signature_line_length = 88
 
 html_theme = "furo"
