@@ -327,3 +327,11 @@ def test_ordinal_says_what_is_wrong():
         OrdinalLoss(1.0)
     with pytest.raises(TypeError, match=r"nn\.Parameter"):
         OrdinalLoss(torch.nn.Parameter(torch.tensor([0.0, 1.0])))
+
+
+def test_the_quantile_of_a_bernoulli_is_zero_up_to_the_probability_of_zero():
+    d = likely.distributions.Bernoulli(
+        logits=torch.tensor(math.log(3.0), dtype=torch.float64)
+    )  # 0 with probability 1/4
+    zero = torch.sigmoid(-d.logits)
+    assert d.icdf(torch.stack([zero - 1e-9, zero, zero + 1e-9])).tolist() == [0, 0, 1]

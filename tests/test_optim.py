@@ -138,3 +138,14 @@ def test_an_optimizer_that_writes_to_data_is_not_accused():
             loss_fn(model(torch.randn(4, 3)), torch.zeros(4, 1)).backward()
             optimizer.step()
             loss_fn.scale.raw.data -= 0.01 * loss_fn.scale.raw.grad
+
+
+def test_a_model_may_return_more_than_a_prediction_and_features():
+    class Three(nn.Module):
+        def forward(self, x):
+            return x, x, x
+
+    both = likely.Supervised(Three(), likely.NormalLoss())
+    prediction, features = both.predict(torch.zeros(2, 1))
+    assert len(prediction) == 3
+    assert features is None

@@ -181,3 +181,10 @@ def test_unsettled_parameters_copy_and_say_what_they_lack(parameter):
     with pytest.raises(RuntimeError, match="pass it to a loss"):
         twin(features=torch.randn(2, 3), index=torch.tensor([0]))
     assert likely.NormalLoss(scale=twin).scale is twin
+
+
+def test_one_training_row_is_enough_for_data_parameters():
+    loss_fn = likely.NormalLoss(scale=likely.Data(1))
+    assert loss_fn(torch.zeros(1), torch.ones(1), index=torch.tensor([0])).isfinite()
+    with pytest.raises(ValueError, match="positive integer"):
+        likely.Data(0)

@@ -92,3 +92,12 @@ def test_rho_never_exceeds_its_bound(dtype):
     assert (value <= (alpha - 2) / alpha).all()
     assert (value >= 0).all()
     assert not F.robust_rho(z, alpha=-torch.tensor(1e-42)).isnan().any()
+
+
+def test_rho_divides_the_residual_by_the_scale():
+    residual = torch.tensor([0.3, -2.0, 40.0])
+    for alpha in (0.0, 1.0, 2.0):
+        torch.testing.assert_close(
+            F.robust_rho(residual, alpha=alpha, scale=4.0), F.robust_rho(residual / 4, alpha=alpha)
+        )
+    assert F.robust_rho(torch.tensor(3.0), alpha=2.0, scale=2.0).item() == pytest.approx(1.125)

@@ -356,3 +356,15 @@ def test_nothing_of_a_row_of_weight_zero_reaches_the_loss_or_a_gradient(likeliho
     assert not prediction.grad[weight == 0].any()
     assert all(p.grad is None or p.grad.isfinite().all() for p in loss_fn.parameters())
     assert all(value.isfinite().all() for value in loss_fn.state_dict().values())
+
+
+def test_a_task_of_squared_error_starts_at_its_root_only_in_training():
+    loss_fn = likely.MultiTaskLoss({"a": nn.MSELoss()})
+    prediction, target = torch.zeros(4, requires_grad=True), torch.full((4,), 30.0)
+    loss_fn.eval()
+    loss_fn({"a": prediction}, {"a": target})
+    [scale] = (module for module in loss_fn.modules() if isinstance(module, likely.Global))
+    assert not scale.started
+    loss_fn.train()
+    loss_fn({"a": prediction}, {"a": target})
+    assert scale.value.item() == pytest.approx(30.0)
