@@ -113,7 +113,9 @@ def _check_above(
         check_real(name, value)
     elif value.numel() and may_look(value, validate_args) and not bool(holds(value.detach().min())):
         _refuse_nan(name, value)
-        raise ValueError(f"{name} must be {rule} everywhere, got {value.min().item():.6g}")
+        lowest = value.min().item()
+        remedy = ": of logarithms of variances, pass (log_variance / 2).exp()" if name == "scale" and lowest < 0 else ""
+        raise ValueError(f"{name} must be {rule} everywhere, got {lowest:.6g}{remedy}")
 
 
 def _refuse_nan(name: str, value: Tensor) -> None:

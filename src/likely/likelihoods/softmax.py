@@ -263,7 +263,7 @@ def check_range(target: Tensor, classes: int, ignore_index: int, validate_args: 
         if labels.numel() and (int(labels.min()) < 0 or int(labels.max()) >= classes):
             raise ValueError(
                 f"target holds class {int(labels.min())} to {int(labels.max())}, but the logits have classes 0 to "
-                f"{classes - 1}: mask labels with ignore_index={ignore_index}"
+                f"{classes - 1}: count classes from 0, and mask labels with ignore_index={ignore_index}"
             )
 
 
