@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.heavy
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "several_processes.py"
 # Three processes import torch once for both: first the example's function under DDP, then all of it under FSDP.
 BOTH = """
 import gc, os, runpy, sys
 from torch import distributed as dist
-
-pytestmark = pytest.mark.heavy
 
 example, folder = sys.argv[1:]
 meet = f"file://{folder}/meet"
