@@ -49,7 +49,7 @@ MISTAKES = {
     "logarithms of variances for scales": (
         lambda: F.normal_nll(x, y, scale=torch.tensor([1.0, -2.0, 1.0, 1.0])),
         ValueError,
-        r"got -2: of logarithms of variances, pass \(log_variance / 2\).exp\(\)",
+        r"got -2: if these are logarithms of variances, pass \(log_variance / 2\).exp\(\)",
     ),
     "zero scale as a number": (lambda: F.laplace_nll(x, y, scale=0), ValueError, "scale must be > 0, got 0"),
     "NaN scale as a number": (lambda: F.laplace_nll(x, y, scale=nan), ValueError, "scale must be > 0, got nan"),

@@ -114,7 +114,11 @@ def _check_above(
     elif value.numel() and may_look(value, validate_args) and not bool(holds(value.detach().min())):
         _refuse_nan(name, value)
         lowest = value.min().item()
-        remedy = ": of logarithms of variances, pass (log_variance / 2).exp()" if name == "scale" and lowest < 0 else ""
+        remedy = (
+            ": if these are logarithms of variances, pass (log_variance / 2).exp()"
+            if name == "scale" and lowest < 0
+            else ""
+        )
         raise ValueError(f"{name} must be {rule} everywhere, got {lowest:.6g}{remedy}")
 
 
