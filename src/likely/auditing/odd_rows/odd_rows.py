@@ -19,12 +19,13 @@ from likely.auditing.columns.kinds import MODELLED, ColumnReader, Columns
 from likely.auditing.columns.scale import Squash
 from likely.auditing.expected_values.additive_model import Judged, Pattern
 from likely.auditing.expected_values.similar_rows import Neighbours
+from likely.auditing.expected_values.tails import RARE
 from likely.auditing.identities.functions import ExactRelations, exact_values
 from likely.auditing.identities.identity import Identity, held
 from likely.auditing.odd_rows.wording import RowWords
 from likely.auditing.results.finding import Explained, Finding, Suspect, worst_first
 from likely.auditing.results.spread import Spread, Weighted
-from likely.auditing.slips.repair import RARE, Change
+from likely.auditing.slips.row_slips import Change
 from likely.auditing.slips.search import SlipSearch
 from likely.outliers import ScatterDetector
 from likely.outliers._threshold import false_alarms

@@ -11,8 +11,10 @@ import numpy as np
 from likely._typing import Array, Index
 from likely.auditing.expected_values.additive_model import Judged, Pattern
 from likely.auditing.expected_values.similar_rows import Neighbours, Usual
+from likely.auditing.expected_values.tails import RARE, surprise
 from likely.auditing.results.finding import Explained, Reason
-from likely.auditing.slips.repair import RARE, Change, Repairs, surprise
+from likely.auditing.slips.repair import Repairs
+from likely.auditing.slips.row_slips import Change
 
 _SURE = 0.98  # the certainty of being odd from which a value may be called wrong
 _BROKEN = 0.8  # the certainty from which a row is said to break the pattern

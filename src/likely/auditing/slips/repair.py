@@ -10,11 +10,9 @@ import numpy as np
 from likely._typing import Array, Places
 from likely.auditing.expected_values.additive_model import Judged, Pattern
 from likely.auditing.expected_values.similar_rows import Neighbours
-from likely.auditing.expected_values.tails import RARE, surprise
+from likely.auditing.expected_values.tails import surprise
 from likely.auditing.slips.row_slips import Change, undone
 from likely.auditing.slips.search import SlipSearch
-
-__all__ = ["RARE", "Change", "Repairs", "surprise"]
 
 _GENERIC = 4.0  # price, in nats, of replacing a value by the expected one: a slip is preferred
 _GAIN = 7.0  # nats that a slip must remove from a row: of many slips, one removes a few nats by chance
