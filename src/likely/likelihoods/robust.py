@@ -20,7 +20,7 @@ from likely.likelihoods._numeric import NODES, Array, gauss_legendre, standardis
 from likely.likelihoods._record import Residuals, register
 from likely.likelihoods._robust_quantiles import half_mass, half_quantile, reach, rejection_sample
 from likely.likelihoods._slot import ParameterLike, Slot, scale_slot
-from likely.likelihoods._start import half_power
+from likely.likelihoods._start import half_power_of_rho1
 
 # Panels from 0 to a residual, and over the whole half line.
 _PANELS_TO_RESIDUAL, _PANELS_OF_HALF_LINE = 4, 16
@@ -211,16 +211,16 @@ class RobustLoss(
     ScaleLoss,
     nll=robust_nll,
     family=Robust,
-    alpha=Slot(Interval(0, 3), 2.0, zero_allowed=True),
-    scale=scale_slot(half_power),
+    alpha=Slot(Interval(0, 3), 1.0, zero_allowed=True),
+    scale=scale_slot(half_power_of_rho1),
 ):
     r"""Barron's robust likelihood: the shape ``alpha`` and the ``scale`` learn how much outliers count.
 
-    A learned ``alpha`` stays in (0, 3), as in the paper, and starts at 2, the normal; the scale starts from the first
-    training batch.
+    A learned ``alpha`` stays in (0, 3), as in the paper, and starts at 1, between Cauchy's tails and the normal's; the
+    scale starts from the first training batch.
 
     Args:
-        alpha: shape from 0 (Cauchy's tails) over 2 (normal, where it starts) to 3: a number, which is fixed, or one of
+        alpha: shape from 0 (Cauchy's tails) over 2 (normal) to 3: a number, which is fixed, or one of
             :class:`~likely.Fixed`, :class:`~likely.Global` (the default), :class:`~likely.Data` and
             :class:`~likely.Predicted`.
         scale: positive scale of the errors: a number, which is fixed, or one of :class:`~likely.Fixed`,
@@ -238,7 +238,7 @@ class RobustLoss(
     >>> import torch, likely
     >>> loss_fn = likely.RobustLoss(alpha=0.0)   # Cauchy's tails
     >>> loss_fn(torch.zeros(2), torch.tensor([1.0, 30.0]))
-    tensor(4.7612, grad_fn=<...>)
+    tensor(4.6580, grad_fn=<...>)
     """
 
     def __init__(
