@@ -16,25 +16,22 @@ HELP = (
     "are found in DATA under their usual names. The scores before and after calibration are printed, and stored in the "
     "file."
 )
-EXAMPLES = "\n\n".join(
-    (
-        "Examples:",
-        "likely calibrate validation.npz",
-        "likely calibrate validation.csv --logits score --labels class --out my.json",
-        "likely calibrate forecasts.parquet --method linear --likelihood laplace",
-    )
-)
+EXAMPLES = """Examples:
+
+likely calibrate validation.npz
+
+likely calibrate validation.csv --logits score --labels class --out my.json
+
+likely calibrate forecasts.parquet --method linear --likelihood laplace"""
 PREDICT_HELP = (
     "Apply a calibrator to a model's outputs, and write what it predicts.\n\n"
     "For a classifier these are probabilities, for a regressor scales and intervals."
 )
-PREDICT_EXAMPLES = "\n\n".join(
-    (
-        "Examples:",
-        "likely predict model.json test.npz --out probabilities.csv",
-        "likely predict model.json 'days/*.parquet' --out days.parquet --coverage 0.8",
-    )
-)
+PREDICT_EXAMPLES = """Examples:
+
+likely predict model.json test.npz --out probabilities.csv
+
+likely predict model.json 'days/*.parquet' --out days.parquet --coverage 0.8"""
 _CLASSIFIER, _REGRESSOR, _BOTH = "Outputs of a classifier", "Outputs of a regressor", "Outputs of either"
 _SCORES = "Scores"
 
