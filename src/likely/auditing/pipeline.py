@@ -42,6 +42,12 @@ AT_ONCE = 1 << 26  # numbers of a table that is read at once, for which an audit
 SAMPLE = 100_000  # rows of a longer table that models are fitted on, about
 SAMPLE_NUMBERS = 1 << 23  # numbers that the sample holds at most, but for
 LEAST_SAMPLE = 10_000  # rows
+_LEFT_OUT = {
+    "identifier": "a different value in every row",
+    "text": "text",
+    "constant": "the same value in every row",
+    "empty": "no value",
+}
 LISTED = 2_000  # rows outside the sample that are told of, of each kind of problem
 
 
@@ -352,9 +358,9 @@ def _notes(sample: Sample) -> tuple[str, ...]:
     """What is to be told of what was read, and what was left out."""
     columns, target, second = sample.columns, sample.target, sample.second
     notes = list(sample.table.notes)
-    for kind, (singular, plural) in _LEFT_OUT.items():
+    for kind, why in _LEFT_OUT.items():
         if names := [name for name in columns.named(kind) if name != target]:
-            notes.append(f"Left out of the models: {listed(names)}, which {singular if len(names) == 1 else plural}.")
+            notes.append(f"Left out of the models: {listed(names)} ({why}).")
     if shared := int(RowNames(sample.table.frame, sample.id).shared.sum()):
         rows = counted(shared, "row has a name that others share", "rows have names that others share")
         notes.append(f"In {sample.id}, {rows}; they are shown with their row number.")
@@ -364,14 +370,6 @@ def _notes(sample: Sample) -> tuple[str, ...]:
     elif missing := int(columns.typed[target].isna().sum()):
         notes.append(f"{missing:,} rows have no {target}; they are not judged.")
     return tuple(notes)
-
-
-_LEFT_OUT = {
-    "identifier": ("has a different value in every row", "have a different value in every row"),
-    "text": ("is text", "are text"),
-    "constant": ("has the same value in every row", "have the same value in every row"),
-    "empty": ("is empty", "are empty"),
-}
 
 
 def _known(name: str, names: list[str]) -> str:

@@ -31,7 +31,6 @@ likely audit train.csv --target label --test test.csv --out report
 likely audit 'parts/*.parquet' --target price --fail-above 0.01
 
 likely audit --logits logits.npy --labels labels.npy"""
-_WRITTEN = ("report.html", "scores.csv", "scores.parquet", "summary.json")
 _TABLE, _OUTPUTS, _REPORT, _RUN = "For a table", "For a classifier's outputs", "Report", "Computation"
 
 Data = Annotated[
@@ -97,13 +96,14 @@ def audit_command(
     """Run an audit and print its findings; the options are described in their help."""
     from likely._destination import keep_inputs, writable
     from likely.auditing import audit
+    from likely.auditing.results.audit import FILES
     from likely.cli.paths import one_or_several
 
     table, inputs = one_or_several(data)
     files = {"--test": test, "--logits": logits, "--labels": labels, "--features": features}
     for path in inputs or [None]:
         read = {"--accepted": accepted, "--previous": previous, **files, "DATA": path}
-        keep_inputs([out / name for name in _WRITTEN], read)
+        keep_inputs([out / name for name in FILES], read)
     with writable(out, create=True), progress() as tell:
         report = audit(
             table,

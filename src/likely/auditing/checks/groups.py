@@ -21,7 +21,6 @@ MAX_ROWS = 50_000
 _CONDITIONS = 2  # of a group: the depth of the tree
 _LEVELS = 15  # of a category, the most frequent, that are conditions
 _SHARE, _FEWEST = 0.02, 30  # of the rows, and rows of a half, that make a group
-_LOSSES = ("label_nll", "expected")  # scores from which the loss of a row follows
 _WORSE = 1.2  # times the loss of the rest that is called failing
 
 
@@ -65,17 +64,16 @@ class Split(NamedTuple):
 
 def groups_of(sample: Sample, finding: Finding) -> Finding | None:
     """Report groups on which out-of-fold predictions of the target fail, from what judged the target."""
-    columns, target = sample.columns, str(sample.target)
-    scores = {name: np.asarray(values, np.float64) for name, values in finding.scores.items() if name in _LOSSES}
-    if "label_nll" in scores:
-        loss, what = scores["label_nll"], f"the log-loss of {target}"
-    elif "expected" in scores and columns.kinds[target] == "number":
-        loss = np.abs(columns.typed[target].to_numpy(np.float64) - scores["expected"])
-        what = f"the error of {target}"
-    else:
+    columns, target, scores = sample.columns, str(sample.target), finding.scores
+    if not finding.judged or not {"label_nll", "expected"} & scores.keys():
         return None
+    loss, what = scores.get("label_nll"), f"the log-loss of {target}"
+    if loss is None:
+        if columns.kinds[target] != "number":
+            return None
+        loss, what = np.abs(columns.typed[target].to_numpy(np.float64) - scores["expected"]), f"the error of {target}"
     rows = np.flatnonzero(np.isfinite(loss))
-    return failing_groups(columns, {target}, rows, loss[rows], what) if finding.judged else None
+    return failing_groups(columns, {target}, rows, np.asarray(loss, np.float64)[rows], what)
 
 
 def failing_groups(columns: Columns, leave_out: set[str], rows: Places, loss: Array, what: str) -> Finding | None:

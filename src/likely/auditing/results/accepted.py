@@ -75,10 +75,10 @@ class Accepted:
 def _signs(marks: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
     for mark in marks:
         kind = str(mark["kind"])
-        if "key" not in mark:
+        if "key" in mark:
+            yield kind, "key", str(mark["key"])
+        elif mark["group"]:
             yield kind, "group", str(mark["group"])
-            continue
-        yield kind, "key", str(mark["key"])
         if "id" in mark:
             yield kind, "id", str(mark["id"]), str(mark["value"])
 
@@ -149,8 +149,6 @@ def questioned(suspect: Suspect) -> str:
 def _load(path: Path, what: str) -> Mapping[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise FileNotFoundError(f"{what}: {path} does not exist") from None
-    except (OSError, ValueError) as error:
+    except ValueError as error:
         raise ValueError(f"{what}: {path} cannot be read as JSON: {error}") from None
     return content if isinstance(content, Mapping) else {}
