@@ -135,8 +135,8 @@ class OddRowCheck(RowCheck):
     @cached_property
     def certainty(self) -> Certainty:
         """How surely rows are odd, by the scores of all."""
-        names = {"row_scale", "nats"} & self.fitted.scores.keys() if self.scores else ()
-        spreads = {name: Spread.of(self.scores[name]) for name in names}
+        file, names = self.scores, {"row_scale", "nats"} & self.fitted.scores.keys()
+        spreads = {} if file is None else {name: Spread.of(file[name]) for name in names}
         return self.fitted.certainty(spreads, self.sample.rows)
 
     def judge(self, part: pd.DataFrame) -> Judged:
@@ -223,8 +223,9 @@ class CopyCheck(RowCheck):
     @cached_property
     def of(self) -> Index:
         """For each row of the table the first that equals it, -1 if none does."""
-        whole = self.scores is None or len(self.sample) == self.sample.rows
-        return self.sample.twins.of if whole else first_copies(self.scores["key"])
+        if self.scores is None or len(self.sample) == self.sample.rows:
+            return self.sample.twins.of
+        return first_copies(self.scores["key"])
 
     @property
     def ordinary(self) -> bool:

@@ -177,7 +177,7 @@ def audit_table(
     told = _with_worst(told, source, named, checks)
     findings = _findings(told, checks, [len(rows) for rows in named])
     findings = tuple(_in_table(_overview(finding, sums, len(sample)), told) for finding in findings)
-    flagged = np.unique(np.concatenate(named)) if named else np.zeros(0, np.int64)
+    flagged = np.unique(np.concatenate([np.zeros(0, np.int64), *named]))
     return LongAudit(
         *about,
         findings,
@@ -243,11 +243,14 @@ def _each(source: Source, compute: Any, what: str, progress: Progress) -> Iterat
 
 def _named(file: ScoreFile, checks: list[RowCheck]) -> list[Index]:
     """The rows that each check names, the worst first."""
-    parts = [[(part["row"], *check.judge(part)[:2]) for check in checks] for part in file]
-    of_checks = [
-        [np.concatenate(values) for values in zip(*of_check, strict=True)] for of_check in zip(*parts, strict=True)
-    ]
-    return [rows[named][np.lexsort((rows[named], -harm[named]))] for rows, named, harm in of_checks]
+
+    def of_part(check: RowCheck, part: pd.DataFrame) -> pd.Series[float]:
+        judged = check.judge(part)
+        return pd.Series(np.asarray(judged.harm), part["row"])[np.asarray(judged.named)]
+
+    parts = [[of_part(check, part) for check in checks] for part in file]
+    harms = [pd.concat(of_check) for of_check in zip(*parts, strict=True)]
+    return [harm.sort_values(ascending=False, kind="stable").index.to_numpy() for harm in harms]
 
 
 def _picked(block: Any, start: int, rows: Index) -> pd.DataFrame:

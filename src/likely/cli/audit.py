@@ -101,8 +101,8 @@ def audit_command(
 
     table, inputs = one_or_several(data)
     files = {"--test": test, "--logits": logits, "--labels": labels, "--features": features}
-    for path in inputs or [None]:
-        read = {"--accepted": accepted, "--previous": previous, **files, "DATA": path}
+    for path in inputs or [""]:
+        read = {"--accepted": accepted, "--previous": previous, **files, "DATA": path or None}
         keep_inputs([out / name for name in FILES], read)
     with writable(out, create=True), progress() as tell:
         report = audit(

@@ -94,9 +94,9 @@ def calibrate_command(
 ) -> None:
     """Fit a calibrator and print its scores; the options are described in their help."""
     from likely.cli.fit import calibrate
-    from likely.cli.outputs import Names
 
-    names = Names(logits, labels, mean, scale, target, features)
+    of_regressor = {"mean": mean, "scale": scale, "target": target}
+    names = {"logits": logits, "labels": labels, **of_regressor, "features": features}
     with progress() as tell:
         about = calibrate(data, out, names, method, likelihood=likelihood, cv=cv, random_state=random_state, tell=tell)
     _print(about)
@@ -113,10 +113,9 @@ def predict_command(
     coverage: Coverage = None,
 ) -> None:
     """Apply a calibrator and print its scores; the options are described in their help."""
-    from likely.cli.outputs import Names
     from likely.cli.predict import predict
 
-    names = Names(logits=logits, mean=mean, scale=scale, features=features)
+    names = {"logits": logits, "mean": mean, "scale": scale, "features": features}
     _print(predict(model, data, out, names, coverage=coverage))
 
 

@@ -24,24 +24,17 @@ USUAL = {  # names of arrays
 }
 
 
-@dataclass(frozen=True)
-class Names:
-    """The names that the command line gives to arrays; None where it gives none."""
+Names = dict[str, str | None]  # that the command line gives to arrays; None where it gives none
 
-    logits: str | None = None
-    labels: str | None = None
-    mean: str | None = None
-    scale: str | None = None
-    target: str | None = None
-    features: str | None = None
 
-    def task(self) -> str | None:
-        """The kind of model that has outputs of these names; None if both kinds have."""
-        of_regressor = [name for name in ("mean", "scale", "target") if getattr(self, name)]
-        of_classifier = [name for name in ("logits", "labels") if getattr(self, name)]
-        if of_regressor and of_classifier:
-            raise ValueError(f"--{of_classifier[0]} is for classifiers and --{of_regressor[0]} for regressors")
-        return "regression" if of_regressor else "classification" if of_classifier else None
+def task_of(names: Names) -> str | None:
+    """The kind of model that has outputs of these names; None if both kinds have."""
+    of_regressor, of_classifier = (
+        [name for name in of_task if names.get(name)] for of_task in (("mean", "scale", "target"), ("logits", "labels"))
+    )
+    if of_regressor and of_classifier:
+        raise ValueError(f"--{of_classifier[0]} is for classifiers and --{of_regressor[0]} for regressors")
+    return "regression" if of_regressor else "classification" if of_classifier else None
 
 
 @dataclass(frozen=True)
@@ -153,10 +146,10 @@ class Arrays:
 def read_outputs(path: Path, names: Names, *, task: str | None = None, truth: bool, table: Any = None) -> Outputs:
     """Read a model's outputs, with labels or targets if ``truth``; the task follows from the names, or the arrays."""
     arrays = Arrays.read(path, table)
-    task = task or names.task() or _task(arrays)
+    task = task or task_of(names) or _task(arrays)
     prediction, true = TASKS[task]
     wanted = [prediction, *([true] if truth else []), "features", *(["scale"] if task == "regression" else [])]
-    parts = {name: arrays.find(name, getattr(names, name), needed=name in (prediction, true)) for name in wanted}
+    parts = {name: arrays.find(name, names.get(name), needed=name in (prediction, true)) for name in wanted}
     predicted: Any = parts[prediction]
     for name, array in parts.items():
         if array is None:

@@ -15,7 +15,7 @@ from likely._files import replacing
 from likely._rows.reading.read_table import source_name
 from likely.calibration import Calibrator, load
 from likely.calibration._saved import needs
-from likely.cli.outputs import Names, Outputs, read_outputs
+from likely.cli.outputs import Names, Outputs, read_outputs, task_of
 from likely.cli.paths import check_output, several_files
 
 ENDINGS = (".npz", ".csv", ".parquet")
@@ -37,7 +37,7 @@ def predict(model: Path, data: str | Path, out: Path, names: Names, *, coverage:
     predictor = _Predictor(load(model), model.name, Path(data), names, coverage or 0.9)
     if predictor.task == "classification" and coverage is not None:
         raise ValueError(f"--coverage is for regressors, and {model.name} belongs to a classifier")
-    if names.task() not in (None, predictor.task):
+    if task_of(names) not in (None, predictor.task):
         raise ValueError(
             f"{model.name} does {predictor.task}: name its outputs only, by --logits or --mean and --scale"
         )

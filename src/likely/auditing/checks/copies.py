@@ -63,20 +63,20 @@ def compared(columns: Columns, target: str | None) -> list[str]:
     return [name for name, kind in columns.kinds.items() if name != target and kind not in UNREAD]
 
 
-def first_copies(table: pd.DataFrame | NDArray[np.uint64]) -> Index:
-    """For each row, or its key, the first that equals it; -1 if it is the first itself.
+def first_copies(keys: NDArray[np.uint64]) -> Index:
+    """For each row, by its key, the first that equals it; -1 if it is the first itself.
 
     >>> first_copies(np.array([5, 9, 5], np.uint64)).tolist()
     [-1, -1, 0]
     """
-    _, first, group = np.unique(row_keys(table), return_index=True, return_inverse=True)
+    _, first, group = np.unique(keys, return_index=True, return_inverse=True)
     leader = first[group]
     return np.where(leader == np.arange(len(leader)), -1, leader)
 
 
-def row_keys(table: Any) -> NDArray[np.uint64]:
+def row_keys(table: pd.DataFrame) -> NDArray[np.uint64]:
     """A number per row that is the same for equal rows."""
-    return pd.util.hash_pandas_object(table, index=False).to_numpy() if isinstance(table, pd.DataFrame) else table
+    return pd.util.hash_pandas_object(table, index=False).to_numpy()
 
 
 def find_twins(columns: Columns, target: str | None) -> Twins:
@@ -89,7 +89,7 @@ def find_twins(columns: Columns, target: str | None) -> Twins:
     (array([-1, -1,  0]), array([False, False,  True]))
     """
     names = compared(columns, target)
-    of = first_copies(columns.typed[names]) if names else np.full(len(columns.typed), -1)
+    of = first_copies(row_keys(columns.typed[names])) if names else np.full(len(columns.typed), -1)
     exact = of >= 0
     near = _near_copies(columns, names, np.flatnonzero(~exact))
     of[near[:, 1]] = near[:, 0]
