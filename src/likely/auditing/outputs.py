@@ -87,6 +87,6 @@ def _directions(x: NDArray[np.floating]) -> Columns:
     """The rows along the directions in which they spread most, as columns without names."""
     x = x - x.mean(0, dtype=np.float64)
     if x.shape[1] > _DIRECTIONS:
-        x = PCA(_DIRECTIONS, random_state=0).fit(x[:: max(1, len(x) // _FITTED)]).transform(x)
+        x = PCA(_DIRECTIONS, svd_solver="covariance_eigh").fit(x[:: max(1, len(x) // _FITTED)]).transform(x)
     names = [f"direction {j}" for j in range(x.shape[1])]
     return Columns(dict.fromkeys(names, "number"), pd.DataFrame(x, columns=names), ())
