@@ -23,7 +23,7 @@ function make(tag, properties = {}, ...children) {
 
 for (const entry of data.entries) {
   for (const row of entry.rows) {
-    if (entry.count === 1) Object.assign(row, { name: entry.who, headline: entry.headline });
+    if (entry.count === 1) Object.assign(row, { name: entry.who, headline: entry.headline, long: entry.long });
   }
   entry.columns = new Set(entry.rows.flatMap((row) => (row.reasons || []).map((reason) => reason[0])));
   entry.row = entry.rows.length ? entry.rows[0].row : 0;

@@ -106,8 +106,8 @@ def _entry(audit: Audit, entry: Entry, most: int, values: Mapping[int, Any]) -> 
         if together:
             packed["name"] = _cut(audit.names.called(row), _NAME)
         if suspect := suspects.get(row):
-            packed |= {"headline": _cut(suspect.headline)} if together else {}
             packed |= _reasons(audit, suspect, values.get(row, [])) if number < _OPENED else {}
+            packed |= {"headline": _cut(suspect.headline)} if together else {"long": ""}
         rows.append(packed)
     word, colour = chip(entry.kind)
     return {
