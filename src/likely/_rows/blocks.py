@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import numpy as np
@@ -29,8 +29,6 @@ def row_blocks(rows: int, width: int = 1, *, numbers: int = 2**20, least: int = 
 
 class Rows:
     """A table of any kind and float type, on any device or disk, read in blocks and in at least float32."""
-
-    elsewhere = False  # whether rows cannot be read here, so that only sums of functions of them are available
 
     def __init__(self, array: Any) -> None:
         self.array = array
@@ -72,8 +70,8 @@ class Rows:
         numbers: int | None = None,
         add: Callable[[T, T], T] | None = None,
     ) -> T:
-        """Return the sum of a function over all blocks, wherever the rows are."""
-        return summed(map(compute, self.blocks(stride, width, numbers)), add)
+        """Return the sum of a function over all blocks, computed in place in the first."""
+        return functools.reduce(add or _into, map(compute, self.blocks(stride, width, numbers)))
 
     def read(self, stride: int = 1) -> Iterator[tuple[slice, Tensor]]:
         """Yield the slice of rows of each block, and its numbers."""
@@ -92,36 +90,13 @@ class _MappedRows(Rows):
     def __init__(self, rows: Rows, compute: Callable[[slice, Tensor], Tensor], tail: tuple[int, ...]) -> None:
         self.rows, self.compute = rows, compute
         self.shape, self.device = (len(rows), *tail), rows.device
-        self.elsewhere = rows.elsewhere
 
     def __getitem__(self, rows: slice) -> Tensor:
         return self.compute(rows, self.rows[rows])
 
-    def blocks(self, stride: int = 1, width: int | None = None, numbers: int | None = None) -> Iterator[slice]:
-        return self.rows.blocks(stride, self.width if width is None else width, numbers)
-
-    def total(self, compute: Callable[[Any], T], *, width: int | None = None, **options: Any) -> T:
-        return self.rows.total(compute, width=self.width if width is None else width, **options)
-
-
-def summed(parts: Iterable[Any], add: Callable[[Any, Any], Any] | None = None) -> Any:
-    """Return the sum of parts, computed in place in the first; None where there are no parts."""
-    parts = iter(parts)
-    return functools.reduce(add or _into, parts, next(parts, None))
-
-
-def added(left: Any, right: Any) -> Any:
-    """Return the sum of two numbers, arrays, or tuples of these."""
-    return tuple(map(added, left, right)) if isinstance(left, tuple) else left + right
-
 
 def _into(left: Any, right: Any) -> Any:
     return tuple(map(_into, left, right)) if isinstance(left, tuple) else operator.iadd(left, right)
-
-
-def column(values: Any) -> Any:
-    """Return values that the indices of blocks can index: a tensor, or rows that are elsewhere unchanged."""
-    return values if isinstance(values, Rows) else torch.as_tensor(values)
 
 
 def like(result: Tensor, reference: Any) -> Any:

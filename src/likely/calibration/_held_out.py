@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import pickle
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self, TypeVar
 
 import joblib
@@ -17,6 +17,7 @@ from likely._rows.blocks import Rows
 from likely._rows.checks import check_sample_weight
 from likely._rows.contents import Keys
 from likely._rows.folds import Split, fold_numbers, splits_of
+from likely._rows.sources import Spooled
 from likely._typing import Array, Index
 
 Chain = tuple[Any, ...]  # unfitted calibrators, the first one first
@@ -24,15 +25,13 @@ Chain = tuple[Any, ...]  # unfitted calibrators, the first one first
 
 @dataclass(frozen=True)
 class HeldOutRows:
-    """A model's outputs for some rows, with their targets. Subclasses define how calibrators are fitted to them.
-
-    Rows that are not in memory have columns (:class:`~likely._rows.source_rows.SourceRows`) in place of arrays.
-    """
+    """A model's outputs for some rows, with their targets. Subclasses define how calibrators are fitted to them."""
 
     answers: Any  # the outputs that calibrators change: logits, or scales
     y: Any
     features: Rows | None
     weight: Array  # of each row
+    table: Spooled | None = field(default=None, kw_only=True)  # of rows that are not in memory
 
     @property
     def kept(self) -> int:
@@ -75,18 +74,23 @@ class HeldOutRows:
         return self if self.weight.all() else self.at(np.flatnonzero(self.weight))
 
     @property
+    def columns(self) -> list[str] | None:
+        """The names of the columns that hold the outputs, where the rows are in blocks of a table with names."""
+        return None if self.table is None else self.table.columns
+
+    @property
     def elsewhere(self) -> bool:
         """Whether the rows are not in memory."""
-        return isinstance(self.weight, Rows)
+        return self.table is not None
 
     def every(self, stride: int) -> Self:
         """Return every ``stride``-th row, in memory."""
         return self.at(slice(0, len(self.weight), stride))
 
     def at(self, rows: Any) -> Self:
-        """Return the rows of an index, a slice, or a position in a block, in memory."""
-        parts = {field.name: _at(getattr(self, field.name), rows) for field in fields(self)}
-        return replace(self, **{**parts, "weight": np.asarray(parts["weight"])})
+        """Return the rows of an index or a slice, in memory."""
+        parts = {part.name: _at(getattr(self, part.name), rows) for part in fields(self) if part.name != "table"}
+        return replace(self, **parts, table=None)
 
     def loaded(self) -> Self:
         """Return the rows in memory, if they are stored elsewhere and few."""

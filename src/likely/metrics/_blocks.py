@@ -13,8 +13,7 @@ import numpy as np
 from torch import Tensor
 from torch.distributions import Distribution
 
-from likely._rows.opened import Split, split_source
-from likely._rows.sources import Answer, Source, is_source, names_files, source_of
+from likely._rows.sources import Answer, Source, Split, is_source, names_files, source_of, split_source
 from likely.metrics._input import as_weight
 from likely.metrics._sums import PER_ROW, Recipe, Sums, added, row_count
 

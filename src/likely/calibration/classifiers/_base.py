@@ -14,8 +14,8 @@ from torch import Tensor
 
 from likely._rows.blocks import Rows, like
 from likely._rows.checks import all_or_nothing, check_features
+from likely._rows.sources import by_blocks
 from likely._typing import Array
-from likely.calibration._by_rows import by_rows, remember_columns
 from likely.calibration.classifiers._logits import LabelledLogits, Labels, check_logits
 
 INPUTS = ("logits", "probabilities")
@@ -81,8 +81,7 @@ class Calibrator(BaseEstimator):
             ValueError: shapes do not match, labels are not class numbers, or logits hold NaN or +∞.
         """
         rows = LabelledLogits.checked(logits, y, features, sample_weight, probabilities=self._probabilities)
-        remember_columns(self, rows)
-        self.n_classes_ = rows.classes
+        self.column_names_, self.n_classes_ = rows.columns, rows.classes
         return self._fit_rows(rows)
 
     @property
@@ -90,7 +89,7 @@ class Calibrator(BaseEstimator):
         """The classes, 0 … C-1."""
         return np.arange(self.n_classes_)
 
-    @by_rows("features", width=_classes)
+    @by_blocks(_classes, per_row="features", frames=False)
     def transform(self, logits: Any, features: Any = None) -> Any:
         """Return calibrated logits.
 
@@ -103,7 +102,7 @@ class Calibrator(BaseEstimator):
         """
         return self._by_blocks(self._calibrate, logits, features)
 
-    @by_rows("features", width=_classes)
+    @by_blocks(_classes, per_row="features", frames=False)
     def predict_proba(self, logits: Any, features: Any = None) -> Any:
         """Return calibrated probabilities.
 
@@ -116,7 +115,7 @@ class Calibrator(BaseEstimator):
         """
         return self._by_blocks(lambda z, x: torch.softmax(self._calibrate(z, x), dim=1), logits, features)
 
-    @by_rows("features", dtype=np.int64)
+    @by_blocks(dtype=lambda _: np.int64, per_row="features", frames=False)
     def predict(self, logits: Any, features: Any = None) -> Any:
         """Return the most probable class of each row.
 
@@ -129,7 +128,7 @@ class Calibrator(BaseEstimator):
         """
         return self._by_blocks(lambda z, x: self._calibrate(z, x).argmax(1), logits, features)
 
-    @by_rows("features")
+    @by_blocks(per_row="features", frames=False)
     def temperature(self, logits: Any, features: Any = None) -> Any:
         """Return the temperature that divides the logits of each row.
 

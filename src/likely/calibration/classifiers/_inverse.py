@@ -10,7 +10,7 @@ import torch
 from scipy import optimize
 from torch import Tensor
 
-from likely._rows.blocks import Rows, column
+from likely._rows.blocks import Rows
 from likely._typing import Array
 from likely.calibration._row_factor import LINK
 from likely.calibration.classifiers._logits import Labels
@@ -57,8 +57,8 @@ class _Scaled:
     """Logits in units of their own size, a power of two: their squares then neither overflow nor vanish."""
 
     def __init__(self, logits: Rows, y: Labels, weight: Array) -> None:
-        self.logits, self.labels = logits, column(y)
-        self.weight, self.total = column(weight), float(weight.sum())
+        self.logits, self.labels = logits, torch.as_tensor(y)
+        self.weight, self.total = torch.as_tensor(weight), float(weight.sum())
 
         def sizes(rows: Any) -> Array:
             block = logits[rows]

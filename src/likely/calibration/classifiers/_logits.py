@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +15,7 @@ from typing_extensions import override
 from likely._rows.blocks import Rows
 from likely._rows.checks import check_features
 from likely._rows.contents import Keys, contents
-from likely._rows.opened import Arrays, BadRow, numbers, opened
+from likely._rows.sources import spooled
 from likely._typing import Array
 from likely.calibration._held_out import HeldOutRows, check_weight
 from likely.functional import softmax_nll
@@ -35,14 +34,14 @@ class LabelledLogits(HeldOutRows):
         cls, inputs: Any, y: Any, features: Any, sample_weight: Any, *, probabilities: bool = False
     ) -> LabelledLogits:
         """Return the rows of positive weight, after checks."""
-        check = functools.partial(_check_block, probabilities=probabilities)
-        table = opened("logits", inputs, check, labels=True, sample_weight=sample_weight, y=y, features=features)
+        others = {"y": y, "features": features, "sample_weight": sample_weight}
+        table = spooled("logits", inputs, **others)
         if table is not None:
-            answers = _logarithms(table["logits"]) if probabilities else table["logits"]
-            return cls(answers, table["y"], table.get("features"), table["weight"])
+            inputs, others = table.arrays["logits"], others | table.arrays
+            y, features, sample_weight = (others[name] for name in ("y", "features", "sample_weight"))
         logits = check_logits(inputs, probabilities=probabilities)
         weight, extra = check_weight(sample_weight, logits), check_features(features, len(logits))
-        return cls(logits, check_labels(y, logits), extra, weight).counted()
+        return cls(logits, check_labels(y, logits), extra, weight, table=table).counted()
 
     @property
     def classes(self) -> int:
@@ -53,11 +52,6 @@ class LabelledLogits(HeldOutRows):
     @override
     def kept(self) -> int:
         return KEPT_NUMBERS // self.classes
-
-    @override
-    def at(self, rows: Any) -> LabelledLogits:
-        taken = super().at(rows)
-        return replace(taken, y=np.asarray(taken.y))
 
     @override
     def keys(self) -> Keys:
@@ -78,7 +72,7 @@ class LabelledLogits(HeldOutRows):
     def after(self, fitted: Any) -> LabelledLogits:
         features = self.features
         logits = self.answers.mapped(lambda rows, z: fitted._calibrate(z, None if features is None else features[rows]))
-        return replace(self, answers=Rows(logits.whole()) if self.few and not self.elsewhere else logits)
+        return replace(self, answers=Rows(logits.whole()) if self.few else logits)
 
     @override
     def nll(self, fitted: Any) -> Array:
@@ -96,46 +90,26 @@ def check_logits(logits: Any, *, probabilities: bool = False) -> Rows:
     rows = _as_rows(logits, name)
     if len(rows) == 0:
         raise ValueError(f"{name} have no rows")
-    bad = _bad_row(rows, probabilities)
-    if bad is not None:
-        raise ValueError(bad.message.format(row=f"row {bad.row} (counted from 0)"))
-    return _logarithms(rows) if probabilities else rows
-
-
-def _as_rows(logits: Any, name: str = "logits") -> Rows:
-    array = logits if isinstance(logits, Tensor) or hasattr(logits, "dtype") else np.asarray(logits)
-    if getattr(array, "ndim", 0) != 2 or array.shape[1] < 2:
-        raise ValueError(f"{name} must have the shape (rows, classes) with two classes or more, got {array.shape}")
-    return Rows(array if isinstance(array, Tensor) else numbers(array))
-
-
-def _logarithms(rows: Rows) -> Rows:
-    # Of a probability of zero the logarithm of the smallest positive number is taken.
-    return rows.mapped(lambda _, p: p.clamp(min=torch.finfo(p.dtype).tiny).log())
-
-
-def _bad_row(rows: Rows, probabilities: bool) -> BadRow | None:
-    """Return the first row that does not hold logits, or probabilities."""
     for part, block in rows.read():
         # NaN and +∞ pass through a maximum.
         whole = (block >= 0).all(1) & ((block.sum(1) - 1).abs() < 1e-2) if probabilities else block.amax(1).isfinite()
         if not bool(whole.all()):
-            row = part.start + int((~whole).nonzero()[0])
+            row = f"row {part.start + int((~whole).nonzero()[0])} (counted from 0)"
             if probabilities:
                 rule = "probabilities must be ≥ 0 and sum to one in every row"
-                return BadRow(row, f"{rule}, which {{row}} does not: for logits set inputs='logits'")
-            return BadRow(row, "logits hold NaN or +∞, or nothing but -∞, in {row}: drop it or clean it first")
-    return None
+                raise ValueError(f"{rule}, which {row} does not: for logits set inputs='logits'")
+            raise ValueError(f"logits hold NaN or +∞, or nothing but -∞, in {row}: drop it or clean it first")
+    if not probabilities:
+        return rows
+    # Of a probability of zero the logarithm of the smallest positive number is taken.
+    return rows.mapped(lambda _, p: p.clamp(min=torch.finfo(p.dtype).tiny).log())
 
 
-def _check_block(arrays: Arrays, *, probabilities: bool) -> BadRow | None:
-    """Check a block of logits, its labels and features."""
-    if "y" not in arrays:
-        raise ValueError("y must hold one label per row: an array, or the name of a column")
-    rows = _as_rows(arrays["logits"])
-    check_labels(arrays["y"], rows)
-    check_features(arrays.get("features"), len(rows))
-    return _bad_row(rows, probabilities)
+def _as_rows(logits: Any, name: str) -> Rows:
+    array = logits if isinstance(logits, Tensor) or hasattr(logits, "dtype") else np.asarray(logits)
+    if getattr(array, "ndim", 0) != 2 or array.shape[1] < 2:
+        raise ValueError(f"{name} must have the shape (rows, classes) with two classes or more, got {array.shape}")
+    return Rows(array if isinstance(array, Tensor) or array.dtype.kind == "f" else array.astype(np.float64))
 
 
 def check_labels(y: Any, logits: Rows) -> Labels:

@@ -11,7 +11,7 @@ import torch
 from sklearn.utils.extmath import randomized_svd
 from torch import Tensor
 
-from likely._rows.blocks import Rows, column, moments
+from likely._rows.blocks import Rows, moments
 from likely._solvers.evidence import Evaluate, Solution, fit_linear
 from likely._solvers.ridge import RATE
 from likely._typing import Array
@@ -78,7 +78,7 @@ class _PredictedTemperature(TemperatureCalibrator):
     penalty: str | float | None = "evidence"
 
     def _fit(self, logits: Rows, y: Labels, features: Rows | None, weight: Array) -> None:
-        inverse, labels = fit_inverse_temperature(logits, y, weight), column(y)
+        inverse, labels = fit_inverse_temperature(logits, y, weight), torch.as_tensor(y)
         source = self._source(logits, features)
         self.global_temperature_ = 1 / inverse.value
 
@@ -212,7 +212,7 @@ def _fit_leading(
     projection = directions @ rotation / math.sqrt(d) / deviation[:, None]
     centre, matrix = torch.as_tensor(mean), torch.as_tensor(projection)
     projected = features.mapped(lambda _, x: (x - centre.to(x)) @ matrix.to(x), matrix.shape[1])
-    if n <= _SAMPLE and not features.elsewhere:
+    if n <= _SAMPLE:
         projected = Rows(projected.whole())
     solution = fit_linear(projected, evaluate, rate=rate, sample_weight=sample_weight)
     slope = projection @ (solution.coef / solution.deviation)

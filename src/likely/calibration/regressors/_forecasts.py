@@ -12,10 +12,10 @@ from sklearn.base import clone
 from torch import Tensor
 from typing_extensions import override
 
-from likely._rows.blocks import Rows
+from likely._rows.blocks import Rows, row_blocks
 from likely._rows.checks import check_features
 from likely._rows.contents import Keys, contents
-from likely._rows.opened import Arrays, opened
+from likely._rows.sources import Spooled, spooled
 from likely._typing import Array
 from likely.calibration._held_out import HeldOutRows, check_weight
 
@@ -31,10 +31,10 @@ class Forecasts(HeldOutRows):
     @classmethod
     def checked(cls, mean: Any, scale: Any, features: Any, y: Any = None, sample_weight: Any = None) -> Forecasts:
         """Return the rows of positive weight, after a check of every number; without targets, ``y`` is None."""
-        others = {"scale": scale, "y": y, "features": features}
-        table = opened("mean", mean, _check, sample_weight=sample_weight, **others)
+        others = {"scale": scale, "y": y, "features": features, "sample_weight": sample_weight}
+        table = spooled("mean", mean, **others)
         if table is not None:
-            return cls(table.get("scale"), table.get("y"), table.get("features"), table["weight"], table["mean"])
+            return cls._of(table, check_weight((others | table.arrays)["sample_weight"], table.arrays["mean"]))
         centre = _column("mean", mean)
         spread = None if scale is None else _column("scale", scale, like=centre)
         if spread is not None and not bool((spread > 0).all()):
@@ -42,6 +42,20 @@ class Forecasts(HeldOutRows):
         extra = check_features(features, len(centre))
         target = None if y is None else _column("y", y, like=centre)
         return cls(spread, target, extra, check_weight(sample_weight, centre), centre).counted()
+
+    @classmethod
+    def _of(cls, table: Spooled, weight: Array) -> Forecasts:
+        """Return the rows of a table that is not in memory, after a check block by block."""
+        names = ("scale", "y", "features", "mean")
+        scale, y, features, mean = (table.arrays.get(name) for name in names)
+        assert mean is not None
+        if mean.ndim > 1:
+            remedy = "name the others by scale=, y=, features= and sample_weight="
+            raise ValueError(f"the table must have one column left, the mean, and has {mean.shape[1]}: {remedy}")
+        for rows in row_blocks(len(mean)):
+            cls.checked(*(None if part is None else part[rows] for part in (mean, scale, features, y)))
+        columns = (None if part is None else Rows(part) for part in (scale, y, features))
+        return cls(*columns, weight, Rows(mean), table=table)
 
     @property
     @override
@@ -97,17 +111,6 @@ class Forecasts(HeldOutRows):
 
 def _forecast_features(rows: Forecasts) -> Tensor:
     return torch.stack([rows.mean] if rows.answers is None else [rows.mean, rows.answers.log()], dim=1)
-
-
-def _check(arrays: Arrays) -> None:
-    """Raise an error for a block that does not hold one finite number per row, or whose scales are not positive."""
-    mean = arrays["mean"]
-    if mean.ndim > 1:
-        remedy = "name the others by scale=, y=, features= and sample_weight="
-        raise ValueError(f"the table must have one column left, the mean, and has {mean.shape[1]}: {remedy}")
-    if "y" not in arrays:
-        raise ValueError("y must hold one number per row: a scale is learned from targets")
-    Forecasts.checked(mean, arrays.get("scale"), arrays.get("features"), arrays["y"])
 
 
 def _column(name: str, values: Any, like: Tensor | None = None) -> Tensor:

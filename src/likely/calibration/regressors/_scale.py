@@ -12,11 +12,10 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 from torch.distributions import Distribution
 
-from likely._rows.blocks import Rows, column, like
+from likely._rows.blocks import Rows, like
 from likely._rows.checks import all_or_nothing
-from likely._rows.sources import source_of
+from likely._rows.sources import by_blocks, is_source
 from likely._typing import Array
-from likely.calibration._by_rows import by_rows, remember_columns
 from likely.calibration._row_factor import LINK
 from likely.calibration.regressors._forecasts import Forecasts
 from likely.likelihoods import LIKELIHOODS, Likelihood
@@ -110,7 +109,7 @@ class ScaleCalibrator(BaseEstimator):
         if y is None:
             raise ValueError("y must hold one number per row: a scale is learned from targets")
         rows = Forecasts.checked(mean, scale, features, y, sample_weight)
-        remember_columns(self, rows)
+        self.column_names_ = rows.columns
         return self._fit_rows(rows)
 
     def distribution(self, mean: Any, scale: Any, features: Any = None) -> Distribution:
@@ -128,13 +127,13 @@ class ScaleCalibrator(BaseEstimator):
             TypeError: the rows are in blocks; :meth:`predict_scale` and :meth:`predict_interval` take these.
         """
         check_is_fitted(self)
-        if source_of(mean) is not None:
+        if is_source(mean):
             raise TypeError(
                 "distributions are of rows in memory: use predict_scale or predict_interval, which take blocks"
             )
         return self._distribution(Forecasts.checked(mean, scale, features))
 
-    @by_rows("scale", "features")
+    @by_blocks(per_row="scale features", frames=False)
     def predict_scale(self, mean: Any, scale: Any, features: Any = None) -> Any:
         """Return the calibrated scale of each row; after an isotonic map, the standard deviation.
 
@@ -149,6 +148,7 @@ class ScaleCalibrator(BaseEstimator):
         check_is_fitted(self)
         return like(self._scales(Forecasts.checked(mean, scale, features)), mean)
 
+    @by_blocks(arrays=lambda **_: 2, per_row="scale features", frames=False)
     def predict_interval(self, mean: Any, scale: Any, features: Any = None, coverage: float = 0.9) -> tuple[Any, Any]:
         """Return the central interval of each row's calibrated distribution.
 
@@ -163,18 +163,9 @@ class ScaleCalibrator(BaseEstimator):
         """
         if not 0 < coverage < 1:
             raise ValueError(f"coverage must be between 0 and 1, got {coverage}")
-        tail = (1 - coverage) / 2
-        if source_of(mean) is not None:
-            lower, upper = (self._quantile(mean, scale, features, level=level) for level in (tail, 1 - tail))
-            return lower, upper
         distribution = self.distribution(mean, scale, features)
-        level = torch.tensor(tail, dtype=torch.float64).to(distribution.mean)
+        level = torch.tensor((1 - coverage) / 2, dtype=torch.float64).to(distribution.mean)
         return like(distribution.icdf(level), mean), like(distribution.icdf(1 - level), mean)
-
-    @by_rows("scale", "features")
-    def _quantile(self, mean: Any, scale: Any, features: Any, *, level: float) -> Any:
-        distribution = self.distribution(mean, scale, features)
-        return like(distribution.icdf(torch.tensor(level, dtype=torch.float64).to(distribution.mean)), mean)
 
     @property
     def _family(self) -> Family:
@@ -244,7 +235,7 @@ class GlobalScale(ScaleCalibrator):
 
 def common_scale(z: Rows, weight: Array, power: int) -> float:
     """Return the factor of highest likelihood for all scales, in closed form, given the residuals."""
-    weights = column(weight)
+    weights = torch.as_tensor(weight)
 
     def sums(rows: Any) -> Tensor:
         sizes = z[rows].double().abs()
