@@ -11,7 +11,7 @@ from typing import Any
 from likely._rows.reading.read_table import source_name
 from likely._rows.sources import Source
 from likely.calibration import compose, save
-from likely.calibration._methods import METHODS, SCALE_METHODS, make_calibrator
+from likely.calibration._choice import METHODS, SCALE_METHODS, make_calibrator
 from likely.cli.outputs import Names, Outputs, read_outputs
 from likely.cli.paths import check_output, several_files
 from likely.cli.scores import before, compared, fit, out_of_fold

@@ -59,7 +59,7 @@ class Dask(Source):
 
     def each(self, compute: Callable[..., T], *beside: Sequence[Any]) -> Iterator[T]:
         """See :meth:`Source.each`."""
-        return computed(self._tasks(compute, *beside))
+        return _computed(self._tasks(compute, *beside))
 
     def total(self, compute: Callable[..., T], add: Callable[[T, T], T] = operator.add) -> T:
         """See :meth:`Source.total`; the sums are computed where the blocks are."""
@@ -69,7 +69,7 @@ class Dask(Source):
         add_all = delayed(functools.partial(functools.reduce, add))
         while len(tasks) > 1:
             tasks = [add_all(tasks[start : start + MAX_ADDED]) for start in range(0, len(tasks), MAX_ADDED)]
-        return next(computed(tasks))
+        return next(_computed(tasks))
 
     def map_rows(self, compute: Callable[..., Any], answer: Answer) -> Any:
         """Return a Dask array for an array, a Dask series or frame for a frame; nothing is computed yet."""
@@ -112,7 +112,7 @@ class Dask(Source):
         return _blocks(other)
 
 
-def computed(tasks: Iterable[Any]) -> Iterator[Any]:
+def _computed(tasks: Iterable[Any]) -> Iterator[Any]:
     """Yield the results of delayed calls in their order, a few at a time: together they may exceed the memory."""
     from dask.base import compute as compute_all
 
@@ -123,13 +123,19 @@ def computed(tasks: Iterable[Any]) -> Iterator[Any]:
         yield from results
 
 
-def on_workers(function: Any) -> Any:
-    """Return a function as a task, whose result goes to each worker once, and is computed again if it is lost."""
-    from dask.delayed import delayed
-
+def on_workers(client: Any, call: Callable[..., T], shared: Any, calls: Iterable[tuple[Any, ...]]) -> Iterator[T]:
+    """Yield the results of a function on the workers of a cluster, in order, with a few calls under way at once."""
+    calls = iter(calls)
     with _naming_scheduler(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Sending large graph", UserWarning)  # Dask advises to scatter what is large
-        return delayed(function, pure=False).persist()
+        # A task's result goes to each worker once. If it is lost with a worker, Dask computes it again.
+        shared = client.submit(_itself, shared, pure=False)
+        while batch := list(islice(calls, MAX_AT_ONCE)):
+            yield from client.gather([client.submit(call, shared, *arguments, pure=False) for arguments in batch])
+
+
+def _itself(shared: T) -> T:
+    return shared
 
 
 @contextmanager

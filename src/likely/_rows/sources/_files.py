@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import joblib
 import numpy as np
 
-from likely._rows.sources._dask import computed, on_workers
+from likely._rows.sources._dask import on_workers
 from likely._rows.sources._source import Answer, Source, cut
 
 T = TypeVar("T")
@@ -100,11 +100,9 @@ class Files(Source):
             for piece, start, *block_arrays in self._pieces(beside)
         )
         # joblib would compute in this process on a cluster with a single thread, and cannot tell a lost scheduler.
-        if hasattr(joblib.parallel.get_active_backend()[0], "client"):
-            from dask.delayed import delayed
-
-            call = on_workers(compute)
-            return computed(delayed(_apply, pure=False)(call, *arguments) for arguments in calls)
+        client = getattr(joblib.parallel.get_active_backend()[0], "client", None)
+        if client is not None:
+            return on_workers(client, _apply, compute, calls)
         parallel = joblib.Parallel(prefer="threads", n_jobs=_jobs(), return_as="generator", pre_dispatch="n_jobs + 1")
         return parallel(joblib.delayed(_apply)(compute, *arguments) for arguments in calls)
 
