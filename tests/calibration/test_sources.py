@@ -333,12 +333,14 @@ def test_rows_are_read_once_into_files_that_are_gone_afterwards(tmp_path: Path, 
 def test_a_table_is_mapped_and_not_in_memory() -> None:
     logits, y, _, weight = rows_of_logits()
     table = spooled("logits", cut(logits.astype(np.float32), 3), y=cut(y, 3), sample_weight=weight, features=None)
-    assert table is not None
-    assert all(isinstance(array, np.memmap) for array in table.arrays.values())
-    assert table.arrays["logits"].dtype == np.float32
-    np.testing.assert_array_equal(table.arrays["logits"], logits[weight > 0].astype(np.float32))
-    np.testing.assert_array_equal(table.arrays["y"], y[weight > 0])
-    assert spooled("logits", logits, y=y) is None
+    found, labels, _, features = table.arguments
+    assert table.mapped
+    assert isinstance(found, np.memmap)
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found, logits[weight > 0].astype(np.float32))
+    np.testing.assert_array_equal(labels, y[weight > 0])
+    assert features is None
+    assert spooled("logits", logits, y=y).arguments == (logits, y)
 
 
 def test_estimators_are_calibrated_in_memory() -> None:

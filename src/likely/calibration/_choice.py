@@ -16,7 +16,7 @@ from torch.distributions import Distribution
 
 from likely._solvers.selection import held_out_gain
 from likely.calibration._compose import Composed, compose
-from likely.calibration._held_out import Chain, CrossFits, HeldOutRows
+from likely.calibration._held_out import Chain, CrossFits
 from likely.calibration.classifiers._base import Calibrator
 from likely.calibration.classifiers._classic import IsotonicCalibration, PlattScaling
 from likely.calibration.classifiers._logits import LabelledLogits
@@ -45,7 +45,7 @@ class Comparison:
     """
 
     def __init__(
-        self, candidates: Mapping[str, Any], rows: HeldOutRows, *, cv: int, n_jobs: int | None, random_state: int = 0
+        self, candidates: Mapping[str, Any], rows: Any, *, cv: int, n_jobs: int | None, random_state: int = 0
     ) -> None:
         rows = rows.loaded()
         some = rows.thinned()
@@ -224,16 +224,9 @@ class AutoScale(ScaleCalibrator):
     def _candidates(self) -> dict[str, Any]:
         if isinstance(self.candidates, dict) and self.candidates:
             return self.candidates
-        common: dict[str, Any] = {"likelihood": self.likelihood}
-        linear, deep, isotonic = LinearScale(**common), DeepScale(**common), IsotonicScale(**common)
-        known = {
-            "global": GlobalScale(**common),
-            "linear": linear,
-            "deep": deep,
-            "isotonic": isotonic,
-            "linear+isotonic": compose(linear, isotonic),
-            "deep+isotonic": compose(deep, isotonic),
-        }
+        single = {name: kind(likelihood=self.likelihood) for name, kind in SCALE_METHODS.items() if name != "auto"}
+        pairs = {f"{name}+isotonic": compose(single[name], single["isotonic"]) for name in ("linear", "deep")}
+        known: dict[str, Any] = single | pairs
         chosen = list(known) if self.candidates is None else self.candidates
         if not chosen or not set(chosen) <= set(known):
             raise ValueError(f"candidates must be some of {', '.join(known)}; got {self.candidates!r}")

@@ -170,21 +170,22 @@ def _separated(result: Any, count: int, width: int | None) -> Any:
 
 
 class Spooled(NamedTuple):
-    """Arrays of temporary files, which exist as long as anything refers to them, and the columns of the main one."""
+    """Arguments with an entry per row, whether they are mapped to temporary files, and the columns of the first."""
 
-    arrays: Arrays
-    columns: list[str] | None
+    arguments: tuple[Any, ...]
+    mapped: bool = False
+    columns: list[str] | None = None
 
 
-def spooled(main: str, X: Any, **others: Any) -> Spooled | None:
-    """Copy a table in blocks, and what belongs to its rows, to temporary files; None for a table in memory.
+def spooled(main: str, X: Any, **others: Any) -> Spooled:
+    """Copy a table in blocks, and what belongs to its rows, to temporary files; a table in memory is left as it is.
 
     A fit reads its rows many times, and there it reads them as it reads rows in memory. Those of weight zero are left
-    out.
+    out. The files exist as long as anything refers to them.
     """
     source = source_of(X)
     if source is None:
-        return None
+        return Spooled((X, *others.values()))
     source, split = split_source(main, source, {name: v for name, v in others.items() if not isinstance(v, Real)})
     rows, first = 0, Arrays()
     with ExitStack() as files:
@@ -202,8 +203,10 @@ def spooled(main: str, X: Any, **others: Any) -> Spooled | None:
                     spools[name].write(numbers.astype(like.dtype).tobytes())
         if not spools:
             raise ValueError("the table has no rows" + (" of positive weight" if rows else ""))
-        mapped = {name: np.memmap(spools[name], like.dtype, "r+") for name, like in first.items()}
-    return Spooled({name: mapped[name].reshape(-1, *like.shape[1:]) for name, like in first.items()}, split.columns)
+        mapped: dict[str, Any] = {main: None} | others
+        for name, like in first.items():
+            mapped[name] = np.memmap(spools[name], like.dtype, "r+").reshape(-1, *like.shape[1:])
+    return Spooled(tuple(mapped.values()), True, split.columns)
 
 
 def _numbers(name: str, array: NDArray[Any]) -> NDArray[Any]:

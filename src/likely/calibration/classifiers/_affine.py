@@ -199,32 +199,6 @@ def _most_evident(hessian: Array, response: Array, problem: AffineProblem, start
     return np.exp(np.where(best > min(ceiling, high - 1e-3), high, best))
 
 
-@dataclass(frozen=True)
-class _Preconditioner:
-    """Parameters φ in whose units the loss has a curvature of about one in every direction."""
-
-    scale: Array  # one over the root of the curvature
-    vectors: Array  # the directions in which that of W is diagonal; empty where there is no W
-
-    def theta(self, phi: Array) -> Array:
-        """Return the parameters of the map."""
-        return self._turned(phi * self.scale, self.vectors.T)
-
-    def phi(self, theta: Array) -> Array:
-        """Return the inverse of :meth:`theta`."""
-        return self._turned(theta, self.vectors) / self.scale
-
-    def slope(self, slope: Array) -> Array:
-        """Return the slope in φ, given that in θ."""
-        return self._turned(slope, self.vectors) * self.scale
-
-    def _turned(self, numbers: Array, vectors: Array) -> Array:
-        if not len(vectors):
-            return numbers
-        rest = 2 * len(vectors)
-        return np.concatenate([numbers[:rest], (numbers[rest:].reshape(vectors.shape) @ vectors).ravel()])
-
-
 def _lbfgs(problem: AffineProblem, penalty: str | float | None, rounds: int = 8) -> tuple[Array, Array]:
     """Run rounds of L-BFGS, with strengths that each round learns from the one before; the last one is exact."""
     learned, strengths = penalty == "evidence", problem.first_strengths(penalty)
@@ -233,8 +207,8 @@ def _lbfgs(problem: AffineProblem, penalty: str | float | None, rounds: int = 8)
         last = not learned or turn == rounds - 1
         ridge = strengths[problem.group]
         curvature, vectors = problem.curvature(theta)
-        units = _Preconditioner(1 / np.sqrt(curvature + ridge), vectors)
-        theta = _minimise(problem, theta, ridge, units, max_iter=100 if last else 10)
+        scale = 1 / np.sqrt(curvature + ridge)
+        theta = _minimise(problem, theta, ridge, scale, vectors, max_iter=100 if last else 10)
         if last:
             break
         determined = np.bincount(problem.group, curvature / (curvature + ridge))
@@ -248,14 +222,27 @@ def _lbfgs(problem: AffineProblem, penalty: str | float | None, rounds: int = 8)
     return theta, strengths
 
 
-def _minimise(problem: AffineProblem, theta: Array, ridge: Array, units: _Preconditioner, max_iter: int) -> Array:
-    """Return the θ of lowest loss under a ridge, starting from ``theta``."""
+def _minimise(problem: AffineProblem, theta: Array, ridge: Array, scale: Array, vectors: Array, max_iter: int) -> Array:
+    """Return the θ of lowest loss under a ridge, starting from ``theta``.
+
+    The search is over φ, in whose units the loss has a curvature of about one in every direction: ``scale`` is one over
+    its root, along the directions ``vectors`` in which that of W is diagonal.
+    """
 
     def objective(phi: Array) -> tuple[float, Array]:
-        theta = units.theta(phi)
+        theta = _turned(phi * scale, vectors.T)
         loss, slope = problem.value(theta)
-        return loss + 0.5 * float(ridge @ theta**2), units.slope(slope + ridge * theta)
+        return loss + 0.5 * float(ridge @ theta**2), _turned(slope + ridge * theta, vectors) * scale
 
     options = {"maxcor": 10 if problem.size < 1e5 else 2, "maxiter": max_iter, "gtol": 1e-3}
-    result = optimize.minimize(objective, units.phi(theta), jac=True, method="L-BFGS-B", options=options)
-    return units.theta(result.x)
+    start = _turned(theta, vectors) / scale
+    result = optimize.minimize(objective, start, jac=True, method="L-BFGS-B", options=options)
+    return _turned(result.x * scale, vectors.T)
+
+
+def _turned(numbers: Array, vectors: Array) -> Array:
+    """Return parameters with those of W, if there is one, times a matrix."""
+    if not len(vectors):
+        return numbers
+    rest = 2 * len(vectors)
+    return np.concatenate([numbers[:rest], (numbers[rest:].reshape(vectors.shape) @ vectors).ravel()])

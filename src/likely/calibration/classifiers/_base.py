@@ -81,7 +81,7 @@ class Calibrator(BaseEstimator):
             ValueError: shapes do not match, labels are not class numbers, or logits hold NaN or +∞.
         """
         rows = LabelledLogits.checked(logits, y, features, sample_weight, probabilities=self._probabilities)
-        self.column_names_, self.n_classes_ = rows.columns, rows.classes
+        self.column_names_, self.n_classes_ = rows.table.columns, rows.classes
         return self._fit_rows(rows)
 
     @property

@@ -50,7 +50,7 @@ class _OneVersusRest(Calibrator):
     curves_: list[Any]
 
     def _fit_rows(self, rows: LabelledLogits) -> Self:
-        return super()._fit_rows(rows.thinned() if rows.elsewhere else rows)
+        return super()._fit_rows(rows.thinned() if rows.table.mapped else rows)
 
     def _fit(self, logits: Rows, y: Labels, features: Rows | None, weight: Array) -> None:
         self.curves_ = []

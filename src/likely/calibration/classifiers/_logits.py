@@ -34,11 +34,8 @@ class LabelledLogits(HeldOutRows):
         cls, inputs: Any, y: Any, features: Any, sample_weight: Any, *, probabilities: bool = False
     ) -> LabelledLogits:
         """Return the rows of positive weight, after checks."""
-        others = {"y": y, "features": features, "sample_weight": sample_weight}
-        table = spooled("logits", inputs, **others)
-        if table is not None:
-            inputs, others = table.arrays["logits"], others | table.arrays
-            y, features, sample_weight = (others[name] for name in ("y", "features", "sample_weight"))
+        table = spooled("logits", inputs, y=y, features=features, sample_weight=sample_weight)
+        inputs, y, features, sample_weight = table.arguments
         logits = check_logits(inputs, probabilities=probabilities)
         weight, extra = check_weight(sample_weight, logits), check_features(features, len(logits))
         return cls(logits, check_labels(y, logits), extra, weight, table=table).counted()

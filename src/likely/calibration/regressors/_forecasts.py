@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,10 +11,10 @@ from sklearn.base import clone
 from torch import Tensor
 from typing_extensions import override
 
-from likely._rows.blocks import Rows, row_blocks
+from likely._rows.blocks import Rows
 from likely._rows.checks import check_features
 from likely._rows.contents import Keys, contents
-from likely._rows.sources import Spooled, spooled
+from likely._rows.sources import spooled
 from likely._typing import Array
 from likely.calibration._held_out import HeldOutRows, check_weight
 
@@ -31,36 +30,23 @@ class Forecasts(HeldOutRows):
     @classmethod
     def checked(cls, mean: Any, scale: Any, features: Any, y: Any = None, sample_weight: Any = None) -> Forecasts:
         """Return the rows of positive weight, after a check of every number; without targets, ``y`` is None."""
-        others = {"scale": scale, "y": y, "features": features, "sample_weight": sample_weight}
-        table = spooled("mean", mean, **others)
-        if table is not None:
-            return cls._of(table, check_weight((others | table.arrays)["sample_weight"], table.arrays["mean"]))
+        table = spooled("mean", mean, scale=scale, features=features, y=y, sample_weight=sample_weight)
+        mean, scale, features, y, sample_weight = table.arguments
+        if table.mapped and mean.ndim > 1:
+            remedy = "name the others by scale=, y=, features= and sample_weight="
+            raise ValueError(f"the table must have one column left, the mean, and has {mean.shape[1]}: {remedy}")
         centre = _column("mean", mean)
         spread = None if scale is None else _column("scale", scale, like=centre)
         if spread is not None and not bool((spread > 0).all()):
             raise ValueError("scale must be positive in every row: clip it or drop these rows")
         extra = check_features(features, len(centre))
         target = None if y is None else _column("y", y, like=centre)
-        return cls(spread, target, extra, check_weight(sample_weight, centre), centre).counted()
-
-    @classmethod
-    def _of(cls, table: Spooled, weight: Array) -> Forecasts:
-        """Return the rows of a table that is not in memory, after a check block by block."""
-        names = ("scale", "y", "features", "mean")
-        scale, y, features, mean = (table.arrays.get(name) for name in names)
-        assert mean is not None
-        if mean.ndim > 1:
-            remedy = "name the others by scale=, y=, features= and sample_weight="
-            raise ValueError(f"the table must have one column left, the mean, and has {mean.shape[1]}: {remedy}")
-        for rows in row_blocks(len(mean)):
-            cls.checked(*(None if part is None else part[rows] for part in (mean, scale, features, y)))
-        columns = (None if part is None else Rows(part) for part in (scale, y, features))
-        return cls(*columns, weight, Rows(mean), table=table)
+        return cls(spread, target, extra, check_weight(sample_weight, centre), centre, table=table).counted()
 
     @property
     @override
     def kept(self) -> int:
-        return KEPT_NUMBERS // (3 + self.width) if self.elsewhere else len(self.weight)
+        return KEPT_NUMBERS // (3 + self.width) if self.table.mapped else len(self.weight)
 
     @property
     def scale(self) -> Tensor:
@@ -70,13 +56,7 @@ class Forecasts(HeldOutRows):
     @property
     def residuals(self) -> Rows:
         """The targets less the means, over the scales."""
-        return self.computed(lambda rows: (rows.y - rows.mean) / rows.scale)
-
-    def computed(self, compute: Callable[[Forecasts], Tensor], width: int | None = None) -> Rows:
-        """Return a function of each row, computed where the rows are."""
-        if not self.elsewhere:
-            return Rows(compute(self))
-        return cast(Rows, self.mean).mapped(lambda rows, _: compute(self.at(rows)), width)
+        return Rows((self.y - self.mean) / self.scale)
 
     @property
     def width(self) -> int:
@@ -88,7 +68,7 @@ class Forecasts(HeldOutRows):
         """The features, if numbers, else the mean and, where the regressor has one, the log scale."""
         if self.features is not None:
             return self.features
-        return self.computed(_forecast_features, 1 if self.answers is None else 2)
+        return Rows(torch.stack([self.mean] if self.answers is None else [self.mean, self.answers.log()], dim=1))
 
     @override
     def keys(self) -> Keys:
@@ -102,15 +82,11 @@ class Forecasts(HeldOutRows):
 
     @override
     def after(self, fitted: Any) -> Forecasts:
-        return replace(self, answers=self.computed(fitted._scales) if self.elsewhere else fitted._scales(self))
+        return replace(self, answers=fitted._scales(self))
 
     @override
     def nll(self, fitted: Any) -> Array:
         return -fitted._distribution(self).log_prob(self.y).double().cpu().numpy()
-
-
-def _forecast_features(rows: Forecasts) -> Tensor:
-    return torch.stack([rows.mean] if rows.answers is None else [rows.mean, rows.answers.log()], dim=1)
 
 
 def _column(name: str, values: Any, like: Tensor | None = None) -> Tensor:

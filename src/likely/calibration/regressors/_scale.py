@@ -109,7 +109,7 @@ class ScaleCalibrator(BaseEstimator):
         if y is None:
             raise ValueError("y must hold one number per row: a scale is learned from targets")
         rows = Forecasts.checked(mean, scale, features, y, sample_weight)
-        self.column_names_ = rows.columns
+        self.column_names_ = rows.table.columns
         return self._fit_rows(rows)
 
     def distribution(self, mean: Any, scale: Any, features: Any = None) -> Distribution:
