@@ -17,9 +17,8 @@ from torch.distributions import Distribution
 from likely._solvers.selection import held_out_gain
 from likely.calibration._compose import Composed, compose
 from likely.calibration._held_out import Chain, CrossFits
-from likely.calibration.classifiers._base import Calibrator
+from likely.calibration.classifiers._base import Calibrator, LabelledLogits
 from likely.calibration.classifiers._classic import IsotonicCalibration, PlattScaling
-from likely.calibration.classifiers._logits import LabelledLogits
 from likely.calibration.classifiers._scaling import StructuredMatrixScaling, VectorScaling
 from likely.calibration.classifiers._temperature import (
     DeepTemperature,
@@ -27,10 +26,9 @@ from likely.calibration.classifiers._temperature import (
     GlobalTemperature,
     LinearTemperature,
 )
-from likely.calibration.regressors._forecasts import Forecasts
 from likely.calibration.regressors._isotonic import IsotonicScale
 from likely.calibration.regressors._predicted import DeepScale, LinearScale
-from likely.calibration.regressors._scale import GlobalScale, ScaleCalibrator
+from likely.calibration.regressors._scale import Forecasts, GlobalScale, ScaleCalibrator
 
 # Nats per row: candidates that fall back to the same map differ by rounding, which can be many standard errors.
 ALIKE = 1e-6

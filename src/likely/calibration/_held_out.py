@@ -92,11 +92,11 @@ Result = TypeVar("Result")
 
 
 def _once(compute: Callable[[Any, Chain], Result]) -> Callable[[Any, Chain], Result]:
-    """Decorate a method so that it computes its result once for all chains of the same steps."""
+    """Decorate a method so that it computes its result once for all chains of equal steps."""
 
     @functools.wraps(compute)
     def remembered(self: Any, chain: Chain) -> Any:
-        key = (compute.__name__, *map(id, chain))  # equal steps that are not the same are fitted again
+        key = (compute.__name__, *((type(step), str(step.get_params())) for step in chain))
         if key not in self._done:
             self._done[key] = compute(self, chain)
         return self._done[key]
@@ -119,7 +119,7 @@ class CrossFits:
         if cv is not None and rows.count >= 2 * cv and rows.few and len(rows.y) > 1:
             ties = torch.as_tensor(rows.y).double().cpu().numpy()
             self.splits = splits_of(fold_numbers(rows.keys(), cv, random_state=random_state, ties=ties))
-        self._done: dict[tuple[str, ...], Any] = {}
+        self._done: dict[tuple[Any, ...], Any] = {}
 
     @_once
     def held_out(self, chain: Chain) -> Any:

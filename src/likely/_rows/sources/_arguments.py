@@ -187,31 +187,32 @@ def spooled(main: str, X: Any, **others: Any) -> Spooled:
     if source is None:
         return Spooled((X, *others.values()))
     source, split = split_source(main, source, {name: v for name, v in others.items() if not isinstance(v, Real)})
-    rows, first = 0, Arrays()
+    first = Arrays()
     with ExitStack() as files:
         spools: dict[str, Any] = defaultdict(lambda: files.enter_context(tempfile.TemporaryFile()))
-        for arrays in source.each(split):
-            rows += len(arrays[main])
-            counted = arrays["sample_weight"] != 0 if "sample_weight" in arrays else slice(None)
-            for name, array in arrays.items():
-                numbers = _numbers(name, array[counted])
-                if len(numbers):
-                    like = first.setdefault(name, numbers[:1].copy())
-                    if numbers.shape[1:] != like.shape[1:]:
-                        shapes = f"{like.shape[1:]} and {numbers.shape[1:]}"
-                        raise ValueError(f"blocks have {name} of different shapes per row, {shapes}")
-                    spools[name].write(numbers.astype(like.dtype).tobytes())
+        for numbers in source.each(functools.partial(_numbers, split)):
+            for name, part in numbers.items() if len(numbers[main]) else ():
+                like = first.setdefault(name, part[:1].copy())
+                if part.shape[1:] != like.shape[1:]:
+                    shapes = f"{like.shape[1:]} and {part.shape[1:]}"
+                    raise ValueError(f"blocks have {name} of different shapes per row, {shapes}")
+                spools[name].write(part.astype(like.dtype).tobytes())
         if not spools:
-            raise ValueError("the table has no rows" + (" of positive weight" if rows else ""))
+            weighted = "" if others.get("sample_weight") is None else " of positive weight"
+            raise ValueError(f"the table has no rows{weighted}")
         mapped: dict[str, Any] = {main: None} | others
         for name, like in first.items():
             mapped[name] = np.memmap(spools[name], like.dtype, "r+").reshape(-1, *like.shape[1:])
     return Spooled(tuple(mapped.values()), True, split.columns)
 
 
-def _numbers(name: str, array: NDArray[Any]) -> NDArray[Any]:
-    """Return floats as they are, and other numbers in double precision."""
-    try:
-        return array if array.dtype.kind == "f" else array.astype(np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} must hold numbers, and for classes their numbers 0, 1, …") from None
+def _numbers(split: Split, *block: Any) -> Arrays:
+    """Return the arrays of a block without rows of weight zero: floats as they are, others in double precision."""
+    arrays = split(*block)
+    counted = arrays["sample_weight"] != 0 if "sample_weight" in arrays else slice(None)
+    for name, array in arrays.items():
+        try:
+            arrays[name] = array[counted] if array.dtype.kind == "f" else array[counted].astype(np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(f"{name} must hold numbers, and for classes their numbers 0, 1, …") from None
+    return arrays

@@ -48,17 +48,18 @@ def names_files(text: str) -> bool:
 
 @dataclass(frozen=True)
 class Piece:
-    """Rows of a file: some of its row groups."""
+    """Rows of a file: some of its row groups, or a batch of a file that can only be read from its beginning."""
 
-    fragment: Any
-    schema: Any
-    names: tuple[str, ...]
     rows: int
+    content: Any
+    how: dict[str, Any] | None = None  # the columns and types to read; None for what is in memory already
 
     def read(self) -> Any:
         """Return a pandas frame."""
-        with _naming(self.fragment.path):
-            table = self.fragment.to_table(schema=self.schema, columns=list(self.names))
+        table = self.content
+        if self.how is not None:
+            with _naming(table.path):
+                table = table.to_table(**self.how)
         return table.to_pandas(date_as_object=False)
 
 
@@ -94,9 +95,8 @@ class Files(Source):
 
     def each(self, compute: Callable[..., T], *beside: Sequence[Any]) -> Iterator[T]:
         """See :meth:`Source.each`."""
-        columns = [other for other in self.others if isinstance(other, str)]
         calls = (
-            (piece, self.names, columns, self._arrays(start, piece.rows), block_arrays)
+            (piece, self.names, self._arrays(start, piece.rows), block_arrays)
             for piece, start, *block_arrays in self._pieces(beside)
         )
         # joblib would compute in this process on a cluster with a single thread, and cannot tell a lost scheduler.
@@ -131,47 +131,34 @@ class Files(Source):
     def _pieces(self, beside: Sequence[Sequence[Any]]) -> Iterator[tuple[Any, ...]]:
         start = 0
         names = [*self.names, *(other for other in self.others if isinstance(other, str))]
-        for number, piece in enumerate(_pieces(self.dataset, self.schema, tuple(names))):
+        for number, piece in enumerate(_pieces(self.dataset, {"schema": self.schema, "columns": names})):
             yield piece, start, *(part[number] for part in beside)
             start += piece.rows
 
 
-def _apply(
-    compute: Callable[..., T], piece: Any, names: list[str], columns: list[str], others: list[Any], arrays: list[Any]
-) -> T:
+def _apply(compute: Callable[..., T], piece: Piece, names: list[str], others: list[Any], arrays: list[Any]) -> T:
     frame = piece.read()
     beside = [frame[other].to_numpy() if isinstance(other, str) else other for other in others]
-    return compute(frame[names] if columns else frame, *beside, *arrays)
+    return compute(frame if len(names) == frame.shape[1] else frame[names], *beside, *arrays)
 
 
-@dataclass(frozen=True)
-class _Batch:
-    """Rows that are in memory already, of a file that can only be read from its beginning."""
-
-    batch: Any
-    rows: int
-
-    def read(self) -> Any:
-        return self.batch.to_pandas(date_as_object=False)
-
-
-def _pieces(dataset: Any, schema: Any, names: tuple[str, ...]) -> Iterable[Any]:
-    rows_per_block = max(1, BLOCK_NUMBERS // max(1, len(names)))
+def _pieces(dataset: Any, how: dict[str, Any]) -> Iterable[Piece]:
+    rows_per_block = max(1, BLOCK_NUMBERS // max(1, len(how["columns"])))
     for fragment in dataset.get_fragments():
         if not hasattr(fragment, "row_groups"):
-            batches = fragment.to_batches(schema=schema, columns=list(names), batch_size=rows_per_block)
             with _naming(fragment.path):
-                yield from (_Batch(batch, batch.num_rows) for batch in batches if batch.num_rows)
+                batches = fragment.to_batches(**how, batch_size=rows_per_block)
+                yield from (Piece(batch.num_rows, batch) for batch in batches if batch.num_rows)
             continue
         groups: list[int] = []
         rows = 0
         for group in fragment.row_groups:
             if groups and rows + group.num_rows > rows_per_block:
-                yield Piece(fragment.subset(row_group_ids=groups), schema, names, rows)
+                yield Piece(rows, fragment.subset(row_group_ids=groups), how)
                 groups, rows = [], 0
             groups, rows = [*groups, group.id], rows + group.num_rows
         if rows:
-            yield Piece(fragment.subset(row_group_ids=groups), schema, names, rows)
+            yield Piece(rows, fragment.subset(row_group_ids=groups), how)
 
 
 def _dataset(paths: list[Any]) -> Any:

@@ -13,8 +13,7 @@ from torch import Tensor
 
 from likely._rows.blocks import Rows
 from likely._typing import Array
-from likely.calibration.classifiers._base import Calibrator
-from likely.calibration.classifiers._logits import LabelledLogits, Labels
+from likely.calibration.classifiers._base import Calibrator, LabelledLogits, Labels
 
 
 class Sigmoid(NamedTuple):
