@@ -144,9 +144,9 @@ class Calibrator(BaseEstimator):
     device, of any float type; outputs are of the same kind. Every calibrator maps logits to logits, so that calibrators
     can be composed.
 
-    Tables in blocks are not gathered: Dask arrays and frames, and paths of Parquet, Feather or CSV files. Fits use sums
-    over their blocks, and outputs are of the same kind (for files, arrays). Labels, features and weights may then be
-    names of columns: ``fit("held_out/", "label", features=["x1", "x2"])``.
+    Tables may be larger than memory: Dask arrays and frames, and paths of Parquet, Feather or CSV files. A fit reads
+    them once, into temporary files, and outputs are of the same kind (for files, arrays). Labels, features and weights
+    may then be names of columns: ``fit("held_out/", "label", features=["x1", "x2"])``.
 
     Args:
         inputs: what all methods are given as ``logits``: ``"logits"``, or ``"probabilities"``, whose logarithm is
