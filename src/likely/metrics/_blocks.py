@@ -63,13 +63,8 @@ class Sums:
 
     def _over(self, exponent: int) -> Sums:
         shift = self.exponent - exponent
-        return Sums(
-            float(np.ldexp(self.weight, shift)),
-            np.ldexp(self.linear, shift),
-            exponent,
-            np.ldexp(self.square, 2 * shift),
-            self.alike,
-        )
+        weight, linear = float(np.ldexp(self.weight, shift)), np.ldexp(self.linear, shift)
+        return Sums(weight, linear, exponent, np.ldexp(self.square, 2 * shift), self.alike)
 
     @property
     def mean(self) -> Any:

@@ -121,22 +121,17 @@ class MetRanges(NamedTuple):
     def of(cls, solution: Solution, source: Rows) -> MetRanges:
         """Return the ranges of rows that a solution was fitted to."""
 
-        def ends(rows: Any) -> tuple[Tensor, Tensor]:
-            x = source[rows]
-            u = solution(x)
-            return torch.stack([-x.amin(0), x.amax(0)]), torch.stack([-u.min(), u.max()])
+        def ends(rows: Any) -> Tensor:
+            columns = torch.column_stack([source[rows], solution(source[rows])])
+            return torch.stack([-columns.amin(0), columns.amax(0)])
 
-        (low, high), (least, most) = source.total(ends, add=_maxima)
-        return cls(-low, high, (float(-least), float(most)))
+        negative, high = source.total(ends, add=torch.maximum)
+        return cls(-negative[:-1], high[:-1], (float(-negative[-1]), float(high[-1])))
 
     def u(self, solution: Solution, x: Tensor) -> Tensor:
         """Return u within its range, of features within theirs: a line does not extrapolate."""
         inside = torch.minimum(torch.maximum(x, self.low.to(x)), self.high.to(x))
         return solution(inside).clamp(*self.range)
-
-
-def _maxima(left: tuple[Tensor, Tensor], right: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-    return torch.maximum(left[0], right[0]), torch.maximum(left[1], right[1])
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
