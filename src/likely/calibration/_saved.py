@@ -184,7 +184,7 @@ def _written(calibrator: Any) -> dict[str, Any]:
         inner = " Its calibrator_ can be saved." if hasattr(calibrator, "calibrator_") else ""
         raise TypeError(f"{method} is not a calibrator of likely, and only those can be saved.{inner}")
     check_is_fitted(calibrator)
-    record = {"method": method, "parameters": written_parameters(calibrator, without=NOT_PARAMETERS)}
+    record: dict[str, Any] = {"method": method, "parameters": written_parameters(calibrator, without=NOT_PARAMETERS)}
     for field in LEARNED[method]:
         if field in ("steps", "members"):
             record[field] = [{"name": name, **_written(part)} for name, part in _inside(calibrator).items()]
