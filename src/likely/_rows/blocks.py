@@ -10,11 +10,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 from torch import Tensor
 
-from likely._typing import Array
+from likely._typing import Array, Index
 
 T = TypeVar("T")
 CACHED_NUMBERS = 2**18  # per block: 1 MB in float32, which fits in the cache and bounds the memory
@@ -38,7 +37,7 @@ class Rows:
     def __len__(self) -> int:
         return self.shape[0]
 
-    def __getitem__(self, rows: slice) -> Tensor:
+    def __getitem__(self, rows: slice | Index) -> Tensor:
         direct = isinstance(self.array, Tensor | np.ndarray)
         part = self.array[rows] if direct else np.asarray(_safe_indexing(self.array, rows))
         if not isinstance(part, Tensor):
@@ -46,10 +45,6 @@ class Rows:
             part = torch.from_numpy(np.array(part, copy=True if not part.flags.writeable else None, order="C"))
         tensor = part.detach()
         return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
-
-    def taken(self, index: NDArray[np.intp]) -> Rows:
-        """Return some of the rows, in memory, converted as :class:`Rows` converts them."""
-        return Rows(self[index])  # type: ignore[index]
 
     @property
     def width(self) -> int:
@@ -61,37 +56,29 @@ class Rows:
         width = self.width if width is None else width
         return row_blocks(len(self), width, numbers=numbers or CACHED_NUMBERS, stride=stride)
 
-    def total(
-        self,
-        compute: Callable[[Any], T],
-        *,
-        stride: int = 1,
-        width: int | None = None,
-        numbers: int | None = None,
-        add: Callable[[T, T], T] | None = None,
-    ) -> T:
-        """Return the sum of a function over all blocks, computed in place in the first."""
-        return functools.reduce(add or _into, map(compute, self.blocks(stride, width, numbers)))
+    def total(self, compute: Callable[[Any], T], *, add: Callable[[T, T], T] | None = None, **how: int) -> T:
+        """Return the sum of a function over all :meth:`blocks`, computed in place in the first."""
+        return functools.reduce(add or _into, map(compute, self.blocks(**how)))
 
-    def read(self, stride: int = 1) -> Iterator[tuple[slice, Tensor]]:
+    def read(self) -> Iterator[tuple[slice, Tensor]]:
         """Yield the slice of rows of each block, and its numbers."""
-        return ((rows, self[rows]) for rows in self.blocks(stride))
+        return ((rows, self[rows]) for rows in self.blocks())
 
     def whole(self) -> Tensor:
         """Return all rows at once."""
         return torch.cat([block for _, block in self.read()])
 
-    def mapped(self, compute: Callable[[slice, Tensor], Tensor], width: int | None = None) -> Rows:
+    def mapped(self, compute: Callable[[Any, Tensor], Tensor], width: int | None = None) -> Rows:
         """Return rows that are computed from these as they are read."""
         return _MappedRows(self, compute, self.shape[1:] if width is None else (width,))
 
 
 class _MappedRows(Rows):
-    def __init__(self, rows: Rows, compute: Callable[[slice, Tensor], Tensor], tail: tuple[int, ...]) -> None:
+    def __init__(self, rows: Rows, compute: Callable[[Any, Tensor], Tensor], tail: tuple[int, ...]) -> None:
         self.rows, self.compute = rows, compute
         self.shape, self.device = (len(rows), *tail), rows.device
 
-    def __getitem__(self, rows: slice) -> Tensor:
+    def __getitem__(self, rows: slice | Index) -> Tensor:
         return self.compute(rows, self.rows[rows])
 
 

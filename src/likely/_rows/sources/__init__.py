@@ -10,11 +10,10 @@ from likely._rows.sources._arguments import (
     split_source,
     spooled,
 )
-from likely._rows.sources._files import ENDINGS, is_one_file, names_files
+from likely._rows.sources._files import is_one_file, names_files
 from likely._rows.sources._source import Answer, Source, drawn
 
 __all__ = [
-    "ENDINGS",
     "Answer",
     "Source",
     "Split",

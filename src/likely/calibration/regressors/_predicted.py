@@ -97,7 +97,7 @@ class LinearScale(ScaleCalibrator):
             training = rows.at(train)
             base = common_scale(Rows(z[train]), training.weight, self._family.power)
             solution = self._solve(z[train] / base, training)
-            u = MetRanges.of(solution, training.source).u(solution, rows.source.taken(fold).whole())
+            u = MetRanges.of(solution, training.source).u(solution, rows.source[fold])
             residuals = (z[fold] / base).to(u)
             losses = torch.stack([self._family.relative(residuals, share * u)[0] for share in shares.to(u)])
             gains[:, fold] = (losses[0] - losses).double().cpu()
