@@ -282,15 +282,9 @@ def _interval(record: Record, field: str) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def _line(record: Record, field: str) -> Solution:
-    return Solution(
-        mean=record.per_column("mean"),
-        deviation=record.per_column("deviation", positive=True),
-        coef=record.per_column("coef"),
-        intercept=record.number("intercept"),
-        precision=record.limit("precision"),
-        n_iter=record.whole("n_iter"),
-    )
+def _built(kind: Any, record: Record) -> Any:
+    """Return an object whose parts are fields of a record."""
+    return kind(*(_READERS[name](record, name) for name in kind.__annotations__))
 
 
 def _met(record: Record, field: str) -> MetRanges:
@@ -310,21 +304,14 @@ def _networks(record: Record, field: str) -> Networks | None:
     return Networks(first, shift, last, bias, _interval(layers, "range"))
 
 
-def _curve(curve: Record) -> Sigmoid | Polygon:
+def _curve(curve: Record) -> Any:
     if "slope" in curve.content:
-        return Sigmoid(curve.number("slope"), curve.number("intercept"))
+        return _built(Sigmoid, curve)
     odds = curve.array("odds", None)
     probability = curve.array("probability", len(odds), positive=True)
     if (np.diff(odds) <= 0).any() or (np.diff(probability) < 0).any() or probability[-1] > 1:
         raise ValueError(f"{curve.name}: 'odds' must rise, and 'probability' not fall or exceed one")
     return Polygon(odds, probability)
-
-
-def _tails(record: Record, field: str) -> Tails | None:
-    if record.value(field) is None:
-        return None
-    tails = record.record(field)
-    return Tails(tails.positive("df"), tails.positive("scale"))
 
 
 def _levels(record: Record, field: str) -> Array:
@@ -355,22 +342,22 @@ def _per_class(record: Record, field: str) -> Array:
 
 
 _READERS: dict[str, Callable[[Record, str], Any]] = {  # each returns the checked value of a field
-    **dict.fromkeys(("temperature", "global_temperature", "global_scale"), Record.positive),
+    **dict.fromkeys(("temperature", "global_temperature", "global_scale", "df", "scale"), Record.positive),
+    **dict.fromkeys(("share", "slope", "intercept"), Record.number),
+    **dict.fromkeys(("mean", "coef"), Record.per_column),
     **dict.fromkeys(("features", "n_iter"), Record.whole),
     **dict.fromkeys(("gain", "firmness"), Record.limit),
     **dict.fromkeys(("factors", "bias"), _per_class),
     **dict.fromkeys(("scores", "behind"), _by_name),
     "best": Record.text,
     "has_scale": Record.truth,
-    "share": Record.number,
-    "mean": Record.per_column,
     "deviation": lambda record, field: record.per_column(field, positive=True),
     "mixing": lambda record, field: record.array(field, record.classes, record.classes),
     "precision": _precision,
-    "solution": _line,
+    "solution": lambda record, _: _built(Solution, record),
     "met": _met,
     "networks": _networks,
-    "tails": _tails,
+    "tails": lambda record, field: _built(Tails, record.record(field)) if record.value(field) is not None else None,
     "levels": _levels,
     "curves": lambda record, field: [_curve(curve) for curve in record.records(field, record.classes)],
     "steps": lambda record, field: [record.again(step) for step in record.records(field)],
