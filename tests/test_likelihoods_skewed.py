@@ -15,7 +15,7 @@ from likely._special import digamma_half_step, log_cosh
 from likely.distributions import SkewStudentT, StudentT
 from likely.losses import SkewStudentTLoss
 from likely.metrics import crps, crps_from_samples
-from likely.metrics._crps import _by_quadrature
+from likely.metrics._scores import _by_quadrature
 from quadrature import integral
 
 CASES = [(0.8, 0.3), (1.5, -0.4), (2.5, 1.2), (4.0, -2.0), (7.0, 0.0), (60.0, 0.7)]

@@ -21,7 +21,7 @@ from sklearn.svm import SVC, LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from likely.calibration import CalibratedClassifier, FeatureTemperature, GlobalTemperature, LinearTemperature
-from likely.calibration._methods import METHODS
+from likely.calibration._choice import METHODS
 
 
 @parametrize_with_checks(
