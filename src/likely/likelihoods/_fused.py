@@ -4,7 +4,6 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
 
 from likely import _kernels as kernels
@@ -49,11 +48,10 @@ class FusedPath:
         target: Tensor,
         features: Tensor | Mapping[str, Tensor] | None,
         index: Tensor | None,
-    ) -> tuple[Tensor | None, Raw]:
-        """The loss, and the raw parameters it was computed from.
+    ) -> Tensor | None:
+        """The loss, or None if the functional form must be taken, to another kernel or to an error that explains.
 
-        The loss is None if the functional form must be taken, to another kernel or to an error that explains the cause;
-        the statistics of the features are restored then.
+        The statistics of the features are restored then.
         """
         raw: Raw = {}
         value = None
@@ -65,7 +63,7 @@ class FusedPath:
                 for name, values in reversed(raw.items()):  # one parameter may occur twice
                     if isinstance(values, Head):
                         loss._modules[name].forget(values)
-        return value, raw
+        return value
 
     def _by_kernel(self, loss: Loss, prediction: Tensor, target: Tensor, raw: Raw) -> Tensor | None:
         parameters = raw.values()
@@ -75,7 +73,8 @@ class FusedPath:
         form = (
             prediction.shape,
             target.shape,
-            *loss._job_options(),
+            loss.multiplier,
+            *loss._options(loss.reduction).values(),
             *[p.shape for p in parameters],
             *[id(loss._modules[name].constraint) for name in raw],
         )
@@ -115,14 +114,6 @@ def _learns(parameter: Predicted) -> bool:
 def same_device(first: Tensor, second: Tensor) -> bool:
     """Whether both are on one device; reading ``device`` takes longer than ``is_cpu``."""
     return (first.is_cpu and second.is_cpu) or first.device == second.device
-
-
-@torch.no_grad()
-def constrained(loss: Loss, raw: Raw) -> dict[str, Tensor]:
-    """The parameters' values, constrained."""
-    parameters: dict[str, Any] = {name: loss._modules[name] for name in raw}
-    plain: dict[str, Any] = {name: v.values() if isinstance(v, Head) else v for name, v in raw.items()}
-    return {name: v if type(p := parameters[name]) is Fixed else p._constrain(v) for name, v in plain.items()}
 
 
 def _open(parameter: Any) -> bool:

@@ -345,9 +345,6 @@ class SoftmaxLoss(LikelihoodLoss, nll=softmax_nll, family=td.Categorical, temper
         most = _MIN_KERNEL_CLASSES if prediction.is_cuda else kernels.MAX_CLASSES
         return prediction.ndim == 2 and prediction.shape[1] <= most and not target.dtype.is_floating_point
 
-    def _job_options(self) -> tuple[Any, ...]:
-        return *super()._job_options(), self.ignore_index, self.label_smoothing
-
     def _job(
         self, prediction: Tensor, target: Tensor, layouts: Sequence[kernels.Layout], plain: Callable[..., Tensor]
     ) -> kernels.Job | None:
