@@ -10,14 +10,13 @@ from torch import Tensor
 from torch import distributions as td
 from torch.distributions import Distribution, constraints
 
-from likely._rows.blocks import row_blocks
 from likely._special import log_gamma_ratio
 from likely._validation import check_counts
 from likely.constraints import Exp
 from likely.likelihoods._distribution import EACH, Exact, by_scipy, cdf_by_scipy
 from likely.likelihoods._form import How, Value, functional_form
 from likely.likelihoods._loss import Phi
-from likely.likelihoods._numeric import Array, cdf
+from likely.likelihoods._numeric import Array, cdf, over_distinct
 from likely.likelihoods._record import register
 from likely.likelihoods._slot import ParameterLike, Slot
 from likely.likelihoods._start import Moment
@@ -190,9 +189,8 @@ def _crps(distribution: NegativeBinomial, y: Array) -> Array:
     longer = NegativeBinomial(distribution.total_count + 1, logits=distribution.logits, validate_args=False)
     distance = y * (2 * cdf(distribution, y) - 1) - mean * (2 * cdf(longer, y - 1) - 1)
     count, spread = np.broadcast_arrays(count, odds * (1 + odds))
-    pairs, which = np.unique(np.stack([count.ravel(), spread.ravel()]), axis=1, return_inverse=True)
-    half = np.concatenate([_half_difference(*pairs[:, block]) for block in row_blocks(pairs.shape[1], 1200)])
-    return np.asarray(distance - half[which.ravel()].reshape(count.shape))
+    half = over_distinct(_half_difference, count.ravel(), spread.ravel(), cells=1200)
+    return np.asarray(distance - half.reshape(count.shape))
 
 
 def _half_difference(count: Array, spread: Array) -> Array:
