@@ -126,7 +126,7 @@ def _open(parameter: Any) -> bool:
 def _new_job(loss: Loss, prediction: Tensor, target: Tensor, raw: Raw) -> Job | None:
     loss._check(prediction, target)
     outer = loss._outer(prediction)
-    constraints, layouts, shapes = [], [], []
+    layouts, steps = [], []
     for name, value in raw.items():
         parameter: Parameter = getattr(loss, name)
         constraint = None if isinstance(parameter, Fixed) else parameter.constraint
@@ -134,16 +134,15 @@ def _new_job(loss: Loss, prediction: Tensor, target: Tensor, raw: Raw) -> Job | 
         layout = layout_of(shape, outer, constraint) if len(shape) <= len(outer) else None
         if layout is None:
             return None
-        constraints.append(constraint)
         layouts.append(layout)
-        shapes.append(shape)
+        steps.append((name, constraint, shape))
     nll, options, multiplier = type(loss).nll, loss._options(loss.reduction), loss.multiplier
 
     def plain(prediction: Tensor, target: Tensor, *values: Tensor) -> Tensor:
         """The same loss of the same tensors, an operation at a time."""
         phi = {
-            name: (value if constraint is None else constraint(value)).reshape(shape)
-            for name, constraint, shape, value in zip(raw, constraints, shapes, values, strict=True)
+            name: (constraint(value) if constraint else value).reshape(shape)
+            for (name, constraint, shape), value in zip(steps, values, strict=True)
         }
         return nll(prediction, target, **phi, **options) * multiplier
 

@@ -66,7 +66,7 @@ def negative_binomial_nll(
     return nll - log_gamma_ratio(count, target)
 
 
-class NegativeBinomial(td.NegativeBinomial, Exact):
+class NegativeBinomial(Exact, td.NegativeBinomial):
     """The negative binomial distribution of torch with ``cdf`` and ``icdf`` by SciPy, exact for a large count too.
 
     Args:
@@ -81,8 +81,6 @@ class NegativeBinomial(td.NegativeBinomial, Exact):
     >>> d.cdf(torch.tensor(2.0)), d.icdf(torch.tensor(0.9))
     (tensor(0.4857), tensor(7.))
     """
-
-    log_prob = Exact.log_prob
 
     def cdf(self, value: Tensor) -> Tensor:
         """P(X ≤ value), differentiable in all parameters.

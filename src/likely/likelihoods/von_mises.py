@@ -69,7 +69,7 @@ def _log_scaled_bessel(x: Tensor) -> Tensor:
     return torch.where(large, far, torch.special.i0e(torch.where(large, 1.0, x)).log())
 
 
-class VonMises(td.VonMises, Exact):
+class VonMises(Exact, td.VonMises):
     """The von Mises distribution of torch with ``cdf`` and ``icdf``, and samples centred at its location.
 
     Angles are numbers in (loc - π, loc + π]: quantiles and samples lie there, and the CDF rises from 0 to 1. It is a
@@ -87,8 +87,6 @@ class VonMises(td.VonMises, Exact):
     >>> d.cdf(torch.tensor(1.0)), d.icdf(torch.tensor(0.975))
     (tensor(0.9668), tensor(1.0765))
     """
-
-    log_prob = Exact.log_prob
 
     def _nll(self, value: Tensor) -> Tensor:
         return von_mises_nll(self.loc, value, concentration=self.concentration, **EACH)
