@@ -130,7 +130,7 @@ class Robust(LocationScale, nll=robust_nll, alpha=constraints.nonnegative):
     >>> d.cdf(torch.tensor(1.0))
     tensor([0.6959, 0.7657, 0.8413])
     >>> d.icdf(torch.tensor(0.975))
-    tensor([17.9693,  3.3868,  1.9600])
+    tensor([17.9693,  3.3867,  1.9600])
     >>> d.variance
     tensor([   inf, 2.6995, 1.0000])
     """

@@ -150,10 +150,15 @@ def _plain(
         )
         if label is not None:
             temperature = torch.where(ruled_out.gather(axis, label).squeeze(axis), temperature.detach(), temperature)
-    log_p = torch.where(ruled_out, -torch.inf, cooled / temperature.unsqueeze(axis)).log_softmax(axis)
-    # Not torch's cross_entropy, of whose rows torch's ONNX exporter makes a scalar (torch 2.13).
+    cooled = torch.where(ruled_out, -torch.inf, cooled / temperature.unsqueeze(axis))
+    weight = None if weight is None else weight.to(cooled.dtype)
+    if not torch.compiler.is_compiling():
+        how: Any = {"ignore_index": ignore_index, "label_smoothing": label_smoothing, "reduction": "none"}
+        return F.cross_entropy(cooled, target, weight, **how)
+    # The same by hand: of torch's rows its ONNX exporter makes a scalar (torch 2.13).
+    log_p = cooled.log_softmax(axis)
     if weight is not None:
-        log_p = log_p * weight.to(log_p.dtype).reshape(-1, *(1,) * (log_p.ndim - axis - 1))
+        log_p = log_p * weight.reshape(-1, *(1,) * (log_p.ndim - axis - 1))
     each = label_smoothing / log_p.shape[axis]
     if label is None:
         return -(log_p * (target * (1 - label_smoothing) + each)).sum(axis)
