@@ -15,7 +15,7 @@ from torch import Tensor
 from likely._kernels import _native
 from likely._kernels._location import PLAIN, in_half
 from likely._kernels._native import Layout
-from likely._kernels._node import Plain, Slopes, fused_loss, fused_losses, register, triton_kernels
+from likely._kernels._node import Kernel, Plain, Slopes, fused_loss, fused_losses, register, triton_kernels
 
 
 class Softmax(NamedTuple):
@@ -64,7 +64,7 @@ class SoftmaxRows(NamedTuple):
 
     def each(self, tensors: Sequence[Tensor]) -> tuple[Tensor, Sequence[Tensor]]:
         """Return the NLL of every row, zero where its label is ignored."""
-        run = triton_kernels("softmax").softmax_each if tensors[0].is_cuda else by_torch
+        run: Kernel = triton_kernels("softmax").softmax_each if tensors[0].is_cuda else by_torch
         losses, *kept = run(*tensors, self.ignore_index, self.smoothing)
         return losses, kept
 

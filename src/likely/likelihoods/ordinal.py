@@ -281,7 +281,8 @@ class OrdinalLoss(LikelihoodLoss, nll=ordinal_nll, family=Ordinal, cutpoints=Slo
 
     def _lowest(self, prediction: Tensor, target: Tensor, phi: Phi) -> Tensor:
         """Halfway between the two cut points; at either end every class but one can be ruled out."""
-        middle = 0.5 * sum(_ends(target, phi["cutpoints"]))
+        lower, upper = _ends(target, phi["cutpoints"])
+        middle = 0.5 * (lower + upper)
         return torch.where(middle.isinf(), 0.0, self._nll(middle.nan_to_num(), target, phi))
 
 
