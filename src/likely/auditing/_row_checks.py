@@ -117,12 +117,12 @@ class OddRowCheck(RowCheck):
 class WrongTargetCheck(RowCheck):
     """Targets or labels that are probably wrong."""
 
-    def __init__(self, fitted: TargetCheck | LabelCheck, rows: int) -> None:
+    def __init__(self, fitted: TargetCheck, rows: int) -> None:
         self.fitted, self.rows = fitted, rows
         self.classes = fitted.classes if isinstance(fitted, LabelCheck) else None
 
     def scorer(self) -> Any:
-        return self.fitted.further.score
+        return self.fitted.score
 
     def named(self, start: int, scores: pd.DataFrame) -> tuple[Mask, Array]:
         named = scores["target_wrong"] > 0.5 if self.classes is None else scores["suggested"] >= 0
@@ -249,7 +249,7 @@ def _among(told: Told, of: Index) -> Twins:
     return Twins(found, found >= 0, disagree)
 
 
-def row_checks(sample: Sample, target: TargetCheck | LabelCheck | None, rows: int) -> list[RowCheck]:
+def row_checks(sample: Sample, target: TargetCheck | None, rows: int) -> list[RowCheck]:
     """The checks of the rows of a table, in the order in which rows are scored."""
     whole = len(sample) == rows
     odd = OddRows.fit(sample.columns, sample.leave_out, sample.twins.first, sample.identities, whole=whole)

@@ -22,7 +22,8 @@ from likely.auditing.odd_rows.odd_rows import odd_rows
 from likely.auditing.results.audit import Audit, Progress
 from likely.auditing.results.finding import Finding
 from likely.auditing.target.calibration import classifier_calibration
-from likely.auditing.target.label_verdict import judge_labels, wrong_labels
+from likely.auditing.target.label_verdict import judge_labels
+from likely.auditing.target.wrong_labels import wrong_labels
 
 _DIRECTIONS = 50  # of the features, along which odd rows and copies are looked for
 _ORDERED = 10  # of them, those that are looked at for what their order tells
@@ -58,13 +59,12 @@ def audit_logits(
     )
     h = _features(features, len(z))
     z, y = z.astype(np.float32 if z.dtype.itemsize <= 4 else np.float64), y.astype(np.int64)
-    all_rows = np.arange(len(z))
     progress("judging labels", 0.0)
     verdict = judge_labels(z, y, h, seed)
     findings = [
-        wrong_labels(verdict, y, names, all_rows, len(z), "the logits"),
+        wrong_labels(verdict, names, np.arange(len(z)), len(z), "the logits"),
         _noisy_classes(verdict.temperature, y, names),
-        classifier_calibration(z, y, verdict),
+        classifier_calibration(z, verdict),
         *_in_space(z if h is None else h, progress, pd.Series([names[c] for c in y], name="label")),
         *_balance(y, names),
     ]

@@ -37,7 +37,7 @@ from likely.auditing.results.long_audit import LongAudit
 from likely.auditing.results.score_file import ScoreFile, Worst
 from likely.auditing.sample import Sample, Told
 from likely.auditing.slips.one_cause_per_row import one_entry_per_row
-from likely.auditing.target.target_check import LabelCheck, TargetCheck, TargetData
+from likely.auditing.target.target_check import LabelCheck, NumberCheck, TargetCheck
 
 TASKS = ("auto", "classification", "regression")
 AT_ONCE = 1 << 26  # numbers of a table that is read at once, for which an audit takes about 3.5 GB
@@ -81,17 +81,15 @@ def audit_table(
     return _long_audit(source, sums, sample, checks, judge)
 
 
-def _judge(sample: Sample) -> TargetCheck | LabelCheck | None:
+def _judge(sample: Sample) -> TargetCheck | None:
     """The models of the target, and what they say of it."""
     if sample.target is None:
         return None
-    identities = sample.identities
-    data = TargetData.of(sample.columns, sample.twins.groups, sample.target, sample.seed, sample.progress, identities)
-    return TargetCheck.fit(data) if sample.task == "regression" else LabelCheck.fit(data)
+    return NumberCheck(sample) if sample.task == "regression" else LabelCheck(sample)
 
 
 def _findings(
-    told: Told, checks: Iterable[RowCheck], counts: Iterable[int | None], judge: TargetCheck | LabelCheck | None
+    told: Told, checks: Iterable[RowCheck], counts: Iterable[int | None], judge: TargetCheck | None
 ) -> list[Finding]:
     """Everything that is told of a table."""
     sample = told.sample
@@ -106,7 +104,7 @@ def _findings(
     return one_entry_per_row([finding for finding in findings if finding is not None])
 
 
-def _whole_audit(sample: Sample, checks: list[RowCheck], judge: TargetCheck | LabelCheck | None) -> Audit:
+def _whole_audit(sample: Sample, checks: list[RowCheck], judge: TargetCheck | None) -> Audit:
     """The audit of a table in memory."""
     told, columns, table = Told.of(sample), sample.columns, sample.table
     return Audit(
@@ -124,7 +122,7 @@ def _whole_audit(sample: Sample, checks: list[RowCheck], judge: TargetCheck | La
 
 
 def _long_audit(
-    source: Source, sums: Sums, sample: Sample, checks: list[RowCheck], judge: TargetCheck | LabelCheck | None
+    source: Source, sums: Sums, sample: Sample, checks: list[RowCheck], judge: TargetCheck | None
 ) -> LongAudit:
     """The audit of a table that is read in blocks."""
     file = _second_pass(source, Scorer(sample, checks), checks, sample)

@@ -30,10 +30,10 @@ from likely.plots import PITDisplay, ReliabilityDisplay
 _SHOWN = 50_000  # rows that speak for all
 
 
-def classifier_calibration(logits: NDArray[np.floating], y: Index, verdict: LabelVerdict) -> Finding:
+def classifier_calibration(logits: NDArray[np.floating], verdict: LabelVerdict) -> Finding:
     """Before: the model's own probabilities. After: those at the predicted temperatures, fitted to other rows."""
-    some = np.random.RandomState(0).permutation(len(y))[:_SHOWN]
-    labels = y[some]
+    some = np.random.RandomState(0).permutation(len(verdict.y))[:_SHOWN]
+    labels = verdict.y[some]
     probabilities = np.exp(log_softmax(logits[some].astype(np.float64), axis=1)), verdict.expected(some)
     numbers = [
         {
@@ -47,11 +47,11 @@ def classifier_calibration(logits: NDArray[np.floating], y: Index, verdict: Labe
     return _finding(numbers, "ece", what, partial(_reliability, labels, *probabilities))
 
 
-def regressor_calibration(mean: Array, u: Array, verdict: TargetVerdict) -> Finding:
+def regressor_calibration(mean: Array, verdict: TargetVerdict) -> Finding:
     """Before: a normal with one scale for all rows. After: Student's t with a scale per row, fitted to other rows."""
-    some = np.random.RandomState(0).permutation(len(u))[:_SHOWN]
-    targets = u[some]
-    common_scale = torch.tensor(max(float(np.std((u - mean)[some])), 1e-12), dtype=torch.float64)
+    some = np.random.RandomState(0).permutation(len(mean))[:_SHOWN]
+    targets = verdict.u[some]
+    common_scale = torch.tensor(max(float(np.std(targets - mean[some])), 1e-12), dtype=torch.float64)
     forecasts = Normal(torch.as_tensor(mean[some]), common_scale), verdict.distribution(some)
     numbers = [
         {"area": miscalibration_area(targets, forecast), "nll": float(negative_log_likelihood(targets, forecast))}

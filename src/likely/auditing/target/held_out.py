@@ -1,21 +1,37 @@
-"""Can the labels, or the targets, be predicted at all? Only then does a prediction speak against one of them."""
+"""Folds, and whether predictions of rows held out beat a constant: only then do they speak against a target."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_softmax
 
-from likely._typing import Array, Mask, Places
-from likely.auditing.target.folds import fold_out
+from likely._rows.folds import deal
+from likely._typing import Array, Index, Mask, Places
 
+FOLDS = 5
+FITTED = 20_000  # rows a model is fitted to, at most; all rows are predicted
 ERRORS = 2.0  # standard errors by which predictions must beat a constant
 _SCALES = 2.0 ** np.arange(-4, 5)  # that logits of unit deviation are multiplied by
 _STEPS = 50
 MAX_ROWS = 20_000  # that speak for all
 _NUMBERS = 2_000_000  # of a matrix of probabilities
+
+
+def fold_out(n: int, seed: int, most: int = FITTED, groups: Index | None = None) -> Iterator[tuple[Index, Index]]:
+    """Rows to fit, at most so many, and rows to predict, for each fold; rows of one group are in the same fold.
+
+    >>> [(len(fit), len(held)) for fit, held in fold_out(1000, seed=0, most=500)]
+    [(500, 200), (500, 200), (500, 200), (500, 200), (500, 200)]
+    """
+    random = np.random.RandomState(seed)
+    member = np.arange(n) if groups is None else np.unique(groups, return_inverse=True)[1]
+    for fold in deal(int(member.max()) + 1, FOLDS, random):
+        inside = np.isin(member, fold)
+        yield np.sort(random.permutation(np.flatnonzero(~inside))[:most]), np.flatnonzero(inside)
 
 
 class Predictable(NamedTuple):
@@ -46,41 +62,28 @@ def predictable_labels(logits: NDArray[np.floating], y: Places, seed: int = 0) -
     z /= max(float(np.std(z - z.mean(1, keepdims=True))), 1e-300)
     n, row = len(labels), np.arange(len(labels))
     likelihood = np.stack([np.exp(log_softmax(scale * z, axis=1)[row, labels]) for scale in _SCALES])
-    gain, same, one_gain = np.zeros(n), np.zeros(n), np.zeros((n, classes))
+    gain = np.zeros((n, classes))
+    same = np.zeros(n)
     for fit, held in fold_out(n, seed + 2):
         share = (np.bincount(labels[fit], minlength=classes) + 0.5) / (len(fit) + 0.5 * classes)
         weight, best = mixed(likelihood[:, fit], share[labels[fit]])
         p = (1 - weight) * share + weight * np.exp(log_softmax(_SCALES[best] * z[held], axis=1))
-        log_ratio = np.log(p / share)
-        at_label = np.arange(len(held)), labels[held]
-        gain[held] = log_ratio[at_label]
         # Logits that are the same for all rows may smooth the shares well, and still tell no row from another.
-        same[held] = np.log(p[at_label] / p.mean(0)[labels[held]])
+        same[held] = np.maximum(np.log(p.mean(0) / share), 0)[labels[held]]
         other = np.log(np.maximum(1 - p, 1e-12) / np.maximum(1 - share, 1e-12))
-        one_gain[held] = np.where(labels[held, None] == np.arange(classes), log_ratio, other)
-    return Predictable(bool(beats(gain) and beats(same)), beats(one_gain))
+        gain[held] = np.where(labels[held, None] == np.arange(classes), np.log(p / share), other)
+    return Predictable(bool(beats(gain[row, labels] - same)), beats(gain))
 
 
-def predictable_targets(mean: Array, u: Array, seed: int = 0) -> bool:
-    """Do predictions beat the median of other rows by two standard errors of the difference in absolute error?
-
-    The predictions, of a model that was not fitted to these rows, are shrunk towards the median as far as is best on
-    other rows.
+def predictable_targets(mean: Array, u: Array) -> bool:
+    """Do predictions beat the median by two standard errors of the difference in absolute error?
 
     >>> rng = np.random.default_rng(0)
     >>> mean, noise = rng.normal(size=(2, 500))
     >>> predictable_targets(mean, noise), predictable_targets(mean, mean + 2 * noise)
     (False, True)
     """
-    gain = np.zeros(len(u))
-    for fit, held in fold_out(len(u), seed + 2):
-        middle = float(np.median(u[fit]))
-        weights = np.linspace(0, 1, 11)
-        centre = float(np.median(mean[fit]))
-        errors = [np.abs(u[fit] - middle - weight * (mean[fit] - centre)).mean() for weight in weights]
-        weight = weights[int(np.argmin(errors))]
-        gain[held] = np.abs(u[held] - middle) - np.abs(u[held] - middle - weight * (mean[held] - centre))
-    return bool(beats(gain))
+    return bool(beats(np.abs(u - np.median(u)) - np.abs(u - mean)))
 
 
 def beats(gain: Array) -> Mask:
