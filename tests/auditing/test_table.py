@@ -163,14 +163,6 @@ def test_a_noisy_region_is_named() -> None:
     assert not any(group["loss"] > 2 * group["rest"] for group in quiet.numbers["groups"])
 
 
-def test_recalibration_brings_coverage_closer() -> None:
-    table = houses(1000)
-    table["price"] += 40 * np.random.default_rng(0).standard_t(2, 1000)
-    numbers = next(f for f in likely.audit(table, target="price").findings if f.name == "calibration").numbers
-    assert numbers["after"]["area"] < numbers["before"]["area"]
-    assert numbers["after"]["nll"] < numbers["before"]["nll"]
-
-
 def test_the_same_seed_gives_the_same_audit() -> None:
     table, _ = flowers(150)
     first, second = (likely.audit(table, target="kind", random_state=3) for _ in range(2))

@@ -100,7 +100,7 @@ def _findings(
     if judge is not None and sample.target is not None:
         judged = next(finding for check, finding in of_rows.items() if isinstance(check, WrongTargetCheck) and finding)
         of_sample = replace(judged, scores={name: values[: len(sample)] for name, values in judged.scores.items()})
-        findings += [*judge.others(), groups_of(sample.columns, sample.target, [of_sample])]
+        findings += [judge.leaks(), groups_of(sample.columns, sample.target, [of_sample])]
     return one_entry_per_row([finding for finding in findings if finding is not None])
 
 

@@ -16,7 +16,6 @@ _FILLINGS = 12  # copies of a row with different values in its gaps
 _DONORS = 20_000  # rows that gaps are filled from, at most
 MAX_TRIED = 1_000  # rows that are tried as swaps with a column
 _TAILS = 0.002  # share of values at each end of a column that are not usual for it
-_EDGE = 0.02  # far out: beyond the 2% and 98% quantiles by more than the range between them
 SWAPPED = "looks swapped with"
 _NEAR = 3.0  # scales: a changed target must be nearer to its prediction
 _MOVED = 3.0  # scales: another unit must move the target further
@@ -32,20 +31,6 @@ class Swap(NamedTuple):
     gain: float  # log-likelihood that the column gains by the swap
 
 
-def without_far_values(rows: pd.DataFrame, sample: pd.DataFrame) -> pd.DataFrame:
-    """Return rows without the numbers that are so far out that a model can only extrapolate from them.
-
-    >>> ages = pd.DataFrame({"age": [*range(50), 480.0]})
-    >>> without_far_values(ages, ages)["age"].isna().sum()
-    np.int64(1)
-    """
-    numbers = rows.select_dtypes("floating").columns
-    low, high = (sample[numbers].quantile(edge) for edge in (_EDGE, 1 - _EDGE))
-    reach = (high - low).replace(0, np.inf)
-    far = (rows[numbers] < low - reach) | (rows[numbers] > high + reach)
-    return rows.mask(far.reindex(columns=rows.columns, fill_value=False))
-
-
 def fillings(rows: pd.DataFrame, sample: pd.DataFrame, seed: int) -> list[pd.DataFrame]:
     """Return several copies of some rows, with every gap filled by the value of a random row of the sample.
 
@@ -53,7 +38,7 @@ def fillings(rows: pd.DataFrame, sample: pd.DataFrame, seed: int) -> list[pd.Dat
     >>> [len(part.dropna()) for part in fillings(table[1:], table, seed=0)[:2]]
     [2, 2]
     """
-    donors = _donors(sample).ffill().bfill()
+    donors = sample.iloc[:: max(1, len(sample) // _DONORS)].ffill().bfill()
     parts = []
     for random in np.random.RandomState(seed).randint(2**31, size=_FILLINGS):
         others = donors.sample(len(rows), replace=True, random_state=random).set_axis(rows.index)
@@ -64,23 +49,13 @@ def fillings(rows: pd.DataFrame, sample: pd.DataFrame, seed: int) -> list[pd.Dat
 def deviation_by_gaps(
     rows: pd.DataFrame, doubted: Mask, sample: pd.DataFrame, mean: Array, predict: Predict, seed: int
 ) -> Array:
-    """By how much the predictions of doubted rows change when gaps are filled; zero for all other rows.
-
-    Values that are far out count as gaps: they are odd, and not the target.
-    """
-    deviation, places = np.zeros(len(rows)), np.flatnonzero(doubted)
-    tame = without_far_values(rows.iloc[places], _donors(sample))
-    gaps = tame.isna().any(axis=1).to_numpy()
-    if gaps.any():
-        filled = fillings(tame[gaps], sample, seed)
-        moved = [predict(part) - mean[places[gaps]] for part in filled]
-        deviation[places[gaps]] = np.sqrt(np.square(moved).mean(0))
+    """By how much the predictions of doubted rows change when gaps are filled; zero for all other rows."""
+    deviation = np.zeros(len(rows))
+    gaps = np.flatnonzero(doubted & rows.isna().any(axis=1))
+    if len(gaps):
+        moved = [predict(part) - mean[gaps] for part in fillings(rows.iloc[gaps], sample, seed)]
+        deviation[gaps] = np.sqrt(np.square(moved).mean(0))
     return deviation
-
-
-def _donors(sample: pd.DataFrame) -> pd.DataFrame:
-    """Rows that stand for all of a sample."""
-    return sample.iloc[:: max(1, len(sample) // _DONORS)]
 
 
 def swaps(X: pd.DataFrame, y: Array, predict: Predict, rows: Places) -> dict[int, list[Swap]]:

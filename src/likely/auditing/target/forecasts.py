@@ -8,7 +8,6 @@ may be is left to the fit that also knows of wrong labels.
 from __future__ import annotations
 
 import itertools
-import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -16,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier, HistGradientBoostingRegressor
-from sklearn.feature_selection import SelectKBest, f_classif
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -32,7 +30,7 @@ TREES, ROUNDS = 100, 100  # of forests, of boosting
 DEALS = 3  # of folds, where rows are few; in the later ones labels count as they are likely to be right
 FEW = 2_000  # rows up to which folds are dealt several times, and all kinds of models of a target are tried
 _MANY = 10_000  # rows from which boosting is stronger than a forest, and far quicker
-WIDE = 300  # columns a model reads; of more, those that tell most about the labels in the rows fitted
+WIDE = 300  # columns from which trees alone are better than with a line, and quicker
 _FLOOR = 1e-4  # of a probability: a forest that never saw a class here has not ruled it out
 _DOUBTED = 0.02  # weight of a label that is surely wrong
 _FARTHEST = 12.0  # squashed units: a target further out counts as so far
@@ -87,26 +85,19 @@ def classify(
 
 
 def _fit_classifiers(X: NDArray[np.float32], y: Places, weight: Array) -> list[Any]:
-    """A forest, or boosting where rows are many, and a line."""
+    """A forest, or boosting where rows are many, and a line, unless columns are many."""
     if len(np.unique(y)) == 1:
         return [DummyClassifier().fit(X, y)]
     trees: Any = ExtraTreesClassifier(TREES, min_samples_leaf=2, random_state=0)
     if len(y) >= _MANY:
         trees = HistGradientBoostingClassifier(max_iter=ROUNDS, early_stopping=False, random_state=0)
     tamed = FunctionTransformer(np.clip, kw_args={"a_min": -5, "a_max": 5})
-    screen = [SelectKBest(_telling, k=WIDE)] if X.shape[1] > WIDE else []
     models = [
-        make_pipeline(_filled(add_indicator=True), *screen, trees),
-        make_pipeline(_filled(), *screen, StandardScaler(), tamed, LogisticRegression(C=0.3, max_iter=300)),
+        make_pipeline(_filled(add_indicator=True), trees),
+        make_pipeline(_filled(), StandardScaler(), tamed, LogisticRegression(C=0.3, max_iter=300)),
     ]
+    models = models[:1] if X.shape[1] > WIDE else models
     return [model.fit(X, y, **{f"{model.steps[-1][0]}__sample_weight": weight}) for model in models]
-
-
-def _telling(X: Any, y: Any) -> Any:
-    """How much each column tells about the labels: nothing, instead of NaN and a warning, if it does not vary."""
-    with np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return np.nan_to_num(f_classif(X, y)[0], nan=-1.0)
 
 
 def _mean_probabilities(models: list[Any], X: Any, classes: int) -> Array:

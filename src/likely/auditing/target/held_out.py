@@ -15,10 +15,9 @@ from likely._typing import Array, Index, Mask, Places
 FOLDS = 5
 FITTED = 20_000  # rows a model is fitted to, at most; all rows are predicted
 ERRORS = 2.0  # standard errors by which predictions must beat a constant
-_SCALES = 2.0 ** np.arange(-4, 5)  # that logits of unit deviation are multiplied by
+SCALES = np.exp(np.arange(-4.0, 5.0, 0.15))  # that logits of unit deviation are multiplied by
 _STEPS = 50
-MAX_ROWS = 20_000  # that speak for all
-_NUMBERS = 2_000_000  # of a matrix of probabilities
+_ROWS, _NUMBERS = 20_000, 1_000_000  # rows that speak for all, and numbers of a matrix of their probabilities
 
 
 def fold_out(n: int, seed: int, most: int = FITTED, groups: Index | None = None) -> Iterator[tuple[Index, Index]]:
@@ -44,10 +43,10 @@ class Predictable(NamedTuple):
 def predictable_labels(logits: NDArray[np.floating], y: Places, seed: int = 0) -> Predictable:
     r"""Do probabilities from these logits beat the shares of the classes by two standard errors?
 
-    The probabilities are :math:`(1 - w) \pi + w\,\mathrm{softmax}(s z)`, with the shares :math:`\pi`, w and s of other
-    rows than those on which the difference in NLL is measured: logits that are sure of what they do not know get a
-    small w, and lose nothing. A class can be told from the others if the same holds for "this class or not". The logits
-    are of a model that was not fitted to these rows.
+    The probabilities are :math:`(1 - w) \pi + w\,\mathrm{softmax}(s z)`, with the shares :math:`\pi` of the classes and
+    the best w and s: logits that are sure of what they do not know get a small w, and lose nothing. A class can be told
+    from the others if the same holds for "this class or not". The logits are of a model that was not fitted to these
+    rows.
 
     >>> rng = np.random.default_rng(0)
     >>> y = rng.integers(0, 3, 500)
@@ -56,23 +55,26 @@ def predictable_labels(logits: NDArray[np.floating], y: Places, seed: int = 0) -
     >>> predictable_labels(np.eye(3)[y] + rng.normal(size=(500, 3)), y).classes
     array([ True,  True,  True])
     """
-    classes = logits.shape[1]
-    some = np.random.RandomState(seed).permutation(len(y))[: max(min(MAX_ROWS, _NUMBERS // classes), 1_000)]
-    z, labels = logits[some].astype(np.float64), y[some]
-    z /= max(float(np.std(z - z.mean(1, keepdims=True))), 1e-300)
-    n, row = len(labels), np.arange(len(labels))
-    likelihood = np.stack([np.exp(log_softmax(scale * z, axis=1)[row, labels]) for scale in _SCALES])
-    gain = np.zeros((n, classes))
-    same = np.zeros(n)
-    for fit, held in fold_out(n, seed + 2):
-        share = (np.bincount(labels[fit], minlength=classes) + 0.5) / (len(fit) + 0.5 * classes)
-        weight, best = mixed(likelihood[:, fit], share[labels[fit]])
-        p = (1 - weight) * share + weight * np.exp(log_softmax(_SCALES[best] * z[held], axis=1))
-        # Logits that are the same for all rows may smooth the shares well, and still tell no row from another.
-        same[held] = np.maximum(np.log(p.mean(0) / share), 0)[labels[held]]
-        other = np.log(np.maximum(1 - p, 1e-12) / np.maximum(1 - share, 1e-12))
-        gain[held] = np.where(labels[held, None] == np.arange(classes), np.log(p / share), other)
+    z, labels, likelihood, _ = scaled_likelihoods(logits, y, seed)
+    classes, row = z.shape[1], np.arange(len(labels))
+    share = (np.bincount(labels, minlength=classes) + 0.5) / (len(labels) + 0.5 * classes)
+    weight, best = mixed(likelihood, share[labels])
+    p = (1 - weight) * share + weight * np.exp(log_softmax(SCALES[best] * z, axis=1))
+    other = np.log(np.maximum(1 - p, 1e-12) / np.maximum(1 - share, 1e-12))
+    gain = np.where(labels[:, None] == np.arange(classes), np.log(p / share), other)
+    # Logits that are the same for all rows may smooth the shares well, and still tell no row from another.
+    same = np.maximum(np.log(p.mean(0) / share), 0)[labels]
     return Predictable(bool(beats(gain[row, labels] - same)), beats(gain))
+
+
+def scaled_likelihoods(logits: NDArray[np.floating], y: Places, seed: int) -> tuple[Array, Places, Array, float]:
+    """Logits of some rows, in units of their deviation, the labels, their likelihood at each scale, and the unit."""
+    some = np.random.RandomState(seed).permutation(len(y))[: max(min(_ROWS, _NUMBERS // logits.shape[1]), 1_000)]
+    z, labels = logits[some].astype(np.float64), y[some]
+    unit = max(float(np.std(z - z.mean(1, keepdims=True))), 1e-12)
+    row = np.arange(len(labels))
+    likelihood = np.exp([log_softmax(z * (scale / unit), axis=1)[row, labels] for scale in SCALES])
+    return z / unit, labels, likelihood, unit
 
 
 def predictable_targets(mean: Array, u: Array) -> bool:

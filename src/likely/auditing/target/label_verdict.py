@@ -11,14 +11,21 @@ from numpy.typing import NDArray
 from scipy.special import log_softmax
 
 from likely._typing import Array, Places
-from likely.auditing.target.held_out import Predictable, beats, fold_out, mixed, predictable_labels
+from likely.auditing.target.held_out import (
+    SCALES,
+    Predictable,
+    beats,
+    fold_out,
+    mixed,
+    predictable_labels,
+    scaled_likelihoods,
+)
 from likely.calibration import FeatureTemperature, LinearTemperature
 
 LEAST = 0.01  # the share of wrong labels that is assumed where the data do not speak for more
 MOST = 0.15  # of the labels, and of those of rows like this one, may be called wrong; else they are hard to predict
 HARD = 0.2  # of the labels may differ from predictions; of more, wrong ones cannot be told from uncertain ones
 _STEPS = 100
-_SCALES = np.exp(np.arange(-4.0, 5.0, 0.15))  # that logits of unit deviation are multiplied by
 _GAIN = 2.0  # log-likelihood that wrong labels must add to what a temperature explains: two standard errors
 
 
@@ -58,21 +65,14 @@ class LabelVerdict:
 
     def judge(self, logits: NDArray[np.floating], y: Places) -> LabelVerdict:
         """The verdict on the labels of further rows."""
-        if not self.judged:
-            return replace(
-                self,
-                y=y,
-                log_p=np.broadcast_to(self.log_p[0], logits.shape),
-                temperature=np.ones(len(y)),
-                wrong=np.zeros(len(y)),
-            )
         temperature = self.cool(logits)
-        return self.judge_calibrated(log_softmax(logits / temperature[:, None], axis=1), temperature, y)
+        log_p = log_softmax(logits / temperature[:, None], axis=1)
+        return self.judge_calibrated(log_p if self.judged else np.tile(self.log_p[0], (len(y), 1)), temperature, y)
 
     def judge_calibrated(self, log_p: Array, temperature: Array, y: Places) -> LabelVerdict:
         """The verdict by calibrated probabilities; no row is accused where too many labels of its like would be."""
         classes, share = log_p.shape[1], max(self.share, LEAST)
-        wrong = _posterior(np.exp(at_labels(log_p, y)), share, classes) * self.predictable.classes[y]
+        wrong = _posterior(np.exp(at_labels(log_p, y)), share, classes) * (self.judged & self.predictable.classes[y])
         named = np.flatnonzero(wrong > 0.5)
         q = np.exp(log_p[named])
         accused = (_given(q, self.share, classes) * (_posterior(q, share, classes) > 0.5)).sum(1)
@@ -157,19 +157,14 @@ def _temperatures(
 
 def _common(z: NDArray[np.floating], y: Places, seed: int) -> tuple[float, float]:
     """The temperature and the share of wrong labels of highest likelihood; the share is zero unless it adds to it."""
+    _, _, q, unit = scaled_likelihoods(z, y, seed)
     classes = z.shape[1]
-    enough = min(20_000, max(2_000, 200_000 // classes))
-    some = np.random.RandomState(seed).permutation(len(y))[:enough]
-    logits, labels = z[some].astype(np.float64), y[some]
-    # One temperature unit is that at which logits have unit deviation, whatever scale they come in.
-    unit = max(float(np.std(logits - logits.mean(1, keepdims=True))), 1e-12)
-    q = np.exp([at_labels(log_softmax(logits * (scale / unit), axis=1), labels) for scale in _SCALES])
     weight, best = mixed(q, (1 - q) / (classes - 1))
     likelihood = np.log(np.maximum(_given(q[best], 1 - weight, classes), 1e-300)).sum()
     without = np.log(np.maximum(q, 1e-300)).sum(1)
     if likelihood - without.max() < _GAIN:
-        return unit / float(_SCALES[without.argmax()]), 0.0
-    return unit / float(_SCALES[best]), 1 - weight
+        weight, best = 1.0, int(without.argmax())
+    return unit / float(SCALES[best]), 1 - weight
 
 
 def _at_most(share: float, n: int) -> float:

@@ -1,4 +1,4 @@
-"""What is checked where a target is named: wrong targets or labels, calibration and leaks."""
+"""What is checked where a target is named: wrong targets or labels, and leaks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from likely.auditing.identities.functions import ExactRelations
 from likely.auditing.identities.identity import confirmed
 from likely.auditing.results.finding import Finding
 from likely.auditing.sample import Sample, Told
-from likely.auditing.target.calibration import classifier_calibration, regressor_calibration
 from likely.auditing.target.counterfactuals import Swap, deviation_by_gaps, fillings, swaps
 from likely.auditing.target.forecasts import WIDE, LabelForecast, TargetForecast, classify, regress
 from likely.auditing.target.held_out import FITTED
@@ -78,12 +77,8 @@ class TargetCheck(ABC):
         """What is told of ``rows``, of ``n`` rows that are told of; ``at`` are their places in the sample."""
 
     @abstractmethod
-    def others(self) -> list[Finding]:
-        """Calibration and leaks."""
-
-    def leaks(self, y: Array, *, labels: bool) -> Finding:
+    def leaks(self) -> Finding:
         """The columns that tell the target by themselves."""
-        return leaking_columns(self.columns, self.target, y, self.rows, labels=labels, sums=self.sums)
 
     def judge(self, frame: pd.DataFrame, typed: pd.DataFrame, places: Index) -> tuple[Any, Index, Index]:
         """The verdict on the rows that have a target, these rows, and their places in the sample's verdict, or -1."""
@@ -190,9 +185,9 @@ class NumberCheck(TargetCheck):
 
         return wrong_targets(verdict, self.target, rows, n, swapped, of_all)
 
-    def others(self) -> list[Finding]:
-        """Calibration and leaks."""
-        return [regressor_calibration(self.forecast.mean, self.verdict), self.leaks(self.verdict.u, labels=False)]
+    def leaks(self) -> Finding:
+        """The columns that tell the target by themselves."""
+        return leaking_columns(self.columns, self.target, self.verdict.u, self.rows, labels=False, sums=self.sums)
 
 
 class LabelCheck(TargetCheck):
@@ -255,10 +250,10 @@ class LabelCheck(TargetCheck):
         """The labels that are probably wrong."""
         return wrong_labels(verdict, self.classes, rows, n, of_all=of_all)
 
-    def others(self) -> list[Finding]:
-        """Calibration and leaks."""
-        calibration = classifier_calibration(self.forecast.log_p, self.verdict)
-        return [calibration, self.leaks(self.verdict.y.astype(np.float64), labels=True)]
+    def leaks(self) -> Finding:
+        """The columns that tell the labels by themselves."""
+        labels = self.verdict.y.astype(np.float64)
+        return leaking_columns(self.columns, self.target, labels, self.rows, labels=True, sums=self.sums)
 
 
 def by_content(typed: pd.DataFrame, rows: Index) -> Index:

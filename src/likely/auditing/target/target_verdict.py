@@ -11,14 +11,13 @@ from scipy.special import expit, logit
 from sklearn.preprocessing import StandardScaler
 
 from likely._solvers.reweighting import settled_variance
-from likely._typing import Array, Mask, Places
+from likely._typing import Array, Mask
 from likely.auditing.columns.limits import Possible
 from likely.auditing.columns.scale import FACTORS, Squash
 from likely.auditing.slips.false_alarms import VARIANTS, by_chance
 from likely.auditing.target.held_out import fold_out, predictable_targets
 from likely.auditing.target.label_verdict import LEAST
 from likely.calibration import LinearScale
-from likely.distributions import StudentT
 from likely.functional import student_t_nll
 
 # Judged by 196 errors planted in the targets of 12 tables, of which 119 are found: without slips 114, without _REACH
@@ -97,11 +96,6 @@ class TargetVerdict:
     def nll(self) -> Array:
         """The negative log-likelihood of every target."""
         return student_nll(self.u - self.mean, self.scale, self.df)
-
-    def distribution(self, rows: Places) -> StudentT:
-        """What the squashed target of each of these rows should be."""
-        mean = torch.as_tensor(self.mean[rows])
-        return StudentT(torch.full_like(mean, self.df), mean, torch.as_tensor(self.scale[rows]))
 
     def forecast(self, X: NDArray[np.floating], mean: Array, scale: Array | None) -> tuple[Array, Array]:
         """What is expected of further rows, and its scale, by what models expect."""

@@ -114,10 +114,11 @@ def round_numbers(low: float, high: float, squash: Squash) -> list[float]:
     """Round numbers to label a squashed axis with, about evenly spaced on it.
 
     >>> round_numbers(-5.0, 30000.0, Squash(20.0, 5.0)), round_numbers(9.0, 47.0, Squash(23.0, 8.0))
-    ([0.0, 100.0, 1000.0, 10000.0, 30000.0], [10.0, 20.0, 30.0, 40.0])
+    ([0.0, 20.0, 50.0, 300.0, 3000.0, 30000.0], [10.0, 20.0, 30.0])
     """
     even = squash.back(np.linspace(squash(low), squash(high), _LABELS))
-    unit = 10.0 ** np.round(np.log10(np.gradient(even)))
+    steps = np.pad(np.diff(even), 1, mode="edge")
+    unit = 10.0 ** np.round(np.log10(np.minimum(steps[1:], steps[:-1])))
     labels = np.unique(np.round(even / unit) * unit + 0.0)
     return labels[(labels >= low) & (labels <= high)].tolist()
 
