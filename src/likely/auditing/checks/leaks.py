@@ -15,7 +15,7 @@ from sklearn.tree import DecisionTreeRegressor
 from likely._page import Table
 from likely._rows.reading.table import listed
 from likely._typing import Array, Places
-from likely.auditing.columns.kinds import Columns, as_numbers
+from likely.auditing.columns.kinds import MODELLED, Columns, as_numbers
 from likely.auditing.identities.identity import Identity
 from likely.auditing.results.finding import Finding, percent
 
@@ -44,9 +44,7 @@ def leaking_columns(
     ``y`` holds class numbers or squashed targets of ``rows``, the rows that have a target; ``sums`` are identities that
     the target is in.
     """
-    names = [
-        n for n, kind in columns.kinds.items() if n != target and kind not in ("constant", "empty", "text", "name")
-    ]
+    names = [name for name in columns.named(*MODELLED, "identifier") if name != target]
     most = min(MAX_ROWS, max(_LEAST_ROWS, MAX_VALUES // max(len(names), 1)))
     some = np.sort(np.random.RandomState(0).permutation(len(rows))[:most])
     by_column = {name: tells(as_numbers(columns.typed[name])[0][rows[some]], y[some], labels=labels) for name in names}

@@ -59,6 +59,25 @@ class LabelVerdict:
         """The negative log-probability of every label."""
         return -at_labels(self.log_p, self.y)
 
+    @property
+    def suggested(self) -> Places:
+        """The likelier class of every row whose label is probably wrong, -1 for all others."""
+        guess = self.log_p.argmax(1)
+        return np.where((self.wrong > 0.5) & (guess != self.y), guess, -1)
+
+    @property
+    def scores(self) -> dict[str, Array]:
+        """What is written of every row."""
+        judged = self.predictable.classes[self.y] & self.judged
+        wrong = np.where(judged, self.wrong, np.nan)
+        return {"label_wrong": wrong, "label_nll": self.nll, "temperature": self.temperature}
+
+    @property
+    def marks(self) -> dict[str, Array]:
+        """What else is kept of the rows of a block: the class that is suggested, and by what rows rank."""
+        suggested = self.suggested
+        return {"suggested": suggested, "odds": np.where(suggested >= 0, self.nll, -np.inf)}
+
     def expected(self, rows: Places) -> Array:
         """The probabilities of the labels as they are given, the wrong ones included."""
         return _given(np.exp(self.log_p[rows]), self.share, self.log_p.shape[1])

@@ -69,10 +69,6 @@ class TargetCheck(ABC):
         """The verdict on rows outside the sample."""
 
     @abstractmethod
-    def scores(self, verdict: Any) -> dict[str, Any]:
-        """What is written of rows."""
-
-    @abstractmethod
     def finding(self, verdict: Any, rows: Index, at: Index, n: int, of_all: tuple[int, int] | None) -> Finding:
         """What is told of ``rows``, of ``n`` rows that are told of; ``at`` are their places in the sample."""
 
@@ -96,11 +92,13 @@ class TargetCheck(ABC):
         return replace(self.verdict, **arrays), rows, at
 
     def score(self, block: pd.DataFrame, typed: pd.DataFrame, places: Index) -> dict[str, Any]:
-        """The scores of the rows of a block."""
+        """The scores of the rows of a block, and the odds by which they rank."""
         verdict, rows, _ = self.judge(block, typed, places)
+        scores = verdict.scores | verdict.marks
         elsewhere = {"odds": -np.inf, "target_wrong": 0.0, "suggested": -1}
-        scores = self.scores(verdict).items()
-        return {name: spread_out(values, rows, len(block), elsewhere.get(name, np.nan)) for name, values in scores}
+        return {
+            name: spread_out(values, rows, len(block), elsewhere.get(name, np.nan)) for name, values in scores.items()
+        }
 
     def tell(self, told: Told, count: int | None = None, rows: int = 0) -> Finding:
         """The finding about the sample and further rows; ``count`` of all ``rows`` are wrong, if there are more."""
@@ -163,11 +161,6 @@ class NumberCheck(TargetCheck):
         frame = self._readable(typed, X)
         expected = self.verdict.forecast(X, *self.forecast.again(frame))
         return self._reconsidered(self.verdict.judge(self.verdict.squash(given), *expected), typed, frame, given)
-
-    def scores(self, verdict: TargetVerdict) -> dict[str, Any]:
-        """P(wrong), its odds, by which rows rank, the likelihood, and what is expected."""
-        expected = verdict.squash.back(verdict.mean)
-        return {"target_wrong": verdict.wrong, "odds": verdict.odds, "target_nll": verdict.nll, "expected": expected}
 
     def finding(
         self, verdict: TargetVerdict, rows: Index, at: Index, n: int, of_all: tuple[int, int] | None
@@ -232,19 +225,6 @@ class LabelCheck(TargetCheck):
         """The verdict on rows outside the sample."""
         X = self.reader.design(typed)
         return self._reconsidered(self.verdict.judge(self.forecast.again(X), given), X)
-
-    def scores(self, verdict: LabelVerdict) -> dict[str, Any]:
-        """P(wrong), the likelihood, the temperature, the odds, by which rows rank, and the likelier class."""
-        guess, nll = verdict.log_p.argmax(1), verdict.nll
-        named = (verdict.wrong > 0.5) & (guess != verdict.y)
-        judged = verdict.predictable.classes[verdict.y] & verdict.judged
-        return {
-            "label_wrong": np.where(judged, verdict.wrong, np.nan),
-            "label_nll": nll,
-            "temperature": verdict.temperature,
-            "odds": np.where(named, nll, -np.inf),
-            "suggested": np.where(named, guess, -1),
-        }
 
     def finding(self, verdict: LabelVerdict, rows: Index, at: Index, n: int, of_all: tuple[int, int] | None) -> Finding:
         """The labels that are probably wrong."""

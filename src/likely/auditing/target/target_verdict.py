@@ -97,6 +97,16 @@ class TargetVerdict:
         """The negative log-likelihood of every target."""
         return student_nll(self.u - self.mean, self.scale, self.df)
 
+    @property
+    def scores(self) -> dict[str, Array]:
+        """What is written of every row."""
+        return {"target_wrong": self.wrong, "target_nll": self.nll, "expected": self.squash.back(self.mean)}
+
+    @property
+    def marks(self) -> dict[str, Array]:
+        """What else is kept of the rows of a block: by what rows rank."""
+        return {"odds": self.odds}
+
     def forecast(self, X: NDArray[np.floating], mean: Array, scale: Array | None) -> tuple[Array, Array]:
         """What is expected of further rows, and its scale, by what models expect."""
         if self.line is None:

@@ -34,30 +34,24 @@ def wrong_labels(
     more than these.
     """
     y, names = verdict.y, np.asarray(classes, dtype=object)
-    guess = verdict.log_p.argmax(1)
-    doubted = (verdict.wrong > 0.5) & (guess != y)
-    place = dict(zip(rows.tolist(), range(len(rows)), strict=True))
+    guess = verdict.suggested
+    doubted = guess >= 0
     pairs = names[y] + " → " + names[guess]
     counts = pd.Series(pairs[doubted], dtype=object).value_counts()
 
     def explain(top: Places) -> Iterator[Explained]:
-        for row in top.tolist():
-            yield _explained(verdict, classes, place[row], shared=counts[pairs[place[row]]] >= _SHARED)
+        for place in np.searchsorted(rows, top).tolist():
+            yield _explained(verdict, classes, place, shared=counts[pairs[place]] >= _SHARED)
 
     count, total = (int(doubted.sum()), len(rows)) if of_all is None else of_all
     unjudged = [classes[c] for c in np.unique(y) if not verdict.predictable.classes[c]]
-    judged = verdict.predictable.classes[y] & verdict.judged
     table = counts.head(10).to_frame("rows").rename_axis("given → predicted")
     return Finding(
         "labels",
         "Labels that are probably wrong",
         _sentence(verdict, count, total, unjudged, by),
-        scores={
-            "label_wrong": spread_out(np.where(judged, verdict.wrong, np.nan), rows, n),
-            "label_nll": spread_out(verdict.nll, rows, n),
-            "temperature": spread_out(verdict.temperature, rows, n),
-            "suggested": spread_out(np.where(doubted, names[guess], ""), rows, n, ""),
-        },
+        scores={name: spread_out(values, rows, n) for name, values in verdict.scores.items()}
+        | {"suggested": spread_out(np.where(doubted, names[guess], ""), rows, n, "")},
         numbers={
             "rows": count,
             "judged": verdict.judged,

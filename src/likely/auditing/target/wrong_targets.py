@@ -48,11 +48,8 @@ def wrong_targets(
         "targets",
         "Targets that are probably wrong",
         _sentence(verdict, count, total, target),
-        scores={
-            "target_wrong": certainty,
-            "target_nll": spread_out(verdict.nll, rows, n),
-            "expected": spread_out(squash.back(verdict.mean), rows, n),
-        },
+        scores={name: spread_out(values, rows, n) for name, values in verdict.scores.items()}
+        | {"target_wrong": certainty},
         numbers={
             "rows": count,
             "judged": verdict.predictable,
