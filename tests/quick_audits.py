@@ -2,13 +2,11 @@
 
 import pytest
 
-from likely.auditing.target import folds, label_forecast, target_forecast
+from likely.auditing.target import forecasts, held_out
 
 
 def small_models_of(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give the audits of a test fewer folds, trees and kinds of models."""
-    for module in (folds, label_forecast, target_forecast):
-        monkeypatch.setattr(module, "FOLDS", 3)
-    for name, few in {"TREES": 20, "ROUNDS": 40, "DEALS": 1}.items():
-        monkeypatch.setattr(label_forecast, name, few)
-    monkeypatch.setattr(target_forecast, "FEW", 0)
+    monkeypatch.setattr(held_out, "FOLDS", 3)
+    for name, few in {"TREES": 20, "ROUNDS": 40, "DEALS": 1, "FEW": 0}.items():
+        monkeypatch.setattr(forecasts, name, few)

@@ -24,12 +24,11 @@ from experiments.entries import Bar, Context, Result
 from likely._page import Table
 from likely.auditing import audit
 from likely.auditing.checks.copies import find_twins
-from likely.auditing.columns.kinds import Columns, for_a_line, read_columns
+from likely.auditing.columns.kinds import Columns, read_columns
 from likely.auditing.columns.scale import Squash
 from likely.auditing.odd_rows.odd_rows import odd_rows
-from likely.auditing.target.label_forecast import classify
+from likely.auditing.target.forecasts import classify, regress
 from likely.auditing.target.label_verdict import judge_labels
-from likely.auditing.target.target_forecast import regress
 from likely.auditing.target.target_verdict import TargetVerdict, judge_targets
 
 SHARES = (0.02, 0.05, 0.1)
@@ -105,7 +104,7 @@ def planted_targets(name: str, seeds: range, context: Context) -> Iterator[dict[
             squash = Squash.of(given)
             u = squash(given)
             forecast = regress(X, u, seed)
-            verdict = judge_targets(forecast.mean, u, for_a_line(X), seed, scale=forecast.scale, squash=squash)
+            verdict = judge_targets(forecast.mean, u, X, seed, scale=forecast.scale, squash=squash)
             mean = squash.back(forecast.mean)
             found = {"likely": verdict.odds, "cleanlab": _outre(given, mean), "residual": np.abs(given - mean)}
             ideal = {"ideal": _ideal(verdict, rng)} if planted[0] == "a" else {}

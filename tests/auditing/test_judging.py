@@ -17,9 +17,9 @@ from likely.auditing.checks.copies import find_twins
 from likely.auditing.checks.leaks import tells
 from likely.auditing.columns.kinds import read_columns
 from likely.auditing.columns.scale import Squash
-from likely.auditing.target.folds import by_content
-from likely.auditing.target.label_forecast import classify
+from likely.auditing.target.forecasts import classify
 from likely.auditing.target.label_verdict import judge_labels
+from likely.auditing.target.target_check import by_content
 from likely.auditing.target.target_verdict import judge_targets
 
 Array = Any

@@ -43,7 +43,7 @@ def test_wrong_units_are_found_and_named() -> None:
     assert set(rows(audit, "targets")) >= {3, 8}
     assert len(rows(audit, "targets")) <= 6
     suspect = next(s for s in audit.suspects if s.row == 3 and s.kind == "targets")
-    assert ("unit", "÷ 1,000") in [(reason.what, reason.value) for reason in suspect.reasons]
+    assert ("unit", "÷1,000") in [(reason.what, reason.value) for reason in suspect.reasons]
     assert audit.scores["target_wrong"][3] > 0.9
 
 
@@ -161,14 +161,6 @@ def test_a_noisy_region_is_named() -> None:
     assert groups.numbers["groups"][0]["where"].startswith(("age > 3", "30"))
     quiet = next(f for f in likely.audit(houses(1500), target="price").findings if f.name == "groups")
     assert not any(group["loss"] > 2 * group["rest"] for group in quiet.numbers["groups"])
-
-
-def test_recalibration_brings_coverage_closer() -> None:
-    table = houses(1000)
-    table["price"] += 40 * np.random.default_rng(0).standard_t(2, 1000)
-    numbers = next(f for f in likely.audit(table, target="price").findings if f.name == "calibration").numbers
-    assert numbers["after"]["area"] < numbers["before"]["area"]
-    assert numbers["after"]["nll"] < numbers["before"]["nll"]
 
 
 def test_the_same_seed_gives_the_same_audit() -> None:

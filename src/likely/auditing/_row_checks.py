@@ -25,7 +25,7 @@ from likely.auditing.odd_rows.odd_rows import NAMED, Certainty, OddRows
 from likely.auditing.results.finding import Finding
 from likely.auditing.results.spread import Spread
 from likely.auditing.sample import Sample, Told
-from likely.auditing.target.target_check import LabelCheck, TargetCheck, TargetData
+from likely.auditing.target.target_check import LabelCheck, NumberCheck
 
 MAX_COPIED = 100_000_000  # rows of which exact copies are looked for: 16 bytes for each are in memory
 _BATCH_ROWS = 1 << 20  # rows whose scores are read at a time
@@ -151,18 +151,16 @@ class OddRowCheck(RowCheck):
 
 
 class WrongTargetCheck(RowCheck):
-    """Targets or labels that are probably wrong, and what else their models tell: calibration, leaks, groups."""
+    """Targets or labels that are probably wrong, and what else their models tell: leaks and groups."""
 
     @classmethod
     def fit(cls, sample: Sample) -> Self | None:
         if sample.target is None:
             return None
-        groups, identities = sample.twins.groups, sample.identities
-        data = TargetData.of(sample.columns, groups, sample.target, sample.seed, sample.progress, identities)
-        return cls(sample, TargetCheck.fit(data) if sample.task == "regression" else LabelCheck.fit(data))
+        return cls(sample, NumberCheck(sample) if sample.task == "regression" else LabelCheck(sample))
 
     def scorer(self) -> Score:
-        return self.fitted.further.score
+        return self.fitted.score
 
     def judge(self, part: pd.DataFrame) -> Judged:
         labels = isinstance(self.fitted, LabelCheck)
@@ -177,7 +175,7 @@ class WrongTargetCheck(RowCheck):
     def tell(self, told: Told, count: int | None) -> Iterator[Finding | None]:
         finding = self.fitted.tell(told, count, self.sample.rows)
         yield finding
-        yield from self.fitted.others()
+        yield self.fitted.leaks()
         of_sample = {name: scores[: len(self.sample)] for name, scores in finding.scores.items()}
         yield groups_of(self.sample, replace(finding, scores=of_sample))
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.special import log_softmax
 from sklearn.decomposition import PCA
 
+from likely._page import Picture, Table
+from likely._page.svg import SERIES, panel, styled, to_svg
 from likely._rows.reading.read_table import read_array
 from likely._rows.reading.table import counted, readable
+from likely._typing import Array, Index
 from likely.auditing.checks.copies import find_twins, repeated_rows
 from likely.auditing.checks.order import order
 from likely.auditing.checks.overview import balance
@@ -19,10 +24,13 @@ from likely.auditing.columns.kinds import Columns, read_columns
 from likely.auditing.odd_rows.odd_rows import odd_rows
 from likely.auditing.results.audit import Audit, Progress
 from likely.auditing.results.finding import Finding
-from likely.auditing.target.calibration import classifier_calibration
-from likely.auditing.target.label_verdict import judge_labels, wrong_labels
+from likely.auditing.target.label_verdict import LabelVerdict, judge_labels
+from likely.auditing.target.wrong_labels import wrong_labels
+from likely.metrics import brier_score, expected_calibration_error, negative_log_likelihood
+from likely.plots import ReliabilityDisplay
 
 _DIRECTIONS = 50  # of the features, along which odd rows and copies are looked for
+_SHOWN = 50_000  # rows that speak for the calibration of all
 _ORDERED = 10  # of them, those that are looked at for what their order tells
 _FITTED = 20_000  # rows, about, that tell the directions
 
@@ -62,8 +70,8 @@ def audit_logits(
     overview = f"{counted(n, 'row')}.{sentence}"
     findings = [
         Finding("overview", "Overview", overview, numbers={"rows": n, **numbers}, tables=tuple(tables)),
-        wrong_labels(verdict, y, names, np.arange(n), n, "the logits"),
-        classifier_calibration(z, y, verdict),
+        wrong_labels(verdict, names, np.arange(n), n, "the logits"),
+        _calibration(z, verdict),
         repeated_rows(columns, twins, None),
         odd_rows(columns, set(), twins.first, named=False),
         order(ordered, "label"),
@@ -90,3 +98,44 @@ def _directions(x: NDArray[np.floating]) -> Columns:
         x = PCA(_DIRECTIONS, svd_solver="covariance_eigh").fit(x[:: max(1, len(x) // _FITTED)]).transform(x)
     names = [f"direction {j}" for j in range(x.shape[1])]
     return Columns(dict.fromkeys(names, "number"), pd.DataFrame(x, columns=names), ())
+
+
+def _calibration(logits: NDArray[np.floating], verdict: LabelVerdict) -> Finding:
+    """Before: the model's own probabilities. After: those at the predicted temperatures, fitted to other rows."""
+    some = np.random.RandomState(0).permutation(len(verdict.y))[:_SHOWN]
+    labels = verdict.y[some]
+    probabilities = np.exp(log_softmax(logits[some].astype(np.float64), axis=1)), verdict.expected(some)
+    before, after = (
+        {
+            "ece": expected_calibration_error(labels, p),
+            "nll": float(negative_log_likelihood(labels, p)),
+            "brier": float(brier_score(labels, p)),
+        }
+        for p in probabilities
+    )
+    frame = pd.DataFrame([before, after], index=pd.Index(["before", "after recalibration"], name="predictions"))
+    was, now = before["ece"], after["ece"]
+    what = "After recalibration, the ECE (expected calibration error, the mean gap between confidence and accuracy)"
+    caption = "On rows held out from both the model and the recalibration; lower is better."
+    return Finding(
+        "calibration",
+        "Calibration of the model",
+        f"{what} stays about the same: {was:.3f} before, {now:.3f} after."
+        if was <= now < 1.1 * was
+        else f"{what} {'falls' if now < was else 'rises'} from {was:.3f} to {now:.3f}.",
+        numbers={"before": before, "after": after},
+        tables=(Table(frame, caption, digits=3),),
+        pictures=(partial(_reliability, labels, *probabilities),),
+    )
+
+
+@styled
+def _reliability(y: Index, before: Array, after: Array) -> Picture:
+    figure, axes = panel(4.6, 4.2)
+    for p, name, colour in ((before, "before", SERIES[4]), (after, "after", SERIES[1])):
+        ReliabilityDisplay.from_predictions(y, p, name=name, ax=axes, histogram=False, color=colour)
+    return Picture(
+        to_svg(figure),
+        "Accuracy over confidence before and after recalibration",
+        "On the dashed line, confidence equals accuracy.",
+    )

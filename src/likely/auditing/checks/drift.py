@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -10,12 +9,11 @@ import numpy as np
 import pandas as pd
 from scipy.stats import chi2_contingency, ks_2samp, norm
 from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.metrics import roc_auc_score
-from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
+from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold, cross_val_score
 
 from likely._page import Table as Shown
 from likely._rows.reading.table import Table, listed
-from likely._typing import Mask, Places
+from likely._typing import Mask
 from likely.auditing.checks.copies import ORDINARY
 from likely.auditing.checks.holm import SURE, holm
 from likely.auditing.columns.kinds import MODELLED, Columns, design, read_columns
@@ -64,14 +62,17 @@ def drift(frame: pd.DataFrame, test: Table, target: str | None, id: str | None =
     words = [f"{sentence}." for sentence in moved["words"][:_TOLD]] or ["No single column differs."]
     more = len(moved) - _TOLD
     words += [f"{more:,} more columns differ." if more > 1 else "One more column differs."] if more > 0 else []
-    lines = pd.DataFrame(
-        {"what differs": moved["words"], "distance": moved["distance"], "p, corrected": moved["p"].map("{:.2g}".format)}
-    ).head(_SHOWN)
+    moved["p, corrected"] = moved["p"].map("{:.2g}".format)
+    lines = moved.rename(columns={"words": "what differs"})[["what differs", "distance", "p, corrected"]].head(_SHOWN)
     caption = f"Columns that differ in {test.name}, 0 for not at all and 1 for entirely."
-    distances = {str(name): round(float(distance), 4) for name, distance in moved["distance"].items()}
     return told(
         " ".join([_verdict(auc, error, test.name), *parts, *words]),
-        numbers={**numbers, "auc": round(auc, 4), "error": round(error, 4), "columns": distances},
+        numbers={
+            **numbers,
+            "auc": round(auc, 4),
+            "error": round(error, 4),
+            "columns": moved["distance"].round(4).to_dict(),
+        },
         tables=(Shown(lines, caption, digits=2),) if len(moved) else (),
     )
 
@@ -89,33 +90,27 @@ def _verdict(auc: float, error: float, name: str) -> str:
 
 
 def told_apart(both: Columns, second: Mask, leave_out: set[str]) -> tuple[float, float]:
-    """Cross-validate trees that tell the rows of two tables apart."""
-    kinds = {name: kind for name, kind in both.kinds.items() if name not in leave_out}
-    X, _ = design(both.typed, kinds)
-    if not X.shape[1]:
+    """Cross-validate trees that tell the rows of two tables apart: their AUC, and its standard error.
+
+    A row of both tables is in one fold, or trees would take it for the other's, unless copies are ordinary.
+    """
+    names = [name for name in both.named(*MODELLED) if name not in leave_out]
+    if not names:
         return 0.5, 0.0
-    aucs = []
-    for fit, held in _folds(both.typed[[name for name in both.named(*MODELLED) if name in kinds]], second):
-        trees = HistGradientBoostingClassifier(
-            max_iter=_ROUNDS, max_leaf_nodes=15, learning_rate=0.15, early_stopping=False, random_state=0
-        )
-        scores = trees.fit(X[fit], second[fit]).predict_proba(X[held])[:, 1]
-        # Levels of different folds are not comparable: an AUC of all folds together would be too low.
-        aucs.append(roc_auc_score(second[held], scores))
-    auc = float(np.mean(aucs))
-    m, n = int(second.sum()), int((~second).sum())
-    overlap = 1 + _FOLDS / (_FOLDS - 1)  # of the rows that the models of two folds are fitted to
-    return auc, float(np.sqrt(overlap * (m + n + 1) / (12 * m * n)))
-
-
-def _folds(table: pd.DataFrame, second: Mask) -> Iterator[tuple[Places, Places]]:
-    """Rows to fit and rows held out; a row of both tables is in one fold, or trees would take it for the other's."""
-    rows = pd.util.hash_pandas_object(table, index=False).to_numpy()
+    X, _ = design(both.typed, {name: both.kinds[name] for name in names})
+    rows = pd.util.hash_pandas_object(both.typed[names], index=False).to_numpy()
     here, there = rows[~second], rows[second]
     copies = max(float(pd.Series(part).duplicated().mean()) for part in (here, there))
-    if copies < ORDINARY and np.isin(there, here).any():
-        return StratifiedGroupKFold(_FOLDS, shuffle=True, random_state=0).split(rows, second, rows)
-    return StratifiedKFold(_FOLDS, shuffle=True, random_state=0).split(rows, second)
+    grouped = copies < ORDINARY and np.isin(there, here).any()
+    folds = (StratifiedGroupKFold if grouped else StratifiedKFold)(_FOLDS, shuffle=True, random_state=0)
+    trees = HistGradientBoostingClassifier(
+        max_iter=_ROUNDS, max_leaf_nodes=15, learning_rate=0.15, early_stopping=False, random_state=0
+    )
+    # Levels of different folds are not comparable: an AUC of all folds together would be too low.
+    splits = folds.split(rows, second, rows if grouped else None)
+    aucs = cross_val_score(trees, X, second, cv=splits, scoring="roc_auc")
+    overlap = 1 + _FOLDS / (_FOLDS - 1)  # of the rows that the models of two folds are fitted to
+    return float(aucs.mean()), float(np.sqrt(overlap * (len(rows) + 1) / (12 * len(here) * len(there))))
 
 
 def differs(column: pd.Series[Any], kind: str, second: Mask, name: str) -> Difference:
@@ -128,16 +123,13 @@ def differs(column: pd.Series[Any], kind: str, second: Mask, name: str) -> Diffe
     """
     gap = column.isna().to_numpy()
     here, there = float(gap[~second].mean()), float(gap[second].mean())
-    table = np.array([[np.sum(gap & (second == side)), np.sum(~gap & (second == side))] for side in (False, True)])
-    gaps = float(chi2_contingency(table, correction=False).pvalue) if table.sum(0).min() >= _EXPECTED else 1.0
-    by_value = _levels if kind == "category" else _numbers
-    of_values = by_value(column[~gap], second[~gap], name, dates=kind == "date")
-    p = min(1.0, 2 * min(gaps, of_values.p_value))
-    if gaps < of_values.p_value and abs(there - here) > of_values.distance:
-        return Difference(
-            p, abs(there - here), f"{column.name} is missing in {there:.0%} of {name}, here in {here:.0%}"
-        )
-    return Difference(p, of_values.distance, of_values.words)
+    gaps = _levels(pd.Series(gap), second, name)
+    by_value = _levels if kind == "category" else partial(_numbers, dates=kind == "date")
+    worse = by_value(column[~gap], second[~gap], name)
+    p = min(1.0, 2 * min(gaps.p_value, worse.p_value))
+    if gaps.p_value < worse.p_value and gaps.distance > worse.distance:
+        worse = gaps._replace(words=f"{column.name} is missing in {there:.0%} of {name}, here in {here:.0%}")
+    return worse._replace(p_value=p)
 
 
 def _numbers(column: pd.Series[Any], second: Mask, name: str, *, dates: bool) -> Difference:
@@ -147,7 +139,7 @@ def _numbers(column: pd.Series[Any], second: Mask, name: str, *, dates: bool) ->
         return Difference(1.0, 0.0, "")
     test = ks_2samp(here, there, method="asymp")
     (low, before, high), (low_there, after, high_there) = (np.quantile(part, _QUARTILES) for part in (here, there))
-    shown = [_date(float(median)) if dates else number(float(median)) for median in (after, before)]
+    shown = [str(np.datetime64(round(day), "D")) if dates else number(day) for day in (float(after), float(before))]
     medians = f"in {name}: median {shown[0]}, here {shown[1]}"
     if test.statistic < _CLEAR:
         words = f"{column.name} differs slightly {medians}"
@@ -160,23 +152,17 @@ def _numbers(column: pd.Series[Any], second: Mask, name: str, *, dates: bool) ->
     return Difference(float(test.pvalue), float(test.statistic), words)
 
 
-def _date(day: float) -> str:
-    return f"{pd.Timestamp('1970-01-01') + pd.Timedelta(days=min(max(day, -1e5), 1e5)):%Y-%m-%d}"
-
-
-def _levels(column: pd.Series[Any], second: Mask, name: str, *, dates: bool) -> Difference:
-    del dates
+def _levels(column: pd.Series[Any], second: Mask, name: str) -> Difference:
     codes, levels = pd.factorize(column)
     counts = np.array([np.bincount(codes[second == side], minlength=len(levels)) for side in (False, True)])
     if not counts.sum(1).all() or len(levels) < 2:
         return Difference(1.0, 0.0, "")
     rare = counts.sum(0) * counts.sum(1).min() / counts.sum() < _EXPECTED
     merged = np.column_stack([counts[:, ~rare], counts[:, rare].sum(1)])
-    merged = merged[:, merged.sum(0) > 0]
+    merged = merged[:, merged.sum(0) >= _EXPECTED]
     p = float(chi2_contingency(merged, correction=False).pvalue) if merged.shape[1] > 1 else 1.0
     here, there = counts / counts.sum(1, keepdims=True)
-    apart = merged / merged.sum(1, keepdims=True)
-    distance = float(0.5 * np.abs(apart[0] - apart[1]).sum())
+    distance = float(0.5 * np.abs(np.diff(merged / counts.sum(1, keepdims=True), axis=0)).sum())
     new = np.flatnonzero(here == 0)
     if there[new].sum() > 0.5 * distance:
         named = listed([f"{levels[j]} ({counts[1, j]:,})" for j in new[np.argsort(-counts[1, new])]], most=3)

@@ -8,12 +8,14 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 from scipy.stats import rankdata
-from sklearn.tree import DecisionTreeClassifier
+from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import PredefinedSplit, cross_val_predict
+from sklearn.tree import DecisionTreeRegressor
 
 from likely._page import Table
 from likely._rows.reading.table import listed
 from likely._typing import Array, Places
-from likely.auditing.columns.kinds import Columns, as_numbers
+from likely.auditing.columns.kinds import MODELLED, Columns, as_numbers
 from likely.auditing.identities.identity import Identity
 from likely.auditing.results.finding import Finding, percent
 
@@ -23,9 +25,9 @@ _FOLDS = 5
 _DEPTH = 6  # halvings of the rows by the column's value: at most 64 bins
 _PULL = 1.0  # rows that the bin around a bin counts for in its mean
 _SMALL = 1_000  # rows up to which bins are too wide to cut where labels change, and a tree is tried, too
-_LEAF, _DOUBT = 4, 0.2  # rows in a leaf of the tree, at least, and rows of doubt in each
+_LEAF, _DOUBT = 4, 0.02  # rows in a leaf of the tree, at least, and the share of labels that no leaf tells
 _FEWEST = 10  # rows to learn from and to be measured on
-_SUMS = 3  # sums of columns that are told
+_SUMS, _SHOWN = 3, 12  # sums of columns, and columns, that are told
 
 
 def leaking_columns(
@@ -42,9 +44,7 @@ def leaking_columns(
     ``y`` holds class numbers or squashed targets of ``rows``, the rows that have a target; ``sums`` are identities that
     the target is in.
     """
-    names = [
-        n for n, kind in columns.kinds.items() if n != target and kind not in ("constant", "empty", "text", "name")
-    ]
+    names = [name for name in columns.named(*MODELLED, "identifier") if name != target]
     most = min(MAX_ROWS, max(_LEAST_ROWS, MAX_VALUES // max(len(names), 1)))
     some = np.sort(np.random.RandomState(0).permutation(len(rows))[:most])
     by_column = {name: tells(as_numbers(columns.typed[name])[0][rows[some]], y[some], labels=labels) for name in names}
@@ -52,9 +52,11 @@ def leaking_columns(
     table = table.sort_values("share", ascending=False, kind="stable")
     leaks = [str(name) for name in table.index[table["share"] >= _GIVES_AWAY]]
     together = [[n for n in columns.kinds if n in identity.members and n != target] for identity in sums]
-    first = table.head(12)
-    shares = [percent(share, error) for share, error in zip(first["share"], first["error"], strict=True)]
-    shown = pd.DataFrame({"explained alone": shares}, index=pd.Index(first.index, name="column"))
+    shares = [percent(told.share, told.error) for told in table.head(_SHOWN).itertuples()]
+    shown = pd.DataFrame({"explained alone": shares}, index=table.index[:_SHOWN].rename("column"))
+    caption = (
+        f"Share of the variation of {target} that a column explains alone, on held-out rows, with its standard error."
+    )
     return Finding(
         "leaks",
         "Columns that give the target away",
@@ -62,39 +64,25 @@ def leaking_columns(
         numbers={
             "columns": leaks,
             "together": together,
-            "told": {str(name): round(float(share), 4) for name, share in table["share"].items()},
-            "error": {str(name): round(float(error), 4) for name, error in table["error"].items()},
+            "told": table["share"].round(4).to_dict(),
+            "error": table["error"].round(4).to_dict(),
         },
-        tables=(
-            Table(
-                shown,
-                f"Share of the variation of {target} that a column explains alone, on held-out rows, "
-                "with its standard error.",
-            ),
-        )
-        if len(shown)
-        else (),
+        tables=(Table(shown, caption),) if len(shown) else (),
     )
 
 
 def _told(target: str, leaks: list[str], together: list[list[str]], table: pd.DataFrame) -> str:
-    parts = []
+    parts = [f"{listed(names, last=' and ')} together give {target} exactly." for names in together[:_SUMS]]
     if leaks:
         verb = "predicts" if len(leaks) == 1 else "predict"
-        parts.append(f"{listed(leaks, last=' and ')} alone {verb} {target} almost perfectly.")
-    parts += [f"{listed(names, last=' and ')} together give {target} exactly." for names in together[:_SUMS]]
-    if not parts:
-        return f"No column alone gives {target} away." + _most(table)
-    known = "it" if len(leaks) == 1 and not together else "they"
-    return " ".join([*parts, f"Will {known} be known when the model is used?"])
-
-
-def _most(table: pd.DataFrame) -> str:
-    """The column that tells most, where that is more than chance."""
+        parts.insert(0, f"{listed(leaks, last=' and ')} alone {verb} {target} almost perfectly.")
+    if parts:
+        known = "it" if len(leaks) == 1 and not together else "they"
+        return " ".join([*parts, f"Will {known} be known when the model is used?"])
+    told = f"No column alone gives {target} away."
     if not len(table) or table["share"].iloc[0] <= 2 * table["error"].iloc[0]:
-        return ""
-    share, error = table.iloc[0]
-    return f" {table.index[0]} alone explains most: {percent(share, error)}."
+        return told
+    return f"{told} {table.index[0]} alone explains most: {percent(*table.iloc[0])}."
 
 
 class Told(NamedTuple):
@@ -119,7 +107,7 @@ def tells(x: Array, y: Array, *, labels: bool) -> Told:
     if n < 2 * _FEWEST or len(np.unique(y)) < 2:
         return Told(0.0, 0.0)
     folds = np.random.RandomState(0).permutation(n) % _FOLDS
-    losses = _label_losses(x, y, folds) if labels else _target_losses(x, y - y.mean(), folds)
+    losses = _losses(x, y if labels else y - y.mean(), folds, labels=labels)
     chosen = _choose(losses, folds)
     base, left = losses[0], losses[chosen, np.arange(n)]
     whole = max(float(base.sum()), 1e-300)
@@ -128,58 +116,36 @@ def tells(x: Array, y: Array, *, labels: bool) -> Told:
     return Told(max(share, 0.0), error)
 
 
-def _label_losses(x: Array, y: Array, folds: Places) -> Array:
-    """The NLL of every row's label at every depth, by the shares of labels in its bin in the other folds."""
-    classes, labels = np.unique(y, return_inverse=True)
-    p = np.full(len(x), 1 / len(classes))
+def _losses(x: Array, y: Array, folds: Places, *, labels: bool) -> Array:
+    """The loss of every row at every depth, by its bin in the other folds, and of a model: a line, or a tree.
+
+    The loss is the NLL of a label by the shares of labels, and else the squared error of the mean.
+    """
+    ones = np.ones(len(x))
+    classes, codes = np.unique(y, return_inverse=True) if labels else (np.zeros(1), np.zeros(len(x), np.int64))
+    expected = ones / len(classes) if labels else 0 * ones
     losses = []
     for bins in _bins(x):
-        same = _others(np.ones(len(x)), bins * len(classes) + labels, folds)
-        p = (same + _PULL * p) / (_others(np.ones(len(x)), bins, folds) + _PULL)
-        losses.append(-np.log(p))
-    if len(x) <= _SMALL:
-        losses.insert(1, -np.log(_cut(x, labels, folds)))
-    return np.asarray(losses)
-
-
-def _cut(x: Array, labels: Places, folds: Places) -> Array:
-    """The probability of every row's label by a tree on the other folds, which cuts where labels change."""
-    probability = np.empty(len(x))
-    for fold in range(_FOLDS):
-        fit, held = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
-        tree = DecisionTreeClassifier(min_samples_leaf=_LEAF, max_leaf_nodes=2**_DEPTH, random_state=0)
-        leaf = tree.fit(x[fit, None], labels[fit]).apply(x[fit, None])
-        counts = np.zeros((tree.tree_.node_count, int(labels.max()) + 1))
-        np.add.at(counts, (leaf, labels[fit]), 1)
-        share = (counts.sum(0) + 1) / (len(fit) + counts.shape[1])
-        smooth = (counts + _DOUBT * share) / (counts.sum(1, keepdims=True) + _DOUBT)
-        probability[held] = smooth[tree.apply(x[held, None]), labels[held]]
-    return probability
-
-
-def _target_losses(x: Array, y: Array, folds: Places) -> Array:
-    """The squared error of every row at every depth, by the mean of its bin in the other folds, and of a line."""
-    mean = np.zeros(len(x))
-    losses = []
-    for bins in _bins(x):
-        count = _others(np.ones(len(x)), bins, folds)
-        mean = (_others(y, bins, folds) + _PULL * mean) / (count + _PULL)
-        losses.append(np.square(y - mean))
-    losses.insert(1, np.square(y - _line(x, y, folds)))
+        total = _others(ones if labels else y, bins * len(classes) + codes, folds)
+        expected = (total + _PULL * expected) / (_others(ones, bins, folds) + _PULL)
+        losses.append(-np.log(expected) if labels else np.square(y - expected))
+    if not labels:
+        losses.insert(1, np.square(y - _line(x, y, folds)))
+    elif len(x) <= _SMALL:
+        tree = DecisionTreeRegressor(min_samples_leaf=_LEAF, max_leaf_nodes=2**_DEPTH, random_state=0)
+        shares = cross_val_predict(
+            tree, x[:, None], codes[:, None] == np.arange(len(classes)), cv=PredefinedSplit(folds)
+        )
+        sure = shares.reshape(len(x), -1)[np.arange(len(x)), codes]
+        losses.insert(1, -np.log((1 - _DOUBT) * sure + _DOUBT * np.bincount(codes)[codes] / len(x)))
     return np.asarray(losses)
 
 
 def _line(x: Array, y: Array, folds: Places) -> Array:
     """A straight line through the other folds; a missing value counts as the median, and far ones as less far."""
     middle, high = np.nanquantile(x, [0.5, 0.84])
-    step = float(high - middle) or 1.0
-    z = np.clip(np.nan_to_num((x - middle) / step), -4, 4)
-    everywhere = np.zeros(len(x), np.int64)
-    count, sum_z, sum_y, sum_zz, sum_zy = (
-        _others(values, everywhere, folds) for values in (np.ones(len(x)), z, y, z * z, z * y)
-    )
-    slope = (sum_zy - sum_z * sum_y / count) / (sum_zz - np.square(sum_z) / count + _PULL)
-    return np.asarray(sum_y / count + slope * (z - sum_z / count))
+    z = np.clip(np.nan_to_num((x - middle) / (float(high - middle) or 1.0)), -4, 4)
+    return np.asarray(cross_val_predict(LinearRegression(), z[:, None], y, cv=PredefinedSplit(folds)))
 
 
 def _bins(x: Array) -> list[Places]:

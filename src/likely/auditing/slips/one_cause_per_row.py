@@ -9,7 +9,7 @@ import numpy as np
 
 from likely._rows.reading.table import counted
 from likely.auditing.results.finding import Finding, Reason, Suspect
-from likely.auditing.target.hints import SWAPPED
+from likely.auditing.target.counterfactuals import SWAPPED
 
 _JUDGED = ("targets", "labels")
 _SURE = 0.95  # the certainty of a row that surely breaks the pattern

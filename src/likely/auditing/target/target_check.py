@@ -1,261 +1,244 @@
-"""What is checked where a target is named: wrong targets or labels, calibration and leaks."""
+"""What is checked where a target is named: wrong targets or labels, and leaks."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, NamedTuple
+from abc import ABC, abstractmethod
+from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from likely._typing import Array, Index
+from likely._rows.contents import frame_keys
+from likely._typing import Array, Index, Mask
 from likely.auditing.checks.leaks import leaking_columns
-from likely.auditing.columns.kinds import ColumnReader, Columns, as_numbers, for_a_line, ranked
+from likely.auditing.columns.kinds import ColumnReader, as_kind, as_numbers, ranked
 from likely.auditing.columns.scale import Squash
-from likely.auditing.identities.functions import exact_values
-from likely.auditing.identities.identity import Identity, confirmed
-from likely.auditing.results.audit import Progress
+from likely.auditing.identities.functions import ExactRelations
+from likely.auditing.identities.identity import confirmed
 from likely.auditing.results.finding import Finding
-from likely.auditing.sample import Told
-from likely.auditing.target.calibration import classifier_calibration, regressor_calibration
-from likely.auditing.target.counterfactuals import Swap, fillings, has_gaps, spread_by_gaps, swaps
-from likely.auditing.target.folds import by_content
-from likely.auditing.target.further_rows import FurtherLabels, FurtherTargets
-from likely.auditing.target.label_forecast import LabelForecast, classify
-from likely.auditing.target.label_verdict import LabelVerdict, judge_labels, overall, reconsider, wrong_labels
-from likely.auditing.target.target_forecast import FITTED, WIDE, TargetForecast, regress
+from likely.auditing.sample import Sample, Told
+from likely.auditing.target.counterfactuals import Swap, deviation_by_gaps, fillings, swaps
+from likely.auditing.target.forecasts import WIDE, LabelForecast, TargetForecast, classify, regress
+from likely.auditing.target.held_out import FITTED
+from likely.auditing.target.label_verdict import LabelVerdict, judge_labels
 from likely.auditing.target.target_verdict import TargetVerdict, judge_targets
+from likely.auditing.target.wrong_labels import spread_out, wrong_labels
 from likely.auditing.target.wrong_targets import wrong_targets
 
 _CLASSES = 100  # more are no classification
 _FEWEST = 20  # rows with a target that a model can be fitted to
 
 
-class TargetData(NamedTuple):
-    """The rows of a sample that have a target: as numbers, and as a frame that the estimators of tables read.
+class TargetCheck(ABC):
+    """What is expected of a target or a label, and which of those given are probably wrong, by the rows of a sample.
 
-    ``rows`` are in an order that follows from what they hold.
+    ``rows`` are those that have a target, in an order that follows from what they hold; ``verdict`` is on them.
     """
 
-    columns: Columns
-    target: str
-    rows: Index
-    X: NDArray[np.float32]
-    frame: Any
-    groups: Index
-    reader: ColumnReader
-    seed: int
-    progress: Progress
-    sums: list[Identity]  # that the target is in
+    forecast: Any
+    verdict: Any
 
-    @classmethod
-    def of(
-        cls,
-        columns: Columns,
-        groups: Index,
-        target: str,
-        seed: int,
-        progress: Progress,
-        identities: Sequence[Identity] = (),
-    ) -> TargetData:
-        """Select the rows; rows of one group are never in different folds."""
-        rows = np.flatnonzero(columns.typed[target].notna().to_numpy())
+    def __init__(self, sample: Sample) -> None:
+        assert sample.target is not None
+        self.columns, self.target, self.seed = sample.columns, sample.target, sample.seed
+        self.reader = ColumnReader.of(self.columns, {self.target})
+        rows = np.flatnonzero(self.columns.typed[self.target].notna().to_numpy())
         if len(rows) < _FEWEST:
-            raise ValueError(f"only {len(rows)} rows have a {target}: {_FEWEST} or more are needed to judge it")
-        reader = ColumnReader.of(columns, {target})
-        if not reader.kinds:
-            raise ValueError(f"there is no column besides {target} that a model could read")
-        names = list(reader.kinds)
-        rows = by_content(columns.typed[[target, *names]], rows)
-        X = reader.design(columns.typed[names].iloc[rows])
-        frame = _frame(columns, names, rows) if len(names) <= WIDE and len(rows) <= FITTED else X
-        sums = [identity for identity in identities if target in identity.members]
-        return cls(columns, target, rows, X, frame, pd.factorize(groups[rows])[0], reader, seed, progress, sums)
-
-    def tell(self, share: float) -> None:
-        """Say how far the models are."""
-        self.progress("predicting out of fold", share)
-
-    def leaks(self, y: Any, *, labels: bool) -> Finding:
-        """The columns that tell the target by themselves."""
-        self.progress("looking for leaks", 0.0)
-        return leaking_columns(self.columns, self.target, y, self.rows, labels=labels, sums=self.sums)
+            raise ValueError(f"only {len(rows)} rows have a {self.target}: {_FEWEST} or more are needed to judge it")
+        if not self.reader.kinds:
+            raise ValueError(f"there is no column besides {self.target} that a model could read")
+        self.rows = by_content(self.columns.typed[[self.target, *self.reader.kinds]], rows)
+        self.X = self.reader.design(self.typed)
+        self.groups = pd.factorize(sample.twins.groups[self.rows])[0]  # rows of one group are in the same fold
+        self.sums = [identity for identity in sample.identities if self.target in identity.members]
 
     @property
-    def places(self) -> Index:
-        """Of each row of the sample its place among these rows, -1 for one without a target, and for none."""
-        places = np.full(len(self.columns.typed) + 1, -1)
-        places[self.rows] = np.arange(len(self.rows))
-        return places
+    def typed(self) -> pd.DataFrame:
+        """The columns of the rows, with their own types."""
+        return self.columns.typed.iloc[self.rows]
+
+    @abstractmethod
+    def given(self, column: pd.Series[Any]) -> tuple[Any, Mask]:
+        """What is judged of each row of a block, and whether it is there."""
+
+    @abstractmethod
+    def judge_new(self, typed: pd.DataFrame, given: Any) -> Any:
+        """The verdict on rows outside the sample."""
+
+    @abstractmethod
+    def finding(self, verdict: Any, rows: Index, at: Index, n: int, of_all: tuple[int, int] | None) -> Finding:
+        """What is told of ``rows``, of ``n`` rows that are told of; ``at`` are their places in the sample."""
+
+    @abstractmethod
+    def leaks(self) -> Finding:
+        """The columns that tell the target by themselves."""
+
+    def judge(self, frame: pd.DataFrame, typed: pd.DataFrame, places: Index) -> tuple[Any, Index, Index]:
+        """The verdict on the rows that have a target, these rows, and their places in the sample's verdict, or -1."""
+        given, there = self.given(frame[self.target])
+        rows = np.flatnonzero(there)
+        of_sample = np.full(len(self.columns.typed) + 1, -1)
+        of_sample[self.rows] = np.arange(len(self.rows))
+        at = of_sample[places[rows]]
+        arrays = {name: getattr(self.verdict, name)[at] for name in self.verdict.ROWS}
+        new = np.flatnonzero(at < 0)
+        if len(new):
+            judged = self.judge_new(typed.iloc[rows[new]], given[rows[new]])
+            for name, values in arrays.items():
+                values[new] = getattr(judged, name)
+        return replace(self.verdict, **arrays), rows, at
+
+    def score(self, block: pd.DataFrame, typed: pd.DataFrame, places: Index) -> dict[str, Any]:
+        """The scores of the rows of a block, and the odds by which they rank."""
+        verdict, rows, _ = self.judge(block, typed, places)
+        scores = verdict.scores | verdict.marks
+        elsewhere = {"odds": -np.inf, "target_wrong": 0.0, "suggested": -1}
+        return {
+            name: spread_out(values, rows, len(block), elsewhere.get(name, np.nan)) for name, values in scores.items()
+        }
+
+    def tell(self, told: Told, count: int | None = None, rows: int = 0) -> Finding:
+        """The finding about the sample and further rows; ``count`` of all ``rows`` are wrong, if there are more."""
+        verdict, own, at = self.judge(told.columns.typed, told.columns.typed, told.places)
+        return self.finding(verdict, own, at, len(told.frame), None if count is None else (count, rows))
 
 
-@dataclass(frozen=True)
-class TargetCheck:
-    """Expected targets of a sample, and which of those given are probably wrong."""
+class NumberCheck(TargetCheck):
+    """Expected targets, and which are probably wrong."""
 
-    data: TargetData
-    u: Array  # squashed
-    squash: Squash
     forecast: TargetForecast
     verdict: TargetVerdict
 
-    @classmethod
-    def fit(cls, data: TargetData) -> TargetCheck:
-        """Predict targets out of fold, and judge them."""
-        y = data.columns.typed[data.target].to_numpy(np.float64)
-        squash = Squash.of(y[data.rows])
-        u = squash(y[data.rows])
-        forecast = regress(data.frame, u, data.seed, data.tell, data.groups)
-        data.progress("judging targets", 0.0)
-        widen = spread_by_gaps(data.frame, forecast.mean, forecast.again, data.seed)
-        names = [name for name in data.columns.named("number") if name != data.target]
-        numbers = [y, *(data.columns.typed[name].to_numpy() for name in names)]
-        exact = exact_values(numbers, len(y), wanted=[0])[:, 0] | confirmed(data.sums, data.columns.typed)
-        verdict = judge_targets(
-            forecast.mean,
-            u,
-            for_a_line(data.X),
-            data.seed,
-            scale=forecast.scale,
-            squash=squash,
-            widen=widen,
-            exact=exact[data.rows],
-        )
-        return cls(data, u, squash, forecast, verdict)
+    def __init__(self, sample: Sample) -> None:
+        super().__init__(sample)
+        self.many = len(self.reader.kinds) > WIDE or len(self.rows) > FITTED  # for all but models that read numbers
+        self.frame = self._readable(self.typed, self.X)
+        y = self.typed[self.target].to_numpy(np.float64)
+        self.exact = ExactRelations.of(self._beside_target(self.typed, y), wanted=[0])
+        squash = Squash.of(y)
+        tell = partial(sample.progress, "predicting out of fold")
+        self.forecast = regress(self.frame, squash(y), self.seed, tell, self.groups)
+        sample.progress("judging targets", 0.0)
+        mean, scale = self.forecast.mean, self.forecast.scale
+        verdict = judge_targets(mean, squash(y), self.X, self.seed, scale=scale, squash=squash)
+        self.verdict = self._reconsidered(verdict, self.typed, self.frame, y).settled()
 
-    def tell(self, told: Told, count: int | None = None, rows: int = 0) -> Finding:
-        """The finding about the sample and further rows; ``count`` of all ``rows`` are wrong, if there are more."""
-        scale = self.forecast.scale
-        factor = self.verdict.scale if scale is None else self.verdict.scale / scale
-        verdict, u, own_rows = self.verdict, self.u, self.data.rows
-        if len(told.further):
-            y = told.further[self.data.target].to_numpy(np.float64)
-            there = np.flatnonzero(~np.isnan(y))
-            part = told.further.iloc[there]
-            judged = self.further.judge(part, y[there], np.full(len(there), len(told.sample)))
-            verdict, u = (
-                _joined(verdict, judged, ("mean", "scale", "nll", "odds", "wrong")),
-                np.append(u, self.squash(y[there])),
-            )
-            own_rows, factor = np.append(own_rows, len(told.sample) + there), np.append(factor, np.ones(len(there)))
-        n = len(told.frame)
-        finding = wrong_targets(
-            verdict, u, self.squash, self.data.target, own_rows, n, swaps=self._swapped, factor=factor
-        )
-        judged_at_all = verdict.predictable and not verdict.too_many
-        return (
-            finding
-            if count is None
-            else _of_all(finding, judged_at_all, f"values of {self.data.target}", verdict.share, count, rows)
-        )
+    def _readable(self, typed: pd.DataFrame, X: NDArray[np.float32]) -> pd.DataFrame:
+        """Columns as models of targets read them: numbers within reach, dates as times, categories as words."""
+        if self.many:
+            return pd.DataFrame(X)
+        parts: dict[str, Any] = {}
+        for name, kind in self.reader.kinds.items():
+            parts[name] = as_numbers(typed[name])[0] if kind == "number" else typed[name].to_numpy(object)
+            if kind == "date":
+                parts[name] = pd.to_datetime(typed[name].to_numpy(), unit="D", errors="coerce")
+        return pd.DataFrame(parts)
 
-    def _swapped(self, places: Index) -> dict[int, list[Swap]]:
-        """The columns that targets of the sample may have been swapped with."""
-        if not self.verdict.predictable or not isinstance(self.data.frame, pd.DataFrame):
-            return {}
-        y = self.data.columns.typed[self.data.target].to_numpy(np.float64)[self.data.rows]
-        return swaps(self.data.frame, y, self.squash, self.forecast.again, places[places < len(y)])
+    def _beside_target(self, typed: pd.DataFrame, y: Array) -> list[Array]:
+        """The target and the columns of numbers, in the order in which relations between them are read."""
+        return [y, *(typed[name].to_numpy(np.float64) for name, kind in self.reader.kinds.items() if kind == "number")]
 
-    def others(self) -> list[Finding]:
-        """Calibration and leaks."""
-        return [regressor_calibration(self.forecast.mean, self.u, self.verdict), self.data.leaks(self.u, labels=False)]
+    def _reconsidered(
+        self, verdict: TargetVerdict, typed: pd.DataFrame, frame: pd.DataFrame, y: Array
+    ) -> TargetVerdict:
+        """The verdict in view of gaps in the rows, and of columns that the target follows from."""
+        doubted = (verdict.odds > 0) & verdict.predictable
+        deviation = deviation_by_gaps(frame, doubted, self.frame, verdict.mean, self.forecast.expected, self.seed)
+        follows = self.exact(self._beside_target(typed, y), len(y))[:, 0]
+        return verdict.reconsider(deviation, follows | confirmed(self.sums, typed.assign(**{self.target: y})))
 
-    @cached_property
-    def further(self) -> FurtherTargets:
+    def given(self, column: pd.Series[Any]) -> tuple[Any, Mask]:
+        """The targets, as numbers."""
+        y = np.asarray(as_kind(column, "number"))
+        return y, ~np.isnan(y)
+
+    def judge_new(self, typed: pd.DataFrame, given: Array) -> TargetVerdict:
         """The verdict on rows outside the sample."""
-        data = self.data
-        sample = data.X, self.u, self.forecast.mean, data.places
-        return FurtherTargets.of(
-            data.columns, data.reader, data.target, self.squash, self.verdict, *sample, data.sums, data.seed
-        )
+        X = self.reader.design(typed)
+        frame = self._readable(typed, X)
+        expected = self.verdict.forecast(X, *self.forecast.again(frame))
+        return self._reconsidered(self.verdict.judge(self.verdict.squash(given), *expected), typed, frame, given)
+
+    def finding(
+        self, verdict: TargetVerdict, rows: Index, at: Index, n: int, of_all: tuple[int, int] | None
+    ) -> Finding:
+        """The targets that are probably wrong."""
+
+        def swapped(places: Index) -> dict[int, list[Swap]]:
+            """The columns that targets of the sample may have been swapped with."""
+            known = places[at[places] >= 0]
+            if not verdict.predictable or self.many:
+                return {}
+            y = verdict.squash.back(self.verdict.u)
+            by_row = swaps(self.frame, y, self.forecast.expected, at[known])
+            return {int(place): by_row[int(at[place])] for place in known}
+
+        return wrong_targets(verdict, self.target, rows, n, swapped, of_all)
+
+    def leaks(self) -> Finding:
+        """The columns that tell the target by themselves."""
+        return leaking_columns(self.columns, self.target, self.verdict.u, self.rows, labels=False, sums=self.sums)
 
 
-@dataclass(frozen=True)
-class LabelCheck:
-    """Expected labels of a sample, and which of those given are probably wrong."""
+class LabelCheck(TargetCheck):
+    """Expected labels, and which are probably wrong."""
 
-    data: TargetData
-    labels: Index
-    classes: list[str]
     forecast: LabelForecast
     verdict: LabelVerdict
 
-    @classmethod
-    def fit(cls, data: TargetData) -> LabelCheck:
-        """Predict labels out of fold, and judge them."""
-        column = data.columns.typed[data.target]
-        codes, classes = ranked(column)
-        most = min(_CLASSES, len(data.rows) // 2)
-        if len(classes) > most:
+    def __init__(self, sample: Sample) -> None:
+        super().__init__(sample)
+        column = self.typed[self.target]
+        labels, self.classes = ranked(column)
+        most = min(_CLASSES, len(labels) // 2)
+        if len(self.classes) > most:
             numeric = pd.api.types.is_numeric_dtype(column.dtype)
             remedy = "group them, or use task='regression'" if numeric else "group them"
-            raise ValueError(f"{data.target} has {len(classes):,} classes, more than {most}: {remedy}")
-        labels = codes[data.rows]
-        forecast = classify(data.X, labels, data.seed, data.tell, data.groups)
-        data.progress("judging labels", 0.0)
-        verdict = judge_labels(forecast.log_p, labels, None, data.seed)
-        gaps = np.flatnonzero((verdict.wrong > 0.5) & has_gaps(data.X))
-        if len(gaps):
-            filled = [np.exp(forecast.again(part)) for part in fillings(data.X, gaps, data.seed)]
-            verdict = reconsider(verdict, labels, gaps, np.log(np.mean(filled, axis=0)))
-        return cls(data, labels, classes, forecast, verdict)
+            raise ValueError(f"{self.target} has {len(self.classes):,} classes, more than {most}: {remedy}")
+        tell = partial(sample.progress, "predicting out of fold")
+        self.forecast = classify(self.X, labels, self.seed, tell, self.groups)
+        sample.progress("judging labels", 0.0)
+        self.verdict = self._reconsidered(judge_labels(self.forecast.log_p, labels, None, self.seed), self.X)
 
-    def tell(self, told: Told, count: int | None = None, rows: int = 0) -> Finding:
-        """The finding about the sample and further rows; ``count`` of all ``rows`` are wrong, if there are more."""
-        verdict, labels, own_rows = self.verdict, self.labels, self.data.rows
-        if len(told.further):
-            given = self.further.given(told.further)
-            there = np.flatnonzero(given >= 0)
-            judged = self.further.judge(told.further.iloc[there], given[there], np.full(len(there), len(told.sample)))
-            verdict, labels = (
-                _joined(verdict, judged, ("log_p", "temperature", "nll", "wrong")),
-                np.append(labels, given[there]),
-            )
-            own_rows = np.append(own_rows, len(told.sample) + there)
-        finding = wrong_labels(verdict, labels, self.classes, own_rows, len(told.frame))
-        judged_at_all = verdict.judged and not verdict.too_many
-        return finding if count is None else _of_all(finding, judged_at_all, "labels", verdict.share, count, rows)
+    def _reconsidered(self, verdict: LabelVerdict, X: NDArray[np.float32]) -> LabelVerdict:
+        """The verdict where rows with gaps are judged by what the gaps may hold, too."""
+        gaps = np.flatnonzero((verdict.wrong > 0.5) & np.isnan(X).any(1))
+        if not len(gaps):
+            return verdict
+        filled = fillings(pd.DataFrame(X[gaps]), pd.DataFrame(self.X), self.seed)
+        return verdict.reconsider(gaps, np.mean([np.exp(self.forecast.again(part)) for part in filled], axis=0))
 
-    def others(self) -> list[Finding]:
-        """Calibration and leaks."""
-        leaks = self.data.leaks(self.labels.astype(np.float64), labels=True)
-        return [classifier_calibration(self.forecast.log_p, self.labels, self.verdict), leaks]
+    def given(self, column: pd.Series[Any]) -> tuple[Any, Mask]:
+        """Class numbers; -1 where a label is missing, or is none of the sample's."""
+        kind = self.columns.kinds[self.target]
+        words = [
+            None if pd.isna(value) else str(value).removesuffix(".0") if kind == "number" else value
+            for value in as_kind(column, kind)
+        ]
+        labels = np.asarray(pd.Index(self.classes).get_indexer(pd.Index(words, dtype=object)))
+        return labels, labels >= 0
 
-    @cached_property
-    def further(self) -> FurtherLabels:
+    def judge_new(self, typed: pd.DataFrame, given: Index) -> LabelVerdict:
         """The verdict on rows outside the sample."""
-        data = self.data
-        sample = data.X, self.labels, self.forecast.log_p, data.places
-        kind = data.columns.kinds[data.target]
-        return FurtherLabels.of(data.reader, data.target, kind, self.classes, self.verdict, *sample, data.seed)
+        X = self.reader.design(typed)
+        return self._reconsidered(self.verdict.judge(self.forecast.again(X), given), X)
+
+    def finding(self, verdict: LabelVerdict, rows: Index, at: Index, n: int, of_all: tuple[int, int] | None) -> Finding:
+        """The labels that are probably wrong."""
+        return wrong_labels(verdict, self.classes, rows, n, of_all=of_all)
+
+    def leaks(self) -> Finding:
+        """The columns that tell the labels by themselves."""
+        labels = self.verdict.y.astype(np.float64)
+        return leaking_columns(self.columns, self.target, labels, self.rows, labels=True, sums=self.sums)
 
 
-def _joined(verdict: Any, further: Any, names: Sequence[str]) -> Any:
-    """The verdict on the rows of a sample, and on further rows."""
-    return replace(
-        verdict, **{name: np.concatenate([getattr(verdict, name), getattr(further, name)]) for name in names}
-    )
+def by_content(typed: pd.DataFrame, rows: Index) -> Index:
+    """Row numbers in an order that follows from what the rows hold, so that folds do not depend on where a row stands.
 
-
-def _of_all(finding: Finding, judged: bool, what: str, share: float, count: int, rows: int) -> Finding:
-    """A finding about the worst rows that counts all."""
-    are = "is" if count == 1 else "are"
-    summary = f"{count:,} of {rows:,} {what} {are} more likely wrong than right{overall(share)}."
-    return replace(finding, summary=summary if judged else finding.summary, numbers={**finding.numbers, "rows": count})
-
-
-def _frame(columns: Columns, names: list[str], rows: Index) -> pd.DataFrame:
-    """Columns as the estimators of tables read them: numbers within reach, dates as times, categories as words."""
-    parts: dict[str, Any] = {}
-    for name in names:
-        values = columns.typed[name].iloc[rows]
-        if columns.kinds[name] == "number":
-            parts[name] = as_numbers(values)[0]
-        elif columns.kinds[name] == "date":
-            parts[name] = pd.to_datetime(values.to_numpy(), unit="D", errors="coerce")
-        else:
-            parts[name] = values.to_numpy(object)
-    return pd.DataFrame(parts)
+    Equal rows stay in the order they had.
+    """
+    return np.asarray(rows[np.argsort(frame_keys(typed)[rows], kind="stable")])

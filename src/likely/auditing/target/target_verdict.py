@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.special import expit, logit
+from sklearn.preprocessing import StandardScaler
 
-from likely._rows.blocks import row_blocks
 from likely._solvers.reweighting import settled_variance
-from likely._typing import Array, Mask, Places
+from likely._typing import Array, Mask
 from likely.auditing.columns.limits import Possible
 from likely.auditing.columns.scale import FACTORS, Squash
 from likely.auditing.slips.false_alarms import VARIANTS, by_chance
-from likely.auditing.target.folds import fold_out
+from likely.auditing.target.held_out import fold_out, predictable_targets
 from likely.auditing.target.label_verdict import LEAST
-from likely.auditing.target.predictability import predictable_targets
 from likely.calibration import LinearScale
-from likely.distributions import StudentT
 from likely.functional import student_t_nll
 
 # Judged by 196 errors planted in the targets of 12 tables, of which 119 are found: without slips 114, without _REACH
@@ -28,50 +25,146 @@ from likely.functional import student_t_nll
 _ANYWHERE = float(np.log(20.0))  # NLL of a target that may lie anywhere in 20 units of the squashed target
 _KINDS = {"anywhere": 0.7, "another row's": 0.1, "unit": 0.2}  # what wrong targets are, before the data speak
 _MOVED, _NEAR, _OFF = 3.0, 3.0, 2.0  # scales: a slip moves a target by more, to nearer than this, from further off
+_SLIPPED = 0.2  # the share of false alarms among targets that are called wrong because a unit or a sign mends them
 _TAILS = (2.5, 4.0, 8.0, 30.0)  # degrees of freedom that are tried
-MOST = 0.15  # of the targets may lie far from their predictions; more are no errors, but how targets are spread
-MOST_ALONE = 0.02  # the same where targets cannot be predicted
+_MOST = 0.15  # of the targets may lie far from their predictions; more are no errors, but how targets are spread
+_MOST_ALONE = 0.02  # the same where targets cannot be predicted
 _FITTED = 50_000  # rows for the tails
 _LINE = 5_000  # rows for the line that predicts scales
+_WIDEST, _CLIP = 200, 5.0  # columns that the line reads, and deviations at which they are clipped
 _REACH = 2.0  # the power by which right targets beyond all forecasts get rarer than the tails of the forecasts say
 _OUTER = 0.95  # of the targets lie so near their median that nothing is beyond
-_SLIPPED = 0.2  # the share of false alarms among targets that are called wrong because a unit or a sign mends them
-SURELY_RIGHT = 3.0  # log-odds, at least, that a target is right which follows exactly from another column
-_OTHERS = 500  # rows whose forecasts stand for all
-GRID_POINTS = 300  # values at which their mean density is computed
+_SURELY_RIGHT = 3.0  # log-odds, at least, that a target is right which follows exactly from another column
+_OTHERS, _GRID = 500, 300  # rows whose forecasts stand for all, and values at which their mean density is computed
+PLAIN = Squash(0.0, 1.0)  # of targets whose squashed values alone are known
 
-Widen = Callable[[Places], Array]
+
+class ScaleLine:
+    """The scale of residuals as a line in columns of any unit, without gaps and far values, and in the prediction."""
+
+    def __init__(self, X: NDArray[np.floating], mean: Array, residual: Array) -> None:
+        with np.errstate(invalid="ignore"):  # a column without any value has no mean
+            self.units = StandardScaler().fit(X[:, :_WIDEST].astype(np.float64))
+        self.line = LinearScale(likelihood="laplace")
+        self.line.fit(np.zeros(len(mean)), None, residual, features=self._features(X, mean))
+
+    def __call__(self, X: NDArray[np.floating], mean: Array) -> Array:
+        """The scales of these rows."""
+        return self.line.predict_scale(np.zeros(len(mean)), None, features=self._features(X, mean))
+
+    def _features(self, X: NDArray[np.floating], mean: Array) -> Array:
+        columns = np.nan_to_num(self.units.transform(X[:, :_WIDEST].astype(np.float64)))
+        return np.column_stack([np.clip(columns, -_CLIP, _CLIP), mean])
 
 
 @dataclass(frozen=True)
 class TargetVerdict:
-    """For every row the scale of its residual (in squashed units), the NLL of its target, and P(target is wrong).
+    """For every row its target, what is expected, the scale of the residual (all squashed), and the odds.
 
-    ``odds`` are the logarithm of the odds that it is wrong, by which rows rank. Where targets are not ``predictable``,
-    ``mean`` is their median and the scale is the same for all. If ``far``, the share of targets far out, is
-    ``too_many``, that is how targets are spread, and none is called wrong.
+    ``odds`` are the logarithm of the odds that a target is wrong, by which rows rank. Where targets are not
+    ``predictable``, ``mean`` is their median and the scale is the same for all. If ``far``, the share of targets far
+    out, is too large, that is how targets are spread, and none is called wrong.
     """
 
+    ROWS = ("u", "mean", "scale", "odds")
+
+    u: Array
     mean: Array
     scale: Array
-    df: float
-    nll: Array
     odds: Array
-    wrong: Array
+    df: float
+    factor: float  # of all scales
     share: float
     predictable: bool
-    far: float
-    too_many: bool
+    squash: Squash
+    line: ScaleLine | None
+    others: tuple[Array, Array]  # values, and the log-density there of the target of any row
+    limits: tuple[float, float]  # the median target, and how far from it nothing is beyond all that is expected
+    far: float = 0.0
 
-    def distribution(self, rows: Places | slice = slice(None)) -> StudentT:
-        """What the squashed target of each of these rows should be."""
-        mean = torch.as_tensor(self.mean[rows])
-        return StudentT(torch.full_like(mean, self.df), mean, torch.as_tensor(self.scale[rows]))
+    @property
+    def too_many(self) -> bool:
+        """Whether so many targets are far out that it is no error to be there."""
+        return self.far > (_MOST if self.predictable else _MOST_ALONE)
 
-    def interval(self, rows: Places, coverage: float = 0.9) -> tuple[Array, Array]:
-        """The ends of the central interval of these rows."""
-        tail, distribution = torch.tensor((1 - coverage) / 2, dtype=torch.float64), self.distribution(rows)
-        return np.asarray(distribution.icdf(tail)), np.asarray(distribution.icdf(1 - tail))
+    @property
+    def wrong(self) -> Array:
+        """P(target is wrong)."""
+        return np.minimum(expit(self.odds), 0.5 if self.too_many else 1.0)
+
+    @property
+    def nll(self) -> Array:
+        """The negative log-likelihood of every target."""
+        return student_nll(self.u - self.mean, self.scale, self.df)
+
+    @property
+    def scores(self) -> dict[str, Array]:
+        """What is written of every row."""
+        return {"target_wrong": self.wrong, "target_nll": self.nll, "expected": self.squash.back(self.mean)}
+
+    @property
+    def marks(self) -> dict[str, Array]:
+        """What else is kept of the rows of a block: by what rows rank."""
+        return {"odds": self.odds}
+
+    def forecast(self, X: NDArray[np.floating], mean: Array, scale: Array | None) -> tuple[Array, Array]:
+        """What is expected of further rows, and its scale, by what models expect."""
+        if self.line is None:
+            return np.full(len(mean), self.mean[0]), np.full(len(mean), self.factor)
+        return mean, self.factor * _joint(self.line(X, mean), scale)
+
+    def judge(self, u: Array, mean: Array, scale: Array) -> TargetVerdict:
+        """The verdict on some rows."""
+        return replace(self, u=u, mean=mean, scale=scale, odds=self._odds(u, mean, scale))
+
+    def reconsider(self, deviation: Array, exact: Mask) -> TargetVerdict:
+        """The verdict where forecasts deviate further, and targets are right that follow from other columns."""
+        scale = np.hypot(self.scale, deviation)
+        wider = np.where(deviation > 0, self._odds(self.u, self.mean, scale), np.inf)
+        odds = np.minimum(self.odds, wider)
+        return replace(self, scale=scale, odds=np.where(exact, np.minimum(odds, -_SURELY_RIGHT), odds))
+
+    def settled(self) -> TargetVerdict:
+        """The verdict on all targets, by which it is settled whether too many are far out."""
+        return replace(self, far=float((self.odds > 0).mean()))
+
+    def _odds(self, u: Array, mean: Array, scale: Array) -> Array:
+        right = -student_nll(u - mean, scale, self.df)
+        others = np.log(_KINDS["another row's"]) + np.interp(u, *self.others)
+        wrong = np.logaddexp(np.log(_KINDS["anywhere"]) - _ANYWHERE, others)
+        if self.predictable:
+            # Far out, squashed targets are logarithms: tails that are right for the many rows near the median let a
+            # target be ten times as large as any other at little cost.
+            centre, reach = self.limits
+            right = right - _REACH * np.log(np.maximum(np.abs(self.squash.back(u) - centre) / reach, 1.0))
+        for factor in FACTORS:
+            fits, moved, _ = self._mended(u, mean, scale, factor)
+            wrong = np.where(moved, np.logaddexp(wrong, fits + np.log(_KINDS["unit"] / len(FACTORS))), wrong)
+        return np.log(max(self.share, LEAST)) - np.log1p(-self.share) + wrong - right
+
+    def _mended(self, u: Array, mean: Array, scale: Array, factor: float) -> tuple[Array, Mask, Mask]:
+        """The log-density of targets times a factor, whether that moves them, and whether it brings them near."""
+        mended = self.squash.times(u, factor)
+        # Near zero all units are alike, and a density there is that of zeros: it is not sharpened.
+        stretch = np.minimum(self.squash.log_stretch(u, mended, factor), 0.0)
+        density = stretch - student_nll(mended - mean, scale, self.df)
+        return density, np.abs(mended - u) > _MOVED * scale, np.abs(mended - mean) < _NEAR * scale
+
+    def with_slips(self) -> TargetVerdict:
+        """The verdict where targets that gain more by another unit or sign than chance explains are wrong."""
+        gains = np.zeros((len(VARIANTS), len(self.u)))
+        y, off = self.squash.back(self.u), np.abs(self.u - self.mean) > _OFF * self.scale
+        possible = Possible.of(y)
+        before = self.nll + possible.nats(y)
+        for variant, times in enumerate(VARIANTS):
+            for factor in FACTORS:
+                after, moved, near = self._mended(self.u, self.mean, self.scale, factor * times)
+                fits = off & moved & near & possible(y * factor)
+                gain = before + after - possible.nats(y * factor)
+                gains[variant] = np.maximum(gains[variant], np.where(fits, gain, 0.0))
+        chance = by_chance(gains[0], gains[1:])
+        surely = -logit(np.clip(chance, 1e-300, 1 - 1e-12))
+        return replace(self, odds=np.where(chance <= _SLIPPED, np.maximum(self.odds, surely), self.odds))
 
 
 def judge_targets(
@@ -81,9 +174,7 @@ def judge_targets(
     seed: int = 0,
     *,
     scale: Array | None = None,
-    squash: Squash | None = None,
-    widen: Widen | None = None,
-    exact: Mask | None = None,
+    squash: Squash = PLAIN,
 ) -> TargetVerdict:
     r"""Which targets do predictions that were not fitted to them speak against?
 
@@ -102,62 +193,35 @@ def judge_targets(
     >>> bool(verdict.wrong[:10].min() > 0.9), int((verdict.wrong[10:] > 0.5).sum())
     (True, 0)
     """
-    predictable = predictable_targets(mean, u, seed)
-    mean, scale = _forecast(mean, u, features, seed, scale) if predictable else (np.full(len(u), np.median(u)), None)
-    scale = np.ones(len(u)) if scale is None else scale
+    line, predictable = None, predictable_targets(mean, u)
+    if predictable:
+        lines, line = _scales(u - mean, features, mean, seed)
+        scale = _joint(lines, scale)
+    else:
+        mean, scale = np.full(len(u), np.median(u)), np.ones(len(u))
     some = np.random.RandomState(seed).permutation(len(u))[:_FITTED]
     df, factor, share = _contaminated((u - mean)[some], scale[some])
     scale = scale * factor
-    rarer = np.zeros(len(u)) if squash is None or not predictable else beyond_limits(squash.back(u), squash.back(mean))
-
-    def odds_of(rows: Places | slice) -> Array:
-        density = wrong_density(
-            u[rows], mean[rows], scale[rows], df, squash, lambda v: density_of_others(v, mean, scale, df)
-        )
-        right = -student_nll((u - mean)[rows], scale[rows], df) - rarer[rows]
-        return np.log(max(share, LEAST)) - np.log1p(-share) + density - right
-
-    odds = odds_of(slice(None))
-    if widen is not None and predictable and len(doubted := np.flatnonzero(odds > 0)):
-        scale[doubted] = np.sqrt(np.square(scale[doubted]) + widen(doubted))
-        odds[doubted] = np.minimum(odds[doubted], odds_of(doubted))
-    if squash is not None and predictable:
-        chance = _slips_by_chance(u, mean, scale, df, squash)
-        odds = np.where(chance <= _SLIPPED, np.maximum(odds, -logit(np.clip(chance, 1e-300, 1 - 1e-12))), odds)
-    if exact is not None:
-        odds = np.where(exact, np.minimum(odds, -SURELY_RIGHT), odds)
-    wrong = expit(odds)
-    far = float((wrong > 0.5).mean())
-    too_many = far > (MOST if predictable else MOST_ALONE)
-    wrong = np.minimum(wrong, 0.5) if too_many else wrong
-    return TargetVerdict(
-        mean, scale, df, student_nll(u - mean, scale, df), odds, wrong, share, predictable, far, too_many
-    )
+    others, limits = _density_of_any(u, mean, scale, df), _limits(squash.back(u), squash.back(mean))
+    law = TargetVerdict(u, mean, scale, u, df, factor, share, predictable, squash, line, others, limits)
+    verdict = law.judge(u, mean, scale)
+    return (verdict.with_slips() if predictable else verdict).settled()
 
 
-def _forecast(
-    mean: Array, u: Array, features: NDArray[np.floating], seed: int, scale: Array | None
-) -> tuple[Array, Array]:
-    """The predictions with a scale per row: a line's, or its geometric mean with the scale that the models give."""
-    line = _scales(u - mean, features, mean, seed)
-    return mean, line if scale is None else np.sqrt(line * np.maximum(scale, 1e-9 * float(np.median(scale))))
+def _joint(line: Array, scale: Array | None) -> Array:
+    """A scale per row: a line's, or its geometric mean with the scale that models give."""
+    return line if scale is None else np.sqrt(line * np.maximum(scale, 1e-9 * float(np.median(scale))))
 
 
-def _scales(residual: Array, features: NDArray[np.floating], mean: Array, seed: int) -> Array:
-    """A scale for every residual, linear in the features and the prediction, fitted to other rows."""
+def _scales(residual: Array, features: NDArray[np.floating], mean: Array, seed: int) -> tuple[Array, ScaleLine | None]:
+    """A scale for every residual, by lines that were fitted to other rows, and one of the lines."""
     usual = float(np.median(np.abs(residual))) or float(np.abs(residual).mean()) or 1.0
     tame = np.clip(residual, -8 * usual, 8 * usual)
-    scale = np.empty(len(residual))
-
-    def read(rows: Places) -> Array:
-        return np.column_stack([features[rows], mean[rows]]).astype(np.float64)
-
+    scale, line = np.empty(len(residual)), None
     for fit, held in fold_out(len(residual), seed + 1, most=_LINE):
-        calibrator = LinearScale(likelihood="laplace").fit(np.zeros(len(fit)), None, tame[fit], features=read(fit))
-        for part in row_blocks(len(held), features.shape[1] + 1):
-            rows = held[part]
-            scale[rows] = calibrator.predict_scale(np.zeros(len(rows)), None, features=read(rows))
-    return scale
+        line = ScaleLine(features[fit], mean[fit], tame[fit])
+        scale[held] = line(features[held], mean[held])
+    return scale, line
 
 
 def _contaminated(residual: Array, scale: Array) -> tuple[float, float, float]:
@@ -165,9 +229,10 @@ def _contaminated(residual: Array, scale: Array) -> tuple[float, float, float]:
     best, fit = np.inf, (4.0, 1.0, 0.0)
     squares = np.square(residual / scale)
     for df in _TAILS:
-        factor, share = 1.3 * float(np.median(np.abs(residual) / scale)) or 1.0, 0.02
+        factor, share = 1.3 * float(np.median(np.sqrt(squares))) or 1.0, 0.02
         for _ in range(40):
-            right = 1 - _posterior(student_nll(residual, scale * factor, df), share)
+            nll = student_nll(residual, scale * factor, df)
+            right = expit(np.log1p(-share) - nll - np.log(share) + _ANYWHERE)
             share = min(max(float(1 - right.mean()), 1e-6), 0.4)
             factor = float(np.sqrt(settled_variance(squares, right, factor**2, df)))
         nll = student_nll(residual, scale * factor, df)
@@ -184,66 +249,17 @@ def student_nll(residual: Array, scale: Array, df: float) -> Array:
     return np.asarray(losses)
 
 
-def _posterior(nll: Array, share: float) -> Array:
-    """P(wrong) of a target with this NLL if it is right, where a wrong one lies anywhere."""
-    return np.asarray(expit(np.log(share) - _ANYWHERE - np.log1p(-share) + nll))
-
-
-def wrong_density(
-    u: Array, mean: Array, scale: Array, df: float, squash: Squash | None, others: Callable[[Array], Array]
-) -> Array:
-    """The log-density of wrong targets at u: anywhere, where those of other rows are, and at a wrong unit."""
-    density = np.logaddexp(np.log(_KINDS["anywhere"]) - _ANYWHERE, np.log(_KINDS["another row's"]) + others(u))
-    if squash is None:
-        return density
-    for factor in FACTORS:
-        mended = squash.times(u, factor)
-        moved = np.abs(mended - u) > _MOVED * scale
-        # Near zero all units are alike, and a density there is that of zeros: it is not sharpened.
-        stretch = np.minimum(squash.log_stretch(u, mended, factor), 0.0)
-        fits = stretch - student_nll(mended - mean, scale, df) + np.log(_KINDS["unit"] / len(FACTORS))
-        density = np.where(moved, np.logaddexp(density, fits), density)
-    return density
-
-
-def _slips_by_chance(u: Array, mean: Array, scale: Array, df: float, squash: Squash) -> Array:
-    """For each target, the share of false alarms among targets that gain at least as much by another unit or sign."""
-    gains = np.zeros((len(VARIANTS), len(u)))
-    rows = np.flatnonzero(np.abs(u - mean) > _OFF * scale)
-    given, mean, scale, y = u[rows], mean[rows], scale[rows], squash.back(u)
-    possible = Possible.of(y)
-    before = student_nll(given - mean, scale, df) + possible.nats(y[rows])
-    for variant, times in enumerate(VARIANTS):
-        for factor in FACTORS:
-            mended = squash.times(given, factor * times)
-            stretch = np.minimum(squash.log_stretch(given, mended, factor * times), 0.0)
-            gain = before - student_nll(mended - mean, scale, df) + stretch - possible.nats(y[rows] * factor)
-            fits = (np.abs(mended - mean) < _NEAR * scale) & (np.abs(mended - given) > _MOVED * scale)
-            best = np.where(possible(y[rows] * factor) & fits, gain, 0.0)
-            gains[variant][rows] = np.maximum(gains[variant][rows], best)
-    return by_chance(gains[0], gains[1:])
-
-
-def beyond_limits(y: Array, expected: Array) -> Array:
-    """The logarithm of how much rarer a right target is for lying beyond all that is ever expected.
-
-    Far out, squashed targets are logarithms: tails that are right for the many rows near the median let a target be ten
-    times as large as any other at little cost.
-
-    >>> targets, expected = np.array([*range(-50, 51), 5000.0]), np.array([*range(-50, 51), 40.0])
-    >>> beyond_limits(targets, expected)[[0, 60, -1]].round(1).tolist()
-    [0.0, 0.0, 9.2]
-    """
+def _limits(y: Array, expected: Array) -> tuple[float, float]:
+    """The median target, and the distance from it up to which targets are expected, or usual."""
     centre = float(np.median(y))
-    off = np.abs(y - centre)
-    reach = max(float(np.abs(expected - centre).max()), float(np.quantile(off, _OUTER)))
-    return np.asarray(_REACH * np.log(np.maximum(off / reach, 1.0))) if reach > 0 else np.zeros(len(y))
+    reach = max(float(np.abs(expected - centre).max()), float(np.quantile(np.abs(y - centre), _OUTER)))
+    return centre, reach or np.inf
 
 
-def density_of_others(u: Array, mean: Array, scale: Array, df: float) -> Array:
-    """The log-density at u of the target of any row, by the forecasts of some."""
+def _density_of_any(u: Array, mean: Array, scale: Array, df: float) -> tuple[Array, Array]:
+    """Quantiles of targets, and the log-density there of the target of any row, by the forecasts of some."""
     some = slice(None, None, -(-len(mean) // _OTHERS))
-    grid = np.unique(np.quantile(u, np.linspace(0, 1, GRID_POINTS)))
+    grid = np.unique(np.quantile(u, np.linspace(0, 1, _GRID)))
     apart = grid[:, None] - mean[some]
     density = np.exp(-student_nll(apart, np.broadcast_to(scale[some], apart.shape).copy(), df)).mean(1)
-    return np.interp(u, grid, np.log(np.maximum(density, 1e-300)))
+    return grid, np.log(np.maximum(density, 1e-300))

@@ -2,62 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
 
 import numpy as np
+from scipy.special import stdtrit
 
 from likely._page import Picture
 from likely._page.svg import MUTED, SERIES, panel, styled, to_svg
-from likely._typing import Array, Index
+from likely._typing import Index
 from likely.auditing.columns.limits import Possible
 from likely.auditing.columns.scale import Squash
 from likely.auditing.results.finding import Explained, Finding, Reason, label, number, worst_first
-from likely.auditing.target.counterfactuals import Swap
-from likely.auditing.target.hints import find_hint
-from likely.auditing.target.label_verdict import overall, spread_out
+from likely.auditing.target.counterfactuals import Swap, find_hint
 from likely.auditing.target.target_verdict import TargetVerdict
+from likely.auditing.target.wrong_labels import overall, spread_out
 
 _DRAWN, _POINTS = 3_000, 1_000  # points of the picture, and points that are drawn as shapes
-_LABELS = 4  # an axis has this many labels if it can
-Swaps = Callable[[Index], dict[int, list[Swap]]]
+_LABELS = 6  # of an axis, at most
 
 
 def wrong_targets(
     verdict: TargetVerdict,
-    u: Array,
-    squash: Squash,
     target: str,
     rows: Index,
     n: int,
-    swaps: Swaps,
-    factor: Array,
+    swaps: Callable[[Index], dict[int, list[Swap]]],
+    of_all: tuple[int, int] | None = None,
 ) -> Finding:
-    """Rows whose target is more likely wrong than right."""
-    certainty = spread_out(verdict.wrong, rows, n, 0.0)
-    suspicious = certainty > 0.5
-    place = np.full(n, -1)
-    place[rows] = np.arange(len(rows))
-    possible = Possible.of(squash.back(u))
+    """Rows whose target is more likely wrong than right. ``rows`` are those with a target, of ``n`` in the data.
 
-    def explain(top: Index) -> Any:
-        places = place[top]
-        may_be_swapped = swaps(places)
-        for i in places:
-            columns = may_be_swapped.get(int(i), [])
-            yield _explained(verdict, u, squash, target, int(i), columns, float(factor[i]), possible)
+    ``of_all`` is the number of wrong targets and of rows, if there are more than these.
+    """
+    certainty, squash = spread_out(verdict.wrong, rows, n, 0.0), verdict.squash
+    possible = Possible.of(squash.back(verdict.u))
 
-    count = int(suspicious.sum())
+    def explain(top: Index) -> Iterator[Explained]:
+        places = np.searchsorted(rows, top)
+        swapped = swaps(places)
+        for place in places.tolist():
+            yield _explained(verdict, squash, target, place, possible, swapped.get(place, []))
+
+    count, total = (int((verdict.wrong > 0.5).sum()), len(rows)) if of_all is None else of_all
     return Finding(
         "targets",
         "Targets that are probably wrong",
-        _sentence(verdict, count, target),
-        scores={
-            "target_wrong": certainty,
-            "target_nll": spread_out(verdict.nll, rows, n, np.nan),
-            "expected": spread_out(squash.back(verdict.mean), rows, n, np.nan),
-        },
+        _sentence(verdict, count, total, target),
+        scores={name: spread_out(values, rows, n) for name, values in verdict.scores.items()}
+        | {"target_wrong": certainty},
         numbers={
             "rows": count,
             "judged": verdict.predictable,
@@ -65,39 +57,28 @@ def wrong_targets(
             "df": verdict.df,
         },
         judged=verdict.predictable,
-        pictures=(partial(_scatter, verdict, u, squash, target),) if verdict.predictable else (),
-        **worst_first("targets", certainty, suspicious, explain),
+        pictures=(partial(_scatter, verdict, squash, target),) if verdict.predictable else (),
+        **worst_first("targets", certainty, certainty > 0.5, explain),
     )
 
 
 def _explained(
-    verdict: TargetVerdict,
-    u: Array,
-    squash: Squash,
-    target: str,
-    row: int,
-    columns: list[Swap],
-    factor: float,
-    possible: Possible,
+    verdict: TargetVerdict, squash: Squash, target: str, row: int, possible: Possible, swapped: list[Swap]
 ) -> Explained:
     """What is said of one target."""
-    mean, scale = float(verdict.mean[row]), float(verdict.scale[row])
-    y, expected, above, below = (float(squash.back(np.array(v))) for v in (u[row], mean, mean + scale, mean - scale))
-    low, high = (float(squash.back(end)[0]) for end in verdict.interval(np.array([row])))
-    noise = (above - below) / 2
-    hint = find_hint(y, mean, scale, verdict.df, squash, columns, factor, possible)
+    u, mean, scale = (float(values[row]) for values in (verdict.u, verdict.mean, verdict.scale))
+    reach = scale * float(stdtrit(verdict.df, 0.95))
+    ends = np.array([u, mean, mean - scale, mean + scale, mean - reach, mean + reach])
+    y, centre, below, above, low, high = squash.back(ends).tolist()
+    expected = _with_noise(centre, (above - below) / 2)
+    hint = find_hint(y, mean, scale, verdict.df, squash, possible, swapped)
     reasons = [
         Reason(target, number(y), "given", 1.0),
-        Reason("expected", _with_noise(expected, noise), f"90% between {number(low)} and {number(high)}"),
+        Reason("expected", expected, f"90% between {number(low)} and {number(high)}"),
     ]
-    if hint is not None:
-        reasons.append(Reason("unit", hint.value, "would make it as expected"))
-    return Explained(
-        f"{target} = {number(y)}, expected {_with_noise(expected, noise)}" + (f"; {hint.headline}" if hint else ""),
-        reasons,
-        far=abs(float(u[row]) - mean) / scale,
-        group=hint.group if hint else "",
-    )
+    reasons += [Reason("unit", hint.removesuffix(" would fit"), "would make it as expected")] if hint else []
+    headline = f"{target} = {number(y)}, expected {expected}" + (f"; {hint}" if hint else "")
+    return Explained(headline, reasons, far=abs(u - mean) / scale, group=hint)
 
 
 def _with_noise(value: float, noise: float) -> str:
@@ -112,9 +93,8 @@ def _with_noise(value: float, noise: float) -> str:
     return f"{number(round(value, digits))} ± {number(round(noise, digits))}"
 
 
-def _sentence(verdict: TargetVerdict, count: int, target: str) -> str:
+def _sentence(verdict: TargetVerdict, count: int, rows: int, target: str) -> str:
     """How many targets are called wrong, or why none is."""
-    rows = len(verdict.nll)
     if verdict.too_many:
         why = f"is far from expected in {verdict.far:.0%} of the rows: such values are normal, so none is listed."
         return f"{target} {why}" if verdict.predictable else f"{target} cannot be predicted from the columns, and {why}"
@@ -128,32 +108,22 @@ def _sentence(verdict: TargetVerdict, count: int, target: str) -> str:
 
 
 def round_numbers(low: float, high: float, squash: Squash) -> list[float]:
-    """Round numbers to label a squashed axis with, far enough apart.
+    """Round numbers to label a squashed axis with, about evenly spaced on it.
 
     >>> round_numbers(-5.0, 30000.0, Squash(20.0, 5.0)), round_numbers(9.0, 47.0, Squash(23.0, 8.0))
-    ([0.0, 20.0, 100.0, 1000.0, 10000.0], [10.0, 20.0, 30.0, 40.0])
+    ([0.0, 20.0, 50.0, 300.0, 3000.0, 30000.0], [10.0, 20.0, 30.0])
     """
-    labels = _labels_with((1, 2, 5), low, high, squash)
-    return labels if len(labels) >= _LABELS else _labels_with(range(1, 10), low, high, squash)
-
-
-def _labels_with(digits: Iterable[int], low: float, high: float, squash: Squash) -> list[float]:
-    """Numbers that begin with one of these digits, and have no other."""
-    sizes = [digit * 10.0**power for power in range(-9, 19) for digit in digits]
-    inside = sorted(v for v in (0.0, *sizes, *(-size for size in sizes)) if low <= v <= high)
-    apart = float(np.ptp(squash(np.array([low, high])))) / 9
-    # The roundest first: zero, then powers of ten.
-    chosen: list[float] = []
-    for value in sorted(inside, key=lambda v: (v != 0, str(abs(v)).strip("0.")[:1] != "1", abs(v - squash.centre))):
-        if all(abs(float(squash(np.array(value)) - squash(np.array(other)))) >= apart for other in chosen):
-            chosen.append(value)
-    return sorted(chosen)
+    even = squash.back(np.linspace(squash(low), squash(high), _LABELS))
+    steps = np.pad(np.diff(even), 1, mode="edge")
+    unit = 10.0 ** np.round(np.log10(np.minimum(steps[1:], steps[:-1])))
+    labels = np.unique(np.round(even / unit) * unit + 0.0)
+    return labels[(labels >= low) & (labels <= high)].tolist()
 
 
 @styled
-def _scatter(verdict: TargetVerdict, u: Array, squash: Squash, target: str) -> Picture:
+def _scatter(verdict: TargetVerdict, squash: Squash, target: str) -> Picture:
     figure, axes = panel(4.6, 3.6)
-    wrong = verdict.wrong > 0.5
+    u, wrong = verdict.u, verdict.wrong > 0.5
     random = np.random.RandomState(0)
     for mask, colour, name, size in (
         (~wrong, SERIES[1], "probably right", 6),
