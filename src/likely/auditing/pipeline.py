@@ -24,12 +24,11 @@ from likely._typing import Index
 from likely.auditing._row_checks import CopyCheck, RowCheck, Scorer, WrongTargetCheck, framed, row_checks
 from likely.auditing.checks import SAMPLE_CHECKS
 from likely.auditing.checks.groups import groups_of
-from likely.auditing.columns.kinds import ColumnReader, Columns, read_columns
+from likely.auditing.columns.kinds import Columns, read_columns
 from likely.auditing.columns.sums import Sums
 from likely.auditing.copies.twins import find_twins
 from likely.auditing.expected_values.similar_rows import Neighbours
 from likely.auditing.identities.search import find_identities
-from likely.auditing.odd_rows.odd_rows import extended
 from likely.auditing.results.accepted import RowNames
 from likely.auditing.results.audit import Audit, Compare, Progress
 from likely.auditing.results.finding import Finding
@@ -250,7 +249,7 @@ def _compare(told: Told) -> Compare:
     columns, n = told.sample.columns, len(told.sample)
     place = {int(row): at for at, row in enumerate(told.rows)}
     table = Neighbours.of(columns)
-    below = extended(table, ColumnReader.of(columns), told.further) if len(told.frame) > n else table
+    below = table.extended(told.further) if len(told.frame) > n else table
     return lambda rows: below.compare([place[int(row)] for row in rows])
 
 

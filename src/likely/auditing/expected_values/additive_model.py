@@ -8,7 +8,6 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from likely._typing import Array, Mask, Places
-from likely.auditing.expected_values.basis import LEVELS, Terms, indicators, regress
 from likely.auditing.expected_values.similar_rows import Neighbours
 from likely.auditing.expected_values.tails import Margins, Tails, beside_mode
 
@@ -21,6 +20,11 @@ _END = 0.005  # share of the values of a column that are its lower end, and its 
 _CAP = 4.0  # deviations at which residuals are clipped for the fit
 _MODE = 0.5  # share of the rows from which a value is the mode of its column
 _FARTHEST = 1e6  # deviations at which residuals are clipped
+_LEVELS = 12  # levels of a category with an indicator of their own; the others share one
+_PIECES = 20  # most pieces of the piecewise linear function of a column
+_MOST = 400  # basis functions in all, about
+_EACH = 8  # least number of rows per basis function
+_RIDGE, _ROWS = 1e-4, 1.0  # added to the diagonal: a share of the number of rows, and a number of rows
 
 
 class Judged(NamedTuple):
@@ -30,12 +34,64 @@ class Judged(NamedTuple):
     far: Array
     nats: Array
 
+    def of_row(self, place: int) -> Judged:
+        """Those of one row."""
+        return Judged(*(part[place] for part in self))
+
+
+@dataclass(frozen=True)
+class _Terms:
+    """Piecewise linear functions of numbers and indicators of levels; all are zero where a value is missing."""
+
+    words: list[bool]
+    knots: list[Array]
+    centre: Array
+    unit: Array
+    owner: Places  # for each function, the place of its column
+
+    @classmethod
+    def of(cls, z: Array, words: list[bool]) -> Self:
+        """Choose knots."""
+        rows, width = z.shape
+        pieces = int(np.clip(min(rows // _EACH, _MOST) // max(1, width), 1, _PIECES))
+        inner = np.linspace(0, 1, pieces + 1)[1:-1]
+        knots = [
+            np.arange(_LEVELS + 1.0) if word else np.unique(np.quantile(column[~np.isnan(column)], inner))
+            for column, word in zip(z.T, words, strict=True)
+        ]
+        owner = np.repeat(np.arange(width), [len(at) + (not word) for at, word in zip(knots, words, strict=True)])
+        plain = cls(words, knots, np.zeros(1), np.ones(1), owner)._raw(z)
+        centre, unit = np.nanmean(plain, axis=0), np.nanstd(plain, axis=0)
+        return cls(words, knots, centre, np.where(unit > 1e-9, unit, 1.0), owner)
+
+    def __call__(self, z: Array) -> Array:
+        """Return the functions of every column, one column each."""
+        functions = self._raw(z)
+        functions -= self.centre
+        functions /= self.unit
+        for j in np.flatnonzero(np.isnan(z).any(0)):
+            functions[np.ix_(np.isnan(z[:, j]), self.owner == j)] = 0.0
+        return functions
+
+    def _raw(self, z: Array) -> Array:
+        """The functions as they are before they have mean zero; written where they stay, for there are many."""
+        functions = np.empty((len(z), len(self.owner)))
+        ends = np.searchsorted(self.owner, np.arange(z.shape[1] + 1))
+        for j, column in enumerate(z.T):
+            part = functions[:, ends[j] : ends[j + 1]]
+            if self.words[j]:
+                part[:] = np.where(np.isnan(column)[:, None], np.nan, _indicators(column))
+            else:
+                part[:, 0] = column
+                np.maximum(np.subtract(column[:, None], self.knots[j], out=part[:, 1:]), 0, out=part[:, 1:])
+        return functions
+
 
 @dataclass(frozen=True)
 class AdditiveModel:
     """Ridge regressions of every column on piecewise linear functions of all others, one without each fold."""
 
-    terms: Terms
+    terms: _Terms
     of_column: Places  # for each target (a number, or the indicator of a level), the place of its column
     middle: Array
     mean: Array  # coefficients, (fits, functions, targets)
@@ -47,14 +103,14 @@ class AdditiveModel:
     @classmethod
     def of(cls, z: Array, words: list[bool], fold: Places, weights: Array) -> Self:
         """Fit the means twice, the second time with far values drawn near and gaps filled, and then the scales."""
-        terms = Terms.of(z, words)
+        terms = _Terms.of(z, words)
         basis, wanted = terms(z), _targets(z, words)
-        of = np.repeat(np.arange(len(words)), [LEVELS + 1 if word else 1 for word in words])
+        of = np.repeat(np.arange(len(words)), [_LEVELS + 1 if word else 1 for word in words])
         seen, number = ~np.isnan(wanted), ~np.array(words)[of]
         near = wanted
         for _ in range(2):
             middle = np.nanmean(near, axis=0)
-            mean = regress(basis, np.where(seen, near - middle, 0.0), of, terms.owner, fold)
+            mean = _regress(basis, np.where(seen, near - middle, 0.0), of, terms.owner, fold)
             expected = middle + _predicted(basis, mean, fold)
             residual = np.where(seen, wanted - expected, 0.0)
             usual = np.array([_scale(part[there]) for part, there in zip(residual.T, seen.T, strict=True)])
@@ -62,7 +118,7 @@ class AdditiveModel:
             basis = terms(_filled(z, expected, of, words))
         size = np.where(seen, np.minimum(np.abs(residual) / usual, _CAP), np.nan)
         size = np.where(seen, size / np.maximum(np.nanmean(size, axis=0), 1e-9) - 1, 0.0)
-        spread = regress(basis, size, of, terms.owner, fold, _SMOOTH)
+        spread = _regress(basis, size, of, terms.owner, fold, _SMOOTH)
         ends = np.where(words, np.array([[-np.inf], [np.inf]]), np.nanquantile(z, [_END, 1 - _END], axis=0))
         return cls(terms, of, middle, mean, spread, usual, ends, weights)
 
@@ -127,9 +183,9 @@ class Pattern:
         return cls(model, fold, modes, tails, rates, Margins.of(z, words, modes))
 
     @property
-    def mean(self) -> Array:
-        """The coefficients of the model; the last of its fits is the one to all rows."""
-        return self.model.mean
+    def whole(self) -> int:
+        """The place of the fit to all rows."""
+        return len(self.model.mean) - 1
 
     def judge(self, z: Array, rows: Places) -> Judged:
         """Judge each value by its prediction from the other columns."""
@@ -147,7 +203,7 @@ class Pattern:
                 continue
             judged.expected[:, j] = expected[:, targets].argmax(1)
             for level, k in enumerate(targets.tolist()):
-                there = np.flatnonzero(np.minimum(z[:, j], LEVELS) == level)
+                there = np.flatnonzero(np.minimum(z[:, j], _LEVELS) == level)
                 at = np.searchsorted(self.rates[k][0], expected[there, k], "right") - 1
                 judged.nats[there, j] = -np.log(self.rates[k][1][np.maximum(at, 0)])
             judged.far[:, j] = np.sqrt(2 * judged.nats[:, j])
@@ -157,7 +213,7 @@ class Pattern:
 def _targets(z: Array, words: list[bool]) -> Array:
     """The targets of the model: numbers, and indicators of levels; NaN where a value is missing."""
     parts = [
-        np.where(np.isnan(column)[:, None], np.nan, indicators(column)) if word else column[:, None]
+        np.where(np.isnan(column)[:, None], np.nan, _indicators(column)) if word else column[:, None]
         for column, word in zip(z.T, words, strict=True)
     ]
     return np.concatenate(parts, axis=1)
@@ -175,7 +231,7 @@ def _rate(expected: Array, codes: Array, level: int) -> tuple[Array, Array]:
     """The probabilities of a level, in order, and how often it is there among the rows where it is no likelier."""
     seen = ~np.isnan(codes)
     order = np.argsort(expected[seen])
-    there = np.cumsum(np.minimum(codes[seen], LEVELS)[order] == level)
+    there = np.cumsum(np.minimum(codes[seen], _LEVELS)[order] == level)
     seldom = np.minimum((there + 0.5) / (np.arange(len(order)) + 1.0), 1.0)
     return expected[seen][order], np.minimum.accumulate(seldom[::-1])[::-1]
 
@@ -202,3 +258,36 @@ def _scale(residual: Array) -> float:
     usual = 1.4826 * float(np.median(size)) if len(size) else 0.0
     mean = float(np.minimum(size, np.quantile(size, 0.99)).mean()) if len(size) else 0.0
     return max(usual, 0.5 * mean) or float(size.mean() if len(size) else 0.0) or 1.0
+
+
+def _indicators(codes: Array) -> Array:
+    """A column of zeros and ones per level; rare levels share one. All are zero where a value is missing."""
+    return np.asarray(np.minimum(codes, _LEVELS)[:, None] == np.arange(_LEVELS + 1.0), dtype=np.float64)
+
+
+def _regress(
+    basis: Array,
+    wanted: Array,
+    of: Places,
+    owner: Places,
+    fold: Places,
+    ridge: float = _RIDGE,
+) -> Array:
+    """Ridge regression of columns on the functions of all other columns, without each fold, and on all rows."""
+    folds = int(fold.max()) + 1
+    grams = [(basis[fold == k].T @ basis[fold == k], basis[fold == k].T @ wanted[fold == k]) for k in range(folds)]
+    gram, cross = sum(part for part, _ in grams), sum(part for _, part in grams)
+    coefficients = np.zeros((folds + 1, basis.shape[1], wanted.shape[1]))
+    for k in range(folds + 1):
+        left, right = (gram - grams[k][0], cross - grams[k][1]) if k < folds else (gram, cross)
+        rows = len(fold) - int((fold == k).sum())
+        inverse = np.linalg.inv(left + (ridge * rows + _ROWS) * np.eye(len(left)))
+        for j in np.unique(of):
+            functions, targets = np.flatnonzero(owner == j), np.flatnonzero(of == j)
+            others = np.where((owner == j)[:, None], 0.0, right[:, targets])
+            solved = inverse @ others
+            # Leaves out the functions of column j by a block of the inverse, instead of inverting once per column.
+            coefficients[k][:, targets] = solved - inverse[:, functions] @ np.linalg.solve(
+                inverse[np.ix_(functions, functions)], solved[functions]
+            )
+    return coefficients

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from likely._typing import Array, Mask, Places
-from likely.auditing.columns.kinds import MODELLED, Columns, as_numbers
-from likely.auditing.columns.scale import Squash
+from likely.auditing.columns.kinds import MODELLED, ColumnReader, Columns, as_numbers
+from likely.auditing.columns.scale import AsinhScale
 from likely.auditing.expected_values.association import related
 from likely.auditing.results.finding import are_years, number
 
@@ -83,8 +84,7 @@ class Neighbours:
     of its own neighbours, and a wrong value elsewhere counts no more than ``3`` deviations. Of long tables a sample of
     10,000 rows is compared with.
 
-    >>> import pandas as pd
-    >>> from likely.auditing.columns.kinds import read_columns
+    >>> @@ from likely.auditing.columns.kinds import read_columns
     >>> rng = np.random.default_rng(0)
     >>> length = rng.uniform(10, 50, 300)
     >>> frame = pd.DataFrame({"length": length, "width": length / 2 + rng.normal(size=300)})
@@ -99,7 +99,7 @@ class Neighbours:
     values: list[NDArray[np.floating]]  # of every column: numbers, or places of levels; NaN where one is missing
     levels: dict[str, list[str]]  # of each category
     dates: set[str]
-    units: list[Squash | None]  # of each column of numbers
+    units: list[AsinhScale | None]  # of each column of numbers
     sample: Places
     known: Wide  # the sample, in these units
     weights: Wide  # (column looked at, column that says how alike rows are)
@@ -113,11 +113,11 @@ class Neighbours:
         sample = np.sort(np.random.RandomState(0).permutation(count)[:MAX_ROWS])
         known = np.empty((len(names), len(sample)), np.float32)
         values: list[NDArray[np.floating]] = []
-        units: list[Squash | None] = []
+        units: list[AsinhScale | None] = []
         levels: dict[str, list[str]] = {}
         for j, name in enumerate(names):
             numbers, column_levels = as_numbers(columns.typed[name])
-            unit = Squash.of(numbers[sample], by_tails=True) if column_levels is None else None
+            unit = AsinhScale.of(numbers[sample], by_tails=True) if column_levels is None else None
             known[j] = numbers[sample] if unit is None else unit(numbers[sample])
             units.append(unit)
             # Of a million rows only codes are copied.
@@ -131,10 +131,32 @@ class Neighbours:
         years = frozenset(name for name, column in pairs if name not in levels and are_years(column[sample]))
         return cls(names, values, levels, dates, units, sample, known, weights.astype(np.float32), years)
 
+    def of_rows(self, typed: pd.DataFrame) -> Self:
+        """Other rows in the units of this table; levels that it lacks come after all others."""
+        new = {name: set(typed[name].dropna()) - set(known) for name, known in self.levels.items()}
+        levels = {name: [*known, *sorted(new[name])] for name, known in self.levels.items()}
+        codes = ColumnReader({}, levels).codes
+        values: list[Any] = [
+            codes(name, typed[name].to_numpy()).astype(np.float32) if name in levels else typed[name].to_numpy()
+            for name in self.names
+        ]
+        return replace(self, values=values, levels=levels)
+
+    def extended(self, typed: pd.DataFrame) -> Self:
+        """This table with other rows below its own, which are compared with the same sample."""
+        below = self.of_rows(typed)
+        both = zip(self.values, below.values, strict=True)
+        return replace(below, values=[np.concatenate(columns) for columns in both])
+
     @property
     def rows(self) -> int:
         """The number of rows of the table."""
         return len(self.values[0]) if self.values else 0
+
+    @property
+    def numbers(self) -> list[NDArray[np.floating] | None]:
+        """The columns of numbers; None for each category."""
+        return [None if unit is None else column for unit, column in zip(self.units, self.values, strict=True)]
 
     def points(self, rows: Places) -> Array:
         """Some rows, squashed, with a column per column; categories as places of levels, NaN where one is missing."""
@@ -169,13 +191,8 @@ class Neighbours:
         return np.minimum(gap, np.float32(_CAP), out=gap)
 
     def usual(self, row: int, column: str) -> Usual | Level | None:
-        """What rows like a row have in a column."""
-        return self.usuals(row, [column])[0]
-
-    def usuals(self, row: int, columns: Sequence[str]) -> list[Usual | Level | None]:
-        """The same for several columns, each of which has no part in the choice of its own rows."""
-        nearest = zip(columns, self.nearest(row, columns), strict=True)
-        return [self._range(self.names.index(name), alike) for name, alike in nearest]
+        """What rows like a row have in a column, which has no part in their choice."""
+        return self._range(self.names.index(column), self.nearest(row, [column])[0])
 
     def compare(self, rows: Iterable[int], names: Sequence[str] | None = None) -> list[list[Compared]]:
         """The values of rows beside what similar rows have, for a page."""

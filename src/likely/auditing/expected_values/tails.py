@@ -1,4 +1,4 @@
-"""How rare a deviation is: a generalised Pareto tail fitted to deviations, and false-alarm rates."""
+"""How rare a deviation is: a generalised Pareto tail fitted to deviations."""
 
 from __future__ import annotations
 
@@ -119,16 +119,3 @@ class Margins(NamedTuple):
 def surprise(nats: Array) -> Array:
     """How surprising each row is: the nats by which its values exceed ``RARE``, summed over columns."""
     return np.asarray(np.maximum(nats - RARE, 0).sum(-1))
-
-
-def rare(nats: Array) -> Array:
-    """For each row, the share of false alarms among rows that are at least as rare (Benjamini and Hochberg, 1995).
-
-    >>> rare(np.array([1.0, 20.0, 2.0])).round(3).tolist()
-    [0.368, 0.0, 0.203]
-    """
-    order = np.argsort(-nats)
-    expected = np.exp(-nats[order]) * len(nats) / np.arange(1, len(nats) + 1)
-    shares = np.empty(len(nats))
-    shares[order] = np.minimum(np.minimum.accumulate(expected[::-1])[::-1], 1.0)
-    return shares

@@ -85,15 +85,13 @@ def confirmed(sums: Iterable[Identity], table: pd.DataFrame) -> Mask:
     return np.any([np.zeros(len(table), bool), *(identity.holds(table) for identity in sums)], axis=0)
 
 
-def held(identities: Iterable[Identity], names: Sequence[str], table: pd.DataFrame) -> Mask | None:
+def held(identities: Iterable[Identity], names: Sequence[str], table: pd.DataFrame) -> Mask:
     """Whether each value of some columns is one that an identity of these columns confirms."""
-    among = [identity for identity in identities if set(identity.members) <= set(names)]
-    if not among:
-        return None
     mask = np.zeros((len(table), len(names)), bool)
-    for identity in among:
-        places = [names.index(name) for name in identity.members]
-        mask[:, places] |= identity.holds(table)[:, None]
+    for identity in identities:
+        if set(identity.members) <= set(names):
+            places = [names.index(name) for name in identity.members]
+            mask[:, places] |= identity.holds(table)[:, None]
     return mask
 
 

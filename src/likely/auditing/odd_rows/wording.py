@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
 from likely._typing import Array, Index
-from likely.auditing.expected_values.additive_model import Judged, Pattern
 from likely.auditing.expected_values.similar_rows import Neighbours, Usual
 from likely.auditing.expected_values.tails import RARE, surprise
 from likely.auditing.results.finding import Explained, Reason
-from likely.auditing.slips.repair import Repairs
-from likely.auditing.slips.row_slips import Change
+from likely.auditing.slips.search import Change, SlipSearch
 
 _SURE = 0.98  # the certainty of being odd from which a value may be called wrong
 _BROKEN = 0.8  # the certainty from which a row is said to break the pattern
@@ -37,39 +35,38 @@ class RowWords:
     wrong. A row that is odd in many columns together is odd, and may be right.
     """
 
-    table: Neighbours
-    pattern: Pattern
-    certainty: Array
-    slips: Mapping[int, Change] = field(default_factory=dict)
+    search: SlipSearch
 
-    def explain(self, rows: Index) -> Iterator[Explained]:
-        """Explain some rows."""
+    @property
+    def table(self) -> Neighbours:
+        """The rows, and the sample that they are compared with."""
+        return self.search.table
+
+    def explain(self, rows: Index, certainty: Array) -> Iterator[Explained]:
+        """Explain some rows that break the pattern so surely."""
         z = self.table.points(rows)
-        judged = self.pattern.judge(z, rows)
-        repairs = Repairs(self.table, self.pattern)
-        repairs.look(rows, z, judged)
-        changes = [repairs.best(int(row), self.slips.get(int(row))) for row in rows]
+        judged = self.search.pattern.judge(z, rows)
+        self.search.look(rows, z, judged, placebos=False)
         limit = self._ordinary()
-        wrong = [
-            self.certainty[row] >= _SURE and change.left <= limit and self._apart(int(row), change)
-            for row, change in zip(rows, changes, strict=True)
-        ]
-        headlines = [
-            self._headline(int(row), change, judged.nats[at], change.left <= max(limit, _PART * judged.nats[at].max()))
-            if self.certainty[row] >= _BROKEN or change.hint
-            else (self._far_out(int(row), z[at]), "")
-            for at, (row, change) in enumerate(zip(rows, changes, strict=True))
-        ]
+        changes, wrong, headlines = list[Change](), list[bool](), list[tuple[str, str]]()
+        for at, row in enumerate(rows.tolist()):
+            change, nats = self.search.best(row, z[at], judged.of_row(at)), judged.nats[at]
+            changes.append(change)
+            wrong.append(bool(certainty[at] >= _SURE and change.left <= limit and self._apart(row, change)))
+            if certainty[at] >= _BROKEN or change.hint:
+                headlines.append(self._headline(row, change, nats, change.left <= max(limit, _PART * nats.max())))
+            else:
+                headlines.append((self._far_out(row, z[at]), ""))
         often = Counter(group for _, group in headlines)
-        for at, (row, (headline, group)) in enumerate(zip(rows, headlines, strict=True)):
+        for at, (row, (headline, group)) in enumerate(zip(rows.tolist(), headlines, strict=True)):
             far = float(np.sqrt(2 * judged.nats[at].max()))
-            reasons = self._reasons(int(row), at, changes[at], judged)
-            yield Explained(headline, reasons, far, bool(wrong[at]), group if often[group] > 1 else "")
+            reasons = self._reasons(row, changes[at], judged.nats[at])
+            yield Explained(headline, reasons, far, wrong[at], group if often[group] > 1 else "")
 
     def _ordinary(self) -> float:
         """How surprising an ordinary row may be, in nats."""
         rows = self.table.sample
-        return float(np.quantile(surprise(self.pattern.judge(self.table.points(rows), rows).nats), _ORDINARY))
+        return float(np.quantile(surprise(self.search.pattern.judge(self.table.points(rows), rows).nats), _ORDINARY))
 
     def _apart(self, row: int, change: Change) -> bool:
         """Whether the value that is to blame is unlike all those of similar rows."""
@@ -128,9 +125,8 @@ class RowWords:
         names = [self.table.names[j] for j in (first, second) if j == first or (j >= 0 and out[j] >= _OUT)]
         return " and ".join(f"{name} = {self.table.shown(row, name)}" for name in names) + ": extreme, but consistent"
 
-    def _reasons(self, row: int, at: int, change: Change, judged: Judged) -> list[Reason]:
+    def _reasons(self, row: int, change: Change, nats: Array) -> list[Reason]:
         """The values to blame, the one that explains the others first, with those of similar rows."""
-        nats = judged.nats[at]
         order = [change.column, *(j for j in np.argsort(-nats, kind="stable").tolist() if j != change.column)]
         blamed = [j for j in order[:_REASONS] if nats[j] > RARE or j == change.column]
         # One wrong value makes others look wrong: its share is the part that changing it removes.
