@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from likely._typing import Array, Mask, Places
+from likely._typing import Array, Places
 from likely.auditing.columns.kinds import MODELLED, ColumnReader, Columns, as_numbers
 from likely.auditing.columns.scale import AsinhScale
 from likely.auditing.expected_values.association import related
@@ -84,7 +83,8 @@ class Neighbours:
     of its own neighbours, and a wrong value elsewhere counts no more than ``3`` deviations. Of long tables a sample of
     10,000 rows is compared with.
 
-    >>> @@ from likely.auditing.columns.kinds import read_columns
+    >>> import pandas as pd
+    >>> from likely.auditing.columns.kinds import read_columns
     >>> rng = np.random.default_rng(0)
     >>> length = rng.uniform(10, 50, 300)
     >>> frame = pd.DataFrame({"length": length, "width": length / 2 + rng.normal(size=300)})
@@ -164,19 +164,12 @@ class Neighbours:
         squashed = [column[rows] if unit is None else unit(column[rows]) for column, unit in parts]
         return np.array(squashed, np.float64).reshape(len(squashed), len(rows)).T
 
-    @cached_property
-    def _missing(self) -> Mask | None:
-        """Where values of the sample are missing; None if there are all."""
-        missing = np.isnan(self.known)
-        return missing if missing.any() else None
-
     def nearest(self, row: int, names: Sequence[str]) -> list[Places]:
         """The rows that are most like a row and have a value in the column looked at."""
         looked = [self.names.index(name) for name in names]
         apart = self.weights[looked] @ self._gaps(row)
         apart[:, self.sample == row] = np.inf
-        if self._missing is not None:
-            apart[self._missing[looked]] = np.inf
+        apart[np.isnan(self.known[looked])] = np.inf
         return [self.sample[_least(distances)] for distances in apart]
 
     def _gaps(self, row: int) -> Wide:
@@ -185,8 +178,7 @@ class Neighbours:
         gap: Wide = np.abs(self.known - point)
         if words := [j for j, unit in enumerate(self.units) if unit is None]:
             gap[words] = np.where(gap[words] > 0, np.float32(_UNKNOWN), gap[words])
-        if self._missing is not None:
-            gap[self._missing] = _UNKNOWN
+        gap[np.isnan(gap)] = _UNKNOWN
         gap[np.isnan(point[:, 0])] = 0.0  # what this row lacks cannot say which rows are like it
         return np.minimum(gap, np.float32(_CAP), out=gap)
 
