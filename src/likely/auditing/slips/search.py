@@ -129,7 +129,7 @@ class SlipSearch:
         left = surprise(self.pattern.judge(changed, np.full(len(changed), row)).nats)
         # Of two values that contradict each other, the one that is rare in its own column is to blame.
         prices = np.array([0.0 if change.hint else _GENERIC for change in changes])
-        chosen = int(np.argmin(left + surprise(self.pattern.margins.nats(changed)) + prices))
+        chosen = int(np.argmin(left + surprise(self.pattern.margin_nats(changed)) + prices))
         return changes[chosen]._replace(left=float(left[chosen]))
 
     def _factors(self, block: _Block, variant: int) -> Iterator[_Trials]:
@@ -168,7 +168,7 @@ class SlipSearch:
             z, expected = block.z[at, j], block.judged.expected[at, j]
             values.append(np.asarray(unit(numbers)))
             far = (values[-1] - expected) * block.judged.far[at, j] / np.where(z == expected, 1.0, z - expected)
-            gain += block.judged.nats[at, j] - self.pattern.tails[j].nats(far)
+            gain += block.judged.nats[at, j] - self.pattern.tails.tails[j].nats(far)
             stretch += unit.log_stretch(z, values[-1], factor)
         worth = worth + _STRETCH * np.minimum(stretch, 0.0) + _OWN * gain
         columns = np.broadcast_to([next(iter(put)), list(put)[-1]], (len(at), 2))
@@ -204,7 +204,7 @@ class SlipSearch:
 
     def _surprise(self, judged: Judged, z: Array) -> Array:
         """Rare values in their own columns count, too: without them, wide clean tables had more hints."""
-        return surprise(judged.nats) + surprise(self.pattern.margins.nats(z))
+        return surprise(judged.nats) + surprise(self.pattern.margin_nats(z))
 
     def _read(self, j: int, rows: Places) -> Array:
         return np.clip(self.table.values[j][rows].astype(np.float64), -_LARGEST, _LARGEST)
