@@ -23,7 +23,7 @@ MAX_ROWS = 10_000  # rows among which these are looked for
 _RELATED = 5_000  # rows that tell how much one column says about another
 _CAP = 3.0  # robust deviations: rows that differ more in a column are not told apart by it
 _UNKNOWN = 1.0  # the difference of a value from one that is missing, or of a level from another
-_RARE, _MOST = 0.05, 0.5  # a level is unusual if fewer similar rows have it while more have another
+_RARE, _MOST = 0.05, 0.9  # a level is unusual if fewer similar rows have it while more have another
 MAX_COLUMNS = 300  # columns: what each tells about each other is a square of them
 _LEAST = 0.003  # what a column counts at least in the choice of neighbours
 

@@ -62,7 +62,9 @@ def find_identities(columns: Columns) -> list[Identity]:
 
 def _sample(columns: Columns) -> pd.DataFrame:
     """Rows of the columns of numbers that vary; no columns if there are too few rows, or too many columns."""
-    table = columns.typed[columns.named("number")].iloc[:: max(1, -(-len(columns.typed) // MAX_ROWS))]
+    names = columns.named("number")
+    names = names if len(names) <= 2 * MAX_COLUMNS else []
+    table = columns.typed[names].iloc[:: max(1, -(-len(columns.typed) // MAX_ROWS))]
     table = table[np.isfinite(table).sum(axis=1) > table.shape[1] / 2].astype(np.float64)
     varied = table.loc[:, (table.nunique() > 1) & (table.abs().max() < _LARGEST)]
     width = varied.shape[1]
@@ -109,27 +111,20 @@ def _explained(filled: pd.DataFrame) -> list[str]:
 
 
 def _through_most(X: Array, y: Array) -> Mask | None:
-    """The rows through which a plane of least absolute deviations passes; None if these are not nearly all.
-
-    The plane is found on half of the rows, and must pass through those of the other half as well.
-    """
+    """The rows through which a plane of least absolute deviations passes; None if these are not nearly all."""
     X = np.column_stack([np.ones(len(X)), (X - X.mean(0)) / np.maximum(X.std(0), 1e-300)])
     scale = float(np.median(np.abs(y - np.median(y)))) or float(np.std(y)) or 1.0
     u = (y - np.median(y)) / scale
-    half = np.arange(len(u)) % 2 == 0
-    weights = np.ones(int(half.sum()))
-    beta = np.zeros(X.shape[1])
+    off = np.ones(len(u))
     for step in range(_STEPS):
-        weighted = X[half] * (weights / weights.max())[:, None]
-        gram = weighted.T @ X[half]
-        beta = np.linalg.solve(gram + 1e-13 * np.trace(gram) * np.eye(len(gram)), weighted.T @ u[half])
-        off = np.abs(u[half] - X[half] @ beta)
+        weighted = X / np.maximum(off, 10.0 ** (-8 * step / _STEPS))[:, None]
+        gram = weighted.T @ X
+        beta = np.linalg.solve(gram + 1e-13 * np.trace(gram) * np.eye(len(gram)), weighted.T @ u)
+        off = np.abs(u - X @ beta)
         if step > 2 and np.median(off) > _NEAR:
             return None
-        weights = 1 / np.maximum(off, 10.0 ** (-1 - 8 * step / _STEPS))
-    off = np.abs(u - X @ beta)
     close = off <= max(4 * float(np.median(off)), 1e-6)
-    return np.asarray(close) if np.median(off) <= _NEAR and close[~half].mean() >= _MOSTLY else None
+    return np.asarray(close) if close.mean() >= _MOSTLY else None
 
 
 def _pruned(others: pd.DataFrame, y: Array) -> dict[str, float]:
@@ -152,7 +147,7 @@ def _named(table: pd.DataFrame, name: str, chosen: dict[str, float], kind: Ident
     terms = {column: terms[column] for column in table if column in terms}
     total = _total(terms)
     parts = {part: -c / terms[total] for part, c in terms.items() if part != total}
-    parts = _round_coefficients(parts, total, table, product=kind.product)
+    parts = _round_coefficients(parts, _POWERS if kind.product else _NICE)
     if len(parts) < 2:
         return None
     identity = kind._replace(total=total, parts=parts, constant=float(kind.product))
@@ -161,14 +156,10 @@ def _named(table: pd.DataFrame, name: str, chosen: dict[str, float], kind: Ident
     return next((settled for candidate in candidates if (settled := _settled(candidate, table)) is not None), None)
 
 
-def _round_coefficients(parts: dict[str, float], total: str, table: pd.DataFrame, *, product: bool) -> dict[str, float]:
-    """The round numbers that the coefficients nearly are, without parts that hardly matter; none if one is not."""
-    numbers = _POWERS if product else _NICE
+def _round_coefficients(parts: dict[str, float], numbers: Array) -> dict[str, float]:
+    """The round numbers that the coefficients nearly are; none if one is not."""
     nice = {part: float(numbers[np.abs(numbers - c).argmin()]) for part, c in parts.items()}
-    near = {part: c for part, c in nice.items() if abs(c - parts[part]) <= (0.05 if product else 0.02 * abs(c))}
-    reach = table.quantile(0.95) - table.quantile(0.05)
-    far = {part: abs(c) * reach[part] for part, c in parts.items() if part not in near}
-    return {} if far and (product or max(far.values()) > 0.01 * reach[total]) else near
+    return nice if all(abs(c - parts[part]) <= 0.02 * abs(c) for part, c in nice.items()) else {}
 
 
 def _constants(identity: Identity, table: pd.DataFrame) -> list[float]:

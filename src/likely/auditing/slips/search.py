@@ -31,7 +31,7 @@ _AT_ONCE = 20_000  # changed rows that are judged at once
 _LARGEST = 1e150  # numbers are clipped here, so that products stay finite
 _GENERIC = 4.0  # price, in nats, of replacing a value by the expected one: a slip is preferred
 _GAIN = 7.0  # nats that a slip must remove from a row: of many slips, one removes a few nats by chance
-_BLAMED = 10  # values of a row that may be replaced: as many of the rarest, and of those furthest out
+_BLAMED = 10  # values of a row, the rarest, that may be replaced
 
 
 class Change(NamedTuple):
@@ -111,10 +111,7 @@ class SlipSearch:
 
     def best(self, row: int, z: Array, judged: Judged) -> Change:
         """The change that leaves the least surprise in a row: a slip that was found in it, or another value."""
-        # A wrong value far out in its column makes others look worse than itself.
-        out = np.where([unit is None for unit in self.table.units], 0.0, np.nan_to_num(np.abs(z)))
-        leading = [np.argsort(-sizes, kind="stable")[:_BLAMED] for sizes in (judged.nats, out)]
-        blamed = np.unique(np.concatenate(leading))
+        blamed = np.argsort(-judged.nats, kind="stable")[:_BLAMED]
         blamed = blamed[judged.nats[blamed] > 0]
         changes, changed = [Change(int(j), 0.0) for j in blamed], np.repeat(z[None], len(blamed) + 1, axis=0)
         changed[np.arange(len(blamed)), blamed] = judged.expected[blamed]
