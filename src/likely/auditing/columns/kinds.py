@@ -83,11 +83,9 @@ class ColumnReader:
     def of(cls, columns: Columns, leave_out: Collection[str] = ()) -> Self:
         """Learn from a sample."""
         names = [name for name in columns.named(*MODELLED) if name not in leave_out]
-        levels = {name: as_numbers(columns.typed[name])[1] for name in names}
-        return cls(
-            {name: columns.kinds[name] for name in names},
-            {name: names_of_levels for name, names_of_levels in levels.items() if names_of_levels is not None},
-        )
+        words = [name for name in names if not pd.api.types.is_numeric_dtype(columns.typed[name].dtype)]
+        levels = {name: ranked(columns.typed[name])[1] for name in words}
+        return cls({name: columns.kinds[name] for name in names}, levels)
 
     def typed(self, block: pd.DataFrame) -> pd.DataFrame:
         """The columns of a block with their own types: numbers as floats, dates as days, categories as strings."""

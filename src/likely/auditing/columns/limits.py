@@ -33,12 +33,10 @@ class ColumnLimits(NamedTuple):
         seen = values[~np.isnan(values)]
         if not len(seen):
             return cls(0.0, 0.0, 0.0, 0.0)
-        exceptions = _broken(seen).sum(), (seen < 0).sum()
-        nats = [min(-float(np.log((count + 0.5) / (len(seen) + 1))), _MOST) for count in exceptions]
-        rules = [
-            surprise if count <= (1 - _RULE) * len(seen) else 0.0
-            for surprise, count in zip(nats, exceptions, strict=True)
-        ]
+        rules = list[float]()
+        for exceptions in (int(_broken(seen).sum()), int((seen < 0).sum())):
+            surprise = min(-float(np.log((exceptions + 0.5) / (len(seen) + 1))), _MOST)
+            rules.append(surprise if exceptions <= (1 - _RULE) * len(seen) else 0.0)
         return cls(float(seen.min()), float(seen.max()), *rules)
 
     def __call__(self, values: Array) -> Mask:

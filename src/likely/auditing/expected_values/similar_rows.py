@@ -23,7 +23,7 @@ MAX_ROWS = 10_000  # rows among which these are looked for
 _RELATED = 5_000  # rows that tell how much one column says about another
 _CAP = 3.0  # robust deviations: rows that differ more in a column are not told apart by it
 _UNKNOWN = 1.0  # the difference of a value from one that is missing, or of a level from another
-_RARE, _MOST = 0.05, 0.9  # a level is unusual if fewer similar rows have it while more have another
+_MOST = 0.9  # a level is unusual if more similar rows than this have another
 MAX_COLUMNS = 300  # columns: what each tells about each other is a square of them
 _LEAST = 0.003  # what a column counts at least in the choice of neighbours
 
@@ -207,12 +207,10 @@ class Neighbours:
 
     def _compared(self, row: int, j: int, alike: Places) -> Compared:
         value, usual, name = float(self.values[j][row]), self._range(j, alike), self.names[j]
-        if np.isnan(value) or usual is None:
-            return Compared(name, self.shown(row, name), str(usual or ""), False)
-        if isinstance(usual, Usual):
-            return Compared(name, self.shown(row, name), str(usual), usual.excludes(value))
-        share = float((self.values[j][alike] == value).mean())
-        return Compared(name, self.shown(row, name), str(usual), share < _RARE and usual.share > _MOST)
+        unusual = isinstance(usual, Usual) and usual.excludes(value)
+        if isinstance(usual, Level):
+            unusual = usual.share > _MOST and not np.isnan(value) and usual.name != self.levels[name][int(value)]
+        return Compared(name, self.shown(row, name), str(usual or ""), unusual)
 
     def shown(self, row: int, column: str) -> str:
         """A value as text."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator
 
 import numpy as np
@@ -130,11 +131,15 @@ def _through_most(X: Array, y: Array) -> Mask | None:
 def _pruned(others: pd.DataFrame, y: Array) -> dict[str, float]:
     """Few columns, with their coefficients, that leave hardly more of y than all do: orthogonal matching pursuit."""
     varied = others.loc[:, np.ptp(others.to_numpy(), axis=0) > 0]
+    if varied.empty:
+        return {}
     A, y = varied.to_numpy() - varied.to_numpy().mean(0), y - y.mean()
     size = np.sqrt(np.square(A).mean(0))
     left = y - A / size @ lstsq(A / size, y, cond=1e-13, lapack_driver="gelsy")[0]
     most = float(left @ left) * (1 + _BY_CHANCE * A.shape[1] / len(y)) + 1e-14 * float(y @ y)
-    coefficients = np.ravel(orthogonal_mp(A / size, y, tol=most)) / size
+    with warnings.catch_warnings():  # columns that depend on one another end the pursuit, with a warning
+        warnings.simplefilter("ignore")
+        coefficients = np.ravel(orthogonal_mp(A / size, y, tol=most)) / size
     adds = np.abs(coefficients) * np.ptp(A, axis=0) / max(float(np.ptp(y)), 1e-300)
     return {str(varied.columns[j]): float(coefficients[j]) for j in np.flatnonzero(adds > _NOTHING)}
 

@@ -246,22 +246,22 @@ class _Scatter(NamedTuple):
 
     @classmethod
     def fit(cls, table: pd.DataFrame, first: Mask | None) -> Self:
-        detector = ScatterDetector().fit(_read(table if first is None else table[first]))
+        detector = ScatterDetector().fit(table if first is None else table[first])
         numbers = table.select_dtypes("number")
         few = [str(name) for name in numbers if numbers[name].nunique(dropna=False) <= _DISCRETE]
         limits = {name: -2 * np.log(table[name].value_counts(normalize=True)) for name in few}
-        near = float(np.quantile(np.square(detector.scale(_read(table))), _NEAR))
+        near = float(np.quantile(np.square(detector.scale(table)), _NEAR))
         return cls(list(table.columns), detector, limits, near)
 
     def squares(self, table: pd.DataFrame) -> Array:
         """σ² of rows."""
         table = table[self.names]
-        squares = np.square(self.detector.scale(_read(table)))
+        squares = np.square(self.detector.scale(table))
         far = np.flatnonzero(squares > self.near) if self.limits else np.zeros(0, np.int64)
         for start in range(0, len(far), _CHUNK):
             rows = far[start : start + _CHUNK]
             part = table.iloc[rows]
-            push = self.detector.explain(_read(part))
+            push = self.detector.explain(part)
             most = np.full(part.shape, np.inf)
             for name, limits in self.limits.items():
                 most[:, self.names.index(name)] = part[name].map(limits).fillna(np.inf)
@@ -284,11 +284,6 @@ def _units_of(table: pd.DataFrame) -> dict[str, AsinhScale]:
 def _scaled(table: pd.DataFrame, units: Mapping[str, AsinhScale]) -> pd.DataFrame:
     columns = {name: table[name].to_numpy() for name in table.columns}
     return pd.DataFrame({name: units[name](values) if name in units else values for name, values in columns.items()})
-
-
-def _read(table: pd.DataFrame) -> Any:
-    """As the detector takes it: an array where all columns are numbers, which it reads at once."""
-    return table.to_numpy() if {column.kind for column in table.dtypes} == {"f"} else table
 
 
 def _summary(count: int, wrong: int, rows: int) -> str:
