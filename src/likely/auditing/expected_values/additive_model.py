@@ -64,25 +64,15 @@ class _Terms:
 
     def __call__(self, z: Array) -> Array:
         """Return the functions of every column, one column each."""
-        functions = self._raw(z)
-        functions -= self.centre
-        functions /= self.unit
-        for j in np.flatnonzero(np.isnan(z).any(0)):
-            functions[np.ix_(np.isnan(z[:, j]), self.owner == j)] = 0.0
-        return functions
+        return np.nan_to_num((self._raw(z) - self.centre) / self.unit, copy=False)
 
     def _raw(self, z: Array) -> Array:
-        """The functions as they are before they have mean zero; written where they stay, for there are many."""
-        functions = np.empty((len(z), len(self.owner)))
-        ends = np.searchsorted(self.owner, np.arange(z.shape[1] + 1))
-        for j, column in enumerate(z.T):
-            part = functions[:, ends[j] : ends[j + 1]]
-            if self.words[j]:
-                part[:] = _indicators(column)
-            else:
-                part[:, 0] = column
-                np.maximum(np.subtract(column[:, None], self.knots[j], out=part[:, 1:]), 0, out=part[:, 1:])
-        return functions
+        """The functions as they are before they have mean zero, NaN where a value is missing."""
+        parts = [
+            _indicators(column) if word else np.column_stack([column, np.maximum(column[:, None] - at, 0)])
+            for column, at, word in zip(z.T, self.knots, self.words, strict=True)
+        ]
+        return np.concatenate(parts, axis=1)
 
 
 @dataclass(frozen=True)
@@ -91,6 +81,7 @@ class AdditiveModel:
 
     terms: _Terms
     of_column: Places  # for each target (a number, or the indicator of a level), the place of its column
+    first: Places  # for each column, the place of its first target
     middle: Array
     mean: Array  # coefficients, (fits, functions, targets)
     spread: Array  # coefficients of the scales, of the same shape
@@ -102,6 +93,7 @@ class AdditiveModel:
         terms = _Terms.of(z, words)
         basis, wanted = terms(z), _targets(z, words)
         of = np.repeat(np.arange(len(words)), [_LEVELS + 1 if word else 1 for word in words])
+        first = np.searchsorted(of, np.arange(len(words)))
         seen, number = ~np.isnan(wanted), ~np.array(words)[of]
         near = wanted
         for _ in range(2):
@@ -111,23 +103,18 @@ class AdditiveModel:
             residual = np.where(seen, wanted - expected, 0.0)
             usual = np.array([_scale(part[there]) for part, there in zip(residual.T, seen.T, strict=True)])
             near = np.where(number & seen, expected + np.clip(residual, -_CAP * usual, _CAP * usual), wanted)
-            basis = terms(_filled(z, expected, of, words))
+            basis = terms(_filled(z, expected[:, first], words))
         size = np.where(seen, np.minimum(np.abs(residual) / usual, _CAP), np.nan)
         size = np.where(seen, size / np.maximum(np.nanmean(size, axis=0), 1e-9) - 1, 0.0)
         spread = _regress(basis, size, of, terms.owner, fold, _SMOOTH)
-        return cls(terms, of, middle, mean, spread, usual)
-
-    @property
-    def first(self) -> Places:
-        """The place of the first target of each column."""
-        return np.searchsorted(self.of_column, np.arange(len(self.terms.words)))
+        return cls(terms, of, first, middle, mean, spread, usual)
 
     def deviations(self, z: Array, fold: Places) -> tuple[Array, Array]:
         """Return the prediction of each target, and the deviation from it in usual scales."""
         basis, wanted = self.terms(z), _targets(z, self.terms.words)
         expected = self.middle + _predicted(basis, self.mean, fold)
         if np.isnan(z).any():
-            basis = self.terms(_filled(z, expected, self.of_column, self.terms.words))
+            basis = self.terms(_filled(z, expected[:, self.first], self.terms.words))
             expected = self.middle + _predicted(basis, self.mean, fold)
         wide = np.clip(1 + _predicted(basis, self.spread, fold), _NARROW, _WIDE)
         far = np.clip((wanted - expected) / (self.usual * wide), -_FARTHEST, _FARTHEST)
@@ -212,12 +199,9 @@ def _targets(z: Array, words: list[bool]) -> Array:
     return np.concatenate(parts, axis=1)
 
 
-def _filled(z: Array, expected: Array, of: Places, words: list[bool]) -> Array:
+def _filled(z: Array, expected: Array, words: list[bool]) -> Array:
     """Replace missing numbers by their predictions, so that a gap makes its row neither more nor less ordinary."""
-    numbers = [j for j, word in enumerate(words) if not word]
-    filled = z.copy()
-    filled[:, numbers] = np.where(np.isnan(z[:, numbers]), expected[:, np.searchsorted(of, numbers)], z[:, numbers])
-    return filled
+    return np.where(np.isnan(z) & ~np.array(words), expected, z)
 
 
 def _rate(expected: Array, codes: Array, level: int) -> tuple[Array, Array]:

@@ -45,11 +45,6 @@ class Usual(NamedTuple):
         between = " to " if self.low < 0 or self.date else "–"
         return low if low == high else f"{low}{between}{high}"
 
-    def excludes(self, value: float) -> bool:
-        """Whether a value lies further outside than the range is wide."""
-        room = self.high - self.low
-        return bool(value < self.low - room or value > self.high + room)
-
 
 class Level(NamedTuple):
     """The level that most of the similar rows have, and the share of them that do.
@@ -207,7 +202,10 @@ class Neighbours:
 
     def _compared(self, row: int, j: int, alike: Places) -> Compared:
         value, usual, name = float(self.values[j][row]), self._range(j, alike), self.names[j]
-        unusual = isinstance(usual, Usual) and usual.excludes(value)
+        unit, unusual = self.units[j], False
+        if isinstance(usual, Usual) and unit is not None:  # further outside, on its scale, than the range is wide
+            low, high, at = unit(np.array([usual.low, usual.high, value]))
+            unusual = bool(at < 2 * low - high or at > 2 * high - low)
         if isinstance(usual, Level):
             unusual = usual.share > _MOST and not np.isnan(value) and usual.name != self.levels[name][int(value)]
         return Compared(name, self.shown(row, name), str(usual or ""), unusual)

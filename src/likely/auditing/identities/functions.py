@@ -32,7 +32,7 @@ class Curve(NamedTuple):
 
     at: Array
     medians: Array
-    slopes: Array  # at the start and at the end
+    slopes: Array  # at the start and at the end: for values beyond, and for the end points themselves
 
     @classmethod
     def of(cls, values: Array, by: Array) -> Self | None:
@@ -45,12 +45,13 @@ class Curve(NamedTuple):
         medians = values[order][starts + (counts - 1) // 2]
         with np.errstate(over="ignore"):
             slopes = np.abs(np.diff(medians)) / np.diff(at)
-        ends = [slopes[1 : 1 + _STEPS].max(), slopes[-1 - _STEPS : -1].max()]  # a first value does not speak for itself
+        starts_and_ends = ((slopes[:_STEPS], slopes[1 : 1 + _STEPS]), (slopes[-_STEPS:], slopes[-1 - _STEPS : -1]))
+        ends = np.array([[steps.max() for steps in pair] for pair in starts_and_ends])
         kept = np.arange(len(at))
         if len(at) > _POINTS:
             inner = np.linspace(_POINTS // 10, len(at) - _POINTS // 10, 8 * _POINTS // 10, endpoint=False)
             kept = np.concatenate([kept[: _POINTS // 10], inner.astype(np.int64), kept[-_POINTS // 10 :]])
-        return cls(at[kept], medians[kept], np.array(ends))
+        return cls(at[kept], medians[kept], ends)
 
     def holds(self, values: Array, by: Array) -> Mask:
         """Whether the values of rows lie between the points beside them.
@@ -63,9 +64,10 @@ class Curve(NamedTuple):
         low, high = np.fmin.reduce(np.concatenate(beside)), np.fmax.reduce(np.concatenate(beside))
         with np.errstate(over="ignore"):
             ends = (before < 0, after), (after >= len(self.at), before)
-            for slope, (rows, nearest) in zip(self.slopes, ends, strict=True):
+            for slopes, (rows, nearest) in zip(self.slopes, ends, strict=True):
                 point = nearest[rows]
-                reach = _STEEPER * slope * np.abs(by[rows] - self.at[point])
+                known = (after - before - 1)[rows]
+                reach = _STEEPER * slopes[known] * np.abs(by[rows] - self.at[point])
                 low[rows], high[rows] = self.medians[point] - reach, self.medians[point] + reach
         return np.asarray((values >= low) & (values <= high))
 

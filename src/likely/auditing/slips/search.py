@@ -171,17 +171,14 @@ class SlipSearch:
 
     def _keep(self, variant: int, block: _Block, trials: _Trials) -> None:
         """Keep the best trial of each row if it is better than what is known of the row."""
-        gain = self._gain(block, trials)
+        gain, at = self._gain(block, trials), block.rows[trials.row]
         # Of several trials of a row the last one stays, which is the best and, of equal ones, the first.
         order = np.lexsort([-np.arange(len(gain)), gain])
-        at, gain = block.rows[trials.row[order]], gain[order]
-        last = len(at) - 1 - np.unique(at[::-1], return_index=True)[1]
-        last = last[gain[last] > self.gains[variant][at[last]]]
-        self.gains[variant][at[last]] = gain[last]
+        order = order[gain[order] > self.gains[variant][at[order]]]
+        self.gains[variant][at[order]] = gain[order]
         if variant == 0:
-            kept = order[last]
-            self._best[at[last]] = np.column_stack([trials.columns[kept], trials.hint[kept]])
-            self._values[at[last]] = trials.values[kept]
+            self._best[at[order]] = np.column_stack([trials.columns, trials.hint])[order]
+            self._values[at[order]] = trials.values[order]
 
     def _gain(self, block: _Block, trials: _Trials) -> Array:
         """The nats that each trial takes off its row, where it leaves few."""
