@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pandas as pd
 from scipy.linalg import lstsq
-from sklearn.linear_model import orthogonal_mp
 
 from likely._typing import Array, Mask
 from likely.auditing.columns.kinds import Columns
@@ -112,36 +110,60 @@ def _explained(filled: pd.DataFrame) -> list[str]:
 
 
 def _through_most(X: Array, y: Array) -> Mask | None:
-    """The rows through which a plane of least absolute deviations passes; None if these are not nearly all."""
+    """The rows through which a plane of least absolute deviations passes; None if these are not nearly all.
+
+    The plane is found on half of the rows, and must pass through those of the other half as well.
+    """
     X = np.column_stack([np.ones(len(X)), (X - X.mean(0)) / np.maximum(X.std(0), 1e-300)])
     scale = float(np.median(np.abs(y - np.median(y)))) or float(np.std(y)) or 1.0
     u = (y - np.median(y)) / scale
-    off = np.ones(len(u))
+    half = np.arange(len(u)) % 2 == 0
+    weights = np.ones(int(half.sum()))
+    beta = np.zeros(X.shape[1])
     for step in range(_STEPS):
-        weighted = X / np.maximum(off, 10.0 ** (-8 * step / _STEPS))[:, None]
-        gram = weighted.T @ X
-        beta = np.linalg.solve(gram + 1e-13 * np.trace(gram) * np.eye(len(gram)), weighted.T @ u)
-        off = np.abs(u - X @ beta)
+        weighted = X[half] * (weights / weights.max())[:, None]
+        gram = weighted.T @ X[half]
+        beta = np.linalg.solve(gram + 1e-13 * np.trace(gram) * np.eye(len(gram)), weighted.T @ u[half])
+        off = np.abs(u[half] - X[half] @ beta)
         if step > 2 and np.median(off) > _NEAR:
             return None
+        weights = 1 / np.maximum(off, 10.0 ** (-1 - 8 * step / _STEPS))
+    off = np.abs(u - X @ beta)
     close = off <= max(4 * float(np.median(off)), 1e-6)
-    return np.asarray(close) if close.mean() >= _MOSTLY else None
+    return np.asarray(close) if np.median(off) <= _NEAR and close[~half].mean() >= _MOSTLY else None
 
 
 def _pruned(others: pd.DataFrame, y: Array) -> dict[str, float]:
-    """Few columns, with their coefficients, that leave hardly more of y than all do: orthogonal matching pursuit."""
-    varied = others.loc[:, np.ptp(others.to_numpy(), axis=0) > 0]
-    if varied.empty:
-        return {}
-    A, y = varied.to_numpy() - varied.to_numpy().mean(0), y - y.mean()
-    size = np.sqrt(np.square(A).mean(0))
-    left = y - A / size @ lstsq(A / size, y, cond=1e-13, lapack_driver="gelsy")[0]
-    most = float(left @ left) * (1 + _BY_CHANCE * A.shape[1] / len(y)) + 1e-14 * float(y @ y)
-    with warnings.catch_warnings():  # columns that depend on one another end the pursuit, with a warning
-        warnings.simplefilter("ignore")
-        coefficients = np.ravel(orthogonal_mp(A / size, y, tol=most)) / size
-    adds = np.abs(coefficients) * np.ptp(A, axis=0) / max(float(np.ptp(y)), 1e-300)
-    return {str(varied.columns[j]): float(coefficients[j]) for j in np.flatnonzero(adds > _NOTHING)}
+    """The fewest columns, with their coefficients, that leave no more of y than all do; the constant is not named."""
+    A = np.column_stack([others.to_numpy(), np.ones(len(y))])
+    A /= (size := np.maximum(np.abs(A).max(0), 1e-300))
+    ranges = np.ptp(A[:, :-1], axis=0)
+    varied = np.flatnonzero(ranges > 0).tolist()
+    order = [varied[k] for k in np.argsort(np.abs(_fit(A, y, varied)[0][:-1]) * ranges[varied], kind="stable")]
+    # Of columns that can stand for each other the fewest stay.
+    chosen = min((_without_needless(A, y, by) for by in (order, order[::-1])), key=len)
+    coefficients = zip(chosen, _fit(A, y, chosen)[0].tolist(), strict=False)
+    least = _NOTHING * float(np.ptp(y))
+    return {str(others.columns[j]): c / size[j] for j, c in coefficients if abs(c) * ranges[j] > least}
+
+
+def _without_needless(A: Array, y: Array, columns: list[int]) -> list[int]:
+    """The columns that are left when each in turn is dropped if that makes little difference."""
+    kept, error = columns, _fit(A, y, columns)[1]
+    for j in columns:
+        rest = [other for other in kept if other != j]
+        fewer = _fit(A, y, rest)[1] if rest else np.inf
+        by_chance = error * np.sqrt(1 + _BY_CHANCE / max(len(y) - len(kept), 1))
+        if fewer <= max(by_chance, 1e-10 * float(np.abs(y).max())):
+            kept, error = rest, fewer
+    return kept
+
+
+def _fit(A: Array, y: Array, columns: list[int]) -> tuple[Array, float]:
+    """Coefficients of some columns and the last, and the root mean square of what they leave."""
+    part = A[:, [*columns, A.shape[1] - 1]]
+    beta = np.asarray(lstsq(part, y, cond=1e-13, lapack_driver="gelsy", check_finite=False)[0])
+    return beta, float(np.sqrt(np.mean(np.square(y - part @ beta))))
 
 
 def _named(table: pd.DataFrame, name: str, chosen: dict[str, float], kind: Identity) -> Identity | None:
@@ -152,7 +174,7 @@ def _named(table: pd.DataFrame, name: str, chosen: dict[str, float], kind: Ident
     terms = {column: terms[column] for column in table if column in terms}
     total = _total(terms)
     parts = {part: -c / terms[total] for part, c in terms.items() if part != total}
-    parts = _round_coefficients(parts, _POWERS if kind.product else _NICE)
+    parts = _round_coefficients(parts, total, table, product=kind.product)
     if len(parts) < 2:
         return None
     identity = kind._replace(total=total, parts=parts, constant=float(kind.product))
@@ -161,10 +183,14 @@ def _named(table: pd.DataFrame, name: str, chosen: dict[str, float], kind: Ident
     return next((settled for candidate in candidates if (settled := _settled(candidate, table)) is not None), None)
 
 
-def _round_coefficients(parts: dict[str, float], numbers: Array) -> dict[str, float]:
-    """The round numbers that the coefficients nearly are; none if one is not."""
+def _round_coefficients(parts: dict[str, float], total: str, table: pd.DataFrame, *, product: bool) -> dict[str, float]:
+    """The round numbers that the coefficients nearly are, without parts that hardly matter; none if one is not."""
+    numbers = _POWERS if product else _NICE
     nice = {part: float(numbers[np.abs(numbers - c).argmin()]) for part, c in parts.items()}
-    return nice if all(abs(c - parts[part]) <= 0.02 * abs(c) for part, c in nice.items()) else {}
+    near = {part: c for part, c in nice.items() if abs(c - parts[part]) <= (0.05 if product else 0.02 * abs(c))}
+    reach = table.quantile(0.95) - table.quantile(0.05)
+    far = {part: abs(c) * reach[part] for part, c in parts.items() if part not in near}
+    return {} if far and (product or max(far.values()) > 0.01 * reach[total]) else near
 
 
 def _constants(identity: Identity, table: pd.DataFrame) -> list[float]:
