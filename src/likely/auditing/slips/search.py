@@ -30,6 +30,7 @@ MAX_SWAPPED, MAX_SWAPPED_ALONE = 25, 60  # columns of numbers whose pairs are tr
 _AT_ONCE = 20_000  # changed rows that are judged at once
 _LARGEST = 1e150  # numbers are clipped here, so that products stay finite
 _GENERIC = 4.0  # price, in nats, of replacing a value by the expected one: a slip is preferred
+_GAIN = 7.0  # nats that a slip must remove from a row: without it, twice as many right values get a hint
 _BLAMED = 10  # values of a row, the rarest, that may be replaced
 
 
@@ -81,6 +82,7 @@ class SlipSearch:
     def __init__(self, table: Neighbours, pattern: Pattern) -> None:
         self.table, self.pattern = table, pattern
         self.gains = np.zeros((len(VARIANTS), table.rows))
+        self._sure = np.zeros(table.rows, bool)  # rows that a slip mends, and changes that nobody makes do not
         self._best = np.full((table.rows, 3), -1)  # two columns, and the hint
         self._values = np.zeros((table.rows, 2))  # what these columns held before the slip
         self._least = _LEAST + float(np.log(max(1.0, table.rows / _SHORT)))
@@ -103,7 +105,9 @@ class SlipSearch:
 
     def chance(self, first: Mask | None = None) -> Array:
         """For each row, the share of false alarms among the rows that gain at least as much by a slip."""
-        return by_chance(self.gains[0], self.gains[1:], first)
+        shares = by_chance(self.gains[0], self.gains[1:], first)
+        self._sure = shares <= SLIPPED
+        return shares
 
     def best(self, row: int, z: Array, judged: Judged) -> Change:
         """The change that leaves the least surprise in a row: a slip that was found in it, or another value."""
@@ -111,7 +115,7 @@ class SlipSearch:
         blamed = blamed[judged.nats[blamed] > 0]
         changes, changed = [Change(int(j), 0.0) for j in blamed], np.repeat(z[None], len(blamed) + 1, axis=0)
         changed[np.arange(len(blamed)), blamed] = judged.expected[blamed]
-        if self.gains[0][row] > 0:
+        if self._sure[row] or self.gains[0][row] > _GAIN:
             column, other, hint = self._best[row].tolist()
             changed[-1, [column, other]] = self._values[row]
             names = ["swapped", *FACTORS.values()]
