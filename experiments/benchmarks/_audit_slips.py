@@ -13,7 +13,7 @@ from sklearn.model_selection import KFold, cross_val_predict
 
 from likely.auditing import Suspect, audit
 from likely.auditing.columns.kinds import read_columns
-from likely.auditing.columns.scale import Squash
+from likely.auditing.columns.scale import AsinhScale
 from likely.auditing.odd_rows.odd_rows import odd_rows
 
 FACTORS = {"× 10": 10.0, "÷ 10": 0.1, "× 1000": 1000.0, "sign": -1.0}
@@ -85,7 +85,7 @@ class Noise(NamedTuple):
             times such a factor that one value in a hundred exceeds 2.576 scales, as of a normal.
     """
 
-    squash: Squash
+    squash: AsinhScale
     expected: NDArray[np.float64]
     scale: float
     tails: float
@@ -103,7 +103,7 @@ class Noise(NamedTuple):
             What is expected, and the scales.
         """
         values = frame[column].to_numpy(np.float64)
-        squash = Squash.of(values, by_tails=True)
+        squash = AsinhScale.of(values, by_tails=True)
         there = ~np.isnan(values)
         features = _numbers(frame.drop(columns=column))[there]
         forest = ExtraTreesRegressor(_TREES, min_samples_leaf=3, random_state=0)

@@ -25,7 +25,7 @@ from likely._page import Table
 from likely.auditing import audit
 from likely.auditing.checks.copies import find_twins
 from likely.auditing.columns.kinds import Columns, read_columns
-from likely.auditing.columns.scale import Squash
+from likely.auditing.columns.scale import AsinhScale
 from likely.auditing.odd_rows.odd_rows import odd_rows
 from likely.auditing.target.forecasts import classify, regress
 from likely.auditing.target.label_verdict import judge_labels
@@ -101,7 +101,7 @@ def planted_targets(name: str, seeds: range, context: Context) -> Iterator[dict[
             given = y.copy()
             given[bad] = y[rng.permutation(len(y))[: len(bad)]] if planted[0] == "a" else y[bad] * float(planted[2:])
             wrong = given != y
-            squash = Squash.of(given)
+            squash = AsinhScale.of(given)
             u = squash(given)
             forecast = regress(X, u, seed)
             verdict = judge_targets(forecast.mean, u, X, seed, scale=forecast.scale, squash=squash)

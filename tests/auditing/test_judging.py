@@ -16,7 +16,7 @@ from likely.auditing import Audit, Finding
 from likely.auditing.checks.copies import find_twins
 from likely.auditing.checks.leaks import tells
 from likely.auditing.columns.kinds import read_columns
-from likely.auditing.columns.scale import Squash
+from likely.auditing.columns.scale import AsinhScale
 from likely.auditing.target.forecasts import classify
 from likely.auditing.target.label_verdict import judge_labels
 from likely.auditing.target.target_check import by_content
@@ -177,7 +177,7 @@ def test_targets_that_cannot_be_predicted_are_judged_calmly(kind: str) -> None:
     for n in (100, 1500):
         rng = np.random.default_rng([13, n])
         y = TARGETS[kind](rng, n)
-        u = Squash.of(y)(y)
+        u = AsinhScale.of(y)(y)
         verdict = judge_targets(0.2 * rng.normal(size=n), u, rng.normal(size=(n, 2)))
         assert not verdict.predictable
         assert (verdict.wrong > 0.5).mean() <= 0.02

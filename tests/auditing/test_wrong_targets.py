@@ -10,7 +10,7 @@ from sklearn.metrics import average_precision_score
 
 import likely
 from likely.auditing import Audit, Suspect
-from likely.auditing.columns.scale import Squash
+from likely.auditing.columns.scale import AsinhScale
 from likely.auditing.target.target_verdict import judge_targets
 
 Array = Any
@@ -168,7 +168,7 @@ def test_ten_times_a_target_beyond_all_others_comes_first_where_most_are_near_ze
         right = np.where(rng.random(1000) < 0.2, 0.0, rng.gamma(1.0, expected))
         y, bad = right.copy(), rng.choice(1000, 50, replace=False)
         y[bad] *= 10
-        squash = Squash.of(y)
+        squash = AsinhScale.of(y)
         verdict = judge_targets(squash(0.8 * expected), squash(y), x, squash=squash)
         ours.append(average_precision_score(y != right, verdict.odds))
         plain.append(average_precision_score(y != right, np.abs(y - 0.8 * expected)))

@@ -24,11 +24,10 @@ from likely._typing import Index
 from likely.auditing._row_checks import MAX_COPIED, ROW_CHECKS, CopyCheck, RowCheck, ScoreFile, Scorer, framed
 from likely.auditing.checks import SAMPLE_CHECKS
 from likely.auditing.checks.copies import find_twins
-from likely.auditing.columns.kinds import ColumnReader, Columns, read_columns
+from likely.auditing.columns.kinds import Columns, read_columns
 from likely.auditing.columns.sums import Sums
 from likely.auditing.expected_values.similar_rows import Neighbours
 from likely.auditing.identities.search import find_identities
-from likely.auditing.odd_rows.odd_rows import extended
 from likely.auditing.outputs import audit_logits
 from likely.auditing.results.accepted import Accepted, RowNames
 from likely.auditing.results.audit import Audit, Compare, LongAudit, Progress
@@ -207,7 +206,7 @@ def _compare(told: Told) -> Compare:
         columns = told.sample.columns
         table = Neighbours.of(columns)
         if len(told.further):
-            table = extended(table, ColumnReader.of(columns), told.further)
+            table = table.extended(told.further)
         return table.compare(pd.Index(told.rows).get_indexer(rows).tolist())
 
     return compare

@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 
 from likely._rows.columns import days
 from likely._rows.reading.numerals import EXACT, ISO_DATE, MOSTLY
-from likely._typing import Array, Index, Mask
+from likely._typing import Array, Index
 
 Kind = Literal["number", "category", "date", "text", "identifier", "constant", "empty", "name"]
 MODELLED = ("number", "category", "date")
@@ -63,10 +63,10 @@ def read_columns(frame: pd.DataFrame, id: str | None = None) -> Columns:
         if name == id:
             kinds[name], typed[name] = "name", frame[name].to_numpy()
             continue
-        kind, values, strange = _read(str(name), frame[name])
-        kinds[name] = _settled(kind, values) if kind in MODELLED else kind
-        typed[name] = values
-        odd += strange
+        kind = _kind_of(frame[name])
+        typed[name] = as_kind(frame[name], kind)
+        odd += _odd_cells(frame[name], typed[name], kind)
+        kinds[name] = _settled(kind, typed[name])
     table = pd.DataFrame(typed, index=frame.index)
     table.columns = table.columns.astype(object)  # a name in an Arrow index takes longer to look up than a column
     return Columns(kinds, table, tuple(odd))
@@ -83,11 +83,9 @@ class ColumnReader:
     def of(cls, columns: Columns, leave_out: Collection[str] = ()) -> Self:
         """Learn from a sample."""
         names = [name for name in columns.named(*MODELLED) if name not in leave_out]
-        levels = {name: as_numbers(columns.typed[name])[1] for name in names}
-        return cls(
-            {name: columns.kinds[name] for name in names},
-            {name: names_of_levels for name, names_of_levels in levels.items() if names_of_levels is not None},
-        )
+        words = [name for name in names if not pd.api.types.is_numeric_dtype(columns.typed[name].dtype)]
+        levels = {name: ranked(columns.typed[name])[1] for name in words}
+        return cls({name: columns.kinds[name] for name in names}, levels)
 
     def typed(self, block: pd.DataFrame) -> pd.DataFrame:
         """The columns of a block with their own types: numbers as floats, dates as days, categories as strings."""
@@ -135,19 +133,18 @@ def as_kind(column: pd.Series[Any], kind: str) -> Any:
     >>> as_kind(pd.Series(["1", "x", None]), "number").tolist(), as_kind(pd.Series([True, None]), "category").tolist()
     ([1.0, nan, nan], ['True', None])
     """
+    if kind == "empty":
+        return np.full(len(column), np.nan)
     if kind == "number":
         numeric = pd.api.types.is_numeric_dtype(column.dtype)
-        read = column if numeric else pd.to_numeric(column.astype(object), errors="coerce")
+        read = column if numeric else pd.to_numeric(pd.Series(_strings(column)), errors="coerce")
         values = read.to_numpy(np.float64, na_value=np.nan)
         return np.where(np.isinf(values), np.nan, values)
     if kind == "date":
         times = days(column)
-        stamps = pd.to_datetime(column, format="ISO8601", errors="coerce", utc=True) if times is None else None
-        return times if stamps is None else days(stamps)
-    missing = column.isna().to_numpy(bool)
-    words = np.full(len(column), None, dtype=object)
-    words[~missing] = [str(value) for value in column[~missing].tolist()]
-    return words
+        stamps = pd.Series(_strings(column)) if times is None else None
+        return times if stamps is None else days(pd.to_datetime(stamps, format="ISO8601", errors="coerce", utc=True))
+    return _strings(column)
 
 
 def standardised(X: NDArray[np.floating]) -> Array:
@@ -190,80 +187,64 @@ def ranked(column: pd.Series[Any]) -> tuple[Index, list[str]]:
     return place[codes], [name.removesuffix(".0") for name in names] if levels.dtype.kind == "f" else names
 
 
-def _read(name: str, column: pd.Series[Any]) -> tuple[Kind, Any, list[OddCell]]:
-    missing = column.isna().to_numpy(bool)
-    if missing.all():
-        return "empty", np.full(len(column), np.nan), []
+def _kind_of(column: pd.Series[Any]) -> Kind:
+    """What most values of a column are: numbers, dates, a category, names or text."""
+    present = column[column.notna()]
+    if not len(present):
+        return "empty"
     if pd.api.types.is_bool_dtype(column.dtype):
-        return "category", _strings(column, missing), []
-    times = days(column)
-    if times is not None:
-        return "date", times, []
-    if pd.api.types.is_numeric_dtype(column.dtype) and not pd.api.types.is_complex_dtype(column.dtype):
-        values = column.to_numpy(np.float64, na_value=np.nan)
-        if not (column.dtype.kind in "iu" and _rounded(column[~missing].tolist(), values[~missing])):
-            return _numbers(name, values, [])
-    return _words(name, column, missing)
+        return "category"
+    if days(column) is not None:
+        return "date"
+    numeric = pd.api.types.is_numeric_dtype(column.dtype) and not pd.api.types.is_complex_dtype(column.dtype)
+    if numeric and not (column.dtype.kind in "iu" and _rounded(present.tolist())):
+        return "number"
+    words = pd.Series(_strings(present))
+    if pd.to_numeric(words, errors="coerce").notna().mean() >= MOSTLY:
+        whole = words[words.str.strip().str.fullmatch(r"[+-]?\d{1,300}")]
+        if not _rounded(whole.map(int).tolist()):
+            return "number"
+    if words.str.fullmatch(ISO_DATE).mean() >= MOSTLY:
+        return "date"
+    distinct = words.nunique()
+    if distinct <= max(50, len(words) // 2):
+        return "category"
+    return "text" if words[:1000].str.len().mean() > 40 or distinct < len(words) else "identifier"
 
 
-def _words(name: str, column: pd.Series[Any], missing: Mask) -> tuple[Kind, Any, list[OddCell]]:
-    """A column of anything: numbers or dates with a few odd cells, or a category, or names, or text."""
-    words = _strings(column, missing)
-    present = words[~missing]
-    read = pd.to_numeric(pd.Series(present), errors="coerce")
-    readable = read.notna().to_numpy()
-    # "nan" and the like are numbers to nobody who wrote a word into a column of words.
-    if readable.mean() >= MOSTLY and not _rounded(_digits(present), read[readable].to_numpy(np.float64)):
-        values = np.full(len(words), np.nan)
-        values[~missing] = read.to_numpy(np.float64)
-        strange = np.flatnonzero(~missing)[~readable]
-        return _numbers(name, values, [OddCell(int(i), name, words[i], "not a number") for i in strange])
-    dated = pd.Series(present).str.fullmatch(ISO_DATE).to_numpy(bool)
-    if dated.mean() >= MOSTLY:
-        stamps = pd.to_datetime(pd.Series(present), format="ISO8601", errors="coerce", utc=True)
-        dates = np.full(len(words), np.nan)
-        dates[~missing] = days(stamps)
-        strange = np.flatnonzero(~missing)[stamps.isna().to_numpy()]
-        return "date", dates, [OddCell(int(i), name, words[i], "not a date") for i in strange]
-    distinct = len(set(present.tolist()))
-    if distinct <= max(50, len(present) // 2):
-        return "category", words, []
-    long = np.mean([len(word) for word in present[:1000]]) > 40
-    return "text" if long or distinct < len(present) else "identifier", words, []
+def _odd_cells(column: pd.Series[Any], values: NDArray[Any], kind: Kind) -> list[OddCell]:
+    """The values that are not of their column's kind."""
+    if kind not in ("number", "date"):
+        return []
+    cells = [(int(i), str(column.iloc[i])) for i in np.flatnonzero(column.notna().to_numpy(bool) & np.isnan(values))]
+    infinite = [kind == "number" and np.isinf(pd.to_numeric(word, errors="coerce")) for _, word in cells]
+    return [
+        OddCell(i, str(column.name), word, "infinite" if far else f"not a {kind}")
+        for (i, word), far in zip(cells, infinite, strict=True)
+    ]
 
 
-def _numbers(name: str, values: Array, odd: list[OddCell]) -> tuple[Kind, Any, list[OddCell]]:
-    infinite = np.isinf(values)
-    if infinite.any():
-        odd += [OddCell(int(i), name, str(values[i]), "infinite") for i in np.flatnonzero(infinite)]
-        values = np.where(infinite, np.nan, values)
-    # A column that counts the rows says nothing about them.
-    with np.errstate(over="ignore", invalid="ignore"):
-        counts = len(values) > 20 and bool((np.diff(values) == 1).all())
-    return "identifier" if counts else "number", values, odd
-
-
-def _digits(words: NDArray[Any]) -> list[int]:
-    """The words that are whole numbers, but for those beyond the largest float."""
-    return [int(word) for word in words if len(word) <= 300 and word.strip().lstrip("+-").isdecimal()]
-
-
-def _rounded(numbers: list[int], values: Array) -> bool:
+def _rounded(numbers: list[int]) -> bool:
     """Whether whole numbers that differ are the same as floats: then they are names, and not amounts."""
-    if not len(values) or not np.nanmax(np.abs(values)) >= EXACT:
-        return False
     large = {number for number in numbers if abs(number) >= EXACT}
     return len({float(number) for number in large}) < len(large)
 
 
 def _settled(kind: Kind, values: NDArray[Any]) -> Kind:
+    """The kind but for columns that say nothing about rows: one value in all, or a count of the rows."""
+    if kind not in MODELLED:
+        return kind
     present = values[~pd.isna(values)]
     if not len(present):
         return "empty"
+    with np.errstate(over="ignore", invalid="ignore"):
+        if kind == "number" and len(values) > 20 and bool((np.diff(values) == 1).all()):
+            return "identifier"
     return "constant" if bool((present == present[0]).all()) else kind
 
 
-def _strings(column: pd.Series[Any], missing: Mask) -> NDArray[Any]:
+def _strings(column: pd.Series[Any]) -> NDArray[Any]:
+    missing = column.isna().to_numpy(bool)
     words = np.full(len(column), None, dtype=object)
     words[~missing] = [str(value) for value in column[~missing].tolist()]
     return words

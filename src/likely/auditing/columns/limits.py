@@ -12,12 +12,12 @@ _RULE = 0.97  # least share of values that are whole (or not negative) for that 
 _MOST = 5.0  # most nats that an exception to such a rule counts
 
 
-class Possible(NamedTuple):
+class ColumnLimits(NamedTuple):
     """The range of a column, and how rare values in it are that are not whole, or that are negative.
 
     A tenth of a count of 7 is no count, and no percentage is negative.
 
-    >>> counts = Possible.of(np.array([*range(100), 5.2]))
+    >>> counts = ColumnLimits.of(np.array([*range(100), 5.2]))
     >>> counts(np.array([52.0, 0.7, -7.0])).tolist(), counts.nats(np.array([52.0, 5.2])).round(1).tolist()
     ([True, False, False], [0.0, 4.2])
     """
@@ -33,12 +33,10 @@ class Possible(NamedTuple):
         seen = values[~np.isnan(values)]
         if not len(seen):
             return cls(0.0, 0.0, 0.0, 0.0)
-        exceptions = _broken(seen).sum(), (seen < 0).sum()
-        nats = [min(-float(np.log((count + 0.5) / (len(seen) + 1))), _MOST) for count in exceptions]
-        rules = [
-            surprise if count <= (1 - _RULE) * len(seen) else 0.0
-            for surprise, count in zip(nats, exceptions, strict=True)
-        ]
+        rules = list[float]()
+        for exceptions in (int(_broken(seen).sum()), int((seen < 0).sum())):
+            surprise = min(-float(np.log((exceptions + 0.5) / (len(seen) + 1))), _MOST)
+            rules.append(surprise if exceptions <= (1 - _RULE) * len(seen) else 0.0)
         return cls(float(seen.min()), float(seen.max()), *rules)
 
     def __call__(self, values: Array) -> Mask:

@@ -23,13 +23,13 @@ FACTORS = {
 }
 
 
-class Squash(NamedTuple):
+class AsinhScale(NamedTuple):
     """y ↦ k asinh((y - median) / (k spread)): nearly linear in the middle, logarithmic far out.
 
     A value with a wrong unit is then a few steps away instead of thousands, and a factor is a step.
 
-    >>> squash = Squash.of(np.array([1.0, 2.0, 3.0, 4.0, 3000.0]))
-    >>> squash(np.array([3.0, 3000.0])).round(1).tolist(), squash.back(squash(np.array([7.0]))).round(6).tolist()
+    >>> scale = AsinhScale.of(np.array([1.0, 2.0, 3.0, 4.0, 3000.0]))
+    >>> scale(np.array([3.0, 3000.0])).round(1).tolist(), scale.back(scale(np.array([7.0]))).round(6).tolist()
     ([0.0, 8.3], [7.0])
     """
 
@@ -60,19 +60,14 @@ class Squash(NamedTuple):
         return self.linear * np.arcsinh((np.clip(values, -_FAR, _FAR) - self.centre) / (self.linear * self.spread))
 
     def back(self, u: Array) -> Array:
-        """The value that is u when squashed."""
+        """The value that is u on this scale."""
         return np.asarray(np.sinh(u / self.linear) * self.linear * self.spread + self.centre)
 
-    def log_slope(self, values: Any) -> Any:
-        """The logarithm of how many steps there are to a unit of the value, at these values."""
-        far = (np.clip(values, -_FAR, _FAR) - self.centre) / (self.linear * self.spread)
-        return -np.log(self.spread) - np.log(np.hypot(1.0, far))
-
     def times(self, u: Array, factor: float) -> Array:
-        """The squashed values after the values were multiplied.
+        """The place of values on this scale after they were multiplied.
 
-        >>> squash = Squash(100.0, 10.0)
-        >>> squash.back(squash.times(squash(np.array([50.0])), 10.0)).round(6).tolist()
+        >>> scale = AsinhScale(100.0, 10.0)
+        >>> scale.back(scale.times(scale(np.array([50.0])), 10.0)).round(6).tolist()
         [500.0]
         """
         return np.asarray(self(self.back(u) * factor))

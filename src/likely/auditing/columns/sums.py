@@ -50,16 +50,9 @@ class Sums:
     def table(self) -> Table:
         """The columns, for the page."""
         shown = self.columns.head(_SHOWN)
-        frame = pd.DataFrame(
-            {
-                **{
-                    name: [f"{int(count):,}" if count else "" for count in shown[name]] for name in ("gaps", "infinite")
-                },
-                "lowest": ["" if np.isnan(low) else number(low) for low in shown["low"]],
-                "highest": ["" if np.isnan(high) else number(high) for high in shown["high"]],
-            },
-            index=shown.index.rename("column"),
-        )
+        counts = shown[["gaps", "infinite"]].map(lambda count: f"{int(count):,}" if count else "")
+        ends = shown[["low", "high"]].map(lambda end: "" if np.isnan(end) else number(end))
+        frame = counts.assign(lowest=ends["low"], highest=ends["high"]).rename_axis("column")
         more = f", the first {len(shown)} of {len(self.columns):,}" if len(shown) < len(self.columns) else ""
         return Table(
             frame, f"The columns{more}, in all {self.rows:,} rows: gaps, and the lowest and the highest number."

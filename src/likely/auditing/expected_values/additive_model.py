@@ -8,19 +8,21 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from likely._typing import Array, Mask, Places
-from likely.auditing.expected_values.basis import LEVELS, Terms, indicators, regress
 from likely.auditing.expected_values.similar_rows import Neighbours
-from likely.auditing.expected_values.tails import Margins, Tails, beside_mode
+from likely.auditing.expected_values.tails import ColumnTails
 
-# Judged by the benchmark of slips (20 tables): without the ends of columns 136 of 160 slips are found instead of 142,
-# without modes there are twice as many false alarms.
+# Judged by the benchmark of slips (20 tables): without modes there are twice as many false alarms.
 _FOLDS = 4
 _NARROW, _WIDE = 0.4, 3.0  # limits of the scale of a row, in usual scales
 _SMOOTH = 0.2  # ridge penalty of the regression of scales, as a share of the number of rows
-_END = 0.005  # share of the values of a column that are its lower end, and its upper end
 _CAP = 4.0  # deviations at which residuals are clipped for the fit
 _MODE = 0.5  # share of the rows from which a value is the mode of its column
 _FARTHEST = 1e6  # deviations at which residuals are clipped
+_LEVELS = 12  # levels of a category with an indicator of their own; the others share one
+_PIECES = 20  # most pieces of the piecewise linear function of a column
+_MOST = 400  # basis functions in all, about
+_EACH = 8  # least number of rows per basis function
+_RIDGE, _ROWS = 1e-4, 1.0  # added to the diagonal: a share of the number of rows, and a number of rows
 
 
 class Judged(NamedTuple):
@@ -30,53 +32,91 @@ class Judged(NamedTuple):
     far: Array
     nats: Array
 
+    def of_row(self, place: int) -> Judged:
+        """Those of one row."""
+        return Judged(*(part[place] for part in self))
+
+
+@dataclass(frozen=True)
+class _Terms:
+    """Piecewise linear functions of numbers and indicators of levels; all are zero where a value is missing."""
+
+    words: list[bool]
+    knots: list[Array]
+    centre: Array
+    unit: Array
+    owner: Places  # for each function, the place of its column
+
+    @classmethod
+    def of(cls, z: Array, words: list[bool]) -> Self:
+        """Choose knots."""
+        rows, width = z.shape
+        pieces = int(np.clip(min(rows // _EACH, _MOST) // max(1, width), 1, _PIECES))
+        inner = np.linspace(0, 1, pieces + 1)[1:-1]
+        knots = [
+            np.arange(_LEVELS + 1.0) if word else np.unique(np.quantile(column[~np.isnan(column)], inner))
+            for column, word in zip(z.T, words, strict=True)
+        ]
+        owner = np.repeat(np.arange(width), [len(at) + (not word) for at, word in zip(knots, words, strict=True)])
+        plain = cls(words, knots, np.zeros(1), np.ones(1), owner)._raw(z)
+        centre, unit = np.nanmean(plain, axis=0), np.nanstd(plain, axis=0)
+        return cls(words, knots, centre, np.where(unit > 1e-9, unit, 1.0), owner)
+
+    def __call__(self, z: Array) -> Array:
+        """Return the functions of every column, one column each."""
+        return np.nan_to_num((self._raw(z) - self.centre) / self.unit, copy=False)
+
+    def _raw(self, z: Array) -> Array:
+        """The functions as they are before they have mean zero, NaN where a value is missing."""
+        parts = [
+            _indicators(column) if word else np.column_stack([column, np.maximum(column[:, None] - at, 0)])
+            for column, at, word in zip(z.T, self.knots, self.words, strict=True)
+        ]
+        return np.concatenate(parts, axis=1)
+
 
 @dataclass(frozen=True)
 class AdditiveModel:
     """Ridge regressions of every column on piecewise linear functions of all others, one without each fold."""
 
-    terms: Terms
+    terms: _Terms
     of_column: Places  # for each target (a number, or the indicator of a level), the place of its column
+    first: Places  # for each column, the place of its first target
     middle: Array
     mean: Array  # coefficients, (fits, functions, targets)
     spread: Array  # coefficients of the scales, of the same shape
     usual: Array  # scale of each target
-    ends: Array  # .5% and 99.5% quantiles of each column of numbers; infinite for categories
-    weights: Array  # (column, other column): how much of the column the other one explains
 
     @classmethod
-    def of(cls, z: Array, words: list[bool], fold: Places, weights: Array) -> Self:
+    def of(cls, z: Array, words: list[bool], fold: Places) -> Self:
         """Fit the means twice, the second time with far values drawn near and gaps filled, and then the scales."""
-        terms = Terms.of(z, words)
+        terms = _Terms.of(z, words)
         basis, wanted = terms(z), _targets(z, words)
-        of = np.repeat(np.arange(len(words)), [LEVELS + 1 if word else 1 for word in words])
+        of = np.repeat(np.arange(len(words)), [_LEVELS + 1 if word else 1 for word in words])
+        first = np.searchsorted(of, np.arange(len(words)))
         seen, number = ~np.isnan(wanted), ~np.array(words)[of]
         near = wanted
         for _ in range(2):
             middle = np.nanmean(near, axis=0)
-            mean = regress(basis, np.where(seen, near - middle, 0.0), of, terms.owner, fold)
+            mean = _regress(basis, np.where(seen, near - middle, 0.0), of, terms.owner, fold)
             expected = middle + _predicted(basis, mean, fold)
             residual = np.where(seen, wanted - expected, 0.0)
             usual = np.array([_scale(part[there]) for part, there in zip(residual.T, seen.T, strict=True)])
             near = np.where(number & seen, expected + np.clip(residual, -_CAP * usual, _CAP * usual), wanted)
-            basis = terms(_filled(z, expected, of, words))
+            basis = terms(_filled(z, expected[:, first], words))
         size = np.where(seen, np.minimum(np.abs(residual) / usual, _CAP), np.nan)
         size = np.where(seen, size / np.maximum(np.nanmean(size, axis=0), 1e-9) - 1, 0.0)
-        spread = regress(basis, size, of, terms.owner, fold, _SMOOTH)
-        ends = np.where(words, np.array([[-np.inf], [np.inf]]), np.nanquantile(z, [_END, 1 - _END], axis=0))
-        return cls(terms, of, middle, mean, spread, usual, ends, weights)
+        spread = _regress(basis, size, of, terms.owner, fold, _SMOOTH)
+        return cls(terms, of, first, middle, mean, spread, usual)
 
     def deviations(self, z: Array, fold: Places) -> tuple[Array, Array]:
         """Return the prediction of each target, and the deviation from it in usual scales."""
         basis, wanted = self.terms(z), _targets(z, self.terms.words)
         expected = self.middle + _predicted(basis, self.mean, fold)
         if np.isnan(z).any():
-            basis = self.terms(_filled(z, expected, self.of_column, self.terms.words))
+            basis = self.terms(_filled(z, expected[:, self.first], self.terms.words))
             expected = self.middle + _predicted(basis, self.mean, fold)
         wide = np.clip(1 + _predicted(basis, self.spread, fold), _NARROW, _WIDE)
-        # Beyond the ends of a column, what it says about others is a guess.
-        beyond = np.nan_to_num(np.maximum(z - self.ends[1], self.ends[0] - z)).clip(min=0)
-        wide *= 1 + (beyond @ self.weights.T)[:, self.of_column]
         far = np.clip((wanted - expected) / (self.usual * wide), -_FARTHEST, _FARTHEST)
         return expected, np.where(np.isnan(wanted), 0.0, far)
 
@@ -103,10 +143,10 @@ class Pattern:
 
     model: AdditiveModel
     fold: Places  # for each row of the table, the place of the fit without it
-    modes: Array  # for each column of numbers the value of most rows, which is not odd; NaN if there is none
-    tails: dict[int, Tails]  # for each column of numbers, the tails below and above the prediction
+    tails: ColumnTails  # of the deviations from predictions
     rates: dict[int, tuple[Array, Array]]  # for each level: probabilities, and its frequency where it is no likelier
-    margins: Margins  # how rare values are in their own columns
+    centres: Array
+    margins: ColumnTails  # of the deviations from the centres of columns
 
     @classmethod
     def of(cls, table: Neighbours, first: Mask | None = None) -> Self:
@@ -115,69 +155,68 @@ class Pattern:
         z, words = table.points(rows), [unit is None for unit in table.units]
         fold = np.full(table.rows, _FOLDS)
         fold[rows[np.lexsort(z.T)]] = np.arange(len(rows)) % _FOLDS  # by what rows hold, whatever their order
-        model = AdditiveModel.of(z, words, fold[rows], table.weights.astype(np.float64))
+        model = AdditiveModel.of(z, words, fold[rows])
         modes = np.array([np.nan if word else _mode(column) for column, word in zip(z.T, words, strict=True)])
         expected, far = model.deviations(z, fold[rows])
-        tails, rates = dict[int, Tails](), dict[int, tuple[Array, Array]]()
-        for k, j in enumerate(model.of_column.tolist()):
-            if words[j]:
-                rates[k] = _rate(expected[:, k], z[:, j], k - int(np.searchsorted(model.of_column, j)))
-            else:
-                tails[j] = beside_mode(far[:, k], z[:, j], modes[j])
-        return cls(model, fold, modes, tails, rates, Margins.of(z, words, modes))
+        rates = {
+            k: _rate(expected[:, k], z[:, j], k - int(model.first[j]))
+            for k, j in enumerate(model.of_column.tolist())
+            if words[j]
+        }
+        centres = np.array([_median(column[column != mode]) for column, mode in zip(z.T, modes, strict=True)])
+        tails = ColumnTails.of(far[:, model.first], z, words, modes)
+        return cls(model, fold, tails, rates, centres, ColumnTails.of(z - centres, z, words, modes))
 
     @property
-    def mean(self) -> Array:
-        """The coefficients of the model; the last of its fits is the one to all rows."""
-        return self.model.mean
+    def whole(self) -> int:
+        """The place of the fit to all rows."""
+        return len(self.model.mean) - 1
+
+    def margin_nats(self, z: Array) -> Array:
+        """How rare values are in their own columns, in nats."""
+        return self.margins.nats(z - self.centres, z)
 
     def judge(self, z: Array, rows: Places) -> Judged:
         """Judge each value by its prediction from the other columns."""
-        words, of_column = self.model.terms.words, self.model.of_column
         expected, far = self.model.deviations(z, self.fold[rows])
-        shape = (len(z), len(words))
-        judged = Judged(np.zeros(shape), np.zeros(shape), np.zeros(shape))
-        for j, word in enumerate(words):
-            targets = np.flatnonzero(of_column == j)
-            if not word:
-                k = targets[0]
-                judged.expected[:, j], judged.far[:, j] = expected[:, k], far[:, k]
-                nats = self.tails[j].nats(far[:, k])
-                judged.nats[:, j] = np.where(np.isnan(z[:, j]) | (z[:, j] == self.modes[j]), 0.0, nats)
-                continue
-            judged.expected[:, j] = expected[:, targets].argmax(1)
-            for level, k in enumerate(targets.tolist()):
-                there = np.flatnonzero(np.minimum(z[:, j], LEVELS) == level)
-                at = np.searchsorted(self.rates[k][0], expected[there, k], "right") - 1
-                judged.nats[there, j] = -np.log(self.rates[k][1][np.maximum(at, 0)])
+        first = self.model.first
+        judged = Judged(expected[:, first], far[:, first], self.tails.nats(far[:, first], z))
+        for j in np.flatnonzero(self.model.terms.words):
+            probabilities = expected[:, first[j] : first[j] + _LEVELS + 1]
+            judged.expected[:, j] = probabilities.argmax(1)
+            for level, of_level in enumerate(probabilities.T):
+                there = np.flatnonzero(np.minimum(z[:, j], _LEVELS) == level)
+                known, seldom = self.rates[first[j] + level]
+                at = np.searchsorted(known, of_level[there], "right") - 1
+                judged.nats[there, j] = -np.log(seldom[np.maximum(at, 0)])
             judged.far[:, j] = np.sqrt(2 * judged.nats[:, j])
         return judged
 
 
 def _targets(z: Array, words: list[bool]) -> Array:
     """The targets of the model: numbers, and indicators of levels; NaN where a value is missing."""
-    parts = [
-        np.where(np.isnan(column)[:, None], np.nan, indicators(column)) if word else column[:, None]
-        for column, word in zip(z.T, words, strict=True)
-    ]
+    parts = [_indicators(column) if word else column[:, None] for column, word in zip(z.T, words, strict=True)]
     return np.concatenate(parts, axis=1)
 
 
-def _filled(z: Array, expected: Array, of: Places, words: list[bool]) -> Array:
+def _filled(z: Array, expected: Array, words: list[bool]) -> Array:
     """Replace missing numbers by their predictions, so that a gap makes its row neither more nor less ordinary."""
-    numbers = [j for j, word in enumerate(words) if not word]
-    filled = z.copy()
-    filled[:, numbers] = np.where(np.isnan(z[:, numbers]), expected[:, np.searchsorted(of, numbers)], z[:, numbers])
-    return filled
+    return np.where(np.isnan(z) & ~np.array(words), expected, z)
 
 
 def _rate(expected: Array, codes: Array, level: int) -> tuple[Array, Array]:
     """The probabilities of a level, in order, and how often it is there among the rows where it is no likelier."""
     seen = ~np.isnan(codes)
     order = np.argsort(expected[seen])
-    there = np.cumsum(np.minimum(codes[seen], LEVELS)[order] == level)
+    there = np.cumsum(np.minimum(codes[seen], _LEVELS)[order] == level)
     seldom = np.minimum((there + 0.5) / (np.arange(len(order)) + 1.0), 1.0)
     return expected[seen][order], np.minimum.accumulate(seldom[::-1])[::-1]
+
+
+def _median(values: Array) -> float:
+    """The median of what is there; zero if nothing is."""
+    seen = values[~np.isnan(values)]
+    return float(np.median(seen)) if len(seen) else 0.0
 
 
 def _mode(column: Array) -> float:
@@ -202,3 +241,37 @@ def _scale(residual: Array) -> float:
     usual = 1.4826 * float(np.median(size)) if len(size) else 0.0
     mean = float(np.minimum(size, np.quantile(size, 0.99)).mean()) if len(size) else 0.0
     return max(usual, 0.5 * mean) or float(size.mean() if len(size) else 0.0) or 1.0
+
+
+def _indicators(codes: Array) -> Array:
+    """A column of zeros and ones per level; rare levels share one. All are NaN where a value is missing."""
+    there = np.minimum(codes, _LEVELS)[:, None] == np.arange(_LEVELS + 1.0)
+    return np.where(np.isnan(codes)[:, None], np.nan, there)
+
+
+def _regress(
+    basis: Array,
+    wanted: Array,
+    of: Places,
+    owner: Places,
+    fold: Places,
+    ridge: float = _RIDGE,
+) -> Array:
+    """Ridge regression of columns on the functions of all other columns, without each fold, and on all rows."""
+    folds = int(fold.max()) + 1
+    grams = [(basis[fold == k].T @ basis[fold == k], basis[fold == k].T @ wanted[fold == k]) for k in range(folds)]
+    gram, cross = sum(part for part, _ in grams), sum(part for _, part in grams)
+    coefficients = np.zeros((folds + 1, basis.shape[1], wanted.shape[1]))
+    for k in range(folds + 1):
+        left, right = (gram - grams[k][0], cross - grams[k][1]) if k < folds else (gram, cross)
+        rows = len(fold) - int((fold == k).sum())
+        inverse = np.linalg.inv(left + (ridge * rows + _ROWS) * np.eye(len(left)))
+        for j in np.unique(of):
+            functions, targets = np.flatnonzero(owner == j), np.flatnonzero(of == j)
+            others = np.where((owner == j)[:, None], 0.0, right[:, targets])
+            solved = inverse @ others
+            # Leaves out the functions of column j by a block of the inverse, instead of inverting once per column.
+            coefficients[k][:, targets] = solved - inverse[:, functions] @ np.linalg.solve(
+                inverse[np.ix_(functions, functions)], solved[functions]
+            )
+    return coefficients

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import NamedTuple, Self
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Self
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
-from likely._typing import Array, Mask, Places
-from likely.auditing.columns.kinds import MODELLED, Columns, as_numbers
-from likely.auditing.columns.scale import Squash
+from likely._typing import Array, Places
+from likely.auditing.columns.kinds import MODELLED, ColumnReader, Columns, as_numbers
+from likely.auditing.columns.scale import AsinhScale
 from likely.auditing.expected_values.association import related
 from likely.auditing.results.finding import are_years, number
 
@@ -23,7 +23,7 @@ MAX_ROWS = 10_000  # rows among which these are looked for
 _RELATED = 5_000  # rows that tell how much one column says about another
 _CAP = 3.0  # robust deviations: rows that differ more in a column are not told apart by it
 _UNKNOWN = 1.0  # the difference of a value from one that is missing, or of a level from another
-_RARE, _MOST = 0.05, 0.5  # a level is unusual if fewer similar rows have it while more have another
+_MOST = 0.9  # a level is unusual if more similar rows than this have another
 MAX_COLUMNS = 300  # columns: what each tells about each other is a square of them
 _LEAST = 0.003  # what a column counts at least in the choice of neighbours
 
@@ -44,11 +44,6 @@ class Usual(NamedTuple):
         low, high = (written(end, self.date, self.year) for end in (self.low, self.high))
         between = " to " if self.low < 0 or self.date else "–"
         return low if low == high else f"{low}{between}{high}"
-
-    def excludes(self, value: float) -> bool:
-        """Whether a value lies further outside than the range is wide."""
-        room = self.high - self.low
-        return bool(value < self.low - room or value > self.high + room)
 
 
 class Level(NamedTuple):
@@ -99,7 +94,7 @@ class Neighbours:
     values: list[NDArray[np.floating]]  # of every column: numbers, or places of levels; NaN where one is missing
     levels: dict[str, list[str]]  # of each category
     dates: set[str]
-    units: list[Squash | None]  # of each column of numbers
+    units: list[AsinhScale | None]  # of each column of numbers
     sample: Places
     known: Wide  # the sample, in these units
     weights: Wide  # (column looked at, column that says how alike rows are)
@@ -113,11 +108,11 @@ class Neighbours:
         sample = np.sort(np.random.RandomState(0).permutation(count)[:MAX_ROWS])
         known = np.empty((len(names), len(sample)), np.float32)
         values: list[NDArray[np.floating]] = []
-        units: list[Squash | None] = []
+        units: list[AsinhScale | None] = []
         levels: dict[str, list[str]] = {}
         for j, name in enumerate(names):
             numbers, column_levels = as_numbers(columns.typed[name])
-            unit = Squash.of(numbers[sample], by_tails=True) if column_levels is None else None
+            unit = AsinhScale.of(numbers[sample], by_tails=True) if column_levels is None else None
             known[j] = numbers[sample] if unit is None else unit(numbers[sample])
             units.append(unit)
             # Of a million rows only codes are copied.
@@ -131,10 +126,32 @@ class Neighbours:
         years = frozenset(name for name, column in pairs if name not in levels and are_years(column[sample]))
         return cls(names, values, levels, dates, units, sample, known, weights.astype(np.float32), years)
 
+    def of_rows(self, typed: pd.DataFrame) -> Self:
+        """Other rows in the units of this table; levels that it lacks come after all others."""
+        new = {name: set(typed[name].dropna()) - set(known) for name, known in self.levels.items()}
+        levels = {name: [*known, *sorted(new[name])] for name, known in self.levels.items()}
+        codes = ColumnReader({}, levels).codes
+        values: list[Any] = [
+            codes(name, typed[name].to_numpy()).astype(np.float32) if name in levels else typed[name].to_numpy()
+            for name in self.names
+        ]
+        return replace(self, values=values, levels=levels)
+
+    def extended(self, typed: pd.DataFrame) -> Self:
+        """This table with other rows below its own, which are compared with the same sample."""
+        below = self.of_rows(typed)
+        both = zip(self.values, below.values, strict=True)
+        return replace(below, values=[np.concatenate(columns) for columns in both])
+
     @property
     def rows(self) -> int:
         """The number of rows of the table."""
         return len(self.values[0]) if self.values else 0
+
+    @property
+    def numbers(self) -> list[NDArray[np.floating] | None]:
+        """The columns of numbers; None for each category."""
+        return [None if unit is None else column for unit, column in zip(self.units, self.values, strict=True)]
 
     def points(self, rows: Places) -> Array:
         """Some rows, squashed, with a column per column; categories as places of levels, NaN where one is missing."""
@@ -142,19 +159,12 @@ class Neighbours:
         squashed = [column[rows] if unit is None else unit(column[rows]) for column, unit in parts]
         return np.array(squashed, np.float64).reshape(len(squashed), len(rows)).T
 
-    @cached_property
-    def _missing(self) -> Mask | None:
-        """Where values of the sample are missing; None if there are all."""
-        missing = np.isnan(self.known)
-        return missing if missing.any() else None
-
     def nearest(self, row: int, names: Sequence[str]) -> list[Places]:
         """The rows that are most like a row and have a value in the column looked at."""
         looked = [self.names.index(name) for name in names]
         apart = self.weights[looked] @ self._gaps(row)
         apart[:, self.sample == row] = np.inf
-        if self._missing is not None:
-            apart[self._missing[looked]] = np.inf
+        apart[np.isnan(self.known[looked])] = np.inf
         return [self.sample[_least(distances)] for distances in apart]
 
     def _gaps(self, row: int) -> Wide:
@@ -163,19 +173,13 @@ class Neighbours:
         gap: Wide = np.abs(self.known - point)
         if words := [j for j, unit in enumerate(self.units) if unit is None]:
             gap[words] = np.where(gap[words] > 0, np.float32(_UNKNOWN), gap[words])
-        if self._missing is not None:
-            gap[self._missing] = _UNKNOWN
+        gap[np.isnan(gap)] = _UNKNOWN
         gap[np.isnan(point[:, 0])] = 0.0  # what this row lacks cannot say which rows are like it
         return np.minimum(gap, np.float32(_CAP), out=gap)
 
     def usual(self, row: int, column: str) -> Usual | Level | None:
-        """What rows like a row have in a column."""
-        return self.usuals(row, [column])[0]
-
-    def usuals(self, row: int, columns: Sequence[str]) -> list[Usual | Level | None]:
-        """The same for several columns, each of which has no part in the choice of its own rows."""
-        nearest = zip(columns, self.nearest(row, columns), strict=True)
-        return [self._range(self.names.index(name), alike) for name, alike in nearest]
+        """What rows like a row have in a column, which has no part in their choice."""
+        return self._range(self.names.index(column), self.nearest(row, [column])[0])
 
     def compare(self, rows: Iterable[int], names: Sequence[str] | None = None) -> list[list[Compared]]:
         """The values of rows beside what similar rows have, for a page."""
@@ -198,12 +202,13 @@ class Neighbours:
 
     def _compared(self, row: int, j: int, alike: Places) -> Compared:
         value, usual, name = float(self.values[j][row]), self._range(j, alike), self.names[j]
-        if np.isnan(value) or usual is None:
-            return Compared(name, self.shown(row, name), str(usual or ""), False)
-        if isinstance(usual, Usual):
-            return Compared(name, self.shown(row, name), str(usual), usual.excludes(value))
-        share = float((self.values[j][alike] == value).mean())
-        return Compared(name, self.shown(row, name), str(usual), share < _RARE and usual.share > _MOST)
+        unit, unusual = self.units[j], False
+        if isinstance(usual, Usual) and unit is not None:  # further outside, on its scale, than the range is wide
+            low, high, at = unit(np.array([usual.low, usual.high, value]))
+            unusual = bool(at < 2 * low - high or at > 2 * high - low)
+        if isinstance(usual, Level):
+            unusual = usual.share > _MOST and not np.isnan(value) and usual.name != self.levels[name][int(value)]
+        return Compared(name, self.shown(row, name), str(usual or ""), unusual)
 
     def shown(self, row: int, column: str) -> str:
         """A value as text."""

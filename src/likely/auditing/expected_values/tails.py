@@ -1,4 +1,4 @@
-"""How rare a deviation is: a generalised Pareto tail fitted to deviations, and false-alarm rates."""
+"""How rare a deviation is: a generalised Pareto tail fitted to deviations."""
 
 from __future__ import annotations
 
@@ -78,57 +78,35 @@ class Tails(NamedTuple):
         return nats
 
 
-def beside_mode(deviations: Array, values: Array, mode: float) -> Tails:
-    """The tails of the deviations of values that are there and are not the mode; NaN if there is no mode."""
-    seen = ~np.isnan(values) & (values != mode)
-    return Tails.of(deviations[seen], 1.0 if np.isnan(mode) else max(float(seen.mean()), 1 / (len(values) + 1)))
+class ColumnTails(NamedTuple):
+    """The tails of each column of numbers; a missing value, and the mode of a column, deviate by nothing.
 
-
-class Margins(NamedTuple):
-    """How rare values are in their own columns: the tails of numbers below and above their median.
-
-    >>> rng = np.random.default_rng(0)
-    >>> margins = Margins.of(rng.normal(size=(500, 1)), [False], np.array([np.nan]))
-    >>> margins.nats(np.array([[0.0], [1.0], [-9.0]])).round(0).astype(int).ravel().tolist()
+    >>> z, none = np.random.default_rng(0).normal(size=(500, 1)), np.array([np.nan])
+    >>> tails, some = ColumnTails.of(z, z, [False], none), np.array([[0.0], [1.0], [-9.0]])
+    >>> tails.nats(some, some).round(0).astype(int).ravel().tolist()
     [0, 2, 14]
     """
 
-    centres: Array
-    modes: Array
+    modes: Array  # NaN where a column has none
     tails: dict[int, Tails]
 
     @classmethod
-    def of(cls, z: Array, words: list[bool], modes: Array) -> Self:
-        """Of a table."""
-        centres, tails = np.zeros(z.shape[1]), dict[int, Tails]()
-        for j, word in enumerate(words):
-            values = z[~np.isnan(z[:, j]) & (z[:, j] != modes[j]), j]
-            if not word and len(values):
-                centres[j] = np.median(values)
-                tails[j] = beside_mode(z[:, j] - centres[j], z[:, j], modes[j])
-        return cls(centres, modes, tails)
+    def of(cls, deviations: Array, z: Array, words: list[bool], modes: Array) -> Self:
+        """Fit them to the deviations of values that are there and are not the mode."""
+        seen, tails = ~np.isnan(z) & (z != modes), dict[int, Tails]()
+        for j in np.flatnonzero(~np.array(words)).tolist():
+            share = 1.0 if np.isnan(modes[j]) else max(float(seen[:, j].mean()), 1 / (len(z) + 1))
+            tails[j] = Tails.of(deviations[seen[:, j], j], share)
+        return cls(modes, tails)
 
-    def nats(self, z: Array) -> Array:
-        """Minus the log of the share of rows whose value is as far out on its side; zero of categories and gaps."""
+    def nats(self, deviations: Array, z: Array) -> Array:
+        """Minus the log of the share of rows that deviate as much on the same side; zero of categories."""
         surprises = np.zeros(z.shape)
         for j, tails in self.tails.items():
-            surprises[:, j] = tails.nats(z[:, j] - self.centres[j])
+            surprises[:, j] = tails.nats(deviations[:, j])
         return np.where(np.isnan(z) | (z == self.modes), 0.0, surprises)
 
 
 def surprise(nats: Array) -> Array:
     """How surprising each row is: the nats by which its values exceed ``RARE``, summed over columns."""
     return np.asarray(np.maximum(nats - RARE, 0).sum(-1))
-
-
-def rare(nats: Array) -> Array:
-    """For each row, the share of false alarms among rows that are at least as rare (Benjamini and Hochberg, 1995).
-
-    >>> rare(np.array([1.0, 20.0, 2.0])).round(3).tolist()
-    [0.368, 0.0, 0.203]
-    """
-    order = np.argsort(-nats)
-    expected = np.exp(-nats[order]) * len(nats) / np.arange(1, len(nats) + 1)
-    shares = np.empty(len(nats))
-    shares[order] = np.minimum(np.minimum.accumulate(expected[::-1])[::-1], 1.0)
-    return shares

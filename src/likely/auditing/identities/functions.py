@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 from typing import NamedTuple, Self
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from likely._typing import Array, Mask
 
@@ -23,7 +24,7 @@ _FEWEST = 20  # different values of a column of which another can be a function
 _BESIDE = 2  # neighbours on either side
 _STEEPER = 4.0  # times the slope of the steps before it, that of a step to, or beyond, the first or the last value
 _STEPS = 3  # steps before it
-_INNER, _OUTER = 8_000, 1_000  # points of a curve that is kept: spread over its middle, and at either end
+_POINTS = 10_000  # of a curve that is kept, a tenth of them at either end, where rows are few
 
 
 class Curve(NamedTuple):
@@ -38,46 +39,37 @@ class Curve(NamedTuple):
         """Read the curve from rows; where rows share a value of the other column, their median counts."""
         seen = np.flatnonzero(~np.isnan(values) & ~np.isnan(by))
         order = seen[np.lexsort((values[seen], by[seen]))]
-        starts = np.flatnonzero(np.append(True, np.diff(by[order]) != 0)) if len(order) else order
-        if len(starts) < 2 * _BESIDE + 1:
+        at, starts, counts = np.unique(by[order], return_index=True, return_counts=True)
+        if len(at) < 2 * _BESIDE + 1:
             return None
-        counts = np.diff(np.append(starts, len(order)))
-        at, medians = by[order][starts], values[order][starts + (counts - 1) // 2]
+        medians = values[order][starts + (counts - 1) // 2]
         with np.errstate(over="ignore"):
             slopes = np.abs(np.diff(medians)) / np.diff(at)
         starts_and_ends = ((slopes[:_STEPS], slopes[1 : 1 + _STEPS]), (slopes[-_STEPS:], slopes[-1 - _STEPS : -1]))
-        return cls(at, medians, np.array([[steps.max() for steps in pair] for pair in starts_and_ends]))
-
-    def thinned(self) -> Self:
-        """The curve with fewer points: all at its ends, where rows are few, and some of its middle."""
-        points = len(self.at)
-        if points <= _INNER + 2 * _OUTER:
-            return self
-        inner = np.linspace(_OUTER, points - _OUTER, _INNER, endpoint=False).astype(np.int64)
-        kept = np.concatenate([np.arange(_OUTER), inner, np.arange(points - _OUTER, points)])
-        return self._replace(at=self.at[kept], medians=self.medians[kept])
+        ends = np.array([[steps.max() for steps in pair] for pair in starts_and_ends])
+        kept = np.arange(len(at))
+        if len(at) > _POINTS:
+            inner = np.linspace(_POINTS // 10, len(at) - _POINTS // 10, 8 * _POINTS // 10, endpoint=False)
+            kept = np.concatenate([kept[: _POINTS // 10], inner.astype(np.int64), kept[-_POINTS // 10 :]])
+        return cls(at[kept], medians[kept], ends)
 
     def holds(self, values: Array, by: Array) -> Mask:
         """Whether the values of rows lie between the points beside them.
 
         Before the first and beyond the last point they may lie as far off as the slope there allows.
         """
-        on_curve = np.zeros(len(values), bool)
-        seen = np.flatnonzero(~np.isnan(values) & ~np.isnan(by))
-        values, by = values[seen], by[seen]
-        before = np.searchsorted(self.at, by) - 1
-        known = self.at[np.minimum(before + 1, len(self.at) - 1)] == by
-        after = before + 1 + known  # a point is not beside itself
+        before, after = np.searchsorted(self.at, by) - 1, np.searchsorted(self.at, by, "right")  # no point is its own
         padded = np.pad(self.medians, _BESIDE, constant_values=np.nan)
         beside = [padded[_BESIDE + np.stack([before - step, after + step])] for step in range(_BESIDE)]
         low, high = np.fmin.reduce(np.concatenate(beside)), np.fmax.reduce(np.concatenate(beside))
         with np.errstate(over="ignore"):
-            for end, rows, nearest in ((0, before < 0, after), (1, after >= len(self.at), before)):
+            ends = (before < 0, after), (after >= len(self.at), before)
+            for slopes, (rows, nearest) in zip(self.slopes, ends, strict=True):
                 point = nearest[rows]
-                reach = _STEEPER * self.slopes[end, known[rows].astype(np.int64)] * np.abs(by[rows] - self.at[point])
+                known = (after - before - 1)[rows]
+                reach = _STEEPER * slopes[known] * np.abs(by[rows] - self.at[point])
                 low[rows], high[rows] = self.medians[point] - reach, self.medians[point] + reach
-        on_curve[seen] = (values >= low) & (values <= high)
-        return on_curve
+        return np.asarray((values >= low) & (values <= high))
 
 
 @dataclass(frozen=True)
@@ -100,13 +92,11 @@ class ExactRelations:
         for j, k in _functions(numbers, wanted):
             curve = Curve.of(numbers[j], numbers[k])
             if curve is not None and sum(first == j for first, _, _ in curves) < MAX_PARTNERS:
-                curves.append((j, k, curve.thinned()))
+                curves.append((j, k, curve))
         return cls(tuple(curves))
 
     def __call__(self, columns: Numbers, rows: int) -> Mask:
         """Whether each value of some rows is the one that another column says exactly."""
-        if not self.curves:  # the answer takes no memory, however many rows there are
-            return np.broadcast_to(np.False_, (rows, len(columns)))
         exact = np.zeros((rows, len(columns)), bool)
         for j, k, curve in self.curves:
             values, by = columns[j], columns[k]
@@ -144,18 +134,13 @@ def between(values: Array, by: Array) -> Mask:
 
 def _functions(numbers: dict[int, Array], wanted: Sequence[int] | None) -> Iterator[tuple[int, int]]:
     """The ordered pairs of columns of which the first, a wanted one, is a function of the second, by some rows."""
-    sample = {j: column[:: max(1, -(-len(column) // MAX_ROWS))] for j, column in numbers.items()}
-    varied = [j for j, values in sample.items() if len(np.unique(values[~np.isnan(values)])) >= _FEWEST]
-    firsts = [i for i, j in enumerate(varied) if wanted is None or j in wanted]
-    if len(varied) < 2 or not firsts:
-        return
-    ranks = np.array([rankdata(sample[j], nan_policy="omit") for j in varied])
-    ranks -= np.nanmean(ranks, axis=1, keepdims=True)
-    ranks = np.nan_to_num(ranks / np.sqrt(np.nanmean(np.square(ranks), axis=1, keepdims=True)))
-    alike = np.abs(ranks[firsts] @ ranks.T) >= _CORRELATION * ranks.shape[1]
-    for i, k in np.argwhere(alike).tolist():
-        first, second = varied[firsts[i]], varied[k]
-        if first != second and between(sample[first], sample[second]).mean() >= _EXACT:
+    sample = pd.DataFrame(numbers)
+    sample = sample.iloc[:: max(1, -(-len(sample) // MAX_ROWS))]
+    sample = sample.loc[:, sample.nunique() >= _FEWEST]
+    alike = sample.rank().corr().abs() >= _CORRELATION
+    for first, second in permutations(sample.columns, 2):
+        candidate = (wanted is None or first in wanted) and alike.at[first, second]
+        if candidate and between(sample[first].to_numpy(), sample[second].to_numpy()).mean() >= _EXACT:
             yield first, second
 
 

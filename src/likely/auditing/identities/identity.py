@@ -30,6 +30,11 @@ class Identity(NamedTuple):
         """All columns of the identity."""
         return [*([self.total] if self.total else []), *self.parts]
 
+    @property
+    def sides(self) -> tuple[str, str]:
+        """What is equal: the total and its parts, or parts and the constant that they come to."""
+        return (self.total, str(self)) if self.total else (str(self), f"{self.constant:.6g}")
+
     def expected(self, table: pd.DataFrame) -> Array:
         """What the parts of each row come to; NaN where one is missing."""
         with np.errstate(all="ignore"):
@@ -85,37 +90,30 @@ def confirmed(sums: Iterable[Identity], table: pd.DataFrame) -> Mask:
     return np.any([np.zeros(len(table), bool), *(identity.holds(table) for identity in sums)], axis=0)
 
 
-def held(identities: Iterable[Identity], names: Sequence[str], table: pd.DataFrame) -> Mask | None:
+def held(identities: Iterable[Identity], names: Sequence[str], table: pd.DataFrame) -> Mask:
     """Whether each value of some columns is one that an identity of these columns confirms."""
-    among = [identity for identity in identities if set(identity.members) <= set(names)]
-    if not among:
-        return None
     mask = np.zeros((len(table), len(names)), bool)
-    for identity in among:
-        places = [names.index(name) for name in identity.members]
-        mask[:, places] |= identity.holds(table)[:, None]
+    for identity in identities:
+        if set(identity.members) <= set(names):
+            places = [names.index(name) for name in identity.members]
+            mask[:, places] |= identity.holds(table)[:, None]
     return mask
 
 
 def _sum(identity: Identity) -> str:
-    coefficients = set(identity.parts.values())
-    inverse = 1 / next(iter(coefficients)) if len(coefficients) == 1 else 0.0
-    constant = identity.constant if identity.total else 0.0
-    if len(coefficients) == 1 and inverse > 1.5 and not constant:
+    coefficients = list(identity.parts.values())
+    inverse, constant = 1 / coefficients[0], identity.constant if identity.total else 0.0
+    if len(set(coefficients)) == 1 and inverse > 1.5 and not constant:
         return f"({' + '.join(identity.parts)}) / {inverse:.4g}"
-    words = ""
-    for name, c in sorted(identity.parts.items(), key=lambda part: part[1] < 0):
-        sign = " − " if c < 0 else " + "
-        words += (sign if words else "−" if c < 0 else "") + (name if abs(c) == 1 else f"{abs(c):.4g} × {name}")
-    return words + (f"{' − ' if constant < 0 else ' + '}{abs(constant):.6g}" if constant else "")
+    terms = [(name if abs(c) == 1 else f"{abs(c):.4g} × {name}", c) for name, c in identity.parts.items()]
+    terms = [*sorted(terms, key=lambda term: term[1] < 0), *([(f"{abs(constant):.6g}", constant)] if constant else [])]
+    words = "".join(f" {'−' if c < 0 else '+'} {term}" for term, c in terms)
+    return words[3:] if terms[0][1] > 0 else "−" + words[3:]
 
 
 def _product(identity: Identity) -> str:
-    def power(name: str, c: float) -> str:
-        return name if abs(c) == 1 else f"{name}²" if abs(c) == 2 else f"{name}³"
-
-    above = [power(name, c) for name, c in identity.parts.items() if c > 0]
-    below = [power(name, c) for name, c in identity.parts.items() if c < 0]
+    powers = {name + {1: "", 2: "²", 3: "³"}[int(abs(c))]: c for name, c in identity.parts.items()}
+    above, below = [name for name, c in powers.items() if c > 0], [name for name, c in powers.items() if c < 0]
     constant = identity.constant
     if constant != 1 and (constant > 1 or not above):
         above.append(f"{constant:.6g}")

@@ -14,7 +14,7 @@ from likely.auditing.identities.identity import PRECISION, Identity
 
 # Judged by the tables of tests/auditing/test_sums.py: nine kinds of identities, and real and random tables without any.
 MAX_ROWS, MAX_COLUMNS = 5_000, 60  # in which identities are looked for: among very many columns, some add up by chance
-MAX_PARTS, MAX_POWER = 12, 3
+MAX_PARTS = 12
 _FEWEST = 30  # rows, at least, and this many more than columns
 _VALUES = 4  # different values of a column that others add up to
 _EXPLAINED = 0.8  # share of the variance of a column that the others explain, at least, for it to be tried
@@ -27,6 +27,7 @@ _STEPS = 20  # of reweighted least squares, towards the least absolute deviation
 _BY_CHANCE = 8.0  # times the variance that a column without meaning explains
 _NOTHING = 1e-5  # of the range of a total: what a part that is none adds
 _NICE = np.unique([sign * value for sign in (-1, 1) for value in (*range(1, 13), *1 / np.arange(2, 13), 0.01, 100.0)])
+_POWERS = np.array([-3.0, -2.0, -1.0, 1.0, 2.0, 3.0])
 _DIGITS = (1, 2, 3, 4, 6)  # of a constant, of which the first that hold are meant; that of a product has three at most
 _DECIMALS = 6
 _LARGEST = 1e100  # squares of larger numbers overflow
@@ -48,8 +49,6 @@ def find_identities(columns: Columns) -> list[Identity]:
     ('total = net + tax', [7])
     """
     table = _sample(columns)
-    if table is None:
-        return []
     units = {name: _unit(table[name].to_numpy()) for name in table}
     plain = Identity("", {}, 0.0, product=False, units=units, rounded=False)
     sums = _independent(_search(table, table, plain), list(table))
@@ -60,16 +59,15 @@ def find_identities(columns: Columns) -> list[Identity]:
     return [*sums, *(identity for identity in products if set(identity.members) not in summed)]
 
 
-def _sample(columns: Columns) -> pd.DataFrame | None:
-    """Rows of the columns of numbers that vary; None if there are too few, or too many columns."""
-    names = list(columns.named("number"))
-    if not 3 <= len(names) <= 2 * MAX_COLUMNS:
-        return None
-    table = columns.typed[names].iloc[:: max(1, -(-len(columns.typed) // MAX_ROWS))].astype(np.float64)
-    table = table[np.isfinite(table).sum(axis=1) > len(names) / 2]
-    varied = [name for name in names if table[name].nunique() > 1 and table[name].abs().max() < _LARGEST]
-    enough = 3 <= len(varied) <= MAX_COLUMNS and len(table) >= _FEWEST + len(varied)
-    return table[varied] if enough else None
+def _sample(columns: Columns) -> pd.DataFrame:
+    """Rows of the columns of numbers that vary; no columns if there are too few rows, or too many columns."""
+    names = columns.named("number")
+    names = names if len(names) <= 2 * MAX_COLUMNS else []
+    table = columns.typed[names].iloc[:: max(1, -(-len(columns.typed) // MAX_ROWS))]
+    table = table[np.isfinite(table).sum(axis=1) > table.shape[1] / 2].astype(np.float64)
+    varied = table.loc[:, (table.nunique() > 1) & (table.abs().max() < _LARGEST)]
+    width = varied.shape[1]
+    return varied if width <= MAX_COLUMNS and len(varied) >= _FEWEST + width else varied.iloc[:, :0]
 
 
 def _independent(identities: Iterable[Identity], names: list[str]) -> list[Identity]:
@@ -176,7 +174,7 @@ def _named(table: pd.DataFrame, name: str, chosen: dict[str, float], kind: Ident
     terms = {column: terms[column] for column in table if column in terms}
     total = _total(terms)
     parts = {part: -c / terms[total] for part, c in terms.items() if part != total}
-    parts = _powers(parts) if kind.product else _round_coefficients(parts, total, table)
+    parts = _round_coefficients(parts, total, table, product=kind.product)
     if len(parts) < 2:
         return None
     identity = kind._replace(total=total, parts=parts, constant=float(kind.product))
@@ -185,20 +183,14 @@ def _named(table: pd.DataFrame, name: str, chosen: dict[str, float], kind: Ident
     return next((settled for candidate in candidates if (settled := _settled(candidate, table)) is not None), None)
 
 
-def _powers(parts: dict[str, float]) -> dict[str, float]:
-    """The powers of a product, if all are nearly whole and small; else none."""
-    whole = {part: float(np.round(c)) for part, c in parts.items()}
-    fits = all(0 < abs(c) <= MAX_POWER and abs(c - parts[part]) <= 0.05 for part, c in whole.items())
-    return whole if fits else {}
-
-
-def _round_coefficients(parts: dict[str, float], total: str, table: pd.DataFrame) -> dict[str, float]:
+def _round_coefficients(parts: dict[str, float], total: str, table: pd.DataFrame, *, product: bool) -> dict[str, float]:
     """The round numbers that the coefficients nearly are, without parts that hardly matter; none if one is not."""
-    nice = {part: float(_NICE[np.abs(_NICE - c).argmin()]) for part, c in parts.items()}
-    near = {part: c for part, c in nice.items() if abs(c - parts[part]) <= 0.02 * abs(c)}
+    numbers = _POWERS if product else _NICE
+    nice = {part: float(numbers[np.abs(numbers - c).argmin()]) for part, c in parts.items()}
+    near = {part: c for part, c in nice.items() if abs(c - parts[part]) <= (0.05 if product else 0.02 * abs(c))}
     reach = table.quantile(0.95) - table.quantile(0.05)
-    matters = any(abs(c) * reach[part] > 0.01 * reach[total] for part, c in parts.items() if part not in near)
-    return {} if matters else near
+    far = {part: abs(c) * reach[part] for part, c in parts.items() if part not in near}
+    return {} if far and (product or max(far.values()) > 0.01 * reach[total]) else near
 
 
 def _constants(identity: Identity, table: pd.DataFrame) -> list[float]:
@@ -244,8 +236,8 @@ def _cancels(identity: Identity, table: pd.DataFrame) -> bool:
 
 def _mode_share(values: Array) -> float:
     """The share of the rows that have the most frequent value."""
-    seen = np.round(values[np.isfinite(values)], _DECIMALS)
-    return float(np.unique(seen, return_counts=True)[1].max() / len(seen)) if len(seen) else 1.0
+    seen = pd.Series(values[np.isfinite(values)].round(_DECIMALS))
+    return float(seen.value_counts(normalize=True).max()) if len(seen) else 1.0
 
 
 def _total(terms: dict[str, float]) -> str:

@@ -10,7 +10,6 @@ import pandas as pd
 from likely._page import Table
 from likely._rows.reading.table import counted, listed
 from likely._typing import Mask, Places
-from likely.auditing.columns.kinds import Columns
 from likely.auditing.columns.scale import FACTORS
 from likely.auditing.identities.identity import Identity
 from likely.auditing.results.finding import EXPLAINED, Explained, Finding, Reason, worst_first
@@ -19,12 +18,6 @@ _SELDOM = 0.01  # of the rows: if more break an identity, it has exceptions, and
 _SURE, _DOUBTFUL = 0.99, 0.95  # the certainty of rows that break an identity seldom broken, and of exceptions
 _PART = 0.1  # of the usual deviation of a total: an error of this size counts as one deviation
 _TOLD, _SHOWN = 2, 15  # identities in the sentence, and in the table
-
-
-def broken_sums(columns: Columns, identities: Sequence[Identity]) -> Finding | None:
-    """Report the rows that break an identity which nearly all others keep to."""
-    broken = breaks(columns.typed, identities)
-    return tell_broken(columns.typed, identities, broken, broken.sum(0), int(broken.any(1).sum()), len(broken))
 
 
 def breaks(table: pd.DataFrame, identities: Sequence[Identity]) -> Mask:
@@ -52,17 +45,14 @@ def tell_broken(
             # Of several broken identities the one that is broken least often speaks.
             places = sorted(np.flatnonzero(broken[row]).tolist(), key=lambda k: int(counts[k]))
             which, part = [identities[k] for k in places], table.iloc[[row]]
+            reasons = [_reason(identity, part) for identity in which]
             hint = _hint(which[0], part)
+            headline = f"{reasons[0].what} = {reasons[0].value}, but {reasons[0].expected}"
             far = max(abs(float(identity.off(part)[0])) / (_PART * identity.spread) for identity in which)
-            yield Explained(
-                _headline(which[0], part) + (f"; {hint}" if hint else ""),
-                [_reason(identity, part) for identity in which],
-                max(far, 1.0),
-                wrong=bool(seldom[places].any()),
-                group=_group(which[0]),
-            )
+            wrong, group = bool(seldom[places].any()), " is not ".join(which[0].sides)
+            yield Explained(headline + (f"; {hint}" if hint else ""), reasons, max(far, 1.0), wrong, group)
 
-    equations = [_equation(identity) for identity in identities]
+    equations = [" = ".join(identity.sides) for identity in identities]
     lines = pd.DataFrame(
         {"rows that break it": [f"{count:,}" for count in counts]},
         index=pd.Index(equations, name="holds in nearly all rows"),
@@ -77,14 +67,6 @@ def tell_broken(
     )
 
 
-def _equation(identity: Identity) -> str:
-    return f"{identity.total} = {identity}" if identity.total else f"{identity} = {identity.constant:.6g}"
-
-
-def _group(identity: Identity) -> str:
-    return f"{identity.total} is not {identity}" if identity.total else f"{identity} is not {identity.constant:.6g}"
-
-
 def _summary(equations: list[str], wrong: int) -> str:
     told, one = listed(equations, most=_TOLD, last=" and "), len(equations) == 1
     hold = "holds" if one else "hold"
@@ -94,28 +76,16 @@ def _summary(equations: list[str], wrong: int) -> str:
     return f"{told} {hold} in nearly all rows; {counted(wrong, 'row')} {verb} {'it' if one else 'one'}."
 
 
-def _headline(identity: Identity, part: pd.DataFrame) -> str:
-    off = float(identity.off(part)[0])
-    expected = _shown(float(identity.expected(part)[0]), off, identity)
-    if not identity.total:
-        return f"{identity} = {expected} instead of {identity.constant:.6g}"
-    return f"{identity.total} = {_shown(float(identity.given(part)[0]), off, identity)}, but {identity} = {expected}"
-
-
 def _reason(identity: Identity, part: pd.DataFrame) -> Reason:
-    """The total, and what the parts come to."""
-    off = float(identity.off(part)[0])
-    given, expected = (_shown(float(of(part)[0]), off, identity) for of in (identity.given, identity.expected))
-    if not identity.total:
-        return Reason(str(identity), expected, f"should be {identity.constant:.6g}", 1.0)
-    return Reason(identity.total, given, f"{identity} = {expected}", 1.0)
-
-
-def _shown(value: float, off: float, identity: Identity) -> str:
-    """A number with as many decimals as its column has, or as it takes to see the difference."""
-    unit = min((identity.units[name] for name in identity.members), default=0.0) or abs(off) / 10
+    """The total, and what the parts come to; or what these come to, and what they should."""
+    left, right = identity.sides
+    given, expected = float(identity.given(part)[0]), float(identity.expected(part)[0])
+    # As many decimals as the columns have, or as it takes to see the difference.
+    unit = min(identity.units[name] for name in identity.members) or abs(given - expected) / 10
     decimals = int(np.clip(np.ceil(-np.log10(max(unit, 1e-12)) - 1e-9), 0, 6))
-    return f"{value:,.{decimals}f}"
+    if not identity.total:
+        return Reason(left, f"{expected:,.{decimals}f}", f"it should be {right}", 1.0)
+    return Reason(left, f"{given:,.{decimals}f}", f"{right} = {expected:,.{decimals}f}", 1.0)
 
 
 def _hint(identity: Identity, part: pd.DataFrame) -> str:

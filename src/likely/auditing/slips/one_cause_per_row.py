@@ -31,12 +31,11 @@ def one_entry_per_row(findings: Sequence[Finding]) -> list[Finding]:
     ('expected 20 ± 3', 0, '1 row. 1 row is listed under what explains it.')
     """
     by_name = {finding.name: finding for finding in findings}
-    for name in ("rows", *_JUDGED):  # a sum that is off tells more than the pattern that it breaks
-        if name in by_name and "sums" in by_name:
-            by_name["sums"], by_name[name] = _listed_once(by_name["sums"], by_name[name])
-    for name in _JUDGED:
-        if name in by_name and "rows" in by_name:
-            by_name["rows"], by_name[name] = _listed_once(by_name["rows"], by_name[name])
+    # A sum that is off tells more than the pattern that it breaks.
+    pairs = [("sums", "rows"), *((cause, name) for cause in ("sums", "rows") for name in _JUDGED)]
+    for cause, name in pairs:
+        if cause in by_name and name in by_name:
+            by_name[cause], by_name[name] = _listed_once(by_name[cause], by_name[name])
     return [by_name[finding.name] for finding in findings]
 
 

@@ -1,25 +1,23 @@
-"""Searches all rows for slips: the factor, sign or swap that mends a row best, and the false-alarm rate of each."""
+"""Which single change makes a row ordinary: a factor, a sign, two columns swapped, or another value."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from likely._typing import Array, Mask, Places
-from likely.auditing.columns.limits import Possible
+from likely.auditing.columns.limits import ColumnLimits
 from likely.auditing.columns.scale import FACTORS
 from likely.auditing.expected_values.additive_model import Judged, Pattern
 from likely.auditing.expected_values.similar_rows import Neighbours
 from likely.auditing.expected_values.tails import RARE, surprise
 from likely.auditing.slips.false_alarms import VARIANTS, by_chance
-from likely.auditing.slips.row_slips import LARGEST, Change, may_swap
 
 # Judged by the benchmark of slips: without the search, 101 of 120 slips are found instead of 111.
-_TIMES = np.array(list(FACTORS))
-_NAMES = list(FACTORS.values())
+SLIPPED = 0.2  # the share of false alarms among the rows that a slip mends
 _LEAST = 2.0  # nats from which a value is tried; in tables of more rows than _SHORT it rises with their logarithm
 _SHORT = 1_000
 _NEARER = 1.0  # nats that the changed values must gain for their whole row to be judged
@@ -27,12 +25,26 @@ _OWN = 0.3  # weight of the gain of the changed values themselves, beside that o
 _STRETCH = 0.5  # weight of the log-slope by which a slip squeezes values together: near zero any small value fits
 _PART = 0.5  # share of the surprise that a slip may leave
 _STRIDE = 7_919  # a prime: steps through a sorted column to a value that stands for a random one
+_SWAPPED_VALUES = 10  # a column needs more different values than this to be swapped: flags and grades are left out
 MAX_SWAPPED, MAX_SWAPPED_ALONE = 25, 60  # columns of numbers whose pairs are tried as swaps: with placebos, without
 _AT_ONCE = 20_000  # changed rows that are judged at once
+_LARGEST = 1e150  # numbers are clipped here, so that products stay finite
+_GENERIC = 4.0  # price, in nats, of replacing a value by the expected one: a slip is preferred
+_GAIN = 7.0  # nats that a slip must remove from a row: without it, twice as many right values get a hint
+_BLAMED = 10  # values of a row, the rarest, that may be replaced
+
+
+class Change(NamedTuple):
+    """A change of a row that makes it ordinary, or nearly; ``left`` is the surprise that it leaves, in nats."""
+
+    column: int
+    left: float
+    hint: str = ""
+    swapped: int = -1
 
 
 class _Block(NamedTuple):
-    """Rows that are searched: their numbers, squashed values, verdicts and surprises."""
+    """Rows that are searched: their numbers, values on the scales of their columns, verdicts and surprises."""
 
     rows: Places
     z: Array
@@ -44,25 +56,10 @@ class _Trials(NamedTuple):
     """Changes to be tried, each of one row: two columns, which may be the same one, get other values."""
 
     row: Places  # place in the block
-    column: Places
-    other: Places
-    value: Array  # squashed
-    value_of_other: Array
+    columns: Places  # of shape (trials, 2)
+    values: Array  # on the scales of these columns
     worth: Array  # nats that are added to the gain of the row
     hint: Places  # place in FACTORS; -1 for a swap
-
-    def where(self, mask: Mask) -> _Trials:
-        """Some of them."""
-        parts: Any = (part[mask] for part in self)
-        return _Trials(*parts)
-
-
-class _Replaced(NamedTuple):
-    """Values of a column replaced by others: squashed, with what each gains in nats and how much it is stretched."""
-
-    value: Array
-    gain: Array
-    stretch: Array
 
 
 class SlipSearch:
@@ -76,59 +73,73 @@ class SlipSearch:
     >>> frame.loc[3:9, "height"] /= 10
     >>> table = Neighbours.of(read_columns(frame))
     >>> pattern, rows = Pattern.of(table), np.arange(500)
-    >>> search = SlipSearch(table, pattern)
-    >>> search.look(rows, table.points(rows), pattern.judge(table.points(rows), rows))
-    >>> bool(search.chance()[7] < 0.1), search.change(7).hint
-    (True, '×10')
+    >>> search, z = SlipSearch(table, pattern), table.points(rows)
+    >>> search.look(rows, z, judged := pattern.judge(z, rows))
+    >>> bool(search.chance()[7] < 0.1), search.best(7, z[7], judged.of_row(7))[:3:2]
+    (True, (0, '×10'))
     """
 
     def __init__(self, table: Neighbours, pattern: Pattern) -> None:
         self.table, self.pattern = table, pattern
         self.gains = np.zeros((len(VARIANTS), table.rows))
-        self.best = np.full((table.rows, 3), -1)  # column, hint, and the column it is swapped with
+        self._sure = np.zeros(table.rows, bool)  # rows that a slip mends, and changes that nobody makes do not
+        self._best = np.full((table.rows, 3), -1)  # two columns, and the hint
+        self._values = np.zeros((table.rows, 2))  # what these columns held before the slip
         self._least = _LEAST + float(np.log(max(1.0, table.rows / _SHORT)))
         self._numbers = [j for j, unit in enumerate(table.units) if unit and table.names[j] not in table.dates]
         known = {j: table.values[j][table.sample].astype(np.float64) for j in self._numbers}
-        self._may = {j: Possible.of(values) for j, values in known.items()}
+        self._may = {j: ColumnLimits.of(values) for j, values in known.items()}
         self._sorted = {j: np.sort(values[~np.isnan(values)]) for j, values in known.items()}
-        self._swappable = [j for j in self._numbers if may_swap(table, j)]
+        self._swappable = [j for j in self._numbers if len(np.unique(table.known[j])) > _SWAPPED_VALUES]
 
     def look(self, rows: Places, z: Array, judged: Judged, *, placebos: bool = True) -> None:
         """Try all slips in some rows, and keep the best of each row."""
         odd = (judged.nats[:, self._numbers] > self._least).any(1)
         z, judged = z[odd], Judged(*(part[odd] for part in judged))
-        before = surprise(judged.nats) + surprise(self.pattern.margins.nats(z))
-        block = _Block(rows[odd], z, judged, before)
+        block = _Block(rows[odd], z, judged, self._surprise(judged, z))
         few = len(self._swappable) <= (MAX_SWAPPED if placebos else MAX_SWAPPED_ALONE)
         for variant in range(len(VARIANTS) if placebos else 1):
-            self._keep(variant, block, _joined(self._factors(block, variant)))
-            self._keep(variant, block, _joined(self._swaps(block, variant) if few else ()))
+            trials = [*self._factors(block, variant), *(self._swaps(block, variant) if few else ())]
+            if trials:
+                self._keep(variant, block, _Trials(*map(np.concatenate, zip(*trials, strict=True))))
 
     def chance(self, first: Mask | None = None) -> Array:
         """For each row, the share of false alarms among the rows that gain at least as much by a slip."""
-        return by_chance(self.gains[0], self.gains[1:], first)
+        shares = by_chance(self.gains[0], self.gains[1:], first)
+        self._sure = shares <= SLIPPED
+        return shares
 
-    def change(self, row: int) -> Change:
-        """The slip that mends a row best."""
-        column, hint, swapped = self.best[row].tolist()
-        return Change(column, 0.0, "swapped" if hint < 0 else _NAMES[hint], swapped)
+    def best(self, row: int, z: Array, judged: Judged) -> Change:
+        """The change that leaves the least surprise in a row: a slip that was found in it, or another value."""
+        blamed = np.argsort(-judged.nats, kind="stable")[:_BLAMED]
+        blamed = blamed[judged.nats[blamed] > 0]
+        changes, changed = [Change(int(j), 0.0) for j in blamed], np.repeat(z[None], len(blamed) + 1, axis=0)
+        changed[np.arange(len(blamed)), blamed] = judged.expected[blamed]
+        if self._sure[row] or self.gains[0][row] > _GAIN:
+            column, other, hint = self._best[row].tolist()
+            changed[-1, [column, other]] = self._values[row]
+            names = ["swapped", *FACTORS.values()]
+            changes.append(Change(column, 0.0, names[hint + 1], -1 if other == column else other))
+        if not changes:
+            return Change(0, 0.0)
+        changed = changed[: len(changes)]
+        left = surprise(self.pattern.judge(changed, np.full(len(changed), row)).nats)
+        # Of two values that contradict each other, the one that is rare in its own column is to blame.
+        prices = np.array([0.0 if change.hint else _GENERIC for change in changes])
+        chosen = int(np.argmin(left + surprise(self.pattern.margin_nats(changed)) + prices))
+        return changes[chosen]._replace(left=float(left[chosen]))
 
     def _factors(self, block: _Block, variant: int) -> Iterator[_Trials]:
         """Yield numbers with another factor or sign, where that brings them nearer to their predictions."""
         for j in self._numbers:
-            at = np.flatnonzero(block.judged.nats[:, j] > self._least)
-            numbers = self._read(j, block.rows[at])
-            # A change that is no slip is tried where the slip is: else whole numbers would have no such changes.
-            hint, which = np.nonzero((numbers != 0) & self._may[j](numbers * _TIMES[:, None]))
-            at, numbers, times = at[which], numbers[which], _TIMES[hint] * VARIANTS[variant]
-            mended = numbers * _TIMES[hint]
-            replaced = self._replaced(block, at, j, numbers, numbers * times)
-            stretch = replaced.stretch + np.log(np.abs(times))
-            unlikely = self._may[j].nats(numbers) - self._may[j].nats(mended)
-            worth = _STRETCH * np.minimum(stretch, 0.0) + unlikely + _OWN * replaced.gain
-            column = np.full(len(at), j)
-            trials = _Trials(at, column, column, replaced.value, replaced.value, worth, hint)
-            yield trials.where(replaced.gain > _NEARER)
+            odd = np.flatnonzero(block.judged.nats[:, j] > self._least)
+            numbers = self._read(j, block.rows[odd])
+            for hint, factor in enumerate(FACTORS):
+                # A change that is no slip is tried where the slip is: else whole numbers would have no such changes.
+                some = (numbers != 0) & self._may[j](numbers * factor)
+                given, times = numbers[some], factor * VARIANTS[variant]
+                worth = self._may[j].nats(given) - self._may[j].nats(given * factor)
+                yield self._trials(block, odd[some], {j: given * times}, hint, worth, times)
 
     def _swaps(self, block: _Block, variant: int) -> Iterator[_Trials]:
         """Yield swaps of two numbers; in a placebo one of them becomes the value of another row."""
@@ -137,62 +148,62 @@ class SlipSearch:
             first, second = self._read(j, block.rows[at]), self._read(k, block.rows[at])
             differ = (first != second) & ~np.isnan(first + second)
             at, first, second = at[differ], first[differ], second[differ]
-            to_first = self._replaced(block, at, j, first, self._another(k, second) if variant == 1 else second)
-            to_second = self._replaced(block, at, k, second, self._another(j, first) if variant == 2 else first)
-            gain = to_first.gain + to_second.gain
-            worth = _STRETCH * np.minimum(to_first.stretch + to_second.stretch, 0.0) + _OWN * gain
-            columns = np.full(len(at), j), np.full(len(at), k)
-            trials = _Trials(at, *columns, to_first.value, to_second.value, worth, np.full(len(at), -1))
-            yield trials.where(gain > _NEARER)
+            put = {
+                j: self._another(k, second) if variant == 1 else second,
+                k: self._another(j, first) if variant == 2 else first,
+            }
+            yield self._trials(block, at, put, -1, np.zeros(len(at)))
 
-    def _replaced(self, block: _Block, at: Places, j: int, numbers: Array, put: Array) -> _Replaced:
-        unit = self.table.units[j]
-        assert unit is not None
-        value, expected = np.asarray(unit(put)), block.judged.expected[at, j]
-        off = block.z[at, j] - expected
-        far = (value - expected) * block.judged.far[at, j] / np.where(off == 0, 1.0, off)
-        gain = block.judged.nats[at, j] - self.pattern.tails[j].nats(far)
-        return _Replaced(value, gain, unit.log_slope(put) - unit.log_slope(numbers))
+    def _trials(
+        self, block: _Block, at: Places, put: dict[int, Array], hint: int, worth: Array, factor: float = 1.0
+    ) -> _Trials:
+        """The changes of some rows, numbers of one column or two, that bring these nearer to their predictions."""
+        gain, stretch, values = np.zeros(len(at)), np.zeros(len(at)), list[Array]()
+        for j, numbers in put.items():
+            unit = self.table.units[j]
+            assert unit is not None
+            z, expected = block.z[at, j], block.judged.expected[at, j]
+            values.append(np.asarray(unit(numbers)))
+            far = (values[-1] - expected) * block.judged.far[at, j] / np.where(z == expected, 1.0, z - expected)
+            gain += block.judged.nats[at, j] - self.pattern.tails.tails[j].nats(far)
+            stretch += unit.log_stretch(z, values[-1], factor)
+        worth = worth + _STRETCH * np.minimum(stretch, 0.0) + _OWN * gain
+        columns = np.broadcast_to([next(iter(put)), list(put)[-1]], (len(at), 2))
+        nearer = gain > _NEARER
+        changed = np.column_stack([values[0], values[-1]])
+        return _Trials(at[nearer], columns[nearer], changed[nearer], worth[nearer], np.full(int(nearer.sum()), hint))
 
     def _keep(self, variant: int, block: _Block, trials: _Trials) -> None:
         """Keep the best trial of each row if it is better than what is known of the row."""
-        gain = self._gain(block, trials)
+        gain, at = self._gain(block, trials), block.rows[trials.row]
         # Of several trials of a row the last one stays, which is the best and, of equal ones, the first.
         order = np.lexsort([-np.arange(len(gain)), gain])
-        at, gain = block.rows[trials.row[order]], gain[order]
-        last = len(at) - 1 - np.unique(at[::-1], return_index=True)[1]
-        last = last[gain[last] > self.gains[variant][at[last]]]
-        self.gains[variant][at[last]] = gain[last]
+        order = order[gain[order] > self.gains[variant][at[order]]]
+        self.gains[variant][at[order]] = gain[order]
         if variant == 0:
-            column, hint, other = (part[order][last] for part in (trials.column, trials.hint, trials.other))
-            self.best[at[last]] = np.column_stack([column, hint, np.where(hint < 0, other, -1)])
+            self._best[at[order]] = np.column_stack([trials.columns, trials.hint])[order]
+            self._values[at[order]] = trials.values[order]
 
     def _gain(self, block: _Block, trials: _Trials) -> Array:
         """The nats that each trial takes off its row, where it leaves few."""
         gain = np.empty(len(trials.row))
         for start in range(0, len(gain), _AT_ONCE):
             part = slice(start, start + _AT_ONCE)
-            at, trial = trials.row[part], np.arange(len(trials.row[part]))
+            at = trials.row[part]
             changed, before = block.z[at], block.before[at]
-            changed[trial, trials.column[part]] = trials.value[part]
-            changed[trial, trials.other[part]] = trials.value_of_other[part]
-            # Rare values in other columns count, too: without them, wide clean tables had more hints.
-            left = surprise(self.pattern.judge(changed, block.rows[at]).nats)
-            left += surprise(self.pattern.margins.nats(changed))
+            changed[np.arange(len(at))[:, None], trials.columns[part]] = trials.values[part]
+            left = self._surprise(self.pattern.judge(changed, block.rows[at]), changed)
             gain[part] = np.where(left <= np.maximum(_PART * before, RARE), before - left, 0.0)
         return np.where(gain > 0, gain + trials.worth, 0.0)
 
+    def _surprise(self, judged: Judged, z: Array) -> Array:
+        """Rare values in their own columns count, too: without them, wide clean tables had more hints."""
+        return surprise(judged.nats) + surprise(self.pattern.margin_nats(z))
+
     def _read(self, j: int, rows: Places) -> Array:
-        return np.clip(self.table.values[j][rows].astype(np.float64), -LARGEST, LARGEST)
+        return np.clip(self.table.values[j][rows].astype(np.float64), -_LARGEST, _LARGEST)
 
     def _another(self, j: int, values: Array) -> Array:
         """Return another value of the column for each value, which does not depend on the order of the rows."""
         known = self._sorted[j]
         return np.asarray(known[_STRIDE * (np.searchsorted(known, values) + 1) % len(known)])
-
-
-def _joined(parts: Iterable[_Trials]) -> _Trials:
-    """Trials of several columns as one."""
-    none = np.zeros(0, np.int64), np.zeros(0)
-    empty = _Trials(none[0], none[0], none[0], none[1], none[1], none[1], none[0])
-    return _Trials(*map(np.concatenate, zip(*parts, empty, strict=True)))

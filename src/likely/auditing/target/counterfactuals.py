@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from likely._typing import Array, Mask, Places
-from likely.auditing.columns.limits import Possible
-from likely.auditing.columns.scale import FACTORS, Squash
+from likely.auditing.columns.limits import ColumnLimits
+from likely.auditing.columns.scale import FACTORS, AsinhScale
 
 _FILLINGS = 12  # copies of a row with different values in its gaps
 _DONORS = 20_000  # rows that gaps are filled from, at most
@@ -93,11 +93,17 @@ def _marginal(values: Array) -> Callable[[Any], Any]:
 
 
 def find_hint(
-    y: float, mean: float, scale: float, df: float, squash: Squash, possible: Possible, swapped: Iterable[Swap] = ()
+    y: float,
+    mean: float,
+    scale: float,
+    df: float,
+    squash: AsinhScale,
+    possible: ColumnLimits,
+    swapped: Iterable[Swap] = (),
 ) -> str:
     """Return in words the likeliest change that makes a target fit its prediction, or nothing.
 
-    >>> squash, possible = Squash(100.0, 20.0), Possible.of(np.array([-200.0, 200.5]))
+    >>> squash, possible = AsinhScale(100.0, 20.0), ColumnLimits.of(np.array([-200.0, 200.5]))
     >>> find_hint(1020.0, float(squash(99.0)), 0.1, 4.0, squash, possible)
     '÷10 would fit'
     """

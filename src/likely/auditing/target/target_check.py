@@ -15,7 +15,7 @@ from likely._rows.contents import frame_keys
 from likely._typing import Array, Index, Mask
 from likely.auditing.checks.leaks import leaking_columns
 from likely.auditing.columns.kinds import ColumnReader, as_kind, as_numbers, ranked
-from likely.auditing.columns.scale import Squash
+from likely.auditing.columns.scale import AsinhScale
 from likely.auditing.identities.functions import ExactRelations
 from likely.auditing.identities.identity import confirmed
 from likely.auditing.results.finding import Finding
@@ -118,7 +118,7 @@ class NumberCheck(TargetCheck):
         self.frame = self._readable(self.typed, self.X)
         y = self.typed[self.target].to_numpy(np.float64)
         self.exact = ExactRelations.of(self._beside_target(self.typed, y), wanted=[0])
-        squash = Squash.of(y)
+        squash = AsinhScale.of(y)
         tell = partial(sample.progress, "predicting out of fold")
         self.forecast = regress(self.frame, squash(y), self.seed, tell, self.groups)
         sample.progress("judging targets", 0.0)

@@ -12,8 +12,8 @@ from sklearn.preprocessing import StandardScaler
 
 from likely._solvers.reweighting import settled_variance
 from likely._typing import Array, Mask
-from likely.auditing.columns.limits import Possible
-from likely.auditing.columns.scale import FACTORS, Squash
+from likely.auditing.columns.limits import ColumnLimits
+from likely.auditing.columns.scale import FACTORS, AsinhScale
 from likely.auditing.slips.false_alarms import VARIANTS, by_chance
 from likely.auditing.target.held_out import fold_out, predictable_targets
 from likely.auditing.target.label_verdict import LEAST
@@ -36,7 +36,7 @@ _REACH = 2.0  # the power by which right targets beyond all forecasts get rarer 
 _OUTER = 0.95  # of the targets lie so near their median that nothing is beyond
 _SURELY_RIGHT = 3.0  # log-odds, at least, that a target is right which follows exactly from another column
 _OTHERS, _GRID = 500, 300  # rows whose forecasts stand for all, and values at which their mean density is computed
-PLAIN = Squash(0.0, 1.0)  # of targets whose squashed values alone are known
+PLAIN = AsinhScale(0.0, 1.0)  # of targets whose squashed values alone are known
 
 
 class ScaleLine:
@@ -76,7 +76,7 @@ class TargetVerdict:
     factor: float  # of all scales
     share: float
     predictable: bool
-    squash: Squash
+    squash: AsinhScale
     line: ScaleLine | None
     others: tuple[Array, Array]  # values, and the log-density there of the target of any row
     limits: tuple[float, float]  # the median target, and how far from it nothing is beyond all that is expected
@@ -154,7 +154,7 @@ class TargetVerdict:
         """The verdict where targets that gain more by another unit or sign than chance explains are wrong."""
         gains = np.zeros((len(VARIANTS), len(self.u)))
         y, off = self.squash.back(self.u), np.abs(self.u - self.mean) > _OFF * self.scale
-        possible = Possible.of(y)
+        possible = ColumnLimits.of(y)
         before = self.nll + possible.nats(y)
         for variant, times in enumerate(VARIANTS):
             for factor in FACTORS:
@@ -174,7 +174,7 @@ def judge_targets(
     seed: int = 0,
     *,
     scale: Array | None = None,
-    squash: Squash = PLAIN,
+    squash: AsinhScale = PLAIN,
 ) -> TargetVerdict:
     r"""Which targets do predictions that were not fitted to them speak against?
 

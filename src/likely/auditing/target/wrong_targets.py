@@ -11,8 +11,8 @@ from scipy.special import stdtrit
 from likely._page import Picture
 from likely._page.svg import MUTED, SERIES, panel, styled, to_svg
 from likely._typing import Index
-from likely.auditing.columns.limits import Possible
-from likely.auditing.columns.scale import Squash
+from likely.auditing.columns.limits import ColumnLimits
+from likely.auditing.columns.scale import AsinhScale
 from likely.auditing.results.finding import Explained, Finding, Reason, label, number, worst_first
 from likely.auditing.target.counterfactuals import Swap, find_hint
 from likely.auditing.target.target_verdict import TargetVerdict
@@ -35,7 +35,7 @@ def wrong_targets(
     ``of_all`` is the number of wrong targets and of rows, if there are more than these.
     """
     certainty, squash = spread_out(verdict.wrong, rows, n, 0.0), verdict.squash
-    possible = Possible.of(squash.back(verdict.u))
+    possible = ColumnLimits.of(squash.back(verdict.u))
 
     def explain(top: Index) -> Iterator[Explained]:
         places = np.searchsorted(rows, top)
@@ -63,7 +63,7 @@ def wrong_targets(
 
 
 def _explained(
-    verdict: TargetVerdict, squash: Squash, target: str, row: int, possible: Possible, swapped: list[Swap]
+    verdict: TargetVerdict, squash: AsinhScale, target: str, row: int, possible: ColumnLimits, swapped: list[Swap]
 ) -> Explained:
     """What is said of one target."""
     u, mean, scale = (float(values[row]) for values in (verdict.u, verdict.mean, verdict.scale))
@@ -107,10 +107,10 @@ def _sentence(verdict: TargetVerdict, count: int, rows: int, target: str) -> str
     return f"{alone}: {count:,} of {rows:,} lie too far out."
 
 
-def round_numbers(low: float, high: float, squash: Squash) -> list[float]:
+def round_numbers(low: float, high: float, squash: AsinhScale) -> list[float]:
     """Round numbers to label a squashed axis with, about evenly spaced on it.
 
-    >>> round_numbers(-5.0, 30000.0, Squash(20.0, 5.0)), round_numbers(9.0, 47.0, Squash(23.0, 8.0))
+    >>> round_numbers(-5.0, 30000.0, AsinhScale(20.0, 5.0)), round_numbers(9.0, 47.0, AsinhScale(23.0, 8.0))
     ([0.0, 20.0, 50.0, 300.0, 3000.0, 30000.0], [10.0, 20.0, 30.0])
     """
     even = squash.back(np.linspace(squash(low), squash(high), _LABELS))
@@ -121,7 +121,7 @@ def round_numbers(low: float, high: float, squash: Squash) -> list[float]:
 
 
 @styled
-def _scatter(verdict: TargetVerdict, squash: Squash, target: str) -> Picture:
+def _scatter(verdict: TargetVerdict, squash: AsinhScale, target: str) -> Picture:
     figure, axes = panel(4.6, 3.6)
     u, wrong = verdict.u, verdict.wrong > 0.5
     random = np.random.RandomState(0)
